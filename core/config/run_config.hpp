@@ -1,0 +1,89 @@
+// A checked run file as the engine takes it: the host's own tables as typed fields, every slot as the name of a
+// plugin and the table of its options. Torch-free. Made by resolve() (resolve.hpp), which has reported everything
+// that is wrong before this exists.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/duration.hpp>
+#include <trainyard/value.hpp>
+
+namespace trainyard::config {
+
+/// A plugin in a slot.
+struct SlotConfig {
+  std::string slot;  ///< "optimizer", "model.dropout", "hooks[0]", "logging.sinks[1]"
+  std::string kind;  ///< "optimizer"
+  std::string type;  ///< name of the plugin
+  std::string id;    ///< of an entry of a list: its `id`, else its type
+  Table options;     ///< the plugin's own, checked against its manifest; without `type`, `id` and the host's keys
+  Origin origin;     ///< of the table
+  std::string every;  ///< of a hook: replaces the cadence of its manifest
+  bool disable_on_error = false;  ///< of a hook: `on_error = "disable"`, else the run stops
+};
+
+enum class Precision : std::uint8_t { fp32, bf16_mixed, fp16_mixed };
+enum class Deterministic : std::uint8_t { off, warn, strict };
+
+/// One of [data.train], [data.val], [data.test].
+struct SplitConfig {
+  SlotConfig dataset;  ///< options of [data] with those of the split on top
+  std::int64_t batch_size = 0;  ///< samples an optimizer step (train) or an evaluation batch
+  std::int64_t micro_batch_size = 0;
+  std::int64_t accumulation = 1;  ///< micro-batches a step: batch_size = micro_batch_size x accumulation
+  bool shuffle = false;
+  bool drop_last = false;
+};
+
+struct GradClip {
+  enum class Type : std::uint8_t { norm, value } type = Type::norm;
+  double max = 1.0;
+};
+
+struct EarlyStopping {
+  std::string metric;  ///< "val/loss"
+  bool maximize = false;
+  std::int64_t patience = 0;  ///< evaluations without improvement
+  double min_delta = 0.0;
+};
+
+struct RunConfig {
+  // [run]
+  std::string name;
+  std::uint64_t seed = 0;
+  std::string device;  ///< "cpu" or "cuda:N"
+  Deterministic deterministic = Deterministic::off;
+  std::string output_dir;
+  int intra_op_threads = 0;  ///< 0: LibTorch's choice
+  int inter_op_threads = 0;
+
+  // [data]
+  SplitConfig train;
+  std::optional<SplitConfig> val, test;
+  SlotConfig sampler;  ///< for training; `shuffle = true` makes it "random", else "sequential"
+  int workers = 0;     ///< loader threads; 0: on the loop thread
+  int prefetch = 2;    ///< batches ready ahead, per worker
+
+  // other slots
+  SlotConfig model, loss, optimizer, schedule;
+  std::optional<SlotConfig> dropout;
+  std::vector<SlotConfig> metrics, hooks, sinks;
+
+  // [trainer]
+  Duration max_duration;
+  std::optional<double> max_wall_seconds;
+  std::optional<Duration> eval_interval;  ///< without one: evaluated at the end only
+  Precision precision = Precision::fp32;
+  std::optional<GradClip> grad_clip;
+  std::optional<EarlyStopping> early_stopping;
+
+  // [logging]
+  Duration log_interval{50, Duration::Unit::steps};
+
+  Table resolved;  ///< the whole file, defaults filled in: what `config show` prints and the run directory keeps
+};
+
+}  // namespace trainyard::config

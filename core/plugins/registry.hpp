@@ -1,0 +1,49 @@
+// The plugins that a run may use, known by their sealed manifests only: nothing here runs code of a plugin.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <trainyard/manifest.hpp>
+
+namespace trainyard::plugins {
+
+/// What a sealed file says about its build; compared field by field with the host's.
+using BuildFacts = std::map<std::string, std::string>;  // "sdk", "libtorch", "compiler", "library", "isa"
+
+struct PluginFile {
+  std::string path;
+  ManifestData manifest;  ///< without setters and hook functions
+  BuildFacts build;
+  std::string digest;  ///< SHA-256 over the loadable segments, as sealed
+};
+
+/// A file that was refused: one message that names the file, the rule, what was found, what was expected and how
+/// to mend it.
+struct Refusal {
+  std::string path;
+  std::string message;
+};
+
+class Registry {
+ public:
+  /// Reads every lib*.so below the folders, in order; a folder that does not exist is a refusal.
+  static Registry scan(const std::vector<std::string>& folders);
+
+  /// All files that provide kind and name: none, one, or ambiguous.
+  std::vector<const PluginFile*> find(std::string_view kind, std::string_view name) const;
+  /// Names of a kind, sorted, for suggestions.
+  std::vector<std::string> names(std::string_view kind) const;
+
+  const std::vector<PluginFile>& files() const { return files_; }
+  const std::vector<Refusal>& refusals() const { return refusals_; }
+
+ private:
+  std::vector<PluginFile> files_;
+  std::vector<Refusal> refusals_;
+};
+
+}  // namespace trainyard::plugins

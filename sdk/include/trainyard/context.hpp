@@ -1,0 +1,105 @@
+// What a hook sees: the clock, and the regions of the training state that exist at its event. Borrowed for the
+// length of the call; keep nothing of it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/event.hpp>
+
+namespace trainyard {
+
+class Network;
+class Optimizer;
+
+/// Where the run stands. Counts are of what is done: `step` is 0 during the first step and moves just before
+/// batch_end.
+struct Clock {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  std::int64_t step_in_epoch = 0;
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t total_steps = 0;  ///< 0 where the run is bounded by wall time
+};
+
+/// Requests to the loop, combined by "or" over plugins; the strongest wins: stop_run > stop_epoch > skip_batch >
+/// skip_step. Taken at the next edge where the event table allows them.
+enum class Control : std::uint8_t {
+  skip_micro = 1,
+  skip_step = 2,
+  skip_batch = 4,
+  stop_epoch = 8,
+  stop_run = 16,
+  evaluate = 32,
+  checkpoint = 64,
+};
+
+enum class SkipReason : std::uint8_t { none, overflow, guard, plugin };
+
+class StepContext {
+ public:
+  const Clock& clock() const { return clock_; }
+  Event event() const { return event_; }
+
+  /// The micro-batch of the step, and how many there are.
+  int micro() const { return micro_; }
+  int micros() const { return micros_; }
+
+  // Read access. Throws PluginError where the event has no such region yet.
+  Network& network() const;      ///< from model_ready on
+  Optimizer& optimizer() const;  ///< from optimizer_ready on
+  const Batch& batch() const;    ///< between after_fetch and batch_end, and in evaluation
+  const at::Tensor& output() const;  ///< from after_forward to micro_end
+  const at::Tensor& loss() const;    ///< mean over the micro-batch, from after_loss to micro_end
+  /// Share of the micro-batch in the step's loss: its weight over that of the whole batch. `loss` times this and
+  /// `loss_scale` is what backward starts from.
+  double loss_share() const { return loss_share_; }
+  double loss_scale() const { return loss_scale_; }
+  bool evaluating() const { return evaluating_; }
+  SkipReason skip_reason() const { return skip_reason_; }
+  /// Metrics of the step (batch_end) or of the evaluation (eval_end); NaN where there is none of that name.
+  double metric(std::string_view name) const;
+
+  // Write access. Throws PluginError unless the subscription declared the region.
+  Batch& mutable_batch();
+  at::Tensor& mutable_output();
+  at::Tensor& mutable_loss();
+  /// Asks the loop; `reason` goes into the journal.
+  void request(Control control, std::string_view reason);
+
+ protected:
+  StepContext() = default;
+  ~StepContext() = default;
+
+  struct Services;  ///< the host's side
+
+  Clock clock_;
+  Event event_ = Event::init;
+  bool evaluating_ = false;
+  SkipReason skip_reason_ = SkipReason::none;
+  int micro_ = 0;
+  int micros_ = 1;
+  double loss_share_ = 1.0;
+  double loss_scale_ = 1.0;
+  Network* network_ = nullptr;
+  Optimizer* optimizer_ = nullptr;
+  Batch* batch_ = nullptr;
+  at::Tensor output_;
+  at::Tensor loss_;
+  Regions allowed_;  ///< of the hook that runs
+  Services* services_ = nullptr;
+};
+
+/// The host's side of a context.
+struct StepContext::Services {
+  virtual ~Services() = default;
+  virtual double metric(std::string_view name) const = 0;
+  virtual void request(Control control, std::string_view reason) = 0;
+};
+
+}  // namespace trainyard

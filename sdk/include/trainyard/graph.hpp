@@ -1,0 +1,76 @@
+// A model as data: nodes with ONNX operator names and attributes (opset 23), tensors as initializers, shapes
+// inferred. Built by a model plugin (graph_builder.hpp), executed by LibTorch (graph_network.hpp), read and
+// edited by plugins that transform models.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace trainyard {
+
+/// Index into Graph::values; `no_value` stands for an optional input that is not given.
+using ValueId = std::int32_t;
+inline constexpr ValueId no_value = -1;
+
+/// The leading batch dimension, unknown until a batch comes.
+inline constexpr std::int64_t batch_dim = -1;
+
+using Attribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
+                               std::vector<double>, std::vector<std::string>, at::Tensor>;
+
+struct GraphValue {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< batch_dim where unknown; filled by infer_shapes
+  at::ScalarType dtype = at::kFloat;
+  at::Tensor initializer;           ///< defined: a constant, parameter or buffer
+  bool trainable = false;           ///< of an initializer: a parameter; else a buffer or constant
+};
+
+struct Node {
+  std::string op;    ///< ONNX operator name: "Gemm", "Conv", ...
+  std::string name;  ///< unique in the graph: "fc1", "layer1.0.conv1"
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::map<std::string, Attribute, std::less<>> attributes;
+
+  /// The attribute, or `fallback` where it is not set. Throws PluginError where it has another type.
+  std::int64_t integer(std::string_view attribute, std::int64_t fallback) const;
+  double number(std::string_view attribute, double fallback) const;
+  std::string text(std::string_view attribute, std::string fallback) const;
+  std::vector<std::int64_t> integers(std::string_view attribute, std::vector<std::int64_t> fallback) const;
+};
+
+struct Graph {
+  std::vector<GraphValue> values;
+  std::vector<Node> nodes;  ///< in an order that can be executed
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+
+  ValueId add_value(GraphValue value);
+  /// The value of that name, or no_value.
+  ValueId find_value(std::string_view name) const;
+
+  /// Checks structure (names unique, inputs defined before use, each value produced once) and the rules of each
+  /// operator, and fills shape and dtype of every value. Throws ConfigError that names the node, what it got and
+  /// what it needs.
+  void infer_shapes();
+};
+
+/// What one node costs for one sample.
+struct NodeCost {
+  std::int64_t parameters = 0;
+  std::int64_t multiply_adds = 0;
+};
+/// Needs shapes. Multiply-adds are those of Gemm, MatMul, Conv, Attention and LSTM; other operators count 0.
+NodeCost cost(const Graph& graph, const Node& node);
+
+/// The operators that infer_shapes and GraphNetwork know, sorted.
+std::vector<std::string> known_operators();
+
+}  // namespace trainyard

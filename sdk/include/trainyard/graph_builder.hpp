@@ -1,0 +1,94 @@
+// Writes a Graph layer by layer. Parameters get the names and the initial distributions of PyTorch's modules,
+// drawn from counter-based streams keyed by parameter name.
+//
+//   GraphBuilder b(context.schema, context.seed);
+//   ValueId x = b.input(0);
+//   x = b.relu(b.linear(b.flatten(x), "fc1", 128));
+//   x = b.dropout(x, "fc1.dropout");
+//   return b.finish(b.linear(x, "fc2", context.schema.classes));
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/graph.hpp>
+
+namespace trainyard {
+
+struct ConvOptions {
+  std::int64_t kernel = 3;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t groups = 1;
+  bool bias = true;
+};
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const BatchSchema& schema, std::uint64_t seed);
+
+  /// The graph input for field `index` of the schema.
+  ValueId input(std::size_t index = 0);
+
+  // Layers with parameters; `name` is the node's, parameters are name.weight and name.bias.
+  ValueId linear(ValueId x, const std::string& name, std::int64_t out, bool bias = true);  ///< Gemm; x is [n, in]
+  /// Gemm with the weight of another layer or embedding: logits tied to `weight`, [out, in].
+  ValueId tied_linear(ValueId x, const std::string& name, ValueId weight);
+  ValueId conv2d(ValueId x, const std::string& name, std::int64_t out, const ConvOptions& options);
+  ValueId batch_norm(ValueId x, const std::string& name, double epsilon = 1e-5, double momentum = 0.1);
+  ValueId layer_norm(ValueId x, const std::string& name, double epsilon = 1e-5);  ///< over the last axis
+  struct Embedding {
+    ValueId output, weight;
+  };
+  Embedding embedding(ValueId indices, const std::string& name, std::int64_t rows, std::int64_t width);
+  /// x [batch, time, in] -> [batch, time, hidden]; zero initial state.
+  ValueId lstm(ValueId x, const std::string& name, std::int64_t hidden);
+
+  // Layers without.
+  ValueId relu(ValueId x);
+  ValueId gelu(ValueId x, bool tanh_approximation = false);
+  ValueId sigmoid(ValueId x);
+  ValueId tanh(ValueId x);
+  ValueId max_pool2d(ValueId x, std::int64_t kernel, std::int64_t stride, std::int64_t padding = 0);
+  ValueId average_pool2d(ValueId x, std::int64_t kernel, std::int64_t stride);
+  ValueId global_average_pool(ValueId x);
+  ValueId flatten(ValueId x, std::int64_t axis = 1);
+  ValueId add(ValueId a, ValueId b);
+  ValueId mul(ValueId a, ValueId b);
+  ValueId reshape(ValueId x, std::vector<std::int64_t> shape);  ///< 0 copies a dimension, -1 infers one
+  ValueId transpose(ValueId x, std::vector<std::int64_t> permutation);
+  ValueId concat(std::vector<ValueId> xs, std::int64_t axis);
+  std::vector<ValueId> split(ValueId x, std::int64_t parts, std::int64_t axis);
+  ValueId softmax(ValueId x, std::int64_t axis = -1);
+  /// Scaled-dot-product attention; q, k, v [batch, time, heads * width].
+  ValueId attention(ValueId q, ValueId k, ValueId v, std::int64_t heads, bool causal);
+  /// A site that the run's dropout plugin serves; the identity without one, and in evaluation.
+  ValueId dropout(ValueId x, const std::string& name, std::int64_t axis = 1);
+
+  /// Any operator: one output. `name` may be empty.
+  ValueId node(std::string op, std::string name, std::vector<ValueId> inputs,
+               std::map<std::string, Attribute, std::less<>> attributes = {});
+  /// The named initializer: a trainable parameter, or a buffer or constant.
+  ValueId parameter(std::string name, at::Tensor tensor);
+  ValueId constant(std::string name, at::Tensor tensor);
+  /// Uniform in [-bound, bound] or normal, drawn from the stream of that parameter name.
+  ValueId uniform_parameter(const std::string& name, std::vector<std::int64_t> shape, double bound);
+  ValueId normal_parameter(const std::string& name, std::vector<std::int64_t> shape, double deviation);
+
+  const std::vector<std::int64_t>& shape(ValueId x) const { return graph_.values[static_cast<std::size_t>(x)].shape; }
+
+  /// Checks the graph and gives it away; the builder is empty afterwards.
+  Graph finish(ValueId output);
+
+ private:
+  std::string unique(const std::string& op);
+
+  BatchSchema schema_;
+  std::uint64_t seed_;
+  Graph graph_;
+  std::map<std::string, int> counts_;
+};
+
+}  // namespace trainyard

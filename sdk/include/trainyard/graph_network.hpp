@@ -1,0 +1,32 @@
+// Executes a Graph with LibTorch, under autograd: nodes are compiled once to a flat list of calls with their
+// attributes resolved, so that a pass costs what the hand-written one does.
+#pragma once
+
+#include <memory>
+
+#include <trainyard/graph.hpp>
+#include <trainyard/network.hpp>
+
+namespace trainyard {
+
+class GraphNetwork final : public Network {
+ public:
+  /// Takes a graph whose shapes are inferred. Throws ConfigError for an operator that it does not know.
+  explicit GraphNetwork(Graph graph);
+  ~GraphNetwork() override;
+
+  at::Tensor forward(const Batch& batch, const ForwardContext& context) override;
+  std::vector<NamedTensor> parameters() const override;
+  std::vector<NamedTensor> buffers() const override;
+  std::vector<std::int64_t> output_shape() const override;
+  void to(at::Device device) override;
+  std::span<const DropoutSite> dropout_sites() const override;
+  void set_dropout(Dropout* dropout, std::uint64_t seed) override;
+  const Graph* graph() const override;
+
+ private:
+  struct Program;
+  std::unique_ptr<Program> program_;
+};
+
+}  // namespace trainyard

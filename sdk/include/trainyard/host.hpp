@@ -1,0 +1,36 @@
+// Services of the host to a plugin: log, metrics, random streams, threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include <trainyard/random.hpp>
+
+namespace trainyard {
+
+enum class LogLevel : std::uint8_t { debug, info, warning, error };
+
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  /// One line for the user, prefixed by the host with the plugin's name. Any thread.
+  virtual void log(LogLevel level, std::string_view message) = 0;
+
+  /// Adds a number to the run's metrics at the current step. Loop thread.
+  virtual void metric(std::string_view name, double value) = 0;
+
+  /// A stream of this plugin's own, keyed by the run's seed and `purpose`. Any thread.
+  virtual RandomStream random(std::string_view purpose) const = 0;
+
+  /// Runs `work` on a thread named after the plugin; it should end soon after its token asks to. What it throws
+  /// is reported as this plugin's error at the next step. The thread is asked to stop and joined when the
+  /// handle goes, and by the host at the end of the run. Any thread.
+  virtual std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,363 @@
+// What a plugin says about itself. An author fills it in `static void describe(Manifest<Options>& m)`; the
+// build seals it into the shared object as text, so that the host can list plugins and check a run file
+// without running any plugin's code.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <trainyard/duration.hpp>
+#include <trainyard/error.hpp>
+#include <trainyard/event.hpp>
+#include <trainyard/value.hpp>
+
+namespace trainyard {
+
+class StepContext;
+
+enum class OptionType : std::uint8_t { boolean, integer, number, string, duration, table };
+inline constexpr std::string_view option_type_names[] = {"boolean", "integer",  "float",
+                                                         "string",  "duration", "table"};
+
+/// One option of a plugin, as the run file's table of its slot may hold it.
+struct OptionSpec {
+  std::string name;
+  OptionType type = OptionType::boolean;
+  bool list = false;
+  bool required = false;                   ///< else `fallback` holds where the file says nothing
+  std::optional<Value> fallback;           ///< no value: the option is absent unless given
+  std::optional<double> minimum, maximum;  ///< of the number, or of each number of a list
+  bool open_minimum = false;               ///< the minimum itself is not allowed
+  bool open_maximum = false;
+  std::vector<std::string> choices;        ///< of a string
+  std::vector<OptionSpec> fields;          ///< of a table
+  std::string help;
+  /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
+  /// not part of the sealed text.
+  std::function<void(void* target, const Value&)> set;
+  bool common = false;  ///< given to every plugin of the kind; its target is the kind's struct
+};
+
+/// When a hook is called; durations are counted in steps from 1 over the whole run, or in epochs for events
+/// of epochs and evaluations. Tested by the host before the call.
+struct Cadence {
+  std::string every, start, end;  ///< duration texts; empty: each time, from the first, to the last
+
+  bool operator==(const Cadence&) const = default;
+};
+
+struct HookSpec {
+  Event event = Event::init;
+  Phase phase = Phase::observe;
+  Regions writes;
+  int priority = 50;                       ///< 0 to 100, low first
+  std::vector<std::string> before, after;  ///< names of plugins; unknown ones do not matter
+  Cadence cadence;
+  void (*call)(void* self, StepContext&) = nullptr;  ///< not part of the sealed text
+};
+
+struct ManifestData {
+  std::string kind;
+  int revision = 0;
+  std::string name, version, summary;
+  std::vector<OptionSpec> options;
+  std::vector<HookSpec> hooks;
+  std::vector<std::string> needs;      ///< of "cuda", "distributed", "graph"
+  std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
+};
+
+namespace detail {
+
+template <class T>
+struct ListElement : std::false_type {
+  using type = T;
+};
+template <class T>
+struct ListElement<std::vector<T>> : std::true_type {
+  using type = T;
+};
+template <class T>
+struct OptionalElement : std::false_type {
+  using type = T;
+};
+template <class T>
+struct OptionalElement<std::optional<T>> : std::true_type {
+  using type = T;
+};
+
+template <class T>
+constexpr OptionType option_type() {
+  if constexpr (std::is_same_v<T, bool>)
+    return OptionType::boolean;
+  else if constexpr (std::is_integral_v<T>)
+    return OptionType::integer;
+  else if constexpr (std::is_floating_point_v<T>)
+    return OptionType::number;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return OptionType::string;
+  else if constexpr (std::is_same_v<T, Duration>)
+    return OptionType::duration;
+  else
+    return OptionType::table;
+}
+
+template <class T>
+Value to_value(const T& v) {
+  if constexpr (std::is_same_v<T, bool>)
+    return Value(v);
+  else if constexpr (std::is_integral_v<T>)
+    return Value(static_cast<std::int64_t>(v));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Value(static_cast<double>(v));
+  else if constexpr (std::is_same_v<T, Duration>)
+    return Value(v.text());
+  else if constexpr (ListElement<T>::value) {
+    Array array;
+    if constexpr (option_type<typename ListElement<T>::type>() != OptionType::table)
+      for (const auto& element : v) array.push_back(to_value<typename ListElement<T>::type>(element));
+    return Value(std::move(array));
+  } else
+    return Value(v);
+}
+
+/// `value` was checked against the spec before; an integer is taken for a float.
+template <class T>
+T from_value(const Value& value) {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>)
+    return value.as<T>();
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(value.as<std::int64_t>());
+  else if constexpr (std::is_floating_point_v<T>) {
+    if (const auto* integer = value.get_if<std::int64_t>()) return static_cast<T>(*integer);
+    return static_cast<T>(value.as<double>());
+  } else if constexpr (std::is_same_v<T, Duration>)
+    return Duration::parse(value.as<std::string>()).value();
+}
+
+}  // namespace detail
+
+/// Refines the option just declared.
+template <class T>
+class OptionRef {
+ public:
+  OptionRef(std::vector<OptionSpec>& specs, std::size_t index) : specs_(&specs), index_(index) {}
+
+  OptionRef& range(double minimum, double maximum) { return min(minimum).max(maximum); }
+  OptionRef& min(double minimum) {
+    spec().minimum = minimum;
+    return *this;
+  }
+  OptionRef& max(double maximum) {
+    spec().maximum = maximum;
+    return *this;
+  }
+  /// The bound itself is not allowed.
+  OptionRef& above(double minimum) {
+    spec().open_minimum = true;
+    return min(minimum);
+  }
+  OptionRef& below(double maximum) {
+    spec().open_maximum = true;
+    return max(maximum);
+  }
+  OptionRef& one_of(std::initializer_list<const char*> choices) {
+    spec().choices.assign(choices.begin(), choices.end());
+    return *this;
+  }
+  OptionRef& required() {
+    spec().required = true;
+    spec().fallback.reset();
+    return *this;
+  }
+
+ private:
+  OptionSpec& spec() { return (*specs_)[index_]; }
+  std::vector<OptionSpec>* specs_;
+  std::size_t index_;
+};
+
+/// Declares options by pointer to member. The default is what a value-initialised `Options` holds.
+template <class Options>
+class Fields {
+ public:
+  explicit Fields(std::vector<OptionSpec>& specs, bool common = false) : specs_(&specs), common_(common) {}
+
+  /// T: bool, an integer, float or double, std::string, Duration, a struct with a
+  /// `static void describe(Fields<Struct>&)` of its own (a table), a std::vector of one of them, or a
+  /// std::optional of one of them (no default).
+  template <class T, class Owner>
+  OptionRef<T> option(std::string name, T Owner::*member, std::string help) {
+    using Plain = typename detail::OptionalElement<T>::type;
+    using Element = typename detail::ListElement<Plain>::type;
+    OptionSpec spec;
+    spec.name = std::move(name);
+    spec.help = std::move(help);
+    spec.type = detail::option_type<Element>();
+    spec.list = detail::ListElement<Plain>::value;
+    spec.common = common_;
+    if constexpr (!detail::OptionalElement<T>::value &&
+                  (detail::ListElement<Plain>::value || detail::option_type<Element>() != OptionType::table))
+      spec.fallback = detail::to_value<Plain>(Options{}.*member);
+    if constexpr (detail::option_type<Element>() != OptionType::table)
+      spec.set = [member](void* target, const Value& value) {
+        T& field = static_cast<Options*>(target)->*member;
+        if constexpr (detail::ListElement<Plain>::value) {
+          Plain elements;
+          for (const Value& element : value.template as<Array>())
+            elements.push_back(detail::from_value<Element>(element));
+          field = std::move(elements);
+        } else
+          field = detail::from_value<Plain>(value);
+      };
+    else
+      table_member_setter<T, Plain, Element>(spec, member);
+    specs_->push_back(std::move(spec));
+    return OptionRef<T>(*specs_, specs_->size() - 1);
+  }
+
+ private:
+  template <class T, class Plain, class Element, class Owner>
+  void table_member_setter(OptionSpec& spec, T Owner::*member);
+
+  std::vector<OptionSpec>* specs_;
+  bool common_;
+};
+
+namespace detail {
+/// Fills `target` from a checked table: what is given, else the defaults.
+inline void fill(void* target, const std::vector<OptionSpec>& specs, const Table& table) {
+  for (const OptionSpec& spec : specs) {
+    if (const Value* given = table.find(spec.name))
+      spec.set(target, *given);
+    else if (spec.fallback)
+      spec.set(target, *spec.fallback);
+  }
+}
+}  // namespace detail
+
+template <class Options>
+template <class T, class Plain, class Element, class Owner>
+void Fields<Options>::table_member_setter(OptionSpec& spec, T Owner::*member) {
+  auto fields = std::make_shared<std::vector<OptionSpec>>();
+  spec.set = [member, fields](void* target, const Value& value) {
+    const auto one = [&](const Value& table) {
+      Element element{};
+      detail::fill(&element, *fields, table.template as<Table>());
+      return element;
+    };
+    T& field = static_cast<Options*>(target)->*member;
+    if constexpr (detail::ListElement<Plain>::value) {
+      Plain elements;
+      for (const Value& element : value.template as<Array>()) elements.push_back(one(element));
+      field = std::move(elements);
+    } else
+      field = one(value);
+  };
+  Fields<Element> nested(*fields);
+  Element::describe(nested);
+  spec.fields = *fields;
+}
+
+/// Hook options, chained after `Manifest::hook`.
+class HookRef {
+ public:
+  HookRef(std::vector<HookSpec>& hooks, std::size_t index) : hooks_(&hooks), index_(index) {}
+  /// Declares a writer of these regions: the hook runs in the transform phase.
+  HookRef& writes(Regions regions) {
+    spec().writes = regions;
+    spec().phase = Phase::transform;
+    return *this;
+  }
+  /// The hook does I/O only.
+  HookRef& sink() {
+    spec().phase = Phase::sink;
+    return *this;
+  }
+  HookRef& priority(int value) {
+    spec().priority = value;
+    return *this;
+  }
+  HookRef& before(std::string plugin) {
+    spec().before.push_back(std::move(plugin));
+    return *this;
+  }
+  HookRef& after(std::string plugin) {
+    spec().after.push_back(std::move(plugin));
+    return *this;
+  }
+  HookRef& every(std::string duration) {
+    spec().cadence.every = std::move(duration);
+    return *this;
+  }
+
+ private:
+  HookSpec& spec() { return (*hooks_)[index_]; }
+  std::vector<HookSpec>* hooks_;
+  std::size_t index_;
+};
+
+template <class Options>
+class Manifest : public Fields<Options> {
+ public:
+  explicit Manifest(ManifestData& data) : Fields<Options>(data.options), data_(&data) {}
+
+  Manifest& name(std::string value) {
+    data_->name = std::move(value);
+    return *this;
+  }
+  /// Semantic version of the plugin.
+  Manifest& version(std::string value) {
+    data_->version = std::move(value);
+    return *this;
+  }
+  Manifest& summary(std::string value) {
+    data_->summary = std::move(value);
+    return *this;
+  }
+  /// "cuda", "distributed" or "graph": refused at validation where the run does not offer it.
+  Manifest& needs(std::string feature) {
+    data_->needs.push_back(std::move(feature));
+    return *this;
+  }
+  Manifest& conflicts(std::string plugin) {
+    data_->conflicts.push_back(std::move(plugin));
+    return *this;
+  }
+  /// Another default for an option that every plugin of the kind has.
+  template <class T>
+  Manifest& common_default(std::string_view option, T value) {
+    for (OptionSpec& spec : data_->options)
+      if (spec.common && spec.name == option) {
+        spec.fallback = detail::to_value<T>(value);
+        spec.required = false;
+      }
+    return *this;
+  }
+  /// Subscribes a method `void T::method(StepContext&)` of the plugin's own class to an event.
+  template <auto Method>
+  HookRef hook(Event event) {
+    HookSpec spec;
+    spec.event = event;
+    spec.call = [](void* self, StepContext& context) { call<Method>(self, context, Method); };
+    data_->hooks.push_back(std::move(spec));
+    return HookRef(data_->hooks, data_->hooks.size() - 1);
+  }
+
+ private:
+  template <auto Method, class T>
+  static void call(void* self, StepContext& context, void (T::*)(StepContext&)) {
+    (static_cast<T*>(self)->*Method)(context);
+  }
+
+  ManifestData* data_;
+};
+
+}  // namespace trainyard

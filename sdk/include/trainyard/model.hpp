@@ -1,0 +1,25 @@
+// model/1: builds the network of a run.
+#pragma once
+
+#include <memory>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/plugin.hpp>
+
+namespace trainyard {
+
+struct ModelContext {
+  const BatchSchema& schema;
+  std::uint64_t seed;  ///< of the run; draw initial values from RandomStream(seed, "model/PARAMETER")
+};
+
+class Model : public Plugin {
+ public:
+  static constexpr Kind kind{"model", 1};
+
+  /// Called once. On the CPU, float. Throws ConfigError where its options do not fit the data, with both values.
+  virtual std::unique_ptr<Network> build(const ModelContext& context) const = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,80 @@
+// optimizer/1: a step over parameter groups.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/named_tensor.hpp>
+#include <trainyard/plugin.hpp>
+
+namespace trainyard {
+
+/// A line of `groups = [{ match = ["*.bias"], weight_decay = 0.0 }]`.
+struct GroupRule {
+  std::vector<std::string> match;
+  std::optional<double> lr;
+  std::optional<double> lr_factor;
+  std::optional<double> weight_decay;
+
+  static void describe(Fields<GroupRule>& m) {
+    m.option("match", &GroupRule::match, "patterns of parameter names, * and ? allowed; the first rule that matches wins").required();
+    m.option("lr", &GroupRule::lr, "learning rate of the group").min(0.0);
+    m.option("lr_factor", &GroupRule::lr_factor, "factor on the learning rate of the optimizer").min(0.0);
+    m.option("weight_decay", &GroupRule::weight_decay, "weight decay of the group").min(0.0);
+  }
+};
+
+/// Options that every optimizer has.
+struct OptimizerCommon {
+  double lr = 0.0;
+  double weight_decay = 0.0;
+  std::string decay = "all";
+  std::vector<GroupRule> groups;
+
+  static void describe(Fields<OptimizerCommon>& m) {
+    m.option("lr", &OptimizerCommon::lr, "base learning rate; the schedule's factor multiplies it").required().above(0.0);
+    m.option("weight_decay", &OptimizerCommon::weight_decay, "weight decay").min(0.0);
+    m.option("decay", &OptimizerCommon::decay, "what weight_decay applies to: all parameters, or matrices (two or more dimensions) only")
+        .one_of({"all", "matrices"});
+    m.option("groups", &OptimizerCommon::groups, "other values for parameters by name");
+  }
+};
+
+/// Parameters that share hyper-parameters. The host writes `lr` before every step.
+struct ParamGroup {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> params;  ///< leaf tensors; grad undefined: the parameter is left alone this step
+  double base_lr = 0.0;
+  double lr = 0.0;
+  double weight_decay = 0.0;
+};
+
+/// Parameters in the order of the model, split by `common`: a group for each distinct pair of values. Throws
+/// ConfigError for a rule that matches no parameter.
+std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters, const OptimizerCommon& common);
+
+class Optimizer : public Plugin {
+ public:
+  static constexpr Kind kind{"optimizer", 1};
+  using Common = OptimizerCommon;
+
+  /// Called once with the groups that the optimizer shall own, before optimizer_ready.
+  virtual void open(std::vector<ParamGroup> groups) { groups_ = std::move(groups); }
+
+  /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the device.
+  virtual void step() = 0;
+
+  std::vector<ParamGroup>& groups() { return groups_; }
+  const std::vector<ParamGroup>& groups() const { return groups_; }
+
+  Common common;
+
+ protected:
+  std::vector<ParamGroup> groups_;
+};
+
+}  // namespace trainyard

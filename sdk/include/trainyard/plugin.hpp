@@ -1,0 +1,127 @@
+// The base of every plugin, and the macro that turns a class into one.
+//
+//   class Cosine final : public trainyard::Schedule {
+//    public:
+//     struct Options { double min_factor = 0.0; };
+//     static void describe(trainyard::Manifest<Options>& m);
+//     explicit Cosine(const Options& options);
+//     ...
+//   };
+//   TRAINYARD_PLUGIN(Cosine)
+//
+// The constructor runs on the loop thread with checked options and should only store them; files are opened
+// and memory is taken in the calls that the kind's interface gives for it. All calls come from the loop
+// thread unless an interface says otherwise. The host owns the object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <trainyard/manifest.hpp>
+#include <trainyard/version.hpp>
+
+namespace trainyard {
+
+class Host;
+class StateWriter;
+class StateReader;
+
+/// The name of an SDK interface and its revision; a plugin is locked to both.
+struct Kind {
+  const char* name;
+  int revision;
+};
+
+/// The options that every plugin of a kind has, where the kind does not say otherwise: none.
+struct NoCommon {
+  static void describe(Fields<NoCommon>&) {}
+};
+
+class Plugin {
+ public:
+  using Common = NoCommon;
+
+  Plugin() = default;
+  virtual ~Plugin() = default;
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+
+  /// State that a checkpoint or a swap carries over; a plugin without any needs neither. `load` gets what
+  /// `save` wrote, perhaps by an older version of the plugin (StateReader::version), and throws if it cannot use it.
+  virtual void save(StateWriter&) const {}
+  virtual void load(const StateReader&) {}
+
+  /// Services of the host (host.hpp): from the first call after the constructor on.
+  Host& host() const { return *host_; }
+  void set_host(Host& host) { host_ = &host; }
+
+ private:
+  Host* host_ = nullptr;
+};
+
+/// What a plugin was built with; compared field by field before any of its code runs.
+struct Fingerprint {
+  const char* sdk = TRAINYARD_SDK_VERSION;
+  const char* libtorch = TRAINYARD_LIBTORCH_VERSION;
+  const char* compiler = TRAINYARD_COMPILER;  ///< family and C++ ABI of it
+  const char* library = TRAINYARD_LIBRARY;    ///< standard library, its string ABI and debug mode
+  const char* isa = TRAINYARD_ISA;            ///< instruction set that inline code may use
+};
+
+/// The one object that a plugin exports. Its layout is frozen: `size` and `magic` are checked first.
+struct PluginEntry {
+  struct Instance {
+    Plugin* plugin;  ///< the same object as `self`
+    void* self;      ///< what hooks get
+  };
+  static constexpr std::uint64_t expected_magic = 0x31647279617274;  // "tryard1"
+
+  std::uint64_t magic = expected_magic;
+  std::size_t size = sizeof(PluginEntry);
+  Fingerprint fingerprint;
+  /// Writes the manifest; may be called at any time, on any thread.
+  void (*describe)(ManifestData&) = nullptr;
+  /// Constructs the plugin with the options of a checked table, defaults filled in.
+  Instance (*create)(const ManifestData&, const Table& options) = nullptr;
+};
+
+namespace detail {
+
+template <class T>
+void describe(ManifestData& data) {
+  data.kind = T::kind.name;
+  data.revision = T::kind.revision;
+  Fields<typename T::Common> common(data.options, true);
+  T::Common::describe(common);
+  Manifest<typename T::Options> manifest(data);
+  T::describe(manifest);
+}
+
+template <class T>
+PluginEntry::Instance create(const ManifestData& data, const Table& table) {
+  typename T::Options options{};
+  typename T::Common common{};
+  for (const OptionSpec& spec : data.options) {
+    const Value* given = table.find(spec.name);
+    if (given == nullptr && !spec.fallback) continue;
+    spec.set(spec.common ? static_cast<void*>(&common) : &options, given ? *given : *spec.fallback);
+  }
+  T* plugin = new T(static_cast<const typename T::Options&>(options));
+  if constexpr (requires { plugin->common = common; }) plugin->common = std::move(common);
+  return {plugin, plugin};
+}
+
+}  // namespace detail
+}  // namespace trainyard
+
+/// Exports CLASS as the plugin of this shared object. Once an object, at namespace scope.
+#define TRAINYARD_PLUGIN(CLASS)                                                              \
+  extern "C" __attribute__((visibility("default"))) const trainyard::PluginEntry*            \
+  trainyard_plugin() {                                                                       \
+    static constexpr trainyard::PluginEntry entry = {                                        \
+        .fingerprint = {},                                                                   \
+        .describe = &trainyard::detail::describe<CLASS>,                                     \
+        .create = &trainyard::detail::create<CLASS>,                                         \
+    };                                                                                       \
+    return &entry;                                                                           \
+  }

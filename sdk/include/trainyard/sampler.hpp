@@ -1,0 +1,33 @@
+// sampler/1: the order of samples as a pure function of (seed, epoch, position), so that any number of workers
+// gives the same order and a resume replays nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <trainyard/plugin.hpp>
+#include <trainyard/random.hpp>
+
+namespace trainyard {
+
+class Sampler : public Plugin {
+ public:
+  static constexpr Kind kind{"sampler", 1};
+
+  struct Source {
+    std::int64_t size = 0;             ///< samples in the dataset, > 0
+    RandomStream random;               ///< keyed by the run's seed; its step is the epoch
+    std::vector<std::int64_t> labels;  ///< Dataset::labels
+  };
+
+  /// Called once before anything else.
+  virtual void open(const Source& source) = 0;
+
+  /// Samples drawn an epoch.
+  virtual std::int64_t size() const = 0;
+
+  /// The dataset index at `position` in [0, size()) of `epoch` (from 0). Pure; called from several threads.
+  virtual std::int64_t at(std::int64_t epoch, std::int64_t position) const = 0;
+};
+
+}  // namespace trainyard

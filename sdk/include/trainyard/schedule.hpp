@@ -1,0 +1,56 @@
+// schedule/1: the learning-rate factor as a pure function of progress.
+#pragma once
+
+#include <trainyard/duration.hpp>
+#include <trainyard/plugin.hpp>
+
+namespace trainyard {
+
+/// Operators that every schedule gets, applied by the host around `Schedule::factor`. With t the number of steps
+/// done and T the budget in steps:
+///   t < warmup          linear from warmup_start to the factor at the first step after it
+///   warmup .. + delay   factor(0)
+///   then                floor + (1 - floor) * factor(p), p = (t - warmup - delay) / (T - warmup - delay)
+/// where p moves only every `sampling` steps ("1ep": once an epoch), from its first sample on; by default, each step.
+struct ScheduleOperators {
+  Duration warmup{0, Duration::Unit::steps};
+  double warmup_start = 0.0;
+  Duration delay{0, Duration::Unit::steps};
+  double floor = 0.0;
+  Duration sampling{1, Duration::Unit::steps};
+
+  static void describe(Fields<ScheduleOperators>& m) {
+    m.option("warmup", &ScheduleOperators::warmup, "length of the linear warm-up");
+    m.option("warmup_start", &ScheduleOperators::warmup_start, "factor at step 0 of the warm-up").range(0.0, 1.0);
+    m.option("delay", &ScheduleOperators::delay, "length at the initial factor after the warm-up");
+    m.option("floor", &ScheduleOperators::floor, "lowest factor: the curve is squeezed above it").range(0.0, 1.0);
+    m.option("sampling", &ScheduleOperators::sampling, "how often the factor is computed anew");
+  }
+};
+
+class Schedule : public Plugin {
+ public:
+  static constexpr Kind kind{"schedule", 1};
+  using Common = ScheduleOperators;
+
+  /// The factor on the base learning rate; `progress` in [0, 1] of the budget (1 is reached after the last step
+  /// only). Must be a pure function.
+  virtual double factor(double progress) const = 0;
+
+  Common common;
+};
+
+/// The operators above, resolved against a run: the factor of the step after `done` completed steps.
+class ScheduleCurve {
+ public:
+  /// Throws ConfigError where a length is not known for this run or warm-up and delay exceed the budget.
+  ScheduleCurve(const Schedule& schedule, const RunScale& scale);
+  double factor(std::int64_t done) const;
+
+ private:
+  const Schedule* schedule_;
+  double floor_, warmup_start_;
+  std::int64_t warmup_, delay_, sampling_, total_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,59 @@
+// Named scalars and tensors that a plugin saves and restores; the same path serves checkpoints and swaps.
+// Tensors go by handle: a writer keeps a reference, nothing is copied.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include <ATen/core/Tensor.h>
+
+namespace trainyard {
+
+using Scalar = std::variant<bool, std::int64_t, double, std::string>;
+
+/// What one owner saved. Ordered by name, so that a digest over it is well defined.
+struct State {
+  std::string owner;    ///< "optimizer/adamw", ...
+  std::string version;  ///< of the plugin that wrote it
+  std::map<std::string, Scalar, std::less<>> scalars;
+  std::map<std::string, at::Tensor, std::less<>> tensors;
+};
+
+class StateWriter {
+ public:
+  explicit StateWriter(State& state) : state_(&state) {}
+  /// Throws PluginError where the name was written before.
+  void scalar(std::string name, Scalar value);
+  void tensor(std::string name, const at::Tensor& tensor);
+
+ private:
+  State* state_;
+};
+
+class StateReader {
+ public:
+  explicit StateReader(const State& state) : state_(&state) {}
+  const std::string& version() const { return state_->version; }
+  bool has_scalar(std::string_view name) const { return state_->scalars.contains(name); }
+  bool has_tensor(std::string_view name) const { return state_->tensors.contains(name); }
+  /// Throw PluginError that names owner and field where it is absent or of another type.
+  std::int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  bool boolean(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  const at::Tensor& tensor(std::string_view name) const;
+
+ private:
+  const Scalar& scalar(std::string_view name) const;
+  const State* state_;
+};
+
+/// SHA-256 over a tensor's dtype, shape and bytes (moved to the CPU if need be), as hex.
+std::string digest(const at::Tensor& tensor);
+/// SHA-256 over every name, scalar and tensor of a state.
+std::string digest(const State& state);
+
+}  // namespace trainyard
