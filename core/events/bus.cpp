@@ -10,7 +10,10 @@ namespace {
 
 /// The host's key to the part of a context that names the hook running.
 struct Allow : StepContext {
-  static void set(StepContext& context, Regions regions) { context.*(&Allow::allowed_) = regions; }
+  static void set(StepContext& context, Regions regions, const char* owner) {
+    context.*(&Allow::allowed_) = regions;
+    context.*(&Allow::owner_) = owner;
+  }
 };
 
 struct Resolved {
@@ -52,8 +55,15 @@ void Bus::rebuild() {
       const Subscriber& who = *subscribers_[place.participant];
       const HookSpec& spec = (*who.participant.hooks)[place.hook];
       const std::string& every = who.cadence.empty() ? spec.cadence.every : who.cadence;
-      Call call{spec.call, who.self,           spec.writes, static_cast<std::int32_t>(place.participant),
-                false,     0, 1, std::numeric_limits<std::int64_t>::max()};
+      Call call{.function = spec.call,
+                .self = who.self,
+                .owner = who.participant.id.c_str(),
+                .writes = spec.writes,
+                .subscriber = static_cast<std::int32_t>(place.participant),
+                .by_epoch = false,
+                .every = 0,
+                .start = 1,
+                .end = std::numeric_limits<std::int64_t>::max()};
       const auto count = [&](const std::string& text, std::int64_t fallback) {
         if (text.empty()) return fallback;
         const Resolved resolved = resolve(text, event, who, scale_);
@@ -89,7 +99,7 @@ void Bus::dispatch(Event event, Span span, StepContext& context) {
     try {
       for (; call != end; ++call) {
         if (!due(*call, context)) continue;
-        Allow::set(context, call->writes);
+        Allow::set(context, call->writes, call->owner);
         if (!timing_) [[likely]] {
           call->function(call->self, context);
           continue;
@@ -107,7 +117,7 @@ void Bus::dispatch(Event event, Span span, StepContext& context) {
       ++call;
     }
   }
-  Allow::set(context, {});
+  Allow::set(context, {}, "");
   if (!pending_.empty()) [[unlikely]]
     throw HookError(pending_code_, std::exchange(pending_, {}));
 }
@@ -129,7 +139,7 @@ void Bus::failed(Event event, const Call& call, const StepContext& context, cons
     pending_code_ = typed ? typed->code() : ExitCode::plugin;
   }
   if (closing) return;
-  Allow::set(const_cast<StepContext&>(context), {});
+  Allow::set(const_cast<StepContext&>(context), {}, "");
   throw HookError(pending_code_, std::exchange(pending_, {}));
 }
 

@@ -60,6 +60,7 @@ class Bus {
   struct Call {
     void (*function)(void*, StepContext&);
     void* self;
+    const char* owner;
     Regions writes;
     std::int32_t subscriber;
     bool by_epoch;                    ///< counts epochs, not steps

@@ -94,14 +94,6 @@ bool ordered(const std::vector<Candidate>& sorted, std::size_t from, std::size_t
   return reached[to];
 }
 
-std::string text(Regions regions) {
-  std::string result;
-  for (std::size_t i = 0; i < region_count; ++i)
-    if (regions.contains(static_cast<Region>(i)))
-      result += (result.empty() ? "" : ", ") + std::string(region_names[i]);
-  return result;
-}
-
 /// Effects that do not depend on the order of their writers.
 constexpr Regions commutative = Region::control | Region::metrics | Region::plugin_own;
 
@@ -136,6 +128,14 @@ std::string reason_between(const Candidate& a, const Candidate& b, bool reversed
 }
 
 }  // namespace
+
+std::string text(Regions regions) {
+  std::string result;
+  for (std::size_t i = 0; i < region_count; ++i)
+    if (regions.contains(static_cast<Region>(i)))
+      result += (result.empty() ? "" : ", ") + std::string(region_names[i]);
+  return result;
+}
 
 Event opening_of(Event event) {
   switch (event) {

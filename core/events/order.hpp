@@ -40,6 +40,9 @@ struct Order {
 
 Order make_order(const std::vector<Participant>& participants);
 
+/// "model, grads".
+std::string text(Regions regions);
+
 /// The opening event of a bracket, for a closing one; else the event itself.
 Event opening_of(Event event);
 

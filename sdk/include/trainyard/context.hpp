@@ -94,7 +94,8 @@ class StepContext {
   Batch* batch_ = nullptr;
   at::Tensor output_;
   at::Tensor loss_;
-  Regions allowed_;  ///< of the hook that runs
+  Regions allowed_;          ///< of the hook that runs
+  const char* owner_ = "";  ///< id of the plugin whose hook runs
   Services* services_ = nullptr;
 };
 
@@ -102,7 +103,7 @@ class StepContext {
 struct StepContext::Services {
   virtual ~Services() = default;
   virtual double metric(std::string_view name) const = 0;
-  virtual void request(Control control, std::string_view reason) = 0;
+  virtual void request(Control control, std::string_view plugin, std::string_view reason) = 0;
 };
 
 }  // namespace trainyard
