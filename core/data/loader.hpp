@@ -76,17 +76,18 @@ class Loader {
   const Sampler* sampler_;
   const LoaderOptions options_;
   const bool pin_memory_;
+  const std::int64_t dataset_size_;
   const std::int64_t samples_;  ///< drawn an epoch, those that drop_last leaves out included
   const std::int64_t steps_per_epoch_;
   const std::int64_t end_;  ///< position after the last
 
   // A position counts steps from epoch 0 on. Workers claim positions below next_ + ring size, in order.
   std::mutex mutex_;
-  std::condition_variable_any room_;   ///< a position may be claimed
-  std::condition_variable_any ready_;  ///< the slot of next_ was filled
-  std::int64_t next_ = 0;              ///< position that next() gives
-  std::int64_t claimed_ = 0;           ///< first position that no worker has claimed
-  std::int64_t seeks_ = 0;             ///< a read that began before the last one is dropped
+  std::condition_variable_any room_;  ///< a position may be claimed
+  std::condition_variable ready_;     ///< the slot of next_ was filled
+  std::int64_t next_ = 0;             ///< position that next() gives
+  std::int64_t claimed_ = 0;          ///< first position that no worker has claimed
+  std::int64_t seeks_ = 0;            ///< a read that began before the last one is dropped
   std::vector<Slot> ring_;
   std::vector<std::jthread> workers_;  ///< last: joined before anything above goes
 };
