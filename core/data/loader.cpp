@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -112,14 +113,14 @@ StepData Loader::load(std::int64_t position) const {
 
 Batch Loader::read(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = sampler_ ? sampler_->at(epoch, first + i) : first + i;
+  if (sampler_)
+    sampler_->order(epoch, first, indices);
+  else
+    std::iota(indices.begin(), indices.end(), first);
+  for (const std::int64_t index : indices)
     if (index < 0 || index >= dataset_size_)
-      throw PluginError("the sampler gave sample " + std::to_string(index) + " at position " +
-                        std::to_string(first + i) + " of epoch " + std::to_string(epoch) +
-                        "; the dataset has " + std::to_string(dataset_size_));
-    indices[static_cast<std::size_t>(i)] = index;
-  }
+      throw PluginError("the sampler gave sample " + std::to_string(index) + " in epoch " +
+                        std::to_string(epoch) + "; the dataset has " + std::to_string(dataset_size_));
   Batch batch = dataset_.read(indices, {options_.random.at(static_cast<std::uint64_t>(epoch)), first});
   if (batch.inputs.empty()) throw PluginError("the dataset gave a batch without inputs");
   for (const at::Tensor& input : batch.inputs) check_size(input, "an input", count);
