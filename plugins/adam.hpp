@@ -34,8 +34,8 @@ class AdamFamily : public SlotOptimizer {
                          const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
 
   AdamFamily(const AdamOptions& options, Fused fused)
-      : SlotOptimizer(options.amsgrad ? std::vector<std::string>{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
-                                      : std::vector<std::string>{"exp_avg", "exp_avg_sq"}),
+      : SlotOptimizer(options.amsgrad ? std::vector<Slot>{{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq"}}
+                                      : std::vector<Slot>{{"exp_avg"}, {"exp_avg_sq"}}),
         options_(options),
         fused_(fused) {}
 

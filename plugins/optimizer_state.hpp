@@ -13,8 +13,8 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
@@ -28,27 +28,32 @@ struct UpdateLists {
       slots;  ///< by slot, in the order of their names; each as long as params
 };
 
-/// An optimizer is a list of slot names and an `update`.
+/// An optimizer is a list of slots and an `update`.
 class SlotOptimizer : public Optimizer {
  public:
+  struct Slot {
+    std::string name;
+    double initial = 0.0;
+  };
+
   void open(std::vector<ParamGroup> groups) override {
     Optimizer::open(std::move(groups));
     for (const ParamGroup& group : groups_) {
       Members& members = members_.emplace_back();
       members.lists.params = group.params;
       members.lists.grads.reserve(group.params.size());
-      members.lists.slots.resize(slot_names_.size());
+      members.lists.slots.resize(slots_.size());
       members.updates.assign(group.params.size(), 0);
       for (std::size_t i = 0; i < group.params.size(); ++i) {
         check(group, i);
-        for (auto& slot : members.lists.slots) slot.push_back(at::zeros_like(group.params[i].detach()));
+        for (std::size_t s = 0; s < slots_.size(); ++s)
+          members.lists.slots[s].push_back(at::full_like(group.params[i].detach(), slots_[s].initial));
       }
     }
   }
 
   void step() final {
-    // Below autograd nothing is recorded; version counters still move, so that a stale graph is still caught.
-    const at::AutoDispatchBelowAutograd untracked;
+    const at::AutoDispatchBelowAutograd untracked;  // as NoGradGuard, without the dispatch through autograd
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       Members& members = members_[g];
       if (!members.together || !gather(members.lists)) {
@@ -64,16 +69,16 @@ class SlotOptimizer : public Optimizer {
   void save(StateWriter& state) const final {
     each_parameter([&](const std::string& name, const Members& members, std::size_t i) {
       state.scalar("step/" + name, members.updates[i]);
-      for (std::size_t s = 0; s < slot_names_.size(); ++s)
-        state.tensor(slot_names_[s] + "/" + name, members.lists.slots[s][i]);
+      for (std::size_t s = 0; s < slots_.size(); ++s)
+        state.tensor(slots_[s].name + "/" + name, members.lists.slots[s][i]);
     });
   }
 
   void load(const StateReader& state) final {
     each_parameter([&](const std::string& name, const Members& members, std::size_t i) {
       state.integer("step/" + name);
-      for (std::size_t s = 0; s < slot_names_.size(); ++s)
-        check_loaded(slot_names_[s] + "/" + name, state, members.lists.slots[s][i]);
+      for (std::size_t s = 0; s < slots_.size(); ++s)
+        check_loaded(slots_[s].name + "/" + name, state, members.lists.slots[s][i]);
     });  // all of it fits: only now is anything changed
     const at::AutoDispatchBelowAutograd untracked;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -81,15 +86,15 @@ class SlotOptimizer : public Optimizer {
       for (std::size_t i = 0; i < members.updates.size(); ++i) {
         const std::string& name = groups_[g].names[i];
         members.updates[i] = state.integer("step/" + name);
-        for (std::size_t s = 0; s < slot_names_.size(); ++s)
-          members.lists.slots[s][i].copy_(state.tensor(slot_names_[s] + "/" + name));
+        for (std::size_t s = 0; s < slots_.size(); ++s)
+          members.lists.slots[s][i].copy_(state.tensor(slots_[s].name + "/" + name));
       }
       members.settle();
     }
   }
 
  protected:
-  explicit SlotOptimizer(std::vector<std::string> slot_names) : slot_names_(std::move(slot_names)) {}
+  explicit SlotOptimizer(std::vector<Slot> slots) : slots_(std::move(slots)) {}
 
   /// Updates the parameters of the lists, which are of group number `group`; `updates` counts this one.
   virtual void update(std::size_t group, UpdateLists& lists, std::int64_t updates) = 0;
@@ -127,9 +132,8 @@ class SlotOptimizer : public Optimizer {
       UpdateLists& lists = by_count[++members.updates[i]];
       lists.params.push_back(param);
       lists.grads.push_back(param.grad());
-      lists.slots.resize(slot_names_.size());
-      for (std::size_t s = 0; s < slot_names_.size(); ++s)
-        lists.slots[s].push_back(members.lists.slots[s][i]);
+      lists.slots.resize(slots_.size());
+      for (std::size_t s = 0; s < slots_.size(); ++s) lists.slots[s].push_back(members.lists.slots[s][i]);
     }
     for (auto& [updates, lists] : by_count) update(g, lists, updates);
     members.settle();
@@ -166,7 +170,7 @@ class SlotOptimizer : public Optimizer {
       for (std::size_t i = 0; i < groups_[g].names.size(); ++i) function(groups_[g].names[i], members_[g], i);
   }
 
-  std::vector<std::string> slot_names_;
+  std::vector<Slot> slots_;
   std::vector<Members> members_;  ///< by group
 };
 

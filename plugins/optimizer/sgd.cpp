@@ -29,8 +29,7 @@ class Sgd final : public SlotOptimizer {
              "look ahead along the momentum; needs momentum and no dampening");
   }
   explicit Sgd(const Options& options)
-      : SlotOptimizer(options.momentum > 0.0 ? std::vector<std::string>{"momentum_buffer"}
-                                             : std::vector<std::string>{}),
+      : SlotOptimizer(options.momentum > 0.0 ? std::vector<Slot>{{"momentum_buffer"}} : std::vector<Slot>{}),
         options_(options) {}
 
   void open(std::vector<ParamGroup> groups) override {
