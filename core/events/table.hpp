@@ -1,4 +1,4 @@
-// What the hooks of each event may write: the table of docs/events as the seal tool, the registry and the
+// What the hooks of each event may write: the table of the event rules, as the seal tool, the registry and the
 // event bus share it.
 #pragma once
 
