@@ -28,8 +28,8 @@ struct GraphValue {
   std::string name;
   std::vector<std::int64_t> shape;  ///< batch_dim where unknown; filled by infer_shapes
   at::ScalarType dtype = at::kFloat;
-  at::Tensor initializer;           ///< defined: a constant, parameter or buffer
-  bool trainable = false;           ///< of an initializer: a parameter; else a buffer or constant
+  at::Tensor initializer;  ///< defined: a constant, parameter or buffer
+  bool trainable = false;  ///< of an initializer: a parameter; else a buffer or constant
 };
 
 struct Node {
@@ -56,9 +56,9 @@ struct Graph {
   /// The value of that name, or no_value.
   ValueId find_value(std::string_view name) const;
 
-  /// Checks structure (names unique, inputs defined before use, each value produced once) and the rules of each
-  /// operator, and fills shape and dtype of every value. Throws ConfigError that names the node, what it got and
-  /// what it needs.
+  /// Checks structure (names unique, inputs defined before use, each value produced once) and the rules of
+  /// each operator, and fills shape and dtype of every value. Throws ConfigError that names the node, what it
+  /// got and what it needs.
   void infer_shapes();
 };
 

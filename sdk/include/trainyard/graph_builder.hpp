@@ -33,7 +33,8 @@ class GraphBuilder {
   ValueId input(std::size_t index = 0);
 
   // Layers with parameters; `name` is the node's, parameters are name.weight and name.bias.
-  ValueId linear(ValueId x, const std::string& name, std::int64_t out, bool bias = true);  ///< Gemm; x is [n, in]
+  ValueId linear(ValueId x, const std::string& name, std::int64_t out,
+                 bool bias = true);  ///< Gemm; x is [n, in]
   /// Gemm with the weight of another layer or embedding: logits tied to `weight`, [out, in].
   ValueId tied_linear(ValueId x, const std::string& name, ValueId weight);
   ValueId conv2d(ValueId x, const std::string& name, std::int64_t out, const ConvOptions& options);
@@ -77,7 +78,9 @@ class GraphBuilder {
   ValueId uniform_parameter(const std::string& name, std::vector<std::int64_t> shape, double bound);
   ValueId normal_parameter(const std::string& name, std::vector<std::int64_t> shape, double deviation);
 
-  const std::vector<std::int64_t>& shape(ValueId x) const { return graph_.values[static_cast<std::size_t>(x)].shape; }
+  const std::vector<std::int64_t>& shape(ValueId x) const {
+    return graph_.values[static_cast<std::size_t>(x)].shape;
+  }
 
   /// Checks the graph and gives it away; the builder is empty afterwards.
   Graph finish(ValueId output);
