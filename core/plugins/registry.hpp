@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <trainyard/manifest.hpp>
@@ -21,8 +22,8 @@ struct PluginFile {
   std::string digest;  ///< SHA-256 over the loadable segments, as sealed
 };
 
-/// A file that was refused: one message that names the file, the rule, what was found, what was expected and how
-/// to mend it.
+/// A file that was refused: one message that names the file, the rule, what was found, what was expected and
+/// how to mend it.
 struct Refusal {
   std::string path;
   std::string message;
@@ -30,6 +31,10 @@ struct Refusal {
 
 class Registry {
  public:
+  Registry() = default;
+  /// Of files whose manifests are at hand.
+  explicit Registry(std::vector<PluginFile> files) : files_(std::move(files)) {}
+
   /// Reads every lib*.so below the folders, in order; a folder that does not exist is a refusal.
   static Registry scan(const std::vector<std::string>& folders);
 
