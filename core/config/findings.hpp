@@ -37,6 +37,8 @@ class Findings {
   bool failed() const { return errors_ > 0; }
   bool empty() const { return findings_.empty(); }
   std::size_t errors() const { return errors_; }
+  /// Whether something is known to be wrong at a place.
+  bool mentions(const Origin& at) const;
   /// Sorted by place.
   std::vector<Finding> list() const;
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include <config/findings.hpp>
 #include <trainyard/value.hpp>
+#include "core/config/findings.hpp"
 
 namespace trainyard::config {
 
@@ -28,6 +28,8 @@ struct Environment {
 struct Document {
   Table root;                       ///< without `extends` and `vars`
   std::vector<std::string> layers;  ///< names of files (and "--set"), earliest first
+  std::string file;                 ///< the last file of the command line
+  bool readable = true;             ///< every file could be read; else nothing further can be said
   std::string default_name;         ///< of the run: the first file's name without folder and extension
   Findings findings;                ///< syntax, extends, --set and ${} so far
 };

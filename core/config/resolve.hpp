@@ -9,10 +9,10 @@
 
 #include <optional>
 
-#include <config/findings.hpp>
-#include <config/load.hpp>
-#include <config/run_config.hpp>
-#include <plugins/registry.hpp>
+#include "core/config/findings.hpp"
+#include "core/config/load.hpp"
+#include "core/config/run_config.hpp"
+#include "core/plugins/registry.hpp"
 
 namespace trainyard::config {
 
