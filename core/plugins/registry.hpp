@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <trainyard/manifest.hpp>
@@ -21,16 +22,24 @@ struct PluginFile {
   std::string digest;  ///< SHA-256 over the loadable segments, as sealed
 };
 
-/// A file that was refused: one message that names the file, the rule, what was found, what was expected and how
-/// to mend it.
+/// A file that was refused: one message that names the file, the rule, what was found, what was expected and
+/// how to mend it.
 struct Refusal {
   std::string path;
   std::string message;
 };
 
+/// One file; throws PluginError with the message of a Refusal.
+PluginFile read(const std::string& path);
+
 class Registry {
  public:
-  /// Reads every lib*.so below the folders, in order; a folder that does not exist is a refusal.
+  Registry() = default;
+  /// As if a scan had found these: for tests.
+  explicit Registry(std::vector<PluginFile> files) : files_(std::move(files)) {}
+
+  /// Reads every lib*.so below the folders, in order, each file once; a folder that does not exist is a
+  /// refusal.
   static Registry scan(const std::vector<std::string>& folders);
 
   /// All files that provide kind and name: none, one, or ambiguous.

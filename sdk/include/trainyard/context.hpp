@@ -44,6 +44,8 @@ enum class SkipReason : std::uint8_t { none, overflow, guard, plugin };
 class StepContext {
  public:
   const Clock& clock() const { return clock_; }
+  /// Number of the current step from 1, the same from before_fetch to safe_point; cadences count it.
+  std::int64_t step_number() const { return number_; }
   Event event() const { return event_; }
 
   /// The micro-batch of the step, and how many there are.
@@ -79,6 +81,7 @@ class StepContext {
   struct Services;  ///< the host's side
 
   Clock clock_;
+  std::int64_t number_ = 0;  ///< of the current step, from 1; also after the clock has moved, until the next begins
   Event event_ = Event::init;
   bool evaluating_ = false;
   SkipReason skip_reason_ = SkipReason::none;
@@ -91,7 +94,8 @@ class StepContext {
   Batch* batch_ = nullptr;
   at::Tensor output_;
   at::Tensor loss_;
-  Regions allowed_;  ///< of the hook that runs
+  Regions allowed_;          ///< of the hook that runs
+  const char* owner_ = "";  ///< id of the plugin whose hook runs
   Services* services_ = nullptr;
 };
 
@@ -99,7 +103,7 @@ class StepContext {
 struct StepContext::Services {
   virtual ~Services() = default;
   virtual double metric(std::string_view name) const = 0;
-  virtual void request(Control control, std::string_view reason) = 0;
+  virtual void request(Control control, std::string_view plugin, std::string_view reason) = 0;
 };
 
 }  // namespace trainyard
