@@ -54,9 +54,11 @@ std::int64_t Loader::samples_per_epoch() const {
 }
 
 void Loader::seek(std::int64_t epoch, std::int64_t step) {
+  const std::int64_t position = epoch * steps_per_epoch_ + step;
+  if (position == next_) return;  // what is ready stays ready
   {
     const std::lock_guard lock(mutex_);
-    next_ = claimed_ = epoch * steps_per_epoch_ + step;
+    next_ = claimed_ = position;
     ++seeks_;
     std::fill(ring_.begin(), ring_.end(), Slot{});
   }

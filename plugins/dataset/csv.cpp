@@ -12,7 +12,7 @@ namespace {
 using trainyard::ConfigError;
 using trainyard::files::Reader;
 
-std::string quoted(std::string_view text) {
+std::string shown(std::string_view text) {
   return "'" + std::string(text.substr(0, 40)) + "'";
 }
 
@@ -180,8 +180,7 @@ void Csv::open(const std::string&) {
       const std::size_t column = columns.features[f];
       const double value = feature(fields[column], column, fail);
       features_.push_back(static_cast<float>((value - normals[f].mean) / normals[f].deviation));
-      if (!std::isfinite(features_.back()))
-        fail(column, quoted(fields[column]) + " is too large for a float");
+      if (!std::isfinite(features_.back())) fail(column, shown(fields[column]) + " is too large for a float");
     }
     const std::string& target = fields[columns.target];
     const auto fail_target = [&](const std::string& message) { fail(columns.target, message); };
@@ -190,9 +189,9 @@ void Csv::open(const std::string&) {
       return;
     }
     const std::optional<double> value = number(target);
-    if (!value) fail_target(quoted(target) + " is not a number");
+    if (!value) fail_target(shown(target) + " is not a number");
     value_of_.push_back(static_cast<float>(*value));
-    if (!std::isfinite(value_of_.back())) fail_target(quoted(target) + " is not a finite number");
+    if (!std::isfinite(value_of_.back())) fail_target(shown(target) + " is not a finite number");
   });
   if (row_number == 0) throw trainyard::DataError(options_.path + ": there is no row of data");
   if (features_.empty())
@@ -242,8 +241,8 @@ double Csv::feature(const std::string& text, std::size_t column, Fail&& fail) co
   const std::optional<double> value = number(text);
   if (!value)
     fail(column, text.empty() ? "the field is empty; every feature needs a number"
-                              : quoted(text) + " is not a number");
-  if (!std::isfinite(*value)) fail(column, quoted(text) + " is not a finite number");
+                              : shown(text) + " is not a number");
+  if (!std::isfinite(*value)) fail(column, shown(text) + " is not a finite number");
   return *value / options_.scale;
 }
 
@@ -270,7 +269,7 @@ Csv::Columns Csv::find_columns(const std::vector<std::string>& fields, bool head
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
     const bool whole = error == std::errc{} && end == text.data() + text.size();
     if (!whole || index < -count || index >= count)
-      throw ConfigError(std::string(option) + ": no column " + quoted(text) + " in " + file.path() +
+      throw ConfigError(std::string(option) + ": no column " + shown(text) + " in " + file.path() +
                         ", which has " + std::to_string(count) + " columns" +
                         (header
                              ? ", from \"" + columns.names.front() + "\" to \"" + columns.names.back() + "\""
@@ -285,7 +284,7 @@ Csv::Columns Csv::find_columns(const std::vector<std::string>& fields, bool head
   if (columns.features.empty())
     file.fail("it has one column: the target, and no feature; is the separator right?");
   if (std::find(columns.features.begin(), columns.features.end(), columns.target) != columns.features.end())
-    throw ConfigError("columns names the target " + quoted(options_.target) + " as a feature");
+    throw ConfigError("columns names the target " + shown(options_.target) + " as a feature");
   return columns;
 }
 
@@ -333,18 +332,18 @@ std::int64_t Csv::class_of(const std::string& text,
   if (!options_.labels.empty()) {
     const auto found = std::find(options_.labels.begin(), options_.labels.end(), text);
     if (found == options_.labels.end())
-      fail(quoted(text) + " is none of the " + std::to_string(options_.labels.size()) + " labels");
+      fail(shown(text) + " is none of the " + std::to_string(options_.labels.size()) + " labels");
     return found - options_.labels.begin();
   }
   constexpr double most = 1 << 24;
   const std::optional<double> value = number(text);
   if (!value || *value != std::floor(*value))
-    fail(quoted(text) +
+    fail(shown(text) +
          " is not a class: expected an integer from 0; name other texts in labels, or set task = "
          "\"regression\"");
   const double classes = options_.classes > 0 ? static_cast<double>(options_.classes) : most;
   if (*value < 0 || *value >= classes)
-    fail("label " + quoted(text) + " is out of range: expected 0 to " +
+    fail("label " + shown(text) + " is out of range: expected 0 to " +
          std::to_string(static_cast<std::int64_t>(classes) - 1));
   return static_cast<std::int64_t>(*value);
 }
