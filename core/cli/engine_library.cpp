@@ -8,7 +8,9 @@
 
 namespace trainyard::cli {
 
-std::string home() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().string(); }
+std::string home() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().string();
+}
 
 const train::Engine& engine() {
   const std::string path = home() + "/lib/libtrainyard_engine.so";

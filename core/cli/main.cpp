@@ -1,5 +1,5 @@
-// The trainyard command. A thin front: it checks everything that can be checked without LibTorch, and hands the rest to the
-// engine.
+// The trainyard command. A thin front: it checks everything that can be checked without LibTorch, and hands
+// the rest to the engine.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include <trainyard/error.hpp>
+#include <trainyard/version.hpp>
 
 #include "core/cli/engine_library.hpp"
 #include "core/cli/order_of_run.hpp"
@@ -36,8 +37,10 @@ void add_run_file(CLI::App& verb, Command& command) {
   verb.add_option("run", command.run_file.files, "run file; further ones are laid over the first")
       ->required()
       ->check(CLI::ExistingFile);
-  verb.add_option("--set", command.run_file.sets, "change a key: --set optimizer.lr=0.1")->allow_extra_args(false);
-  verb.add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")->allow_extra_args(false);
+  verb.add_option("--set", command.run_file.sets, "change a key: --set optimizer.lr=0.1")
+      ->allow_extra_args(false);
+  verb.add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")
+      ->allow_extra_args(false);
 }
 
 void add_format(CLI::App& verb, Command& command) {
@@ -72,24 +75,30 @@ int bench(const std::string& name, const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
-  throw ConfigError("there is no " + program + ": build the benchmarks with cmake --build build/release --target bench");
+  throw ConfigError("there is no " + program +
+                    ": build the benchmarks with cmake --build build/release --target bench");
+}
+
+bool knows(const CLI::App& app, const std::string& verb) {
+  const auto verbs = app.get_subcommands([&](const CLI::App* each) { return each->get_name() == verb; });
+  return !verbs.empty();
 }
 
 /// A word that is no verb, where a verb was expected.
 void suggest(const CLI::App& app, const std::string& word) {
   std::vector<std::string> verbs;
   for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
-  const std::string closest = config::closest(word, verbs);
-  std::fprintf(stderr, "trainyard: there is no verb \"%s\"%s; `trainyard --help` lists them all\n", word.c_str(),
-               closest.empty() ? "" : ("; did you mean `" + closest + "`?").c_str());
+  const std::string closest = config::nearest(word, verbs);
+  std::fprintf(stderr, "trainyard: there is no verb \"%s\"%s; `trainyard --help` lists them all\n",
+               word.c_str(), closest.empty() ? "" : ("; did you mean `" + closest + "`?").c_str());
 }
 
 int main(int argc, char** argv) {
   CLI::App app("Trains LibTorch models from run files; every strategy of a run is a plugin.", "trainyard");
   app.require_subcommand(1);
   app.get_formatter()->column_width(36);
-  app.set_version_flag("--version", std::string("trainyard ") + TRAINYARD_VERSION + ", SDK " + TRAINYARD_SDK_VERSION +
-                                        ", LibTorch " + TRAINYARD_LIBTORCH_VERSION);
+  app.set_version_flag("--version", std::string("trainyard ") + TRAINYARD_VERSION + ", SDK " +
+                                        TRAINYARD_SDK_VERSION + ", LibTorch " + TRAINYARD_LIBTORCH_VERSION);
   Command command;
   train::TrainOptions train_options;
   std::string weights, what, bench_name;
@@ -122,7 +131,8 @@ int main(int argc, char** argv) {
     };
   });
 
-  CLI::App* validate = app.add_subcommand("validate", "check a run file and report everything that is wrong with it");
+  CLI::App* validate =
+      app.add_subcommand("validate", "check a run file and report everything that is wrong with it");
   add_run_file(*validate, command);
   add_format(*validate, command);
   validate->callback([&] {
@@ -135,7 +145,8 @@ int main(int argc, char** argv) {
     };
   });
 
-  CLI::App* plan = app.add_subcommand("plan", "show hook order, steps, batch arithmetic and memory before training");
+  CLI::App* plan =
+      app.add_subcommand("plan", "show hook order, steps, batch arithmetic and memory before training");
   add_run_file(*plan, command);
   plan->callback([&] {
     command.action = [](Command& self) {
@@ -160,7 +171,8 @@ int main(int argc, char** argv) {
       });
     };
   });
-  CLI::App* schema = configs->add_subcommand("schema", "every key of the host with type, default and meaning");
+  CLI::App* schema =
+      configs->add_subcommand("schema", "every key of the host with type, default and meaning");
   add_format(*schema, command);
   schema->callback([&] {
     command.action = [](Command& self) {
@@ -180,7 +192,8 @@ int main(int argc, char** argv) {
   inspect->add_option("plugin", what, "name, kind/name, or file")->required();
   for (CLI::App* verb : {list, inspect}) {
     add_format(*verb, command);
-    verb->add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")->allow_extra_args(false);
+    verb->add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")
+        ->allow_extra_args(false);
   }
   const auto format = [](const Command& self) { return self.json() ? Format::json : Format::text; };
   list->callback([&] {
@@ -198,7 +211,8 @@ int main(int argc, char** argv) {
 
   CLI::App* model = app.add_subcommand("model", "look at models");
   model->require_subcommand(1);
-  CLI::App* model_show = model->add_subcommand("show", "layers, shapes, parameters, multiply-adds, dropout sites");
+  CLI::App* model_show =
+      model->add_subcommand("show", "layers, shapes, parameters, multiply-adds, dropout sites");
   add_run_file(*model_show, command);
   model_show->callback([&] {
     command.action = [](Command& self) {
@@ -218,9 +232,12 @@ int main(int argc, char** argv) {
   doctor->callback([&] {
     command.action = [](Command& self) {
       const auto registry = plugins::Registry::scan(plugin_folders(self.run_file.plugin_folders));
-      std::printf("Trainyard      %s, SDK %s, %s\n", TRAINYARD_VERSION, TRAINYARD_SDK_VERSION, home().c_str());
-      std::printf("plugins        %zu usable, %zu refused\n", registry.files().size(), registry.refusals().size());
-      for (const plugins::Refusal& refusal : registry.refusals()) std::printf("  %s\n", refusal.message.c_str());
+      std::printf("Trainyard      %s, SDK %s, %s\n", TRAINYARD_VERSION, TRAINYARD_SDK_VERSION,
+                  home().c_str());
+      std::printf("plugins        %zu usable, %zu refused\n", registry.files().size(),
+                  registry.refusals().size());
+      for (const plugins::Refusal& refusal : registry.refusals())
+        std::printf("  %s\n", refusal.message.c_str());
       const auto space = std::filesystem::space(std::filesystem::current_path());
       std::printf("disk           %.1f GiB free here\n", static_cast<double>(space.available) / (1 << 30));
       return engine().doctor();
@@ -232,7 +249,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help, version
     const std::string word = argc > 1 ? argv[1] : "";
-    if (!word.empty() && word.front() != '-' && app.get_subcommand_no_throw(word) == nullptr) {
+    if (!word.empty() && word.front() != '-' && !knows(app, word)) {
       suggest(app, word);
       return config_exit;
     }

@@ -6,7 +6,8 @@ OrderOfRun order_of(const config::RunConfig& config, const plugins::Registry& re
   OrderOfRun result;
   for (const config::SlotConfig* slot : config.slots()) {
     const auto files = registry.find(slot->kind, slot->type);
-    if (files.size() == 1) result.participants.push_back({slot->id, slot->type, &files.front()->manifest.hooks});
+    if (files.size() == 1)
+      result.participants.push_back({slot->id, slot->type, &files.front()->manifest.hooks});
   }
   result.order = events::make_order(result.participants);
   return result;

@@ -21,7 +21,8 @@ void check_order(const RunFile& run, config::Findings& findings) {
 
 }  // namespace
 
-std::vector<std::string> plugin_folders(const std::vector<std::string>& given, const std::vector<std::string>& of_run) {
+std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
+                                        const std::vector<std::string>& of_run) {
   std::vector<std::string> folders = given;
   folders.insert(folders.end(), of_run.begin(), of_run.end());
   if (const char* variable = std::getenv("TRAINYARD_PLUGINS")) {

@@ -23,13 +23,13 @@ struct RunFile {
   config::RunConfig config;
 };
 
-/// Folders that plugins are looked for in: those given, then [plugins] paths, TRAINYARD_PLUGINS (colon-separated), and
-/// the shipped ones.
+/// Folders that plugins are looked for in: those given, then [plugins] paths, TRAINYARD_PLUGINS
+/// (colon-separated), and the shipped ones.
 std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
                                         const std::vector<std::string>& of_run = {});
 
-/// Nothing where the file is not valid; the report has been printed then, to standard error, or as JSON to standard
-/// output.
+/// Nothing where the file is not valid; the report has been printed then, to standard error, or as JSON to
+/// standard output.
 std::optional<RunFile> read_run_file(const RunFileOptions& options);
 
 }  // namespace trainyard::cli

@@ -24,7 +24,8 @@ struct Resolved {
 Resolved resolve(const std::string& text, Event event, const Subscriber& who, const RunScale& scale) {
   const std::optional<Duration> duration = Duration::parse(text);
   const auto place = [&] { return "[" + who.participant.id + "] at " + std::string(name(event)); };
-  if (!duration) throw ConfigError(place() + ": \"" + text + "\" is not a duration, e.g. \"100ba\" or \"2ep\"");
+  if (!duration)
+    throw ConfigError(place() + ": \"" + text + "\" is not a duration, e.g. \"100ba\" or \"2ep\"");
   const bool of_epochs = event == Event::epoch_start || event == Event::epoch_end;
   if (of_epochs && duration->unit == Duration::Unit::epochs)
     return {static_cast<std::int64_t>(duration->count), true};

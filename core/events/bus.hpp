@@ -1,5 +1,5 @@
-// Fires events. One immutable table of plain calls, built between safe points: no lock, no allocation, no string
-// on the path; an event without a subscriber costs a load and a branch.
+// Fires events. One immutable table of plain calls, built between safe points: no lock, no allocation, no
+// string on the path; an event without a subscriber costs a load and a branch.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ struct Subscriber {
   bool disable_on_error = false;
   std::string cadence;  ///< `every` of the run file, in place of the manifest's
   // Written by the bus:
-  bool disabled = false;        ///< it threw; not called any more after the next rebuild
-  std::string error;            ///< what it threw
-  double sampled_seconds = 0.0; ///< inside its hooks, on the fires that were timed
+  bool disabled = false;         ///< it threw; not called any more after the next rebuild
+  std::string error;             ///< what it threw
+  double sampled_seconds = 0.0;  ///< inside its hooks, on the fires that were timed
 };
 
 /// A hook threw and the run stops: who, where, what.
@@ -34,13 +34,13 @@ class HookError : public Error {
 
 class Bus {
  public:
-  /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before) or a
-  /// cadence that this run cannot count.
+  /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
+  /// or a cadence that this run cannot count.
   Bus(std::vector<Subscriber*> subscribers, const RunScale& scale);
 
-  /// Calls the hooks of an event in order. `context` must be set up for it. Throws HookError; a hook that is to be
-  /// disabled on error is noted instead and its neighbours run on. All hooks of a closing event run before the
-  /// first error of theirs is thrown, so that every bracket that was opened is closed.
+  /// Calls the hooks of an event in order. `context` must be set up for it. Throws HookError; a hook that is
+  /// to be disabled on error is noted instead and its neighbours run on. All hooks of a closing event run
+  /// before the first error of theirs is thrown, so that every bracket that was opened is closed.
   template <class Context>
   void fire(Event event, Context& context) {
     const Span span = spans_[static_cast<std::size_t>(event)];
@@ -63,7 +63,7 @@ class Bus {
     const char* owner;
     Regions writes;
     std::int32_t subscriber;
-    bool by_epoch;                    ///< counts epochs, not steps
+    bool by_epoch;                   ///< counts epochs, not steps
     std::int64_t every, start, end;  ///< `every` 0: always
   };
   struct Span {
@@ -72,7 +72,8 @@ class Bus {
 
   void dispatch(Event event, Span span, StepContext& context);
   bool due(const Call& call, const StepContext& context) const;
-  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error, bool closing);
+  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error,
+              bool closing);
 
   std::vector<Subscriber*> subscribers_;
   RunScale scale_;

@@ -48,7 +48,8 @@ std::vector<std::size_t> find_cycle(const std::vector<Candidate>& hooks, const s
 }
 
 /// Stable topological sort of one phase of one event; ties go by config order, then id.
-std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event, std::vector<OrderProblem>& problems) {
+std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
+                                  std::vector<OrderProblem>& problems) {
   std::sort(hooks.begin(), hooks.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.participant, a.owner->id, a.hook) < std::tie(b.participant, b.owner->id, b.hook);
   });
@@ -72,9 +73,10 @@ std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event, std
         names += from.owner->id + " -> ";
         reasons += (k == 0 ? "" : "; ") + edge(from, to);
       }
-      problems.push_back({"E318", "order cycle at " + std::string(name(event)) + ": " + names +
-                                      hooks[cycle.front()].owner->id,
-                          reasons + ": drop one of them"});
+      problems.push_back(
+          {"E318",
+           "order cycle at " + std::string(name(event)) + ": " + names + hooks[cycle.front()].owner->id,
+           reasons + ": drop one of them"});
       return {};
     }
     done[next] = true;
@@ -111,10 +113,11 @@ void check_writers(const std::vector<Candidate>& sorted, Event event, std::vecto
   for (std::size_t i = 0; i < sorted.size(); ++i)
     for (std::size_t j = i + 1; j < sorted.size(); ++j) {
       const Regions overlap = exclusive_overlap(sorted[i], sorted[j]);
-      if (overlap.empty() || sorted[i].participant == sorted[j].participant || ordered(sorted, i, j)) continue;
+      if (overlap.empty() || sorted[i].participant == sorted[j].participant || ordered(sorted, i, j))
+        continue;
       problems.push_back({"E319",
-                          sorted[i].owner->id + " and " + sorted[j].owner->id + " both write " + text(overlap) +
-                              " at " + std::string(name(event)) + " in no declared order",
+                          sorted[i].owner->id + " and " + sorted[j].owner->id + " both write " +
+                              text(overlap) + " at " + std::string(name(event)) + " in no declared order",
                           "give one of them `after = [\"" + sorted[i].owner->id + "\"]`, or drop one"});
     }
 }
@@ -123,7 +126,9 @@ std::string reason_between(const Candidate& a, const Candidate& b, bool reversed
   if (a.spec->phase != b.spec->phase)
     return "phase " + std::string(name(a.spec->phase)) + " before " + std::string(name(b.spec->phase));
   const std::string declared = reversed ? edge(b, a) : edge(a, b);
-  const std::string why = !declared.empty() ? declared : a.participant != b.participant ? "config order" : "manifest order";
+  const std::string why = !declared.empty()                ? declared
+                          : a.participant != b.participant ? "config order"
+                                                           : "manifest order";
   return reversed ? "closing event, reverse of: " + why : why;
 }
 
@@ -172,11 +177,11 @@ Order make_order(const std::vector<Participant>& participants) {
         if (spec.event != event) continue;
         phases[static_cast<std::size_t>(spec.phase)].push_back({p, h, &participants[p], &spec});
         if (!writable(event).contains(spec.writes))
-          order.problems.push_back({"E320",
-                                    participants[p].id + " declares that it writes " + text(spec.writes) + " at " +
-                                        std::string(name(event)),
-                                    "there a hook may write: " +
-                                        (writable(event).empty() ? "nothing" : text(writable(event)))});
+          order.problems.push_back(
+              {"E320",
+               participants[p].id + " declares that it writes " + text(spec.writes) + " at " +
+                   std::string(name(event)),
+               "there a hook may write: " + (writable(event).empty() ? "nothing" : text(writable(event)))});
       }
     const bool closing = opening_of(event) != event;
     std::vector<Candidate> all;

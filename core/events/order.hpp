@@ -1,5 +1,5 @@
-// The order of hooks at every event (events.md, rules 1 to 3): a pure function of the manifests and the run file,
-// never of load order. Torch-free, so that `plan` prints what the bus will do.
+// The order of hooks at every event (events.md, rules 1 to 3): a pure function of the manifests and the run
+// file, never of load order. Torch-free, so that `plan` prints what the bus will do.
 #pragma once
 
 #include <array>
@@ -25,7 +25,8 @@ struct Place {
 };
 
 struct OrderProblem {
-  std::string code;  ///< "E318" cycle, "E319" two unordered writers, "E320" a region that may not be written there
+  std::string
+      code;  ///< "E318" cycle, "E319" two unordered writers, "E320" a region that may not be written there
   std::string message;
   std::string hint;
 };

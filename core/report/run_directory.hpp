@@ -47,12 +47,12 @@ struct JournalEntry {
 };
 
 /// One process writes a run's directory: it holds a lock while the object lives. Loop thread.
-/// Everything throws DataError with path and reason.
+/// What cannot be written throws DataError with path and reason.
 class RunDirectory {
  public:
   /// Makes the folder (and those above it) with config.toml and an empty journal.jsonl. A folder that holds a
-  /// run is refused unless `overwrite`, which removes that run's files first; a folder that holds anything
-  /// else, or a run that is still going, is refused always.
+  /// run is refused unless `overwrite`, which removes all that is in it; a folder that holds anything else,
+  /// or a run that is still going, is refused always (ConfigError).
   static RunDirectory create(const std::string& path, std::string_view resolved_toml, bool overwrite);
 
   const std::string& path() const { return path_; }

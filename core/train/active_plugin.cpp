@@ -20,7 +20,9 @@ void HostServices::log(LogLevel level, std::string_view message) {
   outputs_.log(level, owner_ + ": " + std::string(message));
 }
 
-void HostServices::metric(std::string_view name, double value) { outputs_.metric(std::string(name), value); }
+void HostServices::metric(std::string_view name, double value) {
+  outputs_.metric(std::string(name), value);
+}
 
 RandomStream HostServices::random(std::string_view purpose) const {
   return {outputs_.seed, owner_ + "/" + std::string(purpose)};
@@ -40,7 +42,8 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
     }
   });
   // The kernel keeps 15 characters.
-  pthread_setname_np(worker->thread.native_handle(), (owner_ + "/" + std::string(name)).substr(0, 15).c_str());
+  pthread_setname_np(worker->thread.native_handle(),
+                     (owner_ + "/" + std::string(name)).substr(0, 15).c_str());
   const std::lock_guard lock(mutex_);
   std::erase_if(workers_, [](const std::weak_ptr<Worker>& each) { return each.expired(); });
   workers_.push_back(worker);
@@ -52,8 +55,8 @@ std::string HostServices::take_thread_error() {
   return std::exchange(thread_error_, {});
 }
 
-ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file, const plugins::LoadedPlugin& code,
-                           const HostOutputs& outputs)
+ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file,
+                           const plugins::LoadedPlugin& code, const HostOutputs& outputs)
     : slot_(std::move(slot)),
       file_(&file),
       code_(code),

@@ -58,7 +58,8 @@ class ActivePlugin {
   events::Subscriber& subscriber() { return subscriber_; }
   HostServices& services() { return *services_; }
 
-  /// The object as the interface of its kind; the registry has checked the kind and the loader the fingerprint.
+  /// The object as the interface of its kind; the registry has checked the kind and the loader the
+  /// fingerprint.
   template <class Interface>
   Interface& as() {
     return static_cast<Interface&>(*instance_.plugin);

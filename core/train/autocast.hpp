@@ -12,7 +12,8 @@ class AutocastScope {
   AutocastScope(at::DeviceType device, config::Precision precision)
       : device_(device), on_(precision != config::Precision::fp32) {
     if (!on_) return;
-    at::autocast::set_autocast_dtype(device_, precision == config::Precision::bf16_mixed ? at::kBFloat16 : at::kHalf);
+    at::autocast::set_autocast_dtype(device_,
+                                     precision == config::Precision::bf16_mixed ? at::kBFloat16 : at::kHalf);
     at::autocast::set_autocast_enabled(device_, true);
     at::autocast::increment_nesting();
   }

@@ -10,6 +10,7 @@
 #include <exception>
 
 #include <trainyard/error.hpp>
+#include <trainyard/graph.hpp>
 
 #include "core/train/evaluate_command.hpp"
 #include "core/train/model_show.hpp"
@@ -50,8 +51,9 @@ int doctor() {
               at::get_num_threads(), at::get_num_interop_threads());
   std::printf("CPU kernels    %s\n", at::get_cpu_capability().c_str());
   const bool cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr;
-  std::printf("CUDA           %s\n",
-              cuda ? (std::to_string(at::detail::getCUDAHooks().deviceCount()) + " usable GPUs").c_str() : dlerror());
+  std::printf(
+      "CUDA           %s\n",
+      cuda ? (std::to_string(at::detail::getCUDAHooks().deviceCount()) + " usable GPUs").c_str() : dlerror());
   return 0;
 }
 
@@ -61,15 +63,16 @@ int doctor() {
 extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine* trainyard_engine() {
   using namespace trainyard::train;
   static const Engine engine = {
-      .train = [](const auto& config, const auto& registry, const auto& options) {
-        return reported([&] { return train_command(config, registry, options); });
-      },
-      .evaluate = [](const auto& config, const auto& registry, const auto& weights, bool json) {
-        return reported([&] { return evaluate_command(config, registry, weights, json); });
-      },
-      .plan = [](const auto& config, const auto& registry) {
-        return reported([&] { return plan_command(config, registry); });
-      },
+      .train =
+          [](const auto& config, const auto& registry, const auto& options) {
+            return reported([&] { return train_command(config, registry, options); });
+          },
+      .evaluate =
+          [](const auto& config, const auto& registry, const auto& weights, bool json) {
+            return reported([&] { return evaluate_command(config, registry, weights, json); });
+          },
+      .plan = [](const auto& config,
+                 const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
       .model_show = show_model,
       .doctor = doctor,
   };

@@ -1,5 +1,6 @@
-// The door between the front and the engine library, which alone links LibTorch. Torch-free: the front includes it, loads
-// libtrainyard_engine.so when a verb needs it, and calls through the one struct that it exports.
+// The door between the front and the engine library, which alone links LibTorch. Torch-free: the front
+// includes it, loads libtrainyard_engine.so when a verb needs it, and calls through the one struct that it
+// exports.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct Engine {
   // Each returns an exit code; errors have been printed to standard error by then.
   int (*train)(const config::RunConfig&, const plugins::Registry&, const TrainOptions&) = nullptr;
   /// Evaluates weights (a safetensors file) on the splits; prints text, or JSON.
-  int (*evaluate)(const config::RunConfig&, const plugins::Registry&, const std::string& weights, bool json) = nullptr;
+  int (*evaluate)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
+                  bool json) = nullptr;
   /// Steps, batch arithmetic and memory of a run, printed.
   int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
   /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.

@@ -19,21 +19,24 @@ void load_weights(Network& network, const std::string& path) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& read : read_safetensors(path)) {
     const auto target = wanted.find(read.name);
-    if (target == wanted.end()) throw ConfigError(path + " holds \"" + read.name + "\", which the model does not have");
-    if (target->second.sizes() != read.tensor.sizes() || target->second.scalar_type() != read.tensor.scalar_type())
+    if (target == wanted.end())
+      throw ConfigError(path + " holds \"" + read.name + "\", which the model does not have");
+    if (target->second.sizes() != read.tensor.sizes() ||
+        target->second.scalar_type() != read.tensor.scalar_type())
       throw ConfigError(path + ": \"" + read.name + "\" is " + read.tensor.toString() + " of " +
-                        c10::str(read.tensor.sizes()) + ", the model's is " + target->second.toString() + " of " +
-                        c10::str(target->second.sizes()));
+                        c10::str(read.tensor.sizes()) + ", the model's is " + target->second.toString() +
+                        " of " + c10::str(target->second.sizes()));
     target->second.copy_(read.tensor);
     wanted.erase(target);
   }
-  if (!wanted.empty()) throw ConfigError(path + " lacks \"" + wanted.begin()->first + "\", which the model needs");
+  if (!wanted.empty())
+    throw ConfigError(path + " lacks \"" + wanted.begin()->first + "\", which the model needs");
 }
 
 }  // namespace
 
-int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry, const std::string& weights,
-                     bool json) {
+int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry,
+                     const std::string& weights, bool json) {
   if (!config.val && !config.test)
     throw ConfigError("there is nothing to evaluate on: the run file has neither [data.val] nor [data.test]");
   Run run(config, registry);

@@ -7,8 +7,9 @@
 
 namespace trainyard::train {
 
-/// Loads `weights` (safetensors; names, shapes and dtypes must be the model's) and evaluates every split but training.
-int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry, const std::string& weights,
-                     bool json);
+/// Loads `weights` (safetensors; names, shapes and dtypes must be the model's) and evaluates every split but
+/// training.
+int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry,
+                     const std::string& weights, bool json);
 
 }  // namespace trainyard::train

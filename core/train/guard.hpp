@@ -1,5 +1,5 @@
-// The guard around a call into the plugin of a slot: whatever it throws comes out as an Error that names slot, plugin and
-// step. Free where nothing is thrown.
+// The guard around a call into the plugin of a slot: whatever it throws comes out as an Error that names
+// slot, plugin and step. Free where nothing is thrown.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -36,7 +36,8 @@ decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&&
 inline std::int64_t in_steps(const Duration& duration, const RunScale& scale, const std::string& key) {
   const std::optional<std::int64_t> steps = duration.steps(scale);
   if (!steps)
-    throw ConfigError(key + " = \"" + duration.text() + "\" cannot be counted in steps in this run: use ep, ba or sp");
+    throw ConfigError(key + " = \"" + duration.text() +
+                      "\" cannot be counted in steps in this run: use ep, ba or sp");
   return std::max<std::int64_t>(1, *steps);
 }
 

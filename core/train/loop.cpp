@@ -14,7 +14,8 @@
 namespace trainyard::train {
 namespace {
 
-/// Every so many steps the time inside plugins is taken; two clock reads a call would cost more than the calls.
+/// Every so many steps the time inside plugins is taken; two clock reads a call would cost more than the
+/// calls.
 constexpr std::int64_t timed_one_in = 32;
 
 /// Adds the length of a scope where `seconds` is not null.
@@ -41,7 +42,8 @@ Loop::Loop(LoopParts parts) : parts_(std::move(parts)), context_(*parts_.context
   const config::RunConfig& config = *parts_.config;
   for (const NamedTensor& parameter : parts_.network->parameters()) parameters_.push_back(parameter.tensor);
   if (config.precision == config::Precision::fp16_mixed) scaler_.emplace();
-  if (config.eval_interval) evaluate_every_ = in_steps(*config.eval_interval, parts_.scale, "trainer.eval_interval");
+  if (config.eval_interval)
+    evaluate_every_ = in_steps(*config.eval_interval, parts_.scale, "trainer.eval_interval");
   context_.on_request = [this](std::string_view plugin, Control control, std::string_view reason) {
     constexpr std::string_view names[] = {"skip_micro", "skip_step", "skip_batch", "stop_epoch",
                                           "stop_run",   "evaluate",  "checkpoint"};
@@ -175,8 +177,8 @@ void Loop::run_micro(Batch& batch) {
     if (context_.take(Control::skip_micro)) return;
     bracket(Event::before_loss, Event::after_loss, [&] {
       const Timer timer(timing_ ? &seconds_.loss : nullptr);
-      context_.loss_ =
-          guarded(config.loss, context_.number_, [&] { return parts_.loss->forward(context_.output_, batch); });
+      context_.loss_ = guarded(config.loss, context_.number_,
+                               [&] { return parts_.loss->forward(context_.output_, batch); });
     });
   }
   if (!loss_meter_.add(context_.loss_, batch.weight)) refuse_loss(context_.loss_.item().toDouble());
@@ -192,11 +194,13 @@ void Loop::run_micro(Batch& batch) {
 }
 
 void Loop::refuse_loss(double loss) const {
-  throw NumericError("the training loss is " + std::to_string(loss) + " at step " + std::to_string(context_.number_) +
+  throw NumericError("the training loss is " + std::to_string(loss) + " at step " +
+                     std::to_string(context_.number_) +
                      ": lower optimizer.lr, add trainer.grad_clip, or look at the data of this batch");
 }
 
-/// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs nothing.
+/// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs
+/// nothing.
 at::Tensor Loop::backward_root(double factor) {
   if (!root_.defined() || factor != root_factor_ || root_.scalar_type() != context_.loss_.scalar_type()) {
     root_ = at::full({}, factor, context_.loss_.options());
@@ -237,7 +241,8 @@ void Loop::poll() {
     ending_ = Ending::signal;
   }
   if (context_.take(Control::stop_run)) ending_ = Ending::stopped;
-  if (parts_.config->max_wall_seconds && elapsed() >= *parts_.config->max_wall_seconds) ending_ = Ending::wall_time;
+  if (parts_.config->max_wall_seconds && elapsed() >= *parts_.config->max_wall_seconds)
+    ending_ = Ending::wall_time;
 }
 
 std::string Loop::key(const std::string& prefix, const MetricSlot& slot, std::size_t value) const {
@@ -294,8 +299,9 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
         bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
           if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;
           const AutocastScope autocast(parts_.device.type(), parts_.config->precision);
-          const at::Tensor output =
-              guarded(config.model, step_done, [&] { return parts_.network->forward(batch, {}); }).to(at::kFloat);
+          const at::Tensor output = guarded(config.model, step_done, [&] {
+                                      return parts_.network->forward(batch, {});
+                                    }).to(at::kFloat);
           const at::Tensor loss =
               guarded(config.loss, step_done, [&] { return parts_.loss->forward(output, batch); });
           losses.add(loss, batch.weight);

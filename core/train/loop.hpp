@@ -47,7 +47,8 @@ struct LoopParts {
   Optimizer* optimizer = nullptr;
   const ScheduleCurve* schedule = nullptr;
   data::Loader* train = nullptr;
-  std::vector<EvaluationSplit> evaluations;  ///< the first is evaluated on eval_interval, all of them at the end
+  std::vector<EvaluationSplit>
+      evaluations;  ///< the first is evaluated on eval_interval, all of them at the end
   std::vector<MetricSlot> metrics;
   RunScale scale;
   /// Whether training metrics of the step of that number are wanted.
@@ -76,7 +77,8 @@ class Loop {
  public:
   explicit Loop(LoopParts parts);
 
-  /// Trains to the end of the budget or until something stops it. Throws Error; the events' brackets are closed then.
+  /// Trains to the end of the budget or until something stops it. Throws Error; the events' brackets are
+  /// closed then.
   Ending fit();
 
   /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...

@@ -1,5 +1,5 @@
-// The mean training loss between two log points, without an operation on the device in between: on a CPU the value is
-// read where it lies; of other devices the scalars are kept and added up when asked.
+// The mean training loss between two log points, without an operation on the device in between: on a CPU the
+// value is read where it lies; of other devices the scalars are kept and added up when asked.
 #pragma once
 
 #include <optional>

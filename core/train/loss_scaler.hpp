@@ -1,6 +1,6 @@
-// Dynamic loss scaling for fp16-mixed (Micikevicius et al., "Mixed precision training", ICLR 2018, section 3.2), with
-// the rule and the defaults of torch.amp.GradScaler: an overflow halves the scale and skips the step; 2000 steps
-// without one double it.
+// Dynamic loss scaling for fp16-mixed (Micikevicius et al., "Mixed precision training", ICLR 2018,
+// section 3.2), with the rule and the defaults of torch.amp.GradScaler: an overflow halves the scale and
+// skips the step; 2000 steps without one double it.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class LossScaler {
 
   float scale() const { return scale_; }
 
-  /// Divides the gradients by the scale, in place. False where one of them is not finite: skip the step. Waits for
-  /// the device. The gradients must share a device.
+  /// Divides the gradients by the scale, in place. False where one of them is not finite: skip the step.
+  /// Waits for the device. The gradients must share a device.
   bool unscale(std::vector<at::Tensor>& gradients) const;
 
   /// After every step: `finite` is what `unscale` returned.

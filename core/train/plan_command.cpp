@@ -2,12 +2,16 @@
 
 #include <cstdio>
 
+#include <trainyard/graph.hpp>
+
 #include "core/train/run.hpp"
 
 namespace trainyard::train {
 namespace {
 
-double megabytes(double bytes) { return bytes / (1024.0 * 1024.0); }
+double megabytes(double bytes) {
+  return bytes / (1024.0 * 1024.0);
+}
 
 double bytes_of(const std::vector<NamedTensor>& tensors) {
   double bytes = 0;
@@ -32,7 +36,8 @@ double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
       if (output == no_value) continue;
       const GraphValue& value = graph.values[static_cast<std::size_t>(output)];
       double elements = 1;
-      // Only the leading dimension is unknown; a batch folded with time is micro_batch times the rest as well.
+      // Only the leading dimension is unknown; a batch folded with time is micro_batch times the rest as
+      // well.
       for (const std::int64_t length : value.shape)
         elements *= static_cast<double>(length == batch_dim ? micro_batch : length);
       bytes += elements * static_cast<double>(at::elementSize(value.dtype));
@@ -54,10 +59,11 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
     if (const std::int64_t samples = run.samples(split); samples > 0)
       std::printf(", %lld %s", static_cast<long long>(samples), split);
   std::printf("\n  batch            global %lld = micro %lld x accumulation %lld x world 1\n",
-              static_cast<long long>(config.train.batch_size), static_cast<long long>(config.train.micro_batch_size),
+              static_cast<long long>(config.train.batch_size),
+              static_cast<long long>(config.train.micro_batch_size),
               static_cast<long long>(config.train.accumulation));
-  std::printf("  epoch            %lld steps, %lld samples%s\n", static_cast<long long>(scale.steps_per_epoch),
-              static_cast<long long>(scale.samples_per_epoch),
+  std::printf("  epoch            %lld steps, %lld samples%s\n",
+              static_cast<long long>(scale.steps_per_epoch), static_cast<long long>(scale.samples_per_epoch),
               scale.samples_per_epoch % config.train.batch_size != 0 ? " (the last step is smaller)" : "");
   if (scale.total_steps > 0)
     std::printf("  run              %lld steps (%s)\n", static_cast<long long>(scale.total_steps),
@@ -71,9 +77,10 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   const Graph* graph = run.network().graph();
   const double activations = graph != nullptr ? activation_bytes(*graph, config.train.micro_batch_size) : 0;
   std::printf("Memory (estimate, MiB)\n");
-  std::printf("  parameters       %.2f\n  gradients        %.2f\n", megabytes(parameters + buffers), megabytes(parameters));
-  std::printf("  optimizer        %.2f\n  activations      %.2f%s\n", megabytes(optimizer), megabytes(activations),
-              graph != nullptr ? " at most" : " unknown: the model has no graph");
+  std::printf("  parameters       %.2f\n  gradients        %.2f\n", megabytes(parameters + buffers),
+              megabytes(parameters));
+  std::printf("  optimizer        %.2f\n  activations      %.2f%s\n", megabytes(optimizer),
+              megabytes(activations), graph != nullptr ? " at most" : " unknown: the model has no graph");
   std::printf("  together         %.2f\n", megabytes(2 * parameters + buffers + optimizer + activations));
   return 0;
 }

@@ -3,6 +3,8 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include <trainyard/sampler.hpp>
 
 #include "core/train/device.hpp"
@@ -28,7 +30,7 @@ void set_deterministic(config::Deterministic mode) {
 
 std::string text(const std::vector<std::int64_t>& shape) {
   std::string result = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) result += (i ? ", " : "") + std::to_string(shape[i]);
+  for (const std::int64_t length : shape) result += (result.size() > 1 ? ", " : "") + std::to_string(length);
   return result + "]";
 }
 
@@ -54,7 +56,8 @@ Run::Run(const config::RunConfig& config, const plugins::Registry& registry)
   schema_ = training.schema();
   splits_["train"] = make_split("train", config.train, training, &sampler.as<Sampler>());
   if (config.val) splits_["val"] = make_split("val", *config.val, open_dataset("val", *config.val), nullptr);
-  if (config.test) splits_["test"] = make_split("test", *config.test, open_dataset("test", *config.test), nullptr);
+  if (config.test)
+    splits_["test"] = make_split("test", *config.test, open_dataset("test", *config.test), nullptr);
 
   const data::Loader& loader = *splits_["train"].loader;
   scale_ = {.steps_per_epoch = loader.steps_per_epoch(),
@@ -74,8 +77,8 @@ Run::Run(const config::RunConfig& config, const plugins::Registry& registry)
 void Run::add(const config::SlotConfig& slot) {
   const std::vector<const plugins::PluginFile*> files = registry_.find(slot.kind, slot.type);
   if (files.size() != 1)
-    throw PluginError("[" + slot.slot + "] " + std::to_string(files.size()) + " plugins are called \"" + slot.type +
-                      "\" of kind " + slot.kind + "; one was expected");
+    throw PluginError("[" + slot.slot + "] " + std::to_string(files.size()) + " plugins are called \"" +
+                      slot.type + "\" of kind " + slot.kind + "; one was expected");
   auto loaded = code_.find(files.front());
   if (loaded == code_.end()) loaded = code_.emplace(files.front(), plugins::load(*files.front())).first;
   plugins_.emplace_back(slot, *files.front(), loaded->second, outputs_);
@@ -106,7 +109,9 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
                               .prefetch = config_.prefetch,
                               .pin_memory = device_.is_cuda(),
                               .random = RandomStream(config_.seed, "data/" + name),
-                              .weight = [loss = &plugin_of(config_.loss).as<Loss>()](const Batch& batch) { return loss->weight(batch); }};
+                              .weight = [loss = &plugin_of(config_.loss).as<Loss>()](const Batch& batch) {
+                                return loss->weight(batch);
+                              }};
   return {&dataset, guarded(split.dataset, 0, [&] {
             return std::make_unique<data::Loader>(dataset, sampler, std::move(options));
           })};
@@ -119,14 +124,18 @@ void Run::check_schema(const std::string& name, const BatchSchema& schema) const
                       ": the splits must describe the same kind of sample");
   };
   for (std::size_t i = 0; i < std::min(schema.inputs.size(), schema_.inputs.size()); ++i)
-    differs("the shape of input " + schema.inputs[i].name, text(schema.inputs[i].shape), text(schema_.inputs[i].shape));
-  differs("the number of inputs", std::to_string(schema.inputs.size()), std::to_string(schema_.inputs.size()));
+    differs("the shape of input " + schema.inputs[i].name, text(schema.inputs[i].shape),
+            text(schema_.inputs[i].shape));
+  differs("the number of inputs", std::to_string(schema.inputs.size()),
+          std::to_string(schema_.inputs.size()));
   differs("the number of classes", std::to_string(schema.classes), std::to_string(schema_.classes));
   differs("the vocabulary", std::to_string(schema.vocabulary), std::to_string(schema_.vocabulary));
 }
 
 void Run::build_model() {
-  network_ = guarded(config_.model, 0, [&] { return plugin_of(config_.model).as<Model>().build({schema_, config_.seed}); });
+  network_ = guarded(config_.model, 0, [&] {
+    return plugin_of(config_.model).as<Model>().build({schema_, config_.seed});
+  });
   network_->to(device_);
   if (config_.dropout) {
     auto& dropout = plugin_of(*config_.dropout).as<Dropout>();
@@ -172,7 +181,8 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
       if (const std::string error = plugin.services().take_thread_error(); !error.empty())
-        throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type + ", in a thread of its own: " + error);
+        throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type +
+                          ", in a thread of its own: " + error);
   };
   loop_ = std::make_unique<Loop>(std::move(parts));
   return *loop_;
@@ -205,8 +215,12 @@ void Run::fire_quietly(Event event) {
   }
 }
 
-void Run::fail() { fire_quietly(Event::exception); }
+void Run::fail() {
+  fire_quietly(Event::exception);
+}
 
-void Run::shutdown() { fire_quietly(Event::shutdown); }
+void Run::shutdown() {
+  fire_quietly(Event::shutdown);
+}
 
 }  // namespace trainyard::train

@@ -20,7 +20,8 @@ namespace trainyard::train {
 
 class Run {
  public:
-  /// Loads the plugins, opens the data and reports its scale. Throws Error. `config` and `registry` outlive the run.
+  /// Loads the plugins, opens the data and reports its scale. Throws Error. `config` and `registry` outlive
+  /// the run.
   Run(const config::RunConfig& config, const plugins::Registry& registry);
 
   /// Builds the network, as far as `model show` needs it.

@@ -1,7 +1,6 @@
 #include "core/train/train_command.hpp"
 
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/spdlog.h>
+#include <c10/util/Exception.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <trainyard/safetensors.hpp>
 
 #include "core/report/run_directory.hpp"
+#include "core/report/run_log.hpp"
 #include "core/report/sink_thread.hpp"
 #include "core/report/summary.hpp"
 #include "core/train/guard.hpp"
@@ -40,22 +40,17 @@ class SignalScope {
   SignalScope& operator=(const SignalScope&) = delete;
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 /// Where messages of the host and of plugins go: run.log always, the sinks while they are open.
 class Messages {
  public:
-  explicit Messages(const std::string& file)
-      : log_("trainyard", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file)) {
-    log_.set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-    log_.flush_on(spdlog::level::info);
-  }
+  explicit Messages(const std::string& file) : log_(file) {}
 
   void send(LogLevel level, const std::string& message) {
-    constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                    spdlog::level::err};
-    log_.log(levels[static_cast<int>(level)], "{}", message);
+    log_.write(level, message);
     if (level == LogLevel::debug) return;
     if (report::SinkThread* sinks = sinks_.load()) {
       Record record;
@@ -69,7 +64,7 @@ class Messages {
   void set_sinks(report::SinkThread* sinks) { sinks_ = sinks; }
 
  private:
-  spdlog::logger log_;
+  report::RunLog log_;
   std::atomic<report::SinkThread*> sinks_{nullptr};
 };
 
@@ -79,7 +74,8 @@ std::vector<report::SinkThread::Entry> sink_entries(Run& run, const config::RunC
     if (plugin.slot().kind != Sink::kind.name) continue;
     Sink& sink = plugin.as<Sink>();
     const Duration& interval = sink.common.interval.count > 0 ? sink.common.interval : config.log_interval;
-    entries.push_back({plugin.slot().id, &sink, in_steps(interval, run.scale(), plugin.slot().slot + ".interval")});
+    entries.push_back(
+        {plugin.slot().id, &sink, in_steps(interval, run.scale(), plugin.slot().slot + ".interval")});
   }
   return entries;
 }
@@ -118,8 +114,9 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const report::SinkThread& s
 }
 
 /// Trains, and fills in the result as far as it comes.
-void train_run(const config::RunConfig& config, const plugins::Registry& registry, const TrainOptions& options,
-               report::RunDirectory& directory, Messages& messages, report::RunResult& result) {
+void train_run(const config::RunConfig& config, const plugins::Registry& registry,
+               const TrainOptions& options, report::RunDirectory& directory, Messages& messages,
+               report::RunResult& result) {
   Run run(config, registry);
   run.outputs().log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   run.build_model();
@@ -179,7 +176,8 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
 
 }  // namespace
 
-int train_command(const config::RunConfig& config, const plugins::Registry& registry, const TrainOptions& options) {
+int train_command(const config::RunConfig& config, const plugins::Registry& registry,
+                  const TrainOptions& options) {
   report::RunDirectory directory =
       report::RunDirectory::create(config.output_dir, options.resolved_toml, options.overwrite);
   Messages messages(directory.file("run.log"));

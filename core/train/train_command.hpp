@@ -5,8 +5,9 @@
 
 namespace trainyard::train {
 
-/// Returns the exit code. Throws Error only before the run directory exists; afterwards errors go into result.json
-/// and onto standard error.
-int train_command(const config::RunConfig& config, const plugins::Registry& registry, const TrainOptions& options);
+/// Returns the exit code. Throws Error only before the run directory exists; afterwards errors go into
+/// result.json and onto standard error.
+int train_command(const config::RunConfig& config, const plugins::Registry& registry,
+                  const TrainOptions& options);
 
 }  // namespace trainyard::train

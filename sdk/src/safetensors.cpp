@@ -26,16 +26,20 @@ struct DtypeName {
   at::ScalarType type;
   const char* name;
 };
-constexpr DtypeName dtype_names[] = {{at::kFloat, "F32"}, {at::kDouble, "F64"},  {at::kHalf, "F16"}, {at::kBFloat16, "BF16"},
-                                     {at::kLong, "I64"},  {at::kInt, "I32"},     {at::kShort, "I16"}, {at::kChar, "I8"},
-                                     {at::kByte, "U8"},   {at::kBool, "BOOL"}};
+constexpr DtypeName dtype_names[] = {{at::kFloat, "F32"},     {at::kDouble, "F64"}, {at::kHalf, "F16"},
+                                     {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
+                                     {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
+                                     {at::kBool, "BOOL"}};
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) { throw DataError(path + ": " + what); }
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw DataError(path + ": " + what);
+}
 
 /// A file descriptor that is closed when it goes.
 class File {
  public:
-  File(const std::string& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  File(const std::string& path, int flags)
+      : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
     if (descriptor_ < 0) fail(path, std::strerror(errno));
   }
   ~File() { ::close(descriptor_); }
@@ -84,7 +88,8 @@ struct Placed {
   std::uint64_t begin, end;
 };
 
-Placed parse_entry(const std::string& path, const std::string& name, const json& entry, std::uint64_t available) {
+Placed parse_entry(const std::string& path, const std::string& name, const json& entry,
+                   std::uint64_t available) {
   const std::string who = "tensor \"" + name + "\": ";
   if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") || !entry.contains("shape") ||
       !entry.contains("data_offsets") || !entry["dtype"].is_string() || !entry["shape"].is_array() ||
@@ -142,14 +147,15 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
   for (const NamedTensor& each : tensors) {
-    const auto* known = std::find_if(std::begin(dtype_names), std::end(dtype_names), [&](const DtypeName& name) {
-      return name.type == each.tensor.scalar_type();
-    });
+    const auto* known =
+        std::find_if(std::begin(dtype_names), std::end(dtype_names),
+                     [&](const DtypeName& name) { return name.type == each.tensor.scalar_type(); });
     if (known == std::end(dtype_names))
       fail(path, "tensor \"" + each.name + "\" has a dtype that the format does not know");
     if (header.contains(each.name)) fail(path, "two tensors are called \"" + each.name + "\"");
     const std::uint64_t end = offset + each.tensor.nbytes();
-    header[each.name] = {{"dtype", known->name}, {"shape", each.tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
+    header[each.name] = {
+        {"dtype", known->name}, {"shape", each.tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
@@ -180,16 +186,19 @@ std::vector<NamedTensor> read_safetensors(const std::string& path) {
   if (size < sizeof length) fail(path, "too short for a safetensors file");
   file.read(&length, sizeof length);
   if (length > longest_header || length > size - sizeof length)
-    fail(path, "the header claims " + std::to_string(length) + " bytes; the file has " + std::to_string(size));
+    fail(path,
+         "the header claims " + std::to_string(length) + " bytes; the file has " + std::to_string(size));
   std::string text(length, '\0');
   file.read(text.data(), text.size());
   const json header = parse_header(path, text);
 
   std::vector<Placed> placed;
   for (const auto& [name, entry] : header.items())
-    if (name != "__metadata__") placed.push_back(parse_entry(path, name, entry, size - sizeof length - length));
-  std::sort(placed.begin(), placed.end(),
-            [](const Placed& a, const Placed& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+    if (name != "__metadata__")
+      placed.push_back(parse_entry(path, name, entry, size - sizeof length - length));
+  std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
   std::uint64_t expected = 0;
   std::vector<NamedTensor> tensors;
   for (const Placed& each : placed) {

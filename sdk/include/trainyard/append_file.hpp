@@ -29,29 +29,24 @@ class AppendFile {
 
   AppendFile(std::string path, Mode mode) : path_(std::move(path)) {
     const int how = mode == Mode::create ? O_EXCL : mode == Mode::replace ? O_TRUNC : 0;
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0644);
-    if (fd_ < 0) fail("open");
+    file_.fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0644);
+    if (file_.fd < 0) fail("open");
     struct stat status {};
-    if (::fstat(fd_, &status) != 0) fail("read the size of");
+    if (::fstat(file_.fd, &status) != 0) fail("read the size of");
     size_ = status.st_size;
-    if (mode == Mode::extend && S_ISREG(status.st_mode) && ::lseek(fd_, size_, SEEK_SET) < 0) fail("seek in");
-  }
-  AppendFile(AppendFile&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
-  AppendFile& operator=(AppendFile&&) = delete;
-  ~AppendFile() {
-    if (fd_ >= 0) ::close(fd_);
+    if (mode == Mode::extend && S_ISREG(status.st_mode) && ::lseek(file_.fd, size_, SEEK_SET) < 0)
+      fail("seek in");
   }
 
   /// Appends all of the record, or (a full disk) nothing of it.
   void append(std::string_view record) {
     std::size_t done = 0;
     while (done < record.size()) {
-      const ssize_t count = ::write(fd_, record.data() + done, record.size() - done);
+      const ssize_t count = ::write(file_.fd, record.data() + done, record.size() - done);
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) {
         const int reason = errno;
-        cut(size_);
+        rewind(size_);  // a device has no size to go back to
         errno = reason;
         fail("write to");
       }
@@ -62,24 +57,36 @@ class AppendFile {
 
   /// Drops everything after the first `size` bytes.
   void cut(std::int64_t size) {
-    // A device or a pipe has no size to cut; what could be kept back is kept back.
-    if (::ftruncate(fd_, size) == 0 && ::lseek(fd_, size, SEEK_SET) >= 0) size_ = size;
+    if (!rewind(size)) fail("shorten");
+    size_ = size;
   }
 
   /// Waits until the disk has it.
   void sync() {
-    if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS)
+    if (::fsync(file_.fd) != 0 && errno != EINVAL && errno != EROFS)
       fail("sync");  // those two: not a file on a disk
   }
 
   const std::string& path() const { return path_; }
   std::int64_t size() const { return size_; }
-  int descriptor() const { return fd_; }
+  int descriptor() const { return file_.fd; }
 
  private:
-  [[noreturn]] void fail(const char* verb) {
+  struct Descriptor {
+    int fd = -1;
+    Descriptor() = default;
+    Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
+    ~Descriptor() {
+      if (fd >= 0) ::close(fd);
+    }
+  };
+
+  bool rewind(std::int64_t size) {
+    return ::ftruncate(file_.fd, size) == 0 && ::lseek(file_.fd, size, SEEK_SET) >= 0;
+  }
+
+  [[noreturn]] void fail(const char* verb) const {
     const int reason = errno;
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
     std::string message = std::string("cannot ") + verb + " '" + path_ + "': " + std::strerror(reason);
     if (reason == ENOSPC || reason == EDQUOT)
       message += "; free some space, or set run.output_dir to another disk";
@@ -89,7 +96,7 @@ class AppendFile {
   }
 
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
   std::int64_t size_ = 0;
 };
 
