@@ -84,8 +84,26 @@ struct RunConfig {
   // [logging]
   Duration log_interval{50, Duration::Unit::steps};
 
+  /// Every slot in config order, which is the order of last resort of their hooks: model, dropout, loss,
+  /// metrics, data, sampler, optimizer, schedule, hooks, sinks.
+  std::vector<const SlotConfig*> slots() const;
+
   Table resolved;  ///< the whole file, defaults filled in: what `config show` prints and the run directory
                    ///< keeps
 };
+
+inline std::vector<const SlotConfig*> RunConfig::slots() const {
+  std::vector<const SlotConfig*> all = {&model};
+  if (dropout) all.push_back(&*dropout);
+  all.push_back(&loss);
+  for (const SlotConfig& metric : metrics) all.push_back(&metric);
+  all.push_back(&train.dataset);
+  for (const std::optional<SplitConfig>* split : {&val, &test})
+    if (*split) all.push_back(&(*split)->dataset);
+  all.insert(all.end(), {&sampler, &optimizer, &schedule});
+  for (const SlotConfig& hook : hooks) all.push_back(&hook);
+  for (const SlotConfig& sink : sinks) all.push_back(&sink);
+  return all;
+}
 
 }  // namespace trainyard::config

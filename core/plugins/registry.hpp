@@ -29,13 +29,17 @@ struct Refusal {
   std::string message;
 };
 
+/// One file; throws PluginError with the message of a Refusal.
+PluginFile read(const std::string& path);
+
 class Registry {
  public:
   Registry() = default;
-  /// Of files whose manifests are at hand.
+  /// As if a scan had found these: for tests.
   explicit Registry(std::vector<PluginFile> files) : files_(std::move(files)) {}
 
-  /// Reads every lib*.so below the folders, in order; a folder that does not exist is a refusal.
+  /// Reads every lib*.so below the folders, in order, each file once; a folder that does not exist is a
+  /// refusal.
   static Registry scan(const std::vector<std::string>& folders);
 
   /// All files that provide kind and name: none, one, or ambiguous.

@@ -1,29 +1,31 @@
 # trainyard_add_plugin(TARGET [NAME name] [KIND folder] SOURCES file... [LIBRARIES library...])
-# Builds libNAME.so (NAME: the target's name) with one exported symbol, and seals its manifest into it.
-set(TRAINYARD_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
+# Builds libNAME.so (NAME: the target's name) with one exported symbol, and seals its manifest into it. A plugin whose
+# description is wrong fails the build. It gets no RPATH: the host has the SDK and LibTorch loaded already, and no other
+# copy of them may come in (set INSTALL_RPATH on the target for libraries of your own).
 function(trainyard_add_plugin target)
   cmake_parse_arguments(PLUGIN "" "NAME;KIND" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT PLUGIN_SOURCES OR PLUGIN_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "trainyard_add_plugin(TARGET [NAME name] [KIND folder] SOURCES file... [LIBRARIES library...])")
+  endif()
   if(NOT PLUGIN_NAME)
     set(PLUGIN_NAME ${target})
   endif()
+  set(map ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map)
   add_library(${target} MODULE ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE Trainyard::sdk ${PLUGIN_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_options(${target} PRIVATE -fno-gnu-unique)
-  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--version-script=${TRAINYARD_PLUGIN_MAP})
+  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--version-script=${map})
   set_target_properties(${target} PROPERTIES
+    PREFIX lib
     OUTPUT_NAME ${PLUGIN_NAME}
     CXX_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
     POSITION_INDEPENDENT_CODE ON
-    LINK_DEPENDS ${TRAINYARD_PLUGIN_MAP})
+    BUILD_WITH_INSTALL_RPATH ON  # so that an installation changes no byte of it: they are digested
+    LINK_DEPENDS "${map};$<TARGET_FILE:Trainyard::seal>")
   if(TRAINYARD_PLUGIN_DIR)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TRAINYARD_PLUGIN_DIR}/${PLUGIN_KIND})
   endif()
-  if(TARGET Trainyard::seal)
-    add_custom_command(TARGET ${target} POST_BUILD COMMAND Trainyard::seal $<TARGET_FILE:${target}>)
-    if(NOT PROJECT_NAME STREQUAL Trainyard OR TARGET trainyard_seal)
-      add_dependencies(${target} Trainyard::seal)
-    endif()
-  endif()
+  add_custom_command(TARGET ${target} POST_BUILD COMMAND Trainyard::seal $<TARGET_FILE:${target}> VERBATIM)
 endfunction()

@@ -1,6 +1,9 @@
 # Finds LibTorch and defines the target Trainyard::torch.
 # TRAINYARD_LIBTORCH: the folder that holds include/ and lib/ (CMake variable or environment), else what
 # tools/setup fetched.
+if(TARGET Trainyard::torch)
+  return()
+endif()
 if(NOT TRAINYARD_LIBTORCH)
   if(DEFINED ENV{TRAINYARD_LIBTORCH})
     set(TRAINYARD_LIBTORCH $ENV{TRAINYARD_LIBTORCH})

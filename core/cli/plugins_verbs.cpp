@@ -1,0 +1,275 @@
+#include "core/cli/plugins_verbs.hpp"
+
+#include <algorithm>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "core/plugins/elf.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using plugins::PluginFile;
+using plugins::Refusal;
+using plugins::Registry;
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string written(double value) {
+  std::ostringstream text;
+  text << std::setprecision(12) << value;
+  return text.str();
+}
+
+/// As it would stand in a run file.
+std::string written(const Value& value) {
+  if (const auto* held = value.get_if<bool>()) return *held ? "true" : "false";
+  if (const auto* held = value.get_if<std::int64_t>()) return std::to_string(*held);
+  if (const auto* held = value.get_if<double>()) return written(*held);
+  if (const auto* held = value.get_if<std::string>()) return '"' + *held + '"';
+  std::vector<std::string> elements;
+  if (const auto* held = value.get_if<Array>()) {
+    for (const Value& element : *held) elements.push_back(written(element));
+    return '[' + joined(elements) + ']';
+  }
+  for (const Table::Entry& entry : value.as<Table>().entries())
+    elements.push_back(entry.key + " = " + written(entry.value));
+  return '{' + joined(elements) + '}';
+}
+
+ordered_json json_of(const Value& value) {
+  if (const auto* held = value.get_if<Array>()) {
+    auto array = ordered_json::array();
+    for (const Value& element : *held) array.push_back(json_of(element));
+    return array;
+  }
+  if (const auto* held = value.get_if<Table>()) {
+    auto object = ordered_json::object();
+    for (const Table::Entry& entry : held->entries()) object[entry.key] = json_of(entry.value);
+    return object;
+  }
+  if (const auto* held = value.get_if<bool>()) return *held;
+  if (const auto* held = value.get_if<std::int64_t>()) return *held;
+  if (const auto* held = value.get_if<double>()) return *held;
+  return value.as<std::string>();
+}
+
+std::string type_text(const OptionSpec& option) {
+  const std::string type(option_type_names[static_cast<std::size_t>(option.type)]);
+  return option.list ? "list of " + type : type;
+}
+
+/// "0 < x <= 1"; empty where there is none.
+std::string range_text(const OptionSpec& option) {
+  if (!option.choices.empty()) return joined(option.choices);
+  std::string text;
+  if (option.minimum) text += written(*option.minimum) + (option.open_minimum ? " < " : " <= ");
+  if (option.minimum || option.maximum) text += "x";
+  if (option.maximum) text += (option.open_maximum ? " < " : " <= ") + written(*option.maximum);
+  return text;
+}
+
+std::string default_text(const OptionSpec& option) {
+  if (option.required) return "required";
+  return option.fallback ? written(*option.fallback) : "";
+}
+
+std::vector<std::string> regions_of(Regions regions) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < region_count; ++i)
+    if (regions.contains(static_cast<Region>(i))) names.emplace_back(region_names[i]);
+  return names;
+}
+
+/// Rows under each other in columns as wide as their widest cell; the last is not padded.
+void print_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
+                   std::ostream& out) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line = indent;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    out << line.erase(line.find_last_not_of(' ') + 1) << '\n';
+  }
+}
+
+void print(const ordered_json& json, std::ostream& out) {
+  // Text from a file: what is not UTF-8 is replaced, not thrown at the user.
+  out << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+}
+
+ordered_json summary_json(const PluginFile& file) {
+  return {{"kind", file.manifest.kind},       {"revision", file.manifest.revision},
+          {"name", file.manifest.name},       {"version", file.manifest.version},
+          {"summary", file.manifest.summary}, {"path", file.path}};
+}
+
+ordered_json options_json(const std::vector<OptionSpec>& options) {
+  auto array = ordered_json::array();
+  for (const OptionSpec& option : options) {
+    ordered_json json = {
+        {"name", option.name},     {"type", option_type_names[static_cast<std::size_t>(option.type)]},
+        {"list", option.list},     {"required", option.required},
+        {"common", option.common}, {"help", option.help}};
+    if (option.fallback) json["default"] = json_of(*option.fallback);
+    if (option.minimum) json[option.open_minimum ? "above" : "min"] = *option.minimum;
+    if (option.maximum) json[option.open_maximum ? "below" : "max"] = *option.maximum;
+    if (!option.choices.empty()) json["choices"] = option.choices;
+    if (!option.fields.empty()) json["fields"] = options_json(option.fields);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+ordered_json full_json(const PluginFile& file) {
+  ordered_json json = summary_json(file);
+  json["needs"] = file.manifest.needs;
+  json["conflicts"] = file.manifest.conflicts;
+  json["options"] = options_json(file.manifest.options);
+  json["hooks"] = ordered_json::array();
+  for (const HookSpec& hook : file.manifest.hooks)
+    json["hooks"].push_back({{"event", name(hook.event)},
+                             {"phase", name(hook.phase)},
+                             {"writes", regions_of(hook.writes)},
+                             {"priority", hook.priority},
+                             {"before", hook.before},
+                             {"after", hook.after},
+                             {"every", hook.cadence.every},
+                             {"start", hook.cadence.start},
+                             {"end", hook.cadence.end}});
+  json["build"] = file.build;
+  json["digest"] = file.digest;
+  json["initialisers"] = plugins::ElfFile(file.path).initialisers();
+  return json;
+}
+
+void add_option_rows(const std::vector<OptionSpec>& options, const std::string& prefix, bool common,
+                     std::vector<std::vector<std::string>>& rows) {
+  for (const OptionSpec& option : options) {
+    if (option.common != common) continue;
+    rows.push_back(
+        {prefix + option.name, type_text(option), default_text(option), range_text(option), option.help});
+    add_option_rows(option.fields, prefix + option.name + ".", option.fields.front().common, rows);
+  }
+}
+
+void print_options(const PluginFile& file, bool common, const std::string& title, std::ostream& out) {
+  std::vector<std::vector<std::string>> rows = {{"name", "type", "default", "allowed", ""}};
+  add_option_rows(file.manifest.options, "", common, rows);
+  if (rows.size() == 1) return;
+  out << '\n' << title << '\n';
+  print_columns(rows, "  ", out);
+}
+
+void print_hooks(const PluginFile& file, std::ostream& out) {
+  if (file.manifest.hooks.empty()) return;
+  std::vector<std::vector<std::string>> rows = {{"event", "phase", "writes", "priority", "every", "order"}};
+  for (const HookSpec& hook : file.manifest.hooks) {
+    std::string order;
+    if (!hook.before.empty()) order += "before " + joined(hook.before);
+    if (!hook.after.empty()) order += (order.empty() ? "after " : "; after ") + joined(hook.after);
+    rows.push_back({std::string(name(hook.event)), std::string(name(hook.phase)),
+                    joined(regions_of(hook.writes)), std::to_string(hook.priority),
+                    hook.cadence.every.empty() ? "time" : hook.cadence.every, order});
+  }
+  out << "\nhooks\n";
+  print_columns(rows, "  ", out);
+}
+
+void print_everything(const PluginFile& file, std::ostream& out) {
+  const ManifestData& manifest = file.manifest;
+  out << manifest.kind << '/' << manifest.name << ' ' << manifest.version << '\n' << manifest.summary << '\n';
+  print_options(file, false, "options", out);
+  print_options(file, true, "options of every " + manifest.kind, out);
+  print_hooks(file, out);
+  out << '\n';
+  std::vector<std::vector<std::string>> facts;
+  if (!manifest.needs.empty()) facts.push_back({"needs", joined(manifest.needs)});
+  if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", joined(manifest.conflicts)});
+  facts.push_back({"file", file.path});
+  for (const auto& [key, value] : file.build) facts.push_back({key, value});
+  facts.push_back({"code SHA-256", file.digest});
+  // One is the runtime's own. The others may be constants of headers, so this is said and not refused.
+  if (const std::size_t count = plugins::ElfFile(file.path).initialisers(); count > 1)
+    facts.push_back({"note", std::to_string(count - 1) + " static initialiser(s) run when it is loaded"});
+  print_columns(facts, "", out);
+}
+
+/// The files that `what` names; a file that is given by path is read and may throw PluginError.
+std::vector<PluginFile> named(const Registry& registry, const std::string& what) {
+  if (what.ends_with(".so")) return {plugins::read(what)};
+  std::vector<PluginFile> found;
+  for (const PluginFile& file : registry.files())
+    if (what == file.manifest.name || what == file.manifest.kind + "/" + file.manifest.name)
+      found.push_back(file);
+  return found;
+}
+
+}  // namespace
+
+ExitCode plugins_list(const Registry& registry, Format format, std::ostream& out) {
+  std::vector<const PluginFile*> files;
+  for (const PluginFile& file : registry.files()) files.push_back(&file);
+  std::stable_sort(files.begin(), files.end(), [](const PluginFile* a, const PluginFile* b) {
+    return std::pair(a->manifest.kind, a->manifest.name) < std::pair(b->manifest.kind, b->manifest.name);
+  });
+  if (format == Format::json) {
+    ordered_json json = {{"plugins", ordered_json::array()}, {"refused", ordered_json::array()}};
+    for (const PluginFile* file : files) json["plugins"].push_back(summary_json(*file));
+    for (const Refusal& refusal : registry.refusals())
+      json["refused"].push_back({{"path", refusal.path}, {"message", refusal.message}});
+    print(json, out);
+    return ExitCode::done;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const PluginFile* file : files)
+    rows.push_back(
+        {file->manifest.kind, file->manifest.name, file->manifest.version, file->manifest.summary});
+  print_columns(rows, "", out);
+  if (files.empty()) out << "no plugins\n";
+  if (!registry.refusals().empty()) out << "\nrefused\n";
+  for (const Refusal& refusal : registry.refusals()) out << "  " << refusal.message << '\n';
+  return ExitCode::done;
+}
+
+ExitCode plugins_inspect(const Registry& registry, const std::string& what, Format format, std::ostream& out,
+                         std::ostream& errors) {
+  try {
+    const std::vector<PluginFile> found = named(registry, what);
+    if (found.empty()) {
+      errors << "no plugin is named \"" << what << "\": `trainyard plugins list` shows all of them\n";
+      for (const Refusal& refusal : registry.refusals())
+        if (refusal.path.ends_with("/lib" + what + ".so")) errors << "  " << refusal.message << '\n';
+      return ExitCode::plugin;
+    }
+    if (format == Format::json) {
+      auto json = ordered_json::array();
+      for (const PluginFile& file : found) json.push_back(full_json(file));
+      print(json, out);
+      return ExitCode::done;
+    }
+    for (const PluginFile& file : found) {
+      if (&file != &found.front()) out << '\n';
+      print_everything(file, out);
+    }
+    return ExitCode::done;
+  } catch (const PluginError& error) {
+    errors << error.what() << '\n';
+  }
+  return ExitCode::plugin;
+}
+
+}  // namespace trainyard::cli

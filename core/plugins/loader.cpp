@@ -1,0 +1,146 @@
+#include "core/plugins/loader.hpp"
+
+#include <stdlib.h>
+
+#include <atomic>
+#include <boost/dll/shared_library.hpp>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+
+#include "core/plugins/elf.hpp"
+#include "core/plugins/entry.hpp"
+#include "core/plugins/fingerprint.hpp"
+#include "core/plugins/manifest_text.hpp"
+
+namespace trainyard::plugins {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<int> loaded{0};
+
+/// Kept for the life of the process, and not destroyed at its end: other statics may still hold objects of
+/// plugins.
+std::deque<boost::dll::shared_library>& residents() {
+  static auto& libraries = *new std::deque<boost::dll::shared_library>();
+  return libraries;
+}
+
+/// A folder that nobody else can write, gone with this object.
+class PrivateFolder {
+ public:
+  PrivateFolder() : path_((fs::temp_directory_path() / "trainyard-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw PluginError("cannot be copied: no folder can be made in " + fs::temp_directory_path().string() +
+                        " (" + std::strerror(errno) + "); set TMPDIR to a folder that is writable");
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+
+  fs::path operator/(const std::string& name) const { return fs::path(path_) / name; }
+
+ private:
+  std::string path_;
+};
+
+boost::dll::shared_library open(const fs::path& copy) {
+  using boost::dll::load_mode::rtld_local;
+  using boost::dll::load_mode::rtld_now;
+  boost::system::error_code error;
+  // Now, so that a missing symbol is an error here and not the end of the process at its first call (P7).
+  boost::dll::shared_library library(boost::dll::fs::path(copy.string()), error, rtld_now | rtld_local);
+  if (error)
+    throw PluginError(
+        "does not load: " + error.message() +
+        "; if a library is missing, install it; if the temporary folder forbids execution, set TMPDIR to "
+        "one that does not");
+  return library;
+}
+
+/// The first line in which two texts differ, of each.
+std::string first_difference(std::string_view sealed, std::string_view live) {
+  const auto line = [](std::string_view& text) {
+    const std::string_view first = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), first.size() + 1));
+    return first;
+  };
+  while (true) {
+    const std::string_view a = line(sealed), b = line(live);
+    if (a != b) return "sealed `" + std::string(a) + "`, described `" + std::string(b) + "`";
+    if (sealed.empty() && live.empty()) return "no line";
+  }
+}
+
+/// Opens the file's copy and checks everything about it.
+const PluginEntry& resident_entry(const PluginFile& file, int generation) {
+  const PrivateFolder folder;
+  // A name that no generation had before: the system's loader tells objects apart by name, device and inode
+  // (P2).
+  const fs::path copy = folder / (file.manifest.name + "-" + file.digest.substr(0, 16) + "-" +
+                                  std::to_string(generation) + ".so");
+  std::error_code error;
+  if (!fs::copy_file(file.path, copy, error))
+    throw PluginError("cannot be copied to " + copy.string() + ": " + error.message());
+  if (const std::string digest = ElfFile(copy.string()).digest(); digest != file.digest)
+    throw PluginError("its code has SHA-256 " + digest + ", its seal says " + file.digest +
+                      ": it was changed after it was sealed or since the run began; build it again");
+  // From here on its code has run: it stays, whatever is found.
+  const boost::dll::shared_library& library = residents().emplace_back(open(copy));
+  loaded = generation;
+  if (!library.has(entry_symbol))
+    throw PluginError(std::string("exports no ") + entry_symbol +
+                      "; end one source with TRAINYARD_PLUGIN(Class)");
+  return checked(library.get<EntryFunction>(entry_symbol)());
+}
+
+}  // namespace
+
+LoadedPlugin load(const PluginFile& file) {
+  LoadedPlugin plugin;
+  plugin.path_ = file.path;
+  plugin.generation_ = loaded + 1;
+  try {
+    plugin.entry_ = &resident_entry(file, plugin.generation_);
+    // Again, from the code itself: the sealed facts are only text.
+    if (const std::string differences = mismatch(build_facts(plugin.entry_->fingerprint));
+        !differences.empty())
+      throw PluginError("was built for another host: " + differences);
+    PluginFile live{file.path, describe(*plugin.entry_), file.build, file.digest};
+    const std::string sealed_text = to_text(file), live_text = to_text(live);
+    if (sealed_text != live_text)
+      throw PluginError(
+          "describes itself otherwise than its seal: " + first_difference(sealed_text, live_text) +
+          "; a description must not depend on time, environment or machine");
+    plugin.manifest_ = std::make_shared<const ManifestData>(std::move(live.manifest));
+  } catch (const PluginError& error) {
+    throw PluginError(file.path + ": " + error.what());
+  }
+  return plugin;
+}
+
+LoadedPlugin::Instance LoadedPlugin::create(const Table& options) const {
+  const std::string who = manifest_->kind + " " + manifest_->name + " (" + path_ + "): ";
+  PluginEntry::Instance made{};
+  try {
+    made = entry_->create(*manifest_, options);
+  } catch (const Error& error) {
+    throw Error(error.code(), who + error.what());
+  } catch (const std::exception& error) {
+    throw PluginError(who + "its constructor threw: " + error.what());
+  } catch (...) {
+    throw PluginError(who + "its constructor threw something that is no std::exception");
+  }
+  return {std::unique_ptr<Plugin>(made.plugin), made.self};
+}
+
+int generations() {
+  return loaded;
+}
+
+}  // namespace trainyard::plugins

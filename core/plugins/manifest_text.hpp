@@ -1,0 +1,23 @@
+// The text in a plugin's ELF section `.trainyard`.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "core/plugins/registry.hpp"
+
+namespace trainyard::plugins {
+
+inline constexpr std::string_view manifest_section = ".trainyard";
+inline constexpr std::size_t max_manifest_bytes = 256 << 10;
+
+/// Everything of the file but its path, option setters and hook functions, as TOML; the last line seals it
+/// with the digest of the code and one of the text itself.
+std::string to_text(const PluginFile& file);
+
+/// The reverse; `path` stays empty. Throws PluginError, without the path, where the text was altered, was
+/// sealed for another host, or holds anything unknown, missing or of the wrong type.
+PluginFile from_text(std::string_view text);
+
+}  // namespace trainyard::plugins

@@ -1,0 +1,90 @@
+#include "core/plugins/registry.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <trainyard/error.hpp>
+
+#include "core/plugins/elf.hpp"
+#include "core/plugins/manifest_text.hpp"
+
+namespace trainyard::plugins {
+namespace {
+
+/// The digest of the code is not computed here but when the file is loaded: a scan reads a few kilobytes a
+/// file.
+PluginFile read(const ElfFile& elf, const std::string& path) {
+  const auto text = elf.section(manifest_section, max_manifest_bytes);
+  if (!text)
+    throw PluginError("has no manifest (ELF section " + std::string(manifest_section) +
+                      "): it is no plugin, or was not sealed; build it with trainyard_add_plugin()");
+  PluginFile file = from_text(*text);
+  file.path = path;
+  return file;
+}
+
+bool looks_like_a_plugin(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with("lib") && name.ends_with(".so");
+}
+
+/// Sorted, so that reports do not depend on the file system.
+std::vector<std::string> shared_objects(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (looks_like_a_plugin(entry.path()) && !entry.is_directory()) paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+PluginFile read(const std::string& path) {
+  try {
+    return read(ElfFile(path), path);
+  } catch (const PluginError& error) {
+    throw PluginError(path + ": " + error.what());
+  }
+}
+
+Registry Registry::scan(const std::vector<std::string>& folders) {
+  Registry registry;
+  std::set<std::pair<dev_t, ino_t>> seen;
+  for (const std::string& folder : folders) {
+    std::vector<std::string> paths;
+    try {
+      paths = shared_objects(folder);
+    } catch (const std::filesystem::filesystem_error& error) {
+      registry.refusals_.push_back({folder, error.path1().string() +
+                                                ": this folder of plugins cannot be read: " +
+                                                error.code().message() + "; correct [plugins] paths"});
+      continue;
+    }
+    for (const std::string& path : paths) {
+      try {
+        const ElfFile elf(path);
+        if (seen.emplace(elf.device(), elf.inode()).second) registry.files_.push_back(read(elf, path));
+      } catch (const PluginError& error) {
+        registry.refusals_.push_back({path, path + ": " + error.what()});
+      }
+    }
+  }
+  return registry;
+}
+
+std::vector<const PluginFile*> Registry::find(std::string_view kind, std::string_view name) const {
+  std::vector<const PluginFile*> found;
+  for (const PluginFile& file : files_)
+    if (file.manifest.kind == kind && file.manifest.name == name) found.push_back(&file);
+  return found;
+}
+
+std::vector<std::string> Registry::names(std::string_view kind) const {
+  std::set<std::string> names;
+  for (const PluginFile& file : files_)
+    if (file.manifest.kind == kind) names.insert(file.manifest.name);
+  return {names.begin(), names.end()};
+}
+
+}  // namespace trainyard::plugins
