@@ -36,10 +36,9 @@ double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
       if (output == no_value) continue;
       const GraphValue& value = graph.values[static_cast<std::size_t>(output)];
       double elements = 1;
-      // Only the leading dimension is unknown; a batch folded with time is micro_batch times the rest as
       // well.
       for (const std::int64_t length : value.shape)
-        elements *= static_cast<double>(length == batch_dim ? micro_batch : length);
+        elements *= static_cast<double>(length < 0 ? -length * micro_batch : length);
       bytes += elements * static_cast<double>(at::elementSize(value.dtype));
     }
   return bytes;

@@ -17,7 +17,8 @@ namespace {
 void set_threads(const config::RunConfig& config) {
   if (config.intra_op_threads > 0) at::set_num_threads(config.intra_op_threads);
   // May be set once a process: a second run in it keeps the first's.
-  if (config.inter_op_threads > 0 && at::get_num_interop_threads() != config.inter_op_threads)
+  if (config.inter_op_threads > 0 &&
+      static_cast<int>(at::get_num_interop_threads()) != config.inter_op_threads)
     at::set_num_interop_threads(config.inter_op_threads);
 }
 

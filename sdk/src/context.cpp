@@ -72,7 +72,7 @@ at::Tensor& StepContext::mutable_loss() {
 void StepContext::request(Control control, std::string_view reason) {
   demand(allowed_, Region::control, event_);
   if (services_ == nullptr) missing(event_, "loop to ask", "within a run");
-  services_->request(control, reason);
+  services_->request(control, owner_, reason);
 }
 
 }  // namespace trainyard
