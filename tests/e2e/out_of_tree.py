@@ -36,14 +36,21 @@ with tempfile.TemporaryDirectory() as folder:
     if [line.split()[:3] for line in listed.splitlines()] != [expected]:
         sys.exit(f"expected one line that begins with {' '.join(expected)}, found:\n{listed}")
 
-    # A plugin that describes itself wrongly fails its build, and does so again when nothing has changed.
+    # A plugin that describes itself wrongly fails its build, and does so again when nothing has changed; one that
+    # calls what nobody defines is not even linked (loader-facts P7).
     text = (source / "my_schedule.cpp").read_text()
-    (source / "my_schedule.cpp").write_text(text.replace("power = 2.0", "power = -2.0"))
-    for attempt in ("first", "second"):
-        failed = subprocess.run(["cmake", "--build", str(source / "build")], text=True, capture_output=True,
-                                env=environment)
-        message = "option `power`: has the default -2, below its own minimum 0"
-        if failed.returncode == 0 or message not in failed.stdout + failed.stderr:
-            sys.exit(f"the {attempt} build of a wrong plugin should fail with `{message}`, it ended with "
-                     f"{failed.returncode}:\n{failed.stdout}{failed.stderr}")
+
+    def fails(text, message):
+        (source / "my_schedule.cpp").write_text(text)
+        for attempt in ("first", "second"):
+            failed = subprocess.run(["cmake", "--build", str(source / "build")], text=True, capture_output=True,
+                                    env=environment)
+            if failed.returncode == 0 or message not in failed.stdout + failed.stderr:
+                sys.exit(f"the {attempt} build should fail with `{message}`, it ended with {failed.returncode}:\n"
+                         f"{failed.stdout}{failed.stderr}")
+
+    fails(text.replace("power = 2.0", "power = -2.0"),
+          "option `power`: has the default -2, below its own minimum 0")
+    fails(text.replace("class MySchedule", "double nowhere(double);\nclass MySchedule")
+              .replace("std::pow(1.0 - progress, options_.power)", "nowhere(progress)"), "nowhere(double)")
 print("built, sealed and listed outside the tree")
