@@ -1,6 +1,6 @@
-// A checked run file as the engine takes it: the host's own tables as typed fields, every slot as the name of a
-// plugin and the table of its options. Torch-free. Made by resolve() (resolve.hpp), which has reported everything
-// that is wrong before this exists.
+// A checked run file as the engine takes it: the host's own tables as typed fields, every slot as the name of
+// a plugin and the table of its options. Torch-free. Made by resolve() (resolve.hpp), which has reported
+// everything that is wrong before this exists.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,10 @@ struct SlotConfig {
   std::string kind;  ///< "optimizer"
   std::string type;  ///< name of the plugin
   std::string id;    ///< of an entry of a list: its `id`, else its type
-  Table options;     ///< the plugin's own, checked against its manifest; without `type`, `id` and the host's keys
-  Origin origin;     ///< of the table
-  std::string every;  ///< of a hook: replaces the cadence of its manifest
+  Table
+      options;  ///< the plugin's own, checked against its manifest; without `type`, `id` and the host's keys
+  Origin origin;                  ///< of the table
+  std::string every;              ///< of a hook: replaces the cadence of its manifest
   bool disable_on_error = false;  ///< of a hook: `on_error = "disable"`, else the run stops
 };
 
@@ -30,7 +31,7 @@ enum class Deterministic : std::uint8_t { off, warn, strict };
 
 /// One of [data.train], [data.val], [data.test].
 struct SplitConfig {
-  SlotConfig dataset;  ///< options of [data] with those of the split on top
+  SlotConfig dataset;           ///< options of [data] with those of the split on top
   std::int64_t batch_size = 0;  ///< samples an optimizer step (train) or an evaluation batch
   std::int64_t micro_batch_size = 0;
   std::int64_t accumulation = 1;  ///< micro-batches a step: batch_size = micro_batch_size x accumulation
@@ -83,7 +84,26 @@ struct RunConfig {
   // [logging]
   Duration log_interval{50, Duration::Unit::steps};
 
-  Table resolved;  ///< the whole file, defaults filled in: what `config show` prints and the run directory keeps
+  /// Every slot in config order, which is the order of last resort of their hooks: model, dropout, loss,
+  /// metrics, data, sampler, optimizer, schedule, hooks, sinks.
+  std::vector<const SlotConfig*> slots() const;
+
+  Table resolved;  ///< the whole file, defaults filled in: what `config show` prints and the run directory
+                   ///< keeps
 };
+
+inline std::vector<const SlotConfig*> RunConfig::slots() const {
+  std::vector<const SlotConfig*> all = {&model};
+  if (dropout) all.push_back(&*dropout);
+  all.push_back(&loss);
+  for (const SlotConfig& metric : metrics) all.push_back(&metric);
+  all.push_back(&train.dataset);
+  for (const std::optional<SplitConfig>* split : {&val, &test})
+    if (*split) all.push_back(&(*split)->dataset);
+  all.insert(all.end(), {&sampler, &optimizer, &schedule});
+  for (const SlotConfig& hook : hooks) all.push_back(&hook);
+  for (const SlotConfig& sink : sinks) all.push_back(&sink);
+  return all;
+}
 
 }  // namespace trainyard::config

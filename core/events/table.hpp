@@ -1,5 +1,5 @@
-// What the hooks of each event may write: the table of the event rules, as the seal tool, the registry and the
-// event bus share it.
+// What the hooks of each event may write: the table of the event rules, as the seal tool, the registry and
+// the event bus share it.
 #pragma once
 
 #include <trainyard/event.hpp>

@@ -27,7 +27,7 @@ struct BatchSchema {
 struct Batch {
   std::vector<at::Tensor> inputs;     ///< each [size, shape...]
   at::Tensor target;                  ///< [size, shape...]; class indices are int64
-  std::vector<std::int64_t> indices;  ///< of the samples, in the dataset
+  std::vector<std::int64_t> indices;  ///< of the samples in the dataset, set by the host
   double weight = 0.0;                ///< items that the loss averages over (Loss::weight), set by the host
 
   std::int64_t size() const { return static_cast<std::int64_t>(indices.size()); }

@@ -1,5 +1,5 @@
-// What a hook sees: the clock, and the regions of the training state that exist at its event. Borrowed for the
-// length of the call; keep nothing of it.
+// What a hook sees: the clock, and the regions of the training state that exist at its event. Borrowed for
+// the length of the call; keep nothing of it.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/duration.hpp>
 #include <trainyard/event.hpp>
 
 namespace trainyard {
@@ -27,8 +28,8 @@ struct Clock {
   std::int64_t total_steps = 0;  ///< 0 where the run is bounded by wall time
 };
 
-/// Requests to the loop, combined by "or" over plugins; the strongest wins: stop_run > stop_epoch > skip_batch >
-/// skip_step. Taken at the next edge where the event table allows them.
+/// Requests to the loop, combined by "or" over plugins; the strongest wins: stop_run > stop_epoch >
+/// skip_batch > skip_step. Taken at the next edge where the event table allows them.
 enum class Control : std::uint8_t {
   skip_micro = 1,
   skip_step = 2,
@@ -44,6 +45,10 @@ enum class SkipReason : std::uint8_t { none, overflow, guard, plugin };
 class StepContext {
  public:
   const Clock& clock() const { return clock_; }
+  /// Number of the current step from 1, the same from before_fetch to safe_point; cadences count it.
+  std::int64_t step_number() const { return number_; }
+  /// Converts a duration among the plugin's options: `duration.steps(context.scale())`.
+  const RunScale& scale() const { return run_scale_; }
   Event event() const { return event_; }
 
   /// The micro-batch of the step, and how many there are.
@@ -51,13 +56,13 @@ class StepContext {
   int micros() const { return micros_; }
 
   // Read access. Throws PluginError where the event has no such region yet.
-  Network& network() const;      ///< from model_ready on
-  Optimizer& optimizer() const;  ///< from optimizer_ready on
-  const Batch& batch() const;    ///< between after_fetch and batch_end, and in evaluation
+  Network& network() const;          ///< from model_ready on
+  Optimizer& optimizer() const;      ///< from optimizer_ready on
+  const Batch& batch() const;        ///< between after_fetch and batch_end, and in evaluation
   const at::Tensor& output() const;  ///< from after_forward to micro_end
   const at::Tensor& loss() const;    ///< mean over the micro-batch, from after_loss to micro_end
-  /// Share of the micro-batch in the step's loss: its weight over that of the whole batch. `loss` times this and
-  /// `loss_scale` is what backward starts from.
+  /// Share of the micro-batch in the step's loss: its weight over that of the whole batch. `loss` times this
+  /// and `loss_scale` is what backward starts from.
   double loss_share() const { return loss_share_; }
   double loss_scale() const { return loss_scale_; }
   bool evaluating() const { return evaluating_; }
@@ -79,6 +84,8 @@ class StepContext {
   struct Services;  ///< the host's side
 
   Clock clock_;
+  std::int64_t number_ = 0;  ///< of the current step, from 1; keeps after the clock moved
+  RunScale run_scale_;
   Event event_ = Event::init;
   bool evaluating_ = false;
   SkipReason skip_reason_ = SkipReason::none;
@@ -91,7 +98,8 @@ class StepContext {
   Batch* batch_ = nullptr;
   at::Tensor output_;
   at::Tensor loss_;
-  Regions allowed_;  ///< of the hook that runs
+  Regions allowed_;         ///< of the hook that runs
+  const char* owner_ = "";  ///< id of the plugin whose hook runs
   Services* services_ = nullptr;
 };
 
@@ -99,7 +107,7 @@ class StepContext {
 struct StepContext::Services {
   virtual ~Services() = default;
   virtual double metric(std::string_view name) const = 0;
-  virtual void request(Control control, std::string_view reason) = 0;
+  virtual void request(Control control, std::string_view plugin, std::string_view reason) = 0;
 };
 
 }  // namespace trainyard

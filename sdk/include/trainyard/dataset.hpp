@@ -8,24 +8,33 @@
 
 #include <trainyard/batch.hpp>
 #include <trainyard/plugin.hpp>
+#include <trainyard/random.hpp>
 
 namespace trainyard {
 
-/// One object a split ("train", "val", "test"): `[data]` holds what the splits share, `[data.SPLIT]` the rest.
+/// Where in a run a batch stands. A dataset that augments draws for its i-th sample with `position + i` as
+/// the counter, so that the result depends neither on the size of batches nor on the thread.
+struct ReadContext {
+  RandomStream random;        ///< keyed by the run's seed and the split; its step is the epoch
+  std::int64_t position = 0;  ///< of the first sample in the order of the epoch
+};
+
+/// One object a split ("train", "val", "test"): `[data]` holds what the splits share, `[data.SPLIT]` the
+/// rest.
 class Dataset : public Plugin {
  public:
   static constexpr Kind kind{"dataset", 1};
 
-  /// Reads or maps the files. Called once, before anything else. Throws DataError that names file and record (row,
-  /// offset): missing, truncated, label out of range, a number that is not finite, no sample at all.
+  /// Reads or maps the files. Called once, before anything else. Throws DataError that names file and record
+  /// (row, offset): missing, truncated, label out of range, a number that is not finite, no sample at all.
   virtual void open(const std::string& split) = 0;
 
   virtual std::int64_t size() const = 0;
   virtual BatchSchema schema() const = 0;
 
-  /// The samples of `indices`, in that order, on the CPU; `weight` is left to the host. Called from several
-  /// threads at once. Throws DataError.
-  virtual Batch read(std::span<const std::int64_t> indices) const = 0;
+  /// The samples of `indices`, each in [0, size()), in that order, on the CPU; `indices` and `weight` of the
+  /// batch are left to the host. Called from several threads at once. Throws DataError.
+  virtual Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const = 0;
 
   /// The class of every sample, for samplers that balance; empty where samples have none.
   virtual std::vector<std::int64_t> labels() const { return {}; }

@@ -23,12 +23,12 @@ class Dropout : public Plugin {
  public:
   static constexpr Kind kind{"dropout", 1};
 
-  /// The sites of the model, once it is built. `sites` outlives the plugin's use. Throws ConfigError for a site
-  /// that it cannot serve.
+  /// The sites of the model, once it is built. `sites` outlives the plugin's use. Throws ConfigError for a
+  /// site that it cannot serve.
   virtual void open(std::span<const DropoutSite> sites) = 0;
 
-  /// The tensor with dropout applied at site number `site`; training only, under autograd. `random` is keyed by
-  /// (seed, site, step, micro-batch): the same call draws the same mask again (recomputation, resume).
+  /// The tensor with dropout applied at site number `site`; training only, under autograd. `random` is keyed
+  /// by (seed, site, step, micro-batch): the same call draws the same mask again (recomputation, resume).
   virtual at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream& random) = 0;
 };
 

@@ -47,8 +47,8 @@ inline std::optional<Duration> Duration::parse(std::string_view text) {
     double factor;
   };
   constexpr Suffix suffixes[] = {
-      {"ep", Unit::epochs, 1},  {"ba", Unit::steps, 1},      {"sp", Unit::samples, 1},
-      {"tok", Unit::tokens, 1}, {"%", Unit::percent, 1},     {"d", Unit::seconds, 86400},
+      {"ep", Unit::epochs, 1},    {"ba", Unit::steps, 1},   {"sp", Unit::samples, 1},
+      {"tok", Unit::tokens, 1},   {"%", Unit::percent, 1},  {"d", Unit::seconds, 86400},
       {"h", Unit::seconds, 3600}, {"m", Unit::seconds, 60}, {"s", Unit::seconds, 1},
   };
   Duration result;

@@ -87,24 +87,34 @@ class Regions {
   constexpr explicit Regions(std::uint32_t bits) : bits_(bits) {}
   std::uint32_t bits_ = 0;
 };
-constexpr Regions operator|(Region a, Region b) { return Regions(a) | Regions(b); }
+constexpr Regions operator|(Region a, Region b) {
+  return Regions(a) | Regions(b);
+}
 
 inline constexpr std::array<std::string_view, event_count> event_names = {
-    "init",          "model_ready",    "optimizer_ready", "before_load",       "after_load",
-    "fit_start",     "epoch_start",    "before_fetch",    "after_fetch",       "batch_start",
-    "micro_start",   "before_forward", "after_forward",   "before_loss",       "after_loss",
-    "before_backward", "bucket_ready", "after_backward",  "micro_end",         "before_reduce",
-    "after_reduce",  "before_step",    "after_step",      "step_skipped",      "batch_end",
-    "eval_start",    "eval_batch_start", "eval_batch_end", "eval_end",         "before_checkpoint",
-    "after_checkpoint", "safe_point",  "epoch_end",       "fit_end",           "swap_out",
-    "swap_in",       "signal",         "exception",       "shutdown"};
+    "init",          "model_ready",       "optimizer_ready",  "before_load",
+    "after_load",    "fit_start",         "epoch_start",      "before_fetch",
+    "after_fetch",   "batch_start",       "micro_start",      "before_forward",
+    "after_forward", "before_loss",       "after_loss",       "before_backward",
+    "bucket_ready",  "after_backward",    "micro_end",        "before_reduce",
+    "after_reduce",  "before_step",       "after_step",       "step_skipped",
+    "batch_end",     "eval_start",        "eval_batch_start", "eval_batch_end",
+    "eval_end",      "before_checkpoint", "after_checkpoint", "safe_point",
+    "epoch_end",     "fit_end",           "swap_out",         "swap_in",
+    "signal",        "exception",         "shutdown"};
 inline constexpr std::array<std::string_view, 3> phase_names = {"transform", "observe", "sink"};
 inline constexpr std::array<std::string_view, region_count> region_names = {
     "model",  "grads",   "optimizer", "hyper",   "batch",     "outputs",
     "random", "metrics", "data",      "control", "plugin_own"};
 
-constexpr std::string_view name(Event event) { return event_names[static_cast<std::size_t>(event)]; }
-constexpr std::string_view name(Phase phase) { return phase_names[static_cast<std::size_t>(phase)]; }
-constexpr std::string_view name(Region region) { return region_names[static_cast<std::size_t>(region)]; }
+constexpr std::string_view name(Event event) {
+  return event_names[static_cast<std::size_t>(event)];
+}
+constexpr std::string_view name(Phase phase) {
+  return phase_names[static_cast<std::size_t>(phase)];
+}
+constexpr std::string_view name(Region region) {
+  return region_names[static_cast<std::size_t>(region)];
+}
 
 }  // namespace trainyard

@@ -18,7 +18,8 @@ namespace trainyard {
 using ValueId = std::int32_t;
 inline constexpr ValueId no_value = -1;
 
-/// The leading batch dimension, unknown until a batch comes.
+/// The batch dimension, unknown until a batch comes. A dimension -k is k times the batch: [batch, 128, 64]
+/// flattened to rows is [-128, 64], so that what a sample costs stays known.
 inline constexpr std::int64_t batch_dim = -1;
 
 using Attribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
@@ -26,10 +27,10 @@ using Attribute = std::variant<std::int64_t, double, std::string, std::vector<st
 
 struct GraphValue {
   std::string name;
-  std::vector<std::int64_t> shape;  ///< batch_dim where unknown; filled by infer_shapes
+  std::vector<std::int64_t> shape;  ///< multiples of batch_dim where unknown; filled by infer_shapes
   at::ScalarType dtype = at::kFloat;
-  at::Tensor initializer;           ///< defined: a constant, parameter or buffer
-  bool trainable = false;           ///< of an initializer: a parameter; else a buffer or constant
+  at::Tensor initializer;  ///< defined: a constant, parameter or buffer
+  bool trainable = false;  ///< of an initializer: a parameter; else a buffer (floating point) or constant
 };
 
 struct Node {
@@ -56,19 +57,23 @@ struct Graph {
   /// The value of that name, or no_value.
   ValueId find_value(std::string_view name) const;
 
-  /// Checks structure (names unique, inputs defined before use, each value produced once) and the rules of each
-  /// operator, and fills shape and dtype of every value. Throws ConfigError that names the node, what it got and
-  /// what it needs.
+  /// Checks structure (names unique, inputs defined before use, each value produced once) and the rules of
+  /// each operator, and fills shape and dtype of every value. Throws ConfigError that names the node, what it
+  /// got and what it needs.
   void infer_shapes();
 };
 
-/// What one node costs for one sample.
+/// What one node costs for one sample. A parameter that several nodes share counts at the first, so that the
+/// sum over nodes is that of the model.
 struct NodeCost {
   std::int64_t parameters = 0;
   std::int64_t multiply_adds = 0;
 };
 /// Needs shapes. Multiply-adds are those of Gemm, MatMul, Conv, Attention and LSTM; other operators count 0.
 NodeCost cost(const Graph& graph, const Node& node);
+
+/// "[batch, 3, 28, 28]", and "[batch*128, 64]" for a multiple of the batch.
+std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// The operators that infer_shapes and GraphNetwork know, sorted.
 std::vector<std::string> known_operators();

@@ -1,5 +1,6 @@
-// Writes a Graph layer by layer. Parameters get the names and the initial distributions of PyTorch's modules,
-// drawn from counter-based streams keyed by parameter name.
+// Writes a Graph layer by layer, shapes inferred as it grows. Parameters get the names and the initial
+// distributions of PyTorch's modules, drawn from counter-based streams keyed by parameter name; a layer given
+// a `deviation` gets normal weights of that standard deviation and zero biases instead.
 //
 //   GraphBuilder b(context.schema, context.seed);
 //   ValueId x = b.input(0);
@@ -23,6 +24,7 @@ struct ConvOptions {
   std::int64_t padding = 0;
   std::int64_t groups = 1;
   bool bias = true;
+  double deviation = 0.0;
 };
 
 class GraphBuilder {
@@ -30,10 +32,12 @@ class GraphBuilder {
   GraphBuilder(const BatchSchema& schema, std::uint64_t seed);
 
   /// The graph input for field `index` of the schema.
-  ValueId input(std::size_t index = 0);
+  ValueId input(std::size_t index = 0) const;
 
   // Layers with parameters; `name` is the node's, parameters are name.weight and name.bias.
-  ValueId linear(ValueId x, const std::string& name, std::int64_t out, bool bias = true);  ///< Gemm; x is [n, in]
+  /// Gemm; x is [rows, in], or [batch, ..., in], which is folded to rows and back.
+  ValueId linear(ValueId x, const std::string& name, std::int64_t out, bool bias = true,
+                 double deviation = 0.0);
   /// Gemm with the weight of another layer or embedding: logits tied to `weight`, [out, in].
   ValueId tied_linear(ValueId x, const std::string& name, ValueId weight);
   ValueId conv2d(ValueId x, const std::string& name, std::int64_t out, const ConvOptions& options);
@@ -42,8 +46,11 @@ class GraphBuilder {
   struct Embedding {
     ValueId output, weight;
   };
-  Embedding embedding(ValueId indices, const std::string& name, std::int64_t rows, std::int64_t width);
-  /// x [batch, time, in] -> [batch, time, hidden]; zero initial state.
+  Embedding embedding(ValueId indices, const std::string& name, std::int64_t rows, std::int64_t width,
+                      double deviation = 1.0);
+  /// x [batch, time, in] -> [batch, time, hidden]; zero initial state. Weights in ONNX's layout:
+  /// name.weight_ih [1, 4 hidden, in] and name.weight_hh [1, 4 hidden, hidden], gates i o f c; name.bias [1,
+  /// 8 hidden].
   ValueId lstm(ValueId x, const std::string& name, std::int64_t hidden);
 
   // Layers without.
@@ -61,6 +68,9 @@ class GraphBuilder {
   ValueId transpose(ValueId x, std::vector<std::int64_t> permutation);
   ValueId concat(std::vector<ValueId> xs, std::int64_t axis);
   std::vector<ValueId> split(ValueId x, std::int64_t parts, std::int64_t axis);
+  /// Elements start, start + step, ... before `end` of one axis.
+  ValueId slice(ValueId x, std::int64_t axis, std::int64_t start, std::int64_t end, std::int64_t step = 1);
+  ValueId pad(ValueId x, std::int64_t axis, std::int64_t before, std::int64_t after);  ///< with zeros
   ValueId softmax(ValueId x, std::int64_t axis = -1);
   /// Scaled-dot-product attention; q, k, v [batch, time, heads * width].
   ValueId attention(ValueId q, ValueId k, ValueId v, std::int64_t heads, bool causal);
@@ -77,13 +87,22 @@ class GraphBuilder {
   ValueId uniform_parameter(const std::string& name, std::vector<std::int64_t> shape, double bound);
   ValueId normal_parameter(const std::string& name, std::vector<std::int64_t> shape, double deviation);
 
-  const std::vector<std::int64_t>& shape(ValueId x) const { return graph_.values[static_cast<std::size_t>(x)].shape; }
+  /// Valid until the next layer is added.
+  const std::vector<std::int64_t>& shape(ValueId x) const {
+    return graph_.values[static_cast<std::size_t>(x)].shape;
+  }
 
-  /// Checks the graph and gives it away; the builder is empty afterwards.
+  /// Checks the graph and gives it away; the builder is empty afterwards. `output` is [batch, ...].
   Graph finish(ValueId output);
 
  private:
   std::string unique(const std::string& op);
+  std::vector<ValueId> add_node(std::string op, std::string name, std::vector<ValueId> inputs,
+                                std::map<std::string, Attribute, std::less<>> attributes,
+                                std::size_t outputs);
+  /// Appends name.weight of that shape and name.bias [shape[0]] to the inputs of a node.
+  void weights(std::vector<ValueId>& inputs, const std::string& name, std::vector<std::int64_t> shape,
+               bool bias, double deviation);
 
   BatchSchema schema_;
   std::uint64_t seed_;

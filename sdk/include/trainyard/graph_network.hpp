@@ -9,9 +9,12 @@
 
 namespace trainyard {
 
+/// One forward pass at a time. Activations are let go after their last use; autograd keeps what backward
+/// needs.
 class GraphNetwork final : public Network {
  public:
-  /// Takes a graph whose shapes are inferred. Throws ConfigError for an operator that it does not know.
+  /// Takes a graph whose shapes are inferred, and its tensors: they become the parameters, not copies. Throws
+  /// ConfigError for an operator that it does not know, and for a graph of several outputs.
   explicit GraphNetwork(Graph graph);
   ~GraphNetwork() override;
 

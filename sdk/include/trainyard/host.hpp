@@ -27,9 +27,9 @@ class Host {
   /// A stream of this plugin's own, keyed by the run's seed and `purpose`. Any thread.
   virtual RandomStream random(std::string_view purpose) const = 0;
 
-  /// Runs `work` on a thread named after the plugin; it should end soon after its token asks to. What it throws
-  /// is reported as this plugin's error at the next step. The thread is asked to stop and joined when the
-  /// handle goes, and by the host at the end of the run. Any thread.
+  /// Runs `work` on a thread named after the plugin; it should end soon after its token asks to. What it
+  /// throws is reported as this plugin's error at the next step. The thread is asked to stop and joined when
+  /// the handle goes, and by the host at the end of the run. Any thread.
   virtual std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) = 0;
 };
 

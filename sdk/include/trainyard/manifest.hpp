@@ -37,8 +37,8 @@ struct OptionSpec {
   std::optional<double> minimum, maximum;  ///< of the number, or of each number of a list
   bool open_minimum = false;               ///< the minimum itself is not allowed
   bool open_maximum = false;
-  std::vector<std::string> choices;        ///< of a string
-  std::vector<OptionSpec> fields;          ///< of a table
+  std::vector<std::string> choices;  ///< of a string
+  std::vector<OptionSpec> fields;    ///< of a table
   std::string help;
   /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
   /// not part of the sealed text.

@@ -20,14 +20,15 @@ class Metric : public Plugin {
 
   virtual void reset() = 0;
 
-  /// Adds a batch. `output` is detached and float, perhaps on a GPU: must not wait for it. `loss` is the mean over
-  /// batch.weight items.
+  /// Adds a batch. `output` is detached and float, perhaps on a GPU: must not wait for it. `loss` is the mean
+  /// over batch.weight items.
   virtual void update(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) = 0;
 
   /// The values so far; waits for the device. NaN where nothing was added.
   virtual std::vector<double> compute() const = 0;
 
-  /// `save` (Plugin) writes the sums; `merge` adds those that another instance wrote. `load` is reset and merge.
+  /// `save` (Plugin) writes the sums; `merge` adds those that another instance wrote. `load` is reset and
+  /// merge.
   virtual void merge(const StateReader& other) = 0;
   void load(const StateReader& state) final {
     reset();

@@ -18,7 +18,8 @@ class Model : public Plugin {
  public:
   static constexpr Kind kind{"model", 1};
 
-  /// Called once. On the CPU, float. Throws ConfigError where its options do not fit the data, with both values.
+  /// Called once. On the CPU, float. Throws ConfigError where its options do not fit the data, with both
+  /// values.
   virtual std::unique_ptr<Network> build(const ModelContext& context) const = 0;
 };
 

@@ -41,8 +41,8 @@ class Network {
   /// Moves parameters and buffers; called before the optimizer exists.
   virtual void to(at::Device device) = 0;
 
-  /// The dropout sites, and who serves them; null: nobody. The plugin must outlive its use. `random` is keyed by
-  /// seed and re-keyed by site, step and micro-batch.
+  /// The dropout sites, and who serves them; null: nobody. The plugin must outlive its use. `random` is keyed
+  /// by seed and re-keyed by site, step and micro-batch.
   virtual std::span<const DropoutSite> dropout_sites() const { return {}; }
   virtual void set_dropout(Dropout* dropout, std::uint64_t seed);
 

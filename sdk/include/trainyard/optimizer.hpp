@@ -21,7 +21,9 @@ struct GroupRule {
   std::optional<double> weight_decay;
 
   static void describe(Fields<GroupRule>& m) {
-    m.option("match", &GroupRule::match, "patterns of parameter names, * and ? allowed; the first rule that matches wins").required();
+    m.option("match", &GroupRule::match,
+             "patterns of parameter names, * and ? allowed; the first rule that matches wins")
+        .required();
     m.option("lr", &GroupRule::lr, "learning rate of the group").min(0.0);
     m.option("lr_factor", &GroupRule::lr_factor, "factor on the learning rate of the optimizer").min(0.0);
     m.option("weight_decay", &GroupRule::weight_decay, "weight decay of the group").min(0.0);
@@ -36,9 +38,12 @@ struct OptimizerCommon {
   std::vector<GroupRule> groups;
 
   static void describe(Fields<OptimizerCommon>& m) {
-    m.option("lr", &OptimizerCommon::lr, "base learning rate; the schedule's factor multiplies it").required().above(0.0);
+    m.option("lr", &OptimizerCommon::lr, "base learning rate; the schedule's factor multiplies it")
+        .required()
+        .above(0.0);
     m.option("weight_decay", &OptimizerCommon::weight_decay, "weight decay").min(0.0);
-    m.option("decay", &OptimizerCommon::decay, "what weight_decay applies to: all parameters, or matrices (two or more dimensions) only")
+    m.option("decay", &OptimizerCommon::decay,
+             "what weight_decay applies to: all parameters, or matrices (two or more dimensions) only")
         .one_of({"all", "matrices"});
     m.option("groups", &OptimizerCommon::groups, "other values for parameters by name");
   }
@@ -55,7 +60,8 @@ struct ParamGroup {
 
 /// Parameters in the order of the model, split by `common`: a group for each distinct pair of values. Throws
 /// ConfigError for a rule that matches no parameter.
-std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters, const OptimizerCommon& common);
+std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
+                                    const OptimizerCommon& common);
 
 class Optimizer : public Plugin {
  public:
@@ -65,7 +71,8 @@ class Optimizer : public Plugin {
   /// Called once with the groups that the optimizer shall own, before optimizer_ready.
   virtual void open(std::vector<ParamGroup> groups) { groups_ = std::move(groups); }
 
-  /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the device.
+  /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the
+  /// device.
   virtual void step() = 0;
 
   std::vector<ParamGroup>& groups() { return groups_; }

@@ -47,7 +47,8 @@ class Plugin {
   Plugin& operator=(const Plugin&) = delete;
 
   /// State that a checkpoint or a swap carries over; a plugin without any needs neither. `load` gets what
-  /// `save` wrote, perhaps by an older version of the plugin (StateReader::version), and throws if it cannot use it.
+  /// `save` wrote, perhaps by an older version of the plugin (StateReader::version), and throws if it cannot
+  /// use it.
   virtual void save(StateWriter&) const {}
   virtual void load(const StateReader&) {}
 
@@ -115,13 +116,12 @@ PluginEntry::Instance create(const ManifestData& data, const Table& table) {
 }  // namespace trainyard
 
 /// Exports CLASS as the plugin of this shared object. Once an object, at namespace scope.
-#define TRAINYARD_PLUGIN(CLASS)                                                              \
-  extern "C" __attribute__((visibility("default"))) const trainyard::PluginEntry*            \
-  trainyard_plugin() {                                                                       \
-    static constexpr trainyard::PluginEntry entry = {                                        \
-        .fingerprint = {},                                                                   \
-        .describe = &trainyard::detail::describe<CLASS>,                                     \
-        .create = &trainyard::detail::create<CLASS>,                                         \
-    };                                                                                       \
-    return &entry;                                                                           \
+#define TRAINYARD_PLUGIN(CLASS)                                                                        \
+  extern "C" __attribute__((visibility("default"))) const trainyard::PluginEntry* trainyard_plugin() { \
+    static constexpr trainyard::PluginEntry entry = {                                                  \
+        .fingerprint = {},                                                                             \
+        .describe = &trainyard::detail::describe<CLASS>,                                               \
+        .create = &trainyard::detail::create<CLASS>,                                                   \
+    };                                                                                                 \
+    return &entry;                                                                                     \
   }

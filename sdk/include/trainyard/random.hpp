@@ -20,26 +20,32 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 class RandomStream {
  public:
   /// `owner` names who draws ("sampler", "model/fc1.weight", "dropout/fc1"); `lane` tells apart the draws of
-  /// one owner in one step (the micro-batch, say).
+  /// one owner in one step (the micro-batch, say). step < 2^48, else std::out_of_range; block indices wrap at
+  /// 2^48.
   RandomStream(std::uint64_t seed, std::string_view owner, std::uint64_t step = 0, std::uint32_t lane = 0);
 
   /// The stream of another step or lane of the same owner, without hashing its name again.
   RandomStream at(std::uint64_t step, std::uint32_t lane = 0) const;
 
-  /// Element `index` of the stream: 64 random bits. Element 2k and 2k+1 come from block k.
+  /// Element `index` of the stream: 64 random bits. Elements 2k and 2k+1 come from block k.
   std::uint64_t bits(std::uint64_t index) const;
   /// Element `index` as a number in [0, 1) with 53 random bits.
   double uniform(std::uint64_t index) const;
-  /// Element `index` as an integer in [0, bound), bound > 0, without modulo bias (Lemire, 2019, widened to
-  /// 128 bits; the bias left is below 2^-64 of a count).
+  /// Element `index` as an integer in [0, bound), bound > 0: the high part of block `index`, 128 bits, times
+  /// the bound (Lemire, "Fast random integer generation in an interval", 2019); no value is favoured by more
+  /// than 2^-64.
   std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;
 
   /// A seed for a generator of another library.
   std::uint64_t seed() const { return bits(0); }
 
-  /// Fills from block `first` on. Floats in [0, 1) with 24 random bits.
+  // Fills from a block on, four elements a block, vectorized.
+  /// Raw 32-bit words.
+  void fill_words(std::span<std::uint32_t> out, std::uint64_t first_block = 0) const;
+  /// Floats in [0, 1) with 24 random bits.
   void fill_uniform(std::span<float> out, std::uint64_t first_block = 0) const;
-  /// out[i] = 1/keep with probability keep, else 0: an inverted dropout mask. 0 < keep <= 1.
+  /// out[i] = 1/keep with probability keep (where fill_uniform gives less than keep), else 0: an inverted
+  /// dropout mask. 0 < keep <= 1.
   void fill_mask(std::span<float> out, double keep, std::uint64_t first_block = 0) const;
 
  private:
@@ -51,9 +57,10 @@ class RandomStream {
   std::uint32_t lane_;
 };
 
-/// In-place initialisers for a CPU float tensor, the same bits on every machine.
+// In-place initialisers for a contiguous CPU tensor of float or double, the same bits on every machine; throw
+// PluginError for another tensor.
 void fill_uniform(at::Tensor& tensor, const RandomStream& stream, double low, double high);
-/// Box-Muller.
+/// By the Box-Muller transform.
 void fill_normal(at::Tensor& tensor, const RandomStream& stream, double mean, double deviation);
 
 }  // namespace trainyard

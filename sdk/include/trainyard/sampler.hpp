@@ -1,8 +1,9 @@
-// sampler/1: the order of samples as a pure function of (seed, epoch, position), so that any number of workers
-// gives the same order and a resume replays nothing.
+// sampler/1: the order of samples as a pure function of (seed, epoch, position), so that any number of
+// workers gives the same order and a resume replays nothing.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <trainyard/plugin.hpp>
@@ -26,8 +27,10 @@ class Sampler : public Plugin {
   /// Samples drawn an epoch.
   virtual std::int64_t size() const = 0;
 
-  /// The dataset index at `position` in [0, size()) of `epoch` (from 0). Pure; called from several threads.
-  virtual std::int64_t at(std::int64_t epoch, std::int64_t position) const = 0;
+  /// Writes the dataset indices at the positions first, first + 1, ... below size() of `epoch` (from 0). Each
+  /// depends on (seed, epoch, its position) alone, not on the range asked for; called from several threads at
+  /// once.
+  virtual void order(std::int64_t epoch, std::int64_t first, std::span<std::int64_t> out) const = 0;
 };
 
 }  // namespace trainyard

@@ -6,12 +6,14 @@
 
 namespace trainyard {
 
-/// Operators that every schedule gets, applied by the host around `Schedule::factor`. With t the number of steps
-/// done and T the budget in steps:
-///   t < warmup          linear from warmup_start to the factor at the first step after it
-///   warmup .. + delay   factor(0)
-///   then                floor + (1 - floor) * factor(p), p = (t - warmup - delay) / (T - warmup - delay)
-/// where p moves only every `sampling` steps ("1ep": once an epoch), from its first sample on; by default, each step.
+/// Operators that every schedule gets, applied by the host around `Schedule::factor`. With t the number of
+/// steps done, T the budget in steps and curve(p) = floor + (1 - floor) * factor(p):
+///   t < warmup          linear from warmup_start, at step 0, to curve(0), at step warmup
+///   warmup .. + delay   curve(0)
+///   then                curve(p), p = (t - warmup - delay) / (T - warmup - delay)
+///   t >= T              curve(1)
+/// where p moves only every `sampling` steps ("1ep": once an epoch), counted from the first step after the
+/// delay; by default, and for a sampling finer than a step, each step.
 struct ScheduleOperators {
   Duration warmup{0, Duration::Unit::steps};
   double warmup_start = 0.0;
@@ -21,9 +23,11 @@ struct ScheduleOperators {
 
   static void describe(Fields<ScheduleOperators>& m) {
     m.option("warmup", &ScheduleOperators::warmup, "length of the linear warm-up");
-    m.option("warmup_start", &ScheduleOperators::warmup_start, "factor at step 0 of the warm-up").range(0.0, 1.0);
+    m.option("warmup_start", &ScheduleOperators::warmup_start, "factor at step 0 of the warm-up")
+        .range(0.0, 1.0);
     m.option("delay", &ScheduleOperators::delay, "length at the initial factor after the warm-up");
-    m.option("floor", &ScheduleOperators::floor, "lowest factor: the curve is squeezed above it").range(0.0, 1.0);
+    m.option("floor", &ScheduleOperators::floor, "lowest factor: the curve is squeezed above it")
+        .range(0.0, 1.0);
     m.option("sampling", &ScheduleOperators::sampling, "how often the factor is computed anew");
   }
 };
@@ -33,8 +37,8 @@ class Schedule : public Plugin {
   static constexpr Kind kind{"schedule", 1};
   using Common = ScheduleOperators;
 
-  /// The factor on the base learning rate; `progress` in [0, 1] of the budget (1 is reached after the last step
-  /// only). Must be a pure function.
+  /// The factor on the base learning rate; `progress` in [0, 1] of the budget (1 is reached after the last
+  /// step only). Must be a pure function.
   virtual double factor(double progress) const = 0;
 
   Common common;
@@ -43,8 +47,10 @@ class Schedule : public Plugin {
 /// The operators above, resolved against a run: the factor of the step after `done` completed steps.
 class ScheduleCurve {
  public:
-  /// Throws ConfigError where a length is not known for this run or warm-up and delay exceed the budget.
+  /// Throws ConfigError where a length is not known for this run (wall time), or warm-up and delay exceed the
+  /// budget. `schedule` must outlive the curve.
   ScheduleCurve(const Schedule& schedule, const RunScale& scale);
+  /// Throws PluginError where the schedule gives no finite number.
   double factor(std::int64_t done) const;
 
  private:

@@ -26,7 +26,7 @@ struct RunInfo {
   std::string started;  ///< ISO 8601, UTC
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;
-  bool terminal = false;      ///< standard output is a terminal and colours are wanted
+  bool terminal = false;  ///< standard output is a terminal and colours are wanted
   bool quiet = false;
   std::int64_t resumed_at = 0;  ///< step of the checkpoint that the run continues, else 0
 };
@@ -37,13 +37,13 @@ struct Record {
   What what = What::train;
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  double seconds = 0.0;  ///< since the run began
+  double seconds = 0.0;                                ///< since the run began
   std::vector<std::pair<std::string, double>> values;  ///< "train/loss", "val/accuracy", "samples_per_second"
-  std::string text;      ///< of a message
+  std::string text;                                    ///< of a message
 };
 
-/// All calls come from one thread that is not the loop's; `record` may be slow, the host's queue is bounded and
-/// tells when it drops. A sink that throws is switched off with a message; the run goes on.
+/// All calls come from one thread that is not the loop's; `record` may be slow, the host's queue is bounded
+/// and tells when it drops. A sink that throws is switched off with a message; the run goes on.
 class Sink : public Plugin {
  public:
   static constexpr Kind kind{"sink", 1};

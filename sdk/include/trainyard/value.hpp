@@ -54,13 +54,21 @@ class Value {
   Value(Table v) : data_(std::move(v)) {}
 
   template <class T>
-  const T* get_if() const { return std::get_if<T>(&data_); }
+  const T* get_if() const {
+    return std::get_if<T>(&data_);
+  }
   template <class T>
-  T* get_if() { return std::get_if<T>(&data_); }
+  T* get_if() {
+    return std::get_if<T>(&data_);
+  }
   template <class T>
-  const T& as() const { return std::get<T>(data_); }
+  const T& as() const {
+    return std::get<T>(data_);
+  }
   template <class T>
-  T& as() { return std::get<T>(data_); }
+  T& as() {
+    return std::get<T>(data_);
+  }
   const Data& data() const { return data_; }
 
   /// "boolean", "integer", "float", "string", "array" or "table", for messages.

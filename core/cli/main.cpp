@@ -1,0 +1,275 @@
+// The trainyard command. A thin front: it checks everything that can be checked without LibTorch, and hands
+// the rest to the engine.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+
+#include <trainyard/error.hpp>
+#include <trainyard/version.hpp>
+
+#include "core/cli/engine_library.hpp"
+#include "core/cli/order_of_run.hpp"
+#include "core/cli/plugins_verbs.hpp"
+#include "core/cli/run_file.hpp"
+#include "core/config/print.hpp"
+#include "core/config/schema.hpp"
+#include "core/config/suggest.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr int config_exit = static_cast<int>(ExitCode::config);
+
+/// One verb: its options live as long as the parser, its action returns the exit code.
+struct Command {
+  RunFileOptions run_file;
+  std::string format = "text";
+  std::function<int(Command&)> action;
+
+  bool json() const { return format == "json"; }
+};
+
+void add_run_file(CLI::App& verb, Command& command) {
+  verb.add_option("run", command.run_file.files, "run file; further ones are laid over the first")
+      ->required()
+      ->check(CLI::ExistingFile);
+  verb.add_option("--set", command.run_file.sets, "change a key: --set optimizer.lr=0.1")
+      ->allow_extra_args(false);
+  verb.add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")
+      ->allow_extra_args(false);
+}
+
+void add_format(CLI::App& verb, Command& command) {
+  verb.add_option("--format", command.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+}
+
+template <class Action>
+int with_run(const RunFileOptions& options, Action&& action) {
+  const std::optional<RunFile> run = read_run_file(options);
+  if (!run) return config_exit;
+  return action(*run);
+}
+
+int diff(const Command& command) {
+  std::vector<Table> sides;
+  for (const std::string& file : command.run_file.files) {
+    RunFileOptions one = command.run_file;
+    one.files = {file};
+    const std::optional<RunFile> run = read_run_file(one);
+    if (!run) return config_exit;
+    sides.push_back(run->config.resolved);
+  }
+  for (const config::Difference& each : config::diff(sides.at(0), sides.at(1)))
+    std::printf("%s\n  - %s\n  + %s\n", each.key.c_str(), each.a.c_str(), each.b.c_str());
+  return 0;
+}
+
+/// Benchmarks are programs of their own: they hold hand-written rivals, which the engine must not.
+int bench(const std::string& name, const std::vector<std::string>& arguments) {
+  const std::string program = home() + "/bin/bench_" + name;
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw ConfigError("there is no " + program +
+                    ": build the benchmarks with cmake --build build/release --target bench");
+}
+
+bool knows(const CLI::App& app, const std::string& verb) {
+  const auto verbs = app.get_subcommands([&](const CLI::App* each) { return each->get_name() == verb; });
+  return !verbs.empty();
+}
+
+/// A word that is no verb, where a verb was expected.
+void suggest(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  const std::string closest = config::nearest(word, verbs);
+  std::fprintf(stderr, "trainyard: there is no verb \"%s\"%s; `trainyard --help` lists them all\n",
+               word.c_str(), closest.empty() ? "" : ("; did you mean `" + closest + "`?").c_str());
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains LibTorch models from run files; every strategy of a run is a plugin.", "trainyard");
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(36);
+  app.set_version_flag("--version", std::string("trainyard ") + TRAINYARD_VERSION + ", SDK " +
+                                        TRAINYARD_SDK_VERSION + ", LibTorch " + TRAINYARD_LIBTORCH_VERSION);
+  Command command;
+  train::TrainOptions train_options;
+  std::string weights, what, bench_name;
+  bool origins = false;
+
+  CLI::App* train = app.add_subcommand("train", "train a model");
+  add_run_file(*train, command);
+  train->add_flag("--overwrite", train_options.overwrite, "replace the run directory if it exists");
+  train->add_flag("-q,--quiet", train_options.quiet, "print errors only");
+  train->callback([&] {
+    command.action = [&](Command& self) {
+      return with_run(self.run_file, [&](const RunFile& run) {
+        train_options.resolved_toml = config::toml_file(run.config.resolved);
+        train_options.color = isatty(STDOUT_FILENO) == 1;
+        return engine().train(run.config, run.registry, train_options);
+      });
+    };
+  });
+
+  CLI::App* eval = app.add_subcommand("eval", "evaluate saved weights on the run's val and test data");
+  add_run_file(*eval, command);
+  add_format(*eval, command);
+  eval->add_option("--weights", weights, "safetensors file; by default that of the run directory");
+  eval->callback([&] {
+    command.action = [&](Command& self) {
+      return with_run(self.run_file, [&](const RunFile& run) {
+        const std::string file = weights.empty() ? run.config.output_dir + "/model.safetensors" : weights;
+        return engine().evaluate(run.config, run.registry, file, self.json());
+      });
+    };
+  });
+
+  CLI::App* validate =
+      app.add_subcommand("validate", "check a run file and report everything that is wrong with it");
+  add_run_file(*validate, command);
+  add_format(*validate, command);
+  validate->callback([&] {
+    command.action = [](Command& self) {
+      self.run_file.json = self.json();
+      return with_run(self.run_file, [&](const RunFile& run) {
+        if (!self.json()) std::printf("%s: valid\n", run.config.name.c_str());
+        return 0;
+      });
+    };
+  });
+
+  CLI::App* plan =
+      app.add_subcommand("plan", "show hook order, steps, batch arithmetic and memory before training");
+  add_run_file(*plan, command);
+  plan->callback([&] {
+    command.action = [](Command& self) {
+      return with_run(self.run_file, [](const RunFile& run) {
+        std::printf("Order of hooks\n%s", order_of(run.config, run.registry).text().c_str());
+        std::fflush(stdout);
+        return engine().plan(run.config, run.registry);
+      });
+    };
+  });
+
+  CLI::App* configs = app.add_subcommand("config", "show, compare and explain run files");
+  configs->require_subcommand(1);
+  CLI::App* show = configs->add_subcommand("show", "the resolved file, defaults filled in");
+  add_run_file(*show, command);
+  show->add_flag("--origins", origins, "say where each value comes from");
+  show->callback([&] {
+    command.action = [&](Command& self) {
+      return with_run(self.run_file, [&](const RunFile& run) {
+        std::fputs(config::toml_file(run.config.resolved, origins).c_str(), stdout);
+        return 0;
+      });
+    };
+  });
+  CLI::App* schema =
+      configs->add_subcommand("schema", "every key of the host with type, default and meaning");
+  add_format(*schema, command);
+  schema->callback([&] {
+    command.action = [](Command& self) {
+      std::fputs((self.json() ? config::schema_json() : config::schema_text()).c_str(), stdout);
+      return 0;
+    };
+  });
+  CLI::App* differences = configs->add_subcommand("diff", "keys in which two resolved run files differ");
+  add_run_file(*differences, command);
+  differences->get_option("run")->expected(2)->description("two run files");
+  differences->callback([&] { command.action = diff; });
+
+  CLI::App* plugins = app.add_subcommand("plugins", "list and inspect plugins");
+  plugins->require_subcommand(1);
+  CLI::App* list = plugins->add_subcommand("list", "all plugins, by kind");
+  CLI::App* inspect = plugins->add_subcommand("inspect", "a plugin's options, events and build");
+  inspect->add_option("plugin", what, "name, kind/name, or file")->required();
+  for (CLI::App* verb : {list, inspect}) {
+    add_format(*verb, command);
+    verb->add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")
+        ->allow_extra_args(false);
+  }
+  const auto format = [](const Command& self) { return self.json() ? Format::json : Format::text; };
+  list->callback([&] {
+    command.action = [&](Command& self) {
+      const auto registry = plugins::Registry::scan(plugin_folders(self.run_file.plugin_folders));
+      return static_cast<int>(plugins_list(registry, format(self), std::cout));
+    };
+  });
+  inspect->callback([&] {
+    command.action = [&](Command& self) {
+      const auto registry = plugins::Registry::scan(plugin_folders(self.run_file.plugin_folders));
+      return static_cast<int>(plugins_inspect(registry, what, format(self), std::cout, std::cerr));
+    };
+  });
+
+  CLI::App* model = app.add_subcommand("model", "look at models");
+  model->require_subcommand(1);
+  CLI::App* model_show =
+      model->add_subcommand("show", "layers, shapes, parameters, multiply-adds, dropout sites");
+  add_run_file(*model_show, command);
+  model_show->callback([&] {
+    command.action = [](Command& self) {
+      return with_run(self.run_file,
+                      [](const RunFile& run) { return engine().model_show(run.config, run.registry); });
+    };
+  });
+
+  CLI::App* benchmark = app.add_subcommand("bench", "measure the host against hand-written loops");
+  benchmark->add_option("name", bench_name, "loop, dispatch, loader, startup or graph_forward")->required();
+  benchmark->allow_extras();
+  benchmark->callback([&] {
+    command.action = [&, benchmark](Command&) { return bench(bench_name, benchmark->remaining()); };
+  });
+
+  CLI::App* doctor = app.add_subcommand("doctor", "check this installation");
+  doctor->callback([&] {
+    command.action = [](Command& self) {
+      const auto registry = plugins::Registry::scan(plugin_folders(self.run_file.plugin_folders));
+      std::printf("Trainyard      %s, SDK %s, %s\n", TRAINYARD_VERSION, TRAINYARD_SDK_VERSION,
+                  home().c_str());
+      std::printf("plugins        %zu usable, %zu refused\n", registry.files().size(),
+                  registry.refusals().size());
+      for (const plugins::Refusal& refusal : registry.refusals())
+        std::printf("  %s\n", refusal.message.c_str());
+      const auto space = std::filesystem::space(std::filesystem::current_path());
+      std::printf("disk           %.1f GiB free here\n", static_cast<double>(space.available) / (1 << 30));
+      return engine().doctor();
+    };
+  });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // help, version
+    const std::string word = argc > 1 ? argv[1] : "";
+    if (!word.empty() && word.front() != '-' && !knows(app, word)) {
+      suggest(app, word);
+      return config_exit;
+    }
+    app.exit(error, std::cout, std::cerr);
+    return config_exit;
+  }
+  return command.action(command);
+}
+
+}  // namespace
+}  // namespace trainyard::cli
+
+int main(int argc, char** argv) {
+  try {
+    return trainyard::cli::main(argc, argv);
+  } catch (const trainyard::Error& error) {
+    std::fprintf(stderr, "trainyard: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
+    return static_cast<int>(trainyard::ExitCode::internal);
+  }
+}

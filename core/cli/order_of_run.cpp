@@ -1,0 +1,37 @@
+#include "core/cli/order_of_run.hpp"
+
+namespace trainyard::cli {
+
+OrderOfRun order_of(const config::RunConfig& config, const plugins::Registry& registry) {
+  OrderOfRun result;
+  for (const config::SlotConfig* slot : config.slots()) {
+    const auto files = registry.find(slot->kind, slot->type);
+    if (files.size() == 1)
+      result.participants.push_back({slot->id, slot->type, &files.front()->manifest.hooks});
+  }
+  result.order = events::make_order(result.participants);
+  return result;
+}
+
+std::string OrderOfRun::text() const {
+  std::string text;
+  for (std::size_t e = 0; e < event_count; ++e) {
+    if (order.places[e].empty()) continue;
+    text += std::string(event_names[e]) + "\n";
+    for (const events::Place& place : order.places[e]) {
+      const events::Participant& who = participants[place.participant];
+      const HookSpec& hook = (*who.hooks)[place.hook];
+      std::string line = "  " + who.id;
+      line.resize(std::max<std::size_t>(line.size() + 1, 24), ' ');
+      line += std::string(name(hook.phase));
+      if (!hook.writes.empty()) line += ", writes " + events::text(hook.writes);
+      if (!hook.cadence.every.empty()) line += ", every " + hook.cadence.every;
+      if (!place.reason.empty()) line += "   <- " + place.reason;
+      text += line + "\n";
+    }
+  }
+  if (text.empty()) text = "no plugin of this run subscribes to an event\n";
+  return text + "order " + order.digest(participants) + "\n";
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,56 @@
+#include "core/cli/run_file.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "core/cli/engine_library.hpp"
+#include "core/cli/order_of_run.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+/// Order problems need no code of a plugin: manifests tell. They are findings like any other.
+void check_order(const RunFile& run, config::Findings& findings) {
+  for (const events::OrderProblem& problem : order_of(run.config, run.registry).order.problems)
+    findings.error(problem.code, {}, problem.message, problem.hint);
+}
+
+}  // namespace
+
+std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
+                                        const std::vector<std::string>& of_run) {
+  std::vector<std::string> folders = given;
+  folders.insert(folders.end(), of_run.begin(), of_run.end());
+  if (const char* variable = std::getenv("TRAINYARD_PLUGINS")) {
+    std::stringstream list(variable);
+    for (std::string folder; std::getline(list, folder, ':');)
+      if (!folder.empty()) folders.push_back(folder);
+  }
+  folders.push_back(home() + "/lib/trainyard/plugins");
+  return folders;
+}
+
+std::optional<RunFile> read_run_file(const RunFileOptions& options) {
+  config::Document document =
+      config::load(options.files, options.sets, config::Environment::of_process("data"));
+  plugins::Registry registry =
+      plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
+  config::Resolution resolution = config::resolve(std::move(document), registry);
+  std::optional<RunFile> run;
+  if (resolution.config) {
+    run.emplace(std::move(registry), std::move(*resolution.config));
+    check_order(*run, resolution.findings);
+  }
+  if (options.json)
+    std::printf("%s\n", resolution.findings.json().c_str());
+  else if (!resolution.findings.empty())
+    std::fputs(resolution.findings.text(isatty(STDERR_FILENO) == 1).c_str(), stderr);
+  if (resolution.findings.failed()) return std::nullopt;
+  return run;
+}
+
+}  // namespace trainyard::cli

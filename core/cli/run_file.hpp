@@ -1,0 +1,35 @@
+// What every verb that takes a run file does first: read it, find the plugins, check everything, report.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/load.hpp"
+#include "core/config/resolve.hpp"
+#include "core/plugins/registry.hpp"
+
+namespace trainyard::cli {
+
+struct RunFileOptions {
+  std::vector<std::string> files;
+  std::vector<std::string> sets;
+  std::vector<std::string> plugin_folders;
+  bool json = false;  ///< findings as JSON
+};
+
+struct RunFile {
+  plugins::Registry registry;
+  config::RunConfig config;
+};
+
+/// Folders that plugins are looked for in: those given, then [plugins] paths, TRAINYARD_PLUGINS
+/// (colon-separated), and the shipped ones.
+std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
+                                        const std::vector<std::string>& of_run = {});
+
+/// Nothing where the file is not valid; the report has been printed then, to standard error, or as JSON to
+/// standard output.
+std::optional<RunFile> read_run_file(const RunFileOptions& options);
+
+}  // namespace trainyard::cli

@@ -1,0 +1,66 @@
+// What is wrong with a run, with the place in the file and the way to mend it. All checks of a run add to one
+// report, so that a user mends a file once and not once a mistake.
+//   E1xx the file and its keys | E2xx keys that do not agree | E3xx plugins | E4xx files and folders
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <trainyard/value.hpp>
+
+namespace trainyard::config {
+
+struct Finding {
+  enum class Severity : std::uint8_t { error, warning };
+
+  Severity severity = Severity::error;
+  std::string code;     ///< "E104"
+  Origin at;            ///< line 0: of the file as a whole; no file: of the run as a whole
+  int length = 0;       ///< of the caret; columns
+  std::string message;  ///< what was found and what was expected
+  std::string hint;     ///< how to mend it; may be empty
+};
+
+/// One report. A finding that repeats another (same code, place and message) is kept once.
+class Findings {
+ public:
+  void error(std::string code, const Origin& at, std::string message, std::string hint = {});
+  void warning(std::string code, const Origin& at, std::string message, std::string hint = {});
+
+  /// The text of a file, for the lines that the report shows and the lengths of carets; findings are sorted
+  /// in the order in which files were added.
+  void add_source(const std::string& file, std::string text);
+
+  bool failed() const { return errors_ > 0; }
+  bool empty() const { return findings_.empty(); }
+  std::size_t errors() const { return errors_; }
+  /// Whether something is known to be wrong at a place.
+  bool mentions(const Origin& at) const;
+  /// Sorted by place.
+  std::vector<Finding> list() const;
+
+  /// One block a finding: FILE:LINE:COLUMN: CODE MESSAGE, the source line, a caret with the hint; ends with a
+  /// newline unless empty.
+  std::string text(bool color = false) const;
+  /// {"errors": N, "warnings": N, "findings": [{code, severity, file, line, column, length, message, hint}]}
+  std::string json() const;
+
+ private:
+  struct Source {
+    std::size_t order;
+    std::vector<std::string> lines;
+  };
+
+  void add(Finding finding);
+  const std::string* line_of(const Origin& at) const;
+  std::string block(const Finding& finding, bool color) const;
+
+  std::vector<Finding> findings_;
+  std::map<std::string, Source, std::less<>> sources_;
+  std::size_t errors_ = 0;
+};
+
+}  // namespace trainyard::config

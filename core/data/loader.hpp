@@ -1,0 +1,95 @@
+// The data loader: gives the micro-batches of one optimizer step after another, in the order of the sampler,
+// whatever the number of worker threads. Every step is a pure function of (seed, epoch, step in the epoch),
+// so a resume starts at its exact position without replaying anything.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include <trainyard/dataset.hpp>
+#include <trainyard/random.hpp>
+#include <trainyard/sampler.hpp>
+
+namespace trainyard::data {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;        ///< samples a step; the last step of an epoch may have fewer
+  std::int64_t micro_batch_size = 1;  ///< samples a micro-batch, at most; the last of a step may have fewer
+  bool drop_last = false;             ///< leaves out a last step with fewer than batch_size samples
+  std::int64_t epochs = 0;            ///< next() ends after so many; 0: never
+  int workers = 0;                    ///< threads; 0: next() reads on the caller's
+  int prefetch = 2;                   ///< steps ready ahead, per worker; at least 1
+  bool pin_memory = false;            ///< gives page-locked tensors where LibTorch has a CUDA device
+  RandomStream random;                ///< for datasets that augment, keyed by the run's seed
+  std::function<double(const Batch&)> weight;  ///< Loss::weight; called on the worker threads
+};
+
+/// What one optimizer step, or one evaluation batch, trains on.
+struct StepData {
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t step = 0;   ///< in the epoch, from 0
+  std::int64_t samples = 0;
+  double weight = 0.0;         ///< the sum over the micro-batches
+  std::vector<Batch> batches;  ///< one a micro-batch, in the sampler's order
+};
+
+class Loader {
+ public:
+  /// `dataset` is open and, like `sampler`, outlives the loader. Without a sampler the order is the dataset's
+  /// own. Throws ConfigError where drop_last leaves no step at all.
+  Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions options);
+  /// Stops and joins the workers; waits at most for the reads they are in.
+  ~Loader();
+
+  std::int64_t samples_per_epoch() const;  ///< without those that drop_last leaves out
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+  /// Makes `step` (in [0, steps_per_epoch]) of `epoch` the next one. Constant time, and forgets what was
+  /// ready.
+  void seek(std::int64_t epoch, std::int64_t step);
+
+  /// The next step in order, across the ends of epochs; nothing after the last of `epochs`. Rethrows what the
+  /// dataset, the sampler or `weight` threw for this step, as it was; the next call goes on with the step
+  /// after.
+  std::optional<StepData> next();
+
+ private:
+  /// A place of the ring: empty, or a step, or what went wrong with it.
+  struct Slot {
+    std::optional<StepData> data;
+    std::exception_ptr error;
+  };
+
+  StepData load(std::int64_t position) const;
+  Batch read(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
+  void work(std::stop_token stop);
+  Slot& slot(std::int64_t position) { return ring_[static_cast<std::size_t>(position) % ring_.size()]; }
+
+  const Dataset& dataset_;
+  const Sampler* sampler_;
+  const LoaderOptions options_;
+  const bool pin_memory_;
+  const std::int64_t dataset_size_;
+  const std::int64_t samples_;  ///< drawn an epoch, those that drop_last leaves out included
+  const std::int64_t steps_per_epoch_;
+  const std::int64_t end_;  ///< position after the last
+
+  // A position counts steps from epoch 0 on. Workers claim positions below next_ + ring size, in order.
+  std::mutex mutex_;
+  std::condition_variable_any room_;  ///< a position may be claimed
+  std::condition_variable ready_;     ///< the slot of next_ was filled
+  std::int64_t next_ = 0;             ///< position that next() gives
+  std::int64_t claimed_ = 0;          ///< first position that no worker has claimed
+  std::int64_t seeks_ = 0;            ///< a read that began before the last one is dropped
+  std::vector<Slot> ring_;
+  std::vector<std::jthread> workers_;  ///< last: joined before anything above goes
+};
+
+}  // namespace trainyard::data

@@ -1,0 +1,153 @@
+#include "core/events/bus.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <utility>
+
+namespace trainyard::events {
+namespace {
+
+/// The host's key to the part of a context that names the hook running.
+struct Allow : StepContext {
+  static void set(StepContext& context, Regions regions, const char* owner) {
+    context.*(&Allow::allowed_) = regions;
+    context.*(&Allow::owner_) = owner;
+  }
+};
+
+struct Resolved {
+  std::int64_t steps;
+  bool epochs;
+};
+
+Resolved resolve(const std::string& text, Event event, const Subscriber& who, const RunScale& scale) {
+  const std::optional<Duration> duration = Duration::parse(text);
+  const auto place = [&] { return "[" + who.participant.id + "] at " + std::string(name(event)); };
+  if (!duration)
+    throw ConfigError(place() + ": \"" + text + "\" is not a duration, e.g. \"100ba\" or \"2ep\"");
+  const bool of_epochs = event == Event::epoch_start || event == Event::epoch_end;
+  if (of_epochs && duration->unit == Duration::Unit::epochs)
+    return {static_cast<std::int64_t>(duration->count), true};
+  const std::optional<std::int64_t> steps = duration->steps(scale);
+  if (!steps)
+    throw ConfigError(place() + ": \"" + text + "\" cannot be counted in steps in this run; use ba or ep");
+  return {*steps, false};
+}
+
+}  // namespace
+
+Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale)
+    : subscribers_(std::move(subscribers)), scale_(scale) {
+  rebuild();
+}
+
+std::vector<const Subscriber*> Bus::rebuild() {
+  const auto left_out = std::stable_partition(subscribers_.begin(), subscribers_.end(),
+                                              [](const Subscriber* each) { return !each->disabled; });
+  std::vector<const Subscriber*> disabled(left_out, subscribers_.end());
+  subscribers_.erase(left_out, subscribers_.end());
+  stale_ = false;
+  std::vector<Participant> participants;
+  for (const Subscriber* subscriber : subscribers_) participants.push_back(subscriber->participant);
+  order_ = make_order(participants);
+  if (!order_.problems.empty()) throw ConfigError(order_.problems.front().message);
+  calls_.clear();
+  for (std::size_t e = 0; e < event_count; ++e) {
+    const auto event = static_cast<Event>(e);
+    spans_[e].begin = static_cast<std::uint32_t>(calls_.size());
+    for (const Place& place : order_.places[e]) {
+      const Subscriber& who = *subscribers_[place.participant];
+      const HookSpec& spec = (*who.participant.hooks)[place.hook];
+      const std::string& every = who.cadence.empty() ? spec.cadence.every : who.cadence;
+      Call call{.function = spec.call,
+                .self = who.self,
+                .owner = who.participant.id.c_str(),
+                .writes = spec.writes,
+                .subscriber = static_cast<std::int32_t>(place.participant),
+                .by_epoch = false,
+                .every = 0,
+                .start = 1,
+                .end = std::numeric_limits<std::int64_t>::max()};
+      const auto count = [&](const std::string& text, std::int64_t fallback) {
+        if (text.empty()) return fallback;
+        const Resolved resolved = resolve(text, event, who, scale_);
+        call.by_epoch = resolved.epochs;
+        return resolved.steps;
+      };
+      call.every = count(every, 0);
+      call.start = count(spec.cadence.start, 1);
+      call.end = count(spec.cadence.end, call.end);
+      if (call.every == 0 && !every.empty())
+        throw ConfigError("[" + who.participant.id + "] every = \"" + every + "\" is less than one step");
+      // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
+      if (call.every > 0 && spec.cadence.start.empty()) call.start = call.every;
+      calls_.push_back(call);
+    }
+    spans_[e].end = static_cast<std::uint32_t>(calls_.size());
+  }
+  return disabled;
+}
+
+bool Bus::due(const Call& call, const StepContext& context) const {
+  if (call.every == 0) return true;
+  const std::int64_t n = call.by_epoch ? context.clock().epoch + 1 : context.step_number();
+  return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
+}
+
+void Bus::dispatch(Event event, Span span, StepContext& context) {
+  const Call* call = calls_.data() + span.begin;
+  const Call* const end = calls_.data() + span.end;
+  const bool closing = opening_of(event) != event;
+  using clock = std::chrono::steady_clock;
+  // The try block is entered again only after a failure.
+  while (call != end) {
+    try {
+      for (; call != end; ++call) {
+        if (!due(*call, context)) continue;
+        Allow::set(context, call->writes, call->owner);
+        if (!timing_) [[likely]] {
+          call->function(call->self, context);
+          continue;
+        }
+        const auto before = clock::now();
+        call->function(call->self, context);
+        subscribers_[static_cast<std::size_t>(call->subscriber)]->sampled_seconds +=
+            std::chrono::duration<double>(clock::now() - before).count();
+      }
+    } catch (const std::exception& error) {
+      failed(event, *call, context, &error, closing);
+      ++call;
+    } catch (...) {
+      failed(event, *call, context, nullptr, closing);
+      ++call;
+    }
+  }
+  Allow::set(context, {}, "");
+  if (!pending_.empty()) [[unlikely]]
+    throw HookError(pending_code_, std::exchange(pending_, {}));
+}
+
+void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error,
+                 bool closing) {
+  Subscriber& who = *subscribers_[static_cast<std::size_t>(call.subscriber)];
+  const std::string what = error ? error->what() : "threw something that is no std::exception";
+  const std::string message = who.participant.plugin + " at " + std::string(name(event)) + ", step " +
+                              std::to_string(context.step_number()) + ": " + what;
+  if (who.disable_on_error) {
+    if (!who.disabled) who.error = message;
+    who.disabled = stale_ = true;
+    return;
+  }
+  const auto* typed = dynamic_cast<const Error*>(error);
+  if (pending_.empty()) {
+    pending_ = message;
+    pending_code_ = typed ? typed->code() : ExitCode::plugin;
+  }
+  if (closing) return;
+  Allow::set(const_cast<StepContext&>(context), {}, "");
+  throw HookError(pending_code_, std::exchange(pending_, {}));
+}
+
+}  // namespace trainyard::events

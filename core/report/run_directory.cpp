@@ -1,0 +1,160 @@
+#include "core/report/run_directory.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include <sys/file.h>
+#include <nlohmann/json.hpp>
+
+namespace trainyard::report {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* config_name = "config.toml";
+constexpr const char* journal_name = "journal.jsonl";
+constexpr const char* status_names[] = {"completed", "stopped", "interrupted", "failed"};
+
+/// Text of other programs' making (a path, a message) need not be UTF-8.
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+/// JSON has no such numbers; a reader of every language takes these words.
+Json number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+/// A run locks its journal while it writes.
+bool lock(int descriptor) {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+}
+
+bool going(const std::string& journal) {
+  const AppendFile file(journal, AppendFile::Mode::extend);
+  return !lock(file.descriptor());
+}
+
+void remove_contents(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) fs::remove_all(entry.path());
+}
+
+void check_free(const std::string& path, bool overwrite) {
+  if (!fs::exists(path + "/" + journal_name) || !fs::exists(path + "/" + config_name))
+    throw ConfigError("run.output_dir '" + path +
+                      "' is not empty and holds no run: name another folder, or empty it yourself");
+  if (going(path + "/" + journal_name))
+    throw ConfigError("another process is writing the run in '" + path +
+                      "' now: wait for it, or set run.output_dir (or run.name) to another folder");
+  if (!overwrite)
+    throw ConfigError(
+        "'" + path +
+        "' holds a run already: add --overwrite to replace it, or set run.output_dir (or run.name) "
+        "to another folder");
+}
+
+}  // namespace
+
+RunDirectory RunDirectory::create(const std::string& path, std::string_view resolved_toml, bool overwrite) {
+  bool made = false;
+  try {
+    made = fs::create_directories(path);
+    if (!fs::is_empty(path)) {
+      check_free(path, overwrite);
+      remove_contents(path);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw DataError("cannot make the run's folder '" + path + "': " + error.code().message() +
+                    "; set run.output_dir to a folder that can be written");
+  }
+  try {
+    AppendFile journal(path + "/" + journal_name, AppendFile::Mode::create);
+    if (!lock(journal.descriptor()))
+      throw DataError("cannot lock '" + journal.path() + "': " + std::strerror(errno));
+    write_atomically(path + "/" + config_name, resolved_toml);
+    return RunDirectory(path, std::move(journal));
+  } catch (const DataError&) {
+    std::error_code ignored;
+    fs::remove(path + "/" + journal_name, ignored);
+    if (made) fs::remove(path, ignored);
+    throw;
+  }
+}
+
+void RunDirectory::journal(const JournalEntry& entry) {
+  const Json line = {{"time", timestamp()},
+                     {"step", entry.step},
+                     {"plugin", entry.plugin},
+                     {"what", entry.what},
+                     {"why", entry.why}};
+  journal_.append(text_of(line, -1) + "\n");
+}
+
+void RunDirectory::finish(const RunResult& result) {
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  Json metrics = Json::object();
+  for (const auto& [name, value] : result.metrics) metrics[name] = number(value);
+  Json plugins = Json::array();
+  for (const PluginUse& plugin : result.plugins)
+    plugins.push_back({{"name", plugin.name},
+                       {"kind", plugin.kind},
+                       {"version", plugin.version},
+                       {"digest", plugin.digest},
+                       {"seconds", plugin.seconds}});
+  const Json json = {
+      {"status", status_names[static_cast<int>(result.status)]},
+      {"exit_code", static_cast<int>(result.exit_code)},
+      {"steps", result.steps},
+      {"epochs", result.epochs},
+      {"samples", result.samples},
+      {"seconds", result.seconds},
+      {"metrics", std::move(metrics)},
+      {"digest",
+       {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
+      {"plugins", std::move(plugins)},
+      {"error", text_or_null(result.error)},
+  };
+  write_atomically(file("result.json"), text_of(json, 2) + "\n");
+  journal_.sync();
+}
+
+void write_atomically(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  try {
+    AppendFile file(temporary, AppendFile::Mode::replace);
+    file.append(text);
+    file.sync();
+    if (std::rename(temporary.c_str(), path.c_str()) != 0)
+      throw DataError("cannot rename '" + temporary + "' to '" + path + "': " + std::strerror(errno));
+  } catch (...) {
+    std::remove(temporary.c_str());
+    throw;
+  }
+  // The name, too, has to reach the disk.
+  const std::string folder = fs::path(path).parent_path().string();
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+std::string timestamp() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::int64_t milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const std::time_t seconds = static_cast<std::time_t>(milliseconds / 1000);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[40];
+  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text + length, sizeof text - length, ".%03dZ", static_cast<int>(milliseconds % 1000));
+  return text;
+}
+
+}  // namespace trainyard::report

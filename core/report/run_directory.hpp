@@ -1,0 +1,80 @@
+// What a run leaves behind: its resolved configuration, its journal and its result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <trainyard/append_file.hpp>
+#include <trainyard/error.hpp>
+
+namespace trainyard::report {
+
+enum class Status : std::uint8_t {
+  completed,    ///< reached its budget
+  stopped,      ///< a plugin or early stopping ended it
+  interrupted,  ///< a signal ended it
+  failed,
+};
+
+struct PluginUse {
+  std::string name, kind, version;
+  std::string digest;    ///< SHA-256 of the loaded file, as sealed
+  double seconds = 0.0;  ///< spent in its calls
+};
+
+/// result.json, field by field. Digests are empty where the run had not come so far.
+struct RunResult {
+  Status status = Status::failed;
+  ExitCode exit_code = ExitCode::internal;
+  std::int64_t steps = 0, epochs = 0, samples = 0;
+  double seconds = 0.0;
+  std::vector<std::pair<std::string, double>> metrics;  ///< the last value of each
+  std::string model_digest, optimizer_digest;
+  std::vector<PluginUse> plugins;
+  std::string error;  ///< of a failed run
+};
+
+/// A decision that somebody may ask about later: a stop, a skip, a swap, a plugin switched off.
+struct JournalEntry {
+  std::int64_t step = 0;
+  std::string plugin;  ///< who asked; empty: the host
+  std::string what;
+  std::string why;
+};
+
+/// One process writes a run's directory: it holds a lock while the object lives. Loop thread.
+/// What cannot be written throws DataError with path and reason.
+class RunDirectory {
+ public:
+  /// Makes the folder (and those above it) with config.toml and an empty journal.jsonl. A folder that holds a
+  /// run is refused unless `overwrite`, which removes all that is in it; a folder that holds anything else,
+  /// or a run that is still going, is refused always (ConfigError).
+  static RunDirectory create(const std::string& path, std::string_view resolved_toml, bool overwrite);
+
+  const std::string& path() const { return path_; }
+  /// `name` inside the directory.
+  std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
+
+  void journal(const JournalEntry& entry);
+
+  /// Writes result.json: whole or not at all, on the disk when this returns. Ends the journal.
+  void finish(const RunResult& result);
+
+ private:
+  RunDirectory(std::string path, AppendFile journal) : path_(std::move(path)), journal_(std::move(journal)) {}
+
+  std::string path_;
+  AppendFile journal_;
+};
+
+/// Replaces the file in one step: a reader sees the old text or the new one.
+void write_atomically(const std::string& path, std::string_view text);
+
+/// Now, as ISO 8601 in UTC with milliseconds.
+std::string timestamp();
+
+}  // namespace trainyard::report

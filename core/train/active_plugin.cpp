@@ -1,0 +1,72 @@
+#include "core/train/active_plugin.hpp"
+
+#include <pthread.h>
+
+#include <thread>
+
+namespace trainyard::train {
+
+struct HostServices::Worker {
+  std::jthread thread;
+};
+
+HostServices::~HostServices() {
+  const std::lock_guard lock(mutex_);
+  for (const std::weak_ptr<Worker>& worker : workers_)
+    if (const std::shared_ptr<Worker> alive = worker.lock()) alive->thread = {};  // asked to stop and joined
+}
+
+void HostServices::log(LogLevel level, std::string_view message) {
+  outputs_.log(level, owner_ + ": " + std::string(message));
+}
+
+void HostServices::metric(std::string_view name, double value) {
+  outputs_.metric(std::string(name), value);
+}
+
+RandomStream HostServices::random(std::string_view purpose) const {
+  return {outputs_.seed, owner_ + "/" + std::string(purpose)};
+}
+
+std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<void(std::stop_token)> work) {
+  auto worker = std::make_shared<Worker>();
+  worker->thread = std::jthread([this, work = std::move(work)](std::stop_token stop) {
+    try {
+      work(std::move(stop));
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex_);
+      if (thread_error_.empty()) thread_error_ = error.what();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (thread_error_.empty()) thread_error_ = "a thread threw something that is no std::exception";
+    }
+  });
+  // The kernel keeps 15 characters.
+  pthread_setname_np(worker->thread.native_handle(),
+                     (owner_ + "/" + std::string(name)).substr(0, 15).c_str());
+  const std::lock_guard lock(mutex_);
+  std::erase_if(workers_, [](const std::weak_ptr<Worker>& each) { return each.expired(); });
+  workers_.push_back(worker);
+  return worker;
+}
+
+std::string HostServices::take_thread_error() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(thread_error_, {});
+}
+
+ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file,
+                           const plugins::LoadedPlugin& code, const HostOutputs& outputs)
+    : slot_(std::move(slot)),
+      file_(&file),
+      code_(code),
+      services_(std::make_unique<HostServices>(slot_.id, outputs)),
+      instance_(code_.create(slot_.options)) {
+  instance_.plugin->set_host(*services_);
+  subscriber_.participant = {slot_.id, slot_.type, &code_.manifest().hooks};
+  subscriber_.self = instance_.self;
+  subscriber_.disable_on_error = slot_.disable_on_error;
+  subscriber_.cadence = slot_.every;
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,77 @@
+// A plugin in its slot of a running training: its code, its object, its services and its place on the bus.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <trainyard/host.hpp>
+#include <trainyard/plugin.hpp>
+
+#include "core/config/run_config.hpp"
+#include "core/events/bus.hpp"
+#include "core/plugins/loader.hpp"
+
+namespace trainyard::train {
+
+/// Where the services of plugins end up; the run fills it in.
+struct HostOutputs {
+  std::function<void(LogLevel, const std::string& message)> log = [](LogLevel, const std::string&) {};
+  std::function<void(std::string name, double value)> metric = [](std::string, double) {};
+  std::uint64_t seed = 0;
+};
+
+/// The host as one plugin sees it.
+class HostServices final : public Host {
+ public:
+  HostServices(std::string owner, const HostOutputs& outputs) : owner_(std::move(owner)), outputs_(outputs) {}
+  ~HostServices() override;
+
+  void log(LogLevel level, std::string_view message) override;
+  void metric(std::string_view name, double value) override;
+  RandomStream random(std::string_view purpose) const override;
+  std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
+
+  /// What a thread of the plugin threw, once; empty: nothing.
+  std::string take_thread_error();
+
+ private:
+  struct Worker;
+  std::string owner_;
+  const HostOutputs& outputs_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Worker>> workers_;
+  std::string thread_error_;
+};
+
+class ActivePlugin {
+ public:
+  /// Constructs the plugin of a slot. `file` outlives it. Throws PluginError.
+  ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file, const plugins::LoadedPlugin& code,
+               const HostOutputs& outputs);
+
+  const config::SlotConfig& slot() const { return slot_; }
+  const ManifestData& manifest() const { return code_.manifest(); }
+  const plugins::PluginFile& file() const { return *file_; }
+  events::Subscriber& subscriber() { return subscriber_; }
+  HostServices& services() { return *services_; }
+
+  /// The object as the interface of its kind; the registry has checked the kind and the loader the
+  /// fingerprint.
+  template <class Interface>
+  Interface& as() {
+    return static_cast<Interface&>(*instance_.plugin);
+  }
+
+ private:
+  config::SlotConfig slot_;
+  const plugins::PluginFile* file_;
+  plugins::LoadedPlugin code_;
+  std::unique_ptr<HostServices> services_;
+  plugins::LoadedPlugin::Instance instance_;  ///< goes before its services
+  events::Subscriber subscriber_;
+};
+
+}  // namespace trainyard::train

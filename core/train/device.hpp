@@ -1,0 +1,14 @@
+// The device of a run.
+#pragma once
+
+#include <string>
+
+#include <c10/core/Device.h>
+
+namespace trainyard::train {
+
+/// "cpu", "cuda" or "cuda:N". LibTorch's CUDA half is loaded here, when it is asked for and not before.
+/// Throws ConfigError where there is no such device.
+at::Device make_device(const std::string& name);
+
+}  // namespace trainyard::train

@@ -1,0 +1,80 @@
+#include "core/train/engine.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <exception>
+
+#include <trainyard/error.hpp>
+#include <trainyard/graph.hpp>
+
+#include "core/train/evaluate_command.hpp"
+#include "core/train/model_show.hpp"
+#include "core/train/plan_command.hpp"
+#include "core/train/run.hpp"
+#include "core/train/train_command.hpp"
+
+namespace trainyard::train {
+namespace {
+
+/// Errors of a verb that leaves no run directory: one message, the exit code of its class.
+template <class Verb>
+int reported(Verb&& verb) {
+  try {
+    return verb();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trainyard: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
+  return reported([&] {
+    Run run(config, registry);
+    run.build_model();
+    const Graph* graph = run.network().graph();
+    if (graph == nullptr) throw ConfigError("model " + config.model.type + " has no graph to show");
+    std::fputs(model_show(*graph).c_str(), stdout);
+    return 0;
+  });
+}
+
+int doctor() {
+  std::printf("LibTorch       %s, %d intra-op and %zu inter-op threads\n", TRAINYARD_LIBTORCH_VERSION,
+              at::get_num_threads(), at::get_num_interop_threads());
+  std::printf("CPU kernels    %s\n", at::get_cpu_capability().c_str());
+  const bool cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr;
+  std::printf(
+      "CUDA           %s\n",
+      cuda ? (std::to_string(at::detail::getCUDAHooks().deviceCount()) + " usable GPUs").c_str() : dlerror());
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard::train
+
+extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine* trainyard_engine() {
+  using namespace trainyard::train;
+  static const Engine engine = {
+      .train =
+          [](const auto& config, const auto& registry, const auto& options) {
+            return reported([&] { return train_command(config, registry, options); });
+          },
+      .evaluate =
+          [](const auto& config, const auto& registry, const auto& weights, bool json) {
+            return reported([&] { return evaluate_command(config, registry, weights, json); });
+          },
+      .plan = [](const auto& config,
+                 const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
+      .model_show = show_model,
+      .doctor = doctor,
+  };
+  return &engine;
+}

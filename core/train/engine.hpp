@@ -1,0 +1,41 @@
+// The door between the front and the engine library, which alone links LibTorch. Torch-free: the front
+// includes it, loads libtrainyard_engine.so when a verb needs it, and calls through the one struct that it
+// exports.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "core/config/run_config.hpp"
+#include "core/plugins/registry.hpp"
+
+namespace trainyard::train {
+
+struct TrainOptions {
+  std::string resolved_toml;  ///< what the run directory keeps
+  bool overwrite = false;     ///< of a run directory that exists
+  bool quiet = false;
+  bool color = false;  ///< standard output is a terminal
+};
+
+struct Engine {
+  static constexpr std::uint64_t expected_magic = 0x31656e69676e65;  // "engine1"
+  std::uint64_t magic = expected_magic;
+
+  // Each returns an exit code; errors have been printed to standard error by then.
+  int (*train)(const config::RunConfig&, const plugins::Registry&, const TrainOptions&) = nullptr;
+  /// Evaluates weights (a safetensors file) on the splits; prints text, or JSON.
+  int (*evaluate)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
+                  bool json) = nullptr;
+  /// Steps, batch arithmetic and memory of a run, printed.
+  int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
+  /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.
+  int (*model_show)(const config::RunConfig&, const plugins::Registry&) = nullptr;
+  /// LibTorch, threads, devices, printed.
+  int (*doctor)() = nullptr;
+};
+
+}  // namespace trainyard::train
+
+extern "C" const trainyard::train::Engine* trainyard_engine();

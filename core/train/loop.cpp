@@ -1,0 +1,360 @@
+#include "core/train/loop.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+
+#include <cmath>
+
+#include <trainyard/error.hpp>
+
+#include "core/train/autocast.hpp"
+#include "core/train/gradients.hpp"
+#include "core/train/guard.hpp"
+
+namespace trainyard::train {
+namespace {
+
+/// Every so many steps the time inside plugins is taken; two clock reads a call would cost more than the
+/// calls.
+constexpr std::int64_t timed_one_in = 32;
+
+/// Adds the length of a scope where `seconds` is not null.
+class Timer {
+ public:
+  explicit Timer(double* seconds) : seconds_(seconds) {
+    if (seconds_ != nullptr) start_ = std::chrono::steady_clock::now();
+  }
+  ~Timer() {
+    if (seconds_ != nullptr)
+      *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  double* seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace
+
+Loop::Loop(LoopParts parts) : parts_(std::move(parts)), context_(*parts_.context) {
+  const config::RunConfig& config = *parts_.config;
+  for (const NamedTensor& parameter : parts_.network->parameters()) parameters_.push_back(parameter.tensor);
+  if (config.precision == config::Precision::fp16_mixed) scaler_.emplace();
+  if (config.eval_interval)
+    evaluate_every_ = in_steps(*config.eval_interval, parts_.scale, "trainer.eval_interval");
+  context_.on_request = [this](std::string_view plugin, Control control, std::string_view reason) {
+    constexpr std::string_view names[] = {"skip_micro", "skip_step", "skip_batch", "stop_epoch",
+                                          "stop_run",   "evaluate",  "checkpoint"};
+    parts_.journal(plugin, names[std::countr_zero(static_cast<unsigned>(control))], reason);
+  };
+}
+
+template <class Body>
+void Loop::bracket(Event open, Event close, Body&& body) {
+  try {
+    fire(open);
+    body();
+  } catch (...) {
+    try {
+      fire(close);
+    } catch (const Error& error) {
+      parts_.journal("host", "error while closing after an error", error.what());
+    }
+    throw;
+  }
+  fire(close);
+}
+
+Ending Loop::fit() {
+  started_ = logged_at_ = SteadyClock::now();
+  bracket(Event::fit_start, Event::fit_end, [&] {
+    parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
+    while (!finished()) run_epoch();
+    if (ending_ == Ending::signal) return;
+    for (const EvaluationSplit& split : parts_.evaluations)
+      if (&split != &parts_.evaluations.front() || last_evaluated_ != context_.clock_.step) evaluate(split);
+  });
+  return ending_.value_or(Ending::completed);
+}
+
+bool Loop::finished() const {
+  return ending_ || (parts_.scale.total_steps > 0 && context_.clock_.step >= parts_.scale.total_steps);
+}
+
+void Loop::run_epoch() {
+  end_epoch_ = false;
+  bracket(Event::epoch_start, Event::epoch_end, [&] {
+    while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
+      run_step();
+      after_batch();
+      fire(Event::safe_point);
+      poll();
+    }
+  });
+  if (!end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) return;
+  ++context_.clock_.epoch;
+  context_.clock_.step_in_epoch = 0;
+  if (end_epoch_) parts_.train->seek(context_.clock_.epoch, 0);
+}
+
+void Loop::run_step() {
+  const config::RunConfig& config = *parts_.config;
+  context_.number_ = context_.clock_.step + 1;
+  logging_ = parts_.log_due(context_.number_);
+  timing_ = context_.number_ % timed_one_in == 0;
+  seconds_.timed_steps += timing_;
+  parts_.bus->set_timing(timing_);
+
+  data::StepData step;
+  bracket(Event::before_fetch, Event::after_fetch, [&] {
+    const Timer timer(timing_ ? &seconds_.data : nullptr);
+    step = guarded(config.train.dataset, context_.number_, [&] { return *parts_.train->next(); });
+    for (Batch& batch : step.batches) move_to_device(batch);
+    context_.batch_ = &step.batches.front();
+  });
+  bracket(Event::batch_start, Event::batch_end, [&] {
+    if (!context_.take(Control::skip_batch)) update(step);
+    Clock& clock = context_.clock_;
+    ++clock.step;
+    ++clock.step_in_epoch;
+    clock.samples += step.samples;
+    clock.tokens += step.samples * parts_.scale.tokens_per_sample;
+    if (logging_) log_point();
+  });
+  context_.batch_ = nullptr;
+}
+
+void Loop::update(data::StepData& step) {
+  const config::RunConfig& config = *parts_.config;
+  clear_gradients(parameters_);
+  if (logging_)
+    for (const MetricSlot& slot : parts_.metrics) slot.metric->reset();
+  context_.micros_ = static_cast<int>(step.batches.size());
+  context_.loss_scale_ = scaler_ ? static_cast<double>(scaler_->scale()) : 1.0;
+  for (std::size_t i = 0; i < step.batches.size(); ++i) {
+    Batch& batch = step.batches[i];
+    context_.micro_ = static_cast<int>(i);
+    context_.batch_ = &batch;
+    context_.loss_share_ = step.weight > 0.0 ? batch.weight / step.weight : 0.0;
+    bracket(Event::micro_start, Event::micro_end, [&] { run_micro(batch); });
+    context_.output_.reset();
+    context_.loss_.reset();
+  }
+
+  const at::NoGradGuard no_grad;
+  const bool finite = prepare_gradients();
+  const double factor = parts_.schedule->factor(context_.clock_.step);
+  for (ParamGroup& group : parts_.optimizer->groups()) group.lr = group.base_lr * factor;
+  fire(Event::before_step);
+  const bool skip = context_.take(Control::skip_step);
+  context_.skip_reason_ = !finite ? SkipReason::overflow : skip ? SkipReason::plugin : SkipReason::none;
+  if (context_.skip_reason_ != SkipReason::none) {
+    fire(Event::step_skipped);
+    return;
+  }
+  {
+    const Timer timer(timing_ ? &seconds_.optimizer : nullptr);
+    guarded(config.optimizer, context_.number_, [&] { parts_.optimizer->step(); });
+  }
+  fire(Event::after_step);
+}
+
+void Loop::run_micro(Batch& batch) {
+  const config::RunConfig& config = *parts_.config;
+  if (batch.weight <= 0.0) return;  // nothing in it counts; its mean would be 0/0
+  const ForwardContext pass{true, static_cast<std::uint64_t>(context_.clock_.step),
+                            static_cast<std::uint32_t>(context_.micro_)};
+  {
+    const AutocastScope autocast(parts_.device.type(), config.precision);
+    bracket(Event::before_forward, Event::after_forward, [&] {
+      if (context_.asked(Control::skip_micro)) return;
+      const Timer timer(timing_ ? &seconds_.model : nullptr);
+      context_.output_ =
+          guarded(config.model, context_.number_, [&] { return parts_.network->forward(batch, pass); });
+    });
+    if (context_.take(Control::skip_micro)) return;
+    bracket(Event::before_loss, Event::after_loss, [&] {
+      const Timer timer(timing_ ? &seconds_.loss : nullptr);
+      context_.loss_ = guarded(config.loss, context_.number_,
+                               [&] { return parts_.loss->forward(context_.output_, batch); });
+    });
+  }
+  if (!loss_meter_.add(context_.loss_, batch.weight)) refuse_loss(context_.loss_.item().toDouble());
+  bracket(Event::before_backward, Event::after_backward, [&] {
+    if (context_.take(Control::skip_micro)) return;
+    const Timer timer(timing_ ? &seconds_.backward : nullptr);
+    context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_));
+  });
+  if (!logging_) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor output = context_.output_.detach().to(at::kFloat);
+  for (const MetricSlot& slot : parts_.metrics) slot.metric->update(output, context_.loss_.detach(), batch);
+}
+
+void Loop::refuse_loss(double loss) const {
+  throw NumericError("the training loss is " + std::to_string(loss) + " at step " +
+                     std::to_string(context_.number_) +
+                     ": lower optimizer.lr, add trainer.grad_clip, or look at the data of this batch");
+}
+
+/// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs
+/// nothing.
+at::Tensor Loop::backward_root(double factor) {
+  if (!root_.defined() || factor != root_factor_ || root_.scalar_type() != context_.loss_.scalar_type()) {
+    root_ = at::full({}, factor, context_.loss_.options());
+    root_factor_ = factor;
+  }
+  return root_;
+}
+
+/// Unscales and clips. False where fp16 overflowed: the step is to be skipped.
+bool Loop::prepare_gradients() {
+  if (!scaler_ && !parts_.config->grad_clip) return true;
+  std::vector<at::Tensor> gradients = gradients_of(parameters_);
+  if (scaler_) {
+    const bool finite = scaler_->unscale(gradients);
+    scaler_->update(finite);
+    if (!finite) return false;
+  }
+  if (parts_.config->grad_clip) gradient_norm_ = clip(gradients, *parts_.config->grad_clip);
+  return true;
+}
+
+/// What comes between batch_end and safe_point.
+void Loop::after_batch() {
+  const std::int64_t step = context_.clock_.step;
+  const bool due = evaluate_every_ > 0 && step % evaluate_every_ == 0;
+  if (!parts_.evaluations.empty() && (context_.take(Control::evaluate) || due)) {
+    watch(evaluate(parts_.evaluations.front()));
+    last_evaluated_ = step;
+  }
+  if (context_.take(Control::stop_run)) ending_ = Ending::stopped;
+  end_epoch_ = context_.take(Control::stop_epoch);
+}
+
+void Loop::poll() {
+  parts_.check_threads();
+  if (parts_.bus->stale())
+    for (const events::Subscriber* disabled : parts_.bus->rebuild())
+      parts_.journal(disabled->participant.id, "disabled", disabled->error);
+  if (parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0) {
+    fire(Event::signal);
+    ending_ = Ending::signal;
+  }
+  if (context_.take(Control::stop_run)) ending_ = Ending::stopped;
+  if (parts_.config->max_wall_seconds && elapsed() >= *parts_.config->max_wall_seconds)
+    ending_ = Ending::wall_time;
+}
+
+std::string Loop::key(const std::string& prefix, const MetricSlot& slot, std::size_t value) const {
+  const std::vector<std::string> names = slot.metric->names();
+  return prefix + "/" + (names.size() == 1 ? slot.id : slot.id + "." + names[value]);
+}
+
+void Loop::log_point() {
+  Record record{.what = Record::What::train,
+                .step = context_.clock_.step,
+                .epoch = context_.clock_.epoch,
+                .seconds = elapsed()};
+  const auto put = [&](std::string name, double value) {
+    context_.metrics()[name] = latest_[name] = value;
+    record.values.emplace_back(std::move(name), value);
+  };
+  if (const std::optional<double> loss = loss_meter_.take()) {
+    // On a GPU this is the first look at the loss. An overflow of fp16 is the scaler's business.
+    if (!scaler_ && !std::isfinite(*loss)) refuse_loss(*loss);
+    put("train/loss", *loss);
+  }
+  for (const MetricSlot& slot : parts_.metrics) {
+    const std::vector<double> values = slot.metric->compute();
+    for (std::size_t i = 0; i < values.size(); ++i) put(key("train", slot, i), values[i]);
+  }
+  put("lr", parts_.optimizer->groups().front().lr);
+  if (gradient_norm_.defined()) put("gradient_norm", gradient_norm_.item().toDouble());
+  if (scaler_) put("loss_scale", static_cast<double>(scaler_->scale()));
+  const auto now = SteadyClock::now();
+  put("samples_per_second", static_cast<double>(context_.clock_.samples - samples_logged_) /
+                                std::chrono::duration<double>(now - logged_at_).count());
+  logged_at_ = now;
+  samples_logged_ = context_.clock_.samples;
+  for (const auto& [name, value] : std::exchange(extra_, {})) put(name, value);
+  parts_.record(std::move(record));
+}
+
+std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit& split) {
+  const config::RunConfig& config = *parts_.config;
+  const std::int64_t step_done = context_.clock_.step;
+  const at::NoGradGuard no_grad;
+  for (const MetricSlot& slot : parts_.metrics) slot.metric->reset();
+  LossMeter losses;
+  context_.evaluating_ = true;
+  std::map<std::string, double, std::less<>> values;
+  Batch* const training_batch = context_.batch_;
+  const auto began = SteadyClock::now();
+  bracket(Event::eval_start, Event::eval_end, [&] {
+    split.loader->seek(0, 0);
+    while (std::optional<data::StepData> step = split.loader->next()) {
+      for (Batch& batch : step->batches) {
+        move_to_device(batch);
+        context_.batch_ = &batch;
+        bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
+          if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;
+          const AutocastScope autocast(parts_.device.type(), parts_.config->precision);
+          const at::Tensor output = guarded(config.model, step_done, [&] {
+                                      return parts_.network->forward(batch, {});
+                                    }).to(at::kFloat);
+          const at::Tensor loss =
+              guarded(config.loss, step_done, [&] { return parts_.loss->forward(output, batch); });
+          losses.add(loss, batch.weight);
+          for (const MetricSlot& slot : parts_.metrics) slot.metric->update(output, loss, batch);
+        });
+      }
+      if (parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0) break;
+    }
+    values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
+    for (const MetricSlot& slot : parts_.metrics) {
+      const std::vector<double> computed = slot.metric->compute();
+      for (std::size_t i = 0; i < computed.size(); ++i) values[key(split.name, slot, i)] = computed[i];
+    }
+    for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
+  });
+  context_.batch_ = training_batch;
+  context_.evaluating_ = false;
+
+  Record record{.what = Record::What::eval,
+                .step = context_.clock_.step,
+                .epoch = context_.clock_.epoch,
+                .seconds = elapsed()};
+  record.values.assign(values.begin(), values.end());
+  parts_.record(std::move(record));
+  logged_at_ += SteadyClock::now() - began;  // throughput is that of training
+  return values;
+}
+
+void Loop::watch(const std::map<std::string, double, std::less<>>& values) {
+  if (!parts_.config->early_stopping) return;
+  const config::EarlyStopping& rule = *parts_.config->early_stopping;
+  const auto found = values.find(rule.metric);
+  if (found == values.end()) return;
+  const double gain = best_ ? (rule.maximize ? found->second - *best_ : *best_ - found->second) : INFINITY;
+  if (gain > rule.min_delta) {
+    best_ = found->second;
+    evaluations_without_gain_ = 0;
+    return;
+  }
+  if (++evaluations_without_gain_ < std::max<std::int64_t>(1, rule.patience)) return;
+  ending_ = Ending::early_stopping;
+  parts_.journal("early_stopping", "stop_run",
+                 rule.metric + " did not improve on " + std::to_string(*best_) + " for " +
+                     std::to_string(evaluations_without_gain_) + " evaluations");
+}
+
+void Loop::move_to_device(Batch& batch) const {
+  if (parts_.device.is_cpu()) return;
+  for (at::Tensor& input : batch.inputs) input = input.to(parts_.device, /*non_blocking=*/true);
+  batch.target = batch.target.to(parts_.device, /*non_blocking=*/true);
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,143 @@
+// The training loop: the executable form of events.md. It knows slots, events and state, and no strategy.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/loss.hpp>
+#include <trainyard/metric.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/optimizer.hpp>
+#include <trainyard/schedule.hpp>
+#include <trainyard/sink.hpp>
+
+#include "core/config/run_config.hpp"
+#include "core/data/loader.hpp"
+#include "core/events/bus.hpp"
+#include "core/train/loop_context.hpp"
+#include "core/train/loss_meter.hpp"
+#include "core/train/loss_scaler.hpp"
+
+namespace trainyard::train {
+
+/// A split to evaluate on.
+struct EvaluationSplit {
+  std::string name;  ///< "val", "test"
+  data::Loader* loader = nullptr;
+};
+
+/// A metric plugin under the id that its values are reported with.
+struct MetricSlot {
+  std::string id;
+  Metric* metric = nullptr;
+};
+
+/// What the loop runs on; all of it outlives the loop.
+struct LoopParts {
+  const config::RunConfig* config = nullptr;
+  events::Bus* bus = nullptr;
+  LoopContext* context = nullptr;
+  at::Device device = at::kCPU;
+  Network* network = nullptr;
+  Loss* loss = nullptr;
+  Optimizer* optimizer = nullptr;
+  const ScheduleCurve* schedule = nullptr;
+  data::Loader* train = nullptr;
+  std::vector<EvaluationSplit>
+      evaluations;  ///< the first is evaluated on eval_interval, all of them at the end
+  std::vector<MetricSlot> metrics;
+  RunScale scale;
+  /// Whether training metrics of the step of that number are wanted.
+  std::function<bool(std::int64_t step)> log_due = [](std::int64_t) { return false; };
+  /// Called at safe points; throws what a plugin's own threads threw.
+  std::function<void()> check_threads = [] {};
+  /// Set from a signal handler: end at the next step boundary.
+  const std::atomic<int>* signal = nullptr;
+  /// Metrics, off the loop's hands; must not block.
+  std::function<void(Record)> record = [](Record) {};
+  /// One line of the journal: who, what, why.
+  std::function<void(std::string_view who, std::string_view what, std::string_view why)> journal =
+      [](std::string_view, std::string_view, std::string_view) {};
+};
+
+/// Why a fit ended.
+enum class Ending : std::uint8_t { completed, stopped, early_stopping, wall_time, signal };
+
+/// Seconds inside the plugins that the loop calls itself, on the steps that were timed.
+struct PhaseSeconds {
+  double data = 0, model = 0, loss = 0, backward = 0, optimizer = 0;
+  std::int64_t timed_steps = 0;
+};
+
+class Loop {
+ public:
+  explicit Loop(LoopParts parts);
+
+  /// Trains to the end of the budget or until something stops it. Throws Error; the events' brackets are
+  /// closed then.
+  Ending fit();
+
+  /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...
+  std::map<std::string, double, std::less<>> evaluate(const EvaluationSplit& split);
+
+  const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
+  const Clock& clock() const { return context_.clock_; }
+  /// The last value of everything that was reported.
+  const std::map<std::string, double, std::less<>>& latest() const { return latest_; }
+  const LossScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
+  const PhaseSeconds& seconds() const { return seconds_; }
+  /// Host::metric of any plugin: goes out with the next log point.
+  void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }
+
+ private:
+  using SteadyClock = std::chrono::steady_clock;
+
+  void fire(Event event) { parts_.bus->fire(event, context_); }
+  /// Fires `open`, runs `body`, fires `close`; `close` also where `body` throws.
+  template <class Body>
+  void bracket(Event open, Event close, Body&& body);
+
+  void run_epoch();
+  void run_step();
+  void run_micro(Batch& batch);
+  void update(data::StepData& step);
+  bool prepare_gradients();
+  void after_batch();
+  void log_point();
+  void watch(const std::map<std::string, double, std::less<>>& values);
+  bool finished() const;
+  [[noreturn]] void refuse_loss(double loss) const;
+  void poll();
+  std::string key(const std::string& prefix, const MetricSlot& slot, std::size_t value) const;
+  void move_to_device(Batch& batch) const;
+  at::Tensor backward_root(double factor);
+  double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
+
+  LoopParts parts_;
+  LoopContext& context_;
+  std::vector<at::Tensor> parameters_;
+  std::optional<LossScaler> scaler_;
+  LossMeter loss_meter_;
+  PhaseSeconds seconds_;
+  std::map<std::string, double, std::less<>> latest_, extra_;
+
+  std::int64_t evaluate_every_ = 0;
+  std::int64_t last_evaluated_ = -1;
+  bool logging_ = false;  ///< this step ends at a log point
+  bool timing_ = false;   ///< this step is one of those that are timed
+  at::Tensor gradient_norm_;
+  at::Tensor root_;  ///< what backward starts from, kept while its factor stays
+  double root_factor_ = 0.0;
+  SteadyClock::time_point started_, logged_at_;
+  std::int64_t samples_logged_ = 0;
+  std::optional<Ending> ending_;
+  bool end_epoch_ = false;
+  std::optional<double> best_;
+  std::int64_t evaluations_without_gain_ = 0;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,71 @@
+// The context of a run's events, from the loop's side: it may write what hooks may only read.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+
+#include <trainyard/context.hpp>
+
+namespace trainyard::train {
+
+class LoopContext final : public StepContext {
+ public:
+  LoopContext() { services_ = &hub_; }
+
+  StepContext& enter(Event event) {
+    event_ = event;
+    return *this;
+  }
+
+  using StepContext::batch_;
+  using StepContext::clock_;
+  using StepContext::evaluating_;
+  using StepContext::loss_;
+  using StepContext::loss_scale_;
+  using StepContext::loss_share_;
+  using StepContext::micro_;
+  using StepContext::micros_;
+  using StepContext::network_;
+  using StepContext::number_;
+  using StepContext::optimizer_;
+  using StepContext::output_;
+  using StepContext::run_scale_;
+  using StepContext::skip_reason_;
+
+  /// True once where a hook asked for it; the request is taken.
+  bool take(Control control) {
+    const bool asked = (hub_.requested & static_cast<unsigned>(control)) != 0;
+    hub_.requested &= ~static_cast<unsigned>(control);
+    return asked;
+  }
+  bool asked(Control control) const { return (hub_.requested & static_cast<unsigned>(control)) != 0; }
+
+  /// What hooks read as StepContext::metric, until the next step or evaluation.
+  std::map<std::string, double, std::less<>>& metrics() { return hub_.metrics; }
+  const std::map<std::string, double, std::less<>>& metrics() const { return hub_.metrics; }
+
+  /// Where requests are written down: plugin, what, why.
+  std::function<void(std::string_view plugin, Control control, std::string_view reason)> on_request;
+
+ private:
+  struct Hub final : Services {
+    explicit Hub(LoopContext& owner) : context(owner) {}
+    double metric(std::string_view name) const override {
+      const auto found = metrics.find(name);
+      return found == metrics.end() ? std::nan("") : found->second;
+    }
+    void request(Control control, std::string_view plugin, std::string_view reason) override {
+      requested |= static_cast<unsigned>(control);
+      if (context.on_request) context.on_request(plugin, control, reason);
+    }
+    LoopContext& context;
+    unsigned requested = 0;
+    std::map<std::string, double, std::less<>> metrics;
+  };
+
+  Hub hub_{*this};
+};
+
+}  // namespace trainyard::train

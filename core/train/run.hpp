@@ -1,0 +1,86 @@
+// Everything a run consists of, made from its configuration: plugins, data, network, optimizer, bus and loop.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/dataset.hpp>
+#include <trainyard/model.hpp>
+#include <trainyard/state.hpp>
+
+#include "core/plugins/registry.hpp"
+#include "core/train/active_plugin.hpp"
+#include "core/train/loop.hpp"
+
+namespace trainyard::train {
+
+class Run {
+ public:
+  /// Loads the plugins, opens the data and reports its scale. Throws Error. `config` and `registry` outlive
+  /// the run.
+  Run(const config::RunConfig& config, const plugins::Registry& registry);
+
+  /// Builds the network, as far as `model show` needs it.
+  void build_model();
+  /// Builds the rest: loss, metrics, optimizer, schedule, loop. `parts` comes with what the caller adds
+  /// (outputs, signal); the run fills in what is its own.
+  Loop& build_loop(LoopParts parts);
+
+  const RunScale& scale() const { return scale_; }
+  const BatchSchema& schema() const { return schema_; }
+  Network& network() { return *network_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  Loop& loop() { return *loop_; }
+  const Clock& clock() const { return context_.clock_; }
+  events::Bus& bus() { return *bus_; }
+  HostOutputs& outputs() { return outputs_; }
+  /// All plugins, in config order.
+  std::deque<ActivePlugin>& plugins() { return plugins_; }
+  at::Device device() const { return device_; }
+  std::int64_t samples(const std::string& split) const;
+
+  /// SHA-256 over named parameters and buffers; over the optimizer's state. Wait for the device.
+  std::string model_digest() const;
+  std::string optimizer_digest() const;
+
+  /// Fires exception after an error; those of its hooks are logged only.
+  void fail();
+  /// Fires shutdown, whatever came before; errors of hooks are logged only.
+  void shutdown();
+
+ private:
+  struct Split {
+    const Dataset* dataset = nullptr;
+    std::unique_ptr<data::Loader> loader;
+  };
+
+  void fire_quietly(Event event);
+  void add(const config::SlotConfig& slot);
+  ActivePlugin& plugin_of(const config::SlotConfig& slot);
+  Dataset& open_dataset(const std::string& name, const config::SplitConfig& split);
+  Split make_split(const std::string& name, const config::SplitConfig& split, const Dataset& dataset,
+                   const Sampler* sampler);
+  void check_schema(const std::string& name, const BatchSchema& schema) const;
+
+  const config::RunConfig& config_;
+  const plugins::Registry& registry_;
+  HostOutputs outputs_;
+  at::Device device_;
+  std::map<const plugins::PluginFile*, plugins::LoadedPlugin> code_;
+  std::deque<ActivePlugin> plugins_;  ///< a deque: the bus and the loop point into it
+  std::map<std::string, Split> splits_;
+  BatchSchema schema_;
+  RunScale scale_;
+  LoopContext context_;
+  std::unique_ptr<events::Bus> bus_;
+  std::unique_ptr<Network> network_;
+  Optimizer* optimizer_ = nullptr;
+  std::optional<ScheduleCurve> curve_;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace trainyard::train

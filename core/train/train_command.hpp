@@ -1,0 +1,13 @@
+// `trainyard train`: a run with its directory, sinks, signals and result.
+#pragma once
+
+#include "core/train/engine.hpp"
+
+namespace trainyard::train {
+
+/// Returns the exit code. Throws Error only before the run directory exists; afterwards errors go into
+/// result.json and onto standard error.
+int train_command(const config::RunConfig& config, const plugins::Registry& registry,
+                  const TrainOptions& options);
+
+}  // namespace trainyard::train

@@ -1,0 +1,66 @@
+// Adam (Kingma and Ba, ICLR 2015, algorithm 1) and AdamW (Loshchilov and Hutter, ICLR 2019, algorithm 2),
+// which differ in weight decay only; AMSGrad (Reddi et al., ICLR 2018, algorithm 2). With t the updates so
+// far:
+//   Adam:  g <- g + weight_decay * w          AdamW: w <- w - lr * weight_decay * w
+//   m <- beta1 m + (1 - beta1) g              v <- beta2 v + (1 - beta2) g^2
+//   w <- w - lr / (1 - beta1^t) * m / (sqrt(v') / sqrt(1 - beta2^t) + eps)
+// with v' = v, or with amsgrad the largest v so far.
+#pragma once
+
+#include "optimizer_state.hpp"
+
+namespace trainyard {
+
+struct AdamOptions {
+  std::vector<double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  bool amsgrad = false;
+
+  static void describe(Fields<AdamOptions>& m) {
+    m.option("betas", &AdamOptions::betas,
+             "decay of the averages of the gradient and of its square: two numbers")
+        .min(0.0)
+        .below(1.0);
+    m.option("eps", &AdamOptions::eps, "added to the denominator").min(0.0);
+    m.option("amsgrad", &AdamOptions::amsgrad, "divide by the largest average of the square so far");
+  }
+};
+
+/// `fused`: at::_fused_adam_ or at::_fused_adamw_.
+class AdamFamily : public SlotOptimizer {
+ public:
+  using Fused = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                         at::TensorList, double, double, double, double, double, bool, bool,
+                         const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
+
+  AdamFamily(const AdamOptions& options, Fused fused)
+      : SlotOptimizer(options.amsgrad ? std::vector<Slot>{{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq"}}
+                                      : std::vector<Slot>{{"exp_avg"}, {"exp_avg_sq"}}),
+        options_(options),
+        fused_(fused) {}
+
+  void open(std::vector<ParamGroup> groups) override {
+    if (options_.betas.size() != 2)
+      throw ConfigError("optimizer.betas has " + std::to_string(options_.betas.size()) +
+                        " numbers; two are needed, such as [0.9, 0.999]");
+    SlotOptimizer::open(std::move(groups));
+    steps_.resize(groups_.size());
+  }
+
+ protected:
+  void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
+    const ParamGroup& values = groups_[group];
+    fused_(lists.params, lists.grads, lists.slots[0], lists.slots[1],
+           options_.amsgrad ? at::TensorList(lists.slots[2]) : at::TensorList(),
+           steps_[group].list(lists, updates), values.lr, options_.betas[0], options_.betas[1],
+           values.weight_decay, options_.eps, options_.amsgrad, /*maximize=*/false, std::nullopt,
+           std::nullopt);
+  }
+
+ private:
+  AdamOptions options_;
+  Fused fused_;
+  std::vector<StepTensors> steps_;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,39 @@
+// Outputs and targets that correspond element by element.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/error.hpp>
+
+#include "shape_text.hpp"
+
+namespace trainyard {
+
+/// Throws ConfigError for class targets, and unless the output is of the target's shape or has one more
+/// dimension of length 1.
+inline void check_elementwise(const std::string& who, std::vector<std::int64_t> output,
+                              const BatchSchema& schema) {
+  if (schema.classes > 2)
+    throw ConfigError(who + " compares numbers (or 2 classes, as 0 and 1), but the data has " +
+                      std::to_string(schema.classes) +
+                      " classes; take a plugin for classes, such as cross_entropy or accuracy");
+  const std::string found = shape_text(output);
+  if (output.size() == schema.target.shape.size() + 1 && output.back() == 1) output.pop_back();
+  if (output != schema.target.shape)
+    throw ConfigError(who + " needs a model output of the shape of the target, " +
+                      shape_text(schema.target.shape) +
+                      " for each sample (or one more dimension of length 1), but the model gives " + found);
+}
+
+/// Both in the shape of the target and at least in single precision, the target in the type of the output.
+inline std::pair<at::Tensor, at::Tensor> elementwise(const at::Tensor& output, const at::Tensor& target) {
+  const at::ScalarType dtype = output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return {output.to(dtype).reshape(target.sizes()), target.to(dtype)};
+}
+
+}  // namespace trainyard

@@ -1,0 +1,48 @@
+// The share of targets that the largest score names; with one score a target (binary), of those on its right
+// side of 0.
+#include "mean_metric.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class Accuracy final : public MeanMetric {
+ public:
+  struct Options {
+    std::optional<std::int64_t> ignore_index;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("accuracy")
+        .version("1.0.0")
+        .summary("Share of samples (or tokens) whose class has the largest score.");
+    m.option("ignore_index", &Options::ignore_index,
+             "targets of this value do not count (padding); by default every target counts");
+  }
+  explicit Accuracy(const Options& options) : options_(options) {}
+
+  std::vector<std::string> names() const override { return {"accuracy"}; }
+
+  void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
+    const bool many = schema.classes > 0 && has_scores(output, schema.target.shape, schema.classes);
+    const bool one =
+        schema.classes == 2 &&
+        (output == schema.target.shape || (has_scores(output, schema.target.shape, 1) && output.back() == 1));
+    if (!many && !one)
+      throw ConfigError("metric accuracy needs a score for each class, or one for two classes; " +
+                        shapes_text(output, schema));
+  }
+
+  void update(const at::Tensor& output, const at::Tensor&, const Batch& batch) override {
+    const at::Tensor& target = batch.target;
+    const bool one = output.dim() == target.dim() || output.size(-1) == 1;
+    const at::Tensor found = one ? output.reshape(target.sizes()).gt(0) : output.argmax(-1);
+    add_hits(found.eq(target), target, options_.ignore_index);
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Accuracy)

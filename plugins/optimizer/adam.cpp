@@ -1,0 +1,22 @@
+#include <ATen/ops/_fused_adam.h>
+
+#include "adam.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class Adam final : public AdamFamily {
+ public:
+  using Options = AdamOptions;
+  static void describe(Manifest<Options>& m) {
+    m.name("adam").version("1.0.0").summary(
+        "Adam: steps scaled by running averages of the gradient and of its square.");
+    Options::describe(m);
+  }
+  explicit Adam(const Options& options) : AdamFamily(options, &at::_fused_adam_) {}
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Adam)

@@ -1,0 +1,21 @@
+#include <ATen/ops/_fused_adamw.h>
+
+#include "adam.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class AdamW final : public AdamFamily {
+ public:
+  using Options = AdamOptions;
+  static void describe(Manifest<Options>& m) {
+    m.name("adamw").version("1.0.0").summary("Adam with decoupled weight decay.");
+    Options::describe(m);
+  }
+  explicit AdamW(const Options& options) : AdamFamily(options, &at::_fused_adamw_) {}
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(AdamW)

@@ -1,0 +1,55 @@
+// Stochastic gradient descent with momentum (Polyak, 1964) or Nesterov's (Sutskever et al., ICML 2013,
+// section 2, in the form of torch.optim.SGD):
+//   g <- g + weight_decay * w
+//   b <- momentum * b + (1 - dampening) * g   (b <- g at the first update)
+//   w <- w - lr * b, or with nesterov: w <- w - lr * (g + momentum * b)
+#include <ATen/ops/_fused_sgd.h>
+
+#include "optimizer_state.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class Sgd final : public SlotOptimizer {
+ public:
+  struct Options {
+    double momentum = 0.0;
+    double dampening = 0.0;
+    bool nesterov = false;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("sgd").version("1.0.0").summary("Stochastic gradient descent, with momentum and Nesterov's form.");
+    m.option("momentum", &Options::momentum, "share of the last update kept in the next; 0: no momentum")
+        .min(0.0)
+        .below(1.0);
+    m.option("dampening", &Options::dampening, "share of the gradient left out of the momentum")
+        .range(0.0, 1.0);
+    m.option("nesterov", &Options::nesterov,
+             "look ahead along the momentum; needs momentum and no dampening");
+  }
+  explicit Sgd(const Options& options)
+      : SlotOptimizer(options.momentum > 0.0 ? std::vector<Slot>{{"momentum_buffer"}} : std::vector<Slot>{}),
+        options_(options) {}
+
+  void open(std::vector<ParamGroup> groups) override {
+    if (options_.nesterov && (options_.momentum == 0.0 || options_.dampening != 0.0))
+      throw ConfigError("optimizer.nesterov = true needs momentum above 0 and dampening = 0");
+    SlotOptimizer::open(std::move(groups));
+  }
+
+ protected:
+  void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
+    const ParamGroup& values = groups_[group];
+    at::_fused_sgd_(lists.params, lists.grads, lists.slots.empty() ? at::TensorList() : lists.slots[0],
+                    values.weight_decay, options_.momentum, values.lr, options_.dampening, options_.nesterov,
+                    /*maximize=*/false, /*is_first_step=*/updates == 1);
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Sgd)

@@ -1,0 +1,196 @@
+// What the shipped optimizers share: slots of state for each parameter, the count of its updates, both saved
+// and loaded by parameter name ("exp_avg/fc1.weight", "step/fc1.weight"), and lists ready for ATen's
+// multi-tensor calls.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <trainyard/optimizer.hpp>
+#include <trainyard/state.hpp>
+
+namespace trainyard {
+
+/// Parameters of a group that have a gradient and the same number of updates behind them, with their state.
+struct UpdateLists {
+  std::vector<at::Tensor> params, grads;
+  std::vector<std::vector<at::Tensor>>
+      slots;  ///< by slot, in the order of their names; each as long as params
+};
+
+/// An optimizer is a list of slots and an `update`.
+class SlotOptimizer : public Optimizer {
+ public:
+  struct Slot {
+    std::string name;
+    double initial = 0.0;
+  };
+
+  void open(std::vector<ParamGroup> groups) override {
+    Optimizer::open(std::move(groups));
+    for (const ParamGroup& group : groups_) {
+      Members& members = members_.emplace_back();
+      members.lists.params = group.params;
+      members.lists.grads.reserve(group.params.size());
+      members.lists.slots.resize(slots_.size());
+      members.updates.assign(group.params.size(), 0);
+      for (std::size_t i = 0; i < group.params.size(); ++i) {
+        check(group, i);
+        for (std::size_t s = 0; s < slots_.size(); ++s)
+          members.lists.slots[s].push_back(at::full_like(group.params[i].detach(), slots_[s].initial));
+      }
+    }
+  }
+
+  void step() final {
+    const at::AutoDispatchBelowAutograd untracked;  // as NoGradGuard, without the dispatch through autograd
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      Members& members = members_[g];
+      if (!members.together || !gather(members.lists)) {
+        step_apart(g);
+        continue;
+      }
+      for (std::int64_t& updates : members.updates) ++updates;
+      update(g, members.lists, members.updates.front());
+      members.lists.grads.clear();  // gradients are freed with their graph
+    }
+  }
+
+  void save(StateWriter& state) const final {
+    each_parameter([&](const std::string& name, const Members& members, std::size_t i) {
+      state.scalar("step/" + name, members.updates[i]);
+      for (std::size_t s = 0; s < slots_.size(); ++s)
+        state.tensor(slots_[s].name + "/" + name, members.lists.slots[s][i]);
+    });
+  }
+
+  void load(const StateReader& state) final {
+    each_parameter([&](const std::string& name, const Members& members, std::size_t i) {
+      state.integer("step/" + name);
+      for (std::size_t s = 0; s < slots_.size(); ++s)
+        check_loaded(slots_[s].name + "/" + name, state, members.lists.slots[s][i]);
+    });  // all of it fits: only now is anything changed
+    const at::AutoDispatchBelowAutograd untracked;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      Members& members = members_[g];
+      for (std::size_t i = 0; i < members.updates.size(); ++i) {
+        const std::string& name = groups_[g].names[i];
+        members.updates[i] = state.integer("step/" + name);
+        for (std::size_t s = 0; s < slots_.size(); ++s)
+          members.lists.slots[s][i].copy_(state.tensor(slots_[s].name + "/" + name));
+      }
+      members.settle();
+    }
+  }
+
+ protected:
+  explicit SlotOptimizer(std::vector<Slot> slots) : slots_(std::move(slots)) {}
+
+  /// Updates the parameters of the lists, which are of group number `group`; `updates` counts this one.
+  virtual void update(std::size_t group, UpdateLists& lists, std::int64_t updates) = 0;
+
+ private:
+  struct Members {
+    UpdateLists lists;                  ///< of all parameters of the group
+    std::vector<std::int64_t> updates;  ///< done, of each
+    bool together = true;               ///< all have the same count
+
+    void settle() {
+      together = std::adjacent_find(updates.begin(), updates.end(), std::not_equal_to<>()) == updates.end();
+    }
+  };
+
+  /// Whether every parameter has a gradient; `grads` then holds them.
+  static bool gather(UpdateLists& lists) {
+    lists.grads.clear();
+    for (const at::Tensor& param : lists.params) {
+      const at::Tensor& grad = param.grad();
+      if (!grad.defined()) return false;
+      lists.grads.push_back(grad);
+    }
+    return !lists.params.empty();
+  }
+
+  /// Where gradients are missing, or were: an update for each count of updates.
+  void step_apart(std::size_t g) {
+    Members& members = members_[g];
+    members.lists.grads.clear();
+    std::map<std::int64_t, UpdateLists> by_count;
+    for (std::size_t i = 0; i < members.updates.size(); ++i) {
+      const at::Tensor& param = members.lists.params[i];
+      if (!param.grad().defined()) continue;
+      UpdateLists& lists = by_count[++members.updates[i]];
+      lists.params.push_back(param);
+      lists.grads.push_back(param.grad());
+      lists.slots.resize(slots_.size());
+      for (std::size_t s = 0; s < slots_.size(); ++s) lists.slots[s].push_back(members.lists.slots[s][i]);
+    }
+    for (auto& [updates, lists] : by_count) update(g, lists, updates);
+    members.settle();
+  }
+
+  /// The multi-tensor kernels walk plain memory, of one dtype and device.
+  static void check(const ParamGroup& group, std::size_t i) {
+    const at::Tensor& param = group.params[i];
+    const at::Tensor& first = group.params.front();
+    if (!at::isFloatingType(param.scalar_type()))
+      throw PluginError("parameter " + group.names[i] + " is of type " + c10::toString(param.scalar_type()) +
+                        "; an optimizer updates floating-point parameters");
+    if (param.device() != first.device() || param.scalar_type() != first.scalar_type())
+      throw PluginError("parameters " + group.names.front() + " (" + c10::toString(first.scalar_type()) +
+                        ", " + first.device().str() + ") and " + group.names[i] + " (" +
+                        c10::toString(param.scalar_type()) + ", " + param.device().str() +
+                        ") are in one group; they must share dtype and device");
+    if (!param.is_non_overlapping_and_dense() || (param.is_cpu() && !param.is_contiguous()))
+      throw PluginError("parameter " + group.names[i] + " is not contiguous; make it so before training");
+  }
+
+  static void check_loaded(const std::string& name, const StateReader& state, const at::Tensor& own) {
+    const at::Tensor& saved = state.tensor(name);
+    if (saved.sizes() == own.sizes() && saved.scalar_type() == own.scalar_type()) return;
+    std::ostringstream text;
+    text << "state \"" << name << "\" is " << c10::toString(saved.scalar_type()) << saved.sizes()
+         << ", but the parameter needs " << c10::toString(own.scalar_type()) << own.sizes();
+    throw PluginError(text.str());
+  }
+
+  template <class Function>
+  void each_parameter(const Function& function) const {
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (std::size_t i = 0; i < groups_[g].names.size(); ++i) function(groups_[g].names[i], members_[g], i);
+  }
+
+  std::vector<Slot> slots_;
+  std::vector<Members> members_;  ///< by group
+};
+
+/// The count of updates as the fused kernels read it: one tensor on the device of a group, listed once a
+/// parameter.
+class StepTensors {
+ public:
+  at::TensorList list(const UpdateLists& lists, std::int64_t updates) {
+    const at::Tensor& param = lists.params.front();
+    if (list_.empty()) list_.push_back(at::zeros({}, param.options().dtype(at::kFloat)));
+    if (list_.size() != lists.params.size()) list_.resize(lists.params.size(), at::Tensor(list_.front()));
+    if (param.is_cpu())
+      *list_.front().mutable_data_ptr<float>() = static_cast<float>(updates);
+    else
+      list_.front().fill_(updates);
+    return list_;
+  }
+
+ private:
+  std::vector<at::Tensor> list_;
+};
+
+}  // namespace trainyard

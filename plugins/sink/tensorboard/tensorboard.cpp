@@ -1,0 +1,89 @@
+// Scalars for TensorBoard: `tensorboard --logdir runs` shows each run under its folder's name.
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include <unistd.h>
+
+#include <sink/tensorboard/event_file.hpp>
+#include <trainyard/append_file.hpp>
+#include <trainyard/sink.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace events = trainyard::sink::event_file;
+using trainyard::AppendFile;
+
+class TensorBoard final : public trainyard::Sink {
+ public:
+  struct Options {};
+  static void describe(trainyard::Manifest<Options>& m) {
+    m.name("tensorboard").version("1.0.0").summary("Metrics as TensorBoard scalars in the run's folder.");
+  }
+  explicit TensorBoard(const Options&) {}
+
+  void open(const trainyard::RunInfo& run) override {
+    if (run.resumed_at > 0) forget_after(run.directory, run.resumed_at);
+    const double now = wall_time();
+    char host[256] = "localhost";
+    ::gethostname(host, sizeof host - 1);
+    // The reader takes a folder's files in the order of their names, and one process may open two in one
+    // second.
+    auto second = static_cast<std::int64_t>(now);
+    std::string path;
+    std::error_code ignored;
+    do {
+      path = run.directory + "/events.out.tfevents." + std::to_string(second++) + "." + host + "." +
+             std::to_string(::getpid()) + ".v2";
+    } while (fs::exists(path, ignored));
+    file_.emplace(path, AppendFile::Mode::create);
+    file_->append(events::version_record(now));
+  }
+
+  void record(const trainyard::Record& record) override {
+    // The reader draws a tag's every value: one of a step that was written already would be a second point
+    // there.
+    std::vector<std::pair<std::string, double>> fresh;
+    for (const auto& value : record.values) {
+      const auto [last, first_time] = last_step_.try_emplace(value.first, record.step);
+      if (!first_time && last->second >= record.step) continue;
+      last->second = record.step;
+      fresh.push_back(value);
+    }
+    if (!fresh.empty()) file_->append(events::scalars_record(wall_time(), record.step, fresh));
+  }
+
+  void close() override {
+    file_->sync();
+    file_.reset();
+  }
+
+ private:
+  static double wall_time() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+
+  /// The run goes on from `step`: what earlier parts of it wrote beyond would be shown twice.
+  static void forget_after(const std::string& folder, std::int64_t step) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
+      std::ifstream stream(entry.path(), std::ios::binary);
+      const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+      const std::size_t kept = events::length_through(bytes, step);
+      if (kept < bytes.size())
+        AppendFile(entry.path().string(), AppendFile::Mode::extend).cut(static_cast<std::int64_t>(kept));
+    }
+  }
+
+  std::optional<AppendFile> file_;
+  std::map<std::string, std::int64_t, std::less<>> last_step_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(TensorBoard)

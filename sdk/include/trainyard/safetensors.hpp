@@ -1,0 +1,23 @@
+// The safetensors file format: an 8-byte little-endian header length, a JSON header of {name: {dtype, shape,
+// data_offsets}}, then the bytes of the tensors, row-major and without gaps.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <trainyard/named_tensor.hpp>
+
+namespace trainyard {
+
+/// Writes the tensors (copied to the CPU if need be) to a temporary file beside `path`, and renames it once
+/// it is on the disk. Throws DataError with path and reason.
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// All tensors, on the CPU, in the order of their bytes. Throws DataError for a file that is not exactly of
+/// this format: header too long or malformed, a tensor out of bounds, overlapping, with a gap before it, or
+/// twice.
+std::vector<NamedTensor> read_safetensors(const std::string& path);
+
+}  // namespace trainyard

@@ -1,0 +1,78 @@
+#include <trainyard/context.hpp>
+
+#include <limits>
+#include <string>
+
+#include <trainyard/error.hpp>
+
+namespace trainyard {
+namespace {
+
+[[noreturn]] void missing(Event event, const char* what, const char* when) {
+  throw PluginError("there is no " + std::string(what) + " at " + std::string(name(event)) + ": it exists " +
+                    when);
+}
+
+void demand(Regions allowed, Region region, Event event) {
+  if (allowed.contains(region)) return;
+  const std::string wanted(name(region));
+  throw PluginError("the hook writes region " + wanted + " at " + std::string(name(event)) +
+                    " but did not declare it: add .writes(Region::" + wanted + ") to the subscription");
+}
+
+}  // namespace
+
+Network& StepContext::network() const {
+  if (network_ == nullptr) missing(event_, "model", "from model_ready on");
+  return *network_;
+}
+
+Optimizer& StepContext::optimizer() const {
+  if (optimizer_ == nullptr) missing(event_, "optimizer", "from optimizer_ready on");
+  return *optimizer_;
+}
+
+const Batch& StepContext::batch() const {
+  if (batch_ == nullptr) missing(event_, "batch", "from after_fetch to batch_end and in evaluation");
+  return *batch_;
+}
+
+const at::Tensor& StepContext::output() const {
+  if (!output_.defined()) missing(event_, "model output", "from after_forward to micro_end");
+  return output_;
+}
+
+const at::Tensor& StepContext::loss() const {
+  if (!loss_.defined()) missing(event_, "loss", "from after_loss to micro_end");
+  return loss_;
+}
+
+double StepContext::metric(std::string_view name) const {
+  return services_ == nullptr ? std::numeric_limits<double>::quiet_NaN() : services_->metric(name);
+}
+
+Batch& StepContext::mutable_batch() {
+  demand(allowed_, Region::batch, event_);
+  if (batch_ == nullptr) missing(event_, "batch", "from after_fetch to batch_end and in evaluation");
+  return *batch_;
+}
+
+at::Tensor& StepContext::mutable_output() {
+  demand(allowed_, Region::outputs, event_);
+  if (!output_.defined()) missing(event_, "model output", "from after_forward to micro_end");
+  return output_;
+}
+
+at::Tensor& StepContext::mutable_loss() {
+  demand(allowed_, Region::outputs, event_);
+  if (!loss_.defined()) missing(event_, "loss", "from after_loss to micro_end");
+  return loss_;
+}
+
+void StepContext::request(Control control, std::string_view reason) {
+  demand(allowed_, Region::control, event_);
+  if (services_ == nullptr) missing(event_, "loop to ask", "within a run");
+  services_->request(control, owner_, reason);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,11 @@
+#include <trainyard/error.hpp>
+#include <trainyard/network.hpp>
+
+namespace trainyard {
+
+void Network::set_dropout(Dropout* dropout, std::uint64_t) {
+  if (dropout != nullptr && !dropout_sites().empty())
+    throw PluginError("the network announces dropout sites but does not override Network::set_dropout");
+}
+
+}  // namespace trainyard

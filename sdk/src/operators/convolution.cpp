@@ -1,0 +1,248 @@
+// Conv and the poolings: operators with a window.
+#include <ATen/ops/avg_pool1d.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/conv1d.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/max_pool1d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/mean.h>
+
+#include <limits>
+
+#include "operator.hpp"
+
+namespace trainyard {
+namespace {
+
+/// The window of a node, one entry a spatial dimension.
+struct Window {
+  Shape kernel, strides, dilations;
+  Shape begin, end;  ///< padding
+  bool ceil = false;
+
+  bool symmetric() const { return begin == end; }
+  /// For constant_pad_nd: pairs from the last dimension on.
+  Shape pad_pairs() const {
+    Shape pairs;
+    for (std::size_t i = begin.size(); i-- > 0;) pairs.insert(pairs.end(), {begin[i], end[i]});
+    return pairs;
+  }
+};
+
+Window window_of(const NodeView& op, Shape kernel) {
+  const auto spatial = static_cast<std::size_t>(op.rank(0) - 2);
+  const Node& node = op.node();
+  Window w;
+  w.kernel = std::move(kernel);
+  w.strides = node.integers("strides", Shape(spatial, 1));
+  w.dilations = node.integers("dilations", Shape(spatial, 1));
+  w.ceil = node.integer("ceil_mode", 0) != 0;
+  const Shape pads = node.integers("pads", Shape(2 * spatial, 0));
+  const auto check = [&](const char* name, const Shape& values, std::size_t count, std::int64_t least) {
+    op.require(values.size() == count, "attribute `" + std::string(name) + "` has " +
+                                           std::to_string(values.size()) + " numbers, needs " +
+                                           std::to_string(count));
+    for (const std::int64_t v : values)
+      op.require(v >= least, "attribute `" + std::string(name) + "` holds " + std::to_string(v) + ", needs " +
+                                 std::to_string(least) + " or more");
+  };
+  check("kernel_shape", w.kernel, spatial, 1);
+  check("strides", w.strides, spatial, 1);
+  check("dilations", w.dilations, spatial, 1);
+  check("pads", pads, 2 * spatial, 0);
+  w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(spatial));
+  w.end.assign(pads.begin() + static_cast<std::ptrdiff_t>(spatial), pads.end());
+
+  const std::string auto_pad = node.text("auto_pad", "NOTSET");
+  if (auto_pad == "NOTSET") return w;
+  w.begin = w.end = Shape(spatial, 0);
+  if (auto_pad == "VALID") return w;
+  op.require(auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER",
+             "attribute `auto_pad` is \"" + auto_pad + "\", one of NOTSET, VALID, SAME_UPPER, SAME_LOWER");
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const std::int64_t size = op.shape(0)[2 + i], out = (size + w.strides[i] - 1) / w.strides[i];
+    const std::int64_t total =
+        std::max<std::int64_t>(0, (out - 1) * w.strides[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 - size);
+    w.begin[i] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
+    w.end[i] = total - w.begin[i];
+  }
+  return w;
+}
+
+void check_image(const NodeView& op) {
+  op.require(op.rank(0) == 3 || op.rank(0) == 4,
+             "input " + op.value(0).name + " has shape " + shape_text(op.shape(0)) +
+                 ", needs [batch, channels, height, width] or [batch, channels, "
+                 "length]");
+  op.require_floating(0);
+  for (std::size_t i = 1; i < op.shape(0).size(); ++i)
+    op.require(op.shape(0)[i] > 0, "only the first dimension of " + op.value(0).name + " " +
+                                       shape_text(op.shape(0)) + " may depend on the batch");
+}
+
+/// Shape of the output with these channels.
+Shape slide(const NodeView& op, const Window& w, std::int64_t channels) {
+  Shape result = {op.shape(0)[0], channels};
+  for (std::size_t i = 0; i < w.kernel.size(); ++i) {
+    const std::int64_t size = op.shape(0)[2 + i] + w.begin[i] + w.end[i];
+    const std::int64_t room = size - (w.kernel[i] - 1) * w.dilations[i] - 1;
+    op.require(room >= 0, "input " + op.value(0).name + " " + shape_text(op.shape(0)) + ", padded to " +
+                              std::to_string(size) + ", is smaller than the window of " +
+                              std::to_string((w.kernel[i] - 1) * w.dilations[i] + 1));
+    std::int64_t out = room / w.strides[i] + 1;
+    // A last, partial window counts only where it starts inside the input or its left padding.
+    if (w.ceil && room % w.strides[i] != 0 && out * w.strides[i] < size - w.end[i]) ++out;
+    result.push_back(out);
+  }
+  return result;
+}
+
+// Conv
+
+Shape conv_kernel(const NodeView& op) {
+  return {op.shape(1).begin() + 2, op.shape(1).end()};
+}
+
+std::vector<TensorType> infer_conv(const NodeView& op) {
+  check_image(op);
+  op.require_rank(1, op.rank(0));
+  const Shape& weight = op.shape(1);
+  const std::int64_t groups = op.node().integer("group", 1), channels = op.shape(0)[1];
+  op.require(groups >= 1 && weight[0] % groups == 0 && channels % groups == 0,
+             "group = " + std::to_string(groups) + " does not divide " + std::to_string(channels) +
+                 " input and " + std::to_string(weight[0]) + " output channels");
+  op.require(weight[1] * groups == channels, "input " + op.value(0).name + " " + shape_text(op.shape(0)) +
+                                                 " has " + std::to_string(channels) + " channels, weight " +
+                                                 op.value(1).name + " " + shape_text(weight) + " takes " +
+                                                 std::to_string(weight[1] * groups));
+  const Shape kernel = op.node().integers("kernel_shape", conv_kernel(op));
+  op.require(kernel == conv_kernel(op), "attribute `kernel_shape` is " + shape_text(kernel) + ", weight " +
+                                            op.value(1).name + " is " + shape_text(weight));
+  if (op.has(2))
+    op.require(op.shape(2) == Shape{weight[0]}, "bias " + op.value(2).name + " has shape " +
+                                                    shape_text(op.shape(2)) + ", needs " +
+                                                    shape_text({weight[0]}));
+  return {{slide(op, window_of(op, kernel), weight[0]), op.dtype(0)}};
+}
+
+Call compile_conv(const NodeView& op) {
+  const Window w = window_of(op, conv_kernel(op));
+  const ValueId x = op.input(0), weight = op.input(1), bias = op.input(2), y = op.output();
+  const std::int64_t groups = op.node().integer("group", 1);
+  const bool flat = op.rank(0) == 3;
+  const Shape padding = w.symmetric() ? w.begin : Shape(w.kernel.size(), 0);
+  const Shape pairs = w.symmetric() ? Shape{} : w.pad_pairs();
+  return [=, strides = w.strides, dilations = w.dilations](Frame& f) {
+    const at::Tensor input = pairs.empty() ? f[x] : at::constant_pad_nd(f[x], pairs);
+    f[y] = flat ? at::conv1d(input, f[weight], f.optional(bias), strides, padding, dilations, groups)
+                : at::conv2d(input, f[weight], f.optional(bias), strides, padding, dilations, groups);
+  };
+}
+
+std::int64_t conv_cost(const NodeView& op) {
+  std::int64_t result = op.shape(1)[1];
+  for (const std::int64_t k : conv_kernel(op)) result *= k;
+  for (const std::int64_t dim : op.output_shape()) result *= per_sample(dim);
+  return result;
+}
+
+// Poolings
+
+Window pool_window(const NodeView& op) {
+  const Shape kernel = op.node().integers("kernel_shape", {});
+  op.require(!kernel.empty(), "attribute `kernel_shape` is missing");
+  return window_of(op, kernel);
+}
+
+std::vector<TensorType> infer_pool(const NodeView& op) {
+  check_image(op);
+  const Window w = pool_window(op);
+  for (std::size_t i = 0; i < w.kernel.size(); ++i)
+    op.require(!w.symmetric() || 2 * w.begin[i] <= w.kernel[i], "padding " + std::to_string(w.begin[i]) +
+                                                                    " is more than half of the window of " +
+                                                                    std::to_string(w.kernel[i]));
+  return {{slide(op, w, op.shape(0)[1]), op.dtype(0)}};
+}
+
+std::vector<TensorType> infer_max_pool(const NodeView& op) {
+  op.require(op.node().integer("storage_order", 0) == 0,
+             "attribute `storage_order` = 1 is not supported, leave it out");
+  return infer_pool(op);
+}
+
+Call compile_max_pool(const NodeView& op) {
+  const Window w = pool_window(op);
+  const ValueId x = op.input(0), y = op.output();
+  const bool flat = op.rank(0) == 3;
+  const Shape padding = w.symmetric() ? w.begin : Shape(w.kernel.size(), 0);
+  const Shape pairs = w.symmetric() ? Shape{} : w.pad_pairs();
+  return [=](Frame& f) {
+    constexpr double lowest = -std::numeric_limits<double>::infinity();
+    const at::Tensor input = pairs.empty() ? f[x] : at::constant_pad_nd(f[x], pairs, lowest);
+    f[y] = flat ? at::max_pool1d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
+                : at::max_pool2d(input, w.kernel, w.strides, padding, w.dilations, w.ceil);
+  };
+}
+
+std::vector<TensorType> infer_average_pool(const NodeView& op) {
+  const std::vector<TensorType> types = infer_pool(op);
+  const Window w = pool_window(op);
+  op.require(w.symmetric(), "pads differently before and after; AveragePool takes equal padding");
+  op.require(w.dilations == Shape(w.kernel.size(), 1), "attribute `dilations` other than 1 is not supported");
+  return types;
+}
+
+Call compile_average_pool(const NodeView& op) {
+  const Window w = pool_window(op);
+  const bool flat = op.rank(0) == 3, count_padding = op.node().integer("count_include_pad", 0) != 0;
+  return [=, x = op.input(0), y = op.output()](Frame& f) {
+    f[y] = flat ? at::avg_pool1d(f[x], w.kernel, w.strides, w.begin, w.ceil, count_padding)
+                : at::avg_pool2d(f[x], w.kernel, w.strides, w.begin, w.ceil, count_padding);
+  };
+}
+
+std::vector<TensorType> infer_global_pool(const NodeView& op) {
+  check_image(op);
+  Shape result(op.shape(0).size(), 1);
+  result[0] = op.shape(0)[0];
+  result[1] = op.shape(0)[1];
+  return {{result, op.dtype(0)}};
+}
+
+Call compile_global_pool(const NodeView& op) {
+  Shape axes;
+  for (std::int64_t axis = 2; axis < op.rank(0); ++axis) axes.push_back(axis);
+  return [axes, x = op.input(0), y = op.output()](Frame& f) { f[y] = at::mean(f[x], axes, true); };
+}
+
+const Operator table[] = {
+    {"Conv",
+     2,
+     3,
+     {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"},
+     infer_conv,
+     compile_conv,
+     conv_cost},
+    {"MaxPool",
+     1,
+     1,
+     {"auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"},
+     infer_max_pool,
+     compile_max_pool},
+    {"AveragePool",
+     1,
+     1,
+     {"auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"},
+     infer_average_pool,
+     compile_average_pool},
+    {"GlobalAveragePool", 1, 1, {}, infer_global_pool, compile_global_pool},
+};
+
+}  // namespace
+
+std::span<const Operator> convolution_operators() {
+  return table;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,93 @@
+#include <trainyard/optimizer.hpp>
+
+#include <algorithm>
+#include <string_view>
+
+namespace trainyard {
+namespace {
+
+/// Whether `text` fits a pattern of literal characters, * (any run) and ? (any one).
+bool fits(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0;
+  std::size_t star = std::string_view::npos, resume = 0;  // the last * and where its run ends for now
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(),
+                     [](char c) { return c == '*'; });
+}
+
+bool fits(const GroupRule& rule, const std::string& name) {
+  return std::any_of(rule.match.begin(), rule.match.end(),
+                     [&](const std::string& pattern) { return fits(pattern, name); });
+}
+
+std::string label(const GroupRule& rule, std::size_t index) {
+  std::string text = "optimizer.groups[" + std::to_string(index) + "] (match = [";
+  for (std::size_t i = 0; i < rule.match.size(); ++i) text += (i > 0 ? ", \"" : "\"") + rule.match[i] + "\"";
+  return text + "])";
+}
+
+/// Why no parameter follows the rule.
+std::string unused(const std::vector<NamedTensor>& parameters, const GroupRule& rule, std::size_t index) {
+  const bool shadowed = std::any_of(parameters.begin(), parameters.end(),
+                                    [&](const NamedTensor& parameter) { return fits(rule, parameter.name); });
+  if (shadowed)
+    return label(rule, index) +
+           " has no effect: earlier rules take all parameters it matches; move it before them";
+  std::string names;
+  constexpr std::size_t shown = 8;
+  for (std::size_t i = 0; i < std::min(shown, parameters.size()); ++i)
+    names += (i > 0 ? ", " : "") + parameters[i].name;
+  if (parameters.size() > shown) names += ", ... (" + std::to_string(parameters.size()) + " in all)";
+  return label(rule, index) + " matches no parameter of the model; its parameters are " + names;
+}
+
+}  // namespace
+
+std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
+                                    const OptimizerCommon& common) {
+  for (std::size_t i = 0; i < common.groups.size(); ++i)
+    if (common.groups[i].lr && common.groups[i].lr_factor)
+      throw ConfigError(label(common.groups[i], i) + " has both lr and lr_factor; keep one of them");
+
+  std::vector<bool> used(common.groups.size());
+  std::vector<ParamGroup> groups;
+  for (const NamedTensor& parameter : parameters) {
+    double lr = common.lr;
+    double decay = common.decay == "all" || parameter.tensor.dim() >= 2 ? common.weight_decay : 0.0;
+    const auto rule =
+        std::find_if(common.groups.begin(), common.groups.end(),
+                     [&](const GroupRule& candidate) { return fits(candidate, parameter.name); });
+    if (rule != common.groups.end()) {
+      used[static_cast<std::size_t>(rule - common.groups.begin())] = true;
+      lr = rule->lr.value_or(common.lr * rule->lr_factor.value_or(1.0));
+      decay = rule->weight_decay.value_or(decay);
+    }
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const ParamGroup& candidate) {
+      return candidate.base_lr == lr && candidate.weight_decay == decay;
+    });
+    if (group == groups.end()) {
+      groups.push_back({.base_lr = lr, .lr = lr, .weight_decay = decay});
+      group = std::prev(groups.end());
+    }
+    group->names.push_back(parameter.name);
+    group->params.push_back(parameter.tensor);
+  }
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (!used[i]) throw ConfigError(unused(parameters, common.groups[i], i));
+  return groups;
+}
+
+}  // namespace trainyard
