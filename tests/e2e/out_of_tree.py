@@ -1,7 +1,5 @@
-"""Installs the SDK, builds its template plugin outside the tree from the installation alone, and lists it.
-
-out_of_tree.py BUILD LIST_PLUGINS
-"""
+"""Installs the SDK, builds its template plugin outside the tree from the installation alone, and lists it."""
+import json
 import os
 import pathlib
 import shutil
@@ -9,8 +7,8 @@ import subprocess
 import sys
 import tempfile
 
-build, list_plugins = map(pathlib.Path, sys.argv[1:3])
-template = pathlib.Path(__file__).resolve().parents[2] / "sdk/templates/schedule"
+build = pathlib.Path(os.environ["TRAINYARD_BINARY_DIR"])
+template = pathlib.Path(os.environ["TRAINYARD_SOURCE_DIR"]) / "sdk/templates/schedule"
 
 
 def run(*command, **more):
@@ -31,10 +29,12 @@ with tempfile.TemporaryDirectory() as folder:
     environment = {key: value for key, value in os.environ.items() if key != "TRAINYARD_LIBTORCH"}
     run("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", env=environment)
     run("cmake", "--build", source / "build", env=environment)
-    listed = run(list_plugins, source / "build")
-    expected = ["schedule", "my_schedule", "1.0.0"]
-    if [line.split()[:3] for line in listed.splitlines()] != [expected]:
-        sys.exit(f"expected one line that begins with {' '.join(expected)}, found:\n{listed}")
+    listed = json.loads(run(build / "bin/trainyard", "plugins", "list", "--format", "json", "--plugins",
+                            source / "build"))
+    mine = [(plugin["kind"], plugin["name"], plugin["version"]) for plugin in listed["plugins"]
+            if plugin["path"].startswith(str(source))]
+    if mine != [("schedule", "my_schedule", "1.0.0")]:
+        sys.exit(f"expected one plugin of {source} in the list, found {mine}; refused: {listed['refused']}")
 
     # A plugin that describes itself wrongly fails its build, and does so again when nothing has changed; one that
     # calls what nobody defines is not even linked (loader-facts P7).
