@@ -172,6 +172,10 @@ class OptionRef {
     spec().choices.assign(choices.begin(), choices.end());
     return *this;
   }
+  OptionRef& one_of(std::vector<std::string> choices) {
+    spec().choices = std::move(choices);
+    return *this;
+  }
   OptionRef& required() {
     spec().required = true;
     spec().fallback.reset();
