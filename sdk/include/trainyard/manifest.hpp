@@ -174,6 +174,10 @@ class OptionRef {
     spec().choices.assign(choices.begin(), choices.end());
     return *this;
   }
+  OptionRef& one_of(std::vector<std::string> choices) {
+    spec().choices = std::move(choices);
+    return *this;
+  }
   /// Names a file or folder that is read, or several. Relative to the run file that it is written in; the
   /// plugin gets it absolute, and the run is refused where it is not there. Empty: none.
   OptionRef& file() {
