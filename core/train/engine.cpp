@@ -47,7 +47,7 @@ int show_model(const config::RunConfig& config, const plugins::Registry& registr
 }
 
 int doctor() {
-  std::printf("LibTorch       %s, %d intra-op and %d inter-op threads\n", TRAINYARD_LIBTORCH_VERSION,
+  std::printf("LibTorch       %s, %d intra-op and %zu inter-op threads\n", TRAINYARD_LIBTORCH_VERSION,
               at::get_num_threads(), at::get_num_interop_threads());
   std::printf("CPU kernels    %s\n", at::get_cpu_capability().c_str());
   const bool cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr;
