@@ -5,15 +5,9 @@
 
 #include <trainyard/batch.hpp>
 #include <trainyard/error.hpp>
+#include <trainyard/graph.hpp>
 
 namespace trainyard::models {
-
-/// "[3, 32, 32]"
-inline std::string to_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t dim : shape) text += (text.empty() ? "" : ", ") + std::to_string(dim);
-  return "[" + text + "]";
-}
 
 inline void require_equal(const std::string& option, std::int64_t given, const std::string& what,
                           std::int64_t expected) {
@@ -49,7 +43,7 @@ inline void require_image(const BatchSchema& schema) {
   require_floating(schema);
   const FieldSchema& field = schema.inputs.front();
   if (field.shape.size() != 3)
-    throw ConfigError("the data's input \"" + field.name + "\" has shape " + to_text(field.shape) +
+    throw ConfigError("the data's input \"" + field.name + "\" has shape " + shape_text(field.shape) +
                       ", the model takes images: [channels, height, width]");
 }
 
@@ -61,7 +55,7 @@ inline std::int64_t require_tokens(const BatchSchema& schema) {
         "the model takes tokens: one input of integers, [time], with a vocabulary; the data gives " +
         (schema.inputs.empty()
              ? std::string("no input")
-             : to_text(schema.inputs.front().shape) + " of " + c10::toString(schema.inputs.front().dtype) +
+             : shape_text(schema.inputs.front().shape) + " of " + c10::toString(schema.inputs.front().dtype) +
                    ", vocabulary " + std::to_string(schema.vocabulary)) +
         ": use a text dataset");
   return schema.inputs.front().shape.front();

@@ -123,12 +123,18 @@ void GraphBuilder::weights(std::vector<ValueId>& inputs, const std::string& name
 
 ValueId GraphBuilder::linear(ValueId x, const std::string& name, std::int64_t out, bool bias,
                              double deviation) {
-  if (shape(x).size() != 2)
-    throw ConfigError("node \"" + name + "\" (Gemm): the input has shape " + to_text(shape(x)) +
-                      ", needs [rows, features]; flatten it first");
-  std::vector<ValueId> inputs = {x};
-  weights(inputs, name, {out, shape(x)[1]}, bias, deviation);
-  return node("Gemm", name, std::move(inputs), {{"transB", std::int64_t{1}}});
+  Shape rows = shape(x);
+  if (rows.size() < 2)
+    throw ConfigError("node \"" + name + "\" (Gemm): the input has shape " + shape_text(rows) +
+                      ", needs [rows, features] or more dimensions");
+  const bool fold = rows.size() > 2;
+  std::vector<ValueId> inputs = {fold ? flatten(x, static_cast<std::int64_t>(rows.size()) - 1) : x};
+  weights(inputs, name, {out, rows.back()}, bias, deviation);
+  const ValueId y = node("Gemm", name, std::move(inputs), {{"transB", std::int64_t{1}}});
+  if (!fold) return y;
+  rows.front() = -1;
+  rows.back() = out;
+  return reshape(y, rows);
 }
 
 ValueId GraphBuilder::tied_linear(ValueId x, const std::string& name, ValueId weight) {
@@ -138,7 +144,7 @@ ValueId GraphBuilder::tied_linear(ValueId x, const std::string& name, ValueId we
 ValueId GraphBuilder::conv2d(ValueId x, const std::string& name, std::int64_t out,
                              const ConvOptions& options) {
   if (shape(x).size() != 4)
-    throw ConfigError("node \"" + name + "\" (Conv): the input has shape " + to_text(shape(x)) +
+    throw ConfigError("node \"" + name + "\" (Conv): the input has shape " + shape_text(shape(x)) +
                       ", needs [batch, channels, height, width]");
   const std::int64_t k = options.kernel, s = options.stride, p = options.padding;
   std::vector<ValueId> inputs = {x};
@@ -176,7 +182,7 @@ GraphBuilder::Embedding GraphBuilder::embedding(ValueId indices, const std::stri
 
 ValueId GraphBuilder::lstm(ValueId x, const std::string& name, std::int64_t hidden) {
   if (shape(x).size() != 3)
-    throw ConfigError("node \"" + name + "\" (LSTM): the input has shape " + to_text(shape(x)) +
+    throw ConfigError("node \"" + name + "\" (LSTM): the input has shape " + shape_text(shape(x)) +
                       ", needs [batch, time, features]");
   const double bound = 1.0 / std::sqrt(static_cast<double>(hidden));
   const ValueId w = uniform_parameter(name + ".weight_ih", {1, 4 * hidden, shape(x)[2]}, bound);
@@ -274,7 +280,7 @@ ValueId GraphBuilder::dropout(ValueId x, const std::string& name, std::int64_t a
 Graph GraphBuilder::finish(ValueId output) {
   graph_.outputs = {output};
   if (shape(output).empty() || shape(output).front() != batch_dim)
-    throw ConfigError("graph: the output has shape " + to_text(shape(output)) + ", needs the batch first");
+    throw ConfigError("graph: the output has shape " + shape_text(shape(output)) + ", needs the batch first");
   graph_.infer_shapes();
   return std::move(graph_);
 }

@@ -66,8 +66,12 @@ struct GraphNetwork::Program {
       for (std::size_t d = 0; fits && d < sizes.size(); ++d)
         fits = expected.shape[d] < 0 || expected.shape[d] == sizes[d];
       if (!fits)
-        throw PluginError("model: input \"" + expected.name + "\" has shape " + to_text(sizes.vec()) +
-                          ", the graph takes " + to_text(expected.shape));
+        throw PluginError("model: input \"" + expected.name + "\" has shape " + shape_text(sizes.vec()) +
+                          ", the graph takes " + shape_text(expected.shape));
+      if (inputs[i].scalar_type() != expected.dtype)
+        throw PluginError("model: input \"" + expected.name + "\" holds " +
+                          c10::toString(inputs[i].scalar_type()) + ", the graph takes " +
+                          c10::toString(expected.dtype));
       frame[graph.inputs[i]] = inputs[i];
     }
   }

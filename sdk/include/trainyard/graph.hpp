@@ -72,6 +72,9 @@ struct NodeCost {
 /// Needs shapes. Multiply-adds are those of Gemm, MatMul, Conv, Attention and LSTM; other operators count 0.
 NodeCost cost(const Graph& graph, const Node& node);
 
+/// "[batch, 3, 28, 28]", and "[batch*128, 64]" for a multiple of the batch.
+std::string shape_text(const std::vector<std::int64_t>& shape);
+
 /// The operators that infer_shapes and GraphNetwork know, sorted.
 std::vector<std::string> known_operators();
 

@@ -35,8 +35,9 @@ class GraphBuilder {
   ValueId input(std::size_t index = 0) const;
 
   // Layers with parameters; `name` is the node's, parameters are name.weight and name.bias.
+  /// Gemm; x is [rows, in], or [batch, ..., in], which is folded to rows and back.
   ValueId linear(ValueId x, const std::string& name, std::int64_t out, bool bias = true,
-                 double deviation = 0.0);  ///< Gemm; x is [rows, in]
+                 double deviation = 0.0);
   /// Gemm with the weight of another layer or embedding: logits tied to `weight`, [out, in].
   ValueId tied_linear(ValueId x, const std::string& name, ValueId weight);
   ValueId conv2d(ValueId x, const std::string& name, std::int64_t out, const ConvOptions& options);

@@ -72,13 +72,13 @@ Window window_of(const NodeView& op, Shape kernel) {
 
 void check_image(const NodeView& op) {
   op.require(op.rank(0) == 3 || op.rank(0) == 4,
-             "input " + op.value(0).name + " has shape " + to_text(op.shape(0)) +
+             "input " + op.value(0).name + " has shape " + shape_text(op.shape(0)) +
                  ", needs [batch, channels, height, width] or [batch, channels, "
                  "length]");
   op.require_floating(0);
   for (std::size_t i = 1; i < op.shape(0).size(); ++i)
     op.require(op.shape(0)[i] > 0, "only the first dimension of " + op.value(0).name + " " +
-                                       to_text(op.shape(0)) + " may depend on the batch");
+                                       shape_text(op.shape(0)) + " may depend on the batch");
 }
 
 /// Shape of the output with these channels.
@@ -87,7 +87,7 @@ Shape slide(const NodeView& op, const Window& w, std::int64_t channels) {
   for (std::size_t i = 0; i < w.kernel.size(); ++i) {
     const std::int64_t size = op.shape(0)[2 + i] + w.begin[i] + w.end[i];
     const std::int64_t room = size - (w.kernel[i] - 1) * w.dilations[i] - 1;
-    op.require(room >= 0, "input " + op.value(0).name + " " + to_text(op.shape(0)) + ", padded to " +
+    op.require(room >= 0, "input " + op.value(0).name + " " + shape_text(op.shape(0)) + ", padded to " +
                               std::to_string(size) + ", is smaller than the window of " +
                               std::to_string((w.kernel[i] - 1) * w.dilations[i] + 1));
     std::int64_t out = room / w.strides[i] + 1;
@@ -112,16 +112,17 @@ std::vector<TensorType> infer_conv(const NodeView& op) {
   op.require(groups >= 1 && weight[0] % groups == 0 && channels % groups == 0,
              "group = " + std::to_string(groups) + " does not divide " + std::to_string(channels) +
                  " input and " + std::to_string(weight[0]) + " output channels");
-  op.require(weight[1] * groups == channels, "input " + op.value(0).name + " " + to_text(op.shape(0)) +
+  op.require(weight[1] * groups == channels, "input " + op.value(0).name + " " + shape_text(op.shape(0)) +
                                                  " has " + std::to_string(channels) + " channels, weight " +
-                                                 op.value(1).name + " " + to_text(weight) + " takes " +
+                                                 op.value(1).name + " " + shape_text(weight) + " takes " +
                                                  std::to_string(weight[1] * groups));
   const Shape kernel = op.node().integers("kernel_shape", conv_kernel(op));
-  op.require(kernel == conv_kernel(op), "attribute `kernel_shape` is " + to_text(kernel) + ", weight " +
-                                            op.value(1).name + " is " + to_text(weight));
+  op.require(kernel == conv_kernel(op), "attribute `kernel_shape` is " + shape_text(kernel) + ", weight " +
+                                            op.value(1).name + " is " + shape_text(weight));
   if (op.has(2))
     op.require(op.shape(2) == Shape{weight[0]}, "bias " + op.value(2).name + " has shape " +
-                                                    to_text(op.shape(2)) + ", needs " + to_text({weight[0]}));
+                                                    shape_text(op.shape(2)) + ", needs " +
+                                                    shape_text({weight[0]}));
   return {{slide(op, window_of(op, kernel), weight[0]), op.dtype(0)}};
 }
 

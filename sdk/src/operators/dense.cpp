@@ -21,9 +21,9 @@ Matrices gemm_sizes(const NodeView& op) {
   const bool trans_b = op.node().integer("transB", 0) != 0;
   const std::int64_t inner = op.shape(0)[trans_a ? 0 : 1];
   const std::int64_t inner_b = op.shape(1)[trans_b ? 1 : 0];
-  op.require(inner == inner_b, "input " + op.value(0).name + " " + to_text(op.shape(0)) + " and weight " +
-                                   op.value(1).name + " " + to_text(op.shape(1)) + " do not fit: " +
-                                   to_text({inner}) + " columns against " + to_text({inner_b}));
+  op.require(inner == inner_b, "input " + op.value(0).name + " " + shape_text(op.shape(0)) + " and weight " +
+                                   op.value(1).name + " " + shape_text(op.shape(1)) + " do not fit: " +
+                                   shape_text({inner}) + " columns against " + shape_text({inner_b}));
   return {op.shape(0)[trans_a ? 1 : 0], inner, op.shape(1)[trans_b ? 0 : 1]};
 }
 
@@ -32,8 +32,8 @@ std::vector<TensorType> infer_gemm(const NodeView& op) {
   op.require_floating(0);
   const Shape result = {sizes.rows, sizes.columns};
   if (op.has(2) && broadcast(op.shape(2), result) != result)
-    op.fail("bias " + op.value(2).name + " " + to_text(op.shape(2)) + " does not broadcast to " +
-            to_text(result));
+    op.fail("bias " + op.value(2).name + " " + shape_text(op.shape(2)) + " does not broadcast to " +
+            shape_text(result));
   return {{result, op.dtype(0)}};
 }
 
@@ -68,7 +68,7 @@ std::vector<TensorType> infer_matmul(const NodeView& op) {
   if (vector_b) b.push_back(1);
   const auto stack = broadcast({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2});
   if (!stack || a.back() != b[b.size() - 2])
-    op.fail("shapes " + to_text(op.shape(0)) + " and " + to_text(op.shape(1)) +
+    op.fail("shapes " + shape_text(op.shape(0)) + " and " + shape_text(op.shape(1)) +
             " do not fit: the last dimension of the first must be the last but one of the second, the ones "
             "before "
             "them equal or 1");

@@ -45,8 +45,8 @@ constexpr Operator unary(const char* name) {
 std::vector<TensorType> infer_binary(const NodeView& op) {
   const auto shape = broadcast(op.shape(0), op.shape(1));
   if (!shape)
-    op.fail("shapes " + to_text(op.shape(0)) + " of " + op.value(0).name + " and " + to_text(op.shape(1)) +
-            " of " + op.value(1).name +
+    op.fail("shapes " + shape_text(op.shape(0)) + " of " + op.value(0).name + " and " +
+            shape_text(op.shape(1)) + " of " + op.value(1).name +
             " do not broadcast: from the last dimension on, each pair must be equal or one of it 1");
   op.require(op.dtype(0) == op.dtype(1), std::string("inputs hold ") + c10::toString(op.dtype(0)) + " and " +
                                              c10::toString(op.dtype(1)) + ", need the same type");

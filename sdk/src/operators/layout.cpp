@@ -29,7 +29,7 @@ Call compile_view(const NodeView& op) {
 
 std::int64_t elements(const NodeView& op, std::size_t first, std::size_t last) {
   const auto result = product(op.shape(0), first, last);
-  if (!result) op.fail("more than one dimension of " + to_text(op.shape(0)) + " depends on the batch");
+  if (!result) op.fail("more than one dimension of " + shape_text(op.shape(0)) + " depends on the batch");
   return *result;
 }
 
@@ -45,7 +45,7 @@ std::vector<TensorType> infer_reshape(const NodeView& op) {
   const Shape& from = op.shape(0);
   const Shape wanted = op.constant_integers(1);
   const std::int64_t total = elements(op, 0, from.size());
-  const std::string change = to_text(from) + " to [" + [&] {
+  const std::string change = shape_text(from) + " to [" + [&] {
     std::string text;
     for (const std::int64_t dim : wanted) text += (text.empty() ? "" : ", ") + std::to_string(dim);
     return text;
@@ -97,7 +97,7 @@ std::vector<TensorType> infer_squeeze(const NodeView& op) {
   Shape result = op.shape(0);
   for (std::size_t i = axes.size(); i-- > 0;) {
     op.require(result[static_cast<std::size_t>(axes[i])] == 1,
-               "dimension " + std::to_string(axes[i]) + " of " + to_text(op.shape(0)) + " is not 1");
+               "dimension " + std::to_string(axes[i]) + " of " + shape_text(op.shape(0)) + " is not 1");
     result.erase(result.begin() + axes[i]);
   }
   return {{result, op.dtype(0)}};
@@ -117,9 +117,9 @@ Shape permutation(const NodeView& op) {
   const Shape perm = op.node().integers("perm", reversed);
   Shape sorted = perm;
   std::ranges::sort(sorted);
-  op.require(
-      sorted == all_axes(op.rank(0)),
-      "attribute `perm` is " + to_text(perm) + ", needs each dimension of " + to_text(op.shape(0)) + " once");
+  op.require(sorted == all_axes(op.rank(0)), "attribute `perm` is " + shape_text(perm) +
+                                                 ", needs each dimension of " + shape_text(op.shape(0)) +
+                                                 " once");
   return perm;
 }
 
@@ -148,10 +148,10 @@ std::vector<TensorType> infer_concat(const NodeView& op) {
       result[axis] += other[axis];
       other[axis] = result[axis];
     }
-    op.require(fits && other == result, "input " + op.value(i).name + " " + to_text(op.shape(i)) +
-                                            " does not fit " + op.value(0).name + " " + to_text(op.shape(0)) +
-                                            ": all dimensions but axis " + std::to_string(axis) +
-                                            " must be equal");
+    op.require(fits && other == result, "input " + op.value(i).name + " " + shape_text(op.shape(i)) +
+                                            " does not fit " + op.value(0).name + " " +
+                                            shape_text(op.shape(0)) + ": all dimensions but axis " +
+                                            std::to_string(axis) + " must be equal");
   }
   return {{result, op.dtype(0)}};
 }
@@ -173,16 +173,16 @@ Shape split_sizes(const NodeView& op) {
   if (op.has(1)) {
     const Shape sizes = op.constant_integers(1);
     op.require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == length,
-               "parts " + to_text(sizes) + " do not add up to axis " + std::to_string(axis) + " of " +
-                   to_text(op.shape(0)));
+               "parts " + shape_text(sizes) + " do not add up to axis " + std::to_string(axis) + " of " +
+                   shape_text(op.shape(0)));
     return sizes;
   }
   const auto parts = op.node().integer("num_outputs", static_cast<std::int64_t>(op.node().outputs.size()));
   op.require(length > 0,
-             "axis " + std::to_string(axis) + " of " + to_text(op.shape(0)) + " depends on the batch");
+             "axis " + std::to_string(axis) + " of " + shape_text(op.shape(0)) + " depends on the batch");
   const std::int64_t size = parts < 1 ? 0 : (length + parts - 1) / parts;
   op.require(parts >= 1 && size * (parts - 1) < length, "cannot split axis " + std::to_string(axis) + " of " +
-                                                            to_text(op.shape(0)) + " into " +
+                                                            shape_text(op.shape(0)) + " into " +
                                                             std::to_string(parts) + " parts");
   Shape sizes(static_cast<std::size_t>(parts), size);
   sizes.back() = length - size * (parts - 1);
@@ -225,7 +225,7 @@ std::vector<Cut> cuts_of(const NodeView& op) {
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::int64_t axis = op.axis(axes[i], op.rank(0));
     const std::int64_t length = op.shape(0)[static_cast<std::size_t>(axis)];
-    op.require(length >= 0, "cuts axis " + std::to_string(axis) + " of " + to_text(op.shape(0)) +
+    op.require(length >= 0, "cuts axis " + std::to_string(axis) + " of " + shape_text(op.shape(0)) +
                                 ", which depends on the batch");
     op.require(steps[i] > 0, "step " + std::to_string(steps[i]) + " is not supported, needs 1 or more");
     const auto place = [&](std::int64_t index) {
@@ -257,7 +257,7 @@ std::vector<TensorType> infer_gather(const NodeView& op) {
   op.require(c10::isIntegralType(op.dtype(1), false),
              "indices " + op.value(1).name + " hold " + c10::toString(op.dtype(1)) + ", need integers");
   op.require(op.shape(0)[static_cast<std::size_t>(axis)] > 0, "gathers along axis " + std::to_string(axis) +
-                                                                  " of " + to_text(op.shape(0)) +
+                                                                  " of " + shape_text(op.shape(0)) +
                                                                   ", which depends on the batch");
   Shape result = op.shape(0);
   result.erase(result.begin() + axis);
@@ -318,13 +318,13 @@ std::vector<TensorType> infer_pad(const NodeView& op) {
     const std::size_t from_end = result.size() - 1 - i;
     const std::int64_t before = pairs[2 * from_end], after = pairs[2 * from_end + 1];
     if (before == 0 && after == 0) continue;
-    op.require(result[i] >= 0, "pads dimension " + std::to_string(i) + " of " + to_text(op.shape(0)) +
+    op.require(result[i] >= 0, "pads dimension " + std::to_string(i) + " of " + shape_text(op.shape(0)) +
                                    ", which depends on the batch");
     op.require(mode == "constant" || i >= 2,
                "mode other than constant pads the dimensions after the second only");
     result[i] += before + after;
-    op.require(result[i] >= 0,
-               "crops more than dimension " + std::to_string(i) + " of " + to_text(op.shape(0)) + " holds");
+    op.require(result[i] >= 0, "crops more than dimension " + std::to_string(i) + " of " +
+                                   shape_text(op.shape(0)) + " holds");
   }
   return {{result, op.dtype(0)}};
 }

@@ -10,14 +10,14 @@ namespace trainyard {
 namespace {
 
 std::vector<TensorType> infer_batch_norm(const NodeView& op) {
-  op.require(op.rank(0) >= 2, "input " + op.value(0).name + " " + to_text(op.shape(0)) +
+  op.require(op.rank(0) >= 2, "input " + op.value(0).name + " " + shape_text(op.shape(0)) +
                                   " has no channel dimension, needs [batch, channels, ...]");
   op.require_floating(0);
   const Shape channels = {op.shape(0)[1]};
   for (std::size_t i = 1; i < 5; ++i)
-    op.require(op.shape(i) == channels, "input " + op.value(i).name + " has shape " + to_text(op.shape(i)) +
-                                            ", needs the channels of " + op.value(0).name + ": " +
-                                            to_text(channels));
+    op.require(op.shape(i) == channels, "input " + op.value(i).name + " has shape " +
+                                            shape_text(op.shape(i)) + ", needs the channels of " +
+                                            op.value(0).name + ": " + shape_text(channels));
   return {{op.shape(0), op.dtype(0)}};
 }
 
@@ -42,12 +42,12 @@ std::vector<TensorType> infer_layer_norm(const NodeView& op) {
   const Shape normalized = normalized_shape(op);
   for (const std::int64_t dim : normalized)
     op.require(dim > 0,
-               "normalizes over dimensions of " + to_text(op.shape(0)) + " that depend on the batch");
+               "normalizes over dimensions of " + shape_text(op.shape(0)) + " that depend on the batch");
   for (std::size_t i = 1; i < op.inputs(); ++i)
     if (op.has(i))
       op.require(op.shape(i) == normalized,
-                 "input " + op.value(i).name + " has shape " + to_text(op.shape(i)) +
-                     ", needs that of the normalized axes: " + to_text(normalized));
+                 "input " + op.value(i).name + " has shape " + shape_text(op.shape(i)) +
+                     ", needs that of the normalized axes: " + shape_text(normalized));
   return {{op.shape(0), op.dtype(0)}};
 }
 

@@ -102,7 +102,7 @@ void NodeView::fail(const std::string& message) const {
 
 void NodeView::require_rank(std::size_t index, std::int64_t expected) const {
   if (rank(index) != expected)
-    fail("input " + value(index).name + " has shape " + to_text(shape(index)) + ", needs " +
+    fail("input " + value(index).name + " has shape " + shape_text(shape(index)) + ", needs " +
          std::to_string(expected) + " dimensions");
 }
 
@@ -112,7 +112,7 @@ void NodeView::require_floating(std::size_t index) const {
          ", needs floating-point numbers");
 }
 
-std::string to_text(const Shape& shape) {
+std::string shape_text(const Shape& shape) {
   std::string text = "[";
   for (const std::int64_t dim : shape) {
     if (text.size() > 1) text += ", ";

@@ -121,8 +121,6 @@ std::vector<TensorType> infer(const NodeView& node);
 
 // Arithmetic of dimensions: one below zero is that many times the batch (graph.hpp).
 
-/// "[batch, 3, 28, 28]"
-std::string to_text(const Shape& shape);
 /// A dimension for one sample.
 inline std::int64_t per_sample(std::int64_t dim) {
   return dim < 0 ? -dim : dim;

@@ -40,13 +40,13 @@ std::vector<TensorType> infer_lstm(const NodeView& op) {
              "sequence_lens and peephole weights are not supported, leave inputs 4 and 7 out");
   op.require_floating(0);
   const Sequence s = lstm_sizes(op);
-  op.require(s.time > 0 && s.in > 0, "input " + op.value(0).name + " has shape " + to_text(op.shape(0)) +
+  op.require(s.time > 0 && s.in > 0, "input " + op.value(0).name + " has shape " + shape_text(op.shape(0)) +
                                          ", needs " +
                                          (s.batch_first ? "[batch, time, in]" : "[time, batch, in]"));
   const auto check = [&](std::size_t index, const Shape& expected) {
     if (op.has(index) && op.shape(index) != expected)
-      op.fail("input " + op.value(index).name + " has shape " + to_text(op.shape(index)) + ", needs " +
-              to_text(expected));
+      op.fail("input " + op.value(index).name + " has shape " + shape_text(op.shape(index)) + ", needs " +
+              shape_text(expected));
   };
   const Shape state =
       s.batch_first ? Shape{s.batch, s.directions, s.hidden} : Shape{s.directions, s.batch, s.hidden};
@@ -120,9 +120,9 @@ Heads attention_sizes(const NodeView& op) {
     op.require(h.query >= 1 && h.key >= 1,
                "takes attributes q_num_heads and kv_num_heads of 1 or more for inputs of 3 dimensions");
     op.require(op.shape(0)[2] % h.query == 0 && op.shape(1)[2] % h.key == 0 && op.shape(2)[2] % h.key == 0,
-               "widths of " + to_text(op.shape(0)) + ", " + to_text(op.shape(1)) + ", " +
-                   to_text(op.shape(2)) + " do not divide into " + std::to_string(h.query) + " query and " +
-                   std::to_string(h.key) + " key heads");
+               "widths of " + shape_text(op.shape(0)) + ", " + shape_text(op.shape(1)) + ", " +
+                   shape_text(op.shape(2)) + " do not divide into " + std::to_string(h.query) +
+                   " query and " + std::to_string(h.key) + " key heads");
     h.query_time = op.shape(0)[1];
     h.key_time = op.shape(1)[1];
     h.width = op.shape(0)[2] / h.query;
@@ -142,8 +142,9 @@ std::vector<TensorType> infer_attention(const NodeView& op) {
   op.require_floating(0);
   for (std::size_t i = 0; i < 3; ++i)
     op.require(op.rank(i) == op.rank(0) && (op.rank(0) == 3 || op.rank(0) == 4),
-               "Q, K, V have shapes " + to_text(op.shape(0)) + ", " + to_text(op.shape(1)) + ", " +
-                   to_text(op.shape(2)) + "; all need [batch, time, width] or [batch, heads, time, width]");
+               "Q, K, V have shapes " + shape_text(op.shape(0)) + ", " + shape_text(op.shape(1)) + ", " +
+                   shape_text(op.shape(2)) +
+                   "; all need [batch, time, width] or [batch, heads, time, width]");
   op.require(op.node().number("softcap", 0.0) == 0.0, "attribute `softcap` other than 0 is not supported");
   op.require(!op.has(3) || op.node().integer("is_causal", 0) == 0, "takes a mask or is_causal = 1, not both");
   const Heads h = attention_sizes(op);
@@ -151,9 +152,9 @@ std::vector<TensorType> infer_attention(const NodeView& op) {
   const bool same_key = h.flat ? key[2] == h.key * h.width : key[3] == h.width;
   const bool same_value = h.flat ? value[1] == key[1] : value[1] == key[1] && value[2] == key[2];
   op.require(same_key && same_value && key[0] == op.shape(0)[0] && value[0] == key[0] && h.query % h.key == 0,
-             "Q, K, V of shapes " + to_text(op.shape(0)) + ", " + to_text(key) + ", " + to_text(value) +
-                 " with " + std::to_string(h.query) + " query and " + std::to_string(h.key) +
-                 " key heads do not fit");
+             "Q, K, V of shapes " + shape_text(op.shape(0)) + ", " + shape_text(key) + ", " +
+                 shape_text(value) + " with " + std::to_string(h.query) + " query and " +
+                 std::to_string(h.key) + " key heads do not fit");
   Shape result = op.shape(0);
   result.back() = h.flat ? h.query * h.value_width : h.value_width;
   return {{result, op.dtype(0)}};

@@ -1,0 +1,87 @@
+#include <cmath>
+
+#include <trainyard/graph_builder.hpp>
+#include <trainyard/graph_network.hpp>
+#include <trainyard/model.hpp>
+
+#include "model/checks.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+/// The residual networks for CIFAR (He et al., "Deep residual learning for image recognition", CVPR 2016,
+/// section 4.2): a 3x3 convolution, three stages of n blocks with width, 2 width and 4 width channels, global
+/// average pooling and a linear layer. Weights as in "Delving deep into rectifiers" (2015), section 2.2, over
+/// the fan out.
+class ResNet final : public Model {
+ public:
+  struct Options {
+    std::int64_t depth = 20;
+    std::int64_t width = 16;
+    std::string shortcut = "identity";
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("resnet").version("1.0.0").summary("CIFAR-style residual network of depth 6n + 2.");
+    m.option("depth", &Options::depth, "layers with weights: 8, 14, 20, 32, 44, 56, 110").min(8);
+    m.option("width", &Options::width, "channels of the first stage").min(1);
+    m.option("shortcut", &Options::shortcut,
+             "where a stage changes the shape: every second pixel and zero channels (option A of the paper), "
+             "or a "
+             "strided 1x1 convolution with batch norm (option B)")
+        .one_of({"identity", "projection"});
+  }
+  explicit ResNet(const Options& options) : options_(options) {}
+
+  std::unique_ptr<Network> build(const ModelContext& context) const override {
+    models::require_image(context.schema);
+    if ((options_.depth - 2) % 6 != 0) {
+      const std::int64_t below = (options_.depth - 2) / 6 * 6 + 2;
+      throw ConfigError("model.depth is " + std::to_string(options_.depth) + ", needs 6n + 2: set " +
+                        std::to_string(below) + " or " + std::to_string(below + 6));
+    }
+    const std::int64_t blocks = (options_.depth - 2) / 6;
+
+    GraphBuilder b(context.schema, context.seed);
+    ValueId x = b.relu(b.batch_norm(conv(b, b.input(), "conv1", options_.width, 3, 1), "bn1"));
+    for (std::int64_t stage = 0; stage < 3; ++stage)
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(block);
+        x = residual(b, x, name, options_.width << stage, stage > 0 && block == 0 ? 2 : 1);
+      }
+    x = b.dropout(b.flatten(b.global_average_pool(x)), "pool.dropout");
+    x = b.linear(x, "fc", models::outputs(context.schema));
+    return std::make_unique<GraphNetwork>(b.finish(x));
+  }
+
+ private:
+  static ValueId conv(GraphBuilder& b, ValueId x, const std::string& name, std::int64_t out,
+                      std::int64_t kernel, std::int64_t stride) {
+    const double deviation = std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
+    return b.conv2d(
+        x, name, out,
+        {.kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false, .deviation = deviation});
+  }
+
+  ValueId residual(GraphBuilder& b, ValueId x, const std::string& name, std::int64_t out,
+                   std::int64_t stride) const {
+    ValueId y = b.relu(b.batch_norm(conv(b, x, name + ".conv1", out, 3, stride), name + ".bn1"));
+    y = b.batch_norm(conv(b, y, name + ".conv2", out, 3, 1), name + ".bn2");
+    return b.relu(b.add(y, stride == 1 ? x : shortcut(b, x, name + ".shortcut", out)));
+  }
+
+  ValueId shortcut(GraphBuilder& b, ValueId x, const std::string& name, std::int64_t out) const {
+    if (options_.shortcut == "projection")
+      return b.batch_norm(conv(b, x, name + ".conv", out, 1, 2), name + ".bn");
+    const std::int64_t channels = b.shape(x)[1], height = b.shape(x)[2], width = b.shape(x)[3];
+    x = b.slice(b.slice(x, 2, 0, height, 2), 3, 0, width, 2);
+    const std::int64_t before = (out - channels) / 2;
+    return b.pad(x, 1, before, out - channels - before);
+  }
+
+  Options options_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(ResNet)

@@ -1,0 +1,301 @@
+// The shipped models: gradients by finite differences, initial values, reproducible masks, option errors.
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <catch2/catch.hpp>
+
+#include <trainyard/graph_network.hpp>
+#include <trainyard/model.hpp>
+
+#include "support/plugin.hpp"
+
+using namespace trainyard;
+using Catch::Matchers::Contains;
+using test::table;
+
+namespace {
+
+Array numbers(std::initializer_list<int> values) {
+  Array array;
+  for (const int value : values) array.emplace_back(value);
+  return array;
+}
+
+BatchSchema vectors(std::int64_t features = 6, std::int64_t classes = 3) {
+  BatchSchema schema;
+  schema.inputs = {{"x", {features}}};
+  schema.target = {"y", {}, at::kLong};
+  schema.classes = classes;
+  return schema;
+}
+
+BatchSchema images(std::vector<std::int64_t> shape, std::int64_t classes = 3) {
+  BatchSchema schema = vectors(1, classes);
+  schema.inputs = {{"image", std::move(shape)}};
+  return schema;
+}
+
+BatchSchema tokens(std::int64_t time = 5, std::int64_t vocabulary = 7) {
+  BatchSchema schema;
+  schema.inputs = {{"tokens", {time}, at::kLong}};
+  schema.target = {"next", {time}, at::kLong};
+  schema.classes = schema.vocabulary = vocabulary;
+  schema.tokens_per_sample = time;
+  return schema;
+}
+
+std::unique_ptr<Network> build(const std::string& name, const Table& options, const BatchSchema& schema,
+                               std::uint64_t seed = 1) {
+  return test::make<Model>(name, options)->build({schema, seed});
+}
+
+Table layer(const char* type, std::initializer_list<std::pair<const char*, Value>> options = {}) {
+  Table result = table(options);
+  result.set("type", type);
+  return result;
+}
+
+Table layers(std::initializer_list<Table> list) {
+  Array array;
+  for (const Table& entry : list) array.emplace_back(entry);
+  return table({{"layers", array}});
+}
+
+struct ModelCase {
+  const char* name;
+  Table options;
+  BatchSchema schema;
+};
+
+/// Every model, as small as it goes.
+std::vector<ModelCase> small_models() {
+  const Table sequential =
+      layers({layer("conv2d", {{"out", 4}, {"kernel", 3}, {"padding", 1}}), layer("batch_norm"),
+              layer("gelu"), layer("average_pool", {{"kernel", 2}}),
+              layer("conv2d", {{"out", 4}, {"kernel", 3}, {"groups", 2}, {"bias", false}}), layer("elu"),
+              layer("flatten"), layer("layer_norm"), layer("linear", {{"out", 5}}), layer("tanh"),
+              layer("dropout"), layer("linear", {{"out", 3}})});
+  const Table recurrent =
+      layers({layer("embedding", {{"out", 4}}), layer("lstm", {{"out", 3}}), layer("linear", {{"out", 7}})});
+  return {
+      {"mlp", table({{"layers", numbers({6, 5, 4, 3})}, {"activation", "tanh"}}), vectors()},
+      {"lenet", table({{"channels", numbers({2, 3})}, {"hidden", numbers({6, 5})}}), images({1, 12, 12})},
+      {"resnet", table({{"depth", 8}, {"width", 2}}), images({2, 7, 8})},
+      {"resnet", table({{"depth", 8}, {"width", 2}, {"shortcut", "projection"}}), images({2, 7, 8})},
+      {"gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 6}, {"seq_len", 5}}), tokens()},
+      {"lstm", table({{"n_layer", 2}, {"embedding", 4}, {"hidden", 3}}), tokens()},
+      {"sequential", sequential, images({2, 8, 8})},
+      {"sequential", recurrent, tokens()},
+  };
+}
+
+/// The same network in double precision.
+GraphNetwork in_double(const Network& network) {
+  Graph graph = *network.graph();
+  for (GraphValue& value : graph.values) {
+    if (value.initializer.defined() && value.initializer.is_floating_point())
+      value.initializer = value.initializer.detach().to(at::kDouble);
+    if (value.dtype == at::kFloat) value.dtype = at::kDouble;
+  }
+  graph.infer_shapes();
+  return GraphNetwork(std::move(graph));
+}
+
+Batch random_batch(const BatchSchema& schema, std::int64_t size, at::ScalarType dtype) {
+  Batch batch;
+  std::vector<std::int64_t> shape = schema.inputs[0].shape;
+  shape.insert(shape.begin(), size);
+  batch.inputs = {schema.vocabulary > 0 ? at::randint(schema.vocabulary, shape, at::kLong)
+                                        : at::randn(shape, dtype)};
+  return batch;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of every model agree with finite differences", "[models]") {
+  at::manual_seed(3);
+  for (const ModelCase& c : small_models()) {
+    INFO(c.name);
+    GraphNetwork network = in_double(*build(c.name, c.options, c.schema));
+    const Batch batch = random_batch(c.schema, 3, at::kDouble);
+    // Random weights on the outputs make a loss that no symmetry cancels. Small initial weights are spread,
+    // so that the gradients are well above rounding.
+    std::vector<std::int64_t> shape = network.output_shape();
+    shape.insert(shape.begin(), 3);
+    const at::Tensor weights = at::randn(shape, at::kDouble);
+    const auto loss = [&] {
+      const at::Tensor y = network.forward(batch, {.training = true});
+      return (y * weights).sum() + 0.1 * y.square().sum();
+    };
+    for (const NamedTensor& p : network.parameters()) p.tensor.data().add_(at::randn_like(p.tensor), 0.1);
+    loss().backward();
+
+    for (const NamedTensor& p : network.parameters()) {
+      INFO(p.name);
+      REQUIRE(p.tensor.grad().defined());
+      c10::NoGradGuard no_grad;
+      // Along a random direction of the whole tensor, and along single elements.
+      std::vector<at::Tensor> directions = {at::randn_like(p.tensor)};
+      for (int i = 0; i < 3; ++i) {
+        at::Tensor unit = at::zeros_like(p.tensor);
+        unit.view(-1)[at::randint(unit.numel(), {1}).item<std::int64_t>()] = 1.0;
+        directions.push_back(unit);
+      }
+      for (const at::Tensor& direction : directions) {
+        constexpr double h = 1e-6;
+        const at::Tensor saved = p.tensor.clone();
+        p.tensor.data().add_(direction, h);
+        const double above = loss().item<double>();
+        p.tensor.data().copy_(saved).sub_(direction, h);
+        const double below = loss().item<double>();
+        p.tensor.data().copy_(saved);
+        const double expected = (above - below) / (2 * h);
+        const double found = (p.tensor.grad() * direction).sum().item<double>();
+        CHECK(found == Approx(expected).epsilon(1e-5).margin(1e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("models are the same for the same seed and give finite outputs of their shape", "[models]") {
+  for (const ModelCase& c : small_models()) {
+    INFO(c.name);
+    const auto one = build(c.name, c.options, c.schema), two = build(c.name, c.options, c.schema),
+               other = build(c.name, c.options, c.schema, 2);
+    bool differs = false;
+    for (std::size_t i = 0; i < one->parameters().size(); ++i) {
+      CHECK(one->parameters()[i].name == two->parameters()[i].name);
+      CHECK(at::equal(one->parameters()[i].tensor, two->parameters()[i].tensor));
+      differs |= !at::equal(one->parameters()[i].tensor, other->parameters()[i].tensor);
+    }
+    CHECK(differs);
+    CHECK(one->output_shape().back() == c.schema.classes);
+    for (const std::int64_t size : {1, 4}) {
+      const at::Tensor y = one->forward(random_batch(c.schema, size, at::kFloat), {});
+      std::vector<std::int64_t> shape = one->output_shape();
+      shape.insert(shape.begin(), size);
+      CHECK(y.sizes().vec() == shape);
+      CHECK(y.isfinite().all().item<bool>());
+    }
+  }
+}
+
+TEST_CASE("parameter counts are those of the papers", "[models]") {
+  const auto count = [](const Network& network) {
+    std::int64_t result = 0;
+    for (const NamedTensor& p : network.parameters()) result += p.tensor.numel();
+    return result;
+  };
+  // LeNet-5 with full connections in its second convolution.
+  CHECK(count(*build("lenet", {}, images({1, 28, 28}, 10))) == 61706);
+  // He et al. 2016, table 6: 0.27 M for ResNet-20, 0.46 M for 32, 0.85 M for 56.
+  CHECK(count(*build("resnet", table({{"depth", 20}}), images({3, 32, 32}, 10))) == 269722);
+  CHECK(count(*build("resnet", table({{"depth", 32}}), images({3, 32, 32}, 10))) == 464154);
+  CHECK(count(*build("resnet", table({{"depth", 56}}), images({3, 32, 32}, 10))) == 853018);
+  // GPT-2 small: 124,439,808 with 50257 tokens and 1024 positions.
+  CHECK(12 * (12 * 768 * 768 + 13 * 768) + 2 * 768 + 50257 * 768 + 1024 * 768 == 124439808);
+  const std::int64_t w = 32, layers = 3, vocabulary = 65, time = 16;
+  CHECK(count(*build("gpt", table({{"n_layer", 3}, {"n_head", 2}, {"d_model", 32}}),
+                     tokens(time, vocabulary))) ==
+        layers * (12 * w * w + 13 * w) + 2 * w + vocabulary * w + time * w);
+}
+
+TEST_CASE("gpt and resnet start as their papers say", "[models]") {
+  const auto deviation = [](const Network& network, const std::string& name) {
+    for (const NamedTensor& p : network.parameters())
+      if (p.name == name) return p.tensor.std().item<double>();
+    FAIL(name);
+    return 0.0;
+  };
+  const auto gpt = build("gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 64}}), tokens(32, 65));
+  CHECK(deviation(*gpt, "wte.weight") == Approx(0.02).epsilon(0.05));
+  CHECK(deviation(*gpt, "wpe.weight") == Approx(0.02).epsilon(0.07));
+  CHECK(deviation(*gpt, "h.1.attn.qkv.weight") == Approx(0.02).epsilon(0.05));
+  CHECK(deviation(*gpt, "h.1.attn.proj.weight") == Approx(0.01).epsilon(0.05));
+  CHECK(deviation(*gpt, "h.0.mlp.proj.weight") == Approx(0.01).epsilon(0.05));
+  CHECK(deviation(*gpt, "h.0.mlp.fc.bias") == 0.0);
+  const auto resnet = build("resnet", {}, images({3, 32, 32}, 10));
+  CHECK(deviation(*resnet, "layer3.1.conv2.weight") == Approx(std::sqrt(2.0 / (9 * 64))).epsilon(0.03));
+}
+
+TEST_CASE("gpt looks at no later token", "[models]") {
+  const auto network = build("gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 8}}), tokens(6, 7));
+  Batch batch = random_batch(tokens(6, 7), 2, at::kFloat);
+  const at::Tensor before = network->forward(batch, {});
+  batch.inputs[0] = batch.inputs[0].clone();
+  batch.inputs[0].select(1, 4).add_(1).remainder_(7);
+  const at::Tensor after = network->forward(batch, {});
+  CHECK(at::equal(before.slice(1, 0, 4), after.slice(1, 0, 4)));
+  CHECK_FALSE(at::allclose(before.slice(1, 4), after.slice(1, 4)));
+}
+
+TEST_CASE("models announce their dropout sites", "[models]") {
+  const auto ids = [](const Network& network) {
+    std::vector<std::string> result;
+    for (const DropoutSite& site : network.dropout_sites())
+      result.push_back(site.id + ":" + std::to_string(site.width));
+    return result;
+  };
+  using Ids = std::vector<std::string>;
+  CHECK(ids(*build("mlp", table({{"layers", numbers({6, 5, 4, 3})}}), vectors())) ==
+        Ids{"fc1.dropout:5", "fc2.dropout:4"});
+  CHECK(ids(*build("lenet", {}, images({1, 28, 28}))) == Ids{"fc1.dropout:120", "fc2.dropout:84"});
+  CHECK(ids(*build("gpt", table({{"n_layer", 1}, {"n_head", 2}, {"d_model", 8}}), tokens())) ==
+        Ids{"drop:8", "h.0.attn.drop:8", "h.0.mlp.drop:8"});
+  CHECK(ids(*build("lstm", table({{"n_layer", 1}, {"hidden", 9}}), tokens())) == Ids{"lstm1.dropout:9"});
+}
+
+TEST_CASE("options that do not fit the data are refused with both values", "[models]") {
+  const auto refused = [](const char* name, const Table& options, const BatchSchema& schema,
+                          const auto& matcher) {
+    INFO(name);
+    CHECK_THROWS_AS(build(name, options, schema), ConfigError);
+    CHECK_THROWS_WITH(build(name, options, schema), matcher);
+  };
+  refused("mlp", table({{"layers", numbers({64, 5, 3})}}), vectors(),
+          Contains("model.layers[0] is 64") && Contains("features of the data are 6"));
+  refused("mlp", table({{"layers", numbers({6, 5, 10})}}), vectors(),
+          Contains("model.layers[2] is 10") && Contains("classes of the data are 3"));
+  refused("mlp", table({{"layers", numbers({6})}}), vectors(), Contains("has 1 widths, needs two or more"));
+  refused("mlp", table({{"layers", numbers({6, 3})}}), tokens(), Contains("holds Long"));
+  refused("lenet", {}, vectors(), Contains("has shape [6]") && Contains("[channels, height, width]"));
+  refused("lenet", {}, images({1, 6, 6}),
+          Contains("node \"conv2\" (Conv)") && Contains("smaller than the window"));
+  refused("lenet", table({{"channels", numbers({6})}}), images({1, 28, 28}),
+          Contains("model.channels has 1 numbers"));
+  refused("resnet", table({{"depth", 18}}), images({3, 32, 32}),
+          Contains("model.depth is 18") && Contains("14 or 20"));
+  refused("gpt", table({{"seq_len", 9}}), tokens(), Contains("model.seq_len is 9") && Contains("are 5"));
+  refused("gpt", table({{"n_head", 3}, {"d_model", 8}}), tokens(),
+          Contains("n_head = 3 does not divide model.d_model = 8"));
+  refused("gpt", {}, vectors(), Contains("takes tokens") && Contains("text dataset"));
+  refused("lstm", {}, images({1, 8, 8}), Contains("takes tokens"));
+}
+
+TEST_CASE("sequential names the layer that is wrong", "[models]") {
+  const auto refused = [](const Table& options, const auto& matcher) {
+    CHECK_THROWS_AS(build("sequential", options, vectors()), ConfigError);
+    CHECK_THROWS_WITH(build("sequential", options, vectors()), matcher);
+  };
+  const Table head = layer("linear", {{"out", 3}});
+  refused(layers({}), Contains("model.layers is empty"));
+  refused(layers({head, layer("linar")}),
+          Contains("model.layers[1] (linar): unknown type") && Contains("linear"));
+  refused(layers({layer("relu", {{"out", 3}}), head}),
+          Contains("model.layers[0] (relu): does not take `out`; takes: none"));
+  refused(layers({layer("linear")}), Contains("model.layers[0] (linear): needs `out`"));
+  refused(layers({head, layer("linear", {{"out", 3}, {"kernel", 3}})}),
+          Contains("model.layers[1] (linear): does not take `kernel`; takes: out, bias"));
+  refused(layers({layer("conv2d", {{"out", 3}, {"kernel", 3}})}),
+          Contains("model.layers[0] (conv2d): node \"conv2d0\" (Conv)") && Contains("[batch, 6]"));
+  refused(layers({layer("embedding", {{"out", 3}})}),
+          Contains("model.layers[0] (embedding): the model takes tokens"));
+  refused(layers({head, layer("linear", {{"out", 4}})}),
+          Contains("model.layers[1] (linear) gives 4 outputs") && Contains("3 classes"));
+  refused(
+      layers({layer("linear", {{"out", 3}, {"name", "a"}}), layer("linear", {{"out", 3}, {"name", "a"}})}),
+      Contains("repeats the name \"a.weight\""));
+  const auto network = build(
+      "sequential", layers({layer("linear", {{"out", 4}, {"name", "in"}}), layer("relu"), head}), vectors());
+  CHECK(network->parameters()[0].name == "in.weight");
+  CHECK(network->parameters()[2].name == "linear2.weight");
+}
