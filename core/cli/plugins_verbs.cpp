@@ -156,19 +156,20 @@ ordered_json full_json(const PluginFile& file) {
   return json;
 }
 
-void add_option_rows(const std::vector<OptionSpec>& options, const std::string& prefix, bool common,
+void add_option_rows(const std::vector<OptionSpec>& options, const std::string& prefix,
                      std::vector<std::vector<std::string>>& rows) {
   for (const OptionSpec& option : options) {
-    if (option.common != common) continue;
     rows.push_back(
         {prefix + option.name, type_text(option), default_text(option), range_text(option), option.help});
-    add_option_rows(option.fields, prefix + option.name + ".", option.fields.front().common, rows);
+    add_option_rows(option.fields, prefix + option.name + ".", rows);
   }
 }
 
 void print_options(const PluginFile& file, bool common, const std::string& title, std::ostream& out) {
   std::vector<std::vector<std::string>> rows = {{"name", "type", "default", "allowed", ""}};
-  add_option_rows(file.manifest.options, "", common, rows);
+  std::vector<OptionSpec> options = file.manifest.options;
+  std::erase_if(options, [&](const OptionSpec& option) { return option.common != common; });
+  add_option_rows(options, "", rows);
   if (rows.size() == 1) return;
   out << '\n' << title << '\n';
   print_columns(rows, "  ", out);

@@ -68,6 +68,7 @@ std::string mend(const OptionSpec& spec, const Value& given) {
 
 std::optional<Value> Checker::value(const OptionSpec& spec, const Value& given, const std::string& path,
                                     Units units) {
+  if (findings_.mentions(given.origin)) return std::nullopt;  // a reference in it that names nothing
   if (!spec.list) return scalar(spec, given, path, units);
   const auto* array = given.get_if<Array>();
   if (array == nullptr) {
@@ -86,7 +87,7 @@ std::optional<Value> Checker::value(const OptionSpec& spec, const Value& given, 
 
 std::optional<Value> Checker::scalar(const OptionSpec& spec, const Value& given, const std::string& path,
                                      Units units) {
-  if (findings_.mentions(given.origin)) return std::nullopt;  // a reference in it that names nothing
+  if (findings_.mentions(given.origin)) return std::nullopt;
   switch (spec.type) {
     case OptionType::duration: return duration(spec, given, path, units);
     case OptionType::boolean:

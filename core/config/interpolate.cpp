@@ -45,8 +45,9 @@ class Interpolation {
     if (written == nullptr)
       return fail(at, "${" + name + "} names nothing", suggestion(name, names(), "known"));
     if (written->get_if<Table>() || written->get_if<Array>())
-      return fail(at, "${" + name + "} is " + written->type_name() + ", and only a single value fits here",
-                  "define a variable for each value");
+      return fail(
+          at, "${" + name + "} is a whole " + written->type_name() + ", and only a single value fits here",
+          "define a variable for each value");
     if (std::find(open_.begin(), open_.end(), name) != open_.end())
       return fail(at, "${" + name + "} is defined by itself: " + join(open_, " -> ") + " -> " + name,
                   "give one of them a value");

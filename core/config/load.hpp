@@ -1,12 +1,12 @@
-// A run file as one tree: what it extends merged in, further files and --set on top, ${} filled in. Nothing
-// here knows what the keys mean but `schema`-free mechanics; resolve.hpp checks them.
+// A run file as one tree: what it extends merged in, further files and --set on top, ${} filled in. What the
+// keys mean is checked by resolve.hpp.
 //
 // Layers, later over earlier: extends (in order, depth first), the file, the next file of the command line,
 // --set. Tables merge, arrays replace; [[hooks]], [[metrics]] and [[logging.sinks]] merge by `id` (by `type`
 // without one).
 // ${vars.NAME}, ${run.name}, ${run.data} stand for scalars; "${vars.NAME}" alone keeps the type; "$${" is
-// "${". `extends` and vars of another file are relative to that file; a dataset path is relative to the file
-// that it is written in, one from --set to the working directory.
+// "${". A relative path (extends, run.data, plugins.paths, files of a dataset) starts at the folder of the
+// file that it is written in, one from --set at the working directory.
 #pragma once
 
 #include <string>

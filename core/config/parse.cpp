@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <trainyard/duration.hpp>
 
 namespace trainyard::config {
 namespace {
@@ -59,6 +60,17 @@ int line_of_deep_key(std::string_view text) {
     ++i;
   }
   return 0;
+}
+
+/// The most likely slip: max_duration = 30ep.
+std::string unquoted_duration(const std::string& text, std::size_t line) {
+  std::istringstream lines(text);
+  std::string written;
+  for (std::size_t i = 0; i < line; ++i) std::getline(lines, written);
+  const std::size_t begin = written.find_first_not_of(" \t", written.find('=') + 1);
+  if (begin == std::string::npos) return {};
+  const std::string word = written.substr(begin, written.find_first_of(" \t\r,}]#", begin) - begin);
+  return Duration::parse(word) ? "a duration is written in quotes: \"" + word + "\"" : "";
 }
 
 class Converter {
@@ -134,7 +146,7 @@ std::optional<Table> parse_text(const std::string& file, const std::string& text
   } catch (const toml::parse_error& error) {
     const auto& begin = error.source().begin;
     findings.error("E102", {name, static_cast<int>(begin.line), static_cast<int>(begin.column)},
-                   "not TOML: " + std::string(error.description()), "");
+                   "not TOML: " + std::string(error.description()), unquoted_duration(text, begin.line));
   } catch (const Refused& refused) {
     findings.error(refused.code, refused.at, refused.message, refused.hint);
   }

@@ -1,5 +1,6 @@
 #include "core/events/bus.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <limits>
@@ -42,8 +43,12 @@ Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale)
   rebuild();
 }
 
-void Bus::rebuild() {
-  std::erase_if(subscribers_, [](const Subscriber* s) { return s->disabled; });
+std::vector<const Subscriber*> Bus::rebuild() {
+  const auto left_out = std::stable_partition(subscribers_.begin(), subscribers_.end(),
+                                              [](const Subscriber* each) { return !each->disabled; });
+  std::vector<const Subscriber*> disabled(left_out, subscribers_.end());
+  subscribers_.erase(left_out, subscribers_.end());
+  stale_ = false;
   std::vector<Participant> participants;
   for (const Subscriber* subscriber : subscribers_) participants.push_back(subscriber->participant);
   order_ = make_order(participants);
@@ -82,6 +87,7 @@ void Bus::rebuild() {
     }
     spans_[e].end = static_cast<std::uint32_t>(calls_.size());
   }
+  return disabled;
 }
 
 bool Bus::due(const Call& call, const StepContext& context) const {
@@ -131,7 +137,7 @@ void Bus::failed(Event event, const Call& call, const StepContext& context, cons
                               std::to_string(context.step_number()) + ": " + what;
   if (who.disable_on_error) {
     if (!who.disabled) who.error = message;
-    who.disabled = true;
+    who.disabled = stale_ = true;
     return;
   }
   const auto* typed = dynamic_cast<const Error*>(error);

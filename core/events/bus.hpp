@@ -51,8 +51,10 @@ class Bus {
   /// While on, the time inside each hook is taken; off by default, as two clock reads cost more than a call.
   void set_timing(bool on) { timing_ = on; }
 
-  /// Leaves out plugins that were disabled since. Only between steps.
-  void rebuild();
+  /// Plugins that threw and were to be disabled for it, since the last rebuild; usually none.
+  bool stale() const { return stale_; }
+  /// Leaves those out from now on, and returns them. Only between steps.
+  std::vector<const Subscriber*> rebuild();
 
   const Order& order() const { return order_; }
 
@@ -81,6 +83,7 @@ class Bus {
   std::array<Span, event_count> spans_{};
   std::vector<Call> calls_;
   bool timing_ = false;
+  bool stale_ = false;
   std::string pending_;  ///< first error of a closing event, thrown once the bracket is closed
   ExitCode pending_code_ = ExitCode::plugin;
 };

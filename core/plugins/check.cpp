@@ -1,6 +1,7 @@
 #include "core/plugins/check.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -48,8 +49,8 @@ std::string list(Regions regions) {
 }
 
 std::string number_text(double value) {
-  std::string text = std::to_string(value);
-  return text.erase(text.find_last_not_of('0') + 1) + (text.back() == '.' ? "0" : "");
+  char buffer[64];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
 }
 
 class Checker {

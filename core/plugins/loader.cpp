@@ -1,5 +1,6 @@
 #include "core/plugins/loader.hpp"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #include <atomic>
@@ -31,10 +32,14 @@ std::deque<boost::dll::shared_library>& residents() {
 /// A folder that nobody else can write, gone with this object.
 class PrivateFolder {
  public:
-  PrivateFolder() : path_((fs::temp_directory_path() / "trainyard-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw PluginError("cannot be copied: no folder can be made in " + fs::temp_directory_path().string() +
-                        " (" + std::strerror(errno) + "); set TMPDIR to a folder that is writable");
+  PrivateFolder() {
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    path_ = (parent / "trainyard-XXXXXX").string();
+    if (error || ::mkdtemp(path_.data()) == nullptr)
+      throw PluginError("cannot be copied: no temporary folder can be made (" +
+                        (error ? error.message() : std::strerror(errno)) +
+                        "); set TMPDIR to a folder that can be written");
   }
   ~PrivateFolder() {
     std::error_code ignored;
@@ -55,12 +60,11 @@ boost::dll::shared_library open(const fs::path& copy) {
   boost::system::error_code error;
   // Now, so that a missing symbol is an error here and not the end of the process at its first call (P7).
   boost::dll::shared_library library(boost::dll::fs::path(copy.string()), error, rtld_now | rtld_local);
-  if (error)
-    throw PluginError(
-        "does not load: " + error.message() +
-        "; if a library is missing, install it; if the temporary folder forbids execution, set TMPDIR to "
-        "one that does not");
-  return library;
+  if (!error) return library;
+  const char* reason = ::dlerror();  // Boost keeps a code only; the system's words say what is missing
+  throw PluginError("does not load: " + (reason != nullptr ? reason : error.message()) +
+                    "; if a library is missing, install it; if the temporary folder forbids execution, set "
+                    "TMPDIR to one that does not");
 }
 
 /// The first line in which two texts differ, of each.

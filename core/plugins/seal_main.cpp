@@ -111,6 +111,7 @@ void seal(const std::string& path) {
     throw PluginError("cannot be sealed: its manifest does not read back as it was written");
   if (sealed.digest() != file.digest)
     throw PluginError("cannot be sealed: objcopy changed its loadable segments");
+  fs::permissions(temporary.object, fs::status(path).permissions());
   fs::rename(temporary.object, path);  // whole or not at all, also for a process that has the old file open
 }
 

@@ -236,6 +236,9 @@ void Loop::after_batch() {
 
 void Loop::poll() {
   parts_.check_threads();
+  if (parts_.bus->stale())
+    for (const events::Subscriber* disabled : parts_.bus->rebuild())
+      parts_.journal(disabled->participant.id, "disabled", disabled->error);
   if (parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0) {
     fire(Event::signal);
     ending_ = Ending::signal;

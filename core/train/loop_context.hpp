@@ -31,6 +31,7 @@ class LoopContext final : public StepContext {
   using StepContext::number_;
   using StepContext::optimizer_;
   using StepContext::output_;
+  using StepContext::run_scale_;
   using StepContext::skip_reason_;
 
   /// True once where a hook asked for it; the request is taken.

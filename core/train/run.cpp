@@ -72,6 +72,7 @@ Run::Run(const config::RunConfig& config, const plugins::Registry& registry)
   for (ActivePlugin& plugin : plugins_) subscribers.push_back(&plugin.subscriber());
   bus_ = std::make_unique<events::Bus>(std::move(subscribers), scale_);
   context_.clock_.total_steps = scale_.total_steps;
+  context_.run_scale_ = scale_;
   bus_->fire(Event::init, context_);
 }
 

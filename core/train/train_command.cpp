@@ -140,6 +140,8 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
   parts.record = [&](Record record) { sinks.push(std::move(record)); };
   parts.journal = [&](std::string_view who, std::string_view what, std::string_view why) {
     directory.journal({run.clock().step, std::string(who), std::string(what), std::string(why)});
+    if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
+      messages.send(LogLevel::warning, std::string(who) + ": " + std::string(what) + ": " + std::string(why));
   };
 
   const auto began = std::chrono::steady_clock::now();

@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as folder:
     for attempt in ("first", "second"):
         failed = subprocess.run(["cmake", "--build", str(source / "build")], text=True, capture_output=True,
                                 env=environment)
-        message = "option `power`: has the default -2.0, below its own minimum 0.0"
+        message = "option `power`: has the default -2, below its own minimum 0"
         if failed.returncode == 0 or message not in failed.stdout + failed.stderr:
             sys.exit(f"the {attempt} build of a wrong plugin should fail with `{message}`, it ended with "
                      f"{failed.returncode}:\n{failed.stdout}{failed.stderr}")

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/duration.hpp>
 #include <trainyard/event.hpp>
 
 namespace trainyard {
@@ -46,6 +47,8 @@ class StepContext {
   const Clock& clock() const { return clock_; }
   /// Number of the current step from 1, the same from before_fetch to safe_point; cadences count it.
   std::int64_t step_number() const { return number_; }
+  /// Converts a duration among the plugin's options: `duration.steps(context.scale())`.
+  const RunScale& scale() const { return run_scale_; }
   Event event() const { return event_; }
 
   /// The micro-batch of the step, and how many there are.
@@ -81,8 +84,8 @@ class StepContext {
   struct Services;  ///< the host's side
 
   Clock clock_;
-  std::int64_t number_ =
-      0;  ///< of the current step, from 1; also after the clock has moved, until the next begins
+  std::int64_t number_ = 0;  ///< of the current step, from 1; keeps after the clock moved
+  RunScale run_scale_;
   Event event_ = Event::init;
   bool evaluating_ = false;
   SkipReason skip_reason_ = SkipReason::none;

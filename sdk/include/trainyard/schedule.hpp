@@ -7,12 +7,13 @@
 namespace trainyard {
 
 /// Operators that every schedule gets, applied by the host around `Schedule::factor`. With t the number of
-/// steps done and T the budget in steps:
-///   t < warmup          linear from warmup_start to the factor at the first step after it
-///   warmup .. + delay   factor(0)
-///   then                floor + (1 - floor) * factor(p), p = (t - warmup - delay) / (T - warmup - delay)
-/// where p moves only every `sampling` steps ("1ep": once an epoch), from its first sample on; by default,
-/// each step.
+/// steps done, T the budget in steps and curve(p) = floor + (1 - floor) * factor(p):
+///   t < warmup          linear from warmup_start, at step 0, to curve(0), at step warmup
+///   warmup .. + delay   curve(0)
+///   then                curve(p), p = (t - warmup - delay) / (T - warmup - delay)
+///   t >= T              curve(1)
+/// where p moves only every `sampling` steps ("1ep": once an epoch), counted from the first step after the
+/// delay; by default, and for a sampling finer than a step, each step.
 struct ScheduleOperators {
   Duration warmup{0, Duration::Unit::steps};
   double warmup_start = 0.0;
@@ -46,8 +47,10 @@ class Schedule : public Plugin {
 /// The operators above, resolved against a run: the factor of the step after `done` completed steps.
 class ScheduleCurve {
  public:
-  /// Throws ConfigError where a length is not known for this run or warm-up and delay exceed the budget.
+  /// Throws ConfigError where a length is not known for this run (wall time), or warm-up and delay exceed the
+  /// budget. `schedule` must outlive the curve.
   ScheduleCurve(const Schedule& schedule, const RunScale& scale);
+  /// Throws PluginError where the schedule gives no finite number.
   double factor(std::int64_t done) const;
 
  private:

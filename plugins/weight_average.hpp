@@ -1,0 +1,106 @@
+// What ema and swa share: averages of a model's weights, which take the place of the weights during
+// evaluations and are saved and loaded by parameter name ("average/fc1.weight").
+#pragma once
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_lerp.h>
+
+#include <trainyard/hook.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/state.hpp>
+
+namespace trainyard {
+
+class WeightAverage : public Hook {
+ public:
+  /// At model_ready: which tensors are averaged. Integer buffers (counters) never are.
+  void find_weights(StepContext& context) {
+    names_.clear();
+    weights_.clear();
+    const auto add = [this](const std::vector<NamedTensor>& tensors) {
+      for (const auto& [name, tensor] : tensors)
+        if (at::isFloatingType(tensor.scalar_type())) {
+          names_.push_back(name);
+          weights_.push_back(tensor);
+        }
+    };
+    add(context.network().parameters());
+    if (with_buffers_) add(context.network().buffers());
+  }
+
+  /// At eval_start and eval_end. Before the first average there is nothing to swap.
+  void swap_in(StepContext&) {
+    if (averages_.empty()) return;
+    const at::AutoDispatchBelowAutograd untracked;
+    kept_ = copies(weights_);
+    at::_foreach_copy_(weights_, averages_);
+  }
+  void swap_out(StepContext&) {
+    if (kept_.empty()) return;
+    const at::AutoDispatchBelowAutograd untracked;
+    at::_foreach_copy_(weights_, kept_);
+    kept_.clear();
+  }
+
+  void save(StateWriter& state) const override {
+    state.scalar("updates", updates_);
+    for (std::size_t i = 0; i < averages_.size(); ++i) state.tensor("average/" + names_[i], averages_[i]);
+  }
+
+  void load(const StateReader& state) override {
+    const std::int64_t updates = state.integer("updates");
+    std::vector<at::Tensor> averages;
+    for (std::size_t i = 0; updates > 0 && i < names_.size(); ++i) {
+      const at::Tensor& saved = state.tensor("average/" + names_[i]);
+      const at::Tensor& own = weights_[i];
+      if (saved.sizes() != own.sizes() || saved.scalar_type() != own.scalar_type()) {
+        std::ostringstream text;
+        text << "state \"average/" << names_[i] << "\" is " << c10::toString(saved.scalar_type())
+             << saved.sizes() << ", but the model has " << c10::toString(own.scalar_type()) << own.sizes();
+        throw PluginError(text.str());
+      }
+      averages.push_back(saved.detach().to(own.device(), own.scalar_type(), false, /*copy=*/true));
+    }
+    updates_ = updates;
+    averages_ = std::move(averages);
+  }
+
+ protected:
+  explicit WeightAverage(bool with_buffers) : with_buffers_(with_buffers) {}
+
+  /// Updates taken, which the next one does not count.
+  std::int64_t updates() const { return updates_; }
+
+  /// average <- average + share * (weights - average); the first update copies the weights.
+  void update(double share) {
+    const at::AutoDispatchBelowAutograd untracked;
+    if (averages_.empty())
+      averages_ = copies(weights_);
+    else
+      at::_foreach_lerp_(averages_, weights_, share);
+    ++updates_;
+  }
+
+ private:
+  static std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
+    std::vector<at::Tensor> result;
+    for (const at::Tensor& tensor : tensors) result.push_back(tensor.detach().clone());
+    return result;
+  }
+
+  bool with_buffers_;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> weights_;   ///< the model's own
+  std::vector<at::Tensor> averages_;  ///< empty before the first update
+  std::vector<at::Tensor> kept_;      ///< of the model, during an evaluation
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace trainyard

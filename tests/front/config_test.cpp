@@ -1,0 +1,619 @@
+// Run files that are right, and the tools around them: layers, references, defaults, printing, comparing.
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "core/config/parse.hpp"
+#include "core/config/print.hpp"
+#include "core/config/schema.hpp"
+#include "core/config/suggest.hpp"
+#include "front/run_files.hpp"
+
+using namespace trainyard;
+using config::RunConfig;
+using test::Folder;
+
+namespace {
+
+const std::string minimal = R"(schema = 1
+[model]
+type = "mlp"
+layers = [64, 10]
+[loss]
+type = "cross_entropy"
+[data]
+type = "csv"
+path = "train.csv"
+target = "label"
+[data.train]
+batch_size = 64
+[optimizer]
+type = "sgd"
+lr = 1
+[trainer]
+max_duration = "3ep"
+)";
+
+/// Uses every key of the host.
+const std::string everything = R"(schema = 1
+[vars]
+width = 32
+root = "${run.data}/digits"
+[run]
+name = "all ${vars.width}"
+seed = 17
+device = "cuda"
+deterministic = "strict"
+output_dir = "runs/$${x}/${run.name}"
+data = "store"
+threads = { intra_op = 2, inter_op = 1 }
+[plugins]
+paths = ["mine"]
+[model]
+type = "mlp"
+layers = [64, "${vars.width}", 10]
+[model.dropout]
+type = "standard"
+p = 0
+[loss]
+type = "cross_entropy"
+[data]
+type = "csv"
+target = "label"
+workers = 4
+prefetch = 3
+[data.train]
+global_batch_size = 64
+micro_batch_size = 16
+shuffle = true
+drop_last = true
+path = "${vars.root}/train.csv"
+[data.val]
+path = "${vars.root}/test.csv"
+[data.test]
+batch_size = 7
+path = "${vars.root}/test.csv"
+[data.sampler]
+type = "random"
+[[metrics]]
+type = "accuracy"
+[[metrics]]
+type = "top_k"
+id = "top3"
+k = 3
+[optimizer]
+type = "adamw"
+lr = 1
+betas = [0.9, 0]
+groups = [{ match = ["*.bias", "*.norm.*"], weight_decay = 0.0 }, { match = ["head.*"], lr = 1e-7 }]
+[schedule]
+type = "cosine"
+warmup = "5%"
+delay = "1ep"
+floor = 0.01
+[trainer]
+max_duration = "30ep"
+max_wall_time = "1h30m"
+eval_interval = "0.5ep"
+precision = "fp16-mixed"
+grad_clip = { type = "value", max = 2 }
+[early_stopping]
+metric = "val/top3"
+mode = "max"
+patience = 3
+min_delta = 1e-3
+[logging]
+interval = "20ba"
+[[logging.sinks]]
+type = "console"
+[[logging.sinks]]
+type = "jsonl"
+interval = "1ba"
+[[hooks]]
+type = "ema"
+decay = 0.99
+every = "10ba"
+on_error = "disable"
+)";
+
+std::string write_everything(const Folder& folder) {
+  folder.write("store/digits/train.csv", "1");
+  folder.write("store/digits/test.csv", "1");
+  return folder.write("all.toml", everything);
+}
+
+std::string write_minimal(const Folder& folder, const std::string& more = "") {
+  folder.write("train.csv", "1");
+  return folder.write("run.toml", minimal + more);
+}
+
+RunConfig resolved(const std::vector<std::string>& files, const std::vector<std::string>& sets = {}) {
+  config::Resolution run = test::resolve(files, sets);
+  INFO(run.findings.text());
+  REQUIRE(run.config.has_value());
+  return *run.config;
+}
+
+void check_same(const config::SlotConfig& a, const config::SlotConfig& b) {
+  CHECK(a.slot == b.slot);
+  CHECK(a.kind == b.kind);
+  CHECK(a.type == b.type);
+  CHECK(a.id == b.id);
+  CHECK(config::toml_file(a.options) == config::toml_file(b.options));
+  CHECK(a.every == b.every);
+  CHECK(a.disable_on_error == b.disable_on_error);
+}
+
+void check_same(const std::vector<config::SlotConfig>& a, const std::vector<config::SlotConfig>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) check_same(a[i], b[i]);
+}
+
+void check_same(const config::SplitConfig& a, const config::SplitConfig& b) {
+  check_same(a.dataset, b.dataset);
+  CHECK(a.batch_size == b.batch_size);
+  CHECK(a.micro_batch_size == b.micro_batch_size);
+  CHECK(a.accumulation == b.accumulation);
+  CHECK(a.shuffle == b.shuffle);
+  CHECK(a.drop_last == b.drop_last);
+}
+
+template <class T>
+void check_same(const std::optional<T>& a, const std::optional<T>& b) {
+  REQUIRE(a.has_value() == b.has_value());
+  if (a) check_same(*a, *b);
+}
+
+void check_same(const RunConfig& a, const RunConfig& b) {
+  CHECK(config::toml_file(a.resolved) == config::toml_file(b.resolved));
+  CHECK(a.name == b.name);
+  CHECK(a.seed == b.seed);
+  CHECK(a.device == b.device);
+  CHECK(a.deterministic == b.deterministic);
+  CHECK(a.output_dir == b.output_dir);
+  CHECK(a.intra_op_threads == b.intra_op_threads);
+  CHECK(a.inter_op_threads == b.inter_op_threads);
+  check_same(a.train, b.train);
+  check_same(a.val, b.val);
+  check_same(a.test, b.test);
+  check_same(a.sampler, b.sampler);
+  CHECK(a.workers == b.workers);
+  CHECK(a.prefetch == b.prefetch);
+  check_same(a.model, b.model);
+  check_same(a.loss, b.loss);
+  check_same(a.optimizer, b.optimizer);
+  check_same(a.schedule, b.schedule);
+  check_same(a.dropout, b.dropout);
+  check_same(a.metrics, b.metrics);
+  check_same(a.hooks, b.hooks);
+  check_same(a.sinks, b.sinks);
+  CHECK(a.max_duration == b.max_duration);
+  CHECK(a.max_wall_seconds == b.max_wall_seconds);
+  CHECK(a.eval_interval == b.eval_interval);
+  CHECK(a.precision == b.precision);
+  REQUIRE(a.grad_clip.has_value() == b.grad_clip.has_value());
+  if (a.grad_clip) {
+    CHECK(a.grad_clip->type == b.grad_clip->type);
+    CHECK(a.grad_clip->max == b.grad_clip->max);
+  }
+  REQUIRE(a.early_stopping.has_value() == b.early_stopping.has_value());
+  if (a.early_stopping) {
+    CHECK(a.early_stopping->metric == b.early_stopping->metric);
+    CHECK(a.early_stopping->maximize == b.early_stopping->maximize);
+    CHECK(a.early_stopping->patience == b.early_stopping->patience);
+    CHECK(a.early_stopping->min_delta == b.early_stopping->min_delta);
+  }
+  CHECK(a.log_interval == b.log_interval);
+}
+
+template <class T>
+T option(const config::SlotConfig& slot, std::string_view name) {
+  const Value* value = slot.options.find(name);
+  REQUIRE(value != nullptr);
+  REQUIRE(value->get_if<T>() != nullptr);
+  return value->as<T>();
+}
+
+}  // namespace
+
+TEST_CASE("what a run file leaves out has defaults") {
+  const Folder folder;
+  const RunConfig run = resolved({write_minimal(folder)});
+  CHECK(run.name == "run");
+  CHECK(run.output_dir == "runs/run");
+  CHECK(run.device == "cpu");
+  CHECK(run.schedule.type == "constant");
+  CHECK(run.sampler.type == "sequential");
+  CHECK(run.sinks.size() == 3);
+  CHECK(run.sinks[2].type == "tensorboard");
+  CHECK(run.sinks[2].slot == "logging.sinks[2]");
+  CHECK(run.train.micro_batch_size == 64);
+  CHECK(run.train.accumulation == 1);
+  CHECK_FALSE(run.val.has_value());
+  CHECK_FALSE(run.dropout.has_value());
+  CHECK(run.log_interval == Duration{50, Duration::Unit::steps});
+  CHECK(option<double>(run.optimizer, "lr") == 1.0);  // an integer where a float is wanted
+  CHECK(option<bool>(run.optimizer, "nesterov") == false);
+  CHECK(option<std::string>(run.train.dataset, "separator") == ",");
+}
+
+TEST_CASE("every key of a run file arrives") {
+  const Folder folder;
+  const RunConfig run = resolved({write_everything(folder)});
+  CHECK(run.name == "all 32");
+  CHECK(run.seed == 17);
+  CHECK(run.device == "cuda:0");
+  CHECK(run.deterministic == config::Deterministic::strict);
+  CHECK(run.output_dir == "runs/${x}/all 32");
+  CHECK(run.intra_op_threads == 2);
+  CHECK(run.train.batch_size == 64);
+  CHECK(run.train.micro_batch_size == 16);
+  CHECK(run.train.accumulation == 4);
+  CHECK(run.train.shuffle);
+  CHECK(run.train.drop_last);
+  CHECK(option<std::string>(run.train.dataset, "path") == folder.path() + "/store/digits/train.csv");
+  CHECK(option<std::string>(run.test->dataset, "path") == folder.path() + "/store/digits/test.csv");
+  CHECK(option<std::string>(run.val->dataset, "target") == "label");
+  CHECK(run.val->batch_size == 16);
+  CHECK(run.test->batch_size == 7);
+  CHECK(run.workers == 4);
+  CHECK(run.prefetch == 3);
+  CHECK(option<Array>(run.model, "layers")[1].as<std::int64_t>() == 32);
+  CHECK(run.dropout->slot == "model.dropout");
+  CHECK(run.metrics[1].id == "top3");
+  CHECK(option<Array>(run.optimizer, "groups").size() == 2);
+  CHECK(*run.max_wall_seconds == 5400);
+  CHECK(run.eval_interval == Duration{0.5, Duration::Unit::epochs});
+  CHECK(run.precision == config::Precision::fp16_mixed);
+  CHECK(run.grad_clip->type == config::GradClip::Type::value);
+  CHECK(run.grad_clip->max == 2.0);
+  CHECK(run.early_stopping->metric == "val/top3");
+  CHECK(run.early_stopping->maximize);
+  CHECK(run.log_interval == Duration{20, Duration::Unit::steps});
+  CHECK(run.hooks[0].every == "10ba");
+  CHECK(run.hooks[0].disable_on_error);
+  CHECK_FALSE(run.hooks[0].options.contains("every"));
+}
+
+TEST_CASE("the resolved file is the same run again, from any folder") {
+  const Folder folder, elsewhere;
+  for (const std::string& file : {write_minimal(folder), write_everything(folder)}) {
+    const RunConfig run = resolved({file});
+    for (const bool origins : {false, true}) {
+      const std::string printed = config::toml_file(run.resolved, origins);
+      INFO(printed);
+      check_same(run, resolved({elsewhere.write("copied.toml", printed)}));
+    }
+  }
+}
+
+TEST_CASE("the schema of the host is whole: each key has help, each default fits its own key") {
+  const Folder folder;
+  for (const config::Section& section : config::schema())
+    for (const config::Key& key : section.keys) {
+      INFO(section.path << "." << key.name);
+      CHECK_FALSE(key.help.empty());
+      CHECK_FALSE((key.required && key.fallback));
+      CHECK_THAT(config::schema_text(), Catch::Contains("  " + key.name + ": "));
+    }
+  const auto json = nlohmann::json::parse(config::schema_json());
+  CHECK(json["tables"].size() == config::schema().size());
+}
+
+TEST_CASE("layers: tables merge, arrays replace, lists with ids merge by id") {
+  const Folder folder;
+  folder.write("train.csv", "1");
+  folder.write("base.toml", minimal + R"(
+[[hooks]]
+type = "ema"
+decay = 0.5
+start = "10%"
+[[metrics]]
+type = "top_k"
+id = "a"
+k = 1
+)");
+  folder.write("deep/middle.toml",
+               "extends = \"../base.toml\"\nschema = 1\n[optimizer]\nlr = 0.5\nmomentum = 0.9\n");
+  const std::string top = folder.write("top.toml", R"(schema = 1
+extends = ["deep/middle.toml"]
+[model]
+layers = [1, 2, 3]
+[optimizer]
+lr = 0.25
+[[hooks]]
+type = "ema"
+decay = 0.75
+[[metrics]]
+type = "top_k"
+id = "b"
+k = 2
+)");
+  const std::string over = folder.write("over.toml", "[[metrics]]\nid = \"a\"\nk = 9\n");
+  const RunConfig run = resolved({top, over});
+  CHECK(run.name == "top");
+  CHECK(option<double>(run.optimizer, "lr") == 0.25);
+  CHECK(option<double>(run.optimizer, "momentum") == 0.9);
+  CHECK(option<Array>(run.model, "layers").size() == 3);
+  REQUIRE(run.hooks.size() == 1);
+  CHECK(option<double>(run.hooks[0], "decay") == 0.75);
+  CHECK(option<std::string>(run.hooks[0], "start") == "10%");
+  REQUIRE(run.metrics.size() == 2);
+  CHECK(option<std::int64_t>(run.metrics[0], "k") == 9);
+  CHECK(option<std::int64_t>(run.metrics[1], "k") == 2);
+}
+
+TEST_CASE("a file that another extends finds its data beside itself") {
+  const Folder folder;
+  folder.write("base/base.toml", minimal);
+  folder.write("base/train.csv", "1");
+  const std::string top = folder.write("top/run.toml", "schema = 1\nextends = \"../base/base.toml\"\n");
+  CHECK(option<std::string>(resolved({top}).train.dataset, "path") == folder.path() + "/base/train.csv");
+}
+
+TEST_CASE("--set writes any key") {
+  const Folder folder;
+  const std::string file = write_minimal(folder, "[[metrics]]\ntype = \"top_k\"\n");
+  const RunConfig run =
+      resolved({file}, {"optimizer.lr=0.125", "trainer.max_duration=7ba", "run.name=a b", "metrics.0.k=3",
+                        "model.layers=[1, 2]", "model.layers.1=5", "run.threads.intra_op=2",
+                        "data.train.shuffle=true", "trainer.grad_clip={max = 1}"});
+  CHECK(option<double>(run.optimizer, "lr") == 0.125);
+  CHECK(run.max_duration == Duration{7, Duration::Unit::steps});
+  CHECK(run.name == "a b");
+  CHECK(option<std::int64_t>(run.metrics[0], "k") == 3);
+  CHECK(option<Array>(run.model, "layers")[1].as<std::int64_t>() == 5);
+  CHECK(run.intra_op_threads == 2);
+  CHECK(run.sampler.type == "random");
+  CHECK(run.grad_clip->max == 1.0);
+}
+
+TEST_CASE("a --set that is wrong is shown with its place") {
+  const Folder folder;
+  const std::string file = write_minimal(folder, "[[metrics]]\ntype = \"top_k\"\n");
+  const auto report = [&](const std::string& set) {
+    const config::Resolution run = test::resolve({file}, {"run.seed=1", set});
+    CHECK_FALSE(run.config.has_value());
+    return run.findings.text();
+  };
+  CHECK_THAT(report("optimizer.lrr=1"), Catch::Contains("--set:2:11: E104 unknown key `lrr` in [optimizer]"));
+  CHECK_THAT(report("optimizer.lr=abc"), Catch::Contains("--set:2:14: E105 optimizer.lr: expected a float"));
+  CHECK_THAT(report("optimizer.lr"), Catch::Contains("--set:2:1: E111 `optimizer.lr` is not KEY=VALUE"));
+  CHECK_THAT(report("optimizer..lr=1"),
+             Catch::Contains("--set:2:11: E111 `optimizer..lr` is not a dotted key"));
+  CHECK_THAT(report("metrics.1.k=1"), Catch::Contains("--set:2:9: E111 `metrics` is a list of 1"));
+  CHECK_THAT(report("metrics.x.k=1"), Catch::Contains("`x` is not an index into it"));
+  CHECK_THAT(report("optimizer.lr.x=1"), Catch::Contains("`optimizer.lr` is integer: there is no `x` in it"));
+  CHECK_THAT(report("model.layers=[1,"),
+             Catch::Contains("--set:2:14: E111 the value of `model.layers` is not TOML"));
+  CHECK_THAT(report("run.name=\"a\"\nseed=2"), Catch::Contains("is not TOML"));
+  CHECK_THAT(report("=1"), Catch::Contains("is not a dotted key"));
+  CHECK_THAT(report(std::string(20000, '.') + "=1"), Catch::Contains("is not a dotted key"));
+}
+
+TEST_CASE("another type of plugin leaves the options of the one before it, and says so") {
+  const Folder folder;
+  const std::string file = write_minimal(folder);
+  const config::Resolution run = test::resolve({file}, {"optimizer.momentum=0.9"});
+  REQUIRE(run.config.has_value());
+  const std::string with = folder.write("momentum.toml", config::toml_file(run.config->resolved));
+  const config::Resolution other = test::resolve({with}, {"optimizer.type=adamw"});
+  INFO(other.findings.text());
+  REQUIRE(other.config.has_value());
+  CHECK(option<double>(other.config->optimizer, "lr") == 1.0);
+  CHECK_FALSE(other.config->optimizer.options.contains("momentum"));
+  CHECK_THAT(other.findings.text(),
+             Catch::Contains("E113 warning: optimizer.momentum is left out: --set made the type"));
+}
+
+TEST_CASE("references build on each other, keep types and cannot blow up") {
+  const Folder folder;
+  const std::string file = write_minimal(folder, "[vars]\na = 8\nb = \"${vars.a}\"\nlr = 0.5\n");
+  const RunConfig run = resolved({file}, {"model.layers=[\"${vars.b}\", 2]", "run.name=n${vars.b}-${vars.lr}",
+                                          "optimizer.lr=${vars.lr}", "vars.a=9"});
+  CHECK(option<Array>(run.model, "layers")[0].as<std::int64_t>() == 9);
+  CHECK(run.name == "n9-0.5");
+  CHECK(run.output_dir == "runs/n9-0.5");
+  CHECK(option<double>(run.optimizer, "lr") == 0.5);
+
+  std::string laughs = "[vars]\nv0 = \"ha\"\n";
+  for (int i = 1; i < 60; ++i)
+    laughs += "v" + std::to_string(i) + " = \"${vars.v" + std::to_string(i - 1) + "}${vars.v" +
+              std::to_string(i - 1) + "}\"\n";
+  const config::Resolution bomb = test::resolve({write_minimal(folder, laughs)});
+  CHECK_FALSE(bomb.config.has_value());
+  CHECK_THAT(bomb.findings.text(), Catch::Contains("E110 grows beyond 64 KiB"));
+}
+
+TEST_CASE("${run.data} comes from the environment unless the file has run.data") {
+  const Folder folder;
+  folder.write("away/train.csv", "1");
+  std::string text = minimal;
+  text.replace(text.find("\"train.csv\""), 11, "\"${run.data}/train.csv\"");
+  const std::string file = folder.write("run.toml", text);
+  const auto run = test::resolve({file}, {}, folder.path() + "/away");
+  REQUIRE(run.config.has_value());
+  CHECK(option<std::string>(run.config->train.dataset, "path") == folder.path() + "/away/train.csv");
+  const auto lost = test::resolve({file}, {}, folder.path() + "/nowhere");
+  CHECK_THAT(lost.findings.text(),
+             Catch::Contains("E401 data.train.path: " + folder.path() + "/nowhere/train.csv does not exist"));
+  const auto own = test::resolve({file}, {"run.data=" + folder.path() + "/away"}, folder.path() + "/nowhere");
+  CHECK(own.config.has_value());
+}
+
+TEST_CASE("a dataset may have a list of files, each of which has to be there") {
+  const Folder folder;
+  folder.write("train.csv", "1");
+  folder.write("more.csv", "1");
+  std::string text = minimal;
+  text.replace(text.find("\"csv\""), 5, "\"csvs\"");
+  text.replace(text.find("\"train.csv\""), 11, "[\"train.csv\", \"more.csv\"]");
+  const RunConfig run = resolved({folder.write("run.toml", text)});
+  CHECK(option<Array>(run.train.dataset, "path")[1].as<std::string>() == folder.path() + "/more.csv");
+  text.replace(text.find("more.csv"), 8, "mroe.csv");
+  const config::Resolution wrong = test::resolve({folder.write("run.toml", text)});
+  CHECK_THAT(wrong.findings.text(), Catch::Contains("mroe.csv does not exist"));
+  CHECK_THAT(wrong.findings.text(), Catch::Contains("^^^^^^^^^^ did you mean `more.csv`?"));
+}
+
+TEST_CASE("batch sizes are solved from any that are given") {
+  const Folder folder;
+  const std::string file = write_minimal(folder);
+  struct Case {
+    std::string set;
+    std::int64_t batch, micro, accumulation;
+  };
+  for (const Case& c : {Case{"{ batch_size = 64 }", 64, 64, 1},
+                        {"{ global_batch_size = 64, micro_batch_size = 16 }", 64, 16, 4},
+                        {"{ batch_size = 64, accumulation = 8 }", 64, 8, 8},
+                        {"{ micro_batch_size = 16, accumulation = 3 }", 48, 16, 3},
+                        {"{ micro_batch_size = 16 }", 16, 16, 1},
+                        {"{ batch_size = 6, micro_batch_size = 2, accumulation = 3 }", 6, 2, 3}}) {
+    INFO(c.set);
+    const RunConfig run = resolved({file}, {"data.train=" + c.set});
+    CHECK(run.train.batch_size == c.batch);
+    CHECK(run.train.micro_batch_size == c.micro);
+    CHECK(run.train.accumulation == c.accumulation);
+  }
+}
+
+TEST_CASE("metrics without anything to evaluate are a warning, not an error") {
+  const Folder folder;
+  const config::Resolution run = test::resolve({write_minimal(folder, "[[metrics]]\ntype = \"accuracy\"\n")});
+  CHECK(run.config.has_value());
+  CHECK_THAT(run.findings.text(), Catch::Contains("E210 warning: [[metrics]] are computed in evaluations"));
+}
+
+TEST_CASE("files that cannot be read are one finding") {
+  const Folder folder;
+  CHECK_THAT(test::resolve({folder.path() + "/none.toml"}).findings.text(),
+             Catch::Contains("E101 cannot be read: No such file"));
+  CHECK_THAT(test::resolve({folder.path()}).findings.text(), Catch::Contains("E101 is a folder"));
+  CHECK_THAT(test::resolve({"/dev/zero"}).findings.text(), Catch::Contains("E101 is larger than 1 MiB"));
+  CHECK_THAT(test::resolve({folder.write("empty.toml", "")}).findings.text(),
+             Catch::Contains("E103 the file does not say"));
+}
+
+TEST_CASE("a finding is shown with its line, a caret and the mend; tools get JSON") {
+  config::Findings findings;
+  findings.add_source("run.toml", "[optimizer]\n  n\xc3\xa4me = \"\xc3\xa4\xc3\xb6\" # x\r\n");
+  const auto file = std::make_shared<const std::string>("run.toml");
+  findings.error("E104", {file, 2, 3}, "unknown key", "did you mean `name`?");
+  findings.error("E105", {file, 2, 10}, "wrong");
+  findings.error("E105", {file, 2, 10}, "wrong");
+  findings.error("E108", {file, 0, 0}, "nothing there", "add it");
+  CHECK(findings.errors() == 3);
+  CHECK(findings.text() ==
+        "run.toml: E108 nothing there\n"
+        "      | add it\n"
+        "run.toml:2:3: E104 unknown key\n"
+        "    2 |   n\xc3\xa4me = \"\xc3\xa4\xc3\xb6\" # x\n"
+        "      |   ^^^^ did you mean `name`?\n"
+        "run.toml:2:10: E105 wrong\n"
+        "    2 |   n\xc3\xa4me = \"\xc3\xa4\xc3\xb6\" # x\n"
+        "      |          ^^^^\n");
+  const auto json = nlohmann::json::parse(findings.json());
+  CHECK(json["errors"] == 3);
+  CHECK(json["warnings"] == 0);
+  CHECK(json["findings"][1]["column"] == 3);
+  CHECK(json["findings"][1]["length"] == 4);
+  CHECK(json["findings"][1]["code"] == "E104");
+  CHECK(json["findings"][1]["severity"] == "error");
+}
+
+TEST_CASE("values print as TOML that reads back") {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 5000; ++i) {
+    std::uint64_t bits = random();
+    double number;
+    std::memcpy(&number, &bits, sizeof number);
+    if (!std::isfinite(number)) continue;
+    const std::optional<Value> read = config::parse_value(config::toml_text(Value(number)));
+    INFO(config::toml_text(Value(number)));
+    REQUIRE(read.has_value());
+    REQUIRE(read->get_if<double>() != nullptr);
+    REQUIRE(read->as<double>() == number);
+  }
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (std::size_t n = random() % 12; n > 0; --n) text += static_cast<char>(1 + random() % 126);
+    const std::optional<Value> read = config::parse_value(config::toml_text(Value(text)));
+    REQUIRE(read.has_value());
+    REQUIRE(read->as<std::string>() == text);
+  }
+}
+
+TEST_CASE("diff lists the keys that differ") {
+  const Folder folder;
+  const std::string file = write_minimal(folder, "[[metrics]]\ntype = \"top_k\"\n");
+  const RunConfig a = resolved({file});
+  const RunConfig b = resolved({file}, {"optimizer.lr=0.5", "metrics.0.k=3", "trainer.max_wall_time=5m"});
+  CHECK(config::diff(a.resolved, a.resolved).empty());
+  const std::vector<config::Difference> differences = config::diff(a.resolved, b.resolved);
+  REQUIRE(differences.size() == 3);
+  CHECK(differences[0].key == "metrics.0.k");
+  CHECK(differences[0].a == "5");
+  CHECK(differences[0].b == "3");
+  CHECK(differences[1].key == "optimizer.lr");
+  CHECK(differences[2].key == "trainer.max_wall_time");
+  CHECK(differences[2].a.empty());
+}
+
+TEST_CASE("edit distance and suggestions") {
+  CHECK(config::edit_distance("", "abc") == 3);
+  CHECK(config::edit_distance("abc", "abc") == 0);
+  CHECK(config::edit_distance("momentun", "momentum") == 1);
+  CHECK(config::edit_distance("sede", "seed") == 1);
+  CHECK(config::edit_distance("kitten", "sitting") == 3);
+  CHECK(config::nearest("momentun", {"lr", "momentum", "nesterov"}) == "momentum");
+  CHECK(config::nearest("zzz", {"lr", "momentum"}).empty());
+  CHECK(config::suggestion("zzz", {"lr", "momentum"}) == "allowed: lr, momentum");
+}
+
+TEST_CASE("no mutation of a run file crashes the host") {
+  const Folder folder;
+  write_everything(folder);
+  std::mt19937_64 random(5);
+  const std::string pieces = "[]{}=\"'#.,\n\\$ \t0aE-\x80\xff";
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = everything;
+    for (std::size_t n = 1 + random() % 4; n > 0; --n) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0: text.erase(at, 1 + random() % 8); break;
+        case 1: text.insert(at, 1, pieces[random() % pieces.size()]); break;
+        case 2: text[at] = pieces[random() % pieces.size()]; break;
+        default: text.insert(at, text.substr(random() % text.size(), random() % 30)); break;
+      }
+      if (text.empty()) text = "x";
+    }
+    const config::Resolution run = test::resolve({folder.write("mutant.toml", text)});
+    REQUIRE(run.config.has_value() != (run.findings.errors() > 0));
+    REQUIRE_FALSE(nlohmann::json::parse(run.findings.json()).empty());
+    run.findings.text(true);
+    if (run.config && i % 20 == 0)
+      check_same(*run.config,
+                 resolved({folder.write("again.toml", config::toml_file(run.config->resolved))}));
+  }
+}
+
+TEST_CASE("hostile nesting is refused, not followed") {
+  const Folder folder;
+  std::string dots = "a";
+  for (int i = 0; i < 100000; ++i) dots += ".a";
+  for (const std::string& text :
+       {"[" + dots + "]\n", dots + " = 1\n", "x = { " + dots + " = 1 }\n",
+        "x = \"\"\"a \" b\"\"\"\n[" + dots + "]\n", "x = {q = '''it's''''', " + dots + " = 1}\n",
+        std::string(100000, '['), "x = " + std::string(100000, '['), "x = " + std::string(100000, '{'),
+        "[[" + dots + "]]\n"}) {
+    const config::Resolution run = test::resolve({folder.write("deep.toml", text)});
+    CHECK_FALSE(run.config.has_value());
+    CHECK_THAT(run.findings.text(), Catch::Contains("E102"));
+  }
+  const std::string fine = write_minimal(
+      folder, "[run]\nname = \"" + std::string(60, '.') + "x\"  # a.b.c" + std::string(60, '.') + "\n");
+  CHECK(resolved({fine}).name.size() == 61);
+}

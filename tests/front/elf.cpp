@@ -1,0 +1,99 @@
+#include "core/plugins/elf.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include <trainyard/error.hpp>
+
+#include "core/plugins/manifest_text.hpp"
+#include "support/temporary.hpp"
+
+using namespace trainyard;
+using plugins::ElfFile;
+
+namespace {
+
+const std::string samples = TRAINYARD_SAMPLES;
+const std::string options = samples + "/sealed/liboptions.so";
+
+std::string digest(const std::string& path) {
+  return ElfFile(path).digest();
+}
+
+}  // namespace
+
+TEST_CASE("the digest is the same before and after sealing and stripping, and tells other code apart") {
+  const test::TemporaryFolder folder;
+  const std::string copy = folder / "libcopy.so";
+  test::write_bytes(copy, test::bytes_of(options));
+  const std::string sealed = digest(copy);
+  CHECK(sealed == plugins::read(copy).digest);
+
+  REQUIRE(test::run("strip -s " + copy).status == 0);
+  CHECK(digest(copy) == sealed);
+  CHECK(plugins::read(copy).digest == sealed);  // the manifest is still there
+
+  REQUIRE(test::run("objcopy --remove-section=.trainyard " + copy).status == 0);
+  CHECK(digest(copy) == sealed);
+  CHECK(!ElfFile(copy).section(plugins::manifest_section, 1 << 20));
+
+  CHECK(digest(samples + "/sealed/libone.so") != digest(samples + "/sealed/libtwo.so"));
+}
+
+TEST_CASE("sealing again replaces the manifest") {
+  const test::TemporaryFolder folder;
+  const std::string copy = folder / "libcopy.so";
+  test::write_bytes(copy, test::bytes_of(options));
+  ::chmod(copy.c_str(), 0750);
+  REQUIRE(test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal " + copy).status == 0);
+  const std::string once = test::bytes_of(copy);
+  REQUIRE(test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal " + copy).status == 0);
+  CHECK(test::bytes_of(copy) == once);
+  CHECK(to_text(plugins::read(copy)) == to_text(plugins::read(options)));
+  struct stat status;
+  REQUIRE(::stat(copy.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0750);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) ==
+        1);  // nothing is left behind
+}
+
+TEST_CASE("shared statics are found: P1, P11") {
+  CHECK(ElfFile(samples + "/raw/libcounter_a.so").unique_symbols() ==
+        std::vector<std::string>{"_ZN6SharedIiE5callsE"});
+  CHECK(ElfFile(samples + "/sealed/libcounter_a.so").unique_symbols().empty());
+}
+
+TEST_CASE("static initialisers are counted: P17") {
+  CHECK(ElfFile(samples + "/sealed/libone.so").initialisers() == 1);
+  CHECK(ElfFile(samples + "/sealed/libstatic_map.so").initialisers() == 2);
+}
+
+TEST_CASE("the seal tool says what is wrong with a plugin and leaves it as it was") {
+  struct Case {
+    std::string sample, message;
+  };
+  const Case cases[] = {
+      {"describe_throws", "its describe() threw: no licence file"},
+      {"describe_wrong",
+       "hook at batch_end: writes grads, the event allows hyper, metrics, control, plugin_own"},
+      {"foreign", "exports a trainyard_plugin of another make"},
+      {"small", "exports a trainyard_plugin of 16 bytes, this host's has"},
+      {"unresolved", "undefined symbol: trainyard_test_nowhere"},
+      {"helper", "undefined symbol: trainyard_plugin"},
+      {"counter_a", "exports symbols that all plugins of a process would share"},
+  };
+  const test::TemporaryFolder folder;
+  for (const Case& wrong : cases) {
+    INFO(wrong.sample);
+    const std::string before = test::bytes_of(samples + "/raw/lib" + wrong.sample + ".so");
+    const std::string copy = folder / "libcopy.so";
+    test::write_bytes(copy, before);
+    const test::Output output = test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal " + copy);
+    CHECK(output.status == 3);
+    CHECK(output.text.find(copy + ": error: ") == 0);
+    CHECK_THAT(output.text, Catch::Contains(wrong.message));
+    CHECK(test::bytes_of(copy) == before);
+  }
+}

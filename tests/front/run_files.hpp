@@ -1,0 +1,239 @@
+// Plugins as manifests only, and run files in a folder of their own, for tests of the configuration.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/plugin.hpp>
+#include <trainyard/schedule.hpp>
+#include <trainyard/sink.hpp>
+#include "core/config/resolve.hpp"
+
+namespace trainyard::test {
+
+struct Rule {
+  std::vector<std::string> match;
+  std::optional<double> lr, weight_decay;
+  static void describe(Fields<Rule>& m) {
+    m.option("match", &Rule::match, "patterns of parameter names").required();
+    m.option("lr", &Rule::lr, "learning rate of the group").min(0.0);
+    m.option("weight_decay", &Rule::weight_decay, "weight decay of the group").min(0.0);
+  }
+};
+
+struct OptimizerCommon {
+  double lr = 0.0, weight_decay = 0.0;
+  std::string decay = "all";
+  std::vector<Rule> groups;
+  static void describe(Fields<OptimizerCommon>& m) {
+    m.option("lr", &OptimizerCommon::lr, "base learning rate").required().above(0.0);
+    m.option("weight_decay", &OptimizerCommon::weight_decay, "weight decay").min(0.0);
+    m.option("decay", &OptimizerCommon::decay, "what decays").one_of({"all", "matrices"});
+    m.option("groups", &OptimizerCommon::groups, "other values for parameters by name");
+  }
+};
+
+struct Sgd : Plugin {
+  static constexpr Kind kind{"optimizer", 1};
+  using Common = OptimizerCommon;
+  struct Options {
+    double momentum = 0.0;
+    bool nesterov = false;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("sgd").version("1.0.0");
+    m.option("momentum", &Options::momentum, "momentum").min(0.0).below(1.0);
+    m.option("nesterov", &Options::nesterov, "Nesterov's momentum");
+  }
+};
+
+struct AdamW : Plugin {
+  static constexpr Kind kind{"optimizer", 1};
+  using Common = OptimizerCommon;
+  struct Options {
+    std::vector<double> betas{0.9, 0.999};
+    double eps = 1e-8;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("adamw").version("1.0.0");
+    m.option("betas", &Options::betas, "decay of the moments").min(0.0).below(1.0);
+    m.option("eps", &Options::eps, "added to the denominator").above(0.0);
+  }
+};
+
+struct Csv : Plugin {
+  static constexpr Kind kind{"dataset", 1};
+  struct Options {
+    std::vector<std::string> path;
+    std::string target;
+    std::string separator = ",";
+    std::int64_t skip = 0;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("csvs").version("1.0.0");
+    m.option("path", &Options::path, "files").required();
+    m.option("target", &Options::target, "column of the target").required();
+    m.option("separator", &Options::separator, "between cells");
+    m.option("skip", &Options::skip, "rows left out").min(0);
+  }
+};
+
+struct OneCsv : Plugin {
+  static constexpr Kind kind{"dataset", 1};
+  struct Options {
+    std::string path;
+    std::string target;
+    std::string separator = ",";
+    std::int64_t skip = 0;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("csv").version("1.0.0");
+    m.option("path", &Options::path, "file").required();
+    m.option("target", &Options::target, "column of the target").required();
+    m.option("separator", &Options::separator, "between cells");
+    m.option("skip", &Options::skip, "rows left out").min(0);
+  }
+};
+
+struct Mlp : Plugin {
+  static constexpr Kind kind{"model", 1};
+  struct Options {
+    std::vector<std::int64_t> layers;
+    std::string activation = "relu";
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("mlp").version("1.0.0");
+    m.option("layers", &Options::layers, "widths").required().min(1);
+    m.option("activation", &Options::activation, "between layers").one_of({"relu", "gelu", "tanh"});
+  }
+};
+
+struct Dropout : Plugin {
+  static constexpr Kind kind{"dropout", 1};
+  struct Options {
+    double p = 0.5;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("standard").version("1.0.0");
+    m.option("p", &Options::p, "share of zeros").min(0.0).below(1.0);
+  }
+};
+
+struct TopK : Plugin {
+  static constexpr Kind kind{"metric", 1};
+  struct Options {
+    std::int64_t k = 5;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("top_k").version("1.0.0");
+    m.option("k", &Options::k, "candidates").min(1);
+  }
+};
+
+struct Ema : Plugin {
+  static constexpr Kind kind{"hook", 1};
+  struct Options {
+    double decay = 0.999;
+    Duration start{0, Duration::Unit::steps};
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("ema").version("1.0.0").conflicts("swa");
+    m.option("decay", &Options::decay, "weight of the past").range(0.0, 1.0);
+    m.option("start", &Options::start, "when the average begins");
+  }
+};
+
+template <class T>
+plugins::PluginFile file_of() {
+  plugins::PluginFile file;
+  trainyard::detail::describe<T>(file.manifest);
+  file.path = "lib" + file.manifest.name + ".so";
+  return file;
+}
+
+struct NoOptions {};
+
+/// A plugin without options of its own, with those of its kind.
+template <class Common = NoCommon>
+plugins::PluginFile plain_file(std::string kind, std::string name) {
+  plugins::PluginFile file;
+  Fields<Common> fields(file.manifest.options, true);
+  Common::describe(fields);
+  Manifest<NoOptions>(file.manifest).name(name).version("1.0.0");
+  file.manifest.kind = std::move(kind);
+  file.manifest.revision = 1;
+  file.path = "lib" + name + ".so";
+  return file;
+}
+
+inline plugins::Registry registry() {
+  std::vector<plugins::PluginFile> files = {file_of<Sgd>(),
+                                            file_of<AdamW>(),
+                                            file_of<Csv>(),
+                                            file_of<OneCsv>(),
+                                            file_of<Mlp>(),
+                                            file_of<Dropout>(),
+                                            file_of<TopK>(),
+                                            file_of<Ema>(),
+                                            plain_file("loss", "cross_entropy"),
+                                            plain_file("loss", "mse"),
+                                            plain_file("metric", "accuracy"),
+                                            plain_file("sampler", "random"),
+                                            plain_file("sampler", "sequential"),
+                                            plain_file("sampler", "weighted"),
+                                            plain_file<ScheduleOperators>("schedule", "constant"),
+                                            plain_file<ScheduleOperators>("schedule", "cosine"),
+                                            plain_file<SinkCommon>("sink", "console"),
+                                            plain_file<SinkCommon>("sink", "jsonl"),
+                                            plain_file<SinkCommon>("sink", "tensorboard"),
+                                            plain_file("hook", "swa")};
+  plugins::PluginFile needy = plain_file("hook", "gpu_only");
+  needy.manifest.needs = {"cuda"};
+  files.push_back(needy);
+  needy = plain_file("hook", "many_ranks");
+  needy.manifest.needs = {"distributed"};
+  files.push_back(needy);
+  plugins::PluginFile twice = plain_file("hook", "twice");
+  twice.path = "a/libtwice.so";
+  files.push_back(twice);
+  twice.path = "b/libtwice.so";
+  twice.manifest.version = "2.0.0";
+  files.push_back(twice);
+  return plugins::Registry(std::move(files));
+}
+
+/// A folder that goes away with the test.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "trainyard-config-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  /// Writes a file and returns its path.
+  std::string write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << text;
+    return file.string();
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline config::Resolution resolve(const std::vector<std::string>& files,
+                                  const std::vector<std::string>& sets = {},
+                                  const std::string& data_root = "data") {
+  return config::resolve(config::load(files, sets, {data_root}), registry());
+}
+
+}  // namespace trainyard::test

@@ -1,0 +1,141 @@
+#include <cmath>
+#include <limits>
+
+#include <catch2/catch.hpp>
+
+#include <trainyard/schedule.hpp>
+
+using namespace trainyard;
+
+namespace {
+
+/// 1 at the start, 0.2 at the end.
+struct Line final : Schedule {
+  double factor(double progress) const override { return 1.0 - 0.8 * progress; }
+};
+
+/// The progress itself, to see what the operators ask for.
+struct Identity final : Schedule {
+  double factor(double progress) const override { return progress; }
+};
+
+Duration duration(const char* text) {
+  return Duration::parse(text).value();
+}
+
+/// 10 epochs of 20 steps.
+const RunScale scale{
+    .steps_per_epoch = 20, .samples_per_epoch = 100, .samples_per_step = 5, .total_steps = 200};
+
+}  // namespace
+
+TEST_CASE("without operators the curve is the schedule itself, from 0 to 1 over the budget") {
+  const Line line;
+  const ScheduleCurve curve(line, scale);
+  for (std::int64_t t = 0; t <= 200; ++t)
+    CHECK(curve.factor(t) == line.factor(static_cast<double>(t) / 200.0));
+}
+
+TEST_CASE("an overrun holds the end") {
+  const Line line;
+  const ScheduleCurve curve(line, scale);
+  CHECK(curve.factor(200) == line.factor(1.0));
+  CHECK(curve.factor(220) == line.factor(1.0));
+}
+
+TEST_CASE("warm-up is a line to the first step after it") {
+  Line line;
+  line.common.warmup = duration("5%");
+  line.common.warmup_start = 0.1;
+  const ScheduleCurve curve(line, scale);
+  CHECK(curve.factor(0) == 0.1);
+  for (std::int64_t t = 0; t < 10; ++t)
+    CHECK(curve.factor(t) == Approx(0.1 + 0.9 * static_cast<double>(t) / 10));
+  CHECK(curve.factor(10) == 1.0);
+  CHECK(curve.factor(105) == Approx(line.factor(0.5)));
+  CHECK(curve.factor(200) == Approx(0.2));
+}
+
+TEST_CASE("a delay stays at the start of the curve, after the warm-up") {
+  Line line;
+  line.common.warmup = duration("1ep");
+  line.common.delay = duration("80ba");
+  const ScheduleCurve curve(line, scale);
+  CHECK(curve.factor(10) == Approx(0.5));
+  for (std::int64_t t = 20; t <= 100; ++t) CHECK(curve.factor(t) == 1.0);
+  CHECK(curve.factor(101) < 1.0);
+  CHECK(curve.factor(150) == Approx(line.factor(0.5)));
+}
+
+TEST_CASE("a floor squeezes the whole curve above it, delay and warm-up's goal included") {
+  Identity identity;
+  identity.common.floor = 0.2;
+  identity.common.delay = duration("100ba");
+  identity.common.warmup = duration("10ba");
+  const ScheduleCurve curve(identity, scale);
+  CHECK(curve.factor(5) == Approx(0.1));
+  CHECK(curve.factor(10) == Approx(0.2));
+  CHECK(curve.factor(110) == Approx(0.2));
+  CHECK(curve.factor(155) == Approx(0.2 + 0.8 * 0.5));
+  CHECK(curve.factor(200) == 1.0);
+}
+
+TEST_CASE("sampling moves the progress only every so often, counted from the curve's first step") {
+  Identity identity;
+  identity.common.warmup = duration("7ba");
+  identity.common.sampling = duration("1ep");
+  const ScheduleCurve curve(identity, scale);
+  for (std::int64_t t = 7; t < 200; ++t) {
+    const std::int64_t sampled = (t - 7) / 20 * 20;
+    CHECK(curve.factor(t) == static_cast<double>(sampled) / 193.0);
+  }
+  identity.common.sampling = duration("0.01ep");  // finer than a step: each step
+  CHECK(ScheduleCurve(identity, scale).factor(8) == 1.0 / 193.0);
+}
+
+TEST_CASE("the factor is a pure function of the step") {
+  Line line;
+  line.common.warmup = duration("10%");
+  const ScheduleCurve curve(line, scale);
+  const double forward = curve.factor(133);
+  for (std::int64_t t = 200; t >= 0; --t) curve.factor(t);
+  CHECK(curve.factor(133) == forward);
+}
+
+TEST_CASE("warm-up and delay may take the whole budget, not more") {
+  Line line;
+  line.common.warmup = duration("50%");
+  line.common.delay = duration("100ba");
+  const ScheduleCurve curve(line, scale);
+  CHECK(curve.factor(199) == 1.0);
+  CHECK(curve.factor(200) == Approx(0.2));
+  line.common.delay = duration("101ba");
+  CHECK_THROWS_WITH(ScheduleCurve(line, scale), Catch::Contains("exceed the run of 200 steps") &&
+                                                    Catch::Contains("101") &&
+                                                    Catch::Contains("max_duration"));
+}
+
+TEST_CASE("lengths that do not translate to steps are refused") {
+  using Catch::Contains;
+  Line line;
+  const auto refused = [&](const char* text) {
+    CHECK_THROWS_AS(ScheduleCurve(line, scale), ConfigError);
+    CHECK_THROWS_WITH(ScheduleCurve(line, scale), Contains(text));
+    line.common = {};
+  };
+  line.common.warmup = duration("90s");
+  refused("schedule.warmup = \"90s\" is wall time");
+  line.common.delay = duration("1e6tok");
+  refused("schedule.delay = \"1e+06tok\" counts tokens");
+  line.common.sampling = duration("1m");
+  refused("schedule.sampling");
+  CHECK_THROWS_WITH(ScheduleCurve(line, RunScale{}), Contains("needs a budget in steps"));
+}
+
+TEST_CASE("a schedule that gives no finite number is the plugin's error") {
+  struct Broken final : Schedule {
+    double factor(double) const override { return std::numeric_limits<double>::quiet_NaN(); }
+  };
+  const Broken broken;
+  CHECK_THROWS_AS(ScheduleCurve(broken, scale).factor(3), PluginError);
+}
