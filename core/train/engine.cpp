@@ -41,7 +41,7 @@ int show_model(const config::RunConfig& config, const plugins::Registry& registr
     run.build_model();
     const Graph* graph = run.network().graph();
     if (graph == nullptr) throw ConfigError("model " + config.model.type + " has no graph to show");
-    std::fputs(model_show(*graph).c_str(), stdout);
+    std::fputs(show(*graph).c_str(), stdout);
     return 0;
   });
 }

@@ -106,75 +106,85 @@ TEST_CASE("random: every sample is equally likely at every position") {
       const auto order = epoch(*sampler, e);
       for (std::size_t i = 0; i < n; ++i) ++counts[i * n + static_cast<std::size_t>(order[i])];
     }
-    // Rows and columns of the table are both fixed, which leaves (n - 1)^2 degrees, each with variance n / (n
-    // - 1).
+    // The sums of rows and columns are fixed: (n - 1)^2 degrees are left, and the statistic is n / (n - 1) of
+    // theirs.
     const auto d = static_cast<double>(n - 1);
     const double statistic = chi_square(counts, std::vector<double>(n * n, epochs / static_cast<double>(n)));
     INFO(size);
     CHECK(std::abs(normal_score(statistic * d / static_cast<double>(n), d * d)) < 4.0);
   }
+}
 
-  TEST_CASE("random: neighbours in the order are independent") {
-    // The distance between two neighbours of 60000, in 50 bins that a uniform pair fills equally.
-    const std::int64_t size = 60000;
-    const auto order = epoch(*open("random", size, 5), 0);
-    std::vector<double> counts(50);
-    for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-      const std::int64_t distance = (order[i + 1] - order[i] + size) % size;
-      ++counts[static_cast<std::size_t>(distance * 50 / size)];
-    }
-    CHECK(std::abs(normal_score(counts, static_cast<double>(size - 1) / 50.0)) < 4.0);
-  }
+TEST_CASE("random: all orders of a few samples are equally likely") {
+  const auto sampler = open("random", 4, 11);
+  std::map<std::vector<std::int64_t>, double> seen;
+  for (int e = 0; e < 24000; ++e) ++seen[epoch(*sampler, e)];
+  std::vector<double> counts;
+  for (const auto& [order, count] : seen) counts.push_back(count);
+  REQUIRE(counts.size() == 24);
+  CHECK(std::abs(normal_score(counts, 1000.0)) < 4.0);
+}
 
-  TEST_CASE("weighted: classes are drawn by their weights, samples of a class equally") {
-    std::vector<std::int64_t> labels(1000);
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      labels[i] = i < 700 ? 0 : i < 950 ? 1 : i < 990 ? 3 : 4;  // no 2
-    const auto draws = [&](const Table& options) {
-      const auto sampler = open("weighted", 1000, 3, labels, options);
-      REQUIRE(sampler->size() == 200000);
-      return epoch(*sampler, 0);
-    };
-    const auto by_class = [&](const std::vector<std::int64_t>& order) {
-      std::vector<double> counts(4);
-      for (const std::int64_t index : order) {
-        const std::int64_t label = labels.at(static_cast<std::size_t>(index));
-        ++counts[static_cast<std::size_t>(label > 2 ? label - 1 : label)];
-      }
-      return counts;
-    };
-    SECTION("balance") {
-      const auto order = draws(table({{"balance", true}, {"size", 200000}}));
-      CHECK(std::abs(normal_score(by_class(order), 50000.0)) < 4.0);
-      std::vector<double> counts(700);
-      for (const std::int64_t index : order)
-        if (index < 700) ++counts[static_cast<std::size_t>(index)];
-      const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
-      CHECK(std::abs(normal_score(counts, total / 700)) < 4.0);
-    }
-    SECTION("class weights") {
-      const auto order = draws(table({{"class_weights", Array{1.0, 2.0, 9.0, 0.0, 10.0}}, {"size", 200000}}));
-      // Mass 700, 500, none, 0, 100 of 1300.
-      const auto counts = by_class(order);
-      CHECK(counts[2] == 0.0);
-      const double unit = 200000.0 / 1300.0;
-      CHECK(std::abs(normal_score(
-                chi_square({counts[0], counts[1], counts[3]}, {700 * unit, 500 * unit, 100 * unit}), 2)) <
-            4.0);
-    }
+TEST_CASE("random: neighbours in the order are independent") {
+  // The distance between two neighbours of 60000, in 50 bins that a uniform pair fills equally.
+  const std::int64_t size = 60000;
+  const auto order = epoch(*open("random", size, 5), 0);
+  std::vector<double> counts(50);
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+    const std::int64_t distance = (order[i + 1] - order[i] + size) % size;
+    ++counts[static_cast<std::size_t>(distance * 50 / size)];
   }
+  CHECK(std::abs(normal_score(counts, static_cast<double>(size - 1) / 50.0)) < 4.0);
+}
 
-  TEST_CASE("weighted: what cannot be drawn is a config error") {
-    const std::vector<std::int64_t> labels = {0, 1, 2, 2};
-    const auto message = [&](std::vector<std::int64_t> given, const Table& options) {
-      return message_of<ConfigError>([&] { open("weighted", 4, 1, std::move(given), options); });
-    };
-    CHECK_THAT(message(labels, {}), Catch::Contains("set either balance = true or class_weights"));
-    CHECK_THAT(message(labels, table({{"balance", true}, {"class_weights", Array{1.0, 1.0, 1.0}}})),
-               Catch::Contains("set either"));
-    CHECK_THAT(message({}, table({{"balance", true}})), Catch::Contains("needs a dataset with classes"));
-    CHECK_THAT(message(labels, table({{"class_weights", Array{1.0, 1.0}}})),
-               Catch::Contains("has 2 numbers, the data has 3 classes"));
-    CHECK_THAT(message(labels, table({{"class_weights", Array{0.0, 0.0, 0.0}}})),
-               Catch::Contains("weight of 0"));
+TEST_CASE("weighted: classes are drawn by their weights, samples of a class equally") {
+  std::vector<std::int64_t> labels(1000);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    labels[i] = i < 700 ? 0 : i < 950 ? 1 : i < 990 ? 3 : 4;  // no 2
+  const auto draws = [&](const Table& options) {
+    const auto sampler = open("weighted", 1000, 3, labels, options);
+    REQUIRE(sampler->size() == 200000);
+    return epoch(*sampler, 0);
+  };
+  const auto by_class = [&](const std::vector<std::int64_t>& order) {
+    std::vector<double> counts(4);
+    for (const std::int64_t index : order) {
+      const std::int64_t label = labels.at(static_cast<std::size_t>(index));
+      ++counts[static_cast<std::size_t>(label > 2 ? label - 1 : label)];
+    }
+    return counts;
+  };
+  SECTION("balance") {
+    const auto order = draws(table({{"balance", true}, {"size", 200000}}));
+    CHECK(std::abs(normal_score(by_class(order), 50000.0)) < 4.0);
+    std::vector<double> counts(700);
+    for (const std::int64_t index : order)
+      if (index < 700) ++counts[static_cast<std::size_t>(index)];
+    const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+    CHECK(std::abs(normal_score(counts, total / 700)) < 4.0);
   }
+  SECTION("class weights") {
+    const auto order = draws(table({{"class_weights", Array{1.0, 2.0, 9.0, 0.0, 10.0}}, {"size", 200000}}));
+    // Mass 700, 500, none, 0, 100 of 1300.
+    const auto counts = by_class(order);
+    CHECK(counts[2] == 0.0);
+    const double unit = 200000.0 / 1300.0;
+    CHECK(std::abs(normal_score(
+              chi_square({counts[0], counts[1], counts[3]}, {700 * unit, 500 * unit, 100 * unit}), 2)) < 4.0);
+  }
+}
+
+TEST_CASE("weighted: what cannot be drawn is a config error") {
+  const std::vector<std::int64_t> labels = {0, 1, 2, 2};
+  const auto message = [&](std::vector<std::int64_t> given, const Table& options) {
+    return message_of<ConfigError>([&] { open("weighted", 4, 1, std::move(given), options); });
+  };
+  CHECK_THAT(message(labels, {}), Catch::Contains("set either balance = true or class_weights"));
+  CHECK_THAT(message(labels, table({{"balance", true}, {"class_weights", Array{1.0, 1.0, 1.0}}})),
+             Catch::Contains("set either"));
+  CHECK_THAT(message({}, table({{"balance", true}})), Catch::Contains("needs a dataset with classes"));
+  CHECK_THAT(message(labels, table({{"class_weights", Array{1.0, 1.0}}})),
+             Catch::Contains("has 2 numbers, the data has 3 classes"));
+  CHECK_THAT(message(labels, table({{"class_weights", Array{0.0, 0.0, 0.0}}})),
+             Catch::Contains("weight of 0"));
+}

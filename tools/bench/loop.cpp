@@ -1,0 +1,301 @@
+// The loop of the host against LibTorch loops written by hand: MLP 64-128-10, batch 64, one thread.
+//
+// All contenders start from the same weights, train on the same batches in the same order, and must end with
+// the same weights. The first table takes batches made before, so that it compares loops alone; the second
+// draws a new order every epoch and gathers every batch from rows in memory.
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "core/cli/run_file.hpp"
+#include "core/train/run.hpp"
+#include "tools/bench/contest.hpp"
+
+namespace trainyard::bench {
+namespace {
+
+using at::Tensor;
+
+constexpr std::int64_t batch_size = 64;
+constexpr double lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+
+struct Sample {
+  Tensor input, target;
+};
+
+// --- the host
+// ------------------------------------------------------------------------------------------------
+
+cli::RunFile run_file(const std::vector<std::string>& sets) {
+  std::optional<cli::RunFile> file =
+      cli::read_run_file({.files = {TRAINYARD_SOURCE_DIR "/tools/bench/loop.toml"},
+                          .sets = sets,
+                          .plugin_folders = {TRAINYARD_BENCH_PLUGINS}});
+  if (!file) std::exit(2);
+  return std::move(*file);
+}
+
+/// A run of the host that pauses after a number of steps.
+class Ours {
+ public:
+  explicit Ours(const std::vector<std::string>& sets)
+      : file_(run_file(sets)), run_(file_.config, file_.registry) {
+    run_.build_model();
+    train::LoopParts parts;
+    parts.signal = &pause_;
+    parts.log_due = [this](std::int64_t step) {
+      if (step == until_) pause_ = 1;
+      return false;
+    };
+    run_.build_loop(std::move(parts));
+  }
+  void operator()(int steps) {
+    pause_ = 0;
+    until_ = run_.clock().step + steps;
+    run_.loop().fit();
+  }
+  std::vector<Tensor> weights() {
+    std::vector<Tensor> weights;
+    for (const NamedTensor& each : run_.network().parameters()) weights.push_back(each.tensor);
+    return weights;
+  }
+  /// All batches of an epoch, in order.
+  std::vector<Sample> batches() {
+    std::vector<Sample> batches;
+    for (train::ActivePlugin& plugin : run_.plugins()) {
+      if (plugin.slot().kind != Dataset::kind.name) continue;
+      const auto& dataset = plugin.as<Dataset>();
+      std::vector<std::int64_t> indices(batch_size);
+      for (std::int64_t first = 0; first < dataset.size(); first += batch_size) {
+        std::iota(indices.begin(), indices.end(), first);
+        const Batch batch = dataset.read(indices, {});
+        batches.push_back({batch.input(), batch.target});
+      }
+    }
+    return batches;
+  }
+
+ private:
+  cli::RunFile file_;
+  train::Run run_;
+  std::atomic<int> pause_{0};
+  std::int64_t until_ = 0;
+};
+
+// --- by hand
+// -------------------------------------------------------------------------------------------------
+
+/// The next batch: one of those made before, or gathered.
+using Next = std::function<Sample()>;
+
+/// Functions of ATen and the fused optimizer: what somebody writes who wants the fastest loop.
+class ByHand {
+ public:
+  ByHand(bool adamw, const std::vector<Tensor>& weights, Next next) : adamw_(adamw), next_(std::move(next)) {
+    for (const Tensor& weight : weights) {
+      params_.push_back(weight.detach().clone().requires_grad_());
+      exp_avg_.push_back(at::zeros_like(weight));
+      exp_avg_sq_.push_back(at::zeros_like(weight));
+    }
+    steps_.assign(params_.size(), at::zeros({}));  // one tensor, listed once a parameter
+  }
+
+  void operator()(int steps) {
+    for (int i = 0; i < steps; ++i) step();
+  }
+  std::vector<Tensor> weights() { return params_; }
+
+ private:
+  void step() {
+    const Sample batch = next_();
+    for (Tensor& param : params_) param.mutable_grad() = Tensor();
+    const Tensor hidden = at::relu(at::linear(batch.input, params_[0], params_[1]));
+    const Tensor loss = at::cross_entropy_loss(at::linear(hidden, params_[2], params_[3]), batch.target);
+    loss.backward();
+    const at::NoGradGuard no_grad;
+    std::vector<Tensor> grads;
+    grads.reserve(params_.size());
+    for (const Tensor& param : params_) grads.push_back(param.grad());
+    if (!adamw_) {
+      at::_fused_sgd_(params_, grads, {}, 0.0, 0.0, lr, 0.0, false, false, false);
+      return;
+    }
+    *steps_.front().mutable_data_ptr<float>() += 1.0F;
+    at::_fused_adamw_(params_, grads, exp_avg_, exp_avg_sq_, {}, steps_, lr, beta1, beta2, weight_decay, eps,
+                      false, false);
+  }
+
+  bool adamw_;
+  Next next_;
+  std::vector<Tensor> params_, exp_avg_, exp_avg_sq_, steps_;
+};
+
+/// torch::nn and torch::optim as the tutorials write it.
+class Stock {
+ public:
+  Stock(bool adamw, const std::vector<Tensor>& weights) {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < weights.size(); ++i) model_->parameters()[i].copy_(weights[i]);
+    if (adamw)
+      optimizer_ = std::make_unique<torch::optim::AdamW>(
+          model_->parameters(), torch::optim::AdamWOptions(lr).weight_decay(weight_decay));
+    else
+      optimizer_ = std::make_unique<torch::optim::SGD>(model_->parameters(), torch::optim::SGDOptions(lr));
+  }
+  void step(const Sample& batch) {
+    optimizer_->zero_grad();
+    torch::nn::functional::cross_entropy(model_->forward(batch.input), batch.target).backward();
+    optimizer_->step();
+  }
+  std::vector<Tensor> weights() { return model_->parameters(); }
+
+ private:
+  torch::nn::Sequential model_{torch::nn::Linear(64, 128), torch::nn::ReLU(), torch::nn::Linear(128, 10)};
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+// --- data
+// ----------------------------------------------------------------------------------------------------
+
+Next in_turn(const std::vector<Sample>& batches) {
+  return [&batches, i = std::size_t{0}]() mutable -> Sample { return batches[i++ % batches.size()]; };
+}
+
+struct Rows {
+  Tensor inputs = at::rand({4096, 64});
+  Tensor targets = at::randint(10, {4096}, at::kLong);
+};
+
+/// A new order every epoch, and index_select: the shortest way to gather by hand.
+Next gathered(const Rows& rows) {
+  return [&rows, order = Tensor(), at = rows.targets.size(0)]() mutable -> Sample {
+    if (at + batch_size > rows.targets.size(0)) {
+      order = at::randperm(rows.targets.size(0));
+      at = 0;
+    }
+    const Tensor indices = order.narrow(0, at, batch_size);
+    at += batch_size;
+    return {rows.inputs.index_select(0, indices), rows.targets.index_select(0, indices)};
+  };
+}
+
+/// torch::data's loader over a tensor data set, one epoch after another.
+class StockLoader {
+ public:
+  explicit StockLoader(const Rows& rows) : rows_(rows) {}
+  template <class Use>
+  void batches(int count, Use&& use) {
+    while (count > 0) {
+      if (!iterator_ || *iterator_ == loader_->end()) iterator_.emplace(loader_->begin());
+      for (; count > 0 && *iterator_ != loader_->end(); ++*iterator_, --count)
+        use(Sample{(**iterator_).data, (**iterator_).target});
+    }
+  }
+
+ private:
+  struct Set : torch::data::datasets::Dataset<Set> {
+    explicit Set(const Rows& rows) : rows(rows) {}
+    torch::data::Example<> get(std::size_t index) override {
+      const auto i = static_cast<std::int64_t>(index);
+      return {rows.inputs[i], rows.targets[i]};
+    }
+    std::optional<std::size_t> size() const override {
+      return static_cast<std::size_t>(rows.targets.size(0));
+    }
+    Rows rows;
+  };
+  static auto make(const Rows& rows) {
+    return torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
+        Set(rows).map(torch::data::transforms::Stack<>()), torch::data::DataLoaderOptions(batch_size));
+  }
+  using Loader = decltype(make(std::declval<Rows>()));
+
+  Rows rows_;
+  Loader loader_ = make(rows_);
+  std::optional<decltype(loader_->begin())> iterator_;
+};
+
+// --- tables
+// --------------------------------------------------------------------------------------------------
+
+/// Rounding of the fused and the stock optimizer differs, and grows with the steps.
+void require_equal(const char* who, const std::vector<Tensor>& a, const std::vector<Tensor>& b,
+                   double tolerance) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::max(worst, (a[i].detach() - b[i].detach()).abs().max().item<double>());
+  if (worst <= tolerance) return;
+  std::fprintf(stderr, "%s trained other weights than the host: they differ by %g\n", who, worst);
+  std::exit(1);
+}
+
+std::vector<std::string> idle_hooks(std::vector<std::string> sets) {
+  std::string hooks;
+  for (int i = 0; i < 10; ++i)
+    hooks += (i > 0 ? ", " : "") + ("{ type = \"idle\", id = \"idle" + std::to_string(i) + "\" }");
+  sets.push_back("hooks=[" + hooks + "]");
+  return sets;
+}
+
+void loops_alone(const std::string& optimizer, int rounds, int steps) {
+  const bool adamw = optimizer == "adamw";
+  std::vector<std::string> sets = {"optimizer.type=" + optimizer};
+  if (adamw) sets.push_back("optimizer.weight_decay=" + std::to_string(weight_decay));
+  Ours ours(sets), watched(idle_hooks(sets));
+  const std::vector<Sample> batches = ours.batches();
+  ByHand hand(adamw, ours.weights(), in_turn(batches)), again(adamw, ours.weights(), in_turn(batches));
+  Stock stock(adamw, ours.weights());
+  Next next = in_turn(batches);
+  const std::vector<Contender> contenders = {
+      {"by hand, fused", [&] { hand(steps); }},
+      {"by hand, fused, once more (noise)", [&] { again(steps); }},
+      {"host", [&] { ours(steps); }},
+      {"host, 24 events x 10 empty subscribers", [&] { watched(steps); }},
+      {"by hand, torch::nn and torch::optim",
+       [&] {
+         for (int i = 0; i < steps; ++i) stock.step(next());
+       }},
+  };
+  const std::vector<Times> times = contest(contenders, rounds);
+  require_equal("the loop by hand", hand.weights(), ours.weights(), 1e-5);
+  require_equal("the watched run", watched.weights(), ours.weights(), 0.0);
+  print((optimizer + ", batches made before").c_str(), "us a step", 1e-6, steps, contenders, times);
+  std::printf("  host / torch::nn and torch::optim: %.3f   (bar 0.80; host 1.01, with subscribers 1.02)\n\n",
+              ratio(times[2], times[4]));
+}
+
+void with_data(const std::string& optimizer, int rounds, int steps) {
+  const bool adamw = optimizer == "adamw";
+  Ours ours({"optimizer.type=" + optimizer, "data.type=synthetic", "data.size=4096", "data.shape=[64]",
+             "data.train.shuffle=true"});
+  const Rows rows;
+  ByHand hand(adamw, ours.weights(), gathered(rows));
+  Stock stock(adamw, ours.weights());
+  StockLoader loader(rows);
+  const std::vector<Contender> contenders = {
+      {"by hand, fused, randperm and index_select", [&] { hand(steps); }},
+      {"host, 0 workers", [&] { ours(steps); }},
+      {"torch::nn, torch::optim, torch::data",
+       [&] { loader.batches(steps, [&](const Sample& batch) { stock.step(batch); }); }},
+  };
+  const std::vector<Times> times = contest(contenders, rounds);
+  print((optimizer + ", batches gathered in a new order every epoch").c_str(), "us a step", 1e-6, steps,
+        contenders, times);
+  std::printf("  host / torch::nn, torch::optim and torch::data: %.3f\n\n", ratio(times[1], times[2]));
+}
+
+}  // namespace
+}  // namespace trainyard::bench
+
+int main(int argc, char** argv) {
+  using namespace trainyard::bench;
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  const int rounds = quick ? 3 : 300, steps = quick ? 20 : 200;
+  at::set_num_threads(1);
+  std::printf("MLP 64-128-10, batch 64, one thread; %d rounds of %d steps in turn\n\n", rounds, steps);
+  for (const char* optimizer : {"adamw", "sgd"}) loops_alone(optimizer, rounds, steps);
+  with_data("adamw", rounds, steps);
+}
