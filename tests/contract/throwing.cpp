@@ -81,7 +81,7 @@ TEST_CASE("whatever a plugin throws, in any call, is reported with slot, plugin 
           Outcome outcome;
           {
             const CapturedErrors captured;
-            outcome = train_shortly(text, {}, registry());
+            outcome = train_shortly(text, {"data.workers=" + std::to_string(runs % 2)}, registry());
             errors = captured.text();
           }
           INFO(errors);
