@@ -12,7 +12,7 @@ using Row = std::array<std::string, 5>;
 std::string grouped(std::int64_t number) {
   if (number == 0) return "";
   std::string text = std::to_string(number);
-  for (std::size_t place = text.size(); place > 3; place -= 3) text.insert(place - 3, ",");
+  for (std::size_t place = text.size(); place > 3; place -= 3) text.insert(place - 3, 1, ',');
   return text;
 }
 
