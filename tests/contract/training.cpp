@@ -1,0 +1,117 @@
+// Every shipped plugin in its slot of a short run through the real loop.
+#include <catch2/catch.hpp>
+#include <set>
+
+#include <trainyard/state.hpp>
+
+#include "contract/host_run.hpp"
+#include "support/run.hpp"
+
+using namespace trainyard;
+using namespace trainyard::contract;
+using plugins::PluginFile;
+using test::shipped;
+
+namespace {
+
+/// Whether a plugin only looks on: it writes nothing but metrics, requests and its own state; during an
+/// evaluation it may stand in for the weights.
+bool looks_on(const PluginFile& file) {
+  constexpr Regions harmless = Region::metrics | Region::control | Region::plugin_own;
+  for (const HookSpec& hook : file.manifest.hooks) {
+    const bool evaluation = hook.event == Event::eval_start || hook.event == Event::eval_end;
+    if (!(evaluation ? harmless | Region::model : harmless).contains(hook.writes)) return false;
+  }
+  return true;
+}
+
+/// Tables that add every observer and every sink to a run, but for one that is there already.
+std::string observers(const PluginFile& except) {
+  std::string text;
+  for (const PluginFile& file : shipped().files()) {
+    const std::string& kind = file.manifest.kind;
+    if ((kind != "hook" && kind != "sink") || file.path == except.path || !looks_on(file)) continue;
+    const HostRun& run = host_run(file);
+    text += (kind == "hook" ? "[[hooks]]\ntype = \"" : "[[logging.sinks]]\ntype = \"") + file.manifest.name +
+            "\"\n" + run.options;
+  }
+  return text;
+}
+
+State saved(const Plugin& plugin) {
+  State state;
+  state.version = "1.0.0";
+  StateWriter writer(state);
+  plugin.save(writer);
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "every plugin trains, and gives the same digest again, with any number of workers, watched or not") {
+  std::set<std::string> trained;
+  for (const PluginFile& file : shipped().files()) {
+    INFO(title(file));
+    const std::string text = host_run(file).text();
+    INFO(text);
+    const Outcome first = train(text, {}, shipped());
+    REQUIRE(first.error == "");
+    CHECK(first.exit_code == 0);
+    CHECK(first.steps > 0);
+    CHECK(first.model.size() == 64);
+    CHECK(first.optimizer.size() == 64);
+    CHECK(std::isfinite(first.loss));
+
+    std::string watched = text;
+    if (const std::size_t none = watched.find("sinks = []\n"); none != std::string::npos)
+      watched.erase(none, 11);
+    watched += observers(file);
+    const std::pair<const char*, Outcome> others[] = {
+        {"run again", train(text, {}, shipped())},
+        {"one worker", train(text, {"data.workers=1"}, shipped())},
+        {"four workers", train(text, {"data.workers=4"}, shipped())},
+        {"observers and sinks", train(watched, {}, shipped())},
+    };
+    for (const auto& [how, other] : others) {
+      INFO(how << ": " << other.error);
+      CHECK(other.exit_code == 0);
+      CHECK(other.model == first.model);
+      CHECK(other.optimizer == first.optimizer);
+      // Averaged weights are evaluated in place of the trained ones: that alone an observer may change.
+      if (std::string(how) != "observers and sinks") CHECK(other.loss == first.loss);
+    }
+    trained.insert(file.path);
+  }
+  CHECK(trained.size() == shipped().files().size());
+}
+
+TEST_CASE("a digest tells runs apart") {
+  const std::string text = host_run(shipped().files().front()).text();
+  const Outcome first = train(text, {}, shipped());
+  const Outcome other = train(text, {"run.seed=6"}, shipped());
+  CHECK(first.model != other.model);
+}
+
+TEST_CASE("state that was saved and loaded into a fresh plugin is saved as the same") {
+  std::set<std::string> with_state;
+  for (const PluginFile& file : shipped().files()) {
+    INFO(title(file));
+    const std::string text = host_run(file).text();
+    test::BuiltRun used(test::valid(text)), fresh(test::valid(text));
+    used->loop().fit();
+    auto other = fresh->plugins().begin();
+    for (train::ActivePlugin& plugin : used->plugins()) {
+      INFO("in slot " << plugin.slot().slot);
+      const State state = saved(plugin.as<Plugin>());
+      if (!state.scalars.empty() || !state.tensors.empty()) {
+        if (plugin.file().path == file.path) with_state.insert(file.path);
+        other->as<Plugin>().load(StateReader(state));
+        CHECK(digest(saved(other->as<Plugin>())) == digest(state));
+      }
+      ++other;
+    }
+  }
+  CHECK(with_state.size() >= 5);  // the optimizers and the metrics at least
+  WARN(with_state.size() << " plugins with state");
+}
