@@ -21,7 +21,7 @@ struct AdamOptions {
              "decay of the averages of the gradient and of its square: two numbers")
         .min(0.0)
         .below(1.0);
-    m.option("eps", &AdamOptions::eps, "added to the denominator").min(0.0);
+    m.option("eps", &AdamOptions::eps, "added to the denominator").above(0.0);
     m.option("amsgrad", &AdamOptions::amsgrad, "divide by the largest average of the square so far");
   }
 };

@@ -88,6 +88,14 @@ std::vector<std::string> regions_of(Regions regions) {
   return names;
 }
 
+/// "100ba from 1ep to 50%"
+std::string cadence_text(const Cadence& cadence) {
+  std::string text = cadence.every.empty() ? "time" : cadence.every;
+  if (!cadence.start.empty()) text += " from " + cadence.start;
+  if (!cadence.end.empty()) text += " to " + cadence.end;
+  return text;
+}
+
 /// Rows under each other in columns as wide as their widest cell; the last is not padded.
 void print_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
                    std::ostream& out) {
@@ -102,6 +110,7 @@ void print_columns(const std::vector<std::vector<std::string>>& rows, const std:
       line += row[i];
       if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
     }
+    std::replace(line.begin(), line.end(), '\n', ' ');  // of a help text in several lines
     out << line.erase(line.find_last_not_of(' ') + 1) << '\n';
   }
 }
@@ -184,7 +193,7 @@ void print_hooks(const PluginFile& file, std::ostream& out) {
     if (!hook.after.empty()) order += (order.empty() ? "after " : "; after ") + joined(hook.after);
     rows.push_back({std::string(name(hook.event)), std::string(name(hook.phase)),
                     joined(regions_of(hook.writes)), std::to_string(hook.priority),
-                    hook.cadence.every.empty() ? "time" : hook.cadence.every, order});
+                    cadence_text(hook.cadence), order});
   }
   out << "\nhooks\n";
   print_columns(rows, "  ", out);

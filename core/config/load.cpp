@@ -264,7 +264,11 @@ std::string absolute_path(const std::string& path, const Origin& written) {
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
               const Environment& environment) {
   Document document;
-  if (files.empty()) return document;
+  if (files.empty()) {
+    document.readable = false;
+    document.findings.error("E101", {}, "no run file was given", "trainyard train RUN.toml");
+    return document;
+  }
   document.file = files.back();
   document.default_name = std::filesystem::path(files.front()).stem().string();
   Loader loader(document);

@@ -5,8 +5,8 @@
 // --set. Tables merge, arrays replace; [[hooks]], [[metrics]] and [[logging.sinks]] merge by `id` (by `type`
 // without one).
 // ${vars.NAME}, ${run.name}, ${run.data} stand for scalars; "${vars.NAME}" alone keeps the type; "$${" is
-// "${". A relative path (extends, run.data, plugins.paths, files of a dataset) starts at the folder of the
-// file that it is written in, one from --set at the working directory.
+// "${". A relative path (extends, run.data, plugins.paths, options of plugins that name files) starts at the
+// folder of the file that it is written in, one from --set at the working directory.
 #pragma once
 
 #include <string>

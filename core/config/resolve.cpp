@@ -18,9 +18,6 @@ using plugins::PluginFile;
 
 const Table nothing;
 
-/// Options of a dataset that name files, by convention of all datasets.
-constexpr std::string_view file_options[] = {"path", "images", "labels"};
-
 std::string last_part(const std::string& path) {
   return path.substr(path.rfind('.') + 1);
 }
@@ -33,6 +30,7 @@ std::string header(const Section& section) {
 /// A table of the file as it was checked: the host's keys, the plugin's options, and both as `config show`
 /// prints them.
 struct Checked {
+  Value type_key;  ///< `type` as it was written
   std::string type, id;
   const PluginFile* plugin = nullptr;  ///< nothing where the slot's type is wrong or missing
   Table host, options;
@@ -40,8 +38,8 @@ struct Checked {
 
   Table table() const {
     Table all;
-    if (!type.empty()) all.set("type", Value(type));
-    if (!id.empty()) all.set("id", Value(id));
+    if (!type.empty()) all.set("type", type_key);
+    if (!id.empty()) all.set("id", host.contains("id") ? *host.find("id") : Value(id));
     for (const Table* part : {&host, &options})
       for (const Table::Entry& entry : part->entries())
         if (!all.contains(entry.key)) all.set(entry.key, entry.value);
@@ -60,8 +58,8 @@ class Resolver {
 
   std::optional<RunConfig> run() {
     if (!schema_version()) return std::nullopt;
-    resolved_.set("schema", Value(1));
-    Table run = plain("run").value_or(Checked{}).table();
+    resolved_.set("schema", *document_.root.find("schema"));
+    Table run = plain("run", true)->table();
     name_run(run);
     if (std::optional<Checked> threads = plain("run.threads", true)) run.set("threads", threads->table());
     resolved_.set("run", std::move(run));
@@ -75,8 +73,7 @@ class Resolver {
     trainer();
     if (std::optional<Checked> early = plain("early_stopping"))
       resolved_.set("early_stopping", early->table());
-    Table logging = plain("logging", true)->table();
-    resolved_.set("logging", std::move(logging));
+    resolved_.set("logging", plain("logging", true)->table());
     config_.sinks = list("logging.sinks");
     config_.hooks = list("hooks");
     unknown_tables();
@@ -209,7 +206,7 @@ class Resolver {
   std::optional<Checked> plain(std::string_view path, bool always = false) {
     const Section& section = config::section(path);
     const Value* value = given(section);
-    if (value == nullptr && !always && !section.required && path != "run") return std::nullopt;
+    if (value == nullptr && !always) return std::nullopt;
     Checked checked;
     checked.at = value == nullptr ? file_ : value->origin;
     const Table& table = value == nullptr ? nothing : value->as<Table>();
@@ -235,6 +232,7 @@ class Resolver {
       }
       if (findings_.mentions(type->origin) && text->find("${") != std::string::npos) return;
       checked.type = *text;
+      checked.type_key = *type;
       at = type->origin;
     } else if (default_type.empty()) {
       findings_.error("E108", at, header(section) + " needs `type`, the name of a plugin",
@@ -242,6 +240,7 @@ class Resolver {
       return;
     } else {
       checked.type = default_type;
+      checked.type_key = Value(default_type);
     }
     const std::vector<const PluginFile*> found = registry_.find(section.kind, checked.type);
     if (found.empty())
@@ -252,8 +251,28 @@ class Resolver {
                       "more than one file provides the " + section.kind + " plugin \"" + checked.type +
                           "\": " + paths(found),
                       "take all but one out of the plugin folders");
-    else
+    else if (!reserved_option(section, *found.front(), at))
       checked.plugin = found.front();
+  }
+
+  /// An option that the host's own key would hide from the plugin.
+  bool reserved_option(const Section& section, const PluginFile& plugin, const Origin& at) {
+    std::vector<const Section*> tables = {&section};
+    if (section.path == "data")
+      for (const Section* split : children("data"))
+        if (split->kind.empty()) tables.push_back(split);
+    for (const OptionSpec& option : plugin.manifest.options)
+      for (const Section* table : tables) {
+        const bool key = std::any_of(table->keys.begin(), table->keys.end(),
+                                     [&](const Key& own) { return own.name == option.name; });
+        if (!key && option.name != "type" && !is_child(*table, option.name)) continue;
+        findings_.error(
+            "E306", at,
+            plugin.path + ": its option `" + option.name + "` is a key of the host in " + header(*table),
+            "the plugin's author has to give it another name");
+        return true;
+      }
+    return false;
   }
 
   static std::string paths(const std::vector<const PluginFile*>& files) {
@@ -272,6 +291,8 @@ class Resolver {
     if (checked.plugin != nullptr)
       checker_.complete(checked.plugin->manifest.options, checked.options, table, at,
                         label(section, checked));
+    anchor_files(checked);
+    files_exist(checked, path);
     return checked;
   }
 
@@ -306,6 +327,25 @@ class Resolver {
         "E108", file_, "there is no " + header(section) + ": " + section.help,
         "add " + header(section) +
             (section.kind.empty() ? "" : " with type = one of: " + join(registry_.names(section.kind))));
+  }
+
+  /// What the run file says of when and where a hook runs.
+  void hook_keys(const Checked& checked, SlotConfig& slot) {
+    if (const auto* every = at_path<std::string>(checked.host, "every")) {
+      slot.every = *every;
+      const auto has_cadence = [](const HookSpec& hook) { return !hook.cadence.every.empty(); };
+      if (checked.plugin != nullptr && std::none_of(checked.plugin->manifest.hooks.begin(),
+                                                    checked.plugin->manifest.hooks.end(), has_cadence))
+        findings_.error("E114", checked.host.find("every")->origin,
+                        slot.type + " has no hook with a cadence: `every` changes nothing", "drop the key");
+    }
+    if (const auto* priority = at_path<std::int64_t>(checked.host, "priority"))
+      slot.priority = static_cast<int>(*priority);
+    for (const auto& [key, names] : {std::pair{"before", &slot.before}, std::pair{"after", &slot.after}})
+      if (const auto* given = at_path<Array>(checked.host, key))
+        for (const Value& name : *given) names->push_back(name.as<std::string>());
+    const auto* on_error = at_path<std::string>(checked.host, "on_error");
+    slot.disable_on_error = on_error != nullptr && *on_error == "disable";
   }
 
   std::vector<SlotConfig> list(std::string_view path) {
@@ -348,9 +388,7 @@ class Resolver {
                         name + ": the id \"" + checked.id + "\" is taken",
                         "give it another: id = \"" + checked.id + "2\"");
       slots.push_back(use(section, name, checked));
-      if (const auto* every = at_path<std::string>(checked.host, "every")) slots.back().every = *every;
-      const auto* on_error = at_path<std::string>(checked.host, "on_error");
-      slots.back().disable_on_error = on_error != nullptr && *on_error == "disable";
+      if (section.kind == "hook") hook_keys(checked, slots.back());
       printed.push_back(Value(checked.table()));
     }
     Table* parent = &resolved_;
@@ -383,7 +421,6 @@ class Resolver {
     sort_keys(section, table, section.path, shared, true);
     checker_.complete(specs_of(section), shared.host, table, shared.at, label(section, shared));
     anchor_files(shared);
-    const Table given_shared = shared.options;
     if (shared.plugin != nullptr)
       for (const OptionSpec& option : shared.plugin->manifest.options)
         if (option.fallback && !table.contains(option.name))
@@ -456,28 +493,30 @@ class Resolver {
 
   // ---- paths ----
 
-  /// Calls f for each path that the options of a dataset name.
+  /// Calls f for each path that the options of a plugin name.
   template <class F>
-  static void each_file(Table& options, F f) {
-    for (const std::string_view name : file_options) {
-      Value* option = options.find(name);
+  static void each_file(Checked& checked, F f) {
+    if (checked.plugin == nullptr) return;
+    for (const OptionSpec& spec : checked.plugin->manifest.options) {
+      Value* option = spec.file ? checked.options.find(spec.name) : nullptr;
       if (option == nullptr) continue;
-      if (option->get_if<std::string>()) f(*option, std::string(name));
-      if (auto* array = option->get_if<Array>())
-        for (Value& element : *array)
-          if (element.get_if<std::string>()) f(element, std::string(name));
+      if (!spec.list) {
+        f(*option, spec.name);
+        continue;
+      }
+      for (Value& element : option->as<Array>()) f(element, spec.name);
     }
   }
 
   static void anchor_files(Checked& checked) {
-    each_file(checked.options, [](Value& path, const std::string&) {
+    each_file(checked, [](Value& path, const std::string&) {
       auto& text = path.as<std::string>();
       text = absolute_path(text, path.origin);
     });
   }
 
-  void files_exist(Checked& merged, const std::string& where) {
-    each_file(merged.options, [&](const Value& path, const std::string& name) {
+  void files_exist(Checked& checked, const std::string& where) {
+    each_file(checked, [&](const Value& path, const std::string& name) {
       const auto& text = path.as<std::string>();
       if (text.empty()) return;
       std::error_code error;
@@ -527,8 +566,8 @@ class Resolver {
     // The default is written in terms of the name.
     Value* output = run.find("output_dir");
     if (output != nullptr && output->origin.line == 0 && name != nullptr) *output = Value("runs/" + *name);
-    if (auto* device = at_path<std::string>(run, "device"); device != nullptr && *device == "cuda")
-      run.find("device")->as<std::string>() = "cuda:0";
+    Value* device = run.find("device");
+    if (device != nullptr && device->as<std::string>() == "cuda") device->as<std::string>() = "cuda:0";
   }
 
   void trainer() {

@@ -59,8 +59,8 @@ std::vector<const Subscriber*> Bus::rebuild() {
     spans_[e].begin = static_cast<std::uint32_t>(calls_.size());
     for (const Place& place : order_.places[e]) {
       const Subscriber& who = *subscribers_[place.participant];
-      const HookSpec& spec = (*who.participant.hooks)[place.hook];
-      const std::string& every = who.cadence.empty() ? spec.cadence.every : who.cadence;
+      const HookSpec& spec = who.participant.hooks[place.hook];
+      const std::string& every = spec.cadence.every;
       Call call{.function = spec.call,
                 .self = who.self,
                 .owner = who.participant.id.c_str(),

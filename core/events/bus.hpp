@@ -19,7 +19,6 @@ struct Subscriber {
   Participant participant;
   void* self = nullptr;
   bool disable_on_error = false;
-  std::string cadence;  ///< `every` of the run file, in place of the manifest's
   // Written by the bus:
   bool disabled = false;         ///< it threw; not called any more after the next rebuild
   std::string error;             ///< what it threw

@@ -37,6 +37,7 @@ Array option_array(const std::vector<OptionSpec>& specs) {
     set_if(table, "list", spec.list);
     set_if(table, "common", spec.common);
     set_if(table, "required", spec.required);
+    set_if(table, "file", spec.file);
     if (spec.fallback) table.set("default", *spec.fallback);
     if (spec.minimum) table.set("min", *spec.minimum);
     if (spec.maximum) table.set("max", *spec.maximum);
@@ -140,6 +141,7 @@ std::vector<OptionSpec> options_from(const Array& array, const std::string& wher
     spec.list = reader.optional<bool>("list");
     spec.common = reader.optional<bool>("common");
     spec.required = reader.optional<bool>("required");
+    spec.file = reader.optional<bool>("file");
     if (const Value* fallback = reader.find("default")) spec.fallback = *fallback;
     spec.minimum = reader.number("min");
     spec.maximum = reader.number("max");

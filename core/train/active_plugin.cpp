@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "core/events/hooks_of.hpp"
+
 namespace trainyard::train {
 
 struct HostServices::Worker {
@@ -68,10 +70,9 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& f
       services_(std::make_unique<HostServices>(slot_.id, outputs)),
       instance_(code_.create(slot_.options)) {
   instance_.plugin->set_host(*services_);
-  subscriber_.participant = {slot_.id, slot_.type, &code_.manifest().hooks};
+  subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};
   subscriber_.self = instance_.self;
   subscriber_.disable_on_error = slot_.disable_on_error;
-  subscriber_.cadence = slot_.every;
 }
 
 }  // namespace trainyard::train

@@ -13,7 +13,7 @@ class Cifar final : public trainyard::ImageDataset {
   };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("cifar").version("1.0.0").summary("3 x 32 x 32 images in CIFAR's binary files, plain or .gz.");
-    m.option("files", &Options::files, "files whose records follow one another").required();
+    m.option("files", &Options::files, "files whose records follow one another").required().file();
     m.option("label_bytes", &Options::label_bytes,
              "label bytes a record, of which the last counts; CIFAR-100 has 2: coarse and fine")
         .range(1, 2);

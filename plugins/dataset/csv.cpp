@@ -124,7 +124,7 @@ class Csv final : public trainyard::RowDataset {
 void Csv::describe(trainyard::Manifest<Options>& m) {
   m.name("csv").version("1.0.0").summary(
       "Numbers in rows of text, with a class or a value to predict; plain or .gz.");
-  m.option("path", &Options::path, "file; blank lines do not count").required();
+  m.option("path", &Options::path, "file; blank lines do not count").required().file();
   m.option("target", &Options::target,
            "column to predict: its name in the header, or its index from 0, or from the end: -1 is the last");
   m.option("task", &Options::task, "classification: integers from 0; regression: one number a row")
@@ -144,7 +144,8 @@ void Csv::describe(trainyard::Manifest<Options>& m) {
   m.option("mean", &Options::mean, "subtracted after that: one number, or one a feature; empty: 0");
   m.option("std", &Options::std, "divided by at last: one number, or one a feature; empty: 1").above(0.0);
   m.option("standardize_with", &Options::standardize_with,
-           "file whose means and standard deviations are taken for mean and std: that of the training split");
+           "file whose means and standard deviations are taken for mean and std: that of the training split")
+      .file();
   m.option("fraction", &Options::fraction,
            "[from, to]: takes the rows whose draw from [0, 1) lies there, so that splits can share one file")
       .range(0.0, 1.0);

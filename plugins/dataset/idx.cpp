@@ -59,8 +59,9 @@ class Idx final : public trainyard::ImageDataset {
         "Images and labels in IDX files (MNIST, Fashion-MNIST), plain or .gz.");
     m.option("images", &Options::images,
              "file of images: [count, height, width] or [count, channels, height, width]")
-        .required();
-    m.option("labels", &Options::labels, "file of labels: [count]").required();
+        .required()
+        .file();
+    m.option("labels", &Options::labels, "file of labels: [count]").required().file();
     trainyard::describe_images(m);
   }
   explicit Idx(const Options& options) : ImageDataset(options), options_(options) {}

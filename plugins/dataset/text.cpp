@@ -47,7 +47,7 @@ class Text final : public trainyard::TokenDataset {
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("text").version("1.0.0").summary(
         "A text file for a character or byte language model, plain or .gz.");
-    m.option("path", &Options::path, "UTF-8 text (level char) or any file (level byte)").required();
+    m.option("path", &Options::path, "UTF-8 text (level char) or any file (level byte)").required().file();
     m.option("level", &Options::level,
              "char: the distinct characters of the whole file, sorted, are the vocabulary; byte: the 256 "
              "bytes are")

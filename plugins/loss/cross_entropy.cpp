@@ -45,7 +45,7 @@ class CrossEntropy final : public Loss {
     const at::Tensor scores = rows(output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16
                                        ? output.to(at::kFloat)
                                        : output);
-    const at::Tensor target = batch.target.reshape(-1);
+    const at::Tensor target = batch.target.dim() == 1 ? batch.target : batch.target.reshape(-1);
     if (!options_.ignore_index)
       return at::cross_entropy_loss(scores, target, {}, at::Reduction::Mean, -100, options_.label_smoothing);
     // A micro-batch may hold nothing that counts: its loss is 0, where ATen's mean is NaN.

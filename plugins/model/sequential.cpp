@@ -19,27 +19,15 @@ struct Layer {
   std::optional<double> epsilon, momentum, alpha;
   std::optional<bool> bias;
 
-  static void describe(Fields<Layer>& f) {
-    f.option("type", &Layer::type, "kind of the layer").required();
-    f.option("name", &Layer::name, "of its parameters; left out: type and index, \"linear0\"");
-    f.option("out", &Layer::out, "output width or channels: linear, conv2d, embedding, lstm").min(1);
-    f.option("kernel", &Layer::kernel, "side of the window: conv2d, max_pool, average_pool").min(1);
-    f.option("stride", &Layer::stride, "step of the window; a pool's is its kernel where left out").min(1);
-    f.option("padding", &Layer::padding, "zeros around the image: conv2d, max_pool").min(0);
-    f.option("groups", &Layer::groups, "of channels that do not mix: conv2d").min(1);
-    f.option("axis", &Layer::axis, "first axis that flatten joins, or the feature axis of dropout");
-    f.option("epsilon", &Layer::epsilon, "added to the variance: batch_norm, layer_norm").above(0);
-    f.option("momentum", &Layer::momentum, "share of the new statistics: batch_norm").range(0, 1);
-    f.option("alpha", &Layer::alpha, "slope or scale below zero: leaky_relu, elu");
-    f.option("bias", &Layer::bias, "whether a bias is added: linear, conv2d");
-  }
+  static void describe(Fields<Layer>& f);
 
-  /// Names of the options that were given, without type and name.
+  /// Names of the options that were given, without type.
   std::vector<std::string> given() const {
     std::vector<std::string> names;
     const auto note = [&](const char* option, const auto& value) {
       if (value) names.emplace_back(option);
     };
+    note("name", name);
     note("out", out);
     note("kernel", kernel);
     note("stride", stride);
@@ -69,13 +57,13 @@ const LayerType layer_types[] = {
      }},
     {"batch_norm",
      {},
-     {"epsilon", "momentum"},
+     {"name", "epsilon", "momentum"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.batch_norm(x, name, l.epsilon.value_or(1e-5), l.momentum.value_or(0.1));
      }},
     {"conv2d",
      {"out", "kernel"},
-     {"stride", "padding", "groups", "bias"},
+     {"name", "stride", "padding", "groups", "bias"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.conv2d(x, name, *l.out,
                        {.kernel = *l.kernel,
@@ -86,19 +74,19 @@ const LayerType layer_types[] = {
      }},
     {"dropout",
      {},
-     {"axis"},
+     {"name", "axis"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.dropout(x, name, l.axis.value_or(1));
      }},
     {"elu",
      {},
-     {"alpha"},
+     {"name", "alpha"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.node("Elu", name, {x}, {{"alpha", l.alpha.value_or(1.0)}});
      }},
     {"embedding",
      {"out"},
-     {},
+     {"name"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema& schema) {
        models::require_tokens(schema);
        return b.embedding(x, name, schema.vocabulary, *l.out).output;
@@ -123,25 +111,25 @@ const LayerType layer_types[] = {
      }},
     {"layer_norm",
      {},
-     {"epsilon"},
+     {"name", "epsilon"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.layer_norm(x, name, l.epsilon.value_or(1e-5));
      }},
     {"leaky_relu",
      {},
-     {"alpha"},
+     {"name", "alpha"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.node("LeakyRelu", name, {x}, {{"alpha", l.alpha.value_or(0.01)}});
      }},
     {"linear",
      {"out"},
-     {"bias"},
+     {"name", "bias"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.linear(x, name, *l.out, l.bias.value_or(true));
      }},
     {"lstm",
      {"out"},
-     {},
+     {"name"},
      [](GraphBuilder& b, ValueId x, const Layer& l, const std::string& name, const BatchSchema&) {
        return b.lstm(x, name, *l.out);
      }},
@@ -171,6 +159,24 @@ const LayerType layer_types[] = {
      }},
 };
 
+void Layer::describe(Fields<Layer>& f) {
+  std::vector<std::string> types;
+  for (const LayerType& type : layer_types) types.emplace_back(type.name);
+  f.option("type", &Layer::type, "kind of the layer").one_of(types).required();
+  f.option("name", &Layer::name,
+           "of a layer with parameters, or of a dropout site; left out: type and index, \"linear0\"");
+  f.option("out", &Layer::out, "output width or channels: linear, conv2d, embedding, lstm").min(1);
+  f.option("kernel", &Layer::kernel, "side of the window: conv2d, max_pool, average_pool").min(1);
+  f.option("stride", &Layer::stride, "step of the window; a pool's is its kernel where left out").min(1);
+  f.option("padding", &Layer::padding, "zeros around the image: conv2d, max_pool").min(0);
+  f.option("groups", &Layer::groups, "of channels that do not mix: conv2d").min(1);
+  f.option("axis", &Layer::axis, "first axis that flatten joins, or the feature axis of dropout");
+  f.option("epsilon", &Layer::epsilon, "added to the variance: batch_norm, layer_norm").above(0);
+  f.option("momentum", &Layer::momentum, "share of the new statistics: batch_norm").range(0, 1);
+  f.option("alpha", &Layer::alpha, "slope or scale below zero: leaky_relu, elu");
+  f.option("bias", &Layer::bias, "whether a bias is added: linear, conv2d");
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -178,12 +184,10 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 const LayerType& type_of(const Layer& layer) {
-  std::vector<std::string> names;
-  for (const LayerType& type : layer_types) {
-    if (layer.type == type.name) return type;
-    names.emplace_back(type.name);
-  }
-  throw ConfigError("unknown type \"" + layer.type + "\", one of " + joined(names));
+  const auto found =
+      std::ranges::find_if(layer_types, [&](const LayerType& type) { return layer.type == type.name; });
+  if (found == std::end(layer_types)) throw ConfigError("unknown type");
+  return *found;
 }
 
 void check_options(const Layer& layer, const LayerType& type) {

@@ -22,7 +22,7 @@ class Adagrad final : public SlotOptimizer {
         .min(0.0);
     m.option("initial_accumulator", &Options::initial_accumulator, "the sum of squares at the start")
         .min(0.0);
-    m.option("eps", &Options::eps, "added to the denominator").min(0.0);
+    m.option("eps", &Options::eps, "added to the denominator").above(0.0);
   }
   explicit Adagrad(const Options& options)
       : SlotOptimizer({{"sum", options.initial_accumulator}}), options_(options) {}

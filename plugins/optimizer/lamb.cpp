@@ -33,7 +33,7 @@ class Lamb final : public SlotOptimizer {
     m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square: two numbers")
         .min(0.0)
         .below(1.0);
-    m.option("eps", &Options::eps, "added to the denominator").min(0.0);
+    m.option("eps", &Options::eps, "added to the denominator").above(0.0);
     m.option("debias", &Options::debias, "correct the averages for their start at 0");
     describe_adapt(m, &Options::adapt);
   }

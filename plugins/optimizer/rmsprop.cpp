@@ -6,6 +6,7 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_addcdiv.h>
 #include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
@@ -27,7 +28,7 @@ class RmsProp final : public SlotOptimizer {
   static void describe(Manifest<Options>& m) {
     m.name("rmsprop").version("1.0.0").summary("Steps scaled by a running average of squared gradients.");
     m.option("alpha", &Options::alpha, "decay of the average of squares").min(0.0).below(1.0);
-    m.option("eps", &Options::eps, "added to the denominator").min(0.0);
+    m.option("eps", &Options::eps, "added to the denominator").above(0.0);
     m.option("momentum", &Options::momentum, "share of the last update kept in the next; 0: no momentum")
         .min(0.0)
         .below(1.0);
@@ -51,6 +52,7 @@ class RmsProp final : public SlotOptimizer {
       const auto& averages = lists.slots[1];
       at::_foreach_lerp_(averages, grads, 1.0 - options_.alpha);
       denominator = at::_foreach_addcmul(squares, averages, averages, -1.0);
+      at::_foreach_clamp_min_(denominator, 0.0);  // rounding may leave a variance below 0, its root NaN
       at::_foreach_sqrt_(denominator);
     } else {
       denominator = at::_foreach_sqrt(squares);

@@ -146,6 +146,9 @@ ValueId GraphBuilder::conv2d(ValueId x, const std::string& name, std::int64_t ou
   if (shape(x).size() != 4)
     throw ConfigError("node \"" + name + "\" (Conv): the input has shape " + shape_text(shape(x)) +
                       ", needs [batch, channels, height, width]");
+  if (options.groups < 1)
+    throw ConfigError("node \"" + name + "\" (Conv): groups is " + std::to_string(options.groups) +
+                      ", needs 1 or more");
   const std::int64_t k = options.kernel, s = options.stride, p = options.padding;
   std::vector<ValueId> inputs = {x};
   weights(inputs, name, {out, shape(x)[1] / options.groups, k, k}, options.bias, options.deviation);

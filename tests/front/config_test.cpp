@@ -6,6 +6,7 @@
 #include <random>
 #include <sstream>
 
+#include "core/config/check.hpp"
 #include "core/config/parse.hpp"
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
@@ -459,6 +460,57 @@ TEST_CASE("a dataset may have a list of files, each of which has to be there") {
   CHECK_THAT(wrong.findings.text(), Catch::Contains("^^^^^^^^^^ did you mean `more.csv`?"));
 }
 
+TEST_CASE("only options that the manifest declares as files are paths") {
+  const Folder folder;
+  // `target` of a csv is a name, whatever lies beside the run file.
+  const RunConfig run = resolved({write_minimal(folder)}, {"data.target=train.csv"});
+  CHECK(option<std::string>(run.train.dataset, "target") == "train.csv");
+}
+
+TEST_CASE("integers that the plugin cannot hold are out of range") {
+  struct Narrow {
+    std::int32_t small = 0;
+    std::uint64_t positive = 0;
+    std::int64_t wide = 0;
+  };
+  std::vector<OptionSpec> specs;
+  Fields<Narrow> fields(specs);
+  fields.option("small", &Narrow::small, "");
+  fields.option("positive", &Narrow::positive, "");
+  fields.option("wide", &Narrow::wide, "");
+  config::Findings findings;
+  config::Checker checker(findings, true);
+  CHECK(checker.value(specs[0], Value(2147483647), "small").has_value());
+  CHECK_FALSE(checker.value(specs[0], Value(std::int64_t{2147483648}), "small").has_value());
+  CHECK_FALSE(checker.value(specs[0], Value(std::int64_t{-2147483649}), "small").has_value());
+  CHECK(checker.value(specs[1], Value(std::int64_t{1} << 62), "positive").has_value());
+  CHECK_FALSE(checker.value(specs[1], Value(-1), "positive").has_value());
+  CHECK(checker.value(specs[2], Value(std::numeric_limits<std::int64_t>::min()), "wide").has_value());
+  CHECK(findings.errors() == 3);
+}
+
+TEST_CASE("an option that a key of the host would hide is the plugin's fault, and said so") {
+  const Folder folder;
+  plugins::PluginFile hook = test::file_of<test::Ema>();
+  hook.manifest.options[0].name = "every";
+  plugins::PluginFile dataset = test::file_of<test::OneCsv>();
+  dataset.manifest.options[3].name = "batch_size";
+  std::vector<plugins::PluginFile> files = test::registry().files();
+  std::erase_if(files, [](const plugins::PluginFile& file) {
+    return file.manifest.name == "ema" || file.manifest.name == "csv";
+  });
+  files.push_back(hook);
+  files.push_back(dataset);
+  const config::Resolution run =
+      config::resolve(config::load({write_minimal(folder, "[[hooks]]\ntype = \"ema\"\n")}, {}, {"data"}),
+                      plugins::Registry(files));
+  CHECK(run.findings.errors() == 2);
+  CHECK_THAT(run.findings.text(),
+             Catch::Contains("E306 libema.so: its option `every` is a key of the host in [[hooks]]"));
+  CHECK_THAT(run.findings.text(),
+             Catch::Contains("E306 libcsv.so: its option `batch_size` is a key of the host in [data.train]"));
+}
+
 TEST_CASE("batch sizes are solved from any that are given") {
   const Folder folder;
   const std::string file = write_minimal(folder);
@@ -495,6 +547,7 @@ TEST_CASE("files that cannot be read are one finding") {
   CHECK_THAT(test::resolve({"/dev/zero"}).findings.text(), Catch::Contains("E101 is larger than 1 MiB"));
   CHECK_THAT(test::resolve({folder.write("empty.toml", "")}).findings.text(),
              Catch::Contains("E103 the file does not say"));
+  CHECK_THAT(test::resolve({}).findings.text(), Catch::Contains("run: E101 no run file was given"));
 }
 
 TEST_CASE("a finding is shown with its line, a caret and the mend; tools get JSON") {

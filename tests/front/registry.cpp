@@ -188,7 +188,7 @@ TEST_CASE("plugins inspect shows every option and hook, by name or file") {
   const std::string shown = text.str();
   CHECK_THAT(shown, Catch::StartsWith("schedule/options 1.2.3\nEvery type of option.\n"));
   CHECK_THAT(shown, Catch::Contains("0 < x < 1") && Catch::Contains("fast, exact") &&
-                        Catch::Contains("groups.match"));
+                        Catch::Contains("groups.match") && Catch::Contains("of the rate in two lines\n"));
   CHECK_THAT(shown, Catch::Contains("options of every schedule") && Catch::Contains("model, plugin_own"));
   CHECK_THAT(shown, Catch::Contains("before a; after b, c") && Catch::Contains("100ba"));
   CHECK(errors.str().empty());

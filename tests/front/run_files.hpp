@@ -75,7 +75,7 @@ struct Csv : Plugin {
   };
   static void describe(Manifest<Options>& m) {
     m.name("csvs").version("1.0.0");
-    m.option("path", &Options::path, "files").required();
+    m.option("path", &Options::path, "files").required().file();
     m.option("target", &Options::target, "column of the target").required();
     m.option("separator", &Options::separator, "between cells");
     m.option("skip", &Options::skip, "rows left out").min(0);
@@ -92,7 +92,7 @@ struct OneCsv : Plugin {
   };
   static void describe(Manifest<Options>& m) {
     m.name("csv").version("1.0.0");
-    m.option("path", &Options::path, "file").required();
+    m.option("path", &Options::path, "file").required().file();
     m.option("target", &Options::target, "column of the target").required();
     m.option("separator", &Options::separator, "between cells");
     m.option("skip", &Options::skip, "rows left out").min(0);

@@ -168,6 +168,18 @@ TEST_CASE("a step records nothing and holds no gradient") {
   CHECK(problem.parameters[0].tensor.grad().use_count() == 1);
 }
 
+TEST_CASE("centered rmsprop stays finite where the gradient hardly varies") {
+  const NamedTensor parameter{"w", at::zeros({64}).set_requires_grad(true)};
+  const auto optimizer =
+      test::make<Optimizer>("rmsprop", test::table({{"lr", 0.01}, {"alpha", 0.5}, {"centered", true}}));
+  optimizer->open(make_groups({parameter}, optimizer->common));
+  for (int i = 0; i < 200; ++i) {
+    parameter.tensor.mutable_grad() = at::linspace(0.1, 3.7, 64);
+    optimizer->step();
+  }
+  CHECK(parameter.tensor.isfinite().all().item<bool>());
+}
+
 TEST_CASE("state that does not fit is refused by name and changes nothing") {
   using Catch::Contains;
   Problem problem;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ struct OptionSpec {
   bool open_maximum = false;
   std::vector<std::string> choices;  ///< of a string
   std::vector<OptionSpec> fields;    ///< of a table
+  bool file = false;  ///< a string that names a file or folder to read: the host resolves and checks it
   std::string help;
   /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
   /// not part of the sealed text.
@@ -172,6 +174,17 @@ class OptionRef {
     spec().choices.assign(choices.begin(), choices.end());
     return *this;
   }
+  OptionRef& one_of(std::vector<std::string> choices) {
+    spec().choices = std::move(choices);
+    return *this;
+  }
+  /// Names a file or folder that is read, or several. Relative to the run file that it is written in; the
+  /// plugin gets it absolute, and the run is refused where it is not there. Empty: none.
+  OptionRef& file() {
+    static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>);
+    spec().file = true;
+    return *this;
+  }
   OptionRef& required() {
     spec().required = true;
     spec().fallback.reset();
@@ -203,6 +216,12 @@ class Fields {
     spec.type = detail::option_type<Element>();
     spec.list = detail::ListElement<Plain>::value;
     spec.common = common_;
+    // What the member cannot hold is out of range, not cut off.
+    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
+      using Limits = std::numeric_limits<Element>;
+      if (Limits::min() == 0 || Limits::digits < 63) spec.minimum = static_cast<double>(Limits::min());
+      if (Limits::digits < 63) spec.maximum = static_cast<double>(Limits::max());
+    }
     if constexpr (!detail::OptionalElement<T>::value &&
                   (detail::ListElement<Plain>::value || detail::option_type<Element>() != OptionType::table))
       spec.fallback = detail::to_value<Plain>(Options{}.*member);

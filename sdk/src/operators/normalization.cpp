@@ -21,8 +21,9 @@ std::vector<TensorType> infer_batch_norm(const NodeView& op) {
   return {{op.shape(0), op.dtype(0)}};
 }
 
-/// In training the running statistics are updated in place, the variance by its unbiased estimate as PyTorch
-/// does (ONNX leaves it biased). ONNX's momentum is the share that stays.
+/// The pass says whether it is training, not the attribute training_mode. In training the running statistics
+/// are updated in place, the variance by its unbiased estimate as PyTorch does (ONNX leaves it biased).
+/// ONNX's momentum is the share that stays.
 Call compile_batch_norm(const NodeView& op) {
   const double epsilon = op.node().number("epsilon", 1e-5),
                momentum = 1.0 - op.node().number("momentum", 0.9);

@@ -80,7 +80,8 @@ Call compile_lstm(const NodeView& op) {
       if (b == no_value) continue;
       for (const at::Tensor& half : f[b].select(0, d).chunk(2, 0)) weights.push_back(torch_gates(half));
     }
-    const at::Tensor& input = f[x];
+    // Under autocast the layer before may give half precision, which at::lstm does not mix with its weights.
+    const at::Tensor input = f[x].to(weights.front().scalar_type());
     const auto state = [&](ValueId given) {
       if (given != no_value) return s.batch_first ? f[given].transpose(0, 1) : f[given];
       return at::zeros({s.directions, input.size(s.batch_first ? 0 : 1), s.hidden}, input.options());

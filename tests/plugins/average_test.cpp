@@ -1,0 +1,213 @@
+#include <ATen/ATen.h>
+#include <catch2/catch.hpp>
+
+#include <trainyard/hook.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/state.hpp>
+
+#include "golden.hpp"
+#include "tests/support/plugin.hpp"
+
+using namespace trainyard;
+using nlohmann::json;
+
+namespace {
+
+/// The weights of tests/golden/averages.py.
+class Weights final : public Network {
+ public:
+  at::Tensor forward(const Batch& batch, const ForwardContext&) override { return batch.input(); }
+  std::vector<NamedTensor> parameters() const override { return parameters_; }
+  std::vector<NamedTensor> buffers() const override { return buffers_; }
+  std::vector<std::int64_t> output_shape() const override { return {3}; }
+  void to(at::Device) override {}
+
+  void set(const json& values) {
+    for (const auto& tensors : {parameters_, buffers_})
+      for (const NamedTensor& entry : tensors)
+        if (values.contains(entry.name)) entry.tensor.detach().copy_(test::tensor(values[entry.name], {3}));
+    buffers_.back().tensor.add_(1);
+  }
+
+  at::Tensor find(const std::string& name) const {
+    for (const auto& tensors : {parameters_, buffers_})
+      for (const NamedTensor& entry : tensors)
+        if (entry.name == name) return entry.tensor;
+    throw std::runtime_error(name);
+  }
+
+  std::vector<at::Tensor> copies() const {
+    std::vector<at::Tensor> result;
+    for (const auto& tensors : {parameters_, buffers_})
+      for (const NamedTensor& entry : tensors) result.push_back(entry.tensor.detach().clone());
+    return result;
+  }
+
+ private:
+  static at::Tensor zeros() { return at::zeros({3}, at::kDouble); }
+  std::vector<NamedTensor> parameters_ = {{"weight", zeros().requires_grad_()},
+                                          {"bias", zeros().requires_grad_()}};
+  std::vector<NamedTensor> buffers_ = {
+      {"running_mean", zeros()}, {"running_var", zeros()}, {"num_batches_tracked", at::zeros({}, at::kLong)}};
+};
+
+struct Context final : StepContext {
+  explicit Context(Network& network) {
+    network_ = &network;
+    run_scale_ = {.steps_per_epoch = 2, .samples_per_epoch = 8, .samples_per_step = 4, .total_steps = 8};
+  }
+  using StepContext::clock_, StepContext::event_, StepContext::run_scale_;
+};
+
+/// A hook plugin with its subscriptions, called as the host does, cadence aside.
+class Subscribed {
+ public:
+  Subscribed(const std::string& name, const Table& options) {
+    const PluginEntry& entry = test::entry("hook", name);
+    entry.describe(manifest_);
+    const PluginEntry::Instance instance = entry.create(manifest_, options);
+    plugin_.reset(instance.plugin);
+    self_ = instance.self;
+  }
+  void fire(Event event, Context& context) {
+    context.event_ = event;
+    for (const HookSpec& hook : manifest_.hooks)
+      if (hook.event == event) hook.call(self_, context);
+  }
+  const HookSpec& hook(Event event) const {
+    for (const HookSpec& hook : manifest_.hooks)
+      if (hook.event == event) return hook;
+    throw std::runtime_error("no hook");
+  }
+  State saved() const {
+    State state{.owner = "hook"};
+    StateWriter writer(state);
+    plugin_->save(writer);
+    return state;
+  }
+  Plugin& plugin() { return *plugin_; }
+
+ private:
+  ManifestData manifest_;
+  std::unique_ptr<Plugin> plugin_;
+  void* self_ = nullptr;
+};
+
+bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
+}
+
+void check_golden(Subscribed& hook, const char* kind) {
+  Weights network;
+  Context context(network);
+  hook.fire(Event::model_ready, context);
+  hook.fire(Event::fit_start, context);
+  for (const json& step : test::golden("averages.json")) {
+    network.set(step["weights"]);
+    hook.fire(Event::after_step, context);
+    ++context.clock_.step;
+    const auto before = network.copies();
+    hook.fire(Event::eval_start, context);
+    for (const char* name : {"weight", "bias", "running_mean", "running_var"})
+      CHECK(test::distance(network.find(name), test::tensor(step[kind][name], {3})) < 1e-14);
+    CHECK(network.find("num_batches_tracked").item<std::int64_t>() == context.clock_.step);
+    hook.fire(Event::eval_end, context);
+    CHECK(same(network.copies(), before));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ema and swa equal torch's AveragedModel, and evaluation gives the weights back to the bit") {
+  Subscribed ema("ema", test::table({{"decay", 0.9}, {"warmup", false}, {"buffers", "average"}}));
+  check_golden(ema, "ema");
+  Subscribed swa("swa", test::table({{"start", "0%"}}));
+  check_golden(swa, "swa");
+}
+
+TEST_CASE("ema with warm-up follows min(decay, (1 + t) / (10 + t)), and leaves buffers alone by default") {
+  Subscribed ema("ema", test::table({{"decay", 0.25}}));
+  Weights network;
+  Context context(network);
+  ema.fire(Event::model_ready, context);
+  at::Tensor expected;
+  int t = 0;
+  for (const json& step : test::golden("averages.json")) {
+    network.set(step["weights"]);
+    ema.fire(Event::after_step, context);
+    const at::Tensor weight = network.find("weight").detach();
+    const double decay = std::min(0.25, (1.0 + t) / (10.0 + t));
+    expected = t++ == 0 ? weight.clone() : decay * expected + (1 - decay) * weight;
+    const at::Tensor mean = network.find("running_mean").clone();
+    ema.fire(Event::eval_start, context);
+    CHECK(test::distance(network.find("weight"), expected) < 1e-14);
+    CHECK(at::equal(network.find("running_mean"), mean));
+    ema.fire(Event::eval_end, context);
+  }
+}
+
+TEST_CASE("swa leaves out steps before its start and says which writes it does") {
+  Subscribed swa("swa", test::table({{"start", "50%"}}));
+  Weights network;
+  Context context(network);
+  swa.fire(Event::model_ready, context);
+  swa.fire(Event::fit_start, context);
+  at::Tensor sum = at::zeros({3}, at::kDouble);
+  for (const json& step : test::golden("averages.json")) {
+    network.set(step["weights"]);
+    swa.fire(Event::after_step, context);
+    if (context.clock_.step++ >= 4) sum += network.find("weight").detach();
+    if (context.clock_.step == 4) {  // nothing to swap yet
+      const auto before = network.copies();
+      swa.fire(Event::eval_start, context);
+      CHECK(same(network.copies(), before));
+      swa.fire(Event::eval_end, context);
+    }
+  }
+  swa.fire(Event::eval_start, context);
+  CHECK(test::distance(network.find("weight"), sum / 4) < 1e-14);
+  swa.fire(Event::eval_end, context);
+  CHECK(swa.hook(Event::eval_start).writes == Regions(Region::model));
+  CHECK(swa.hook(Event::eval_end).writes == Regions(Region::model));
+  CHECK(swa.hook(Event::after_step).cadence.every == "1ep");
+
+  Subscribed timed("swa", test::table({{"start", "90s"}}));
+  CHECK_THROWS_WITH(timed.fire(Event::fit_start, context), Catch::Contains("start = \"90s\""));
+}
+
+TEST_CASE("averages are saved and loaded by name, and other shapes are refused") {
+  for (const char* name : {"ema", "swa"}) {
+    const Table options = name == std::string("swa") ? test::table({{"start", "0ba"}}) : Table{};
+    Weights network, other;
+    Context context(network), other_context(other);
+    Subscribed straight(name, options), resumed(name, options);
+    for (Subscribed* hook : {&straight, &resumed}) {
+      hook->fire(Event::model_ready, hook == &straight ? context : other_context);
+      hook->fire(Event::fit_start, hook == &straight ? context : other_context);
+    }
+    resumed.plugin().load(StateReader(straight.saved()));  // of nothing yet
+    const json golden = test::golden("averages.json");
+    for (std::size_t i = 0; i < 5; ++i) {
+      network.set(golden[i]["weights"]);
+      straight.fire(Event::after_step, context);
+    }
+    const State state = straight.saved();
+    CHECK(state.tensors.contains("average/weight"));
+    resumed.plugin().load(StateReader(state));
+    CHECK(digest(resumed.saved()) == digest(state));
+    for (std::size_t i = 5; i < 8; ++i) {
+      network.set(golden[i]["weights"]);
+      other.set(golden[i]["weights"]);
+      straight.fire(Event::after_step, context);
+      resumed.fire(Event::after_step, other_context);
+    }
+    CHECK(digest(resumed.saved()) == digest(straight.saved()));
+
+    State broken = state;
+    broken.tensors["average/bias"] = at::zeros({4}, at::kDouble);
+    CHECK_THROWS_WITH(resumed.plugin().load(StateReader(broken)),
+                      Catch::Contains("average/bias") && Catch::Contains("[4]") && Catch::Contains("[3]"));
+    CHECK(digest(resumed.saved()) == digest(straight.saved()));
+  }
+}

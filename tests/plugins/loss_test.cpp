@@ -1,0 +1,124 @@
+#include <ATen/ATen.h>
+#include <catch2/catch.hpp>
+
+#include <trainyard/loss.hpp>
+
+#include "golden.hpp"
+#include "tests/support/plugin.hpp"
+
+using namespace trainyard;
+using Catch::Contains;
+using nlohmann::json;
+using Shape = std::vector<std::int64_t>;
+
+namespace {
+
+Batch with_target(const at::Tensor& target) {
+  Batch batch;
+  batch.target = target;
+  batch.indices.resize(static_cast<std::size_t>(target.size(0)));
+  return batch;
+}
+
+BatchSchema schema(Shape target, std::int64_t classes) {
+  BatchSchema result;
+  result.target = {.name = "target", .shape = std::move(target)};
+  result.classes = classes;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("losses and their gradients equal torch's") {
+  for (const json& golden : test::golden("losses.json")) {
+    INFO(golden["plugin"] << " " << golden["options"] << " " << golden["shape"]);
+    const auto loss = test::make<Loss>(golden["plugin"].get<std::string>(), test::options(golden["options"]));
+    const at::Tensor target = test::tensor(golden["target"], golden["target_shape"].get<Shape>());
+    const Batch batch = with_target(golden["integers"].get<bool>() ? target.to(at::kLong) : target);
+    const at::Tensor output = test::tensor(golden["output"], golden["shape"].get<Shape>()).requires_grad_();
+
+    const at::Tensor value = loss->forward(output, batch);
+    CHECK(value.dim() == 0);
+    CHECK(value.item<double>() == Approx(golden["loss"].get<double>()).epsilon(1e-12));
+    value.backward();
+    CHECK(test::distance(output.grad(), test::tensor(golden["gradient"], output.sizes().vec())) < 1e-12);
+
+    const at::Tensor single = loss->forward(output.detach().to(at::kFloat), batch);
+    CHECK(single.scalar_type() == at::kFloat);
+    CHECK(single.item<double>() == Approx(golden["loss"].get<double>()).epsilon(1e-6));
+    const at::Tensor half = loss->forward(output.detach().to(at::kBFloat16), batch);
+    CHECK(half.scalar_type() == at::kFloat);
+    CHECK(half.item<double>() == Approx(golden["loss"].get<double>()).epsilon(0.02));
+  }
+}
+
+TEST_CASE("losses of micro-batches, weighted, add up to the loss of the batch") {
+  for (const json& golden : test::golden("losses.json")) {
+    INFO(golden["plugin"] << " " << golden["options"] << " " << golden["shape"]);
+    const auto loss = test::make<Loss>(golden["plugin"].get<std::string>(), test::options(golden["options"]));
+    at::Tensor target = test::tensor(golden["target"], golden["target_shape"].get<Shape>());
+    if (golden["integers"].get<bool>()) target = target.to(at::kLong);
+    const at::Tensor output = test::tensor(golden["output"], golden["shape"].get<Shape>());
+    const Batch whole = with_target(target);
+    double sum = 0.0, weights = 0.0;
+    for (const auto& [first, last] :
+         {std::pair{0, 1}, std::pair{1, static_cast<int>(target.size(0))}}) {  // ragged
+      const Batch part = with_target(target.slice(0, first, last));
+      sum += loss->forward(output.slice(0, first, last), part).item<double>() * loss->weight(part);
+      weights += loss->weight(part);
+    }
+    CHECK(weights == loss->weight(whole));
+    CHECK(sum / weights == Approx(golden["loss"].get<double>()).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("cross_entropy counts targets, tokens included, but not ignored ones") {
+  const at::Tensor target = at::tensor({0, 1, 2, 2, 2, 1}, at::kLong).view({2, 3});
+  CHECK(test::make<Loss>("cross_entropy")->weight(with_target(target)) == 6.0);
+  const auto ignoring = test::make<Loss>("cross_entropy", test::table({{"ignore_index", 2}}));
+  CHECK(ignoring->weight(with_target(target)) == 3.0);
+  CHECK(test::make<Loss>("mse")->weight(with_target(target)) == 2.0);
+}
+
+TEST_CASE("a micro-batch of ignored targets only has loss 0 and gradient 0") {
+  const auto loss = test::make<Loss>("cross_entropy", test::table({{"ignore_index", 2}}));
+  const Batch batch = with_target(at::full({2, 3}, 2, at::kLong));
+  const at::Tensor output = at::randn({2, 3, 4}).requires_grad_();
+  const at::Tensor value = loss->forward(output, batch);
+  CHECK(value.item<float>() == 0.0f);
+  value.backward();
+  CHECK(output.grad().abs().sum().item<float>() == 0.0f);
+}
+
+TEST_CASE("an output with one more dimension of length 1 fits a scalar target") {
+  for (const char* name : {"bce_with_logits", "mse"}) {
+    const auto loss = test::make<Loss>(name);
+    const at::Tensor output = at::randn({4, 1});
+    const Batch batch = with_target(at::tensor({0.0f, 1.0f, 1.0f, 0.0f}));
+    CHECK(loss->forward(output, batch).item<float>() == loss->forward(output.view(4), batch).item<float>());
+    CHECK_NOTHROW(loss->check({1}, schema({}, 2)));
+  }
+}
+
+TEST_CASE("outputs that do not fit the target are refused with both shapes") {
+  const auto entropy = test::make<Loss>("cross_entropy");
+  CHECK_NOTHROW(entropy->check({10}, schema({}, 10)));
+  CHECK_NOTHROW(entropy->check({64, 30}, schema({64}, 27)));  // a padded vocabulary
+  CHECK_THROWS_AS(entropy->check({9}, schema({}, 10)), ConfigError);
+  CHECK_THROWS_WITH(entropy->check({9}, schema({}, 10)), Contains("[10]") && Contains("[9]"));
+  CHECK_THROWS_WITH(entropy->check({32, 27}, schema({64}, 27)), Contains("[64, 27]") && Contains("[32, 27]"));
+  CHECK_THROWS_WITH(entropy->check({}, schema({}, 10)), Contains("[]"));
+  CHECK_THROWS_WITH(entropy->check({1}, schema({}, 0)), Contains("mse"));
+  for (const char* name : {"bce_with_logits", "mse"}) {
+    const auto loss = test::make<Loss>(name);
+    CHECK_NOTHROW(loss->check({3}, schema({3}, 0)));
+    CHECK_THROWS_WITH(loss->check({10}, schema({}, 10)), Contains("10 classes") && Contains("cross_entropy"));
+    CHECK_THROWS_WITH(loss->check({2}, schema({3}, 0)), Contains("[3]") && Contains("[2]"));
+  }
+}
+
+TEST_CASE("a class outside the scores is an error, not a crash") {
+  const auto loss = test::make<Loss>("cross_entropy");
+  CHECK_THROWS(loss->forward(at::randn({2, 3}), with_target(at::tensor({0, 3}, at::kLong))));
+  CHECK_THROWS(loss->forward(at::randn({2, 3}), with_target(at::tensor({0, -1}, at::kLong))));
+}
