@@ -73,9 +73,9 @@ class Bus {
   };
 
   void dispatch(Event event, Span span, StepContext& context);
-  bool due(const Call& call, const StepContext& context) const;
-  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error,
-              bool closing);
+  void invoke_timed(const Call& call, StepContext& context);
+  bool due(const Call& call, const StepContext& context) const;  ///< of a call with a cadence
+  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error);
 
   std::vector<Subscriber*> subscribers_;
   RunScale scale_;

@@ -33,14 +33,18 @@ RandomStream HostServices::random(std::string_view purpose) const {
 std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<void(std::stop_token)> work) {
   auto worker = std::make_shared<Worker>();
   worker->thread = std::jthread([this, work = std::move(work)](std::stop_token stop) {
+    const auto failed = [this](const char* what) {
+      const std::lock_guard lock(mutex_);
+      if (thread_failed_) return;
+      thread_error_ = what;
+      thread_failed_ = true;
+    };
     try {
       work(std::move(stop));
     } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex_);
-      if (thread_error_.empty()) thread_error_ = error.what();
+      failed(error.what());
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (thread_error_.empty()) thread_error_ = "a thread threw something that is no std::exception";
+      failed("a thread threw something that is no std::exception");
     }
   });
   // The kernel keeps 15 characters.
@@ -54,6 +58,7 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
 
 std::string HostServices::take_thread_error() {
   const std::lock_guard lock(mutex_);
+  thread_failed_ = false;
   return std::exchange(thread_error_, {});
 }
 
