@@ -1,5 +1,7 @@
 #include "core/cli/order_of_run.hpp"
 
+#include "core/events/hooks_of.hpp"
+
 namespace trainyard::cli {
 
 OrderOfRun order_of(const config::RunConfig& config, const plugins::Registry& registry) {
@@ -7,7 +9,7 @@ OrderOfRun order_of(const config::RunConfig& config, const plugins::Registry& re
   for (const config::SlotConfig* slot : config.slots()) {
     const auto files = registry.find(slot->kind, slot->type);
     if (files.size() == 1)
-      result.participants.push_back({slot->id, slot->type, &files.front()->manifest.hooks});
+      result.participants.push_back({slot->id, slot->type, events::hooks_of(*slot, files.front()->manifest)});
   }
   result.order = events::make_order(result.participants);
   return result;
@@ -20,7 +22,7 @@ std::string OrderOfRun::text() const {
     text += std::string(event_names[e]) + "\n";
     for (const events::Place& place : order.places[e]) {
       const events::Participant& who = participants[place.participant];
-      const HookSpec& hook = (*who.hooks)[place.hook];
+      const HookSpec& hook = who.hooks[place.hook];
       std::string line = "  " + who.id;
       line.resize(std::max<std::size_t>(line.size() + 1, 24), ' ');
       line += std::string(name(hook.phase));

@@ -329,6 +329,25 @@ class Resolver {
             (section.kind.empty() ? "" : " with type = one of: " + join(registry_.names(section.kind))));
   }
 
+  /// What the run file says of when and where a hook runs.
+  void hook_keys(const Checked& checked, SlotConfig& slot) {
+    if (const auto* every = at_path<std::string>(checked.host, "every")) {
+      slot.every = *every;
+      const auto has_cadence = [](const HookSpec& hook) { return !hook.cadence.every.empty(); };
+      if (checked.plugin != nullptr && std::none_of(checked.plugin->manifest.hooks.begin(),
+                                                    checked.plugin->manifest.hooks.end(), has_cadence))
+        findings_.error("E114", checked.host.find("every")->origin,
+                        slot.type + " has no hook with a cadence: `every` changes nothing", "drop the key");
+    }
+    if (const auto* priority = at_path<std::int64_t>(checked.host, "priority"))
+      slot.priority = static_cast<int>(*priority);
+    for (const auto& [key, names] : {std::pair{"before", &slot.before}, std::pair{"after", &slot.after}})
+      if (const auto* given = at_path<Array>(checked.host, key))
+        for (const Value& name : *given) names->push_back(name.as<std::string>());
+    const auto* on_error = at_path<std::string>(checked.host, "on_error");
+    slot.disable_on_error = on_error != nullptr && *on_error == "disable";
+  }
+
   std::vector<SlotConfig> list(std::string_view path) {
     const Section& section = config::section(path);
     Array entries;
@@ -369,9 +388,7 @@ class Resolver {
                         name + ": the id \"" + checked.id + "\" is taken",
                         "give it another: id = \"" + checked.id + "2\"");
       slots.push_back(use(section, name, checked));
-      if (const auto* every = at_path<std::string>(checked.host, "every")) slots.back().every = *every;
-      const auto* on_error = at_path<std::string>(checked.host, "on_error");
-      slots.back().disable_on_error = on_error != nullptr && *on_error == "disable";
+      if (section.kind == "hook") hook_keys(checked, slots.back());
       printed.push_back(Value(checked.table()));
     }
     Table* parent = &resolved_;

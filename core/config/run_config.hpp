@@ -21,9 +21,12 @@ struct SlotConfig {
   std::string id;    ///< of an entry of a list: its `id`, else its type
   Table
       options;  ///< the plugin's own, checked against its manifest; without `type`, `id` and the host's keys
-  Origin origin;                  ///< of the table
-  std::string every;              ///< of a hook: replaces the cadence of its manifest
-  bool disable_on_error = false;  ///< of a hook: `on_error = "disable"`, else the run stops
+  Origin origin;  ///< of the table
+  // Of an entry of [[hooks]], in place of what its manifest says:
+  std::string every;                       ///< the cadence of the hooks that have one
+  std::optional<int> priority;             ///< of all its hooks
+  std::vector<std::string> before, after;  ///< ids or plugin names, in addition
+  bool disable_on_error = false;           ///< of a hook: `on_error = "disable"`, else the run stops
 };
 
 enum class Precision : std::uint8_t { fp32, bf16_mixed, fp16_mixed };

@@ -178,6 +178,9 @@ std::vector<Section> make_schema() {
         key("every", duration, "how often it is called, instead of its own cadence")
             .above(0)
             .in(Units::progress),
+        key("priority", integer, "low first; instead of its own, 50 by default").range(0, 100),
+        key("before", string, "ids or plugins whose hooks come later").many(),
+        key("after", string, "ids or plugins whose hooks come first").many(),
         key("on_error", string, "when it throws: the run ends, or goes on without it")
             .by_default("abort")
             .one_of({"abort", "disable"})})

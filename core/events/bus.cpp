@@ -59,8 +59,8 @@ std::vector<const Subscriber*> Bus::rebuild() {
     spans_[e].begin = static_cast<std::uint32_t>(calls_.size());
     for (const Place& place : order_.places[e]) {
       const Subscriber& who = *subscribers_[place.participant];
-      const HookSpec& spec = (*who.participant.hooks)[place.hook];
-      const std::string& every = who.cadence.empty() ? spec.cadence.every : who.cadence;
+      const HookSpec& spec = who.participant.hooks[place.hook];
+      const std::string& every = spec.cadence.every;
       Call call{.function = spec.call,
                 .self = who.self,
                 .owner = who.participant.id.c_str(),
@@ -92,36 +92,37 @@ std::vector<const Subscriber*> Bus::rebuild() {
 }
 
 bool Bus::due(const Call& call, const StepContext& context) const {
-  if (call.every == 0) return true;
   const std::int64_t n = call.by_epoch ? context.clock().epoch + 1 : context.step_number();
   return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
+}
+
+void Bus::invoke_timed(const Call& call, StepContext& context) {
+  using clock = std::chrono::steady_clock;
+  const auto before = clock::now();
+  call.function(call.self, context);
+  subscribers_[static_cast<std::size_t>(call.subscriber)]->sampled_seconds +=
+      std::chrono::duration<double>(clock::now() - before).count();
 }
 
 void Bus::dispatch(Event event, Span span, StepContext& context) {
   const Call* call = calls_.data() + span.begin;
   const Call* const end = calls_.data() + span.end;
-  const bool closing = opening_of(event) != event;
-  using clock = std::chrono::steady_clock;
   // The try block is entered again only after a failure.
   while (call != end) {
     try {
       for (; call != end; ++call) {
-        if (!due(*call, context)) continue;
+        if (call->every != 0 && !due(*call, context)) continue;
         Allow::set(context, call->writes, call->owner);
-        if (!timing_) [[likely]] {
+        if (timing_) [[unlikely]]
+          invoke_timed(*call, context);
+        else
           call->function(call->self, context);
-          continue;
-        }
-        const auto before = clock::now();
-        call->function(call->self, context);
-        subscribers_[static_cast<std::size_t>(call->subscriber)]->sampled_seconds +=
-            std::chrono::duration<double>(clock::now() - before).count();
       }
     } catch (const std::exception& error) {
-      failed(event, *call, context, &error, closing);
+      failed(event, *call, context, &error);
       ++call;
     } catch (...) {
-      failed(event, *call, context, nullptr, closing);
+      failed(event, *call, context, nullptr);
       ++call;
     }
   }
@@ -130,8 +131,7 @@ void Bus::dispatch(Event event, Span span, StepContext& context) {
     throw HookError(pending_code_, std::exchange(pending_, {}));
 }
 
-void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error,
-                 bool closing) {
+void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error) {
   Subscriber& who = *subscribers_[static_cast<std::size_t>(call.subscriber)];
   const std::string what = error ? error->what() : "threw something that is no std::exception";
   const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
@@ -147,7 +147,7 @@ void Bus::failed(Event event, const Call& call, const StepContext& context, cons
     pending_ = message;
     pending_code_ = typed ? typed->code() : ExitCode::plugin;
   }
-  if (closing) return;
+  if (opening_of(event) != event) return;  // a closing event: its other hooks run on
   Allow::set(const_cast<StepContext&>(context), {}, "");
   throw HookError(pending_code_, std::exchange(pending_, {}));
 }

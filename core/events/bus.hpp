@@ -20,7 +20,6 @@ struct Subscriber {
   std::string slot;  ///< place in the run file, for messages: "hooks[0]"
   void* self = nullptr;
   bool disable_on_error = false;
-  std::string cadence;  ///< `every` of the run file, in place of the manifest's
   // Written by the bus:
   bool disabled = false;         ///< it threw; not called any more after the next rebuild
   std::string error;             ///< what it threw
@@ -74,9 +73,9 @@ class Bus {
   };
 
   void dispatch(Event event, Span span, StepContext& context);
-  bool due(const Call& call, const StepContext& context) const;
-  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error,
-              bool closing);
+  void invoke_timed(const Call& call, StepContext& context);
+  bool due(const Call& call, const StepContext& context) const;  ///< of a call with a cadence
+  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error);
 
   std::vector<Subscriber*> subscribers_;
   RunScale scale_;

@@ -193,8 +193,8 @@ Order make_order(const std::vector<Participant>& participants) {
     const bool closing = opening_of(event) != event;
     std::array<std::vector<Candidate>, phase_names.size()> phases;
     for (std::size_t p = 0; p < participants.size(); ++p)
-      for (std::size_t h = 0; h < participants[p].hooks->size(); ++h) {
-        const HookSpec& spec = (*participants[p].hooks)[h];
+      for (std::size_t h = 0; h < participants[p].hooks.size(); ++h) {
+        const HookSpec& spec = participants[p].hooks[h];
         if (spec.event != event) continue;
         phases[static_cast<std::size_t>(spec.phase)].push_back({p, h, &participants[p], &spec});
         if (closing && spec.phase == Phase::transform)
@@ -235,7 +235,7 @@ std::string Order::digest(const std::vector<Participant>& participants) const {
   for (std::size_t e = 0; e < event_count; ++e) {
     mix(event_names[e]);
     for (const Place& place : places[e]) {
-      const HookSpec& spec = (*participants[place.participant].hooks)[place.hook];
+      const HookSpec& spec = participants[place.participant].hooks[place.hook];
       mix(participants[place.participant].id);
       mix(name(spec.phase));
       mix(text(spec.writes));

@@ -14,7 +14,7 @@ namespace trainyard::events {
 struct Participant {
   std::string id;      ///< unique in the run: "ema", "sinks/console"
   std::string plugin;  ///< name, which constraints refer to
-  const std::vector<HookSpec>* hooks = nullptr;
+  std::vector<HookSpec> hooks;
 };
 
 /// One hook in its place, and why it stands behind the one before it.

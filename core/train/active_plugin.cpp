@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "core/events/hooks_of.hpp"
+
 namespace trainyard::train {
 
 struct HostServices::Worker {
@@ -31,14 +33,18 @@ RandomStream HostServices::random(std::string_view purpose) const {
 std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<void(std::stop_token)> work) {
   auto worker = std::make_shared<Worker>();
   worker->thread = std::jthread([this, work = std::move(work)](std::stop_token stop) {
+    const auto failed = [this](const char* what) {
+      const std::lock_guard lock(mutex_);
+      if (thread_failed_) return;
+      thread_error_ = what;
+      thread_failed_ = true;
+    };
     try {
       work(std::move(stop));
     } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex_);
-      if (thread_error_.empty()) thread_error_ = error.what();
+      failed(error.what());
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (thread_error_.empty()) thread_error_ = "a thread threw something that is no std::exception";
+      failed("a thread threw something that is no std::exception");
     }
   });
   // The kernel keeps 15 characters.
@@ -52,6 +58,7 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
 
 std::string HostServices::take_thread_error() {
   const std::lock_guard lock(mutex_);
+  thread_failed_ = false;
   return std::exchange(thread_error_, {});
 }
 
@@ -63,11 +70,10 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& f
       services_(std::make_unique<HostServices>(slot_.id, outputs)),
       instance_(code_.create(slot_.options)) {
   instance_.plugin->set_host(*services_);
-  subscriber_.participant = {slot_.id, slot_.type, &code_.manifest().hooks};
+  subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};
   subscriber_.slot = slot_.slot;
   subscriber_.self = instance_.self;
   subscriber_.disable_on_error = slot_.disable_on_error;
-  subscriber_.cadence = slot_.every;
 }
 
 }  // namespace trainyard::train

@@ -1,6 +1,7 @@
 // A plugin in its slot of a running training: its code, its object, its services and its place on the bus.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -34,7 +35,9 @@ class HostServices final : public Host {
   RandomStream random(std::string_view purpose) const override;
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
 
-  /// What a thread of the plugin threw, once; empty: nothing.
+  /// Whether a thread of the plugin threw; asked after every step, so it takes no lock.
+  bool thread_failed() const { return thread_failed_; }
+  /// What the first of them threw, once.
   std::string take_thread_error();
 
  private:
@@ -44,6 +47,7 @@ class HostServices final : public Host {
   std::mutex mutex_;
   std::vector<std::weak_ptr<Worker>> workers_;
   std::string thread_error_;
+  std::atomic<bool> thread_failed_{false};
 };
 
 class ActivePlugin {

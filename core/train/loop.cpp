@@ -68,6 +68,7 @@ void Loop::bracket(Event open, const Event& close, Body&& body) {
 }
 
 Ending Loop::fit() {
+  ending_.reset();
   started_ = logged_at_ = SteadyClock::now();
   bracket(Event::fit_start, Event::fit_end, [&] {
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);

@@ -78,8 +78,8 @@ class Loop {
  public:
   explicit Loop(LoopParts parts);
 
-  /// Trains to the end of the budget or until something stops it. Throws Error; the events' brackets are
-  /// closed then.
+  /// Trains to the end of the budget or until something stops it; again, goes on from there. Throws Error;
+  /// the events' brackets are closed then.
   Ending fit();
 
   /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...

@@ -226,9 +226,9 @@ Loop& Run::build_loop(LoopParts parts) {
       parts.evaluations.push_back({name, split->second.loader.get()});
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
-      if (const std::string error = plugin.services().take_thread_error(); !error.empty())
+      if (plugin.services().thread_failed()) [[unlikely]]
         throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type +
-                          ", in a thread of its own: " + error);
+                          ", in a thread of its own: " + plugin.services().take_thread_error());
   };
   loop_ = std::make_unique<Loop>(std::move(parts));
   return *loop_;

@@ -109,9 +109,8 @@ at::Tensor GraphNetwork::forward(const Batch& batch, const ForwardContext& conte
     throw;
   }
   const ValueId output = p.graph.outputs.front();
-  at::Tensor result = p.frame[output];
-  if (!p.graph.values[static_cast<std::size_t>(output)].initializer.defined()) p.frame[output].reset();
-  return result;
+  if (p.graph.values[static_cast<std::size_t>(output)].initializer.defined()) return p.frame[output];
+  return std::move(p.frame[output]);
 }
 
 std::vector<NamedTensor> GraphNetwork::parameters() const {

@@ -93,6 +93,7 @@ inline void print(const char* title, const char* unit, double scale, int units,
                 value(i, 1), value(i, 2), value(i, 0) / value(0, 0), value(i, 1) / value(0, 1),
                 value(i, 2) / value(0, 2));
   }
+  std::fflush(stdout);
 }
 
 }  // namespace trainyard::bench

@@ -71,7 +71,7 @@ class Ours {
       std::vector<std::int64_t> indices(batch_size);
       for (std::int64_t first = 0; first < dataset.size(); first += batch_size) {
         std::iota(indices.begin(), indices.end(), first);
-        const Batch batch = dataset.read(indices, {});
+        const Batch batch = dataset.read(indices, {RandomStream(0, "unused")});
         batches.push_back({batch.input(), batch.target});
       }
     }
@@ -182,40 +182,36 @@ Next gathered(const Rows& rows) {
   };
 }
 
-/// torch::data's loader over a tensor data set, one epoch after another.
+struct RowSet : torch::data::datasets::Dataset<RowSet> {
+  explicit RowSet(const Rows& rows) : rows(rows) {}
+  torch::data::Example<> get(std::size_t index) override {
+    const auto i = static_cast<std::int64_t>(index);
+    return {rows.inputs[i], rows.targets[i]};
+  }
+  std::optional<std::size_t> size() const override { return static_cast<std::size_t>(rows.targets.size(0)); }
+  Rows rows;
+};
+
+auto make_stock_loader(const Rows& rows) {
+  return torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
+      RowSet(rows).map(torch::data::transforms::Stack<>()), torch::data::DataLoaderOptions(batch_size));
+}
+
+/// torch::data's loader over a data set of tensors, one epoch after another.
 class StockLoader {
  public:
-  explicit StockLoader(const Rows& rows) : rows_(rows) {}
+  explicit StockLoader(const Rows& rows) : loader_(make_stock_loader(rows)), at_(loader_->begin()) {}
   template <class Use>
   void batches(int count, Use&& use) {
-    while (count > 0) {
-      if (!iterator_ || *iterator_ == loader_->end()) iterator_.emplace(loader_->begin());
-      for (; count > 0 && *iterator_ != loader_->end(); ++*iterator_, --count)
-        use(Sample{(**iterator_).data, (**iterator_).target});
+    for (; count > 0; --count, ++at_) {
+      if (at_ == loader_->end()) at_ = loader_->begin();
+      use(Sample{at_->data, at_->target});
     }
   }
 
  private:
-  struct Set : torch::data::datasets::Dataset<Set> {
-    explicit Set(const Rows& rows) : rows(rows) {}
-    torch::data::Example<> get(std::size_t index) override {
-      const auto i = static_cast<std::int64_t>(index);
-      return {rows.inputs[i], rows.targets[i]};
-    }
-    std::optional<std::size_t> size() const override {
-      return static_cast<std::size_t>(rows.targets.size(0));
-    }
-    Rows rows;
-  };
-  static auto make(const Rows& rows) {
-    return torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
-        Set(rows).map(torch::data::transforms::Stack<>()), torch::data::DataLoaderOptions(batch_size));
-  }
-  using Loader = decltype(make(std::declval<Rows>()));
-
-  Rows rows_;
-  Loader loader_ = make(rows_);
-  std::optional<decltype(loader_->begin())> iterator_;
+  decltype(make_stock_loader(Rows())) loader_;
+  decltype(loader_->begin()) at_;
 };
 
 // --- tables
@@ -293,7 +289,7 @@ void with_data(const std::string& optimizer, int rounds, int steps) {
 int main(int argc, char** argv) {
   using namespace trainyard::bench;
   const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
-  const int rounds = quick ? 3 : 300, steps = quick ? 20 : 200;
+  const int rounds = quick ? 3 : 150, steps = quick ? 20 : 100;
   at::set_num_threads(1);
   std::printf("MLP 64-128-10, batch 64, one thread; %d rounds of %d steps in turn\n\n", rounds, steps);
   for (const char* optimizer : {"adamw", "sgd"}) loops_alone(optimizer, rounds, steps);

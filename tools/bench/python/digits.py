@@ -16,7 +16,7 @@ LR, WEIGHT_DECAY = 0.003, 0.01
 
 def tensors(split):
     with gzip.open(f"{DATA}{split}.gz", "rt") as file:
-        rows = numpy.loadtxt(file, delimiter=",", dtype=numpy.float32)
+        rows = numpy.loadtxt(file, delimiter=",", skiprows=1, dtype=numpy.float32)
     return torch.from_numpy(rows[:, :-1] / 16), torch.from_numpy(rows[:, -1]).long()
 
 
