@@ -131,16 +131,6 @@ TEST_CASE("cadences are tested by the host") {
     }
     CHECK(fires == std::vector<std::int64_t>{1, 1, 3, 3});
   }
-  SECTION("the run file's replaces the manifest's") {
-    int fires = 0;
-    FreeHook hook("hook");
-    hook.on(Event::batch_end, [&](StepContext&) { ++fires; }).cadence.every = "1ba";
-    hook.subscriber.cadence = "10ba";
-    Bus bus = bus_of({&hook});
-    LoopContext context;
-    for (context.number_ = 1; context.number_ <= 20; ++context.number_) bus.fire(Event::batch_end, context);
-    CHECK(fires == 2);
-  }
   SECTION("what cannot be counted is refused") {
     for (const auto& [every, message] :
          {std::pair{"5s", "[hooks.hook] at batch_end: \"5s\" cannot be"},
