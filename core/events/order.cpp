@@ -147,7 +147,7 @@ std::optional<std::size_t> transform_place(const std::vector<Place>& places,
                                            std::size_t participant) {
   for (std::size_t i = 0; i < places.size(); ++i)
     if (places[i].participant == participant &&
-        (*participants[participant].hooks)[places[i].hook].phase == Phase::transform)
+        participants[participant].hooks[places[i].hook].phase == Phase::transform)
       return i;
   return std::nullopt;
 }

@@ -14,12 +14,11 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Plugins of a run, each with its hooks; keeps what Participants point to.
+/// Plugins of a run, each with its hooks.
 class Plugins {
  public:
   Plugins& add(const std::string& id, std::vector<HookSpec> hooks) {
-    hooks_.push_back(std::make_unique<std::vector<HookSpec>>(std::move(hooks)));
-    participants_.push_back({id, id, hooks_.back().get()});
+    participants_.push_back({id, id, std::move(hooks)});
     return *this;
   }
   const std::vector<Participant>& participants() const { return participants_; }
@@ -34,7 +33,6 @@ class Plugins {
   std::vector<std::string> ids(Event event) const { return ids(order(), event); }
 
  private:
-  std::vector<std::unique_ptr<std::vector<HookSpec>>> hooks_;
   std::vector<Participant> participants_;
 };
 

@@ -14,7 +14,7 @@ namespace trainyard::test {
 class FreeHook {
  public:
   explicit FreeHook(const std::string& id) {
-    subscriber.participant = {id, id, &hooks_};
+    subscriber.participant = {id, id, {}};
     subscriber.slot = "hooks." + id;
     subscriber.self = this;
   }
@@ -32,13 +32,12 @@ class FreeHook {
       for (auto& [when, run] : static_cast<FreeHook*>(self)->bodies_)
         if (when == context.event()) run(context);
     };
-    return hooks_.emplace_back(std::move(spec));
+    return subscriber.participant.hooks.emplace_back(std::move(spec));
   }
 
   events::Subscriber subscriber;
 
  private:
-  std::vector<HookSpec> hooks_;
   std::deque<std::pair<Event, std::function<void(StepContext&)>>> bodies_;
 };
 
