@@ -156,7 +156,6 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     });
     messages.set_sinks(&*sinks);
 
-    const SignalScope signals;
     LoopParts parts;
     parts.signal = &caught_signal;
     parts.log_due = [&](std::int64_t step) { return sinks->due(step); };
@@ -187,6 +186,7 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
 
 int train_command(const config::RunConfig& config, const plugins::Registry& registry,
                   const TrainOptions& options) {
+  const SignalScope signals;
   report::RunDirectory directory =
       report::RunDirectory::create(config.output_dir, options.resolved_toml, options.overwrite);
   Messages messages(directory.file("run.log"));

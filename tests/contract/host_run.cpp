@@ -30,20 +30,20 @@ std::string idx(const std::vector<int>& shape, int modulus) {
   return bytes;
 }
 
-/// A small file of each format that a dataset may read: 16 features or an image, six classes.
+/// A small file of each format that a dataset may read: 16 features or an image, ten classes.
 const std::vector<std::string>& sample_files() {
   static const std::vector<std::string> files = [] {
     std::string csv, cifar, text;
     for (int row = 0; row < 24; ++row) {
       for (int column = 0; column < 16; ++column) csv += std::to_string((row * 5 + column * 3) % 11) + ",";
-      csv += std::to_string(row % 6) + "\n";
-      cifar += static_cast<char>(row % 6);
+      csv += std::to_string(row % 10) + "\n";
+      cifar += static_cast<char>(row % 10);
       for (int i = 0; i < 3072; ++i) cifar += static_cast<char>(i * (row + 1) % 251);
     }
     for (int i = 0; i < 4000; ++i) text += static_cast<char>('a' + i * i % 17);
     return std::vector<std::string>{folder().write("rows.csv", csv),
                                     folder().write("images.idx", idx({24, 4, 4}, 251)),
-                                    folder().write("labels.idx", idx({24}, 6)),
+                                    folder().write("labels.idx", idx({24}, 10)),
                                     folder().write("records.bin", cifar), folder().write("text.txt", text)};
   }();
   return files;
@@ -74,7 +74,7 @@ const Slot& slot(const std::string& kind) {
 }
 
 /// All ways to fill in the options that must be given; at most `limit`.
-std::vector<std::string> fillings(const std::vector<OptionSpec>& options, const Host& host,
+std::vector<std::string> fillings(const std::vector<OptionSpec>& options, const Surroundings& host,
                                   std::size_t limit) {
   std::vector<std::string> texts = {""};
   for (const OptionSpec& option : options) {
@@ -105,7 +105,7 @@ HostRun search(const plugins::PluginFile& plugin) {
   std::string reasons;
   // First with nothing but what must be given; then with one switch the other way.
   for (const bool switches : {false, true})
-    for (const Host& host : hosts())
+    for (const Surroundings& host : hosts())
       for (const std::string& filling : fillings(plugin.manifest.options, host, 32)) {
         std::vector<std::string> tries = {filling};
         if (switches) {
@@ -131,27 +131,27 @@ HostRun search(const plugins::PluginFile& plugin) {
 
 }  // namespace
 
-const std::vector<Host>& hosts() {
+const std::vector<Surroundings>& hosts() {
   const std::string split = "train = { size = 24, batch_size = 8, shuffle = true }\nval = { size = 8 }\n";
   const auto synthetic = [&](const std::string& what) { return "type = \"synthetic\"\n" + what + split; };
   const auto mlp = [](const std::string& widths) { return "type = \"mlp\"\nlayers = " + widths + "\n"; };
   const std::string cross_entropy = "type = \"cross_entropy\"\n";
-  static const std::vector<Host> all = {
-      {"classification", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 6\n"),
-       mlp("[16, 8, 6]"), cross_entropy, "[16, 8, 6]"},
+  static const std::vector<Surroundings> all = {
+      {"classification", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 10\n"),
+       mlp("[16, 8, 10]"), cross_entropy, "[16, 8, 10]"},
       {"two classes", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 2\n"), mlp("[16, 8, 1]"),
        "type = \"bce_with_logits\"\n", "[16, 8, 1]"},
       {"regression", synthetic("kind = \"regression\"\nshape = [16]\n"), mlp("[16, 8, 1]"),
        "type = \"mse\"\n", "[16, 8, 1]"},
-      {"images", synthetic("kind = \"classification\"\nshape = [3, 32, 32]\nclasses = 6\n"),
-       mlp("[3072, 8, 6]"), cross_entropy, "[3072, 8, 6]"},
+      {"images", synthetic("kind = \"classification\"\nshape = [3, 32, 32]\nclasses = 10\n"),
+       mlp("[3072, 8, 10]"), cross_entropy, "[3072, 8, 10]"},
       {"language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"gpt\"\nn_layer = 1\nn_head = 2\nd_model = 8\n", cross_entropy, "[9, 8, 9]"},
   };
   return all;
 }
 
-std::vector<std::string> candidates(const OptionSpec& option, const Host& host) {
+std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host) {
   const auto bracketed = [&](std::vector<std::string> texts) {
     if (option.list)
       for (std::string& text : texts) text = "[" + text + "]";
@@ -193,6 +193,9 @@ std::vector<std::string> candidates(const OptionSpec& option, const Host& host) 
 std::string HostRun::text() const {
   const std::string kind = plugin->manifest.kind;
   std::string data = host->data;
+  // A sampler makes the order by itself.
+  if (const std::size_t at = data.find(", shuffle = true"); kind == "sampler" && at != std::string::npos)
+    data.erase(at, 16);
   if (kind == "dataset") data = "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n";
   std::map<std::string, std::string> tables = {{"model", host->model},
                                                {"loss", host->loss},
@@ -234,8 +237,8 @@ std::string title(const plugins::PluginFile& plugin) {
   return plugin.manifest.kind + " " + plugin.manifest.name;
 }
 
-Outcome train(const std::string& text, const std::vector<std::string>& sets,
-              const plugins::Registry& registry) {
+Outcome train_shortly(const std::string& text, const std::vector<std::string>& sets,
+                      const plugins::Registry& registry) {
   config::RunConfig config = test::valid(text, sets, registry);
   const test::TempFolder runs;
   config.output_dir = runs.path("run");

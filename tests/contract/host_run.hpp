@@ -10,19 +10,19 @@
 namespace trainyard::contract {
 
 /// Data, and a model and a loss for it, made of shipped plugins.
-struct Host {
+struct Surroundings {
   std::string name;
   std::string data;    ///< below [data]
   std::string model;   ///< below [model]
   std::string loss;    ///< below [loss]
-  std::string widths;  ///< from the data's features to the model's outputs: "[16, 8, 6]"
+  std::string widths;  ///< from the data's features to the model's outputs: "[16, 8, 10]"
 };
 
-const std::vector<Host>& hosts();
+const std::vector<Surroundings>& hosts();
 
 /// A plugin in its slot of a host's run, with the options that it needs.
 struct HostRun {
-  const Host* host = nullptr;
+  const Surroundings* host = nullptr;
   const plugins::PluginFile* plugin = nullptr;
   std::string options;  ///< as lines of TOML
 
@@ -37,7 +37,7 @@ std::string set_path(const plugins::PluginFile& plugin, const std::string& optio
 std::string message_path(const plugins::PluginFile& plugin, const std::string& option);
 
 /// Texts of values that an option might need, most likely first.
-std::vector<std::string> candidates(const OptionSpec& option, const Host& host);
+std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host);
 
 /// "optimizer sgd".
 std::string title(const plugins::PluginFile& plugin);
@@ -51,7 +51,7 @@ struct Outcome {
 };
 
 /// Trains in a fresh folder, as `trainyard train` does.
-Outcome train(const std::string& text, const std::vector<std::string>& sets,
-              const plugins::Registry& registry);
+Outcome train_shortly(const std::string& text, const std::vector<std::string>& sets,
+                      const plugins::Registry& registry);
 
 }  // namespace trainyard::contract

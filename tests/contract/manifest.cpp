@@ -89,7 +89,7 @@ std::vector<Trial> trials(const OptionSpec& option) {
 using Written = std::function<std::string(const std::string& value)>;
 
 /// Visits every option, fields of tables included.
-void each_option(const std::vector<OptionSpec>& options, const Host& host, const Written& around,
+void each_option(const std::vector<OptionSpec>& options, const Surroundings& host, const Written& around,
                  const std::function<void(const OptionSpec&, const Written&)>& visit) {
   for (const OptionSpec& option : options) {
     const Written written = [&](const std::string& value) {

@@ -17,7 +17,8 @@ using plugins::PluginFile;
 namespace {
 
 const plugins::Registry& registry() {
-  static const auto made = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/contract/throwers"});
+  static const auto made =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/contract/throwers"});
   return made;
 }
 
@@ -80,7 +81,7 @@ TEST_CASE("whatever a plugin throws, in any call, is reported with slot, plugin 
           Outcome outcome;
           {
             const CapturedErrors captured;
-            outcome = train(text, {}, registry());
+            outcome = train_shortly(text, {"data.workers=" + std::to_string(runs % 2)}, registry());
             errors = captured.text();
           }
           INFO(errors);
@@ -109,7 +110,7 @@ TEST_CASE("with on_error = \"disable\" a hook that throws is left behind") {
     INFO(call);
     const CapturedErrors captured;
     const Outcome outcome =
-        train(run_with(*thrower, "during", call, "error"), {"hooks.0.on_error=disable"}, registry());
+        train_shortly(run_with(*thrower, "during", call, "error"), {"hooks.0.on_error=disable"}, registry());
     CHECK(outcome.error == "");
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.steps == 6);

@@ -45,15 +45,14 @@ def dependencies(words, directory=None):
 class Headers(unittest.TestCase):
     def test_each_compiles_alone(self):
         def compile_(header):
-            return header.name, subprocess.run([COMPILER, *FLAGS, "-fsyntax-only", "-x", "c++", str(header)],
-                                               text=True, capture_output=True)
+            return header.name, subprocess.run([COMPILER, *FLAGS, "-fsyntax-only", "-x", "c++", "-"], text=True,
+                                               capture_output=True, input=f"#include <trainyard/{header.name}>\n")
 
         self.assertGreater(len(HEADERS), 20)
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             for name, done in pool.map(compile_, HEADERS):
                 with self.subTest(name):
-                    errors = [line for line in done.stderr.splitlines() if "#pragma once in main file" not in line]
-                    self.assertFalse([line for line in errors if "error" in line], "\n".join(errors[:20]))
+                    self.assertEqual(done.returncode, 0, "\n".join(done.stderr.splitlines()[:20]))
 
     def test_light_ones_bring_no_libtorch(self):
         light = ("schedule", "sink", "manifest", "plugin", "duration", "error", "event", "value", "version", "host")

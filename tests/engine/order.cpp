@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
+
+#include "core/events/hooks_of.hpp"
 
 using namespace trainyard;
 using namespace trainyard::events;
@@ -283,6 +284,26 @@ TEST_CASE("where the rules decide every pair, the place in the run file does not
     REQUIRE(found == *first);
   }
   CHECK(*first == Names{"p0", "p1", "p2", "p4", "p3", "p5"});
+}
+
+TEST_CASE("a run file places the hooks of its plugins") {
+  ManifestData manifest;
+  HookSpec steady = observer(Event::batch_end), rare = observer(Event::epoch_end);
+  rare.cadence.every = "2ep";
+  rare.before = {"console"};
+  manifest.hooks = {steady, rare};
+  config::SlotConfig slot;
+  CHECK(hooks_of(slot, manifest)[1].cadence.every == "2ep");
+  slot.every = "5ba";
+  slot.priority = 70;
+  slot.before = {"ema"};
+  slot.after = {"swa"};
+  const std::vector<HookSpec> placed = hooks_of(slot, manifest);
+  CHECK(placed[0].cadence.every.empty());  // it had none
+  CHECK(placed[1].cadence.every == "5ba");
+  CHECK(placed[0].priority == 70);
+  CHECK(placed[1].before == Names{"console", "ema"});
+  CHECK(placed[1].after == Names{"swa"});
 }
 
 TEST_CASE("the digest of an order changes with the order, and with nothing else") {

@@ -18,7 +18,7 @@ class Thrower final : public trainyard::Dataset {
   }
   trainyard::BatchSchema schema() const override {
     options_.at("schema");
-    return {.inputs = {{"x", {16}, at::kFloat}}, .target = {"y", {}, at::kLong}, .classes = 6};
+    return {.inputs = {{"x", {16}, at::kFloat}}, .target = {"y", {}, at::kLong}, .classes = 10};
   }
   trainyard::Batch read(std::span<const std::int64_t> indices, const trainyard::ReadContext&) const override {
     options_.at("read");

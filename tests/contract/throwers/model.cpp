@@ -8,7 +8,7 @@
 class Net final : public trainyard::Network {
  public:
   explicit Net(const Options& options) : options_(options) {
-    weight_ = at::zeros({6, 16});
+    weight_ = at::zeros({10, 16});
     weight_.set_requires_grad(true);
   }
   at::Tensor forward(const trainyard::Batch& batch, const trainyard::ForwardContext&) override {
@@ -20,7 +20,7 @@ class Net final : public trainyard::Network {
   }
   std::vector<trainyard::NamedTensor> parameters() const override { return {{"weight", weight_}}; }
   std::vector<trainyard::NamedTensor> buffers() const override { return {}; }
-  std::vector<std::int64_t> output_shape() const override { return {6}; }
+  std::vector<std::int64_t> output_shape() const override { return {10}; }
   void to(at::Device) override {}
 
  private:
