@@ -1,5 +1,6 @@
 // The event bus (events.md, rules 1, 3, 6 and 12) with hooks that write down what they see.
 #include "core/events/bus.hpp"
+#include "core/events/hooks_of.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -130,6 +131,21 @@ TEST_CASE("cadences are tested by the host") {
       bus.fire(Event::epoch_end, context);
     }
     CHECK(fires == std::vector<std::int64_t>{1, 1, 3, 3});
+  }
+  SECTION("the run file's replaces the manifest's, and places hooks") {
+    ManifestData manifest;
+    manifest.hooks.resize(2);
+    manifest.hooks[0].cadence.every = "1ba";
+    manifest.hooks[1].after = {"swa"};  // closes a bracket: no cadence, and gets none
+    const std::vector<HookSpec> hooks =
+        hooks_of({.every = "10ba", .priority = 20, .before = {"clip"}, .after = {"ema"}}, manifest);
+    CHECK(hooks[0].cadence.every == "10ba");
+    CHECK(hooks[1].cadence.every.empty());
+    for (const HookSpec& hook : hooks) {
+      CHECK(hook.priority == 20);
+      CHECK(hook.before == std::vector<std::string>{"clip"});
+    }
+    CHECK(hooks[1].after == std::vector<std::string>{"swa", "ema"});
   }
   SECTION("what cannot be counted is refused") {
     for (const auto& [every, message] :
