@@ -70,7 +70,7 @@ TEST_CASE("whatever a plugin throws, in any call, is reported with slot, plugin 
     const PluginFile* thrower = registry().find(kind, "thrower").front();
     const std::string table = message_path(*thrower, "");
     const std::string slot = table.substr(0, table.size() - 1);
-    for (const char* when : {"before", "during"})
+    for (const char* when : {"ahead", "within"})
       for (const std::string& call : choices(*thrower, when)) {
         if (call == "nothing") continue;
         for (const std::string& what : choices(*thrower, "what")) {
@@ -94,7 +94,7 @@ TEST_CASE("whatever a plugin throws, in any call, is reported with slot, plugin 
           }
           CHECK(outcome.exit_code == (what == "data" ? 4 : 3));
           CHECK_THAT(outcome.error, Contains("[" + slot) && Contains("thrower") && Contains(said));
-          if (std::string(when) == "during") CHECK_THAT(outcome.error, Contains(", step "));
+          if (std::string(when) == "within") CHECK_THAT(outcome.error, Contains(", step "));
           CHECK_THAT(errors, Contains(outcome.error));  // and on standard error, once
           CHECK(errors.find(outcome.error) == errors.rfind(outcome.error));
         }
@@ -105,12 +105,12 @@ TEST_CASE("whatever a plugin throws, in any call, is reported with slot, plugin 
 
 TEST_CASE("with on_error = \"disable\" a hook that throws is left behind") {
   const PluginFile* thrower = registry().find("hook", "thrower").front();
-  for (const std::string& call : choices(*thrower, "during")) {
+  for (const std::string& call : choices(*thrower, "within")) {
     if (call == "nothing") continue;
     INFO(call);
     const CapturedErrors captured;
     const Outcome outcome =
-        train_shortly(run_with(*thrower, "during", call, "error"), {"hooks.0.on_error=disable"}, registry());
+        train_shortly(run_with(*thrower, "within", call, "error"), {"hooks.0.on_error=disable"}, registry());
     CHECK(outcome.error == "");
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.steps == 6);

@@ -1,4 +1,4 @@
-// Plugins that throw where they are told. `before` names a call that comes before the training, `during` one
+// Plugins that throw where they are told. `ahead` names a call that comes before the training, `within` one
 // of a step: the test takes the names from the manifest, so that a call added here is tested.
 #pragma once
 
@@ -9,24 +9,24 @@
 #include <trainyard/manifest.hpp>
 
 struct Options {
-  std::string before = "nothing";
-  std::string during = "nothing";
+  std::string ahead = "nothing";
+  std::string within = "nothing";
   std::string what = "error";
 
   void at(const std::string& call) const {
-    if (call != before && call != during) return;
+    if (call != ahead && call != within) return;
     if (what == "data") throw trainyard::DataError("thrown in " + call);
     if (what == "foreign") throw 42;
     throw std::runtime_error("thrown in " + call);
   }
 };
 
-inline void describe_thrower(trainyard::Manifest<Options>& m, std::vector<std::string> before,
-                             std::vector<std::string> during) {
+inline void describe_thrower(trainyard::Manifest<Options>& m, std::vector<std::string> ahead,
+                             std::vector<std::string> within) {
   m.name("thrower").version("1.0.0").summary("Throws where it is told.");
-  before.insert(before.begin(), "nothing");
-  during.insert(during.begin(), "nothing");
-  m.option("before", &Options::before, "call ahead of the training").one_of(std::move(before));
-  m.option("during", &Options::during, "call of a step").one_of(std::move(during));
+  ahead.insert(ahead.begin(), "nothing");
+  within.insert(within.begin(), "nothing");
+  m.option("ahead", &Options::ahead, "call ahead of the training").one_of(std::move(ahead));
+  m.option("within", &Options::within, "call of a step").one_of(std::move(within));
   m.option("what", &Options::what, "what is thrown").one_of({"error", "data", "foreign"});
 }
