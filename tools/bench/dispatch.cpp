@@ -25,11 +25,10 @@ class Rig {
     HookSpec hook;
     hook.event = Event::after_step;
     hook.call = count;
-    hooks_ = {hook};
     std::vector<events::Subscriber*> pointers;
     for (int i = 0; i < subscribers; ++i) {
       events::Subscriber& subscriber = subscribers_.emplace_back();
-      subscriber.participant = {"counting" + std::to_string(i), "counting", &hooks_};
+      subscriber.participant = {.id = "counting" + std::to_string(i), .plugin = "counting", .hooks = {hook}};
       subscriber.self = &counts_[static_cast<std::size_t>(i)];
       pointers.push_back(&subscriber);
     }
@@ -49,7 +48,6 @@ class Rig {
   }
 
  private:
-  std::vector<HookSpec> hooks_;
   std::vector<Counting> counts_;
   std::deque<events::Subscriber> subscribers_;
   std::unique_ptr<events::Bus> bus_;
