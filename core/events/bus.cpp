@@ -24,7 +24,7 @@ struct Resolved {
 
 Resolved resolve(const std::string& text, Event event, const Subscriber& who, const RunScale& scale) {
   const std::optional<Duration> duration = Duration::parse(text);
-  const auto place = [&] { return "[" + who.participant.id + "] at " + std::string(name(event)); };
+  const auto place = [&] { return "[" + who.slot + "] at " + std::string(name(event)); };
   if (!duration)
     throw ConfigError(place() + ": \"" + text + "\" is not a duration, e.g. \"100ba\" or \"2ep\"");
   const bool of_epochs = event == Event::epoch_start || event == Event::epoch_end;
@@ -76,13 +76,14 @@ std::vector<const Subscriber*> Bus::rebuild() {
         call.by_epoch = resolved.epochs;
         return resolved.steps;
       };
-      call.every = count(every, 0);
+      const bool bounded = !spec.cadence.start.empty() || !spec.cadence.end.empty();
+      call.every = count(every, bounded ? 1 : 0);
       call.start = count(spec.cadence.start, 1);
       call.end = count(spec.cadence.end, call.end);
       if (call.every == 0 && !every.empty())
-        throw ConfigError("[" + who.participant.id + "] every = \"" + every + "\" is less than one step");
+        throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
       // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
-      if (call.every > 0 && spec.cadence.start.empty()) call.start = call.every;
+      if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
       calls_.push_back(call);
     }
     spans_[e].end = static_cast<std::uint32_t>(calls_.size());
@@ -133,8 +134,9 @@ void Bus::dispatch(Event event, Span span, StepContext& context) {
 void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error) {
   Subscriber& who = *subscribers_[static_cast<std::size_t>(call.subscriber)];
   const std::string what = error ? error->what() : "threw something that is no std::exception";
-  const std::string message = who.participant.plugin + " at " + std::string(name(event)) + ", step " +
-                              std::to_string(context.step_number()) + ": " + what;
+  const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
+                              std::string(name(event)) + ", step " + std::to_string(context.step_number()) +
+                              ": " + what;
   if (who.disable_on_error) {
     if (!who.disabled) who.error = message;
     who.disabled = stale_ = true;

@@ -17,6 +17,7 @@ namespace trainyard::events {
 /// A plugin as the bus knows it. Owned by the run; outlives the bus.
 struct Subscriber {
   Participant participant;
+  std::string slot;  ///< place in the run file, for messages: "hooks[0]"
   void* self = nullptr;
   bool disable_on_error = false;
   // Written by the bus:

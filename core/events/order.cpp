@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 
 #include "core/events/table.hpp"
@@ -15,6 +16,7 @@ struct Candidate {
   std::size_t hook;
   const Participant* owner;
   const HookSpec* spec;
+  std::optional<std::size_t> opened = {};  ///< its plugin's place among the transforms of the opening event
 };
 
 /// Why `a` must run before `b`; empty: nothing says so.
@@ -30,6 +32,12 @@ std::string edge(const Candidate& a, const Candidate& b) {
   return {};
 }
 
+/// Why `a` is sorted before `b`. A closing event is sorted like its opening one, and reversed afterwards.
+std::string reason(const Candidate& a, const Candidate& b) {
+  if (!a.opened || !b.opened || *a.opened == *b.opened) return edge(a, b);
+  return *a.opened < *b.opened ? "order of the opening event" : "";
+}
+
 /// Walks back along unsorted predecessors until one repeats: a cycle, in the order of its edges.
 std::vector<std::size_t> find_cycle(const std::vector<Candidate>& hooks, const std::vector<bool>& done) {
   std::vector<std::size_t> path;
@@ -37,7 +45,7 @@ std::vector<std::size_t> find_cycle(const std::vector<Candidate>& hooks, const s
   while (std::find(path.begin(), path.end(), at) == path.end()) {
     path.push_back(at);
     for (std::size_t from = 0; from < hooks.size(); ++from)
-      if (!done[from] && from != at && !edge(hooks[from], hooks[at]).empty()) {
+      if (!done[from] && from != at && !reason(hooks[from], hooks[at]).empty()) {
         at = from;
         break;
       }
@@ -61,7 +69,7 @@ std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
       if (done[i]) continue;
       bool free = true;
       for (std::size_t j = 0; j < hooks.size() && free; ++j)
-        free = done[j] || j == i || edge(hooks[j], hooks[i]).empty();
+        free = done[j] || j == i || reason(hooks[j], hooks[i]).empty();
       if (free) next = i;
     }
     if (next == hooks.size()) {
@@ -71,7 +79,7 @@ std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
         const Candidate& from = hooks[cycle[k]];
         const Candidate& to = hooks[cycle[(k + 1) % cycle.size()]];
         names += from.owner->id + " -> ";
-        reasons += (k == 0 ? "" : "; ") + edge(from, to);
+        reasons += (k == 0 ? "" : "; ") + reason(from, to);
       }
       problems.push_back(
           {"E318",
@@ -125,11 +133,23 @@ void check_writers(const std::vector<Candidate>& sorted, Event event, std::vecto
 std::string reason_between(const Candidate& a, const Candidate& b, bool reversed) {
   if (a.spec->phase != b.spec->phase)
     return "phase " + std::string(name(a.spec->phase)) + " before " + std::string(name(b.spec->phase));
+  if (reversed && a.opened && b.opened) return "reverse of " + std::string(name(opening_of(a.spec->event)));
   const std::string declared = reversed ? edge(b, a) : edge(a, b);
   const std::string why = !declared.empty()                ? declared
                           : a.participant != b.participant ? "config order"
                                                            : "manifest order";
   return reversed ? "closing event, reverse of: " + why : why;
+}
+
+/// Where the first transform of a participant stands in the order of an event.
+std::optional<std::size_t> transform_place(const std::vector<Place>& places,
+                                           const std::vector<Participant>& participants,
+                                           std::size_t participant) {
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (places[i].participant == participant &&
+        participants[participant].hooks[places[i].hook].phase == Phase::transform)
+      return i;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -170,12 +190,16 @@ Order make_order(const std::vector<Participant>& participants) {
   Order order;
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
+    const bool closing = opening_of(event) != event;
     std::array<std::vector<Candidate>, phase_names.size()> phases;
     for (std::size_t p = 0; p < participants.size(); ++p)
       for (std::size_t h = 0; h < participants[p].hooks.size(); ++h) {
         const HookSpec& spec = participants[p].hooks[h];
         if (spec.event != event) continue;
         phases[static_cast<std::size_t>(spec.phase)].push_back({p, h, &participants[p], &spec});
+        if (closing && spec.phase == Phase::transform)
+          phases[static_cast<std::size_t>(spec.phase)].back().opened =
+              transform_place(order.places[static_cast<std::size_t>(opening_of(event))], participants, p);
         if (!writable(event).contains(spec.writes))
           order.problems.push_back(
               {"E320",
@@ -183,7 +207,6 @@ Order make_order(const std::vector<Participant>& participants) {
                    std::string(name(event)),
                "there a hook may write: " + (writable(event).empty() ? "nothing" : text(writable(event)))});
       }
-    const bool closing = opening_of(event) != event;
     std::vector<Candidate> all;
     std::size_t transforms = 0;
     for (std::size_t phase = 0; phase < phases.size(); ++phase) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <pthread.h>
+#include <signal.h>
 
 namespace trainyard::report {
 
@@ -75,6 +76,12 @@ void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) 
 
 void SinkThread::work() {
   pthread_setname_np(pthread_self(), "sinks");
+  // A reader that went away (`trainyard train run.toml | head`) is an error of that sink, not the end of the
+  // run.
+  sigset_t broken_pipe;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   for (std::size_t i = 0; i < sinks_.size(); ++i)
     guarded(i, "at its opening", [&](Sink& sink) { sink.open(run_); });
   std::vector<Record> records;

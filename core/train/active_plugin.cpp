@@ -71,6 +71,7 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& f
       instance_(code_.create(slot_.options)) {
   instance_.plugin->set_host(*services_);
   subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};
+  subscriber_.slot = slot_.slot;
   subscriber_.self = instance_.self;
   subscriber_.disable_on_error = slot_.disable_on_error;
 }

@@ -13,22 +13,43 @@
 
 namespace trainyard::train {
 
-/// `step` 0: before training.
+/// What a plugin threw, with its slot, its name and the step.
+class PluginFailure : public Error {
+ public:
+  PluginFailure(ExitCode code, const config::SlotConfig& slot, std::int64_t step, const std::string& why)
+      : Error(code, "[" + slot.slot + "] " + slot.type + (step > 0 ? ", step " + std::to_string(step) : "") +
+                        ": " + why),
+        slot_(&slot),
+        step_(step),
+        why_(why) {}
+
+  /// The same, where a guard further out knows the step and the one that caught it did not.
+  PluginFailure at(std::int64_t step) const {
+    return step_ > 0 ? *this : PluginFailure(code(), *slot_, step, why_);
+  }
+
+ private:
+  const config::SlotConfig* slot_;
+  std::int64_t step_;
+  std::string why_;
+};
+
+/// `step` 0: before training, or not known here. Guards may stand within each other: the inner one is
+/// believed.
 template <class Call>
 decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&& call) {
-  const auto who = [&] {
-    return "[" + slot.slot + "] " + slot.type + (step > 0 ? ", step " + std::to_string(step) : "") + ": ";
-  };
   try {
     return call();
+  } catch (const PluginFailure& failure) {
+    throw failure.at(step);
   } catch (const Error& error) {
-    throw Error(error.code(), who() + error.what());
+    throw PluginFailure(error.code(), slot, step, error.what());
   } catch (const c10::Error& error) {
-    throw PluginError(who() + error.what_without_backtrace());
+    throw PluginFailure(ExitCode::plugin, slot, step, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    throw PluginError(who() + error.what());
+    throw PluginFailure(ExitCode::plugin, slot, step, error.what());
   } catch (...) {
-    throw PluginError(who() + "threw something that is no std::exception");
+    throw PluginFailure(ExitCode::plugin, slot, step, "threw something that is no std::exception");
   }
 }
 

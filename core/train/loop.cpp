@@ -52,7 +52,7 @@ Loop::Loop(LoopParts parts) : parts_(std::move(parts)), context_(*parts_.context
 }
 
 template <class Body>
-void Loop::bracket(Event open, Event close, Body&& body) {
+void Loop::bracket(Event open, const Event& close, Body&& body) {
   try {
     fire(open);
     body();
@@ -76,11 +76,13 @@ Ending Loop::fit() {
     if (ending_ == Ending::signal) return;
     for (const EvaluationSplit& split : parts_.evaluations)
       if (&split != &parts_.evaluations.front() || last_evaluated_ != context_.clock_.step) evaluate(split);
+    if (signalled()) ending_ = Ending::signal;
   });
   return ending_.value_or(Ending::completed);
 }
 
-bool Loop::finished() const {
+bool Loop::finished() {
+  if (!ending_ && context_.take(Control::stop_run)) ending_ = Ending::stopped;
   return ending_ || (parts_.scale.total_steps > 0 && context_.clock_.step >= parts_.scale.total_steps);
 }
 
@@ -116,6 +118,7 @@ void Loop::run_step() {
     context_.batch_ = &step.batches.front();
   });
   bracket(Event::batch_start, Event::batch_end, [&] {
+    if (logging_) reset_metrics();
     if (!context_.take(Control::skip_batch)) update(step);
     Clock& clock = context_.clock_;
     ++clock.step;
@@ -130,8 +133,6 @@ void Loop::run_step() {
 void Loop::update(data::StepData& step) {
   const config::RunConfig& config = *parts_.config;
   clear_gradients(parameters_);
-  if (logging_)
-    for (const MetricSlot& slot : parts_.metrics) slot.metric->reset();
   context_.micros_ = static_cast<int>(step.batches.size());
   context_.loss_scale_ = scaler_ ? static_cast<double>(scaler_->scale()) : 1.0;
   for (std::size_t i = 0; i < step.batches.size(); ++i) {
@@ -146,20 +147,20 @@ void Loop::update(data::StepData& step) {
 
   const at::NoGradGuard no_grad;
   const bool finite = prepare_gradients();
-  const double factor = parts_.schedule->factor(context_.clock_.step);
+  const double factor = guarded(config.schedule, context_.number_,
+                                [&] { return parts_.schedule->factor(context_.clock_.step); });
   for (ParamGroup& group : parts_.optimizer->groups()) group.lr = group.base_lr * factor;
-  fire(Event::before_step);
-  const bool skip = context_.take(Control::skip_step);
-  context_.skip_reason_ = !finite ? SkipReason::overflow : skip ? SkipReason::plugin : SkipReason::none;
-  if (context_.skip_reason_ != SkipReason::none) {
-    fire(Event::step_skipped);
-    return;
-  }
-  {
+  context_.skip_reason_ = SkipReason::guard;  // until the step is done: what throws on the way skips it
+  Event closing = Event::step_skipped;
+  bracket(Event::before_step, closing, [&] {
+    const bool skip = context_.take(Control::skip_step);
+    context_.skip_reason_ = !finite ? SkipReason::overflow : skip ? SkipReason::plugin : SkipReason::guard;
+    if (!finite || skip) return;
     const Timer timer(timing_ ? &seconds_.optimizer : nullptr);
     guarded(config.optimizer, context_.number_, [&] { parts_.optimizer->step(); });
-  }
-  fire(Event::after_step);
+    context_.skip_reason_ = SkipReason::none;
+    closing = Event::after_step;
+  });
 }
 
 void Loop::run_micro(Batch& batch) {
@@ -186,12 +187,13 @@ void Loop::run_micro(Batch& batch) {
   bracket(Event::before_backward, Event::after_backward, [&] {
     if (context_.take(Control::skip_micro)) return;
     const Timer timer(timing_ ? &seconds_.backward : nullptr);
-    context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_));
+    guarded(config.model, context_.number_,
+            [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
   });
   if (!logging_) return;
   const at::NoGradGuard no_grad;
   const at::Tensor output = context_.output_.detach().to(at::kFloat);
-  for (const MetricSlot& slot : parts_.metrics) slot.metric->update(output, context_.loss_.detach(), batch);
+  update_metrics(output, context_.loss_.detach(), batch);
 }
 
 void Loop::refuse_loss(double loss) const {
@@ -231,8 +233,6 @@ void Loop::after_batch() {
     watch(evaluate(parts_.evaluations.front()));
     last_evaluated_ = step;
   }
-  if (context_.take(Control::stop_run)) ending_ = Ending::stopped;
-  end_epoch_ = context_.take(Control::stop_epoch);
 }
 
 void Loop::poll() {
@@ -240,18 +240,35 @@ void Loop::poll() {
   if (parts_.bus->stale())
     for (const events::Subscriber* disabled : parts_.bus->rebuild())
       parts_.journal(disabled->participant.id, "disabled", disabled->error);
-  if (parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0) {
+  if (signalled()) {
     fire(Event::signal);
     ending_ = Ending::signal;
   }
-  if (context_.take(Control::stop_run)) ending_ = Ending::stopped;
+  end_epoch_ = context_.take(Control::stop_epoch);
   if (parts_.config->max_wall_seconds && elapsed() >= *parts_.config->max_wall_seconds)
     ending_ = Ending::wall_time;
 }
 
-std::string Loop::key(const std::string& prefix, const MetricSlot& slot, std::size_t value) const {
-  const std::vector<std::string> names = slot.metric->names();
-  return prefix + "/" + (names.size() == 1 ? slot.id : slot.id + "." + names[value]);
+void Loop::reset_metrics() {
+  for (const MetricSlot& each : parts_.metrics)
+    guarded(*each.slot, context_.number_, [&] { each.metric->reset(); });
+}
+
+void Loop::update_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) {
+  for (const MetricSlot& each : parts_.metrics)
+    guarded(*each.slot, context_.number_, [&] { each.metric->update(output, loss, batch); });
+}
+
+/// Gives "train/accuracy", or "train/top_k.top_5" of a metric with several values.
+template <class Take>
+void Loop::each_metric_value(const std::string& prefix, Take&& take) {
+  for (const MetricSlot& each : parts_.metrics)
+    guarded(*each.slot, context_.number_, [&] {
+      const std::vector<std::string> names = each.metric->names();
+      const std::vector<double> values = each.metric->compute();
+      for (std::size_t i = 0; i < values.size(); ++i)
+        take(prefix + "/" + each.slot->id + (values.size() == 1 ? "" : "." + names.at(i)), values[i]);
+    });
 }
 
 void Loop::log_point() {
@@ -268,10 +285,7 @@ void Loop::log_point() {
     if (!scaler_ && !std::isfinite(*loss)) refuse_loss(*loss);
     put("train/loss", *loss);
   }
-  for (const MetricSlot& slot : parts_.metrics) {
-    const std::vector<double> values = slot.metric->compute();
-    for (std::size_t i = 0; i < values.size(); ++i) put(key("train", slot, i), values[i]);
-  }
+  each_metric_value("train", put);
   put("lr", parts_.optimizer->groups().front().lr);
   if (gradient_norm_.defined()) put("gradient_norm", gradient_norm_.item().toDouble());
   if (scaler_) put("loss_scale", static_cast<double>(scaler_->scale()));
@@ -288,7 +302,7 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   const config::RunConfig& config = *parts_.config;
   const std::int64_t step_done = context_.clock_.step;
   const at::NoGradGuard no_grad;
-  for (const MetricSlot& slot : parts_.metrics) slot.metric->reset();
+  reset_metrics();
   LossMeter losses;
   context_.evaluating_ = true;
   std::map<std::string, double, std::less<>> values;
@@ -309,20 +323,18 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
           const at::Tensor loss =
               guarded(config.loss, step_done, [&] { return parts_.loss->forward(output, batch); });
           losses.add(loss, batch.weight);
-          for (const MetricSlot& slot : parts_.metrics) slot.metric->update(output, loss, batch);
+          update_metrics(output, loss, batch);
         });
       }
-      if (parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0) break;
+      if (signalled()) return;  // half a pass gives no value
     }
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
-    for (const MetricSlot& slot : parts_.metrics) {
-      const std::vector<double> computed = slot.metric->compute();
-      for (std::size_t i = 0; i < computed.size(); ++i) values[key(split.name, slot, i)] = computed[i];
-    }
+    each_metric_value(split.name, [&](std::string name, double value) { values[std::move(name)] = value; });
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });
   context_.batch_ = training_batch;
   context_.evaluating_ = false;
+  if (values.empty()) return values;
 
   Record record{.what = Record::What::eval,
                 .step = context_.clock_.step,
@@ -339,17 +351,17 @@ void Loop::watch(const std::map<std::string, double, std::less<>>& values) {
   const config::EarlyStopping& rule = *parts_.config->early_stopping;
   const auto found = values.find(rule.metric);
   if (found == values.end()) return;
-  const double gain = best_ ? (rule.maximize ? found->second - *best_ : *best_ - found->second) : INFINITY;
-  if (gain > rule.min_delta) {
-    best_ = found->second;
+  const double value = rule.maximize ? found->second : -found->second;
+  if (!std::isnan(value) && value > best_ + rule.min_delta) {
+    best_ = value;
     evaluations_without_gain_ = 0;
     return;
   }
   if (++evaluations_without_gain_ < std::max<std::int64_t>(1, rule.patience)) return;
   ending_ = Ending::early_stopping;
   parts_.journal("early_stopping", "stop_run",
-                 rule.metric + " did not improve on " + std::to_string(*best_) + " for " +
-                     std::to_string(evaluations_without_gain_) + " evaluations");
+                 rule.metric + " did not improve on " + std::to_string(rule.maximize ? best_ : -best_) +
+                     " for " + std::to_string(evaluations_without_gain_) + " evaluations");
 }
 
 void Loop::move_to_device(Batch& batch) const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,9 +31,9 @@ struct EvaluationSplit {
   data::Loader* loader = nullptr;
 };
 
-/// A metric plugin under the id that its values are reported with.
+/// A metric plugin, and its slot: its values are reported under the slot's id.
 struct MetricSlot {
-  std::string id;
+  const config::SlotConfig* slot = nullptr;
   Metric* metric = nullptr;
 };
 
@@ -97,9 +98,9 @@ class Loop {
   using SteadyClock = std::chrono::steady_clock;
 
   void fire(Event event) { parts_.bus->fire(event, context_); }
-  /// Fires `open`, runs `body`, fires `close`; `close` also where `body` throws.
+  /// Fires `open`, runs `body`, fires `close`, which the body may choose; `close` also where `body` throws.
   template <class Body>
-  void bracket(Event open, Event close, Body&& body);
+  void bracket(Event open, const Event& close, Body&& body);
 
   void run_epoch();
   void run_step();
@@ -109,12 +110,18 @@ class Loop {
   void after_batch();
   void log_point();
   void watch(const std::map<std::string, double, std::less<>>& values);
-  bool finished() const;
+  bool finished();
   [[noreturn]] void refuse_loss(double loss) const;
   void poll();
-  std::string key(const std::string& prefix, const MetricSlot& slot, std::size_t value) const;
+  void reset_metrics();
+  void update_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch);
+  template <class Take>
+  void each_metric_value(const std::string& prefix, Take&& take);
   void move_to_device(Batch& batch) const;
   at::Tensor backward_root(double factor);
+  bool signalled() const {
+    return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
+  }
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 
   LoopParts parts_;
@@ -136,7 +143,8 @@ class Loop {
   std::int64_t samples_logged_ = 0;
   std::optional<Ending> ending_;
   bool end_epoch_ = false;
-  std::optional<double> best_;
+  double best_ =
+      -std::numeric_limits<double>::infinity();  ///< watched metric, its sign such that more is better
   std::int64_t evaluations_without_gain_ = 0;
 };
 

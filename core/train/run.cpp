@@ -35,10 +35,46 @@ std::string text(const std::vector<std::int64_t>& shape) {
   return result + "]";
 }
 
+/// The loader is called within the guard of its dataset: what the sampler throws is the sampler's.
+class GuardedSampler final : public Sampler {
+ public:
+  GuardedSampler(const config::SlotConfig& slot, const Sampler& sampler) : slot_(slot), sampler_(sampler) {}
+  void open(const Source&) override {}
+  std::int64_t size() const override {
+    return guarded(slot_, 0, [&] { return sampler_.size(); });
+  }
+  void order(std::int64_t epoch, std::int64_t first, std::span<std::int64_t> out) const override {
+    guarded(slot_, 0, [&] { sampler_.order(epoch, first, out); });
+  }
+
+ private:
+  const config::SlotConfig& slot_;
+  const Sampler& sampler_;
+};
+
+/// Likewise within the guard of the model.
+class GuardedDropout final : public Dropout {
+ public:
+  GuardedDropout(const config::SlotConfig& slot, Dropout& dropout) : slot_(slot), dropout_(dropout) {}
+  void open(std::span<const DropoutSite> sites) override {
+    guarded(slot_, 0, [&] { dropout_.open(sites); });
+  }
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream& random) override {
+    return guarded(slot_, 0, [&] { return dropout_.apply(x, site, random); });
+  }
+
+ private:
+  const config::SlotConfig& slot_;
+  Dropout& dropout_;
+};
+
 }  // namespace
 
-Run::Run(const config::RunConfig& config, const plugins::Registry& registry)
-    : config_(config), registry_(registry), device_(make_device(config.device)) {
+Run::Run(const config::RunConfig& config, const plugins::Registry& registry, HostOutputs outputs)
+    : config_(config),
+      registry_(registry),
+      outputs_(std::move(outputs)),
+      device_(make_device(config.device)) {
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.deterministic);
@@ -50,11 +86,13 @@ Run::Run(const config::RunConfig& config, const plugins::Registry& registry)
   for (const config::SlotConfig* slot : config.slots()) add(*slot);
   Dataset& training = open_dataset("train", config.train);
   ActivePlugin& sampler = plugin_of(config.sampler);
-  guarded(config.sampler, 0, [&] {
-    sampler.as<Sampler>().open({training.size(), RandomStream(config.seed, "sampler"), training.labels()});
+  Sampler::Source source{training.size(), RandomStream(config.seed, "sampler"), {}};
+  guarded(config.train.dataset, 0, [&] {
+    source.labels = training.labels();
+    schema_ = training.schema();
   });
+  guarded(config.sampler, 0, [&] { sampler.as<Sampler>().open(source); });
 
-  schema_ = training.schema();
   splits_["train"] = make_split("train", config.train, training, &sampler.as<Sampler>());
   if (config.val) splits_["val"] = make_split("val", *config.val, open_dataset("val", *config.val), nullptr);
   if (config.test)
@@ -94,29 +132,35 @@ ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {
 
 Dataset& Run::open_dataset(const std::string& name, const config::SplitConfig& split) {
   auto& dataset = plugin_of(split.dataset).as<Dataset>();
-  guarded(split.dataset, 0, [&] { dataset.open(name); });
-  if (dataset.size() <= 0) throw DataError("[" + split.dataset.slot + "] holds no sample");
+  guarded(split.dataset, 0, [&] {
+    dataset.open(name);
+    if (dataset.size() <= 0) throw DataError("holds no sample");
+  });
   return dataset;
 }
 
 Run::Split Run::make_split(const std::string& name, const config::SplitConfig& split, const Dataset& dataset,
                            const Sampler* sampler) {
-  check_schema(name, dataset.schema());
+  check_schema(name, guarded(split.dataset, 0, [&] { return dataset.schema(); }));
   const bool training = sampler != nullptr;
-  data::LoaderOptions options{.batch_size = split.batch_size,
-                              .micro_batch_size = split.micro_batch_size,
-                              .drop_last = split.drop_last,
-                              .epochs = training ? 0 : 1,
-                              .workers = config_.workers,
-                              .prefetch = config_.prefetch,
-                              .pin_memory = device_.is_cuda(),
-                              .random = RandomStream(config_.seed, "data/" + name),
-                              .weight = [loss = &plugin_of(config_.loss).as<Loss>()](const Batch& batch) {
-                                return loss->weight(batch);
-                              }};
-  return {&dataset, guarded(split.dataset, 0, [&] {
-            return std::make_unique<data::Loader>(dataset, sampler, std::move(options));
-          })};
+  data::LoaderOptions options{
+      .batch_size = split.batch_size,
+      .micro_batch_size = split.micro_batch_size,
+      .drop_last = split.drop_last,
+      .epochs = training ? 0 : 1,
+      .workers = config_.workers,
+      .prefetch = config_.prefetch,
+      .pin_memory = device_.is_cuda(),
+      .random = RandomStream(config_.seed, "data/" + name),
+      .weight = [this, loss = &plugin_of(config_.loss).as<Loss>()](const Batch& batch) {
+        return guarded(config_.loss, 0, [&] { return loss->weight(batch); });
+      }};
+  Split made{&dataset, nullptr, nullptr};
+  if (sampler != nullptr) made.sampler = std::make_unique<GuardedSampler>(config_.sampler, *sampler);
+  made.loader = guarded(split.dataset, 0, [&] {
+    return std::make_unique<data::Loader>(dataset, made.sampler.get(), std::move(options));
+  });
+  return made;
 }
 
 void Run::check_schema(const std::string& name, const BatchSchema& schema) const {
@@ -140,12 +184,12 @@ void Run::build_model() {
   });
   network_->to(device_);
   if (config_.dropout) {
-    auto& dropout = plugin_of(*config_.dropout).as<Dropout>();
     if (network_->dropout_sites().empty())
       throw ConfigError("[model.dropout] " + config_.dropout->type + ": the model " + config_.model.type +
                         " has no dropout site; drop the table or take a model that has some");
-    guarded(*config_.dropout, 0, [&] { dropout.open(network_->dropout_sites()); });
-    network_->set_dropout(&dropout, config_.seed);
+    dropout_ = std::make_unique<GuardedDropout>(*config_.dropout, plugin_of(*config_.dropout).as<Dropout>());
+    dropout_->open(network_->dropout_sites());
+    network_->set_dropout(dropout_.get(), config_.seed);
   }
   context_.network_ = network_.get();
   bus_->fire(Event::model_ready, context_);
@@ -158,7 +202,7 @@ Loop& Run::build_loop(LoopParts parts) {
   for (const config::SlotConfig& slot : config_.metrics) {
     auto& metric = plugin_of(slot).as<Metric>();
     guarded(slot, 0, [&] { metric.check(output, schema_); });
-    parts.metrics.push_back({slot.id, &metric});
+    parts.metrics.push_back({&slot, &metric});
   }
   optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
   guarded(config_.optimizer, 0,

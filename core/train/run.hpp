@@ -10,6 +10,7 @@
 
 #include <trainyard/dataset.hpp>
 #include <trainyard/model.hpp>
+#include <trainyard/sampler.hpp>
 #include <trainyard/state.hpp>
 
 #include "core/plugins/registry.hpp"
@@ -21,8 +22,8 @@ namespace trainyard::train {
 class Run {
  public:
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `config` and `registry` outlive
-  /// the run.
-  Run(const config::RunConfig& config, const plugins::Registry& registry);
+  /// the run. The run fills in the metric and the seed of `outputs`.
+  Run(const config::RunConfig& config, const plugins::Registry& registry, HostOutputs outputs = {});
 
   /// Builds the network, as far as `model show` needs it.
   void build_model();
@@ -37,7 +38,6 @@ class Run {
   Loop& loop() { return *loop_; }
   const Clock& clock() const { return context_.clock_; }
   events::Bus& bus() { return *bus_; }
-  HostOutputs& outputs() { return outputs_; }
   /// All plugins, in config order.
   std::deque<ActivePlugin>& plugins() { return plugins_; }
   at::Device device() const { return device_; }
@@ -55,6 +55,7 @@ class Run {
  private:
   struct Split {
     const Dataset* dataset = nullptr;
+    std::unique_ptr<Sampler> sampler;
     std::unique_ptr<data::Loader> loader;
   };
 
@@ -77,6 +78,7 @@ class Run {
   RunScale scale_;
   LoopContext context_;
   std::unique_ptr<events::Bus> bus_;
+  std::unique_ptr<Dropout> dropout_;
   std::unique_ptr<Network> network_;
   Optimizer* optimizer_ = nullptr;
   std::optional<ScheduleCurve> curve_;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include <trainyard/safetensors.hpp>
 
@@ -92,8 +93,7 @@ report::Status status_of(Ending ending) {
 }
 
 /// Hook time from the bus, the loop's own calls from its timers; both were taken on a sample of the steps.
-std::vector<report::PluginUse> plugin_uses(Run& run, const report::SinkThread& sinks) {
-  const Loop& loop = run.loop();
+std::vector<report::PluginUse> plugin_uses(Run& run, const Loop& loop, const report::SinkThread& sinks) {
   const PhaseSeconds& sampled = loop.seconds();
   const double scale = sampled.timed_steps > 0
                            ? static_cast<double>(loop.clock().step) / static_cast<double>(sampled.timed_steps)
@@ -113,37 +113,22 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const report::SinkThread& s
   return uses;
 }
 
+void write_weights(const Network& network, const std::string& path) {
+  std::vector<NamedTensor> weights = network.parameters();
+  const std::vector<NamedTensor> buffers = network.buffers();
+  weights.insert(weights.end(), buffers.begin(), buffers.end());
+  write_safetensors(path, weights);
+}
+
 /// Trains, and fills in the result as far as it comes.
 void train_run(const config::RunConfig& config, const plugins::Registry& registry,
                const TrainOptions& options, report::RunDirectory& directory, Messages& messages,
                report::RunResult& result) {
-  Run run(config, registry);
-  run.outputs().log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
-  run.build_model();
-
-  RunInfo info{.name = config.name,
-               .directory = directory.path(),
-               .started = report::timestamp(),
-               .total_steps = run.scale().total_steps,
-               .steps_per_epoch = run.scale().steps_per_epoch,
-               .terminal = options.color,
-               .quiet = options.quiet};
-  report::SinkThread sinks(std::move(info), sink_entries(run, config), [&](std::string_view line) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-  });
-  messages.set_sinks(&sinks);
-
-  const SignalScope signals;
-  LoopParts parts;
-  parts.signal = &caught_signal;
-  parts.log_due = [&](std::int64_t step) { return sinks.due(step); };
-  parts.record = [&](Record record) { sinks.push(std::move(record)); };
-  parts.journal = [&](std::string_view who, std::string_view what, std::string_view why) {
-    directory.journal({run.clock().step, std::string(who), std::string(what), std::string(why)});
-    if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
-      messages.send(LogLevel::warning, std::string(who) + ": " + std::string(what) + ": " + std::string(why));
-  };
-
+  HostOutputs outputs;
+  outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
+  Run run(config, registry, std::move(outputs));
+  std::optional<report::SinkThread> sinks;
+  const Loop* loop = nullptr;
   const auto began = std::chrono::steady_clock::now();
   const auto conclude = [&] {
     const Clock& clock = run.clock();
@@ -151,15 +136,42 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     result.epochs = clock.epoch;
     result.samples = clock.samples;
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    result.metrics.assign(run.loop().latest().begin(), run.loop().latest().end());
+    if (loop) result.metrics.assign(loop->latest().begin(), loop->latest().end());
     run.shutdown();
     messages.set_sinks(nullptr);
-    sinks.close();
-    result.plugins = plugin_uses(run, sinks);
+    if (sinks) sinks->close();
+    if (loop && sinks) result.plugins = plugin_uses(run, *loop, *sinks);
   };
-  Loop& loop = run.build_loop(std::move(parts));
   try {
-    const Ending ending = loop.fit();
+    run.build_model();
+    RunInfo info{.name = config.name,
+                 .directory = directory.path(),
+                 .started = report::timestamp(),
+                 .total_steps = run.scale().total_steps,
+                 .steps_per_epoch = run.scale().steps_per_epoch,
+                 .terminal = options.color,
+                 .quiet = options.quiet};
+    sinks.emplace(std::move(info), sink_entries(run, config), [&](std::string_view line) {
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+    });
+    messages.set_sinks(&*sinks);
+
+    LoopParts parts;
+    parts.signal = &caught_signal;
+    parts.log_due = [&](std::int64_t step) { return sinks->due(step); };
+    parts.record = [&](Record record) { sinks->push(std::move(record)); };
+    parts.journal = [&](std::string_view who, std::string_view what, std::string_view why) {
+      directory.journal({run.clock().step, std::string(who), std::string(what), std::string(why)});
+      if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
+        messages.send(LogLevel::warning,
+                      std::string(who) + ": " + std::string(what) + ": " + std::string(why));
+    };
+    Loop& built = run.build_loop(std::move(parts));
+    loop = &built;
+    const Ending ending = built.fit();
+    result.model_digest = run.model_digest();
+    result.optimizer_digest = run.optimizer_digest();
+    write_weights(run.network(), directory.file("model.safetensors"));
     result.status = status_of(ending);
     result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
   } catch (...) {
@@ -167,12 +179,6 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     conclude();
     throw;
   }
-  result.model_digest = run.model_digest();
-  result.optimizer_digest = run.optimizer_digest();
-  std::vector<NamedTensor> weights = run.network().parameters();
-  const std::vector<NamedTensor> buffers = run.network().buffers();
-  weights.insert(weights.end(), buffers.begin(), buffers.end());
-  write_safetensors(directory.file("model.safetensors"), weights);
   conclude();
 }
 
@@ -180,6 +186,7 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
 
 int train_command(const config::RunConfig& config, const plugins::Registry& registry,
                   const TrainOptions& options) {
+  const SignalScope signals;
   report::RunDirectory directory =
       report::RunDirectory::create(config.output_dir, options.resolved_toml, options.overwrite);
   Messages messages(directory.file("run.log"));

@@ -71,7 +71,8 @@ class Weighted final : public trainyard::Sampler {
       throw trainyard::ConfigError("sampler weighted needs a dataset with classes, and this one has none");
     const auto [lowest, highest] = std::minmax_element(source.labels.begin(), source.labels.end());
     if (*lowest < 0)
-      throw trainyard::PluginError("the dataset has a class " + std::to_string(*lowest) + "; classes begin at 0");
+      throw trainyard::PluginError("the dataset has a class " + std::to_string(*lowest) +
+                                   "; classes begin at 0");
     members_.assign(static_cast<std::size_t>(*highest) + 1, {});
     for (std::size_t i = 0; i < source.labels.size(); ++i)
       members_[static_cast<std::size_t>(source.labels[i])].push_back(static_cast<std::int64_t>(i));

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <limits>
@@ -148,6 +150,27 @@ TEST_CASE("a sink that throws is switched off with one message, and the others g
                                  "sink 'bad' is switched off at step 2: the disk is full"});
   CHECK(sinks.usage()[0].error == "the disk is full");
   CHECK(sinks.usage()[2].error.empty());
+}
+
+TEST_CASE("a reader that went away costs its sink, not the process") {
+  struct Piped final : Sink {
+    void open(const RunInfo&) override {}
+    void record(const Record&) override {
+      if (::write(end, "x", 1) < 0) throw DataError(std::strerror(errno));
+    }
+    void close() override {}
+    int end = -1;
+  } piped;
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  ::close(ends[0]);
+  piped.end = ends[1];
+  Warnings warnings;
+  SinkThread sinks({}, {{"piped", &piped, 1}}, warnings.taker());
+  sinks.push(at(1));
+  sinks.close();
+  ::close(ends[1]);
+  CHECK(warnings.lines == std::vector<std::string>{"sink 'piped' is switched off at step 1: Broken pipe"});
 }
 
 TEST_CASE("a run without sinks needs no thread") {

@@ -14,19 +14,21 @@ namespace {
 struct TestContext final : StepContext {
   struct Recorder final : Services {
     double metric(std::string_view name) const override { return name == "val/loss" ? 0.5 : std::nan(""); }
-    void request(Control control, std::string_view reason) override {
+    void request(Control control, std::string_view plugin, std::string_view reason) override {
       asked = control;
+      who = plugin;
       why = reason;
     }
     Control asked{};
-    std::string why;
+    std::string who, why;
   } recorder;
 
   explicit TestContext(Event event) {
     event_ = event;
     services_ = &recorder;
   }
-  using StepContext::allowed_, StepContext::batch_, StepContext::loss_, StepContext::output_;
+  using StepContext::allowed_, StepContext::batch_, StepContext::loss_, StepContext::output_,
+      StepContext::owner_;
 };
 
 }  // namespace
@@ -66,7 +68,9 @@ TEST_CASE("metrics and requests go to the host") {
   CHECK(std::isnan(context.metric("none")));
   CHECK_THROWS_WITH(context.request(Control::stop_run, "enough"), Contains("Region::control"));
   context.allowed_ = Region::control;
+  context.owner_ = "watcher";
   context.request(Control::stop_run, "enough");
+  CHECK(context.recorder.who == "watcher");
   CHECK(context.recorder.asked == Control::stop_run);
   CHECK(context.recorder.why == "enough");
 }

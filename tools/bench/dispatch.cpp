@@ -28,7 +28,7 @@ class Rig {
     std::vector<events::Subscriber*> pointers;
     for (int i = 0; i < subscribers; ++i) {
       events::Subscriber& subscriber = subscribers_.emplace_back();
-      subscriber.participant = {.id = "counting" + std::to_string(i), .plugin = "counting", .hooks = {hook}};
+      subscriber.participant = {"counting" + std::to_string(i), "counting", {hook}};
       subscriber.self = &counts_[static_cast<std::size_t>(i)];
       pointers.push_back(&subscriber);
     }

@@ -1,0 +1,18 @@
+#include <trainyard/schedule.hpp>
+
+#include "thrower.hpp"
+
+class Thrower final : public trainyard::Schedule {
+ public:
+  using Options = ::Options;
+  static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {}, {"factor"}); }
+  explicit Thrower(const Options& options) : options_(options) {}
+  double factor(double) const override {
+    options_.at("factor");
+    return 1.0;
+  }
+
+ private:
+  Options options_;
+};
+TRAINYARD_PLUGIN(Thrower)

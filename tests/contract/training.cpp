@@ -1,0 +1,120 @@
+// Every shipped plugin in its slot of a short run through the real loop.
+#include <catch2/catch.hpp>
+#include <set>
+
+#include <trainyard/state.hpp>
+
+#include "contract/host_run.hpp"
+#include "support/run.hpp"
+
+using namespace trainyard;
+using namespace trainyard::contract;
+using plugins::PluginFile;
+using test::shipped;
+
+namespace {
+
+/// Whether a plugin only looks on: it writes nothing but metrics, requests and its own state; during an
+/// evaluation it may stand in for the weights.
+bool looks_on(const PluginFile& file) {
+  constexpr Regions harmless = Region::metrics | Region::control | Region::plugin_own;
+  for (const HookSpec& hook : file.manifest.hooks) {
+    const bool evaluation = hook.event == Event::eval_start || hook.event == Event::eval_end;
+    if (!(evaluation ? harmless | Region::model : harmless).contains(hook.writes)) return false;
+  }
+  return true;
+}
+
+/// Tables that add every sink and every hook that looks on, the hooks in an order (more than one may stand in
+/// for the weights). A plugin that is there already is left out, and a hook is watched by sinks only.
+std::string observers(const PluginFile& except) {
+  std::string sinks, hooks, last;
+  for (const PluginFile& file : shipped().files()) {
+    const std::string& name = file.manifest.name;
+    if (file.path == except.path || !looks_on(file)) continue;
+    const std::string lines = "type = \"" + name + "\"\n" + host_run(file).options;
+    if (file.manifest.kind == "sink") sinks += "[[logging.sinks]]\n" + lines;
+    if (file.manifest.kind != "hook" || except.manifest.kind == "hook") continue;
+    hooks += "[[hooks]]\n" + lines + (last.empty() ? "" : "after = [\"" + last + "\"]\n");
+    last = name;
+  }
+  return sinks + hooks;
+}
+
+State saved(const Plugin& plugin) {
+  State state;
+  state.version = "1.0.0";
+  StateWriter writer(state);
+  plugin.save(writer);
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "every plugin trains, and gives the same digest again, with any number of workers, watched or not") {
+  std::set<std::string> trained;
+  for (const PluginFile& file : shipped().files()) {
+    INFO(title(file));
+    const std::string text = host_run(file).text();
+    INFO(text);
+    const Outcome first = train_shortly(text, {}, shipped());
+    REQUIRE(first.error == "");
+    CHECK(first.exit_code == 0);
+    CHECK(first.steps > 0);
+    CHECK(first.model.size() == 64);
+    CHECK(first.optimizer.size() == 64);
+    CHECK(std::isfinite(first.loss));
+
+    std::string watched = text;
+    if (const std::size_t none = watched.find("sinks = []\n"); none != std::string::npos)
+      watched.erase(none, 11);
+    watched += observers(file);
+    const std::pair<const char*, Outcome> others[] = {
+        {"run again", train_shortly(text, {}, shipped())},
+        {"one worker", train_shortly(text, {"data.workers=1"}, shipped())},
+        {"four workers", train_shortly(text, {"data.workers=4"}, shipped())},
+        {"observers and sinks", train_shortly(watched, {}, shipped())},
+    };
+    for (const auto& [how, other] : others) {
+      INFO(how << ": " << other.error);
+      CHECK(other.exit_code == 0);
+      CHECK(other.model == first.model);
+      CHECK(other.optimizer == first.optimizer);
+      // Averaged weights are evaluated in place of the trained ones: that alone an observer may change.
+      if (std::string(how) != "observers and sinks") CHECK(other.loss == first.loss);
+    }
+    trained.insert(file.path);
+  }
+  CHECK(trained.size() == shipped().files().size());
+}
+
+TEST_CASE("a digest tells runs apart") {
+  const std::string text = host_run(shipped().files().front()).text();
+  const Outcome first = train_shortly(text, {}, shipped());
+  const Outcome other = train_shortly(text, {"run.seed=6"}, shipped());
+  CHECK(first.model != other.model);
+}
+
+TEST_CASE("state that was saved and loaded into a fresh plugin is saved as the same") {
+  std::set<std::string> with_state;
+  for (const PluginFile& file : shipped().files()) {
+    INFO(title(file));
+    const std::string text = host_run(file).text();
+    test::BuiltRun used(test::valid(text)), fresh(test::valid(text));
+    used->loop().fit();
+    auto other = fresh->plugins().begin();
+    for (train::ActivePlugin& plugin : used->plugins()) {
+      INFO("in slot " << plugin.slot().slot);
+      const State state = saved(plugin.as<Plugin>());
+      if (!state.scalars.empty() || !state.tensors.empty()) {
+        if (plugin.file().path == file.path) with_state.insert(file.path);
+        other->as<Plugin>().load(StateReader(state));
+        CHECK(digest(saved(other->as<Plugin>())) == digest(state));
+      }
+      ++other;
+    }
+  }
+  CHECK(with_state.size() >= 5);  // the optimizers and the metrics at least
+  WARN(with_state.size() << " plugins with state");
+}

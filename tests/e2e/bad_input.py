@@ -1,0 +1,152 @@
+"""Bad data and bad surroundings: one clear message, the right exit code, nothing half-written."""
+import gzip
+import shutil
+import subprocess
+import unittest
+
+from support.host import ROWS, SMALL, HostTest, rows
+
+CONFIG, PLUGIN, FAILED_DATA, NUMERIC = 2, 3, 4, 5
+
+
+class BadData(HostTest):
+    def refused(self, code, text, *expected, **files):
+        """Trains and fails; the message is the last line printed and holds all of `expected`."""
+        for name, content in files.items():
+            self.write(name.replace("__", "."), content)
+        self.write("run.toml", text)
+        done = self.host("train", "run.toml", "-q", code=code)
+        for word in expected:
+            self.assertIn(word, done.stderr)
+        self.assertNotIn("internal error", done.stderr)
+        self.assertNotIn("terminate called", done.stderr)
+        run = self.folder / "runs/small"
+        if run.exists():
+            result = self.result()
+            self.assertEqual((result["status"], result["exit_code"]), ("failed", code))
+            self.assertIsNone(result["digest"]["model"])
+            self.assertIn(result["error"], done.stderr)
+            self.assertEqual(done.stderr.count(result["error"]), 1)
+            self.assertFalse((run / "model.safetensors").exists())
+            self.assertFalse(list(run.glob("*.tmp")))
+        return done.stderr
+
+    def test_a_good_file_trains(self):
+        self.write("rows.csv", rows())
+        self.assertEqual(self.train(ROWS)["status"], "completed")
+
+    def test_missing_file(self):
+        self.refused(CONFIG, ROWS, "rows.csv does not exist")
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_truncated_gz(self):
+        packed = gzip.compress(rows(2000).encode(), mtime=0)
+        self.refused(FAILED_DATA, ROWS.replace("rows.csv", "rows.csv.gz"), "rows.csv.gz", "trunc",
+                     rows__csv__gz=packed[:len(packed) // 2])
+
+    def test_damaged_gz(self):
+        packed = bytearray(gzip.compress(rows(2000).encode(), mtime=0))
+        packed[len(packed) // 2] ^= 0xFF
+        self.refused(FAILED_DATA, ROWS.replace("rows.csv", "rows.csv.gz"), "rows.csv.gz", rows__csv__gz=bytes(packed))
+
+    def test_label_out_of_range(self):
+        self.refused(FAILED_DATA, ROWS, "rows.csv", "18", rows__csv=rows(label=lambda row: 3 if row == 17 else row % 3))
+
+    def test_negative_label(self):
+        self.refused(FAILED_DATA, ROWS, "rows.csv", "-1", rows__csv=rows(label=lambda row: -1 if row == 4 else row % 3))
+
+    def test_nan_in_data(self):
+        for bad in ("nan", "inf"):
+            self.refused(FAILED_DATA, ROWS, "rows.csv", bad,
+                         rows__csv=rows(feature=lambda row, column: bad if (row, column) == (5, 2) else row + column))
+            shutil.rmtree(self.folder / "runs")
+
+    def test_text_where_a_number_should_be(self):
+        self.refused(FAILED_DATA, ROWS, "rows.csv", "oops",
+                     rows__csv=rows(feature=lambda row, column: "oops" if (row, column) == (5, 2) else row + column))
+
+    def test_empty_file(self):
+        self.refused(FAILED_DATA, ROWS, "rows.csv", rows__csv="")
+
+    def test_a_directory_in_place_of_a_file(self):
+        (self.folder / "rows.csv").mkdir()
+        self.refused(FAILED_DATA, ROWS, "rows.csv")
+
+    def test_features_that_do_not_fit_the_model(self):
+        self.refused(CONFIG, ROWS.replace("[8, 16, 3]", "[9, 16, 3]"), "layers", "9", "8", rows__csv=rows())
+
+    def test_a_loss_that_does_not_fit_the_data(self):
+        self.refused(CONFIG, ROWS.replace("cross_entropy", "mse"), "mse", rows__csv=rows())
+
+    def test_batch_larger_than_the_data(self):
+        text = ROWS.replace("batch_size = 16, shuffle = true", "batch_size = 1000, shuffle = true, drop_last = true")
+        self.refused(CONFIG, text, "1000", "24", "drop_last", rows__csv=rows())
+        # Without drop_last it is one ragged batch an epoch.
+        shutil.rmtree(self.folder / "runs")
+        self.assertEqual(self.train(text.replace(", drop_last = true", ""))["steps"], 2)
+
+    def test_a_loss_that_explodes(self):
+        text = SMALL.replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 1e30')
+        self.refused(NUMERIC, text, "the training loss is", "at step", "optimizer.lr")
+
+    def test_no_gpu(self):
+        if shutil.which("nvidia-smi"):
+            self.skipTest("this machine may have a GPU")
+        message = self.refused(CONFIG, SMALL.replace("seed = 3", 'seed = 3\ndevice = "cuda"'), 'run.device = "cuda:0"',
+                               'set run.device = "cpu"')
+        self.assertEqual(len(message.strip().splitlines()), 1, message)
+
+
+class BadSurroundings(HostTest):
+    def test_output_dir_is_a_file(self):
+        self.write("runs", "in the way")
+        self.write("run.toml", SMALL)
+        self.assertIn("runs", self.host("train", "run.toml", code=CONFIG).stderr)
+        self.assertEqual((self.folder / "runs").read_text(), "in the way")
+
+    def test_output_dir_cannot_be_made(self):
+        self.write("run.toml", SMALL)
+        done = subprocess.run(self.command("train", "run.toml", "--set", "run.output_dir=/proc/none/here"), cwd=self.folder,
+                              env=self.environment(), text=True, capture_output=True)
+        self.assertIn(done.returncode, (CONFIG, FAILED_DATA))
+        self.assertIn("/proc", done.stderr)
+
+    def test_a_foreign_folder_is_left_alone(self):
+        self.write("runs/small/thesis.tex", "years of work")
+        self.write("run.toml", SMALL)
+        for words in ((), ("--overwrite",)):
+            self.host("train", "run.toml", *words, code=CONFIG)
+            self.assertEqual((self.folder / "runs/small/thesis.tex").read_text(), "years of work")
+
+    def full_disk(self, size):
+        """A file system of so many bytes; skips the test where it may not be mounted."""
+        mount = self.folder / "disk"
+        mount.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount)], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(f"no file system may be mounted: {done.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", str(mount)], check=True)
+        return mount
+
+    def test_full_disk(self):
+        mount = self.full_disk("64k")
+        self.write("run.toml", SMALL.replace("[8, 16, 3]", "[8, 8000, 3]"))  # weights of 384 kB
+        done = self.host("train", "run.toml", "-q", "--set", f"run.output_dir={mount}/run", code=FAILED_DATA)
+        self.assertIn("No space left on device", done.stderr)
+        self.assertFalse((mount / "run/model.safetensors").exists())
+        self.assertFalse(list((mount / "run").glob("*.tmp")))
+        if (mount / "run/result.json").exists():
+            self.assertEqual(self.result(mount / "run")["status"], "failed")
+
+    def test_standard_output_is_full(self):
+        """Nobody reads what is printed: the training ends as it would."""
+        self.write("run.toml", SMALL + '[[logging.sinks]]\ntype = "console"\n')
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(self.command("train", "run.toml"), cwd=self.folder, env=self.environment(), text=True,
+                                  stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.result()["status"], "completed")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,45 @@
+"""Every run file of configs/ trains, for a moment, with the real executable. Files whose data is not on this machine are
+skipped by name (TRAINYARD_DATA names the folder of the data)."""
+import re
+import subprocess
+import unittest
+
+from support.host import SOURCE, HostTest
+
+FILES = sorted((SOURCE / "configs").glob("*.toml"))
+SHORT = ("--set", "trainer.max_duration=4ba", "--set", "schedule.warmup=1ba")
+
+
+class Configs(HostTest):
+    pass
+
+
+def trains(path):
+    def test(self):
+        words = [str(path), "-q", "--set", f"run.output_dir={self.folder}/run", *SHORT]
+        done = subprocess.run(self.command("validate", path), cwd=self.folder, text=True, capture_output=True,
+                              env=self.environment())
+        absent = re.search(r"E401 (\S+: \S+ does not exist)", done.stderr)
+        if absent:
+            self.skipTest(absent.group(1))
+        self.host("train", *words)
+        result = self.result("run")
+        self.assertEqual((result["status"], result["steps"]), ("completed", 4))
+        self.assertTrue(any(name.startswith("val/") for name in result["metrics"]))
+
+    return test
+
+
+for file in FILES:
+    setattr(Configs, f"test_{file.stem}", trains(file))
+
+
+class Coverage(unittest.TestCase):
+    def test_there_are_run_files_and_the_digits_need_no_other_data(self):
+        self.assertGreaterEqual(len(FILES), 5)
+        self.assertIn("digits_mlp", [file.stem for file in FILES])
+        self.assertNotIn("${run.data}", (SOURCE / "configs/digits_mlp.toml").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()

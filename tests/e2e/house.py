@@ -1,0 +1,145 @@
+"""The rules of the house: headers that compile alone, dependencies that point one way, a thin front, a small core."""
+import json
+import os
+import re
+import shlex
+import subprocess
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+from support.host import BUILD, SOURCE, TRAINYARD
+
+HEADERS = sorted((SOURCE / "sdk/include/trainyard").glob("*.hpp"))
+HEAVY = re.compile(r"/(ATen|torch|c10|caffe2)/")
+CODE = ("*.cpp", "*.hpp", "*.cu", "*.cuh", "*.h")
+
+
+def cache(name):
+    return re.search(rf"^{name}:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M).group(1)
+
+
+COMPILER = cache("CMAKE_CXX_COMPILER")
+TORCH = cache("TRAINYARD_LIBTORCH")
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", '-DTRAINYARD_LIBTORCH_VERSION="0"',
+         f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
+
+
+def sources(folder):
+    return sorted(path for pattern in CODE for path in (SOURCE / folder).rglob(pattern))
+
+
+def includes(path):
+    """(line number, quoted or angled, what) of each #include."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*(["<])([^">]+)', line)
+        if found:
+            yield number, found.group(1) == '"', found.group(2)
+
+
+def dependencies(words, directory=None):
+    done = subprocess.run([*words, "-M", "-MF", "-"], text=True, capture_output=True, cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace("\\\n", " ").split()[1:]
+
+
+class Headers(unittest.TestCase):
+    def test_each_compiles_alone(self):
+        def compile_(header):
+            return header.name, subprocess.run([COMPILER, *FLAGS, "-fsyntax-only", "-x", "c++", "-"], text=True,
+                                               capture_output=True, input=f"#include <trainyard/{header.name}>\n")
+
+        self.assertGreater(len(HEADERS), 20)
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            for name, done in pool.map(compile_, HEADERS):
+                with self.subTest(name):
+                    self.assertEqual(done.returncode, 0, "\n".join(done.stderr.splitlines()[:20]))
+
+    def test_light_ones_bring_no_libtorch(self):
+        light = ("schedule", "sink", "manifest", "plugin", "duration", "error", "event", "value", "version", "host")
+        for name in light:
+            with self.subTest(name):
+                heavy = [path for path in dependencies([COMPILER, *FLAGS, "-x", "c++",
+                                                        str(SOURCE / f"sdk/include/trainyard/{name}.hpp")])
+                         if HEAVY.search(path)]
+                self.assertEqual(heavy, [])
+
+    def test_none_brings_all_of_torch(self):
+        for header in HEADERS:
+            for number, _, what in includes(header):
+                self.assertNotIn(what, ("torch/torch.h", "torch/all.h", "ATen/ATen.h"), f"{header}:{number}")
+
+
+class Directions(unittest.TestCase):
+    """plugins -> sdk, kernels; core -> sdk; kernels -> neither; nothing includes core but core and tests."""
+
+    def check(self, folder, allowed):
+        for path in sources(folder):
+            for number, quoted, what in includes(path):
+                beside = quoted and (path.parent / what).exists()
+                with self.subTest(f"{path.relative_to(SOURCE)}:{number}"):
+                    self.assertTrue(beside or allowed(quoted, what), f'#include "{what}"' if quoted else f"#include <{what}>")
+
+    def outside(self, what):
+        return not (SOURCE / what).exists()
+
+    def test_plugins(self):
+        def allowed(quoted, what):
+            if (SOURCE / "plugins" / what).exists() or what.startswith("kernels/"):
+                return True
+            return not quoted and self.outside(what)
+
+        self.check("plugins", allowed)
+        self.assertGreater(len(sources("plugins")), 30)
+
+    def test_core(self):
+        self.check("core", lambda quoted, what: what.startswith("core/") if quoted else self.outside(what))
+
+    def test_sdk(self):
+        self.check("sdk", lambda quoted, what: what.startswith("operators/") if quoted else self.outside(what))
+
+    def test_kernels(self):
+        if not (SOURCE / "kernels").exists():
+            self.skipTest("there are no kernels yet")
+        self.check("kernels", lambda quoted, what: what.startswith("kernels/") if quoted
+                   else self.outside(what) and not what.startswith("trainyard/"))
+
+    def test_only_core_and_tests_include_core(self):
+        for folder in ("sdk", "plugins", "kernels"):
+            for path in sources(folder) if (SOURCE / folder).exists() else ():
+                for number, _, what in includes(path):
+                    self.assertFalse(what.startswith("core/"), f"{path}:{number}")
+
+
+class Front(unittest.TestCase):
+    def test_its_sources_see_no_libtorch(self):
+        commands = json.loads((BUILD / "compile_commands.json").read_text())
+        front = [entry for entry in commands
+                 if re.search(r"trainyard_(front|cli)\.dir/", entry.get("output", entry["command"]))]
+        self.assertGreater(len(front), 15)
+
+        def heavy(entry):
+            words = [word for word in shlex.split(entry["command"]) if not word.endswith("ccache")]
+            plain = [word for i, word in enumerate(words)
+                     if word not in ("-MD", "-MT", "-MF", "-o", "-c") and words[i - 1] not in ("-MT", "-MF", "-o")]
+            return entry["file"], [path for path in dependencies(plain, entry["directory"]) if HEAVY.search(path)]
+
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            for file, found in pool.map(heavy, front):
+                self.assertEqual(found, [], file)
+
+    def test_it_links_no_libtorch(self):
+        for words in (["readelf", "-d", str(TRAINYARD)], ["ldd", str(TRAINYARD)]):
+            text = subprocess.run(words, text=True, capture_output=True, check=True).stdout
+            self.assertIn("libstdc++", text)
+            self.assertNotRegex(text, "libtorch|libc10|libtrainyard")
+
+
+class Size(unittest.TestCase):
+    def test_core_has_at_most_12000_lines(self):
+        lines = {path: len(path.read_text().splitlines()) for path in sources("core")}
+        self.assertGreater(sum(lines.values()), 1000)
+        self.assertLessEqual(sum(lines.values()), 12000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""What the end-to-end tests share: the real executable, small run files, small data."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.environ["TRAINYARD_BINARY_DIR"])
+SOURCE = pathlib.Path(os.environ.get("TRAINYARD_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[3]))
+TRAINYARD = BUILD / "bin" / "trainyard"
+DATA = pathlib.Path(os.environ.get("TRAINYARD_DATA", SOURCE.parent / "shared" / "data"))
+if not DATA.is_dir():  # a work tree beside others
+    DATA = next((p / "shared" / "data" for p in SOURCE.parents if (p / "shared" / "data").is_dir()), DATA)
+
+# Trains in a moment, on made-up data.
+SMALL = """
+schema = 1
+[run]
+name = "small"
+seed = 3
+deterministic = "strict"
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "mlp"
+layers = [8, 16, 3]
+[loss]
+type = "cross_entropy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [8]
+classes = 3
+train = { size = 64, batch_size = 16, shuffle = true }
+val = { size = 32, batch_size = 16 }
+[[metrics]]
+type = "accuracy"
+[optimizer]
+type = "adamw"
+lr = 0.01
+[trainer]
+max_duration = "2ep"
+eval_interval = "1ep"
+[[logging.sinks]]
+type = "jsonl"
+"""
+
+# The same for rows of a file of eight features and a label of three classes.
+ROWS = SMALL.replace('type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3',
+                     'type = "csv"\npath = "rows.csv"\nclasses = 3').replace("size = 64, ", "").replace("size = 32, ", "")
+
+
+def rows(count=24, label=lambda row: row % 3, feature=lambda row, column: (row * 7 + column * 3) % 11):
+    return "".join(",".join(str(feature(row, column)) for column in range(8)) + f",{label(row)}\n" for row in range(count))
+
+
+class HostTest(unittest.TestCase):
+    """A folder for each test, and the executable to run in it."""
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainyard-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def command(self, *words):
+        return [str(TRAINYARD), *map(str, words)]
+
+    def environment(self, **more):
+        return {**os.environ, "TRAINYARD_DATA": str(DATA), "NO_COLOR": "1", **more}
+
+    def host(self, *words, code=0, **environment):
+        """Runs the executable in the test's folder; gives what it printed, standard output and error apart."""
+        done = subprocess.run(self.command(*words), cwd=self.folder, text=True, capture_output=True, timeout=300,
+                              env=self.environment(**environment))
+        self.assertEqual(done.returncode, code, f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+        return done
+
+    def result(self, run="runs/small"):
+        return json.loads((self.folder / run / "result.json").read_text())
+
+    def train(self, text=SMALL, *words, run="runs/small", code=0, **environment):
+        """Trains a run file; gives its result.json."""
+        self.write("run.toml", text)
+        done = self.host("train", "run.toml", "-q", *words, code=code, **environment)
+        result = self.result(run)
+        self.assertEqual(result["exit_code"], code)
+        return {**result, "printed": done.stdout + done.stderr}

@@ -1,0 +1,180 @@
+"""The trainyard executable as a user meets it: training, its result, its run directory, its signals."""
+import json
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from support.host import SMALL, TRAINYARD, HostTest
+
+
+class Training(HostTest):
+    def test_two_runs_give_the_same_bits(self):
+        first = self.train(SMALL)
+        second = self.train(SMALL, "--overwrite")
+        self.assertRegex(first["digest"]["model"], "^[0-9a-f]{64}$")
+        self.assertEqual(first["digest"], second["digest"])
+        self.assertEqual(first["status"], "completed")
+        self.assertEqual((first["steps"], first["epochs"], first["samples"]), (8, 2, 128))
+        other = self.train(SMALL, "--overwrite", "--set", "run.seed=4")
+        self.assertNotEqual(first["digest"]["model"], other["digest"]["model"])
+
+    def test_the_resolved_file_trains_to_the_same_bits(self):
+        first = self.train(SMALL)
+        shown = self.host("config", "show", "run.toml").stdout
+        self.write("shown.toml", shown)
+        self.host("train", "shown.toml", "-q", "--overwrite")
+        self.assertEqual(self.result()["digest"], first["digest"])
+        # The run directory keeps the same file.
+        (self.folder / "kept.toml").write_text((self.folder / "runs/small/config.toml").read_text())
+        self.host("train", "kept.toml", "-q", "--overwrite")
+        self.assertEqual(self.result()["digest"], first["digest"])
+
+    def test_set_changes_a_key(self):
+        self.train(SMALL, "--set", "trainer.max_duration=3ba", "--set", "run.name=other", run="runs/other")
+        self.assertEqual(self.result("runs/other")["steps"], 3)
+        refused = self.host("train", "run.toml", "--set", "optimizer.rl=1", code=2)
+        self.assertIn("unknown key `rl` in [optimizer]", refused.stderr)
+
+    def test_a_run_is_not_overwritten_without_a_word(self):
+        before = self.train(SMALL)
+        refused = self.host("train", "run.toml", "--set", "run.seed=9", code=2)
+        self.assertIn("--overwrite", refused.stderr)
+        self.assertEqual(len(refused.stderr.strip().splitlines()), 1, refused.stderr)
+        self.assertEqual(self.result()["digest"], before["digest"])
+
+    def test_the_run_directory_holds_what_it_should(self):
+        self.train(SMALL)
+        run = self.folder / "runs/small"
+        names = sorted(path.name for path in run.iterdir())
+        for name in ("config.toml", "journal.jsonl", "metrics.jsonl", "model.safetensors", "result.json", "run.log"):
+            self.assertIn(name, names)
+        self.assertFalse([name for name in names if name.endswith(".tmp")])
+        for line in (run / "metrics.jsonl").read_text().splitlines():
+            json.loads(line)
+
+    def test_eval_reproduces_the_last_evaluation_of_training(self):
+        trained = self.train(SMALL)["metrics"]
+        found = json.loads(self.host("eval", "run.toml", "--format", "json").stdout)
+        for key in ("val/loss", "val/accuracy"):
+            self.assertEqual(found[key], trained[key])
+        self.assertIn("val/accuracy", self.host("eval", "run.toml").stdout)
+        weights = self.folder / "runs/small/model.safetensors"
+        weights.rename(self.folder / "elsewhere.safetensors")
+        missing = self.host("eval", "run.toml", code=4)
+        self.assertIn("model.safetensors", missing.stderr)
+        moved = json.loads(self.host("eval", "run.toml", "--format", "json", "--weights", "elsewhere.safetensors").stdout)
+        self.assertEqual(found, moved)
+        cut = (self.folder / "elsewhere.safetensors").read_bytes()[:-4]
+        self.write("cut.safetensors", cut)
+        self.assertIn("cut.safetensors", self.host("eval", "run.toml", "--weights", "cut.safetensors", code=4).stderr)
+        other = self.host("eval", "run.toml", "--weights", "elsewhere.safetensors", "--set", "model.layers=[8, 5, 3]", code=2)
+        self.assertIn("elsewhere.safetensors", other.stderr)
+
+    def test_the_weights_are_a_safetensors_file(self):
+        self.train(SMALL)
+        bytes_ = (self.folder / "runs/small/model.safetensors").read_bytes()
+        length = struct.unpack("<Q", bytes_[:8])[0]
+        header = json.loads(bytes_[8:8 + length])
+        header.pop("__metadata__", None)
+        shapes = {name: entry["shape"] for name, entry in header.items()}
+        self.assertEqual(shapes, {"fc1.weight": [16, 8], "fc1.bias": [16], "fc2.weight": [3, 16], "fc2.bias": [3]})
+        self.assertEqual(max(entry["data_offsets"][1] for entry in header.values()), len(bytes_) - 8 - length)
+
+    def test_the_weights_are_read_by_the_safetensors_package(self):
+        try:
+            from safetensors.numpy import load_file
+        except ImportError as error:
+            self.skipTest(str(error))
+        self.train(SMALL)
+        weights = load_file(self.folder / "runs/small/model.safetensors")
+        self.assertEqual(weights["fc1.weight"].shape, (16, 8))
+
+    def test_ctrl_c_ends_at_a_step_boundary(self):
+        self.write("run.toml", SMALL.replace('"2ep"', '"100000ep"').replace('eval_interval = "1ep"', ""))
+        # metrics.jsonl is written once the training goes on, run.log before the data are read.
+        for number, sign in ((signal.SIGINT, "metrics.jsonl"), (signal.SIGTERM, "metrics.jsonl"), (signal.SIGINT, "run.log")):
+            shutil.rmtree(self.folder / "runs", ignore_errors=True)
+            running = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite"), cwd=self.folder,
+                                       env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.addCleanup(running.kill)
+            for _ in range(6000):
+                if (self.folder / "runs/small" / sign).exists():
+                    break
+                time.sleep(0.005)
+            running.send_signal(number)
+            out, errors = running.communicate(timeout=60)
+            self.assertEqual(running.returncode, 75, out + errors)
+            result = self.result()
+            self.assertEqual((result["status"], result["exit_code"]), ("interrupted", 75))
+            self.assertGreater(result["steps"], 0)
+            self.assertRegex(result["digest"]["model"], "^[0-9a-f]{64}$")
+            self.assertTrue((self.folder / "runs/small/model.safetensors").exists())
+
+    def test_a_wall_time_ends_the_run_as_resumable(self):
+        text = SMALL.replace('"2ep"', '"100000ep"\nmax_wall_time = "1s"').replace('eval_interval = "1ep"', "")
+        self.assertEqual(self.train(text, code=75)["status"], "interrupted")
+
+    def test_early_stopping_ends_the_run_well(self):
+        text = SMALL.replace('"2ep"', '"50ep"') + '[early_stopping]\nmetric = "val/loss"\nmode = "max"\npatience = 2\n'
+        result = self.train(text)
+        self.assertEqual((result["status"], result["epochs"]), ("stopped", 3))
+        journal = (self.folder / "runs/small/journal.jsonl").read_text()
+        self.assertIn("early_stopping", journal)
+
+
+class Commands(HostTest):
+    VERBS = ("train", "eval", "validate", "plan", "config", "plugins", "model", "bench", "doctor")
+
+    def test_help_lists_the_verbs(self):
+        text = self.host("--help").stdout
+        for verb in self.VERBS:
+            self.assertRegex(text, rf"(?m)^  {verb} ")
+        for verb in self.VERBS:
+            self.assertIn(verb, self.host(verb, "--help").stdout)
+
+    def test_a_wrong_verb_is_suggested(self):
+        refused = self.host("trian", "run.toml", code=2)
+        self.assertIn("did you mean `train`", refused.stderr)
+        self.assertEqual(len(refused.stderr.strip().splitlines()), 1)
+        self.assertIn("--help", self.host("zzzzzz", code=2).stderr)
+
+    def test_other_wrong_words_are_refused(self):
+        self.write("run.toml", SMALL)
+        self.host(code=2)
+        self.host("train", code=2)
+        self.assertIn("nowhere.toml", self.host("train", "nowhere.toml", code=2).stderr)
+        self.host("train", "run.toml", "--no-such-option", code=2)
+
+    def test_validate_plan_show_and_doctor(self):
+        self.write("run.toml", SMALL)
+        self.assertIn("valid", self.host("validate", "run.toml").stdout)
+        self.assertEqual(json.loads(self.host("validate", "run.toml", "--format", "json").stdout)["errors"], 0)
+        plan = self.host("plan", "run.toml").stdout
+        self.assertRegex(plan, r"\b8\b")  # steps
+        shown = self.host("model", "show", "run.toml").stdout
+        self.assertRegex(shown, r"\b195\b")  # 8 x 16 + 16 + 16 x 3 + 3 parameters
+        self.assertIn("LibTorch", self.host("doctor").stdout)
+        self.assertFalse((self.folder / "runs").exists())  # none of them writes
+
+    def test_plugins_are_listed_and_inspected(self):
+        listed = self.host("plugins", "list").stdout
+        for plugin in ("adamw", "cosine", "mlp"):
+            self.assertIn(plugin, listed)
+        self.assertIn("weight_decay", self.host("plugins", "inspect", "adamw").stdout)
+        self.assertIn("adamww", self.host("plugins", "inspect", "adamww", code=3).stderr)
+
+    def test_config_diff_and_schema(self):
+        self.write("a.toml", SMALL)
+        self.write("b.toml", SMALL.replace("0.01", "0.02"))
+        self.assertEqual(re.sub(r"\s+", " ", self.host("config", "diff", "a.toml", "b.toml").stdout).strip().split(" ")[0],
+                         "optimizer.lr")
+        self.assertIn("max_duration", self.host("config", "schema").stdout)
+
+
+if __name__ == "__main__":
+    assert TRAINYARD.exists(), f"build {TRAINYARD} first"
+    unittest.main()

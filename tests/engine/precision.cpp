@@ -1,0 +1,91 @@
+// The loss scaler and gradient clipping against PyTorch (tests/golden/loss_scaler.py).
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include <trainyard/state.hpp>
+#include "core/train/gradients.hpp"
+#include "core/train/loss_scaler.hpp"
+#include "plugins/golden.hpp"
+
+using namespace trainyard;
+using namespace trainyard::train;
+using nlohmann::json;
+
+namespace {
+
+/// Infinity and NaN stand in the file as text.
+at::Tensor numbers(const json& list) {
+  std::vector<float> values;
+  for (const json& each : list)
+    values.push_back(each.is_string() ? std::stof(each.get<std::string>()) : each.get<float>());
+  return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat).clone();
+}
+
+std::vector<at::Tensor> tensors(const json& lists) {
+  std::vector<at::Tensor> result;
+  for (const json& list : lists) result.push_back(numbers(list));
+  return result;
+}
+
+bool same(const at::Tensor& a, const at::Tensor& b) {
+  return at::equal(at::nan_to_num(a, -7.0), at::nan_to_num(b, -7.0));
+}
+
+LossScaler::Options options(const json& given) {
+  return {given["initial"], given["growth"], given["backoff"], given["interval"]};
+}
+
+}  // namespace
+
+TEST_CASE("the loss scaler follows torch.amp.GradScaler bit for bit") {
+  for (const json& test_case : test::golden("loss_scaler.json")["scaler"]) {
+    INFO(test_case["name"]);
+    LossScaler scaler(options(test_case["options"]));
+    int step = 0, skipped = 0;
+    for (const json& point : test_case["trace"]) {
+      INFO("step " << ++step);
+      std::vector<at::Tensor> gradients = tensors(point["given"]);
+      const bool finite = scaler.unscale(gradients);
+      scaler.update(finite);
+      REQUIRE(finite == point["taken"]);
+      REQUIRE(scaler.scale() == point["scale"].get<float>());
+      skipped += !finite;
+      const std::vector<at::Tensor> expected = tensors(point["unscaled"]);
+      for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(same(gradients[i], expected[i]));
+    }
+    CHECK(skipped > 0);
+  }
+}
+
+TEST_CASE("a loss scaler that was saved goes on as it would have") {
+  LossScaler::Options quick;
+  quick.growth_interval = 3;
+  LossScaler whole(quick), first(quick), second(quick);
+  for (int i = 0; i < 2; ++i) first.update(true);
+  State state;
+  StateWriter writer(state);
+  first.save(writer);
+  second.load(StateReader(state));
+  for (int i = 0; i < 3; ++i) whole.update(true);
+  second.update(true);
+  CHECK(second.scale() == 131072.0F);
+  CHECK(whole.scale() == second.scale());
+}
+
+TEST_CASE("gradients are clipped as torch.nn.utils does") {
+  for (const json& test_case : test::golden("loss_scaler.json")["clip"]) {
+    INFO(test_case["type"] << " " << test_case["max"]);
+    using Type = config::GradClip::Type;
+    const Type type = test_case["type"] == "norm" ? Type::norm : Type::value;
+    std::vector<at::Tensor> gradients = tensors(test_case["given"]);
+    const at::Tensor norm = clip(gradients, {type, test_case["max"]});
+    const std::vector<at::Tensor> expected = tensors(test_case["clipped"]);
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(at::allclose(gradients[i], expected[i], 1e-6, 0));
+    REQUIRE(norm.defined() == (type == Type::norm));
+    if (norm.defined()) CHECK(norm.item<double>() == Approx(test_case["norm"].get<double>()).epsilon(1e-6));
+  }
+  std::vector<at::Tensor> none;
+  CHECK_FALSE(clip(none, {}).defined());
+}
