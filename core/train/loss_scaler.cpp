@@ -22,13 +22,13 @@ bool LossScaler::unscale(std::vector<at::Tensor>& gradients) const {
 
 void LossScaler::update(bool finite) {
   if (!finite) {
-    scale_ *= options_.backoff;
+    scale_ = static_cast<float>(static_cast<double>(scale_) * options_.backoff);
     good_steps_ = 0;
     return;
   }
   if (++good_steps_ < options_.growth_interval) return;
   good_steps_ = 0;
-  const float grown = scale_ * options_.growth;
+  const float grown = static_cast<float>(static_cast<double>(scale_) * options_.growth);
   if (std::isfinite(grown)) scale_ = grown;
 }
 

@@ -19,8 +19,8 @@ class LossScaler {
  public:
   struct Options {
     float initial = 65536.0F;
-    float growth = 2.0F;
-    float backoff = 0.5F;
+    double growth = 2.0;
+    double backoff = 0.5;
     std::int64_t growth_interval = 2000;
   };
 

@@ -15,6 +15,11 @@ using nlohmann::json;
 
 namespace {
 
+const json& golden() {
+  static const json file = test::golden("loss_scaler.json");
+  return file;
+}
+
 /// Infinity and NaN stand in the file as text.
 at::Tensor numbers(const json& list) {
   std::vector<float> values;
@@ -40,7 +45,7 @@ LossScaler::Options options(const json& given) {
 }  // namespace
 
 TEST_CASE("the loss scaler follows torch.amp.GradScaler bit for bit") {
-  for (const json& test_case : test::golden("loss_scaler.json")["scaler"]) {
+  for (const json& test_case : golden()["scaler"]) {
     INFO(test_case["name"]);
     LossScaler scaler(options(test_case["options"]));
     int step = 0, skipped = 0;
@@ -75,7 +80,7 @@ TEST_CASE("a loss scaler that was saved goes on as it would have") {
 }
 
 TEST_CASE("gradients are clipped as torch.nn.utils does") {
-  for (const json& test_case : test::golden("loss_scaler.json")["clip"]) {
+  for (const json& test_case : golden()["clip"]) {
     INFO(test_case["type"] << " " << test_case["max"]);
     using Type = config::GradClip::Type;
     const Type type = test_case["type"] == "norm" ? Type::norm : Type::value;
