@@ -13,7 +13,8 @@
 namespace trainyard::plugins {
 
 /// What a sealed file says about its build; compared field by field with the host's.
-using BuildFacts = std::map<std::string, std::string>;  // "sdk", "libtorch", "compiler", "library", "isa"
+using BuildFacts =
+    std::map<std::string, std::string>;  // "sdk", "headers", "libtorch", "compiler", "library", "isa"
 
 struct PluginFile {
   std::string path;

@@ -79,11 +79,11 @@ class BadData(HostTest):
         self.refused(CONFIG, ROWS.replace("cross_entropy", "mse"), "mse", rows__csv=rows())
 
     def test_batch_larger_than_the_data(self):
-        text = ROWS.replace("batch_size = 16, shuffle = true", "batch_size = 1000, shuffle = true, drop_last = true")
-        self.refused(CONFIG, text, "1000", "24", "drop_last", rows__csv=rows())
-        # Without drop_last it is one ragged batch an epoch.
+        text = ROWS.replace("batch_size = 16, shuffle = true", "batch_size = 1000, shuffle = true")
+        self.refused(CONFIG, text, "data.train.batch_size = 1000", "24 samples", rows__csv=rows())
+        # All of the data in one batch is a choice.
         shutil.rmtree(self.folder / "runs")
-        self.assertEqual(self.train(text.replace(", drop_last = true", ""))["steps"], 2)
+        self.assertEqual(self.train(text.replace("1000", "24"))["steps"], 2)
 
     def test_a_loss_that_explodes(self):
         text = SMALL.replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 1e30')

@@ -21,6 +21,7 @@ def cache(name):
 COMPILER = cache("CMAKE_CXX_COMPILER")
 TORCH = cache("TRAINYARD_LIBTORCH")
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", '-DTRAINYARD_LIBTORCH_VERSION="0"',
+         '-DTRAINYARD_SDK_HEADERS="0"',
          f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
 
 

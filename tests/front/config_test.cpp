@@ -117,6 +117,8 @@ interval = "1ba"
 type = "ema"
 decay = 0.99
 every = "10ba"
+priority = 30
+after = ["clip"]
 on_error = "disable"
 )";
 
@@ -275,6 +277,9 @@ TEST_CASE("every key of a run file arrives") {
   CHECK(run.early_stopping->maximize);
   CHECK(run.log_interval == Duration{20, Duration::Unit::steps});
   CHECK(run.hooks[0].every == "10ba");
+  CHECK(run.hooks[0].priority == 30);
+  CHECK(run.hooks[0].after == std::vector<std::string>{"clip"});
+  CHECK(run.hooks[0].before.empty());
   CHECK(run.hooks[0].disable_on_error);
   CHECK_FALSE(run.hooks[0].options.contains("every"));
 }

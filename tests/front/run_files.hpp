@@ -144,7 +144,9 @@ struct Ema : Plugin {
     m.name("ema").version("1.0.0").conflicts("swa");
     m.option("decay", &Options::decay, "weight of the past").range(0.0, 1.0);
     m.option("start", &Options::start, "when the average begins");
+    m.hook<&Ema::average>(Event::after_step).every("1ba");
   }
+  void average(StepContext&) {}
 };
 
 template <class T>

@@ -81,7 +81,7 @@ void measure(int rounds, const std::string& epochs) {
 int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
   try {
-    quick ? trainyard::bench::measure(1, "1") : trainyard::bench::measure(5, "100");
+    quick ? trainyard::bench::measure(1, "1") : trainyard::bench::measure(5, "30");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_whole: %s\n", error.what());
     return 1;

@@ -63,6 +63,7 @@ class Plugin {
 /// What a plugin was built with; compared field by field before any of its code runs.
 struct Fingerprint {
   const char* sdk = TRAINYARD_SDK_VERSION;
+  const char* headers = TRAINYARD_SDK_HEADERS;  ///< digest of the SDK's headers
   const char* libtorch = TRAINYARD_LIBTORCH_VERSION;
   const char* compiler = TRAINYARD_COMPILER;  ///< family and C++ ABI of it
   const char* library = TRAINYARD_LIBRARY;    ///< standard library, its string ABI and debug mode

@@ -5,8 +5,8 @@
 
 #define TRAINYARD_SDK_VERSION "1.0"
 
-#ifndef TRAINYARD_LIBTORCH_VERSION
-#error "define TRAINYARD_LIBTORCH_VERSION (the CMake target Trainyard::sdk does)"
+#if !defined(TRAINYARD_LIBTORCH_VERSION) || !defined(TRAINYARD_SDK_HEADERS)
+#error "define TRAINYARD_LIBTORCH_VERSION and TRAINYARD_SDK_HEADERS (the CMake target Trainyard::sdk does)"
 #endif
 
 #define TRAINYARD_TEXT_(x) #x

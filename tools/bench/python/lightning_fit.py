@@ -4,14 +4,13 @@ import sys
 import time
 import warnings
 
+logging.disable(logging.WARNING)
+warnings.filterwarnings("ignore")
 import lightning
 import torch
 from torch.nn import functional
 
 import digits
-
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-warnings.filterwarnings("ignore")
 
 
 class Digits(lightning.LightningModule):
