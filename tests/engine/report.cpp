@@ -319,6 +319,7 @@ TEST_CASE("a folder that cannot be made or written is one message, and nothing i
                     Contains(folder / "run") && Contains("Permission denied") && Contains("run.output_dir"));
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they bring an allocator of their own
 TEST_CASE("freed large blocks are kept") {
   train::keep_large_blocks();
   const auto mapped = [] {
@@ -337,3 +338,4 @@ TEST_CASE("freed large blocks are kept") {
   CHECK(std::abs(mapped() - before) < 100);  // the second block is the first one's memory
   CHECK(before >= static_cast<std::int64_t>(size / 4096));
 }
+#endif
