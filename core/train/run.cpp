@@ -143,10 +143,6 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
                            const Sampler* sampler) {
   check_schema(name, guarded(split.dataset, 0, [&] { return dataset.schema(); }));
   const bool training = sampler != nullptr;
-  if (training && split.batch_size > sampler->size())
-    throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
-                      std::to_string(sampler->size()) + " samples of an epoch: no step would ever see a whole " +
-                      "batch; make it " + std::to_string(sampler->size()) + " or less");
   data::LoaderOptions options{
       .batch_size = split.batch_size,
       .micro_batch_size = split.micro_batch_size,
@@ -161,6 +157,11 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
       }};
   Split made{&dataset, nullptr, nullptr};
   if (sampler != nullptr) made.sampler = std::make_unique<GuardedSampler>(config_.sampler, *sampler);
+  if (made.sampler && split.batch_size > made.sampler->size())
+    throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
+                      std::to_string(made.sampler->size()) +
+                      " samples of an epoch: no step would ever see a whole " + "batch; make it " +
+                      std::to_string(made.sampler->size()) + " or less");
   made.loader = guarded(split.dataset, 0, [&] {
     return std::make_unique<data::Loader>(dataset, made.sampler.get(), std::move(options));
   });
