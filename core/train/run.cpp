@@ -145,8 +145,9 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
   const bool training = sampler != nullptr;
   if (training && split.batch_size > sampler->size())
     throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
-                      std::to_string(sampler->size()) + " samples of an epoch: no step would ever see a whole " +
-                      "batch; make it " + std::to_string(sampler->size()) + " or less");
+                      std::to_string(sampler->size()) +
+                      " samples of an epoch: no step would ever see a whole " + "batch; make it " +
+                      std::to_string(sampler->size()) + " or less");
   data::LoaderOptions options{
       .batch_size = split.batch_size,
       .micro_batch_size = split.micro_batch_size,
