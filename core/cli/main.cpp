@@ -222,7 +222,8 @@ int main(int argc, char** argv) {
   });
 
   CLI::App* benchmark = app.add_subcommand("bench", "measure the host against hand-written loops");
-  benchmark->add_option("name", bench_name, "loop, dispatch, startup, whole, loader or graph_forward")->required();
+  benchmark->add_option("name", bench_name, "loop, dispatch, startup, whole, loader or graph_forward")
+      ->required();
   benchmark->allow_extras();
   benchmark->callback([&] {
     command.action = [&, benchmark](Command&) { return bench(bench_name, benchmark->remaining()); };

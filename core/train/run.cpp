@@ -160,7 +160,7 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
   if (made.sampler && split.batch_size > made.sampler->size())
     throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
                       std::to_string(made.sampler->size()) +
-                      " samples of an epoch: no step would ever see a whole " + "batch; make it " +
+                      " samples of an epoch: no step would ever see a whole batch; make it " +
                       std::to_string(made.sampler->size()) + " or less");
   made.loader = guarded(split.dataset, 0, [&] {
     return std::make_unique<data::Loader>(dataset, made.sampler.get(), std::move(options));

@@ -1,8 +1,10 @@
-"""The rules of the house: headers that compile alone, dependencies that point one way, a thin front, a small core."""
+"""The rules of the house: headers that compile alone, dependencies that point one way, a thin front, a small core, one
+format."""
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import unittest
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +23,7 @@ def cache(name):
 COMPILER = cache("CMAKE_CXX_COMPILER")
 TORCH = cache("TRAINYARD_LIBTORCH")
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", '-DTRAINYARD_LIBTORCH_VERSION="0"',
-         '-DTRAINYARD_SDK_HEADERS="0"',
-         f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
+         '-DTRAINYARD_SDK_HEADERS="0"', f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
 
 
 def sources(folder):
@@ -133,6 +134,15 @@ class Front(unittest.TestCase):
             text = subprocess.run(words, text=True, capture_output=True, check=True).stdout
             self.assertIn("libstdc++", text)
             self.assertNotRegex(text, "libtorch|libc10|libtrainyard")
+
+
+class Format(unittest.TestCase):
+    def test_sources_are_as_clang_format_leaves_them(self):
+        if not shutil.which("clang-format"):
+            self.skipTest("no clang-format here")
+        files = [path for folder in ("sdk", "core", "plugins", "tests", "tools") for path in sources(folder)]
+        done = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, "\n".join(done.stderr.splitlines()[:20]))
 
 
 class Size(unittest.TestCase):

@@ -216,7 +216,9 @@ TEST_CASE("Elementwise", "[operators]") {
   check({"Sub", {x, row}}, [](auto& i) { return i[0] - i[1]; });
   check({"Mul", {x, row}}, [](auto& i) { return i[0] * i[1]; });
   check({"Div", {x, row}}, [](auto& i) { return i[0] / i[1]; });
-  check({"Div", {ints({-7, 7, 5})}, {ints({2, -2, 5})}, {}, 1, 0, false}, [](auto&) { return ints({-3, -3, 1}); });
+  check({"Div", {ints({-7, 7, 5})}, {ints({2, -2, 5})}, {}, 1, 0, false}, [](auto&) {
+    return ints({-3, -3, 1});
+  });
   check({"Pow", {positive, row}}, [](auto& i) { return at::pow(i[0], i[1]); });
 }
 
