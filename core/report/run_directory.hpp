@@ -23,7 +23,7 @@ enum class Status : std::uint8_t {
 struct PluginUse {
   std::string name, kind, version;
   std::string digest;    ///< SHA-256 of the loaded file, as sealed
-  double seconds = 0.0;  ///< spent in its calls
+  double seconds = 0.0;  ///< spent in its calls; of a dataset, that the loop waited for it
 };
 
 /// result.json, field by field. Digests are empty where the run had not come so far.

@@ -93,7 +93,8 @@ report::Status status_of(Ending ending) {
 }
 
 /// Hook time from the bus, the loop's own calls from its timers; both were taken on a sample of the steps.
-std::vector<report::PluginUse> plugin_uses(Run& run, const Loop& loop, const report::SinkThread& sinks) {
+std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& config, const Loop& loop,
+                                           const report::SinkThread& sinks) {
   const PhaseSeconds& sampled = loop.seconds();
   const double scale = sampled.timed_steps > 0
                            ? static_cast<double>(loop.clock().step) / static_cast<double>(sampled.timed_steps)
@@ -102,6 +103,7 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const Loop& loop, const rep
   for (ActivePlugin& plugin : run.plugins()) {
     double seconds = plugin.subscriber().sampled_seconds;
     const std::string& kind = plugin.slot().kind;
+    if (plugin.slot().slot == config.train.dataset.slot) seconds += sampled.data;
     if (kind == "model") seconds += sampled.model;
     if (kind == "loss") seconds += sampled.loss;
     if (kind == "optimizer") seconds += sampled.optimizer;
@@ -140,7 +142,7 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     run.shutdown();
     messages.set_sinks(nullptr);
     if (sinks) sinks->close();
-    if (loop && sinks) result.plugins = plugin_uses(run, *loop, *sinks);
+    if (loop && sinks) result.plugins = plugin_uses(run, config, *loop, *sinks);
   };
   try {
     run.build_model();
