@@ -36,7 +36,7 @@ std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
 
 std::optional<RunFile> read_run_file(const RunFileOptions& options) {
   config::Document document =
-      config::load(options.files, options.sets, config::Environment::of_process("data"));
+      config::load(options.files, options.sets, config::Environment::of_process("../shared/data"));
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);

@@ -1,7 +1,7 @@
 // From a loaded run file to a RunConfig: every rule of the run file is checked here, before any tensor is
 // made and without running code of a plugin.
 //
-//   Document document = load({"run.toml"}, {"optimizer.lr=0.1"}, Environment::of_process("data"));
+//   Document document = load({"run.toml"}, {"optimizer.lr=0.1"}, Environment::of_process("../shared/data"));
 //   Registry registry = Registry::scan(folders + plugin_paths(document));
 //   Resolution run = resolve(std::move(document), registry);
 //   if (!run.config) { std::cerr << run.findings.text(); return 2; }

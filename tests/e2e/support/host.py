@@ -10,8 +10,6 @@ BUILD = pathlib.Path(os.environ["TRAINYARD_BINARY_DIR"])
 SOURCE = pathlib.Path(os.environ.get("TRAINYARD_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[3]))
 TRAINYARD = BUILD / "bin" / "trainyard"
 DATA = pathlib.Path(os.environ.get("TRAINYARD_DATA", SOURCE.parent / "shared" / "data"))
-if not DATA.is_dir():  # a work tree beside others
-    DATA = next((p / "shared" / "data" for p in SOURCE.parents if (p / "shared" / "data").is_dir()), DATA)
 
 # Trains in a moment, on made-up data.
 SMALL = """
