@@ -12,10 +12,9 @@
 namespace trainyard::train {
 namespace {
 
-void load_weights(Network& network, const std::string& path) {
+void load_weights(const Run& run, const std::string& path) {
   std::map<std::string, at::Tensor> wanted;
-  for (const NamedTensor& each : network.parameters()) wanted.emplace(each.name, each.tensor);
-  for (const NamedTensor& each : network.buffers()) wanted.emplace(each.name, each.tensor);
+  for (const NamedTensor& each : run.weights()) wanted.emplace(each.name, each.tensor);
   const at::NoGradGuard no_grad;
   for (const NamedTensor& read : read_safetensors(path)) {
     const auto target = wanted.find(read.name);
@@ -42,7 +41,7 @@ int evaluate_command(const config::RunConfig& config, const plugins::Registry& r
   Run run(config, registry);
   run.build_model();
   Loop& loop = run.build_loop({});
-  load_weights(run.network(), weights);
+  load_weights(run, weights);
   std::map<std::string, double, std::less<>> values;
   for (const EvaluationSplit& split : loop.evaluations()) values.merge(loop.evaluate(split));
   if (json) {

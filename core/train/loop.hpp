@@ -89,7 +89,6 @@ class Loop {
   const Clock& clock() const { return context_.clock_; }
   /// The last value of everything that was reported.
   const std::map<std::string, double, std::less<>>& latest() const { return latest_; }
-  const LossScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
   const PhaseSeconds& seconds() const { return seconds_; }
   /// Host::metric of any plugin: goes out with the next log point.
   void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }

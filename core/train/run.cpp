@@ -244,10 +244,16 @@ std::int64_t Run::samples(const std::string& split) const {
   return found == splits_.end() ? 0 : found->second.dataset->size();
 }
 
+std::vector<NamedTensor> Run::weights() const {
+  std::vector<NamedTensor> all = network_->parameters();
+  const std::vector<NamedTensor> buffers = network_->buffers();
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
+}
+
 std::string Run::model_digest() const {
   State state;
-  for (const NamedTensor& each : network_->parameters()) state.tensors.emplace(each.name, each.tensor);
-  for (const NamedTensor& each : network_->buffers()) state.tensors.emplace(each.name, each.tensor);
+  for (const NamedTensor& each : weights()) state.tensors.emplace(each.name, each.tensor);
   return digest(state);
 }
 

@@ -43,6 +43,9 @@ class Run {
   at::Device device() const { return device_; }
   std::int64_t samples(const std::string& split) const;
 
+  /// Parameters, then buffers: what a file of weights holds.
+  std::vector<NamedTensor> weights() const;
+
   /// SHA-256 over named parameters and buffers; over the optimizer's state. Wait for the device.
   std::string model_digest() const;
   std::string optimizer_digest() const;

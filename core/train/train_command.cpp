@@ -115,13 +115,6 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& co
   return uses;
 }
 
-void write_weights(const Network& network, const std::string& path) {
-  std::vector<NamedTensor> weights = network.parameters();
-  const std::vector<NamedTensor> buffers = network.buffers();
-  weights.insert(weights.end(), buffers.begin(), buffers.end());
-  write_safetensors(path, weights);
-}
-
 /// Trains, and fills in the result as far as it comes.
 void train_run(const config::RunConfig& config, const plugins::Registry& registry,
                const TrainOptions& options, report::RunDirectory& directory, Messages& messages,
@@ -173,7 +166,7 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     const Ending ending = built.fit();
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();
-    write_weights(run.network(), directory.file("model.safetensors"));
+    write_safetensors(directory.file("model.safetensors"), run.weights());
     result.status = status_of(ending);
     result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
   } catch (...) {
