@@ -68,8 +68,10 @@ class Checker {
         }))
       add("", "its kind " + data.kind + "/" + std::to_string(data.revision) + " is none of this SDK's");
     for (const std::string& need : data.needs)
-      if (need != "cuda" && need != "distributed" && need != "graph")
-        add("", "it needs \"" + need + "\", expected cuda, distributed or graph");
+      if (need != "cuda" && need != "distributed" && need != "graph" && need != "steps")
+        add("", "it needs \"" + need + "\", expected cuda, distributed, graph or steps");
+    for (const std::string& feature : data.provides)
+      if (feature != "graph") add("", "it provides \"" + feature + "\", expected graph");
     for (const OptionSpec& option : data.options)
       if (option.name == "type" || option.name == "id")
         add("option `" + option.name + "`", "the run file uses this key for the plugin itself");

@@ -215,6 +215,7 @@ std::string to_text(const PluginFile& file) {
   table.set("version", file.manifest.version);
   table.set("summary", file.manifest.summary);
   set_unless_empty(table, "needs", strings(file.manifest.needs));
+  set_unless_empty(table, "provides", strings(file.manifest.provides));
   set_unless_empty(table, "conflicts", strings(file.manifest.conflicts));
   set_unless_empty(table, "options", option_array(file.manifest.options));
   set_unless_empty(table, "hooks", hook_array(file.manifest.hooks));
@@ -265,6 +266,7 @@ PluginFile from_text(std::string_view text) {
   manifest.version = reader.required<std::string>("version");
   manifest.summary = reader.required<std::string>("summary");
   manifest.needs = reader.strings("needs");
+  manifest.provides = reader.strings("provides");
   manifest.conflicts = reader.strings("conflicts");
   manifest.options = options_from(reader.optional<Array>("options"), "");
   manifest.hooks = hooks_from(reader.optional<Array>("hooks"));

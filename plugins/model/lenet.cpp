@@ -21,6 +21,7 @@ class LeNet final : public Model {
     m.name("lenet").version("1.0.0").summary(
         "LeNet-5: two 5x5 convolutions with pooling, then fully connected layers, a dropout site after each "
         "hidden one.");
+    m.provides("graph");
     m.option("channels", &Options::channels, "of the two convolutions").min(1);
     m.option("hidden", &Options::hidden, "widths of the hidden fully connected layers").min(1);
     m.option("padding", &Options::padding, "pixels around the image").range(0, 2);

@@ -19,6 +19,7 @@ class Lstm final : public Model {
     m.name("lstm").version("1.0.0").summary(
         "Recurrent language model: an embedding, LSTM layers with a dropout site after each, a linear "
         "output.");
+    m.provides("graph");
     m.option("n_layer", &Options::n_layer, "LSTM layers").min(1);
     m.option("embedding", &Options::embedding, "width of the token embedding").min(1);
     m.option("hidden", &Options::hidden, "width of the LSTM layers").min(1);

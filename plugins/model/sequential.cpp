@@ -208,6 +208,7 @@ class Sequential final : public Model {
   };
   static void describe(Manifest<Options>& m) {
     m.name("sequential").version("1.0.0").summary("Layers one after another, as the run file lists them.");
+    m.provides("graph");
     m.option("layers", &Options::layers, "[[model.layers]] tables, first to last").required();
   }
   explicit Sequential(const Options& options) : options_(options) {}

@@ -11,6 +11,7 @@ class Cosine final : public trainyard::Schedule {
   };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("cosine").version("1.0.0").summary("Half a cosine from 1 to min_factor over the budget.");
+    m.needs("steps");
     m.option("min_factor", &Options::min_factor, "lowest learning-rate factor").range(0.0, 1.0);
   }
   explicit Cosine(const Options& options) : options_(options) {}

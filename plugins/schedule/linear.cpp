@@ -13,6 +13,7 @@ class Linear final : public Schedule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("linear").version("1.0.0").summary("A line from 1 to end_factor over the budget.");
+    m.needs("steps");
     m.option("end_factor", &Options::end_factor, "factor at the end of the budget").range(0.0, 1.0);
   }
   explicit Linear(const Options& options) : options_(options) {}

@@ -14,6 +14,7 @@ class Rex final : public Schedule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("rex").version("1.0.0").summary("Reflected exponential: high for long, then a fast fall to 0.");
+    m.needs("steps");
     m.option("beta", &Options::beta,
              "how long it stays high: 0.5 as published, 0 a line, 0.9 as in some other tools")
         .min(0.0)

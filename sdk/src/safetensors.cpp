@@ -141,8 +141,8 @@ json parse_header(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+std::string safetensors_header(const std::string& path, const std::vector<NamedTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
   json header = json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
@@ -161,12 +161,16 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // tensors start aligned
   const auto length = static_cast<std::uint64_t>(text.size());
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
 
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::string header = safetensors_header(path, tensors, metadata);
   const std::string temporary = path + ".tmp";
   try {
     File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write(&length, sizeof length);
-    file.write(text.data(), text.size());
+    file.write(header.data(), header.size());
     for (const NamedTensor& each : tensors) {
       const at::Tensor bytes = each.tensor.detach().cpu().contiguous();
       file.write(bytes.const_data_ptr(), bytes.nbytes());

@@ -23,16 +23,11 @@ ScheduleCurve::ScheduleCurve(const Schedule& schedule, const RunScale& scale)
       floor_(schedule.common.floor),
       warmup_start_(schedule.common.warmup_start),
       total_(scale.total_steps) {
-  if (total_ <= 0)
-    throw ConfigError(
-        "a schedule needs a budget in steps, which wall time does not give: set trainer.max_duration in ep, "
-        "ba, sp "
-        "or tok, and bound the time with trainer.max_wall_time");
   const ScheduleOperators& operators = schedule.common;
   warmup_ = steps("warmup", operators.warmup, scale);
   delay_ = steps("delay", operators.delay, scale);
   sampling_ = std::max<std::int64_t>(1, steps("sampling", operators.sampling, scale));
-  if (warmup_ > total_ || delay_ > total_ - warmup_)
+  if (total_ > 0 && (warmup_ > total_ || delay_ > total_ - warmup_))
     throw ConfigError("schedule.warmup = \"" + operators.warmup.text() + "\" (" + std::to_string(warmup_) +
                       " steps) and schedule.delay = \"" + operators.delay.text() + "\" (" +
                       std::to_string(delay_) + " steps) exceed the run of " + std::to_string(total_) +
@@ -51,7 +46,7 @@ double ScheduleCurve::factor(std::int64_t done) const {
     return warmup_start_ +
            (curve(0.0) - warmup_start_) * static_cast<double>(done) / static_cast<double>(warmup_);
   const std::int64_t start = warmup_ + delay_;
-  if (done < start) return curve(0.0);
+  if (done < start || total_ <= 0) return curve(0.0);
   if (done >= total_) return curve(1.0);
   const std::int64_t sampled = (done - start) / sampling_ * sampling_;
   return curve(static_cast<double>(sampled) / static_cast<double>(total_ - start));

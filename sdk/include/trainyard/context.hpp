@@ -29,8 +29,8 @@ struct Clock {
 };
 
 /// Requests to the loop, combined by "or" over plugins; the strongest wins: stop_run > stop_epoch >
-/// skip_batch > skip_step. Taken at the next edge where the event table allows them.
-enum class Control : std::uint8_t {
+/// skip_batch > skip_step > repeat_step. Each may be asked for at some events only (events.md).
+enum class Control : std::uint16_t {
   skip_micro = 1,
   skip_step = 2,
   skip_batch = 4,
@@ -38,9 +38,19 @@ enum class Control : std::uint8_t {
   stop_run = 16,
   evaluate = 32,
   checkpoint = 64,
+  /// Computes the gradients of the same batch again, at the weights as they are now, and fires before_step
+  /// once more; at most `most_repeats` times a step. For methods such as SAM, which look at several points.
+  repeat_step = 128,
+  skip_checkpoint = 256,  ///< at before_checkpoint: none is written this time
 };
+inline constexpr int control_count = 9;
+inline constexpr std::string_view control_names[control_count] = {
+    "skip_micro", "skip_step",  "skip_batch",  "stop_epoch",     "stop_run",
+    "evaluate",   "checkpoint", "repeat_step", "skip_checkpoint"};
+inline constexpr int most_repeats = 8;
 
-enum class SkipReason : std::uint8_t { none, overflow, guard, plugin };
+/// Why a step_skipped came in place of an after_step. `repeat`: before_step comes again.
+enum class SkipReason : std::uint8_t { none, overflow, guard, plugin, repeat };
 
 class StepContext {
  public:
@@ -54,6 +64,8 @@ class StepContext {
   /// The micro-batch of the step, and how many there are.
   int micro() const { return micro_; }
   int micros() const { return micros_; }
+  /// How often the step was repeated so far (Control::repeat_step); 0 on the first pass.
+  int repeats() const { return repeats_; }
 
   // Read access. Throws PluginError where the event has no such region yet.
   Network& network() const;          ///< from model_ready on
@@ -74,7 +86,7 @@ class StepContext {
   Batch& mutable_batch();
   at::Tensor& mutable_output();
   at::Tensor& mutable_loss();
-  /// Asks the loop; `reason` goes into the journal.
+  /// Asks the loop; `reason` goes into the journal. Throws PluginError where the event does not take it.
   void request(Control control, std::string_view reason);
 
  protected:
@@ -91,6 +103,7 @@ class StepContext {
   SkipReason skip_reason_ = SkipReason::none;
   int micro_ = 0;
   int micros_ = 1;
+  int repeats_ = 0;
   double loss_share_ = 1.0;
   double loss_scale_ = 1.0;
   Network* network_ = nullptr;

@@ -10,6 +10,12 @@
 
 namespace trainyard {
 
+/// What stands in a file before the bytes of the tensors: length and JSON, padded such that tensors begin at
+/// a multiple of 8. Throws DataError, which names `path`, for a dtype that the format lacks or a name given
+/// twice.
+std::string safetensors_header(const std::string& path, const std::vector<NamedTensor>& tensors,
+                               const std::map<std::string, std::string>& metadata = {});
+
 /// Writes the tensors (copied to the CPU if need be) to a temporary file beside `path`, and renames it once
 /// it is on the disk. Throws DataError with path and reason.
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,

@@ -38,7 +38,8 @@ class Schedule : public Plugin {
   using Common = ScheduleOperators;
 
   /// The factor on the base learning rate; `progress` in [0, 1] of the budget (1 is reached after the last
-  /// step only). Must be a pure function.
+  /// step only). Must be a pure function. In a run that is bounded by wall time there is no progress, and it
+  /// stays 0: a schedule that moves declares `needs("steps")`.
   virtual double factor(double progress) const = 0;
 
   Common common;

@@ -1,5 +1,6 @@
 // Named scalars and tensors that a plugin saves and restores; the same path serves checkpoints and swaps.
-// Tensors go by handle: a writer keeps a reference, nothing is copied.
+// Tensors go by handle: nothing is copied. What `load` is given belongs to the loading plugin from then on,
+// which may keep the handles.
 #pragma once
 
 #include <cstdint>

@@ -26,6 +26,14 @@ using Array = std::vector<Value>;
 class Table {
  public:
   struct Entry;
+  // Defined below, where an entry is complete.
+  Table();
+  ~Table();
+  Table(const Table&);
+  Table(Table&&) noexcept;
+  Table& operator=(const Table&);
+  Table& operator=(Table&&) noexcept;
+
   const Value* find(std::string_view key) const;
   Value* find(std::string_view key);
   Value& set(std::string key, Value value);  ///< inserts or replaces
@@ -33,7 +41,7 @@ class Table {
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }
-  bool empty() const { return entries_.empty(); }
+  bool empty() const;
 
  private:
   std::vector<Entry> entries_;
@@ -86,6 +94,16 @@ struct Table::Entry {
   Value value;
 };
 
+inline Table::Table() = default;
+inline Table::~Table() = default;
+inline Table::Table(const Table&) = default;
+inline Table::Table(Table&&) noexcept = default;
+inline Table& Table::operator=(const Table&) = default;
+inline Table& Table::operator=(Table&&) noexcept = default;
+
+inline bool Table::empty() const {
+  return entries_.empty();
+}
 inline const Value* Table::find(std::string_view key) const {
   for (const Entry& entry : entries_)
     if (entry.key == key) return &entry.value;

@@ -1,0 +1,55 @@
+// What a checkpoint says about itself: manifest.json beside its safetensors files. A folder without a
+// manifest that is whole does not count as a checkpoint. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace trainyard::checkpoint {
+
+using Scalar = std::variant<bool, std::int64_t, double, std::string>;
+
+/// Tensors lie in the file under "OWNER:NAME", those of the model under their own names, so that other
+/// programs find them.
+struct TensorEntry {
+  std::string owner, name;
+  std::string dtype;  ///< as safetensors writes it: "F32"
+  std::vector<std::int64_t> shape;
+  std::string file;
+  std::uint64_t offset = 0, length = 0;  ///< bytes in the file
+  std::string digest;                    ///< SHA-256 of them
+};
+
+struct FileEntry {
+  std::string name;
+  std::uint64_t size = 0;
+  std::uint64_t header = 0;   ///< bytes before the first tensor
+  std::string header_digest;  ///< SHA-256 of them
+};
+
+struct StateEntry {
+  std::string owner, version;
+  std::map<std::string, Scalar, std::less<>> scalars;
+};
+
+struct Manifest {
+  std::int64_t step = 0;
+  std::string written;  ///< ISO 8601, UTC
+  std::map<std::string, double, std::less<>> metrics;
+  std::vector<StateEntry> states;
+  std::vector<FileEntry> files;
+  std::vector<TensorEntry> tensors;
+};
+
+inline constexpr const char* manifest_name = "manifest.json";
+
+/// JSON that carries a digest of itself: a change of any bit is found.
+std::string to_text(const Manifest& manifest);
+/// Throws DataError that names `path` and what is wrong with it.
+Manifest from_text(std::string_view text, const std::string& path);
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,84 @@
+// checkpointer/1: how the state of a run reaches the disk.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/duration.hpp>
+#include <trainyard/plugin.hpp>
+#include <trainyard/state.hpp>
+
+namespace trainyard {
+
+/// All that a run needs in order to go on from a step.
+struct Snapshot {
+  std::int64_t step = 0;
+  std::vector<State> states;  ///< of the run itself, the model and every plugin that has some; owners differ
+  std::map<std::string, double, std::less<>> metrics;  ///< the last values, which keep_best compares
+};
+
+/// The checkpoints of a run on the disk.
+class CheckpointStore {
+ public:
+  virtual ~CheckpointStore() = default;
+
+  /// Writes a checkpoint and commits it: everything reaches the disk in a folder that does not count, which
+  /// is then renamed; only after that `latest` moves and old checkpoints go. Tensors are copied to the CPU if
+  /// need be. Any thread, one call at a time. Throws DataError with path and reason; the store is then as it
+  /// was before.
+  virtual void commit(const Snapshot& snapshot) = 0;
+};
+
+struct KeepBest {
+  std::string metric;
+  std::string mode = "min";
+  std::int64_t k = 1;
+
+  static void describe(Fields<KeepBest>& m) {
+    m.option("metric", &KeepBest::metric, "\"val/loss\" or \"val/\" and the id of a metric").required();
+    m.option("mode", &KeepBest::mode, "whether lower or higher is better").one_of({"min", "max"});
+    m.option("k", &KeepBest::k, "how many of the best are kept").range(1, 1e6);
+  }
+};
+
+/// When checkpoints are taken, and which are kept: the host's part, the same for every checkpointer. One is
+/// also taken when a signal or max_wall_time ends the run, and on request.
+struct CheckpointCommon {
+  std::optional<Duration> interval;
+  std::int64_t keep_last = 1;
+  std::optional<Duration> keep_every;
+  std::optional<KeepBest> keep_best;
+
+  static void describe(Fields<CheckpointCommon>& m) {
+    m.option("interval", &CheckpointCommon::interval,
+             "steps between checkpoints, and one at the end; without it only when the run is interrupted");
+    m.option("keep_last", &CheckpointCommon::keep_last, "how many of the newest are kept").range(1, 1e6);
+    m.option("keep_every", &CheckpointCommon::keep_every, "those at multiples of it are kept for good");
+    m.option("keep_best", &CheckpointCommon::keep_best, "those with the best values of a metric are kept");
+  }
+};
+
+/// All calls come from the loop thread.
+class Checkpointer : public Plugin {
+ public:
+  static constexpr Kind kind{"checkpointer", 1};
+  using Common = CheckpointCommon;
+
+  /// Called once, before anything else. `store` outlives the plugin's use.
+  virtual void open(CheckpointStore& store) = 0;
+
+  /// At a safe point. The tensors of the snapshot are the run's own and change as soon as this returns: what
+  /// is written later has to be copied now. Commits go to the store, at once or later, in the order of the
+  /// calls.
+  virtual void save(Snapshot snapshot) = 0;
+
+  /// Waits until everything that was given to `save` is committed; throws what went wrong with it.
+  virtual void drain() = 0;
+
+  Common common;
+};
+
+}  // namespace trainyard
