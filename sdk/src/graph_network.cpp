@@ -3,6 +3,10 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <map>
+#include <string_view>
+#include <utility>
+
 #include <trainyard/error.hpp>
 
 #include "operators/operator.hpp"
@@ -138,6 +142,34 @@ void GraphNetwork::to(at::Device device) {
   c10::NoGradGuard no_grad;
   for (const GraphValue& value : program_->graph.values)
     if (value.initializer.defined()) value.initializer.set_data(value.initializer.to(device));
+}
+
+void GraphNetwork::adopt(const std::vector<NamedTensor>& tensors) {
+  std::map<std::string_view, const at::Tensor*> given;
+  for (const NamedTensor& each : tensors) given.emplace(each.name, &each.tensor);
+  std::vector<std::pair<std::size_t, const at::Tensor*>> taken;
+  std::vector<GraphValue>& values = program_->graph.values;
+  for (std::size_t id = 0; id < values.size(); ++id) {
+    const GraphValue& value = values[id];
+    if (!value.trainable && (!value.initializer.defined() || !value.initializer.is_floating_point()))
+      continue;
+    const auto found = given.find(value.name);
+    if (found == given.end())
+      throw ConfigError("the model that is replaced has no tensor \"" + value.name + "\"");
+    const at::Tensor& tensor = *found->second;
+    if (tensor.sizes() != value.initializer.sizes() ||
+        tensor.scalar_type() != value.initializer.scalar_type())
+      throw ConfigError("\"" + value.name + "\" is " + value.initializer.toString() + " of " +
+                        shape_text(value.initializer.sizes().vec()) +
+                        ", in the model that is replaced it is " + tensor.toString() + " of " +
+                        shape_text(tensor.sizes().vec()));
+    taken.emplace_back(id, &tensor);
+    given.erase(found);
+  }
+  if (!given.empty())
+    throw ConfigError("the model has no tensor \"" + std::string(given.begin()->first) +
+                      "\", which the one that is replaced has");
+  for (const auto& [id, tensor] : taken) values[id].initializer = program_->frame.values[id] = *tensor;
 }
 
 std::span<const DropoutSite> GraphNetwork::dropout_sites() const {

@@ -8,4 +8,8 @@ void Network::set_dropout(Dropout* dropout, std::uint64_t) {
     throw PluginError("the network announces dropout sites but does not override Network::set_dropout");
 }
 
+void Network::adopt(const std::vector<NamedTensor>&) {
+  throw ConfigError("this kind of network cannot take the place of another in a running training");
+}
+
 }  // namespace trainyard

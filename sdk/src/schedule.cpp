@@ -18,8 +18,9 @@ std::int64_t steps(const char* option, const Duration& length, const RunScale& s
 
 }  // namespace
 
-ScheduleCurve::ScheduleCurve(const Schedule& schedule, const RunScale& scale)
+ScheduleCurve::ScheduleCurve(const Schedule& schedule, const RunScale& scale, CurvePlace place)
     : schedule_(&schedule),
+      place_(place),
       floor_(schedule.common.floor),
       warmup_start_(schedule.common.warmup_start),
       total_(scale.total_steps) {
@@ -35,6 +36,10 @@ ScheduleCurve::ScheduleCurve(const Schedule& schedule, const RunScale& scale)
 }
 
 double ScheduleCurve::factor(std::int64_t done) const {
+  return place_.gain * at(done - place_.start);
+}
+
+double ScheduleCurve::at(std::int64_t done) const {
   const auto curve = [&](double progress) {
     const double factor = schedule_->factor(progress);
     if (!std::isfinite(factor))

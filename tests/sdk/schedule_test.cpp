@@ -139,3 +139,25 @@ TEST_CASE("a schedule that gives no finite number is the plugin's error") {
   const Broken broken;
   CHECK_THROWS_AS(ScheduleCurve(broken, scale).factor(3), PluginError);
 }
+
+TEST_CASE("a curve may begin later and be scaled") {
+  Line line;
+  const ScheduleCurve whole(line, scale);
+  RunScale rest = scale;
+  rest.total_steps -= 50;
+  const ScheduleCurve restarted(line, rest, {.start = 50});
+  CHECK(restarted.factor(50) == whole.factor(0));
+  CHECK(restarted.factor(scale.total_steps) == whole.factor(scale.total_steps));
+  const ScheduleCurve spliced(line, scale, {.gain = 0.5});
+  CHECK(spliced.factor(70) == 0.5 * whole.factor(70));
+}
+
+TEST_CASE("without a budget in steps a curve stays at its beginning") {
+  Line line;
+  RunScale endless = scale;
+  endless.total_steps = 0;
+  line.common.warmup = duration("4ba");
+  const ScheduleCurve curve(line, endless);
+  CHECK(curve.factor(2) == Approx(0.5 * curve.factor(4)));
+  CHECK(curve.factor(1000) == curve.factor(4));
+}

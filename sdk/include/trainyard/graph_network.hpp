@@ -23,6 +23,7 @@ class GraphNetwork final : public Network {
   std::vector<NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override;
   void to(at::Device device) override;
+  void adopt(const std::vector<NamedTensor>& tensors) override;
   std::span<const DropoutSite> dropout_sites() const override;
   void set_dropout(Dropout* dropout, std::uint64_t seed) override;
   const Graph* graph() const override;

@@ -41,6 +41,11 @@ class Network {
   /// Moves parameters and buffers; called before the optimizer exists.
   virtual void to(at::Device device) = 0;
 
+  /// Takes the tensors of the network that it replaces in a running training: each of its parameters and
+  /// buffers becomes the handle of that name, so that optimizer and hooks keep theirs. Throws ConfigError,
+  /// with nothing changed, where names, shapes or dtypes differ; by default always.
+  virtual void adopt(const std::vector<NamedTensor>& tensors);
+
   /// The dropout sites, and who serves them; null: nobody. The plugin must outlive its use. `random` is keyed
   /// by seed and re-keyed by site, step and micro-batch.
   virtual std::span<const DropoutSite> dropout_sites() const { return {}; }

@@ -45,17 +45,27 @@ class Schedule : public Plugin {
   Common common;
 };
 
+/// Where a curve stands that was swapped in while the run was going: it begins at step `start`, and its
+/// factor is multiplied by `gain`.
+struct CurvePlace {
+  std::int64_t start = 0;
+  double gain = 1.0;
+};
+
 /// The operators above, resolved against a run: the factor of the step after `done` completed steps.
 class ScheduleCurve {
  public:
-  /// Throws ConfigError where a length is not known for this run (wall time), or warm-up and delay exceed the
-  /// budget. `schedule` must outlive the curve.
-  ScheduleCurve(const Schedule& schedule, const RunScale& scale);
+  /// `scale.total_steps` counts from `place.start`. Throws ConfigError where a length is not known for this
+  /// run (wall time), or warm-up and delay exceed the budget. `schedule` must outlive the curve.
+  ScheduleCurve(const Schedule& schedule, const RunScale& scale, CurvePlace place = {});
   /// Throws PluginError where the schedule gives no finite number.
   double factor(std::int64_t done) const;
 
  private:
+  double at(std::int64_t done) const;
+
   const Schedule* schedule_;
+  CurvePlace place_;
   double floor_, warmup_start_;
   std::int64_t warmup_, delay_, sampling_, total_;
 };
