@@ -10,6 +10,7 @@
 #include "core/config/rules.hpp"
 #include "core/config/schema.hpp"
 #include "core/config/suggest.hpp"
+#include "core/config/swap.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -82,6 +83,9 @@ class Resolver {
     plugins_together();
     if (findings_.failed()) return std::nullopt;
     fill_in();
+    swaps();
+    if (findings_.failed()) return std::nullopt;
+    config_.resolved = resolved_;
     return std::move(config_);
   }
 
@@ -315,7 +319,7 @@ class Resolver {
       missing(section);
       return {};
     }
-    const std::string fallback = value == nullptr ? section.default_types.front() : "";
+    const std::string fallback = section.default_types.empty() ? "" : section.default_types.front();
     const Checked checked = check_slot(section, value == nullptr ? nothing : value->as<Table>(),
                                        value == nullptr ? file_ : value->origin, section.path, fallback);
     resolved_.set(section.path, checked.table());
@@ -638,6 +642,65 @@ class Resolver {
     return std::find(features.begin(), features.end(), "graph") != features.end();
   }
 
+  // ---- swaps ----
+
+  /// Each entry is tried on the run as those before it leave it.
+  void swaps() {
+    const Value* entries = document_.root.find("swap");
+    if (entries == nullptr) return;
+    const Section& section = config::section("swap");
+    if (entries->get_if<Array>() == nullptr) {
+      findings_.error("E105", entries->origin,
+                      std::string("swap: expected a list of tables, found ") + entries->type_name(),
+                      "write [[swap]], with two pairs of brackets");
+      return;
+    }
+    resolved_.erase("swap");
+    Table now = resolved_;
+    Array printed;
+    for (std::size_t i = 0; i < entries->as<Array>().size(); ++i) {
+      const Value& entry = entries->as<Array>()[i];
+      const std::string name = "swap[" + std::to_string(i) + "]";
+      const auto* table = entry.get_if<Table>();
+      if (table == nullptr) {
+        findings_.error("E105", entry.origin, name + ": expected a table, found " + entry.type_name());
+        continue;
+      }
+      Checked checked;
+      checked.at = entry.origin;
+      PlannedSwap swap;
+      for (const Table::Entry& each : table->entries()) {
+        const auto key = std::find_if(section.keys.begin(), section.keys.end(),
+                                      [&](const Key& candidate) { return candidate.name == each.key; });
+        if (key == section.keys.end())
+          swap.request.options.set(each.key, each.value);
+        else if (std::optional<Value> value =
+                     checker_.value(*key, each.value, name + "." + each.key, key->units))
+          checked.host.set(each.key, std::move(*value));
+      }
+      checker_.complete(specs_of(section), checked.host, *table, checked.at, name);
+      const auto* at = at_path<std::string>(checked.host, "at");
+      const auto* slot = at_path<std::string>(checked.host, "slot");
+      if (at == nullptr || slot == nullptr) continue;
+      swap.at = *Duration::parse(*at);
+      swap.request.slot = *slot;
+      if (const auto* type = at_path<std::string>(checked.host, "type")) swap.request.type = *type;
+      swap.request.carry = carry_of(checked.host.find("carry")->as<std::string>());
+      swap.request.watch = checked.host.find("watch")->as<std::string>();
+      Document changed = with_swap(now, swap.request, registry_, checked.at);
+      Resolution resolution = resolve(std::move(changed), registry_);
+      for (const Finding& finding : resolution.findings.list())
+        findings_.error(finding.code, finding.at, name + ": " + finding.message, finding.hint);
+      if (!resolution.config) continue;
+      now = resolution.config->resolved;
+      Table shown = checked.host;
+      for (const Table::Entry& each : swap.request.options.entries()) shown.set(each.key, each.value);
+      printed.push_back(Value(std::move(shown)));
+      config_.swaps.push_back(std::move(swap));
+    }
+    resolved_.set("swap", Value(std::move(printed)));
+  }
+
   // ---- the typed fields ----
 
   template <class T>
@@ -695,7 +758,6 @@ class Resolver {
           get<std::string>("early_stopping.metric"), get<std::string>("early_stopping.mode") == "max",
           get<std::int64_t>("early_stopping.patience"), get<double>("early_stopping.min_delta")};
     config_.log_interval = *get_duration("logging.interval");
-    config_.resolved = resolved_;
   }
 
   Document& document_;

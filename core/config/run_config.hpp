@@ -60,6 +60,29 @@ struct EarlyStopping {
   double min_delta = 0.0;
 };
 
+/// What takes over from the plugin that is replaced.
+enum class Carry : std::uint8_t {
+  state,    ///< its state: all of it by the same plugin, else what has the same name and shape
+  fresh,    ///< nothing
+  restart,  ///< of a schedule: the curve begins anew over the rest of the run
+  splice,   ///< of a schedule: the curve is scaled such that the factor does not jump
+};
+
+/// Another plugin, or other options, in a slot of a running training.
+struct SwapRequest {
+  std::string slot;  ///< SlotConfig::address
+  std::string type;  ///< empty: the one that is there
+  Table options;     ///< only those that are given
+  Carry carry = Carry::state;
+  std::string watch = "5ba";  ///< length for which the old one can still come back
+};
+
+/// An entry of [[swap]].
+struct PlannedSwap {
+  Duration at;
+  SwapRequest request;
+};
+
 struct RunConfig {
   // [run]
   std::string name;
@@ -92,6 +115,8 @@ struct RunConfig {
   Precision precision = Precision::fp32;
   std::optional<GradClip> grad_clip;
   std::optional<EarlyStopping> early_stopping;
+
+  std::vector<PlannedSwap> swaps;  ///< [[swap]]
 
   // [logging]
   Duration log_interval{50, Duration::Unit::steps};

@@ -55,10 +55,11 @@ std::int64_t Loader::samples_per_epoch() const {
 
 void Loader::seek(std::int64_t epoch, std::int64_t step) {
   const std::int64_t position = epoch * steps_per_epoch_ + step;
-  if (position == next_) return;  // what is ready stays ready
+  if (started_ && position == next_) return;  // what is ready stays ready
   {
     const std::lock_guard lock(mutex_);
     next_ = claimed_ = position;
+    started_ = true;
     ++seeks_;
     std::fill(ring_.begin(), ring_.end(), Slot{});
   }
@@ -68,6 +69,7 @@ void Loader::seek(std::int64_t epoch, std::int64_t step) {
 std::optional<StepData> Loader::next() {
   if (next_ >= end_) return std::nullopt;
   if (workers_.empty()) return load(next_++);
+  if (!started_) seek(next_ / steps_per_epoch_, next_ % steps_per_epoch_);
   std::unique_lock lock(mutex_);
   Slot& place = slot(next_);
   ready_.wait(lock, [&] { return place.data || place.error; });
@@ -82,7 +84,7 @@ std::optional<StepData> Loader::next() {
 void Loader::work(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto may_claim = [&] {
-    return claimed_ < end_ && claimed_ < next_ + static_cast<std::int64_t>(ring_.size());
+    return started_ && claimed_ < end_ && claimed_ < next_ + static_cast<std::int64_t>(ring_.size());
   };
   while (room_.wait(lock, stop, may_claim) && !stop.stop_requested()) {
     const std::int64_t position = claimed_++;

@@ -87,6 +87,7 @@ class Loader {
   std::condition_variable ready_;     ///< the slot of next_ was filled
   std::int64_t next_ = 0;             ///< position that next() gives
   std::int64_t claimed_ = 0;          ///< first position that no worker has claimed
+  bool started_ = false;              ///< by the first seek or next: workers read nothing before
   std::int64_t seeks_ = 0;            ///< a read that began before the last one is dropped
   std::vector<Slot> ring_;
   std::vector<std::jthread> workers_;  ///< last: joined before anything above goes

@@ -10,6 +10,7 @@
 #include "core/config/print.hpp"
 #include "core/train/device.hpp"
 #include "core/train/guard.hpp"
+#include "core/train/guarded_dropout.hpp"
 #include "core/train/memory.hpp"
 #include "core/train/weights.hpp"
 
@@ -40,7 +41,8 @@ std::string text(const std::vector<std::int64_t>& shape) {
 /// The loader is called within the guard of its dataset: what the sampler throws is the sampler's.
 class GuardedSampler final : public Sampler {
  public:
-  GuardedSampler(const config::SlotConfig& slot, const Sampler& sampler) : slot_(slot), sampler_(sampler) {}
+  GuardedSampler(config::SlotConfig slot, const Sampler& sampler)
+      : slot_(std::move(slot)), sampler_(sampler) {}
   void open(const Source&) override {}
   std::int64_t size() const override {
     return guarded(slot_, 0, [&] { return sampler_.size(); });
@@ -50,24 +52,8 @@ class GuardedSampler final : public Sampler {
   }
 
  private:
-  const config::SlotConfig& slot_;
+  const config::SlotConfig slot_;
   const Sampler& sampler_;
-};
-
-/// Likewise within the guard of the model.
-class GuardedDropout final : public Dropout {
- public:
-  GuardedDropout(const config::SlotConfig& slot, Dropout& dropout) : slot_(slot), dropout_(dropout) {}
-  void open(std::span<const DropoutSite> sites) override {
-    guarded(slot_, 0, [&] { dropout_.open(sites); });
-  }
-  at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream& random) override {
-    return guarded(slot_, 0, [&] { return dropout_.apply(x, site, random); });
-  }
-
- private:
-  const config::SlotConfig& slot_;
-  Dropout& dropout_;
 };
 
 /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
@@ -93,20 +79,18 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
     if (loop_) loop_->add_metric(std::move(name), value);
   };
 
-  for (const config::SlotConfig* slot : config.slots()) add(*slot);
-  Dataset& training = open_dataset("train", config.train);
+  for (const config::SlotConfig* slot : config.slots()) plugins_.push_back(make_plugin(*slot, registry_));
+  ActivePlugin& loss = plugin_of(config.loss);
   ActivePlugin& sampler = plugin_of(config.sampler);
-  Sampler::Source source{training.size(), RandomStream(config.seed, "sampler"), {}};
-  guarded(config.train.dataset, 0, [&] {
-    source.labels = training.labels();
-    schema_ = training.schema();
-  });
-  guarded(config.sampler, 0, [&] { sampler.as<Sampler>().open(source); });
-
-  splits_["train"] = make_split("train", config.train, training, &sampler.as<Sampler>());
-  if (config.val) splits_["val"] = make_split("val", *config.val, open_dataset("val", *config.val), nullptr);
-  if (config.test)
-    splits_["test"] = make_split("test", *config.test, open_dataset("test", *config.test), nullptr);
+  Dataset& training = open_dataset("train", config.train, plugin_of(config.train.dataset));
+  guarded(config.train.dataset, 0, [&] { schema_ = training.schema(); });
+  open_sampler(sampler, config.train, training);
+  splits_["train"] = make_split("train", {&config.train, &training, &sampler, &loss});
+  for (const auto& [name, split] : {std::pair("val", &config.val), {"test", &config.test}})
+    if (*split) {
+      Dataset& dataset = open_dataset(name, **split, plugin_of((*split)->dataset));
+      splits_[name] = make_split(name, {&**split, &dataset, nullptr, &loss});
+    }
 
   const data::Loader& loader = *splits_["train"].loader;
   scale_ = {.steps_per_epoch = loader.steps_per_epoch(),
@@ -124,8 +108,8 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   bus_->fire(Event::init, context_);
 }
 
-void Run::add(const config::SlotConfig& slot) {
-  const std::vector<const plugins::PluginFile*> files = registry_.find(slot.kind, slot.type);
+ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry) {
+  const std::vector<const plugins::PluginFile*> files = registry.find(slot.kind, slot.type);
   if (files.size() != 1)
     throw PluginError("[" + slot.slot + "] " + std::to_string(files.size()) + " plugins are called \"" +
                       slot.type + "\" of kind " + slot.kind + "; one was expected");
@@ -133,7 +117,7 @@ void Run::add(const config::SlotConfig& slot) {
   const std::string key = file.path + ":" + file.digest;
   auto loaded = code_.find(key);
   if (loaded == code_.end()) loaded = code_.emplace(key, plugins::load(file)).first;
-  plugins_.emplace_back(slot, file, loaded->second, outputs_);
+  return {slot, file, loaded->second, outputs_};
 }
 
 ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {
@@ -142,8 +126,8 @@ ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {
   throw PluginError("[" + slot.slot + "] was not loaded");
 }
 
-Dataset& Run::open_dataset(const std::string& name, const config::SplitConfig& split) {
-  auto& dataset = plugin_of(split.dataset).as<Dataset>();
+Dataset& Run::open_dataset(const std::string& name, const config::SplitConfig& split, ActivePlugin& plugin) {
+  auto& dataset = plugin.as<Dataset>();
   guarded(split.dataset, 0, [&] {
     dataset.open(name);
     if (dataset.size() <= 0) throw DataError("holds no sample");
@@ -151,24 +135,35 @@ Dataset& Run::open_dataset(const std::string& name, const config::SplitConfig& s
   return dataset;
 }
 
-Run::Split Run::make_split(const std::string& name, const config::SplitConfig& split, const Dataset& dataset,
-                           const Sampler* sampler) {
+void Run::open_sampler(ActivePlugin& sampler, const config::SplitConfig& train,
+                       const Dataset& training) const {
+  Sampler::Source source{0, RandomStream(config_.seed, "sampler"), {}};
+  guarded(train.dataset, 0, [&] {
+    source.size = training.size();
+    source.labels = training.labels();
+  });
+  guarded(sampler.slot(), 0, [&] { sampler.as<Sampler>().open(source); });
+}
+
+Run::Split Run::make_split(const std::string& name, const Sources& sources) const {
+  const config::SplitConfig& split = *sources.config;
+  const Dataset& dataset = *sources.dataset;
   check_schema(name, guarded(split.dataset, 0, [&] { return dataset.schema(); }));
-  const bool training = sampler != nullptr;
   data::LoaderOptions options{
       .batch_size = split.batch_size,
       .micro_batch_size = split.micro_batch_size,
       .drop_last = split.drop_last,
-      .epochs = training ? 0 : 1,
+      .epochs = sources.sampler != nullptr ? 0 : 1,
       .workers = config_.workers,
       .prefetch = config_.prefetch,
       .pin_memory = device_.is_cuda(),
       .random = RandomStream(config_.seed, "data/" + name),
-      .weight = [this, loss = &plugin_of(config_.loss).as<Loss>()](const Batch& batch) {
-        return guarded(config_.loss, 0, [&] { return loss->weight(batch); });
+      .weight = [slot = sources.loss->slot(), loss = &sources.loss->as<Loss>()](const Batch& batch) {
+        return guarded(slot, 0, [&] { return loss->weight(batch); });
       }};
   Split made{&dataset, nullptr, nullptr};
-  if (sampler != nullptr) made.sampler = std::make_unique<GuardedSampler>(config_.sampler, *sampler);
+  if (sources.sampler != nullptr)
+    made.sampler = std::make_unique<GuardedSampler>(sources.sampler->slot(), sources.sampler->as<Sampler>());
   if (made.sampler && split.batch_size > made.sampler->size())
     throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
                       std::to_string(made.sampler->size()) +
@@ -214,17 +209,13 @@ void Run::build_model() {
 
 Loop& Run::build_loop(LoopParts parts) {
   const std::vector<std::int64_t> output = network_->output_shape();
-  auto& loss = plugin_of(config_.loss).as<Loss>();
-  guarded(config_.loss, 0, [&] { loss.check(output, schema_); });
-  for (const config::SlotConfig& slot : config_.metrics) {
-    auto& metric = plugin_of(slot).as<Metric>();
-    guarded(slot, 0, [&] { metric.check(output, schema_); });
-    parts.metrics.push_back({&slot, &metric});
-  }
+  guarded(config_.loss, 0, [&] { plugin_of(config_.loss).as<Loss>().check(output, schema_); });
+  for (const config::SlotConfig& slot : config_.metrics)
+    guarded(slot, 0, [&] { plugin_of(slot).as<Metric>().check(output, schema_); });
   optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
   guarded(config_.optimizer, 0,
           [&] { optimizer_->open(make_groups(network_->parameters(), optimizer_->common)); });
-  guarded(config_.schedule, 0, [&] { curve_.emplace(plugin_of(config_.schedule).as<Schedule>(), scale_); });
+  place_curve({});
   context_.optimizer_ = optimizer_;
   bus_->fire(Event::optimizer_ready, context_);
 
@@ -232,15 +223,7 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.bus = bus_.get();
   parts.context = &context_;
   parts.device = device_;
-  parts.network = network_.get();
-  parts.loss = &loss;
-  parts.optimizer = optimizer_;
-  parts.schedule = &*curve_;
-  parts.train = splits_["train"].loader.get();
   parts.scale = scale_;
-  for (const char* name : {"val", "test"})
-    if (const auto split = splits_.find(name); split != splits_.end())
-      parts.evaluations.push_back({name, split->second.loader.get()});
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
       if (plugin.services().thread_failed()) [[unlikely]]
@@ -248,8 +231,25 @@ Loop& Run::build_loop(LoopParts parts) {
                           ", in a thread of its own: " + plugin.services().take_thread_error());
   };
   parts_ = std::move(parts);
+  connect();
   loop_ = std::make_unique<Loop>(parts_);
   return *loop_;
+}
+
+/// Tells the loop who fills its slots.
+void Run::connect() {
+  context_.network_ = parts_.network = network_.get();
+  context_.optimizer_ = parts_.optimizer = optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
+  parts_.loss = &plugin_of(config_.loss).as<Loss>();
+  parts_.schedule = &*curve_;
+  parts_.train = splits_["train"].loader.get();
+  parts_.metrics.clear();
+  for (const config::SlotConfig& slot : config_.metrics)
+    parts_.metrics.push_back({&slot, &plugin_of(slot).as<Metric>()});
+  parts_.evaluations.clear();
+  for (const char* name : {"val", "test"})
+    if (const auto split = splits_.find(name); split != splits_.end())
+      parts_.evaluations.push_back({name, split->second.loader.get()});
 }
 
 Snapshot Run::snapshot() const {
@@ -258,6 +258,8 @@ Snapshot Run::snapshot() const {
   StateWriter writer(run);
   loop_->save(writer);
   writer.scalar("config", config::toml_file(config_.resolved));
+  writer.scalar("curve_start", curve_place_.start);
+  writer.scalar("curve_gain", curve_place_.gain);
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
   for (const NamedTensor& each : weights()) model.tensors.emplace(each.name, each.tensor);
   for (const ActivePlugin& plugin : plugins_) {
@@ -269,6 +271,20 @@ Snapshot Run::snapshot() const {
   snapshot.states.push_back(std::move(model));
   snapshot.states.push_back(std::move(run));
   return snapshot;
+}
+
+/// Sets the schedule's curve to where it stands in the run.
+void Run::place_curve(CurvePlace place) {
+  guarded(config_.schedule, 0, [&] {
+    curve_.emplace(plugin_of(config_.schedule).as<Schedule>(), scale_from(place.start), place);
+  });
+  curve_place_ = place;
+}
+
+RunScale Run::scale_from(std::int64_t step) const {
+  RunScale rest = scale_;
+  if (rest.total_steps > 0) rest.total_steps -= step;
+  return rest;
 }
 
 void Run::restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note) {
@@ -286,6 +302,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
   copy_weights(weights(), tensors, "the checkpoint");
   loop_->load(*run);
+  place_curve({StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
   for (ActivePlugin& plugin : plugins_) {
     if (!has_state(plugin)) continue;
     const std::string address = plugin.slot().address();

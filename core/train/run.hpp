@@ -20,6 +20,8 @@
 
 namespace trainyard::train {
 
+class PreparedSwap;
+
 class Run {
  public:
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` outlives the run. The
@@ -38,6 +40,17 @@ class Run {
   /// and the state of one that is gone is left; both are told to `note`. Throws Error where a state does not
   /// fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
+
+  /// Makes a swap ready beside the run: checks it as a run file, loads the code, constructs and opens the
+  /// plugin. One thread at a time, not while a commit runs. Throws Error; the run does not notice.
+  std::unique_ptr<PreparedSwap> prepare(const config::SwapRequest& request);
+  /// Between two steps, on the loop thread: hands the state over and publishes the new plugin. Throws Error
+  /// where the old or the new plugin objects; the run is then as it was. The swap holds the old one from then
+  /// on. Only the latest preparation may be committed.
+  void commit(PreparedSwap& swap);
+  /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
+  /// that was taken at the commit.
+  void roll_back(PreparedSwap& swap, const Snapshot& before);
 
   ActivePlugin& checkpointer() { return plugin_of(config_.checkpoint); }
 
@@ -67,18 +80,30 @@ class Run {
   void shutdown();
 
  private:
+  friend class PreparedSwap;
   struct Split {
     const Dataset* dataset = nullptr;
     std::unique_ptr<Sampler> sampler;
     std::unique_ptr<data::Loader> loader;
   };
+  /// Who makes a split.
+  struct Sources {
+    const config::SplitConfig* config;
+    Dataset* dataset;
+    ActivePlugin* sampler;  ///< null: the dataset's own order
+    ActivePlugin* loss;
+  };
 
   void fire_quietly(Event event);
-  void add(const config::SlotConfig& slot);
+  ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
   ActivePlugin& plugin_of(const config::SlotConfig& slot);
-  Dataset& open_dataset(const std::string& name, const config::SplitConfig& split);
-  Split make_split(const std::string& name, const config::SplitConfig& split, const Dataset& dataset,
-                   const Sampler* sampler);
+  static Dataset& open_dataset(const std::string& name, const config::SplitConfig& split,
+                               ActivePlugin& plugin);
+  void open_sampler(ActivePlugin& sampler, const config::SplitConfig& train, const Dataset& training) const;
+  Split make_split(const std::string& name, const Sources& sources) const;
+  void connect();
+  void place_curve(CurvePlace place);
+  RunScale scale_from(std::int64_t step) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
   config::RunConfig config_;
@@ -96,6 +121,7 @@ class Run {
   std::unique_ptr<Network> network_;
   Optimizer* optimizer_ = nullptr;
   std::optional<ScheduleCurve> curve_;
+  CurvePlace curve_place_;
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

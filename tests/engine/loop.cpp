@@ -146,15 +146,15 @@ struct Rig {
                      .base_lr = 0.5,
                      .lr = 0.5}});
     curve.emplace(ramp, scale);
-    LoopParts parts{.config = &config,
-                    .bus = &*bus,
-                    .context = &context,
-                    .network = &network,
-                    .loss = loss.get(),
-                    .optimizer = &optimizer,
-                    .schedule = &*curve,
-                    .train = &*train,
-                    .scale = scale};
+    parts = LoopParts{.config = &config,
+                      .bus = &*bus,
+                      .context = &context,
+                      .network = &network,
+                      .loss = loss.get(),
+                      .optimizer = &optimizer,
+                      .schedule = &*curve,
+                      .train = &*train,
+                      .scale = scale};
     if (evaluate) parts.evaluations = {{"val", &*evaluation}};
     parts.log_due = log_due;
     parts.signal = &signal;
@@ -162,7 +162,7 @@ struct Rig {
     parts.journal = [this](std::string_view who, std::string_view what, std::string_view why) {
       journal.push_back(std::string(who) + " " + std::string(what) + " " + std::string(why));
     };
-    loop.emplace(std::move(parts));
+    loop.emplace(parts);
     return loop->fit();
   }
 
@@ -202,6 +202,7 @@ struct Rig {
   std::optional<data::Loader> train, evaluation;
   std::optional<events::Bus> bus;
   std::optional<ScheduleCurve> curve;
+  LoopParts parts;
   std::optional<Loop> loop;
   Lines events, journal;
   std::vector<Record> records;
