@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/events/hooks_of.hpp"
+#include "core/train/guard.hpp"
 
 namespace trainyard::train {
 
@@ -62,10 +63,10 @@ std::string HostServices::take_thread_error() {
   return std::exchange(thread_error_, {});
 }
 
-ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file,
+ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
                            const plugins::LoadedPlugin& code, const HostOutputs& outputs)
     : slot_(std::move(slot)),
-      file_(&file),
+      file_(std::move(file)),
       code_(code),
       services_(std::make_unique<HostServices>(slot_.id, outputs)),
       instance_(code_.create(slot_.options)) {
@@ -74,6 +75,13 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& f
   subscriber_.slot = slot_.slot;
   subscriber_.self = instance_.self;
   subscriber_.disable_on_error = slot_.disable_on_error;
+}
+
+State ActivePlugin::state() const {
+  State state{.owner = slot_.address(), .version = manifest().version, .scalars = {}, .tensors = {}};
+  StateWriter writer(state);
+  guarded(slot_, 0, [&] { instance_.plugin->save(writer); });
+  return state;
 }
 
 }  // namespace trainyard::train
