@@ -76,7 +76,7 @@ bool is_of_one_step(const Loaded& loaded) {
 [[noreturn]] void save_for_ever(const std::string& folder, std::int64_t step, int ready) {
   Store store(folder, {.keep_last = 2});
   test::Saver saver("async", store);
-  Snapshot live = state_of(1 << 18);
+  Snapshot live = state_of(1 << 16);
   if (::write(ready, "g", 1) != 1) ::_exit(1);
   for (;; ++step) {
     stamp(live, step);
@@ -103,7 +103,7 @@ Kills kill_saves(int count, Random& random) {
     char byte = 0;
     const bool began = ::read(ends[0], &byte, 1) == 1;
     ::close(ends[0]);
-    ::usleep(static_cast<useconds_t>(draw(random, 60'000)));
+    ::usleep(static_cast<useconds_t>(draw(random, 200'000)));
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
