@@ -11,6 +11,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/version.hpp>
 
+#include "core/cli/ckpt_verbs.hpp"
 #include "core/cli/engine_library.hpp"
 #include "core/cli/order_of_run.hpp"
 #include "core/cli/plugins_verbs.hpp"
@@ -101,7 +102,7 @@ int main(int argc, char** argv) {
                                         TRAINYARD_SDK_VERSION + ", LibTorch " + TRAINYARD_LIBTORCH_VERSION);
   Command command;
   train::TrainOptions train_options;
-  std::string weights, what, bench_name;
+  std::string weights, what, other, bench_name;
   bool origins = false;
 
   CLI::App* train = app.add_subcommand("train", "train a model");
@@ -209,6 +210,33 @@ int main(int argc, char** argv) {
     };
   });
 
+  CLI::App* ckpt = app.add_subcommand("ckpt", "look into checkpoints and check them");
+  ckpt->require_subcommand(1);
+  const std::string place = "run directory, folder of checkpoints, or checkpoint";
+  const auto add_ckpt = [&](const char* name, const char* help, auto action) {
+    CLI::App* verb = ckpt->add_subcommand(name, help);
+    verb->add_option("path", what, place)->required();
+    verb->callback([&command, &what, &format, action] {
+      command.action = [&what, &format, action](Command& self) {
+        return static_cast<int>(action(what, format(self), std::cout));
+      };
+    });
+    return verb;
+  };
+  add_format(*add_ckpt("ls", "the checkpoints, oldest first", ckpt_ls), command);
+  add_format(*add_ckpt("inspect", "what the newest of them holds", ckpt_inspect), command);
+  add_format(*add_ckpt("verify", "read every byte and name every damage", ckpt_verify), command);
+  CLI::App* ckpt_compare = add_ckpt("diff", "scalars and tensors in which two differ",
+                                    [&](const std::string& path, Format chosen, std::ostream& out) {
+                                      return ckpt_diff(path, other, chosen, out);
+                                    });
+  ckpt_compare->add_option("other", other, place)->required();
+  add_format(*ckpt_compare, command);
+  add_ckpt("convert", "copy the weights of the newest into one safetensors file",
+           [&](const std::string& path, Format, std::ostream& out) { return ckpt_convert(path, other, out); })
+      ->add_option("file", other, "safetensors file to write")
+      ->required();
+
   CLI::App* model = app.add_subcommand("model", "look at models");
   model->require_subcommand(1);
   CLI::App* model_show =
@@ -222,7 +250,8 @@ int main(int argc, char** argv) {
   });
 
   CLI::App* benchmark = app.add_subcommand("bench", "measure the host against hand-written loops");
-  benchmark->add_option("name", bench_name, "loop, dispatch, startup, whole, loader or graph_forward")
+  benchmark
+      ->add_option("name", bench_name, "loop, dispatch, startup, whole, loader, graph_forward or checkpoint")
       ->required();
   benchmark->allow_extras();
   benchmark->callback([&] {

@@ -1,9 +1,6 @@
-// Copies the state into memory of its own and lets the run go on while one thread writes that copy, as
-// CheckFreq does (Mohan, Phanishayee, Chidambaram, "CheckFreq: Frequent, Fine-Grained DNN Checkpointing",
-// FAST 2021, section 4: snapshot, then persist). The run stands still only for the copy, and for the disk
-// where every arena still waits for it.
-#include <sys/mman.h>
-
+// Copies the state into memory of its own and lets the run go on while one thread writes that copy: snapshot
+// and persist, as in Mohan, Phanishayee, Chidambaram, "CheckFreq: Frequent, Fine-Grained DNN Checkpointing",
+// FAST 2021. The run stands still only for the copy, and for the disk where every arena still waits for it.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -44,12 +41,7 @@ class Arena {
  public:
   Arena(std::int64_t size, bool pinned)
       : bytes_(at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(pinned))),
-        pinned_(pinned) {
-    constexpr std::uintptr_t page = 2 * mebibyte;
-    const auto begin = (reinterpret_cast<std::uintptr_t>(bytes_.data_ptr()) + page - 1) / page * page;
-    const auto end = (reinterpret_cast<std::uintptr_t>(bytes_.data_ptr()) + bytes_.nbytes()) / page * page;
-    if (!pinned && begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-  }
+        pinned_(pinned) {}
 
   std::int64_t size() const { return bytes_.numel(); }
   bool serves(std::int64_t size, bool pinned) const { return bytes_.numel() >= size && pinned_ == pinned; }

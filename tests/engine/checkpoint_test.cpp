@@ -23,16 +23,17 @@
 #include "core/checkpoint/load.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
-#include "core/train/active_plugin.hpp"
 #include "support/files.hpp"
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
+#include "support/saver.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
 
 using Catch::Matchers::Contains;
 using test::Folder;
+using test::Saver;
 namespace fs = std::filesystem;
 using Names = std::set<std::string>;
 
@@ -130,25 +131,6 @@ void flip(const std::string& path, std::size_t bit) {
 
 const auto nobody = [](const std::string& checkpoint, const std::string& why) {
   FAIL_CHECK(checkpoint << " is damaged: " << why);
-};
-
-/// A checkpointer with the host's own services; its log is kept.
-template <class Store>
-struct Saver {
-  explicit Saver(const std::string& name, Store& store, const Table& options = {})
-      : plugin(test::make<Checkpointer>(name, options)) {
-    outputs.log = [this](LogLevel level, const std::string& message) {
-      const std::lock_guard lock(mutex);
-      if (level == LogLevel::error) errors.push_back(message);
-    };
-    plugin->set_host(services);
-    plugin->open(store);
-  }
-  std::mutex mutex;
-  std::vector<std::string> errors;
-  train::HostOutputs outputs;
-  train::HostServices services{"checkpointer", outputs};
-  std::unique_ptr<Checkpointer> plugin;
 };
 
 /// Waits in every commit until told; fails where told.
@@ -495,7 +477,7 @@ TEST_CASE("full and async commit what they were given, in order") {
     check_equal(load(folder / "step-00000007").states, saved.states);
     for (std::int64_t step = 10; step < 20; ++step)
       check_equal(load(folder / folder_name(step)).states, small(step).states);
-    CHECK(saver.errors.empty());
+    CHECK(saver.errors().empty());
   }
 }
 
@@ -567,8 +549,8 @@ TEST_CASE("an async commit that fails is told at once, thrown once, and does not
   saver.plugin->save(small(1));
   saver.plugin->save(small(2));
   CHECK_THROWS_WITH(saver.plugin->drain(), "no space");
-  REQUIRE(saver.errors.size() == 1);
-  CHECK_THAT(saver.errors[0], Contains("step 2 was not written: no space"));
+  REQUIRE(saver.errors().size() == 1);
+  CHECK_THAT(saver.errors()[0], Contains("step 2 was not written: no space"));
   saver.plugin->save(small(3));
   saver.plugin->drain();
   saver.plugin->save(small(4));

@@ -9,6 +9,7 @@
 
 #include <trainyard/schedule.hpp>
 
+#include <trainyard/checkpointer.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/hook.hpp>
@@ -93,8 +94,9 @@ bool is_mapped(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
-  const Kind sdk[] = {Dataset::kind,   Sampler::kind,  Model::kind,   Loss::kind, Metric::kind,
-                      Optimizer::kind, Schedule::kind, Dropout::kind, Hook::kind, Sink::kind};
+  const Kind sdk[] = {Dataset::kind, Sampler::kind,   Model::kind,       Loss::kind,
+                      Metric::kind,  Optimizer::kind, Schedule::kind,    Dropout::kind,
+                      Hook::kind,    Sink::kind,      Checkpointer::kind};
   REQUIRE(std::size(known_kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

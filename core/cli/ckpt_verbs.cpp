@@ -1,0 +1,221 @@
+#include "core/cli/ckpt_verbs.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <iomanip>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <trainyard/append_file.hpp>
+
+#include "core/checkpoint/checked_file.hpp"
+#include "core/checkpoint/folder.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+using checkpoint::Manifest;
+using checkpoint::Scalar;
+using checkpoint::StateEntry;
+using checkpoint::TensorEntry;
+using nlohmann::ordered_json;
+
+/// The shortest that reads back as the same number.
+std::string text_of(double value) {
+  char text[32];
+  return {text, std::to_chars(text, std::end(text), value).ptr};
+}
+
+std::string text_of(const Scalar& value) {
+  if (const auto* held = std::get_if<bool>(&value)) return *held ? "true" : "false";
+  if (const auto* held = std::get_if<std::int64_t>(&value)) return std::to_string(*held);
+  if (const auto* held = std::get_if<double>(&value)) {
+    const std::string text = text_of(*held);  // "1.0" is a number, "1" an integer
+    return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+  }
+  return ordered_json(std::get<std::string>(value))
+      .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::string text_of(const TensorEntry& tensor) {
+  std::string text = tensor.dtype + " [";
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(tensor.shape[i]);
+  return text + "]";
+}
+
+std::string size_text(std::uint64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text;
+}
+
+std::uint64_t size_of(const Manifest& manifest) {
+  std::uint64_t size = 0;
+  for (const checkpoint::FileEntry& file : manifest.files) size += file.size;
+  return size;
+}
+
+std::string metrics_text(const Manifest& manifest) {
+  std::string text;
+  for (const auto& [name, value] : manifest.metrics)
+    text += (text.empty() ? "" : "  ") + name + " " + text_of(value);
+  return text;
+}
+
+/// The manifest's own text is JSON already; only its digest of itself would mislead elsewhere.
+ordered_json json_of(const Manifest& manifest) {
+  ordered_json json = ordered_json::parse(checkpoint::to_text(manifest));
+  json.erase("digest");
+  return json;
+}
+
+/// One thing that can differ, as text that tells all of it.
+using Parts = std::map<std::string, std::pair<std::string, std::string>>;  // name: what it is, what it holds
+
+Parts parts_of(const Manifest& manifest) {
+  Parts parts;
+  for (const StateEntry& state : manifest.states) {
+    parts["state " + state.owner] = {"version " + state.version, ""};
+    for (const auto& [name, value] : state.scalars)
+      parts["scalar " + state.owner + ":" + name] = {text_of(value), ""};
+  }
+  for (const TensorEntry& tensor : manifest.tensors)
+    parts["tensor " + tensor.owner + ":" + tensor.name] = {text_of(tensor), tensor.digest};
+  return parts;
+}
+
+}  // namespace
+
+ExitCode ckpt_ls(const std::string& path, Format format, std::ostream& out) {
+  auto json = ordered_json::array();
+  for (const std::string& each : checkpoint::find(path)) {
+    ordered_json line = {{"checkpoint", each}};
+    std::ostringstream text;
+    text << std::left << std::setw(14) << each.substr(each.rfind('/') + 1) << "  ";
+    try {
+      const Manifest manifest = checkpoint::read_manifest(each);
+      line.update({{"step", manifest.step},
+                   {"written", manifest.written},
+                   {"bytes", size_of(manifest)},
+                   {"tensors", manifest.tensors.size()},
+                   {"metrics", json_of(manifest).at("metrics")}});
+      text << manifest.written << "  " << std::right << std::setw(10) << size_text(size_of(manifest)) << "  "
+           << std::setw(5) << manifest.tensors.size() << " tensors  " << metrics_text(manifest);
+    } catch (const DataError& error) {
+      line["damage"] = error.what();
+      text << "damaged: " << error.what();
+    }
+    json.push_back(std::move(line));
+    if (format == Format::text) out << text.str() << '\n';
+  }
+  if (format == Format::json) out << json.dump(2) << '\n';
+  return ExitCode::done;
+}
+
+ExitCode ckpt_inspect(const std::string& path, Format format, std::ostream& out) {
+  const std::string checkpoint = checkpoint::find(path).back();
+  const Manifest manifest = checkpoint::read_manifest(checkpoint);
+  if (format == Format::json) {
+    ordered_json json = json_of(manifest);
+    json["checkpoint"] = checkpoint;
+    out << json.dump(2) << '\n';
+    return ExitCode::done;
+  }
+  out << checkpoint << "\nstep      " << manifest.step << "\nwritten   " << manifest.written << '\n';
+  if (!manifest.metrics.empty()) out << "metrics   " << metrics_text(manifest) << '\n';
+  for (const checkpoint::FileEntry& file : manifest.files)
+    out << "file      " << file.name << ", " << size_text(file.size) << '\n';
+  for (const StateEntry& state : manifest.states) {
+    out << '\n' << state.owner << ' ' << state.version << '\n';
+    for (const auto& [name, value] : state.scalars) out << "  " << name << " = " << text_of(value) << '\n';
+    for (const TensorEntry& tensor : manifest.tensors)
+      if (tensor.owner == state.owner)
+        out << "  " << tensor.name << "  " << text_of(tensor) << "  " << size_text(tensor.length) << "  "
+            << tensor.digest.substr(0, 12) << '\n';
+  }
+  return ExitCode::done;
+}
+
+ExitCode ckpt_verify(const std::string& path, Format format, std::ostream& out) {
+  auto json = ordered_json::array();
+  bool whole = true;
+  for (const std::string& each : checkpoint::find(path)) {
+    const std::vector<std::string> damages = checkpoint::verify(each);
+    whole = whole && damages.empty();
+    json.push_back({{"checkpoint", each}, {"damages", damages}});
+    if (format == Format::json) continue;
+    out << each << (damages.empty() ? ": whole\n" : ": damaged\n");
+    for (const std::string& damage : damages) out << "  " << damage << '\n';
+  }
+  if (format == Format::json) out << json.dump(2) << '\n';
+  return whole ? ExitCode::done : ExitCode::data;
+}
+
+ExitCode ckpt_diff(const std::string& a, const std::string& b, Format format, std::ostream& out) {
+  const std::string first = checkpoint::find(a).back(), second = checkpoint::find(b).back();
+  const Parts before = parts_of(checkpoint::read_manifest(first)),
+              after = parts_of(checkpoint::read_manifest(second));
+  Parts all = before;
+  all.insert(after.begin(), after.end());
+  auto json = ordered_json::array();
+  for (const auto& [name, part] : all) {
+    const auto old = before.find(name), now = after.find(name);
+    if (old != before.end() && now != after.end() && old->second == now->second) continue;
+    const auto side = [&](const Parts& parts, Parts::const_iterator at) {
+      if (at == parts.end()) return std::string("absent");
+      const auto& [what, digest] = at->second;
+      return digest.empty() ? what : what + " " + digest.substr(0, 12);
+    };
+    json.push_back({{"what", name}, {"a", side(before, old)}, {"b", side(after, now)}});
+    if (format == Format::text)
+      out << name << "\n  - " << side(before, old) << "\n  + " << side(after, now) << '\n';
+  }
+  if (format == Format::json)
+    out << ordered_json{{"a", first}, {"b", second}, {"of", all.size()}, {"differences", json}}.dump(2)
+        << '\n';
+  else
+    out << json.size() << " of " << all.size() << " differ\n";
+  return ExitCode::done;
+}
+
+ExitCode ckpt_convert(const std::string& path, const std::string& file, std::ostream& out) {
+  const std::string checkpoint = checkpoint::find(path).back();
+  const Manifest manifest = checkpoint::read_manifest(checkpoint);
+  const auto entry =
+      std::find_if(manifest.files.begin(), manifest.files.end(),
+                   [](const checkpoint::FileEntry& each) { return each.name == "model.safetensors"; });
+  if (entry == manifest.files.end()) throw DataError(checkpoint + ": holds no weights of a model");
+  const checkpoint::CheckedFile weights(checkpoint, *entry);
+  weights.check_size();
+  weights.check_header();
+  for (const TensorEntry& tensor : manifest.tensors)
+    if (tensor.file == entry->name) weights.check(tensor);
+
+  const std::string temporary = file + ".tmp";
+  try {
+    AppendFile copy(temporary, AppendFile::Mode::replace);
+    weights.read(0, entry->size, [&](std::string_view bytes) { copy.append(bytes); });
+    copy.sync();
+    if (std::rename(temporary.c_str(), file.c_str()) != 0)
+      throw DataError("cannot rename '" + temporary + "' to '" + file + "': " + std::strerror(errno));
+  } catch (...) {
+    std::remove(temporary.c_str());
+    throw;
+  }
+  out << file << ": weights of step " << manifest.step << ", " << size_text(entry->size) << '\n';
+  return ExitCode::done;
+}
+
+}  // namespace trainyard::cli

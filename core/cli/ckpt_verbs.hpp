@@ -1,0 +1,30 @@
+// trainyard ckpt: what checkpoints hold and whether they are whole, without LibTorch. A path is a checkpoint,
+// a folder of some, or a run's directory; where one checkpoint is meant, that is the newest of them. All
+// throw DataError where there is none, or its manifest is damaged.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include <trainyard/error.hpp>
+
+#include "core/cli/plugins_verbs.hpp"
+
+namespace trainyard::cli {
+
+/// One line a checkpoint; a damaged manifest is told, not thrown.
+ExitCode ckpt_ls(const std::string& path, Format format, std::ostream& out);
+
+/// Everything that the manifest says.
+ExitCode ckpt_inspect(const std::string& path, Format format, std::ostream& out);
+
+/// Reads every byte of every checkpoint. `data` where one is damaged; each damage is named.
+ExitCode ckpt_verify(const std::string& path, Format format, std::ostream& out);
+
+/// Scalars and tensors (by their digests) in which two checkpoints differ.
+ExitCode ckpt_diff(const std::string& a, const std::string& b, Format format, std::ostream& out);
+
+/// Copies the weights of the model, checked, into one safetensors file.
+ExitCode ckpt_convert(const std::string& path, const std::string& file, std::ostream& out);
+
+}  // namespace trainyard::cli

@@ -1,0 +1,106 @@
+"""Python's safetensors reads every file of a checkpoint, and `trainyard ckpt` tells what is in it and what is broken."""
+import json
+import os
+import subprocess
+import unittest
+
+from support.host import BUILD, HostTest
+
+try:
+    import numpy
+    from safetensors import safe_open
+except ImportError:
+    safe_open = None
+
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+          "U8": "uint8", "BOOL": "bool"}
+
+
+class Checkpoints(HostTest):
+    def setUp(self):
+        super().setUp()
+        # Steps 7 (one of every type), 8 and 9 (small, with different values).
+        subprocess.run([BUILD / "bin" / "engine_tests", "[write-checkpoints]"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "TRAINYARD_TEST_OUT": str(self.folder), "OMP_NUM_THREADS": "1"})
+        self.checkpoints = self.folder / "checkpoints"
+        self.newest = self.checkpoints / "step-00000009"
+
+    def ckpt(self, *words, code=0):
+        return self.host("ckpt", *words, code=code).stdout
+
+    @unittest.skipIf(safe_open is None, "Python has no safetensors; tools/test makes one that has")
+    def test_python_reads_every_file(self):
+        seen = 0
+        for step in sorted(self.checkpoints.glob("step-*")):
+            manifest = json.loads((step / "manifest.json").read_text())
+            for file in manifest["files"]:
+                with safe_open(step / file["name"], framework="np") as opened:
+                    self.assertEqual(opened.metadata(), {"format": "pt"})
+                    stored = {("" if each["owner"] == "model" else each["owner"] + ":") + each["name"]: each
+                              for each in manifest["tensors"] if each["file"] == file["name"]}
+                    self.assertEqual(set(opened.keys()), set(stored))
+                    for name, entry in stored.items():
+                        piece = opened.get_slice(name)
+                        self.assertEqual((piece.get_dtype(), piece.get_shape()), (entry["dtype"], entry["shape"]))
+                        if entry["dtype"] in DTYPES:  # numpy has no bfloat16
+                            tensor = opened.get_tensor(name)
+                            self.assertEqual(tensor.dtype, numpy.dtype(DTYPES[entry["dtype"]]))
+                            self.assertEqual(tensor.nbytes, entry["length"])
+                        seen += 1
+        self.assertEqual(seen, 27)
+        with safe_open(self.checkpoints / "step-00000007" / "optimizer.safetensors", framework="np") as opened:
+            self.assertEqual(opened.get_tensor("optimizer:transposed").tolist(), [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]])
+
+    def test_ls_and_inspect(self):
+        for place in (self.folder, self.checkpoints, str(self.checkpoints) + "/"):
+            lines = self.ckpt("ls", place).splitlines()
+            self.assertEqual([line.split()[0] for line in lines], ["step-00000007", "step-00000008", "step-00000009"])
+        listed = json.loads(self.ckpt("ls", self.folder, "--format", "json"))
+        self.assertEqual([each["step"] for each in listed], [7, 8, 9])
+        self.assertEqual(listed[2]["metrics"], {"val/loss": 9.0})
+        self.assertIn("F32 [4, 3]", self.ckpt("inspect", self.folder))
+        everything = self.ckpt("inspect", self.checkpoints / "step-00000007")
+        for line in ("denormal = 5e-324", "one = 1\n", "one.0 = 1.0", "true = true", "infinity = inf", "BF16 [7]", "F32 []"):
+            self.assertIn(line, everything)
+        self.assertEqual(json.loads(self.ckpt("inspect", self.folder, "--format", "json"))["step"], 9)
+
+    def test_verify_names_every_damage(self):
+        self.assertEqual(self.ckpt("verify", self.folder).count(": whole"), 3)
+        path = self.newest / "optimizer.safetensors"
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+        (self.newest / "state.safetensors").unlink()
+        told = self.ckpt("verify", self.folder, code=4)
+        self.assertEqual(told.count(": whole"), 2)
+        self.assertIn('optimizer.safetensors: tensor "optimizer/adamw:fc.weight.m" is not as it was written', told)
+        self.assertIn("state.safetensors: No such file", told)
+        damages = json.loads(self.ckpt("verify", self.newest, "--format", "json", code=4))
+        self.assertEqual(len(damages[0]["damages"]), 2)
+        (self.newest / "manifest.json").write_text("{}")
+        self.assertIn("damaged", self.ckpt("ls", self.folder))
+        self.assertIn("manifest.json", self.host("ckpt", "inspect", self.folder, code=4).stderr)
+        self.assertIn("no checkpoint there", self.host("ckpt", "ls", self.folder / "absent", code=4).stderr)
+
+    def test_diff(self):
+        old = self.checkpoints / "step-00000008"
+        self.assertEqual(self.ckpt("diff", old, old), "0 of 10 differ\n")
+        self.assertIn("scalar run:step\n  - 8\n  + 9\n", self.ckpt("diff", old, self.folder))
+        differences = json.loads(self.ckpt("diff", old, self.newest, "--format", "json"))
+        self.assertEqual((len(differences["differences"]), differences["of"]), (6, 10))
+        self.assertIn("absent", self.ckpt("diff", self.checkpoints / "step-00000007", old))
+
+    def test_convert(self):
+        out = self.folder / "weights.safetensors"
+        self.ckpt("convert", self.folder, out)
+        self.assertEqual(out.read_bytes(), (self.newest / "model.safetensors").read_bytes())
+        if safe_open:
+            with safe_open(out, framework="np") as opened:
+                self.assertEqual(opened.get_tensor("fc.bias").tolist(), [9, 9, 9, 9])
+        weights = self.newest / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+        before = out.read_bytes()
+        self.assertIn("fc.weight", self.host("ckpt", "convert", self.folder, out, code=4).stderr)
+        self.assertEqual(out.read_bytes(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
