@@ -12,6 +12,7 @@
 #include <trainyard/version.hpp>
 
 #include "core/cli/engine_library.hpp"
+#include "core/cli/live_verbs.hpp"
 #include "core/cli/order_of_run.hpp"
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
@@ -245,6 +246,9 @@ int main(int argc, char** argv) {
     };
   });
 
+  std::function<int()> live;
+  add_live_verbs(app, live);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -257,7 +261,7 @@ int main(int argc, char** argv) {
     app.exit(error, std::cout, std::cerr);
     return config_exit;
   }
-  return command.action(command);
+  return live ? live() : command.action(command);
 }
 
 }  // namespace
