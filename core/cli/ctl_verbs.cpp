@@ -28,7 +28,7 @@ std::vector<std::vector<std::string>> slot_rows(const Status& status) {
   std::vector<std::vector<std::string>> rows = {{"slot", "plugin", "version", "generation", "seconds"}};
   for (const Status::Slot& slot : status.slots)
     rows.push_back({printable(slot.slot), printable(slot.type), printable(slot.version),
-                    std::to_string(slot.generation), number_text(slot.seconds)});
+                    std::to_string(slot.generation), seconds_text(slot.seconds)});
   return rows;
 }
 

@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "core/cli/ctl_verbs.hpp"
+#include "core/cli/monitor_verb.hpp"
+#include "core/cli/runs_verb.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -62,10 +64,38 @@ void add_ctl(CLI::App& app, std::function<int()>& chosen) {
   add(Verb::stop, "end it in order at the next safe point");
 }
 
+void add_monitor(CLI::App& app, std::function<int()>& chosen) {
+  struct Given {
+    std::string run;
+    bool once = false;
+  };
+  const auto given = std::make_shared<Given>();
+  CLI::App* verb = app.add_subcommand("monitor", "follow a run in a terminal until it ends; q leaves");
+  verb->add_option("run", given->run, "directory of the run, or its name below runs/")->required();
+  verb->add_flag("--once", given->once, "print it once, as where the output is no terminal");
+  verb->callback(
+      [given, &chosen] { chosen = [given] { return monitor(given->run, given->once, std::cerr); }; });
+}
+
+void add_runs(CLI::App& app, std::function<int()>& chosen) {
+  struct Given {
+    std::string folder = "runs", format = "text";
+  };
+  const auto given = std::make_shared<Given>();
+  CLI::App* verb = app.add_subcommand("runs", "list runs: state, steps, last validation");
+  verb->add_option("folder", given->folder, "where to look (runs)");
+  verb->add_option("--format", given->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  verb->callback([given, &chosen] {
+    chosen = [given] { return runs(given->folder, given->format == "json", std::cout, std::cerr); };
+  });
+}
+
 }  // namespace
 
 void add_live_verbs(CLI::App& app, std::function<int()>& chosen) {
   add_ctl(app, chosen);
+  add_monitor(app, chosen);
+  add_runs(app, chosen);
 }
 
 }  // namespace trainyard::cli

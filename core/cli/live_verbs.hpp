@@ -1,4 +1,4 @@
-// The verbs that look at runs and talk to them: ctl.
+// The verbs that look at runs and talk to them: ctl, monitor, runs.
 #pragma once
 
 #include <functional>

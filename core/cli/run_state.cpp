@@ -1,6 +1,7 @@
 #include "core/cli/run_state.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -35,7 +36,7 @@ Json json_file(const std::string& path) {
   return json.is_object() ? json : Json();
 }
 
-Life life_of(const Json& result) {
+Life ending_of(const Json& result) {
   const auto status = result.is_object() ? result.value("status", Json()) : Json();
   for (const Life life : {Life::completed, Life::stopped, Life::interrupted, Life::failed})
     if (status == name(life)) return life;
@@ -76,7 +77,7 @@ bool holds_run(const std::string& path) {
          fs::is_regular_file(path + "/journal.jsonl", ignored);
 }
 
-RunState look_at(const std::string& path, std::chrono::milliseconds patience) {
+RunState life_of(const std::string& path, std::chrono::milliseconds patience) {
   if (!holds_run(path))
     throw ConfigError("'" + path +
                       "' holds no run: name the run.output_dir of one (`trainyard runs` lists them)");
@@ -85,29 +86,38 @@ RunState look_at(const std::string& path, std::chrono::milliseconds patience) {
   if (run.life == Life::killed && locked(path)) run.life = Life::running;
   if (!going(run.life)) {
     run.result = json_file(path + "/result.json");
-    run.life = life_of(run.result);
-  }
-
-  for (const std::string& line : last_lines(path + "/metrics.jsonl", 2000)) {
-    const Json record = Json::parse(line, nullptr, false);
-    if (!record.is_object()) continue;
-    if (const Json step = record.value("step", Json()); step.is_number_integer()) run.steps = step;
-    take_numbers(record.value("values", Json()), run.metrics);
-  }
-  if (run.result.is_object()) {
-    if (const Json steps = run.result.value("steps", Json()); steps.is_number_integer()) run.steps = steps;
-    take_numbers(run.result.value("metrics", Json()), run.metrics);
-  }
-  if (run.status) {
-    run.steps = run.status->step;
-    run.total_steps = run.status->total_steps;
-    for (const auto& [key, value] : run.status->metrics) run.metrics[key] = value;
+    run.life = ending_of(run.result);
   }
   for (const char* file : {"/config.toml", "/journal.jsonl", "/metrics.jsonl", "/result.json"}) {
     std::error_code absent;
     const auto time = fs::last_write_time(path + file, absent);
     if (!absent) run.changed = std::max(run.changed, time);
   }
+  return run;
+}
+
+void take_record(const Json& record, RunState& run) {
+  if (!record.is_object()) return;
+  if (const Json step = record.value("step", Json()); step.is_number_integer()) run.steps = step;
+  take_numbers(record.value("values", Json()), run.metrics);
+}
+
+void take_report(RunState& run) {
+  if (run.result.is_object()) {
+    if (const Json steps = run.result.value("steps", Json()); steps.is_number_integer()) run.steps = steps;
+    take_numbers(run.result.value("metrics", Json()), run.metrics);
+  }
+  if (!run.status) return;
+  run.steps = run.status->step;
+  run.total_steps = run.status->total_steps;
+  for (const auto& [key, value] : run.status->metrics) run.metrics[key] = value;
+}
+
+RunState look_at(const std::string& path, std::chrono::milliseconds patience) {
+  RunState run = life_of(path, patience);
+  for (const std::string& line : last_lines(path + "/metrics.jsonl", 2000))
+    take_record(Json::parse(line, nullptr, false), run);
+  take_report(run);
   return run;
 }
 
@@ -175,6 +185,12 @@ std::string number_text(double value) {
   const double size = std::abs(value);
   char text[48];
   std::snprintf(text, sizeof text, value == 0 || (size >= 1e-3 && size < 1e4) ? "%.4f" : "%.3e", value);
+  return text;
+}
+
+std::string seconds_text(double seconds) {
+  char text[400];  // a double has up to 309 digits before the point
+  std::snprintf(text, sizeof text, "%.3f", seconds);
   return text;
 }
 

@@ -33,17 +33,26 @@ struct RunState {
   std::optional<control::Status> status;  ///< of a run that is going and answers
   control::Json result;                   ///< result.json, null where there is none
   std::int64_t steps = 0;
-  std::int64_t total_steps = 0;             ///< 0: not known
-  std::map<std::string, double> metrics;    ///< the last value of each
-  std::filesystem::file_time_type changed;  ///< when it wrote last
+  std::int64_t total_steps = 0;           ///< 0: not known
+  std::map<std::string, double> metrics;  ///< the last value of each
+  std::filesystem::file_time_type changed = std::filesystem::file_time_type::min();  ///< when it wrote last
 };
 
 /// Whether the folder holds a run: its config.toml and journal.jsonl.
 bool holds_run(const std::string& path);
 
-/// Reads the end of metrics.jsonl, not all of it. Waits at most `patience` for a run that is going.
+/// What a run says now, with the end of its metrics.jsonl. Waits at most `patience` for a run that is going.
 /// Throws ConfigError where the folder holds no run.
 RunState look_at(const std::string& path, std::chrono::milliseconds patience);
+
+/// The same without a look at metrics.jsonl: life, status, result and when it wrote last.
+RunState life_of(const std::string& path, std::chrono::milliseconds patience);
+
+/// One line of metrics.jsonl, whichever it is, into steps and metrics.
+void take_record(const control::Json& record, RunState& run);
+
+/// What status and result say is newer than any record: to be called after them.
+void take_report(RunState& run);
 
 /// A run's directory, or the name of one below runs/.
 std::string find_run(const std::string& given);
@@ -62,6 +71,7 @@ std::string printable(std::string_view text);
 
 // Numbers for a person.
 std::string number_text(double value);
+std::string seconds_text(double seconds);  ///< "0.013"
 std::string rate_text(double per_second);  ///< "12.3k"
 std::string span_text(double seconds);     ///< "1:23", "2:05:00", "3d 4h"
 
