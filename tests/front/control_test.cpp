@@ -474,25 +474,23 @@ TEST_CASE("control: a client that went away is obeyed, and costs no descriptor",
 
 TEST_CASE("control: the end of a run answers what is open", "[control]") {
   const test::Folder folder;
-  Raw* early = nullptr;
   std::optional<Command> taken;
   std::optional<Raw> raw;
   {
     Channel channel(folder.path());
     raw.emplace(folder.path());
-    early = &*raw;
-    REQUIRE(early->send(request(1) + request(2)));
+    REQUIRE(raw->send(request(1) + request(2)));
     REQUIRE(channel.wait(10s));
     taken = channel.take();
     while (!channel.wait(10ms)) continue;  // the second one is there
   }
   for (int id = 1; id <= 2; ++id) {
-    const Answer answer = early->answer();
+    const Answer answer = raw->answer();
     CHECK(answer.id == id);
     CHECK_THAT(answer.error, Catch::Contains("the run ended before"));
   }
-  CHECK(early->line().empty());
-  CHECK(early->ended);
+  CHECK(raw->line().empty());
+  CHECK(raw->ended);
   CHECK_FALSE(std::filesystem::exists(folder / socket_name));
   taken->answer("too late, and no harm");
 }
