@@ -13,6 +13,7 @@
 
 #include "core/cli/ckpt_verbs.hpp"
 #include "core/cli/engine_library.hpp"
+#include "core/cli/live_verbs.hpp"
 #include "core/cli/order_of_run.hpp"
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
@@ -274,6 +275,9 @@ int main(int argc, char** argv) {
     };
   });
 
+  std::function<int()> live;
+  add_live_verbs(app, live);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -286,7 +290,7 @@ int main(int argc, char** argv) {
     app.exit(error, std::cout, std::cerr);
     return config_exit;
   }
-  return command.action(command);
+  return live ? live() : command.action(command);
 }
 
 }  // namespace

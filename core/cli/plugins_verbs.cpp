@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "core/cli/columns.hpp"
 #include "core/plugins/elf.hpp"
 
 namespace trainyard::cli {
@@ -94,25 +95,6 @@ std::string cadence_text(const Cadence& cadence) {
   if (!cadence.start.empty()) text += " from " + cadence.start;
   if (!cadence.end.empty()) text += " to " + cadence.end;
   return text;
-}
-
-/// Rows under each other in columns as wide as their widest cell; the last is not padded.
-void print_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
-                   std::ostream& out) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line = indent;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
-    }
-    std::replace(line.begin(), line.end(), '\n', ' ');  // of a help text in several lines
-    out << line.erase(line.find_last_not_of(' ') + 1) << '\n';
-  }
 }
 
 void print(const ordered_json& json, std::ostream& out) {

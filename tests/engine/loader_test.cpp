@@ -219,6 +219,9 @@ TEST_CASE("loader: workers read ahead, no further than the ring, and across the 
   LoaderOptions given = options(1, 1, 2);
   given.prefetch = 4;
   Loader loader(numbers, nullptr, given);
+  sleep_ms(20);
+  CHECK(reads == 0);  // it does not know yet where to begin
+  loader.seek(0, 0);
   for (int waited = 0; reads < 8 && waited < 5000; ++waited) sleep_ms(1);
   sleep_ms(20);
   CHECK(reads == 8);  // 2 workers x 4, of an epoch of 6

@@ -12,6 +12,7 @@
 #include <trainyard/schedule.hpp>
 #include <trainyard/sink.hpp>
 #include "core/config/resolve.hpp"
+#include "support/folder.hpp"
 
 namespace trainyard::test {
 
@@ -187,6 +188,7 @@ inline plugins::Registry registry() {
                                             plain_file("sampler", "random"),
                                             plain_file("sampler", "sequential"),
                                             plain_file("sampler", "weighted"),
+                                            plain_file<NoCommon>("checkpointer", "full"),
                                             plain_file<ScheduleOperators>("schedule", "constant"),
                                             plain_file<ScheduleOperators>("schedule", "cosine"),
                                             plain_file<SinkCommon>("sink", "console"),
@@ -207,30 +209,6 @@ inline plugins::Registry registry() {
   files.push_back(twice);
   return plugins::Registry(std::move(files));
 }
-
-/// A folder that goes away with the test.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "trainyard-config-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  /// Writes a file and returns its path.
-  std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << text;
-    return file.string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline config::Resolution resolve(const std::vector<std::string>& files,
                                   const std::vector<std::string>& sets = {},

@@ -1,0 +1,14 @@
+// A table for a terminal.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace trainyard::cli {
+
+/// Rows under each other in columns as wide as their widest cell; the last is not padded.
+void print_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
+                   std::ostream& out);
+
+}  // namespace trainyard::cli

@@ -1,0 +1,120 @@
+#include "core/cli/curve.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cli/run_state.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr std::size_t most_points = 1 << 16;
+constexpr std::size_t label_width = 10;
+
+/// Dots of a drawing: with braille each character has two columns of four.
+class Dots {
+ public:
+  Dots(std::size_t columns, std::size_t rows, bool unicode)
+      : across_(unicode ? 2 : 1), down_(unicode ? 4 : 1), columns_(columns), cells_(columns * rows, 0) {}
+
+  std::size_t width() const { return columns_ * across_; }
+  std::size_t height() const { return cells_.size() / columns_ * down_; }
+
+  void set(std::size_t x, std::size_t y) {
+    constexpr unsigned bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    cells_[y / down_ * columns_ + x / across_] |= bits[y % down_][x % across_];
+  }
+
+  std::string row(std::size_t index) const {
+    std::string text;
+    for (std::size_t i = 0; i < columns_; ++i) {
+      const unsigned cell = cells_[index * columns_ + i];
+      if (cell == 0)
+        text += ' ';
+      else if (across_ == 1)
+        text += '*';
+      else  // U+2800 and the dots
+        text += {'\xe2', static_cast<char>(0xa0 | cell >> 6), static_cast<char>(0x80 | (cell & 0x3f))};
+    }
+    return text;
+  }
+
+ private:
+  std::size_t across_, down_, columns_;
+  std::vector<unsigned> cells_;
+};
+
+std::string right(const std::string& text, std::size_t width) {
+  return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
+}
+
+}  // namespace
+
+void Series::add(std::int64_t step, double value) {
+  const auto at = static_cast<double>(step);
+  while (!points_.empty() && points_.back().step >= at) {
+    points_.pop_back();
+    in_last_ = each_;
+  }
+  if (!std::isfinite(value)) return;
+  if (!points_.empty() && in_last_ < each_) {
+    Point& last = points_.back();
+    last.step = at;
+    ++in_last_;
+    last.value += value / in_last_ - last.value / in_last_;
+    return;
+  }
+  points_.push_back({at, value});
+  in_last_ = 1;
+  if (points_.size() < most_points) return;
+  for (std::size_t i = 0; i + 1 < points_.size(); i += 2)
+    points_[i / 2] = {points_[i + 1].step, points_[i].value / 2 + points_[i + 1].value / 2};
+  points_.resize(points_.size() / 2);
+  each_ *= 2;
+  in_last_ = each_;
+}
+
+void Series::clear() {
+  *this = {};
+}
+
+std::vector<std::string> draw(const Series& series, std::size_t columns, std::size_t rows, bool unicode) {
+  const std::vector<Series::Point>& points = series.points();
+  if (points.size() < 2 || rows < 3 || columns < label_width + 10) return {};
+  const auto [lowest, highest] =
+      std::minmax_element(points.begin(), points.end(),
+                          [](const Series::Point& a, const Series::Point& b) { return a.value < b.value; });
+  const double low = lowest->value, high = highest->value;
+  const double first = points.front().step, last = points.back().step;
+
+  Dots dots(columns - label_width - 2, rows - 1, unicode);  // the last row: steps
+  const auto place = [](double share, std::size_t count) {
+    return static_cast<std::int64_t>(std::llround(share * static_cast<double>(count - 1)));
+  };
+  const auto x_of = [&](const Series::Point& point) {
+    return place((point.step - first) / (last - first), dots.width());
+  };
+  const auto y_of = [&](const Series::Point& point) {
+    return place(high > low ? (high / 2 - point.value / 2) / (high / 2 - low / 2) : 0.5, dots.height());
+  };
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const std::int64_t x = x_of(points[i - 1]), y = y_of(points[i - 1]);
+    const std::int64_t dx = x_of(points[i]) - x, dy = y_of(points[i]) - y;
+    const std::int64_t steps = std::max<std::int64_t>({std::abs(dx), std::abs(dy), 1});
+    for (std::int64_t k = 0; k <= steps; ++k)
+      dots.set(static_cast<std::size_t>(x + dx * k / steps), static_cast<std::size_t>(y + dy * k / steps));
+  }
+
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i + 1 < rows; ++i) {
+    const std::string label = i == 0 ? number_text(high) : i + 2 == rows ? number_text(low) : "";
+    lines.push_back(right(label, label_width) + (unicode ? " │" : " |") + dots.row(i));
+  }
+  const std::string from = std::to_string(static_cast<std::int64_t>(first));
+  const std::string to = std::to_string(static_cast<std::int64_t>(last));
+  lines.push_back(std::string(label_width + 2, ' ') + from +
+                  right(to, columns - label_width - 2 - from.size()));
+  return lines;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,98 @@
+#include "core/cli/runs_verb.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <trainyard/error.hpp>
+
+#include "core/cli/columns.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using control::Json;
+
+constexpr int deepest = 5;
+constexpr std::chrono::milliseconds patience(300);  // a loop between two safe points may be silent longer
+
+void find(const fs::path& folder, int depth, std::vector<RunState>& found) {
+  if (holds_run(folder.string())) {
+    try {
+      found.push_back(look_at(folder.string(), patience));
+    } catch (const ConfigError&) {}  // it was removed meanwhile
+    return;
+  }
+  if (depth == deepest) return;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    if (!entry->is_symlink(gone) && entry->is_directory(gone)) find(entry->path(), depth + 1, found);
+  }
+}
+
+/// The metric of the validation that says most: one that is no loss, else the loss.
+std::pair<std::string, double> last_metric(const RunState& run) {
+  std::pair<std::string, double> best;
+  for (const auto& [key, value] : run.metrics)
+    if (key.starts_with("val/") && (best.first.empty() || best.first == "val/loss")) best = {key, value};
+  return best;
+}
+
+double age(const RunState& run) {
+  return std::chrono::duration<double>(fs::file_time_type::clock::now() - run.changed).count();
+}
+
+Json json_of(const RunState& run) {
+  Json metrics = Json::object();
+  for (const auto& [key, value] : run.metrics) metrics[key] = control::number(value);
+  return {{"path", run.path},
+          {"state", name(run.life)},
+          {"steps", run.steps},
+          {"total_steps", run.total_steps > 0 ? Json(run.total_steps) : Json()},
+          {"metrics", std::move(metrics)},
+          {"age_seconds", age(run)}};
+}
+
+}  // namespace
+
+std::vector<RunState> find_runs(const std::string& folder) {
+  std::vector<RunState> found;
+  find(folder, 0, found);
+  std::sort(found.begin(), found.end(), [](const RunState& a, const RunState& b) { return a.path < b.path; });
+  return found;
+}
+
+int runs(const std::string& folder, bool json, std::ostream& out, std::ostream& errors) {
+  std::error_code error;
+  fs::directory_iterator(folder, error);
+  if (error) {
+    errors << "trainyard runs: cannot read '" << folder << "': " << error.message()
+           << "; name the folder that holds runs\n";
+    return 1;
+  }
+  const std::vector<RunState> found = find_runs(folder);
+  if (json) {
+    Json list = Json::array();
+    for (const RunState& run : found) list.push_back(json_of(run));
+    out << list.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows = {{"run", "state", "steps", "validation", "last written"}};
+  for (const RunState& run : found) {
+    const auto [metric, value] = last_metric(run);
+    rows.push_back({printable(run.path),
+                    std::string(name(run.life)) + (run.life == Life::interrupted ? " (resumable)" : ""),
+                    std::to_string(run.steps) +
+                        (run.total_steps > 0 ? " of " + std::to_string(run.total_steps) : std::string()),
+                    metric.empty() ? "-" : printable(metric) + " " + number_text(value),
+                    span_text(std::max(age(run), 0.0)) + " ago"});
+  }
+  if (found.empty())
+    out << "no runs below " << folder << '\n';
+  else
+    print_columns(rows, "", out);
+  return 0;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,115 @@
+// What a run and the clients of its control socket say to each other: JSON objects, one a line.
+//
+//   {"v": 1, "id": 7, "verb": "set", "args": {"assignments": ["optimizer.lr=3e-4"]}}
+//   {"v": 1, "id": 7, "ok": true, "result": {...}}
+//   {"v": 1, "id": 7, "ok": false, "error": "what was found, what was expected, how to mend it"}
+//
+// verb        args
+// status      -                       result: a Status
+// set         assignments             "KEY=VALUE", as after --set; at least one
+// swap        slot, type; optional: assignments (options of the new plugin, "KEY=VALUE"), watch (a duration),
+//             carry (what of the old plugin's state goes over, a word that the slot knows)
+// pause, resume, checkpoint, eval, stop    -
+// The result of all but status has a "message", which says what was done in words; it may hold more.
+//
+// A client chooses the id (0 to 2^53) and may send several requests before it reads; answers come in the
+// order in which requests are done. An answer to a line whose id could not be read has "id": null. Unknown
+// keys are refused in requests and ignored in results, so that results can grow within a version.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <trainyard/duration.hpp>
+
+namespace trainyard::control {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int protocol_version = 1;
+constexpr std::size_t max_request_bytes = 64 * 1024;  ///< of a line with its newline
+constexpr std::size_t max_answer_bytes = 256 * 1024;
+
+enum class Verb : std::uint8_t { status, set, swap, pause, resume, checkpoint, eval, stop };
+std::string_view name(Verb verb);
+
+/// Values of assignments are TOML text, not parsed here: they mean what they mean after --set.
+struct Request {
+  std::int64_t id = 0;
+  Verb verb = Verb::status;
+  std::vector<std::string> assignments;  ///< of set and swap; each with a key before its '='
+  std::string slot, type;                ///< of swap
+  std::optional<Duration> watch;         ///< of swap; nothing: the host's default
+  std::string carry;                     ///< of swap; empty: the slot's default
+};
+
+struct BadRequest : std::runtime_error {
+  BadRequest(std::optional<std::int64_t> of, const std::string& message)
+      : std::runtime_error(message), id(of) {}
+  std::optional<std::int64_t> id;  ///< nothing where it could not be read
+};
+
+/// One line without its newline. Throws BadRequest.
+Request parse_request(std::string_view line);
+
+struct Answer {
+  std::optional<std::int64_t> id;
+  bool ok = false;
+  Json result;        ///< of ok
+  std::string error;  ///< else
+};
+
+/// Throws std::runtime_error where the line is no answer of this protocol.
+Answer parse_answer(std::string_view line);
+
+/// Lines with their newline. What is not UTF-8 is replaced. An answer that is longer than max_answer_bytes
+/// becomes a refusal that says so.
+std::string line_of(const Request& request);
+std::string line_of(const Answer& answer);
+
+enum class RunState : std::uint8_t { training, paused, evaluating };
+std::string_view name(RunState state);
+
+/// The result of `status`.
+struct Status {
+  struct Slot {
+    std::string slot;             ///< "schedule", "model.dropout"
+    std::string type;             ///< the plugin's name
+    std::string version;          ///< of the plugin
+    std::int64_t generation = 0;  ///< plugins that filled the slot before
+    std::string digest;           ///< SHA-256 of the plugin's file, as sealed
+    double seconds = 0.0;         ///< in its calls so far
+  };
+
+  std::string run;  ///< its name
+  std::int64_t pid = 0;
+  RunState state = RunState::training;
+  std::int64_t step = 0;         ///< optimizer steps done
+  std::int64_t total_steps = 0;  ///< 0: not known
+  std::int64_t epoch = 0;
+  double samples_per_second = 0.0;        ///< since the last record of the training
+  double seconds = 0.0;                   ///< since the run began
+  std::optional<double> seconds_left;     ///< nothing: not known
+  std::map<std::string, double> metrics;  ///< the last value of each: "train/loss", "val/accuracy", "lr"
+  std::vector<Slot> slots;
+  std::int64_t generations = 0;  ///< retired plugins that stay in memory
+  std::string last_checkpoint;   ///< its folder; empty: none yet
+};
+
+/// JSON has no NaN and no infinity: they are the strings "nan", "inf" and "-inf", as in metrics.jsonl.
+Json number(double value);
+std::optional<double> number(const Json& json);
+
+void to_json(Json& json, const Status& status);
+/// Throws nlohmann::json::exception where a field is absent or of another type.
+void from_json(const Json& json, Status& status);
+
+}  // namespace trainyard::control

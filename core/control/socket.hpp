@@ -1,0 +1,51 @@
+// The control socket of a run directory, as both ends find it.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace trainyard::control {
+
+constexpr const char* socket_name = "ctl.sock";
+
+/// A file descriptor that is closed with the object.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// A folder to find a socket in; false, with errno, where there is none.
+inline Descriptor open_folder(const std::string& path) {
+  return Descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+/// The control socket in an open folder. An address holds 107 bytes and the path of a folder may be longer:
+/// this goes through the descriptor, which must stay open while the address is used.
+inline sockaddr_un address_in(const Descriptor& folder) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(folder.get()) + "/" + socket_name;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+}  // namespace trainyard::control
