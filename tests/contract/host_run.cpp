@@ -59,11 +59,11 @@ struct Slot {
   const char* table;
   bool list;
 };
-constexpr Slot slots[] = {{"dataset", "data", false},      {"sampler", "data.sampler", false},
-                          {"model", "model", false},       {"loss", "loss", false},
-                          {"metric", "metrics", true},     {"optimizer", "optimizer", false},
-                          {"schedule", "schedule", false}, {"dropout", "model.dropout", false},
-                          {"hook", "hooks", true},         {"sink", "logging.sinks", true}};
+constexpr Slot slots[] = {
+    {"dataset", "data", false},      {"sampler", "data.sampler", false},   {"model", "model", false},
+    {"loss", "loss", false},         {"metric", "metrics", true},          {"optimizer", "optimizer", false},
+    {"schedule", "schedule", false}, {"dropout", "model.dropout", false},  {"hook", "hooks", true},
+    {"sink", "logging.sinks", true}, {"checkpointer", "checkpoint", false}};
 
 const Slot& slot(const std::string& kind) {
   const auto found =

@@ -1,0 +1,17 @@
+#include <trainyard/checkpointer.hpp>
+
+#include "thrower.hpp"
+
+class Thrower final : public trainyard::Checkpointer {
+ public:
+  using Options = ::Options;
+  static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"save", "drain"}); }
+  explicit Thrower(const Options& options) : options_(options) {}
+  void open(trainyard::CheckpointStore&) override { options_.at("open"); }
+  void save(trainyard::Snapshot) override { options_.at("save"); }
+  void drain() override { options_.at("drain"); }
+
+ private:
+  Options options_;
+};
+TRAINYARD_PLUGIN(Thrower)
