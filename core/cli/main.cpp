@@ -18,6 +18,8 @@
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
 #include "core/config/suggest.hpp"
+#include "core/control/quarantine.hpp"
+#include "core/control/supervisor.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -49,9 +51,31 @@ void add_format(CLI::App& verb, Command& command) {
 
 template <class Action>
 int with_run(const RunFileOptions& options, Action&& action) {
-  const std::optional<RunFile> run = read_run_file(options);
+  std::optional<RunFile> run = read_run_file(options);
   if (!run) return config_exit;
   return action(*run);
+}
+
+/// The same command as a child: first as it was given, then such that it goes on.
+int supervised(const std::string& directory, int argc, char** argv) {
+  control::Supervised run{.directory = directory};
+  run.first = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) != "--supervise") run.first.emplace_back(argv[i]);
+  run.again = run.first;
+  std::erase(run.again, "--overwrite");
+  run.again.insert(run.again.end(), {"--set", "run.resume=auto"});
+  return control::supervise(run);
+}
+
+void heed_quarantine(RunFile& run) {
+  const auto quarantined = control::read_quarantine(run.config.output_dir);
+  for (const control::Quarantined& each : control::leave_out(run.config, run.registry, quarantined))
+    std::fprintf(stderr,
+                 "trainyard: [%s] %s is left out of the run: it is quarantined since step %ld (%s); see "
+                 "%s/quarantine.json\n",
+                 each.slot.c_str(), each.plugin.c_str(), each.step, each.reason.c_str(),
+                 run.config.output_dir.c_str());
 }
 
 int diff(const Command& command) {
@@ -102,15 +126,24 @@ int main(int argc, char** argv) {
   Command command;
   train::TrainOptions train_options;
   std::string weights, what, bench_name;
-  bool origins = false;
+  bool origins = false, supervise = false;
 
   CLI::App* train = app.add_subcommand("train", "train a model");
   add_run_file(*train, command);
   train->add_flag("--overwrite", train_options.overwrite, "replace the run directory if it exists");
   train->add_flag("-q,--quiet", train_options.quiet, "print errors only");
+  train->add_flag(
+      "--supervise", supervise,
+      "start again from the last checkpoint where a plugin brings the run down, without the plugin");
+  train->add_flag_callback(
+      "--strict-state", [&] { command.run_file.sets.push_back("guard.strict_state=true"); },
+      "find writes that hooks did not declare; slow");
   train->callback([&] {
     command.action = [&](Command& self) {
-      return with_run(self.run_file, [&](const RunFile& run) {
+      return with_run(self.run_file, [&](RunFile& run) {
+        if (supervise) return supervised(run.config.output_dir, argc, argv);
+        control::follow_supervisor();
+        if (!train_options.overwrite) heed_quarantine(run);
         train_options.resolved_toml = config::toml_file(run.config.resolved);
         train_options.color = isatty(STDOUT_FILENO) == 1;
         return engine().train(run.config, run.registry, train_options);

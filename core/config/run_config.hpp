@@ -11,6 +11,8 @@
 #include <trainyard/duration.hpp>
 #include <trainyard/value.hpp>
 
+#include "core/config/guard_config.hpp"
+
 namespace trainyard::config {
 
 /// A plugin in a slot.
@@ -83,6 +85,8 @@ struct RunConfig {
   Precision precision = Precision::fp32;
   std::optional<GradClip> grad_clip;
   std::optional<EarlyStopping> early_stopping;
+
+  GuardConfig guard;
 
   // [logging]
   Duration log_interval{50, Duration::Unit::steps};

@@ -8,8 +8,10 @@
 #include <trainyard/sampler.hpp>
 
 #include "core/train/device.hpp"
+#include "core/train/finite_guard.hpp"
 #include "core/train/guard.hpp"
 #include "core/train/memory.hpp"
+#include "core/train/strict_state.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -50,6 +52,22 @@ class GuardedSampler final : public Sampler {
  private:
   const config::SlotConfig& slot_;
   const Sampler& sampler_;
+};
+
+/// A loader's thread has no guard around it; the loop's call is named where it waits for one.
+class GuardedDataset final : public Dataset {
+ public:
+  GuardedDataset(const config::SlotConfig& slot, const Dataset& dataset) : slot_(slot), dataset_(dataset) {}
+  void open(const std::string&) override {}
+  std::int64_t size() const override { return dataset_.size(); }
+  BatchSchema schema() const override { return dataset_.schema(); }
+  Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
+    return guarded(slot_, 0, [&] { return dataset_.read(indices, context); });
+  }
+
+ private:
+  const config::SlotConfig& slot_;
+  const Dataset& dataset_;
 };
 
 /// Likewise within the guard of the model.
@@ -109,9 +127,24 @@ Run::Run(const config::RunConfig& config, const plugins::Registry& registry, Hos
   std::vector<events::Subscriber*> subscribers;
   for (ActivePlugin& plugin : plugins_) subscribers.push_back(&plugin.subscriber());
   bus_ = std::make_unique<events::Bus>(std::move(subscribers), scale_);
+  set_inspectors();
   context_.clock_.total_steps = scale_.total_steps;
   context_.run_scale_ = scale_;
   bus_->fire(Event::init, context_);
+}
+
+void Run::set_inspectors() {
+  using Nan = config::GuardConfig::Nan;
+  const config::GuardConfig& guard = config_.guard;
+  if (guard.strict_state) inspectors_.push_back(std::make_unique<StrictState>(context_));
+  if (guard.nan != Nan::off)
+    inspectors_.push_back(
+        std::make_unique<FiniteGuard>(context_, guard.nan == Nan::disable ? events::Answer::disable
+                                                : guard.nan == Nan::abort ? events::Answer::abort
+                                                                          : events::Answer::rollback));
+  std::vector<events::Inspector*> pointers;
+  for (const auto& inspector : inspectors_) pointers.push_back(inspector.get());
+  bus_->inspect(std::move(pointers));
 }
 
 void Run::add(const config::SlotConfig& slot) {
@@ -155,7 +188,7 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
       .weight = [this, loss = &plugin_of(config_.loss).as<Loss>()](const Batch& batch) {
         return guarded(config_.loss, 0, [&] { return loss->weight(batch); });
       }};
-  Split made{&dataset, nullptr, nullptr};
+  Split made{&dataset, std::make_unique<GuardedDataset>(split.dataset, dataset), nullptr, nullptr};
   if (sampler != nullptr) made.sampler = std::make_unique<GuardedSampler>(config_.sampler, *sampler);
   if (made.sampler && split.batch_size > made.sampler->size())
     throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
@@ -163,7 +196,7 @@ Run::Split Run::make_split(const std::string& name, const config::SplitConfig& s
                       " samples of an epoch: no step would ever see a whole batch; make it " +
                       std::to_string(made.sampler->size()) + " or less");
   made.loader = guarded(split.dataset, 0, [&] {
-    return std::make_unique<data::Loader>(dataset, made.sampler.get(), std::move(options));
+    return std::make_unique<data::Loader>(*made.guarded, made.sampler.get(), std::move(options));
   });
   return made;
 }

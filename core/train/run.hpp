@@ -58,11 +58,13 @@ class Run {
  private:
   struct Split {
     const Dataset* dataset = nullptr;
+    std::unique_ptr<Dataset> guarded;  ///< the same, within the guard of its slot
     std::unique_ptr<Sampler> sampler;
     std::unique_ptr<data::Loader> loader;
   };
 
   void fire_quietly(Event event);
+  void set_inspectors();
   void add(const config::SlotConfig& slot);
   ActivePlugin& plugin_of(const config::SlotConfig& slot);
   Dataset& open_dataset(const std::string& name, const config::SplitConfig& split);
@@ -80,6 +82,7 @@ class Run {
   BatchSchema schema_;
   RunScale scale_;
   LoopContext context_;
+  std::vector<std::unique_ptr<events::Inspector>> inspectors_;
   std::unique_ptr<events::Bus> bus_;
   std::unique_ptr<Dropout> dropout_;
   std::unique_ptr<Network> network_;

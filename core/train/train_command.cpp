@@ -10,6 +10,8 @@
 
 #include <trainyard/safetensors.hpp>
 
+#include "core/events/watchdog.hpp"
+#include "core/report/fault_report.hpp"
 #include "core/report/run_directory.hpp"
 #include "core/report/run_log.hpp"
 #include "core/report/sink_thread.hpp"
@@ -75,8 +77,9 @@ std::vector<report::SinkThread::Entry> sink_entries(Run& run, const config::RunC
     if (plugin.slot().kind != Sink::kind.name) continue;
     Sink& sink = plugin.as<Sink>();
     const Duration& interval = sink.common.interval.count > 0 ? sink.common.interval : config.log_interval;
-    entries.push_back(
-        {plugin.slot().id, &sink, in_steps(interval, run.scale(), plugin.slot().slot + ".interval")});
+    entries.push_back({plugin.slot().id, &sink,
+                       in_steps(interval, run.scale(), plugin.slot().slot + ".interval"), plugin.slot().slot,
+                       plugin.slot().type});
   }
   return entries;
 }
@@ -115,13 +118,21 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& co
   return uses;
 }
 
+std::vector<report::ReportedPlugin> reported(Run& run) {
+  std::vector<report::ReportedPlugin> all;
+  for (ActivePlugin& plugin : run.plugins())
+    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
+  return all;
+}
+
 /// Trains, and fills in the result as far as it comes.
 void train_run(const config::RunConfig& config, const plugins::Registry& registry,
                const TrainOptions& options, report::RunDirectory& directory, Messages& messages,
-               report::RunResult& result) {
+               report::FaultReport& faults, report::RunResult& result) {
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   Run run(config, registry, std::move(outputs));
+  faults.set_plugins(reported(run));
   std::optional<report::SinkThread> sinks;
   const Loop* loop = nullptr;
   const auto began = std::chrono::steady_clock::now();
@@ -169,7 +180,8 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     write_safetensors(directory.file("model.safetensors"), run.weights());
     result.status = status_of(ending);
     result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
-  } catch (...) {
+  } catch (const std::exception& error) {
+    faults.write(error);
     run.fail();
     conclude();
     throw;
@@ -185,6 +197,14 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
   report::RunDirectory directory =
       report::RunDirectory::create(config.output_dir, options.resolved_toml, options.overwrite);
   Messages messages(directory.file("run.log"));
+  report::FaultReport faults(directory.path(), options.resolved_toml);
+  std::optional<events::Watchdog> watchdog;
+  if (config.guard.deadline_seconds > 0)
+    watchdog.emplace(events::Watchdog::Seconds(config.guard.deadline_seconds),
+                     [&](const std::string& overdue) {
+                       if (config.guard.end_overdue) faults.end_hung();
+                       messages.send(LogLevel::warning, overdue);
+                     });
   report::RunResult result;
   const auto fail = [&](ExitCode code, const std::string& what) {
     result.status = report::Status::failed;
@@ -193,8 +213,9 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     messages.send(LogLevel::error, "trainyard: " + what);
   };
   try {
-    train_run(config, registry, options, directory, messages, result);
+    train_run(config, registry, options, directory, messages, faults, result);
   } catch (const Error& error) {
+    faults.write(error);
     fail(error.code(), error.what());
   } catch (const c10::Error& error) {
     fail(ExitCode::internal, error.what_without_backtrace());
