@@ -4,7 +4,9 @@
 
 #include <thread>
 
+#include "core/events/call_frame.hpp"
 #include "core/events/hooks_of.hpp"
+#include "core/report/signal_stack.hpp"
 
 namespace trainyard::train {
 
@@ -39,6 +41,8 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
       thread_error_ = what;
       thread_failed_ = true;
     };
+    const report::SignalStack signal_stack;
+    const events::CallScope scope(slot_.c_str(), plugin_.c_str(), 0);
     try {
       work(std::move(stop));
     } catch (const std::exception& error) {
@@ -62,13 +66,22 @@ std::string HostServices::take_thread_error() {
   return std::exchange(thread_error_, {});
 }
 
+namespace {
+
+plugins::LoadedPlugin::Instance create(const config::SlotConfig& slot, const plugins::LoadedPlugin& code) {
+  const events::CallScope scope(slot.slot.c_str(), slot.type.c_str(), 0);
+  return code.create(slot.options);
+}
+
+}  // namespace
+
 ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file,
                            const plugins::LoadedPlugin& code, const HostOutputs& outputs)
     : slot_(std::move(slot)),
       file_(&file),
       code_(code),
-      services_(std::make_unique<HostServices>(slot_.id, outputs)),
-      instance_(code_.create(slot_.options)) {
+      services_(std::make_unique<HostServices>(slot_, outputs)),
+      instance_(create(slot_, code_)) {
   instance_.plugin->set_host(*services_);
   subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};
   subscriber_.slot = slot_.slot;
