@@ -84,10 +84,8 @@ std::vector<const Subscriber*> Bus::rebuild() {
       Call call{.function = spec.call,
                 .self = who.self,
                 .owner = who.participant.id.c_str(),
-                .slot = who.slot.c_str(),
-                .plugin = who.participant.plugin.c_str(),
                 .writes = spec.writes,
-                .subscriber = static_cast<std::int32_t>(place.participant),
+                .who = subscribers_[place.participant],
                 .by_epoch = false,
                 .inspected = wanted(event, spec.writes),
                 .every = 0,
@@ -125,9 +123,7 @@ void Bus::invoke_watched(const Call& call, StepContext& context) {
   using clock = std::chrono::steady_clock;
   const auto before = timing_ ? clock::now() : clock::time_point();
   call.function(call.self, context);
-  if (timing_)
-    subscribers_[static_cast<std::size_t>(call.subscriber)]->sampled_seconds +=
-        std::chrono::duration<double>(clock::now() - before).count();
+  if (timing_) call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
   if (call.inspected)
     for (Inspector* inspector : inspectors_) inspector->after(call.writes);
 }
@@ -135,14 +131,14 @@ void Bus::invoke_watched(const Call& call, StepContext& context) {
 void Bus::dispatch(Event event, Span span, StepContext& context) {
   const Call* call = calls_.data() + span.begin;
   const Call* const end = calls_.data() + span.end;
-  HooksScope frame(event, context.step_number());
+  HooksScope frame;
   // The try block is entered again only after a failure.
   while (call != end) {
     try {
       for (; call != end; ++call) {
         if (call->every != 0 && !due(*call, context)) continue;
         Allow::set(context, call->writes, call->owner);
-        frame.enter(call->slot, call->plugin);
+        frame.enter(call->who);
         if (timing_ || call->inspected) [[unlikely]]
           invoke_watched(*call, context);
         else
@@ -162,7 +158,7 @@ void Bus::dispatch(Event event, Span span, StepContext& context) {
 }
 
 void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error) {
-  Subscriber& who = *subscribers_[static_cast<std::size_t>(call.subscriber)];
+  Subscriber& who = *call.who;
   const std::string what = error ? error->what() : "threw something that is no std::exception";
   const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
                               std::string(name(event)) + ", step " + std::to_string(context.step_number()) +

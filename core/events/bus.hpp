@@ -114,9 +114,9 @@ class Bus {
   struct Call {
     void (*function)(void*, StepContext&);
     void* self;
-    const char *owner, *slot, *plugin;
+    const char* owner;
     Regions writes;
-    std::int32_t subscriber;
+    Subscriber* who;
     bool by_epoch;  ///< counts epochs, not steps
     bool inspected;
     std::int64_t every, start, end;  ///< `every` 0: always

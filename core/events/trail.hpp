@@ -25,6 +25,8 @@ class Trail {
     count_.store(count + 1, std::memory_order_relaxed);
   }
 
+  /// Of all that were ever added, modulo 2^32.
+  std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
   std::uint32_t size() const noexcept {
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     return count < length ? count : length;

@@ -6,34 +6,18 @@
 #include <csignal>
 #include <cstdio>
 
-#include "core/events/bus.hpp"
+#include "core/events/where.hpp"
 
 namespace trainyard::events {
 namespace {
 
-/// The call that a thread is in; the number tells whether it is still the same one.
-struct Seen {
-  std::uint64_t sequence = 0;
-  bool inside = false;
-  std::string text;  ///< "[hooks[0]] ema at before_step, step 7"
-};
-
-Seen look(const CallFrame& frame, bool with_text) {
-  Seen seen;
-  seen.sequence = frame.sequence.load(std::memory_order_acquire);
-  const char* slot = frame.slot.load();
-  const char* plugin = frame.plugin.load();
-  seen.inside = slot != nullptr && plugin != nullptr;
-  if (!seen.inside || !with_text) return seen;
-  const std::uint8_t hook = frame.event.load();
-  const Bus* bus = frame.bus.load();
-  seen.text = std::string("[") + slot + "] " + plugin;
-  if (hook < event_count)
-    seen.text += " at " + std::string(event_names[hook]);
-  else if (bus != nullptr && bus->trail().size() > 0)
-    seen.text += " after " + std::string(name(bus->trail().back(0).event));
-  seen.text += ", step " + std::to_string(frame.step.load());
-  return seen;
+/// "[hooks[0]] ema at before_step, step 7".
+std::string describe(const CallFrame& frame, const Where& call) {
+  std::string text = std::string("[") + call.slot + "] " + call.plugin;
+  if (const auto newest = newest_event(frame))
+    text += (call.hook ? " at " : " after ") + std::string(name(newest->event)) + ", step " +
+            std::to_string(newest->step);
+  return text;
 }
 
 std::string text(Watchdog::Seconds seconds) {
@@ -65,26 +49,25 @@ void Watchdog::watch(std::stop_token stop) {
   // A call is noticed within a quarter of the deadline after it is overdue.
   const auto pause = std::clamp<Clock::duration>(std::chrono::duration_cast<Clock::duration>(deadline_ / 4),
                                                  std::chrono::milliseconds(1), std::chrono::seconds(1));
-  std::uint64_t sequence = 0;
+  Where watched;
   auto since = Clock::now();
   bool told = false;
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     wake_.wait_for(lock, stop, pause, [] { return false; });
-    const Seen seen = look(frame_, false);
+    const Where now_in = where(frame_);
     const auto now = Clock::now();
-    if (!seen.inside || seen.sequence != sequence) {
-      sequence = seen.sequence;
+    if (now_in.slot == nullptr || now_in != watched) {
+      watched = now_in;
       since = now;
       told = false;
       continue;
     }
     if (told || now - since < deadline_) continue;
-    const Seen named = look(frame_, true);
-    if (!named.inside || named.sequence != sequence) continue;  // it returned just now
+    const std::string call = describe(frame_, now_in);
+    if (where(frame_) != watched) continue;  // it returned just now
     told = true;
-    overdue_(named.text + ": the call has not returned for more than " + text(deadline_) +
-             " (guard.deadline)");
+    overdue_(call + ": the call has not returned for more than " + text(deadline_) + " (guard.deadline)");
   }
 }
 

@@ -18,8 +18,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/events/blame.hpp"
-#include "core/events/bus.hpp"
-#include "core/events/call_frame.hpp"
+#include "core/events/where.hpp"
 #include "core/plugins/sha256.hpp"
 #include "core/report/signal_stack.hpp"
 #include "core/report/signal_text.hpp"
@@ -241,22 +240,18 @@ void put(Ready& run, const SignalText& text) {
   if (!run.written.exchange(true)) rename(run.unfinished.c_str(), run.finished.c_str());
 }
 
-/// Where a thread was, from its frame; from the loop's where it was in no plugin of its own.
-void locate(const Ready& run, Fault& fault, bool on_loop) {
-  const CallFrame* frame = &events::call_frame;
-  if (frame->slot.load() == nullptr) frame = run.loop;
-  fault.slot = frame->slot.load();
-  fault.plugin = fault.slot != nullptr ? frame->plugin.load() : nullptr;
-  fault.step = fault.slot != nullptr ? frame->step.load() : 0;
-  const std::uint8_t event = frame->event.load();
-  fault.hook = fault.slot != nullptr && event < event_count;
-  if (fault.hook) fault.event = event_names[event].data();
-  const events::Bus* bus = run.loop->bus.load();
-  if (bus == nullptr || bus->trail().size() == 0) return;
-  const events::Trail::Entry newest = bus->trail().back(0);
-  if (fault.step == 0) fault.step = newest.step;
-  if (fault.event == nullptr && (on_loop || frame == run.loop))
-    fault.event = event_names[static_cast<std::size_t>(newest.event) % event_count].data();
+/// Where a thread was, from its frame; from the loop's where it was in no plugin of its own. What the loop
+/// fired last tells when that was, for all threads.
+void locate(const Ready& run, Fault& fault) {
+  events::Where found = events::where(events::call_frame);
+  if (found.slot == nullptr) found = events::where(*run.loop);
+  fault.slot = found.slot;
+  fault.plugin = found.plugin;
+  fault.hook = found.hook;
+  if (const auto newest = events::newest_event(*run.loop)) {
+    fault.event = name(newest->event).data();
+    fault.step = newest->step;
+  }
 }
 
 void say(const Ready& run, const Fault& fault) {
@@ -303,7 +298,7 @@ void on_fatal_signal(int number, siginfo_t* info, void*) {
     fault.overflow = number == SIGSEGV && SignalStack::overflowed(info->si_addr);
     static char thread_name[32];
     if (!on_loop && prctl(PR_GET_NAME, thread_name) == 0) fault.thread = thread_name;
-    locate(*run, fault, on_loop);
+    locate(*run, fault);
     say(*run, fault);
     if (!run->written) {
       // First without the stack: should walking it fail, this much is on the disk.
@@ -383,7 +378,7 @@ void FaultReport::write(const std::exception& error) {
     fault.step = blame.step;
     if (blame.event) fault.event = name(*blame.event).data();
   } else {
-    locate(run, fault, true);
+    locate(run, fault);
   }
   render(run, fault, report_text);
   put(run, report_text);
@@ -400,7 +395,7 @@ void FaultReport::end_hung() {
   if (!run.written && reporting.compare_exchange_strong(nobody, thread_id())) {
     static Fault fault;
     fault.cause = "hang";
-    locate(run, fault, false);
+    locate(run, fault);
     say(run, fault);
     render(run, fault, report_text);
     put(run, report_text);

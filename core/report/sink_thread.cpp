@@ -64,7 +64,7 @@ void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) 
   Usage& usage = usage_[index];
   if (!usage.error.empty()) return;
   const auto start = std::chrono::steady_clock::now();
-  const events::CallScope scope(sinks_[index].slot.c_str(), sinks_[index].plugin.c_str(), 0);
+  const events::CallScope scope(sinks_[index].slot.c_str(), sinks_[index].plugin.c_str());
   try {
     call(*sinks_[index].sink);
   } catch (const std::exception& error) {

@@ -10,8 +10,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/config/run_config.hpp"
-#include "core/events/bus.hpp"
-#include "core/events/call_frame.hpp"
+#include "core/events/where.hpp"
 
 namespace trainyard::train {
 
@@ -37,25 +36,22 @@ class PluginFailure : public events::BlamedError {
   std::string why_;
 };
 
-/// The event that this thread fired last; a loader's thread fires none.
-inline std::optional<Event> last_event() {
-  const events::Bus* bus = events::call_frame.bus;
-  if (bus == nullptr || bus->trail().size() == 0) return std::nullopt;
-  return bus->trail().back(0).event;
-}
-
 /// `step` 0: before training, or not known here. Guards may stand within each other: the inner one is
 /// believed.
 template <class Call>
 decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&& call) {
-  const auto failure = [&](ExitCode code, const std::string& why) {
-    return PluginFailure(code, {slot.slot, slot.type, last_event(), false, step}, why);
+  const auto event = [] {
+    const auto newest = events::newest_event(events::call_frame);
+    return newest ? std::optional(newest->event) : std::nullopt;
   };
-  const events::CallScope scope(slot.slot.c_str(), slot.type.c_str(), step);
+  const auto failure = [&](ExitCode code, const std::string& why) {
+    return PluginFailure(code, {slot.slot, slot.type, event(), false, step}, why);
+  };
+  const events::CallScope scope(slot.slot.c_str(), slot.type.c_str());
   try {
     return call();
   } catch (const PluginFailure& inner) {
-    throw inner.at(step, last_event());
+    throw inner.at(step, event());
   } catch (const Error& error) {
     throw failure(error.code(), error.what());
   } catch (const c10::Error& error) {
