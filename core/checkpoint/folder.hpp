@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/checkpoint/manifest.hpp"
@@ -13,8 +15,16 @@ namespace trainyard::checkpoint {
 /// "step-00000600".
 std::string folder_name(std::int64_t step);
 
-/// Folders that count as checkpoints by their names, oldest first; whether they are whole is not looked at.
+/// The step of a folder that counts as a checkpoint by its name.
+std::optional<std::int64_t> step_of(const std::string& checkpoint);
+
+/// Paths of the folders that count as checkpoints by their names, oldest first; whether they are whole is not
+/// looked at. Empty where there is no such folder.
 std::vector<std::string> list(const std::string& folder);
+
+/// The checkpoints that a user means, oldest first: `path` is one, or a folder of some, or a run's directory.
+/// Throws DataError where there is none.
+std::vector<std::string> find(const std::string& path);
 
 /// Reads and checks the manifest of one checkpoint. Throws DataError.
 Manifest read_manifest(const std::string& checkpoint);
@@ -23,7 +33,8 @@ Manifest read_manifest(const std::string& checkpoint);
 /// that it concerns; empty where every byte is as it was written.
 std::vector<std::string> verify(const std::string& checkpoint);
 
-/// Removes what an interrupted save or removal left. The caller holds the run's lock.
+/// Removes what an interrupted save or removal left: "*.tmp-*" and "*.old-*". The caller holds the run's
+/// lock.
 void sweep(const std::string& folder);
 
 }  // namespace trainyard::checkpoint

@@ -13,8 +13,10 @@ namespace trainyard::checkpoint {
 
 using Scalar = std::variant<bool, std::int64_t, double, std::string>;
 
-/// Tensors lie in the file under "OWNER:NAME", those of the model under their own names, so that other
-/// programs find them.
+/// The name of a tensor in its file: "OWNER:NAME"; those of the model have their own, so that other programs
+/// find them.
+std::string stored_name(std::string_view owner, std::string_view name);
+
 struct TensorEntry {
   std::string owner, name;
   std::string dtype;  ///< as safetensors writes it: "F32"
@@ -49,7 +51,8 @@ inline constexpr const char* manifest_name = "manifest.json";
 
 /// JSON that carries a digest of itself: a change of any bit is found.
 std::string to_text(const Manifest& manifest);
-/// Throws DataError that names `path` and what is wrong with it.
+/// Throws DataError that names `path` and what is wrong with it. What is returned accounts for every byte of
+/// every file, names files beside the manifest only, and has a state for every tensor.
 Manifest from_text(std::string_view text, const std::string& path);
 
 }  // namespace trainyard::checkpoint

@@ -1,6 +1,7 @@
 // Writes checkpoints, and keeps those that are to be kept.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace trainyard::checkpoint {
 
-/// Which checkpoints stay, beside the newest.
+/// Which checkpoints stay, beside the one that was committed last. Those of later steps go: they belong to a
+/// course that the run left when it went back to an older one.
 struct Retention {
   std::int64_t keep_last = 1;
   std::int64_t keep_every = 0;  ///< those of steps that are a multiple of it; 0: none
@@ -22,14 +24,21 @@ class Store final : public CheckpointStore {
   /// Makes the folder if need be and sweeps it. Throws DataError.
   Store(std::string folder, Retention retention);
 
+  /// In this order: files and manifest in "step-N.tmp-*", all on the disk; its rename to "step-N" (where that
+  /// exists the two change places at once), on the disk; `latest`; removal of what is not kept. A process or
+  /// a machine that dies in between leaves every "step-*" whole.
   void commit(const Snapshot& snapshot) override;
 
   /// Paths of what was committed since the last call. Any thread.
   std::vector<std::string> take_committed();
 
  private:
+  std::string temporary_name(const std::string& path, const char* why);
+  void retain(std::int64_t committed);
+
   std::string folder_;
   Retention retention_;
+  std::int64_t temporaries_ = 0;
   std::mutex mutex_;
   std::vector<std::string> committed_;
 };

@@ -18,7 +18,6 @@
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
 #include "core/config/suggest.hpp"
-#include "core/control/quarantine.hpp"
 #include "core/control/supervisor.hpp"
 
 namespace trainyard::cli {
@@ -51,7 +50,7 @@ void add_format(CLI::App& verb, Command& command) {
 
 template <class Action>
 int with_run(const RunFileOptions& options, Action&& action) {
-  std::optional<RunFile> run = read_run_file(options);
+  const std::optional<RunFile> run = read_run_file(options);
   if (!run) return config_exit;
   return action(*run);
 }
@@ -66,16 +65,6 @@ int supervised(const std::string& directory, int argc, char** argv) {
   std::erase(run.again, "--overwrite");
   run.again.insert(run.again.end(), {"--set", "run.resume=auto"});
   return control::supervise(run);
-}
-
-void heed_quarantine(RunFile& run) {
-  const auto quarantined = control::read_quarantine(run.config.output_dir);
-  for (const control::Quarantined& each : control::leave_out(run.config, run.registry, quarantined))
-    std::fprintf(stderr,
-                 "trainyard: [%s] %s is left out of the run: it is quarantined since step %ld (%s); see "
-                 "%s/quarantine.json\n",
-                 each.slot.c_str(), each.plugin.c_str(), each.step, each.reason.c_str(),
-                 run.config.output_dir.c_str());
 }
 
 int diff(const Command& command) {
@@ -140,10 +129,9 @@ int main(int argc, char** argv) {
       "find writes that hooks did not declare; slow");
   train->callback([&] {
     command.action = [&](Command& self) {
-      return with_run(self.run_file, [&](RunFile& run) {
+      return with_run(self.run_file, [&](const RunFile& run) {
         if (supervise) return supervised(run.config.output_dir, argc, argv);
         control::follow_supervisor();
-        if (!train_options.overwrite) heed_quarantine(run);
         train_options.resolved_toml = config::toml_file(run.config.resolved);
         train_options.color = isatty(STDOUT_FILENO) == 1;
         return engine().train(run.config, run.registry, train_options);

@@ -16,6 +16,8 @@ class Checker {
   /// `percent`: whether the run has a length in steps, so that "20%" is one.
   Checker(Findings& findings, bool percent) : findings_(findings), percent_(percent) {}
 
+  bool percent() const { return percent_; }
+
   /// The value in the type of its key (an integer becomes a float where one is wanted), tables with defaults
   /// filled in; nothing, with findings, where it does not fit. `path`: "optimizer.groups[0].lr".
   std::optional<Value> value(const OptionSpec& spec, const Value& given, const std::string& path,

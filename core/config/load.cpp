@@ -279,6 +279,18 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
   return document;
 }
 
+Document load_resolved(const std::string& name, const std::string& text) {
+  Document document;
+  document.file = name;
+  document.default_name = std::filesystem::path(name).stem().string();
+  document.findings.add_source(name, text);
+  std::optional<Table> root = parse_text(name, text, document.findings);
+  document.readable = root.has_value();
+  if (root) document.root = std::move(*root);
+  interpolate(document.root, {document.default_name, {}}, document.findings);
+  return document;
+}
+
 std::vector<std::string> plugin_paths(const Document& document) {
   std::vector<std::string> result;
   const Value* plugins = document.root.find("plugins");

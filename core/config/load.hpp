@@ -38,6 +38,9 @@ struct Document {
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
               const Environment& environment);
 
+/// The text of a resolved file, as toml_file() wrote it; `name` stands for it in findings.
+Document load_resolved(const std::string& name, const std::string& text);
+
 /// [plugins] paths, absolute: needed before there is a registry to resolve with.
 std::vector<std::string> plugin_paths(const Document& document);
 

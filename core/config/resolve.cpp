@@ -71,6 +71,7 @@ class Resolver {
     config_.optimizer = slot("optimizer");
     config_.schedule = slot("schedule");
     trainer();
+    config_.checkpoint = slot("checkpoint");
     if (std::optional<Checked> early = plain("early_stopping"))
       resolved_.set("early_stopping", early->table());
     resolved_.set("guard", plain("guard", true)->table());
@@ -151,7 +152,7 @@ class Resolver {
 
   /// What the host converts to a place in the run cannot be a wall time.
   static Units option_units(const std::string& kind) {
-    return kind == "schedule" || kind == "sink" ? Units::progress : Units::any;
+    return kind == "schedule" || kind == "sink" || kind == "checkpointer" ? Units::progress : Units::any;
   }
 
   static bool is_child(const Section& section, const std::string& key) {
@@ -608,6 +609,17 @@ class Resolver {
           findings_.error("E303", used.at,
                           who + " needs a run of several processes, and this is one of a single",
                           "take another plugin");
+        if (need == "steps" && !checker_.percent())
+          findings_.error("E303", used.at,
+                          who +
+                              " needs a run whose length can be counted in steps, and trainer.max_duration "
+                              "is a time",
+                          "give max_duration in ep, ba, sp or tok and bound the time with "
+                          "trainer.max_wall_time, or take the schedule \"constant\"");
+        if (need == "graph" && !model_has_graph())
+          findings_.error("E303", used.at,
+                          who + " needs the graph of the model, and \"" + config_.model.type + "\" has none",
+                          "take a model that is a graph, or drop this plugin");
       }
       for (const std::string& other : manifest.conflicts)
         for (const Used& rival : used_)
@@ -617,6 +629,14 @@ class Resolver {
                                 other + "\" of " + rival.slot,
                             "drop one of the two");
     }
+  }
+
+  bool model_has_graph() const {
+    const auto model = std::find_if(used_.begin(), used_.end(),
+                                    [](const Used& used) { return used.plugin->manifest.kind == "model"; });
+    if (model == used_.end()) return true;  // reported
+    const std::vector<std::string>& features = model->plugin->manifest.provides;
+    return std::find(features.begin(), features.end(), "graph") != features.end();
   }
 
   // ---- the typed fields ----
@@ -640,6 +660,10 @@ class Resolver {
                             : deterministic == "warn" ? Deterministic::warn
                                                       : Deterministic::off;
     config_.output_dir = get<std::string>("run.output_dir");
+    config_.resume = get<std::string>("run.resume");
+    config_.load_all = get<std::string>("run.load") == "all";
+    if (const auto* patterns = at_path<Array>(resolved_, "run.load_match"))
+      for (const Value& pattern : *patterns) config_.load_match.push_back(pattern.as<std::string>());
     config_.intra_op_threads = static_cast<int>(get<std::int64_t>("run.threads.intra_op"));
     config_.inter_op_threads = static_cast<int>(get<std::int64_t>("run.threads.inter_op"));
 

@@ -62,22 +62,45 @@ void evaluation(const Table& run, Findings& findings) {
         "[[metrics]] are computed in evaluations, and there is neither [data.val] nor [data.test]",
         "add [data.val]");
 
-  const auto* metric = at_path<std::string>(run, "early_stopping.metric");
-  if (metric == nullptr) return;
-  const Origin at = origin_of(run, "early_stopping.metric");
   std::vector<std::string> produced = {"val/loss"};
   if (any_metric)
     for (const Value& entry : metrics->as<Array>())
       if (const auto* id = at_path<std::string>(entry.as<Table>(), "id")) produced.push_back("val/" + *id);
-  if (std::find(produced.begin(), produced.end(), *metric) == produced.end())
-    findings.error("E203", at, "early_stopping.metric: nothing produces \"" + *metric + "\"",
-                   suggestion(*metric, produced, "produced"));
-  else if (val == nullptr)
-    findings.error("E203", at, "early_stopping.metric: \"" + *metric + "\" needs a [data.val]",
-                   "add [data.val], or drop [early_stopping]");
-  else if (interval == nullptr)
-    findings.error("E203", at, "early_stopping needs evaluations while the training goes on",
-                   "set trainer.eval_interval, e.g. \"1ep\"");
+  for (const std::string_view watcher : {"early_stopping", "checkpoint.keep_best"}) {
+    const std::string key = std::string(watcher) + ".metric";
+    const auto* metric = at_path<std::string>(run, key);
+    if (metric == nullptr) continue;
+    const Origin at = origin_of(run, key);
+    if (std::find(produced.begin(), produced.end(), *metric) == produced.end())
+      findings.error("E203", at, key + ": nothing produces \"" + *metric + "\"",
+                     suggestion(*metric, produced, "produced"));
+    else if (val == nullptr)
+      findings.error("E203", at, key + ": \"" + *metric + "\" needs a [data.val]",
+                     "add [data.val], or drop " + std::string(watcher));
+    else if (interval == nullptr)
+      findings.error("E203", at, std::string(watcher) + " needs evaluations while the training goes on",
+                     "set trainer.eval_interval, e.g. \"1ep\"");
+  }
+}
+
+void resuming(const Table& run, Findings& findings) {
+  const auto* resume = at_path<std::string>(run, "run.resume");
+  if (resume == nullptr) return;
+  const bool path = *resume != "never" && *resume != "auto" && *resume != "must";
+  std::error_code error;
+  if (path && !std::filesystem::exists(*resume, error))
+    findings.error("E401", origin_of(run, "run.resume"), "run.resume: " + *resume + " does not exist",
+                   "never, auto, must, or the path of a run's folder, a checkpoint or a safetensors file");
+  const auto* load = at_path<std::string>(run, "run.load");
+  const auto* match = at_path<Array>(run, "run.load_match");
+  if (!path && load != nullptr && *load == "weights")
+    findings.error("E211", origin_of(run, "run.load"),
+                   "run.load = \"weights\" needs the path that they come from",
+                   "set run.resume to a run's folder, a checkpoint or a safetensors file");
+  else if (match != nullptr && !match->empty() && load != nullptr && *load != "weights")
+    findings.error("E211", origin_of(run, "run.load_match"),
+                   "run.load_match holds for load = \"weights\" only",
+                   "set run.load = \"weights\", or drop the patterns");
 }
 
 /// Share of the run, where it can be told without knowing the data.
@@ -204,6 +227,7 @@ void check_rules(const Table& resolved, Findings& findings) {
   evaluation(resolved, findings);
   warm_up(resolved, findings);
   output(resolved, findings);
+  resuming(resolved, findings);
 }
 
 }  // namespace trainyard::config

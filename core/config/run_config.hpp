@@ -29,6 +29,12 @@ struct SlotConfig {
   std::optional<int> priority;             ///< of all its hooks
   std::vector<std::string> before, after;  ///< ids or plugin names, in addition
   bool disable_on_error = false;           ///< of a hook: `on_error = "disable"`, else the run stops
+
+  /// What the slot is called from outside the file: "optimizer", and with its id in a list: "hooks.ema".
+  std::string address() const {
+    const std::size_t bracket = slot.find('[');
+    return bracket == std::string::npos ? slot : slot.substr(0, bracket) + "." + id;
+  }
 };
 
 enum class Precision : std::uint8_t { fp32, bf16_mixed, fp16_mixed };
@@ -63,7 +69,10 @@ struct RunConfig {
   std::string device;  ///< "cpu" or "cuda:N"
   Deterministic deterministic = Deterministic::off;
   std::string output_dir;
-  int intra_op_threads = 0;  ///< 0: LibTorch's choice
+  std::string resume;                   ///< "never", "auto", "must", or a path
+  bool load_all = true;                 ///< from that path; else weights alone
+  std::vector<std::string> load_match;  ///< patterns of weights; empty: all
+  int intra_op_threads = 0;             ///< 0: LibTorch's choice
   int inter_op_threads = 0;
 
   // [data]
@@ -74,7 +83,7 @@ struct RunConfig {
   int prefetch = 2;    ///< batches ready ahead, per worker
 
   // other slots
-  SlotConfig model, loss, optimizer, schedule;
+  SlotConfig model, loss, optimizer, schedule, checkpoint;
   std::optional<SlotConfig> dropout;
   std::vector<SlotConfig> metrics, hooks, sinks;
 
@@ -92,7 +101,7 @@ struct RunConfig {
   Duration log_interval{50, Duration::Unit::steps};
 
   /// Every slot in config order, which is the order of last resort of their hooks: model, dropout, loss,
-  /// metrics, data, sampler, optimizer, schedule, hooks, sinks.
+  /// metrics, data, sampler, optimizer, schedule, checkpoint, hooks, sinks.
   std::vector<const SlotConfig*> slots() const;
 
   Table resolved;  ///< the whole file, defaults filled in: what `config show` prints and the run directory
@@ -107,7 +116,7 @@ inline std::vector<const SlotConfig*> RunConfig::slots() const {
   all.push_back(&train.dataset);
   for (const std::optional<SplitConfig>* split : {&val, &test})
     if (*split) all.push_back(&(*split)->dataset);
-  all.insert(all.end(), {&sampler, &optimizer, &schedule});
+  all.insert(all.end(), {&sampler, &optimizer, &schedule, &checkpoint});
   for (const SlotConfig& hook : hooks) all.push_back(&hook);
   for (const SlotConfig& sink : sinks) all.push_back(&sink);
   return all;

@@ -91,17 +91,29 @@ std::vector<Section> make_schema() {
         {key("schema", integer, "version of the run file's keys").needed().range(1, 1),
          key("extends", string, "files that this one builds on, relative to it").many()});
   table("vars", "values for ${vars.NAME}", {});
-  table("run", "the run as a whole",
-        {key("name", string, "name of the run; ${run.name}; the file's name without one"),
-         key("seed", integer, "of every random stream").by_default(0).at_least(0),
-         key("device", string, "cpu, cuda or cuda:N").by_default("cpu"),
-         key("deterministic", string, "warn of, or refuse, operations that may differ from run to run")
-             .by_default("off")
-             .one_of({"off", "warn", "strict"}),
-         key("output_dir", string, "folder of the run, relative to the working directory")
-             .by_default("runs/${run.name}")
-             .also({"output", "out_dir", "dir", "log_dir"}),
-         key("data", string, "folder of the data; ${run.data}; TRAINYARD_DATA without one")});
+  table(
+      "run", "the run as a whole",
+      {key("name", string, "name of the run; ${run.name}; the file's name without one"),
+       key("seed", integer, "of every random stream").by_default(0).at_least(0),
+       key("device", string, "cpu, cuda or cuda:N").by_default("cpu"),
+       key("deterministic", string, "warn of, or refuse, operations that may differ from run to run")
+           .by_default("off")
+           .one_of({"off", "warn", "strict"}),
+       key("output_dir", string, "folder of the run, relative to the working directory")
+           .by_default("runs/${run.name}")
+           .also({"output", "out_dir", "dir", "log_dir"}),
+       key("resume", string,
+           "never; auto: go on from the newest checkpoint of output_dir where there is one; must: the same, "
+           "and refuse to begin anew; or the path of a run or a checkpoint to begin from")
+           .by_default("never")
+           .also({"autoresume", "resume_from_checkpoint", "load_path"}),
+       key("load", string, "what is taken from the path of resume: the whole state, or the weights alone")
+           .by_default("all")
+           .one_of({"all", "weights"}),
+       key("load_match", string,
+           "patterns of the parameters that load = \"weights\" takes, * and ? allowed; all without one")
+           .many(),
+       key("data", string, "folder of the data; ${run.data}; TRAINYARD_DATA without one")});
   table("run.threads", "threads of LibTorch",
         {key("intra_op", integer, "within an operation; 0: LibTorch's choice").by_default(0).range(0, 4096),
          key("inter_op", integer, "between operations; 0: LibTorch's choice").by_default(0).range(0, 4096)});
@@ -159,6 +171,7 @@ std::vector<Section> make_schema() {
              .by_default("norm")
              .one_of({"norm", "value"}),
          key("max", number, "the bound").needed().above(0).also({"max_norm", "value"})});
+  slot("checkpoint", "checkpointer", "how the state of the run reaches the disk").default_types = {"full"};
   table(
       "early_stopping", "ends a training that no longer improves",
       {key("metric", string, "\"val/loss\" or \"val/\" and the id of a metric").needed().also({"monitor"}),

@@ -1,5 +1,6 @@
 #include "core/report/run_directory.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include <sys/file.h>
 #include <nlohmann/json.hpp>
@@ -19,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* config_name = "config.toml";
 constexpr const char* journal_name = "journal.jsonl";
+constexpr const char* result_name = "result.json";
 constexpr const char* status_names[] = {"completed", "stopped", "interrupted", "failed"};
 
 /// Text of other programs' making (a path, a message) need not be UTF-8.
@@ -47,17 +50,17 @@ void remove_contents(const fs::path& folder) {
 }
 
 void check_free(const std::string& path, bool overwrite) {
-  if (!fs::exists(path + "/" + journal_name) || !fs::exists(path + "/" + config_name))
+  if (!RunDirectory::holds_run(path))
     throw ConfigError("run.output_dir '" + path +
                       "' is not empty and holds no run: name another folder, or empty it yourself");
   if (going(path + "/" + journal_name))
     throw ConfigError("another process is writing the run in '" + path +
                       "' now: wait for it, or set run.output_dir (or run.name) to another folder");
   if (!overwrite)
-    throw ConfigError(
-        "'" + path +
-        "' holds a run already: add --overwrite to replace it, or set run.output_dir (or run.name) "
-        "to another folder");
+    throw ConfigError("'" + path +
+                      "' holds a run already: go on with it by run.resume = \"auto\", add --overwrite to "
+                      "replace it, or set "
+                      "run.output_dir (or run.name) to another folder");
 }
 
 }  // namespace
@@ -88,13 +91,63 @@ RunDirectory RunDirectory::create(const std::string& path, std::string_view reso
   }
 }
 
+RunDirectory RunDirectory::extend(const std::string& path) {
+  AppendFile journal(path + "/" + journal_name, AppendFile::Mode::extend);
+  if (!lock(journal.descriptor()))
+    throw ConfigError("another process is writing the run in '" + path +
+                      "' now: wait for it, or set run.output_dir (or run.name) to another folder");
+  fs::remove(path + "/" + result_name);
+  std::ifstream written(path + "/" + journal_name);
+  written.seekg(-1, std::ios::end);
+  if (written && written.get() != '\n') journal.append("\n");  // a kill cut the last line
+  return RunDirectory(path, std::move(journal));
+}
+
+bool RunDirectory::holds_run(const std::string& path) {
+  return fs::exists(path + "/" + journal_name) && fs::exists(path + "/" + config_name);
+}
+
+std::string RunDirectory::read_config(const std::string& path) {
+  std::ifstream file(path + "/" + config_name);
+  if (!file) throw DataError("cannot read '" + path + "/" + config_name + "'");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::optional<Status> RunDirectory::status(const std::string& path) {
+  std::ifstream file(path + "/" + result_name);
+  const Json result = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!result.is_object() || !result.contains("status")) return std::nullopt;
+  const auto* found =
+      std::find(std::begin(status_names), std::end(status_names), result["status"].get<std::string>());
+  if (found == std::end(status_names)) return std::nullopt;
+  return static_cast<Status>(found - std::begin(status_names));
+}
+
 void RunDirectory::journal(const JournalEntry& entry) {
-  const Json line = {{"time", timestamp()},
-                     {"step", entry.step},
-                     {"plugin", entry.plugin},
-                     {"what", entry.what},
-                     {"why", entry.why}};
+  Json line = {{"time", timestamp()},
+               {"step", entry.step},
+               {"plugin", entry.plugin},
+               {"what", entry.what},
+               {"why", entry.why}};
+  if (!entry.details.empty()) line["details"] = entry.details;
   journal_.append(text_of(line, -1) + "\n");
+  if (!entry.details.empty()) journal_.sync();  // a resume depends on it
+}
+
+std::vector<JournalEntry> RunDirectory::read_journal() const {
+  std::vector<JournalEntry> entries;
+  std::ifstream file(journal_.path());
+  for (std::string text; std::getline(file, text);) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) continue;  // cut short by a kill
+    entries.push_back({line.value("step", std::int64_t{0}), line.value("plugin", ""), line.value("what", ""),
+                       line.value("why", ""), line.value("details", "")});
+  }
+  return entries;
+}
+
+void RunDirectory::set_config(std::string_view resolved_toml) {
+  write_atomically(file(config_name), resolved_toml);
 }
 
 void RunDirectory::finish(const RunResult& result) {
@@ -121,7 +174,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"plugins", std::move(plugins)},
       {"error", text_or_null(result.error)},
   };
-  write_atomically(file("result.json"), text_of(json, 2) + "\n");
+  write_atomically(file(result_name), text_of(json, 2) + "\n");
   journal_.sync();
 }
 

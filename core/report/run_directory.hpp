@@ -44,6 +44,7 @@ struct JournalEntry {
   std::string plugin;  ///< who asked; empty: the host
   std::string what;
   std::string why;
+  std::string details;  ///< for programs: what a swap changed, as TOML; empty: none
 };
 
 /// One process writes a run's directory: it holds a lock while the object lives. Loop thread.
@@ -55,11 +56,29 @@ class RunDirectory {
   /// or a run that is still going, is refused always (ConfigError).
   static RunDirectory create(const std::string& path, std::string_view resolved_toml, bool overwrite);
 
+  /// Goes on with the run that the folder holds: its journal is extended. Throws ConfigError where another
+  /// process writes it now.
+  static RunDirectory extend(const std::string& path);
+
+  /// Whether a run lies there, whatever became of it.
+  static bool holds_run(const std::string& path);
+
+  /// Its config.toml. Throws DataError.
+  static std::string read_config(const std::string& path);
+
+  /// The status in result.json of a run that ended in order; nothing for one that was killed or still goes.
+  static std::optional<Status> status(const std::string& path);
+
   const std::string& path() const { return path_; }
   /// `name` inside the directory.
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
 
   void journal(const JournalEntry& entry);
+  /// What the journal holds so far, in order; `entry.details` of each as well.
+  std::vector<JournalEntry> read_journal() const;
+
+  /// Replaces config.toml, when a run goes on with changes.
+  void set_config(std::string_view resolved_toml);
 
   /// Writes result.json: whole or not at all, on the disk when this returns. Ends the journal.
   void finish(const RunResult& result);

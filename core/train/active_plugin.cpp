@@ -7,6 +7,7 @@
 #include "core/events/call_frame.hpp"
 #include "core/events/hooks_of.hpp"
 #include "core/report/signal_stack.hpp"
+#include "core/train/guard.hpp"
 
 namespace trainyard::train {
 
@@ -76,10 +77,10 @@ plugins::LoadedPlugin::Instance create(const config::SlotConfig& slot, const plu
 
 }  // namespace
 
-ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file,
+ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
                            const plugins::LoadedPlugin& code, const HostOutputs& outputs)
     : slot_(std::move(slot)),
-      file_(&file),
+      file_(std::move(file)),
       code_(code),
       services_(std::make_unique<HostServices>(slot_, outputs)),
       instance_(create(slot_, code_)) {
@@ -88,6 +89,13 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& f
   subscriber_.slot = slot_.slot;
   subscriber_.self = instance_.self;
   subscriber_.disable_on_error = slot_.disable_on_error;
+}
+
+State ActivePlugin::state() const {
+  State state{.owner = slot_.address(), .version = manifest().version, .scalars = {}, .tensors = {}};
+  StateWriter writer(state);
+  guarded(slot_, 0, [&] { instance_.plugin->save(writer); });
+  return state;
 }
 
 }  // namespace trainyard::train

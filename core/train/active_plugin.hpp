@@ -10,6 +10,7 @@
 
 #include <trainyard/host.hpp>
 #include <trainyard/plugin.hpp>
+#include <trainyard/state.hpp>
 
 #include "core/config/run_config.hpp"
 #include "core/events/bus.hpp"
@@ -53,13 +54,13 @@ class HostServices final : public Host {
 
 class ActivePlugin {
  public:
-  /// Constructs the plugin of a slot. `file` outlives it. Throws PluginError.
-  ActivePlugin(config::SlotConfig slot, const plugins::PluginFile& file, const plugins::LoadedPlugin& code,
+  /// Constructs the plugin of a slot. Throws PluginError.
+  ActivePlugin(config::SlotConfig slot, plugins::PluginFile file, const plugins::LoadedPlugin& code,
                const HostOutputs& outputs);
 
   const config::SlotConfig& slot() const { return slot_; }
   const ManifestData& manifest() const { return code_.manifest(); }
-  const plugins::PluginFile& file() const { return *file_; }
+  const plugins::PluginFile& file() const { return file_; }
   events::Subscriber& subscriber() { return subscriber_; }
   HostServices& services() { return *services_; }
 
@@ -70,9 +71,12 @@ class ActivePlugin {
     return static_cast<Interface&>(*instance_.plugin);
   }
 
+  /// What the plugin saves; empty where it has no state.
+  State state() const;
+
  private:
   config::SlotConfig slot_;
-  const plugins::PluginFile* file_;
+  plugins::PluginFile file_;
   plugins::LoadedPlugin code_;
   std::unique_ptr<HostServices> services_;
   plugins::LoadedPlugin::Instance instance_;  ///< goes before its services

@@ -51,23 +51,28 @@ class BatchScope {
 
 }  // namespace
 
-Loop::Loop(LoopParts parts) : parts_(std::move(parts)), context_(*parts_.context) {
+Loop::Loop(LoopParts& parts) : parts_(parts), context_(*parts_.context) {
   const config::RunConfig& config = *parts_.config;
   for (const NamedTensor& parameter : parts_.network->parameters()) parameters_.push_back(parameter.tensor);
   if (config.precision == config::Precision::fp16_mixed) scaler_.emplace();
   if (config.eval_interval)
     evaluate_every_ = in_steps(*config.eval_interval, parts_.scale, "trainer.eval_interval");
   context_.on_request = [this](std::string_view plugin, Control control, std::string_view reason) {
-    constexpr std::string_view names[] = {"skip_micro", "skip_step", "skip_batch", "stop_epoch",
-                                          "stop_run",   "evaluate",  "checkpoint"};
-    parts_.journal(plugin, names[std::countr_zero(static_cast<unsigned>(control))], reason);
+    parts_.journal(plugin, control_names[std::countr_zero(static_cast<unsigned>(control))], reason);
   };
 }
 
 template <class Body>
 void Loop::bracket(Event open, const Event& close, Body&& body) {
-  try {
+  close_after(close, [&] {
     fire(open);
+    body();
+  });
+}
+
+template <class Body>
+void Loop::close_after(const Event& close, Body&& body) {
+  try {
     body();
   } catch (...) {
     try {
@@ -80,18 +85,27 @@ void Loop::bracket(Event open, const Event& close, Body&& body) {
   fire(close);
 }
 
-Ending Loop::fit() {
+Ending Loop::fit(const std::function<void()>& restore) {
   ending_.reset();
   started_ = logged_at_ = SteadyClock::now();
   bracket(Event::fit_start, Event::fit_end, [&] {
+    restore();
+    samples_logged_ = context_.clock_.samples;
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
-    while (!finished()) run_epoch();
-    if (ending_ == Ending::signal) return;
-    for (const EvaluationSplit& split : parts_.evaluations)
-      if (&split != &parts_.evaluations.front() || last_evaluated_ != context_.clock_.step) evaluate(split);
-    if (signalled()) ending_ = Ending::signal;
+    if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
+    while (!ending_ && (in_epoch_ || !finished())) run_epoch();
+    if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
+    parts_.checkpoint.drain();
+    settle_checkpoints();
   });
   return ending_.value_or(Ending::completed);
+}
+
+/// At the end of a training. What a signal cuts short is made anew when the run is resumed.
+void Loop::evaluate_all() {
+  for (const EvaluationSplit& split : parts_.evaluations)
+    if (&split != &parts_.evaluations.front() || last_evaluated_ != context_.clock_.step)
+      if (evaluate(split).empty()) return interrupt(Ending::signal);
 }
 
 bool Loop::finished() {
@@ -101,14 +115,20 @@ bool Loop::finished() {
 
 void Loop::run_epoch() {
   end_epoch_ = false;
-  bracket(Event::epoch_start, Event::epoch_end, [&] {
+  const auto steps = [&] {
+    in_epoch_ = true;
+    if (evaluation_due_) after_batch();
     while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
       run_step();
       after_batch();
-      fire(Event::safe_point);
-      poll();
     }
-  });
+  };
+  // A run that was resumed in the middle of an epoch has begun it already.
+  if (in_epoch_)
+    close_after(Event::epoch_end, steps);
+  else
+    bracket(Event::epoch_start, Event::epoch_end, steps);
+  in_epoch_ = false;
   if (!end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) return;
   ++context_.clock_.epoch;
   context_.clock_.step_in_epoch = 0;
@@ -143,8 +163,7 @@ void Loop::run_step() {
   });
 }
 
-void Loop::update(data::StepData& step) {
-  const config::RunConfig& config = *parts_.config;
+void Loop::compute_gradients(data::StepData& step) {
   clear_gradients(parameters_);
   context_.micros_ = static_cast<int>(step.batches.size());
   context_.loss_scale_ = scaler_ ? static_cast<double>(scaler_->scale()) : 1.0;
@@ -157,23 +176,45 @@ void Loop::update(data::StepData& step) {
     context_.output_.reset();
     context_.loss_.reset();
   }
+}
 
-  const at::NoGradGuard no_grad;
-  const bool finite = prepare_gradients();
-  const double factor = guarded(config.schedule, context_.number_,
-                                [&] { return parts_.schedule->factor(context_.clock_.step); });
-  for (ParamGroup& group : parts_.optimizer->groups()) group.lr = group.base_lr * factor;
-  context_.skip_reason_ = SkipReason::guard;  // until the step is done: what throws on the way skips it
-  Event closing = Event::step_skipped;
-  bracket(Event::before_step, closing, [&] {
-    const bool skip = context_.take(Control::skip_step);
-    context_.skip_reason_ = !finite ? SkipReason::overflow : skip ? SkipReason::plugin : SkipReason::guard;
-    if (!finite || skip) return;
-    const Timer timer(timing_ ? &seconds_.optimizer : nullptr);
-    guarded(config.optimizer, context_.number_, [&] { parts_.optimizer->step(); });
-    context_.skip_reason_ = SkipReason::none;
-    closing = Event::after_step;
-  });
+void Loop::update(data::StepData& step) {
+  const config::RunConfig& config = *parts_.config;
+  context_.repeats_ = 0;
+  do {
+    compute_gradients(step);
+    const at::NoGradGuard no_grad;
+    const bool finite = prepare_gradients();
+    const double factor = guarded(config.schedule, context_.number_,
+                                  [&] { return parts_.schedule->factor(context_.clock_.step); });
+    for (ParamGroup& group : parts_.optimizer->groups()) group.lr = group.base_lr * factor;
+    context_.skip_reason_ = SkipReason::guard;  // until the step is done: what throws on the way skips it
+    Event closing = Event::step_skipped;
+    bracket(Event::before_step, closing, [&] {
+      const bool skip = context_.take(Control::skip_step);
+      const bool repeat = context_.take(Control::repeat_step);
+      context_.skip_reason_ = !finite  ? SkipReason::overflow
+                              : skip   ? SkipReason::plugin
+                              : repeat ? SkipReason::repeat
+                                       : SkipReason::guard;
+      if (!finite || skip || repeat) return;
+      const Timer timer(timing_ ? &seconds_.optimizer : nullptr);
+      guarded(config.optimizer, context_.number_, [&] { parts_.optimizer->step(); });
+      context_.skip_reason_ = SkipReason::none;
+      closing = Event::after_step;
+    });
+    if (context_.skip_reason_ != SkipReason::repeat && scaler_) scaler_->update(finite);
+  } while (context_.skip_reason_ == SkipReason::repeat && repeated());
+}
+
+/// Counts a repetition of the step, within bounds.
+bool Loop::repeated() {
+  if (context_.repeats_ == most_repeats)
+    throw PluginError("step " + std::to_string(context_.number_) + " was to be repeated a " +
+                      std::to_string(most_repeats + 1) + "th time; " + std::to_string(most_repeats) +
+                      " are allowed: the plugin that asks for repeat_step at before_step does not end");
+  ++context_.repeats_;
+  return true;
 }
 
 void Loop::run_micro(Batch& batch) {
@@ -196,14 +237,16 @@ void Loop::run_micro(Batch& batch) {
                                [&] { return parts_.loss->forward(context_.output_, batch); });
     });
   }
-  if (!loss_meter_.add(context_.loss_, batch.weight)) refuse_loss(context_.loss_.item().toDouble());
+  const bool first_pass = context_.repeats_ == 0;  // what a repetition looks at is not the training's loss
+  if (!loss_meter_.add(context_.loss_, first_pass ? batch.weight : 0.0))
+    refuse_loss(context_.loss_.item().toDouble());
   bracket(Event::before_backward, Event::after_backward, [&] {
     if (context_.take(Control::skip_micro)) return;
     const Timer timer(timing_ ? &seconds_.backward : nullptr);
     guarded(config.model, context_.number_,
             [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
   });
-  if (!logging_) return;
+  if (!logging_ || !first_pass) return;
   const at::NoGradGuard no_grad;
   const at::Tensor output = context_.output_.detach().to(at::kFloat);
   update_metrics(output, context_.loss_.detach(), batch);
@@ -230,22 +273,29 @@ bool Loop::prepare_gradients() {
   if (!scaler_ && !parts_.config->grad_clip) return true;
   std::vector<at::Tensor> gradients = gradients_of(parameters_);
   if (scaler_) {
-    const bool finite = scaler_->unscale(gradients);
-    scaler_->update(finite);
-    if (!finite) return false;
+    if (!scaler_->unscale(gradients)) return false;
   }
   if (parts_.config->grad_clip) gradient_norm_ = clip(gradients, *parts_.config->grad_clip);
   return true;
 }
 
-/// What comes between batch_end and safe_point.
+/// What comes between one step and the next: evaluation, the safe point, and a checkpoint, which is last so
+/// that it holds what hooks and commands of the safe point did, and nothing has to be fired twice.
 void Loop::after_batch() {
   const std::int64_t step = context_.clock_.step;
-  const bool due = evaluate_every_ > 0 && step % evaluate_every_ == 0;
-  if (!parts_.evaluations.empty() && (context_.take(Control::evaluate) || due)) {
-    watch(evaluate(parts_.evaluations.front()));
+  if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
+    evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
+  if (evaluation_due_) {
+    const auto values = evaluate(parts_.evaluations.front());
+    if (values.empty()) return interrupt(Ending::signal);
+    watch(values);
     last_evaluated_ = step;
+    evaluation_due_ = false;
   }
+  fire(Event::safe_point);
+  poll();
+  const std::int64_t every = parts_.checkpoint.every;
+  if (context_.take(Control::checkpoint) || (every > 0 && (step % every == 0 || finished()))) checkpoint();
 }
 
 void Loop::poll() {
@@ -253,13 +303,84 @@ void Loop::poll() {
   if (parts_.bus->stale())
     for (const events::Subscriber* disabled : parts_.bus->rebuild())
       parts_.journal(disabled->participant.id, "disabled", disabled->error);
-  if (signalled()) {
-    fire(Event::signal);
-    ending_ = Ending::signal;
-  }
+  settle_checkpoints();
+  parts_.control();
   end_epoch_ = context_.take(Control::stop_epoch);
-  if (parts_.config->max_wall_seconds && elapsed() >= *parts_.config->max_wall_seconds)
-    ending_ = Ending::wall_time;
+  const config::RunConfig& config = *parts_.config;
+  if (signalled()) return interrupt(Ending::signal);
+  if (config.max_wall_seconds && elapsed() >= *config.max_wall_seconds) return interrupt(Ending::wall_time);
+  if (config.max_duration.unit == Duration::Unit::seconds && seconds_trained() >= config.max_duration.count)
+    ending_ = Ending::completed;
+}
+
+/// Ends the training such that it can be resumed where it stands.
+void Loop::interrupt(Ending ending) {
+  if (ending == Ending::signal) fire(Event::signal);
+  ending_ = ending;
+  checkpoint();
+}
+
+void Loop::checkpoint() {
+  if (!parts_.checkpoint.save || last_saved_ == context_.clock_.step) return;
+  fire(Event::before_checkpoint);
+  if (context_.take(Control::skip_checkpoint) && !ending_) return;
+  parts_.checkpoint.save();
+  last_saved_ = context_.clock_.step;
+  settle_checkpoints();
+}
+
+void Loop::settle_checkpoints() {
+  while (parts_.checkpoint.committed()) fire(Event::after_checkpoint);
+}
+
+void Loop::save(StateWriter& state) const {
+  const Clock& clock = context_.clock_;
+  state.scalar("step", clock.step);
+  state.scalar("epoch", clock.epoch);
+  state.scalar("step_in_epoch", clock.step_in_epoch);
+  state.scalar("in_epoch", in_epoch_);
+  state.scalar("samples", clock.samples);
+  state.scalar("tokens", clock.tokens);
+  state.scalar("requests", static_cast<std::int64_t>(context_.requests()));
+  state.scalar("seconds", seconds_trained());
+  state.scalar("evaluation_due", evaluation_due_);
+  state.scalar("last_evaluated", last_evaluated_);
+  state.scalar("best", best_);
+  state.scalar("evaluations_without_gain", evaluations_without_gain_);
+  loss_meter_.save(state);
+  if (scaler_) scaler_->save(state);
+  for (const auto& [name, value] : latest_) state.scalar("latest/" + name, value);
+  for (const auto& [name, value] : extra_) state.scalar("extra/" + name, value);
+}
+
+void Loop::load(const State& saved) {
+  const StateReader state(saved);
+  Clock& clock = context_.clock_;
+  clock.step = state.integer("step");
+  clock.epoch = state.integer("epoch");
+  clock.step_in_epoch = state.integer("step_in_epoch");
+  in_epoch_ = state.boolean("in_epoch");
+  clock.samples = state.integer("samples");
+  clock.tokens = state.integer("tokens");
+  context_.number_ = clock.step;
+  context_.set_requests(static_cast<unsigned>(state.integer("requests")));
+  seconds_before_ = state.number("seconds");
+  evaluation_due_ = state.boolean("evaluation_due");
+  last_evaluated_ = state.integer("last_evaluated");
+  best_ = state.number("best");
+  evaluations_without_gain_ = state.integer("evaluations_without_gain");
+  loss_meter_.load(state);
+  if (scaler_) scaler_->load(state);
+  const auto numbers = [&](const std::string& prefix) {
+    std::map<std::string, double, std::less<>> values;
+    for (auto each = saved.scalars.lower_bound(prefix);
+         each != saved.scalars.end() && each->first.starts_with(prefix); ++each)
+      values.emplace(each->first.substr(prefix.size()), state.number(each->first));
+    return values;
+  };
+  latest_ = numbers("latest/");
+  extra_ = numbers("extra/");
+  last_saved_ = clock.step;
 }
 
 void Loop::reset_metrics() {
@@ -288,7 +409,7 @@ void Loop::log_point() {
   Record record{.what = Record::What::train,
                 .step = context_.clock_.step,
                 .epoch = context_.clock_.epoch,
-                .seconds = elapsed()};
+                .seconds = seconds_trained()};
   const auto put = [&](std::string name, double value) {
     context_.metrics()[name] = latest_[name] = value;
     record.values.emplace_back(std::move(name), value);
@@ -351,7 +472,7 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   Record record{.what = Record::What::eval,
                 .step = context_.clock_.step,
                 .epoch = context_.clock_.epoch,
-                .seconds = elapsed()};
+                .seconds = seconds_trained()};
   record.values.assign(values.begin(), values.end());
   parts_.record(std::move(record));
   logged_at_ += SteadyClock::now() - began;  // throughput is that of training

@@ -15,6 +15,7 @@
 #include <trainyard/optimizer.hpp>
 #include <trainyard/schedule.hpp>
 #include <trainyard/sink.hpp>
+#include <trainyard/state.hpp>
 
 #include "core/config/run_config.hpp"
 #include "core/data/loader.hpp"
@@ -37,7 +38,17 @@ struct MetricSlot {
   Metric* metric = nullptr;
 };
 
-/// What the loop runs on; all of it outlives the loop.
+/// How the loop has its state saved.
+struct CheckpointParts {
+  std::int64_t every =
+      0;  ///< steps, and one more at the end of the training; 0: only on interruption and request
+  std::function<void()> save;  ///< takes what the run is now; none: nothing is ever saved
+  std::function<bool()> committed = [] { return false; };  ///< true once for each that reached the disk
+  std::function<void()> drain = [] {};                     ///< waits for those on their way
+};
+
+/// What the loop runs on; all of it outlives the loop. Whoever owns it changes it between steps only: that is
+/// how plugins are swapped.
 struct LoopParts {
   const config::RunConfig* config = nullptr;
   events::Bus* bus = nullptr;
@@ -52,6 +63,9 @@ struct LoopParts {
       evaluations;  ///< the first is evaluated on eval_interval, all of them at the end
   std::vector<MetricSlot> metrics;
   RunScale scale;
+  CheckpointParts checkpoint;
+  /// Called at safe points, after the hooks: commands of users, swaps. The run may look different afterwards.
+  std::function<void()> control = [] {};
   /// Whether training metrics of the step of that number are wanted.
   std::function<bool(std::int64_t step)> log_due = [](std::int64_t) { return false; };
   /// Called at safe points; throws what a plugin's own threads threw.
@@ -76,11 +90,17 @@ struct PhaseSeconds {
 
 class Loop {
  public:
-  explicit Loop(LoopParts parts);
+  explicit Loop(LoopParts& parts);
 
-  /// Trains to the end of the budget or until something stops it; again, goes on from there. Throws Error;
-  /// the events' brackets are closed then.
-  Ending fit();
+  /// Trains to the end of the budget or until something stops it; again, goes on from there. `restore` is
+  /// called once fit_start has fired, and may load what was saved. Throws Error; the events' brackets are
+  /// closed then.
+  Ending fit(const std::function<void()>& restore = [] {});
+
+  /// Everything that the loop itself needs in order to go on: clock, requests, running means, counters. At a
+  /// safe point, after its hooks.
+  void save(StateWriter& state) const;
+  void load(const State& state);
 
   /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...
   std::map<std::string, double, std::less<>> evaluate(const EvaluationSplit& split);
@@ -89,6 +109,8 @@ class Loop {
   const Clock& clock() const { return context_.clock_; }
   /// The last value of everything that was reported.
   const std::map<std::string, double, std::less<>>& latest() const { return latest_; }
+  /// Seconds of training, those before a resume included.
+  double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
   /// Host::metric of any plugin: goes out with the next log point.
   void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }
@@ -100,18 +122,26 @@ class Loop {
   /// Fires `open`, runs `body`, fires `close`, which the body may choose; `close` also where `body` throws.
   template <class Body>
   void bracket(Event open, const Event& close, Body&& body);
+  template <class Body>
+  void close_after(const Event& close, Body&& body);
 
+  void evaluate_all();
   void run_epoch();
   void run_step();
   void run_micro(Batch& batch);
   void update(data::StepData& step);
+  void compute_gradients(data::StepData& step);
+  bool repeated();
   bool prepare_gradients();
   void after_batch();
+  void checkpoint();
+  void settle_checkpoints();
   void log_point();
   void watch(const std::map<std::string, double, std::less<>>& values);
   bool finished();
   [[noreturn]] void refuse_loss(double loss) const;
   void poll();
+  void interrupt(Ending ending);
   void reset_metrics();
   void update_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch);
   template <class Take>
@@ -123,7 +153,7 @@ class Loop {
   }
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 
-  LoopParts parts_;
+  LoopParts& parts_;
   LoopContext& context_;
   std::vector<at::Tensor> parameters_;
   std::optional<LossScaler> scaler_;
@@ -133,8 +163,11 @@ class Loop {
 
   std::int64_t evaluate_every_ = 0;
   std::int64_t last_evaluated_ = -1;
-  bool logging_ = false;  ///< this step ends at a log point
-  bool timing_ = false;   ///< this step is one of those that are timed
+  bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
+  std::int64_t last_saved_ = -1;
+  double seconds_before_ = 0.0;  ///< of training, before the run was resumed
+  bool logging_ = false;         ///< this step ends at a log point
+  bool timing_ = false;          ///< this step is one of those that are timed
   at::Tensor gradient_norm_;
   at::Tensor root_;  ///< what backward starts from, kept while its factor stays
   double root_factor_ = 0.0;
@@ -142,6 +175,7 @@ class Loop {
   std::int64_t samples_logged_ = 0;
   std::optional<Ending> ending_;
   bool end_epoch_ = false;
+  bool in_epoch_ = false;  ///< epoch_start has fired and epoch_end has not
   double best_ =
       -std::numeric_limits<double>::infinity();  ///< watched metric, its sign such that more is better
   std::int64_t evaluations_without_gain_ = 0;

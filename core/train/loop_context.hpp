@@ -34,6 +34,7 @@ class LoopContext final : public StepContext {
   using StepContext::number_;
   using StepContext::optimizer_;
   using StepContext::output_;
+  using StepContext::repeats_;
   using StepContext::run_scale_;
   using StepContext::skip_reason_;
 
@@ -43,6 +44,9 @@ class LoopContext final : public StepContext {
     hub_.requested &= ~static_cast<unsigned>(control);
     return asked;
   }
+  /// All that is asked for and not taken, as bits.
+  unsigned requests() const { return hub_.requested; }
+  void set_requests(unsigned requests) { hub_.requested = requests; }
   bool asked(Control control) const { return (hub_.requested & static_cast<unsigned>(control)) != 0; }
 
   /// What hooks read as StepContext::metric, until the next step or evaluation.

@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/state.hpp>
+
 namespace trainyard::train {
 
 class LossMeter {
@@ -18,7 +20,12 @@ class LossMeter {
   /// The weighted mean since the last call; nothing where nothing was added. Waits for the device.
   std::optional<double> take();
 
+  void save(StateWriter& state) const;  ///< waits for the device
+  void load(const StateReader& state);
+
  private:
+  double sum() const;
+
   double sum_ = 0.0;
   double weight_ = 0.0;
   std::vector<std::pair<at::Tensor, double>> kept_;

@@ -7,11 +7,13 @@
 
 #include <trainyard/sampler.hpp>
 
+#include "core/config/print.hpp"
 #include "core/train/device.hpp"
 #include "core/train/finite_guard.hpp"
 #include "core/train/guard.hpp"
 #include "core/train/memory.hpp"
 #include "core/train/strict_state.hpp"
+#include "core/train/weights.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -86,13 +88,21 @@ class GuardedDropout final : public Dropout {
   Dropout& dropout_;
 };
 
+/// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
+/// is saved.
+bool has_state(const ActivePlugin& plugin) {
+  const std::string& kind = plugin.slot().kind;
+  return kind != Sink::kind.name && kind != Checkpointer::kind.name;
+}
+
 }  // namespace
 
-Run::Run(const config::RunConfig& config, const plugins::Registry& registry, HostOutputs outputs)
-    : config_(config),
+Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs)
+    : config_(std::move(given)),
       registry_(registry),
       outputs_(std::move(outputs)),
-      device_(make_device(config.device)) {
+      device_(make_device(config_.device)) {
+  const config::RunConfig& config = config_;
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.deterministic);
@@ -152,9 +162,11 @@ void Run::add(const config::SlotConfig& slot) {
   if (files.size() != 1)
     throw PluginError("[" + slot.slot + "] " + std::to_string(files.size()) + " plugins are called \"" +
                       slot.type + "\" of kind " + slot.kind + "; one was expected");
-  auto loaded = code_.find(files.front());
-  if (loaded == code_.end()) loaded = code_.emplace(files.front(), plugins::load(*files.front())).first;
-  plugins_.emplace_back(slot, *files.front(), loaded->second, outputs_);
+  const plugins::PluginFile& file = *files.front();
+  const std::string key = file.path + ":" + file.digest;
+  auto loaded = code_.find(key);
+  if (loaded == code_.end()) loaded = code_.emplace(key, plugins::load(file)).first;
+  plugins_.emplace_back(slot, file, loaded->second, outputs_);
 }
 
 ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {
@@ -268,8 +280,58 @@ Loop& Run::build_loop(LoopParts parts) {
         throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type +
                           ", in a thread of its own: " + plugin.services().take_thread_error());
   };
-  loop_ = std::make_unique<Loop>(std::move(parts));
+  parts_ = std::move(parts);
+  loop_ = std::make_unique<Loop>(parts_);
   return *loop_;
+}
+
+Snapshot Run::snapshot() const {
+  Snapshot snapshot{.step = context_.clock_.step, .states = {}, .metrics = loop_->latest()};
+  State run{.owner = "run", .version = TRAINYARD_SDK_VERSION, .scalars = {}, .tensors = {}};
+  StateWriter writer(run);
+  loop_->save(writer);
+  writer.scalar("config", config::toml_file(config_.resolved));
+  State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
+  for (const NamedTensor& each : weights()) model.tensors.emplace(each.name, each.tensor);
+  for (const ActivePlugin& plugin : plugins_) {
+    if (!has_state(plugin)) continue;
+    writer.scalar("type/" + plugin.slot().address(), plugin.slot().type);
+    State state = plugin.state();
+    if (!state.scalars.empty() || !state.tensors.empty()) snapshot.states.push_back(std::move(state));
+  }
+  snapshot.states.push_back(std::move(model));
+  snapshot.states.push_back(std::move(run));
+  return snapshot;
+}
+
+void Run::restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note) {
+  std::map<std::string_view, const State*> saved;
+  for (const State& state : states) saved.emplace(state.owner, &state);
+  const auto take = [&](std::string_view owner) -> const State* {
+    const auto found = saved.find(owner);
+    return found == saved.end() ? nullptr : saved.extract(found).mapped();
+  };
+  const State* const run = take("run");
+  const State* const model = take("model");
+  if (run == nullptr || model == nullptr) throw DataError("the checkpoint holds no run, or no model");
+  bus_->fire(Event::before_load, context_);
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
+  copy_weights(weights(), tensors, "the checkpoint");
+  loop_->load(*run);
+  for (ActivePlugin& plugin : plugins_) {
+    if (!has_state(plugin)) continue;
+    const std::string address = plugin.slot().address();
+    const State* const state = take(address);
+    const auto type = run->scalars.find("type/" + address);
+    if (type == run->scalars.end() || type->second != Scalar(plugin.slot().type))
+      note(address + " (" + plugin.slot().type + ") is not in the checkpoint: it begins anew");
+    else if (state != nullptr)
+      guarded(plugin.slot(), 0, [&] { plugin.as<Plugin>().load(StateReader(*state)); });
+  }
+  for (const auto& [owner, state] : saved)
+    note("the run has no " + std::string(owner) + " any more: its state is left");
+  bus_->fire(Event::after_load, context_);
 }
 
 std::int64_t Run::samples(const std::string& split) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/checkpointer.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/sampler.hpp>
@@ -21,9 +22,9 @@ namespace trainyard::train {
 
 class Run {
  public:
-  /// Loads the plugins, opens the data and reports its scale. Throws Error. `config` and `registry` outlive
-  /// the run. The run fills in the metric and the seed of `outputs`.
-  Run(const config::RunConfig& config, const plugins::Registry& registry, HostOutputs outputs = {});
+  /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` outlives the run. The
+  /// run fills in the metric and the seed of `outputs`.
+  Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {});
 
   /// Builds the network, as far as `model show` needs it.
   void build_model();
@@ -31,6 +32,16 @@ class Run {
   /// (outputs, signal); the run fills in what is its own.
   Loop& build_loop(LoopParts parts);
 
+  /// Everything that has to be saved in order to go on from here: tensors by handle. At a safe point.
+  Snapshot snapshot() const;
+  /// Goes on from what was saved, within Loop::fit. A plugin that the checkpoint does not know begins anew,
+  /// and the state of one that is gone is left; both are told to `note`. Throws Error where a state does not
+  /// fit.
+  void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
+
+  ActivePlugin& checkpointer() { return plugin_of(config_.checkpoint); }
+
+  const config::RunConfig& config() const { return config_; }
   const RunScale& scale() const { return scale_; }
   const BatchSchema& schema() const { return schema_; }
   Network& network() { return *network_; }
@@ -72,12 +83,12 @@ class Run {
                    const Sampler* sampler);
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
-  const config::RunConfig& config_;
+  config::RunConfig config_;
   const plugins::Registry& registry_;
   HostOutputs outputs_;
   at::Device device_;
-  std::map<const plugins::PluginFile*, plugins::LoadedPlugin> code_;
-  std::deque<ActivePlugin> plugins_;  ///< a deque: the bus and the loop point into it
+  std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path and digest
+  std::deque<ActivePlugin> plugins_;                   ///< a deque: the bus and the loop point into it
   std::map<std::string, Split> splits_;
   BatchSchema schema_;
   RunScale scale_;
@@ -88,6 +99,7 @@ class Run {
   std::unique_ptr<Network> network_;
   Optimizer* optimizer_ = nullptr;
   std::optional<ScheduleCurve> curve_;
+  LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };
 

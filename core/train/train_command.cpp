@@ -6,45 +6,53 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include <trainyard/safetensors.hpp>
 
+#include "core/checkpoint/load.hpp"
+#include "core/checkpoint/store.hpp"
+#include "core/control/quarantine.hpp"
 #include "core/events/watchdog.hpp"
 #include "core/report/fault_report.hpp"
 #include "core/report/run_directory.hpp"
 #include "core/report/run_log.hpp"
 #include "core/report/sink_thread.hpp"
 #include "core/report/summary.hpp"
+#include "core/train/beginning.hpp"
 #include "core/train/guard.hpp"
 #include "core/train/run.hpp"
+#include "core/train/weights.hpp"
 
 namespace trainyard::train {
 namespace {
 
 std::atomic<int> caught_signal{0};
 
-/// For its lifetime SIGINT and SIGTERM end the run at a step boundary; a second one ends the process at once.
+/// For its lifetime these signals end the run at a step boundary, with a checkpoint; a second one ends the
+/// process at once.
 class SignalScope {
  public:
   SignalScope() {
     caught_signal = 0;
     struct sigaction action {};
-    action.sa_handler = [](int number) { caught_signal = number; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &action, &old_int_);
-    sigaction(SIGTERM, &action, &old_term_);
+    action.sa_handler = [](int number) {
+      if (caught_signal.exchange(number) == 0) return;
+      signal(number, SIG_DFL);
+      raise(number);  // delivered when the handler returns
+    };
+    for (std::size_t i = 0; i < std::size(numbers); ++i) sigaction(numbers[i], &action, &old_[i]);
   }
   ~SignalScope() {
-    sigaction(SIGINT, &old_int_, nullptr);
-    sigaction(SIGTERM, &old_term_, nullptr);
+    for (std::size_t i = 0; i < std::size(numbers); ++i) sigaction(numbers[i], &old_[i], nullptr);
   }
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
  private:
-  struct sigaction old_int_ {
-  }, old_term_{};
+  static constexpr int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+  struct sigaction old_[std::size(numbers)] = {};
 };
 
 /// Where messages of the host and of plugins go: run.log always, the sinks while they are open.
@@ -125,13 +133,82 @@ std::vector<report::ReportedPlugin> reported(Run& run) {
   return all;
 }
 
+std::int64_t bytes_of(const Snapshot& snapshot) {
+  std::int64_t bytes = 0;
+  for (const State& state : snapshot.states)
+    for (const auto& [name, tensor] : state.tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// A disk that fills up while a checkpoint is written costs the run what came since the one before.
+void check_space(const std::string& folder, std::int64_t bytes) {
+  constexpr std::int64_t checkpoints = 3;
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error || static_cast<std::int64_t>(space.available) >= checkpoints * bytes) return;
+  throw ConfigError("run.output_dir: " + folder + " has " + std::to_string(space.available >> 20) +
+                    " MiB free; a checkpoint of this run takes " + std::to_string(bytes >> 20) +
+                    " MiB, and room for three is needed");
+}
+
+/// How the loop has checkpoints written: by the plugin, into the run's store.
+class Checkpoints {
+ public:
+  Checkpoints(Run& run, const report::RunDirectory& directory)
+      : run_(run), plugin_(run.checkpointer().as<Checkpointer>()) {
+    const CheckpointCommon& common = plugin_.common;
+    const RunScale& scale = run.scale();
+    checkpoint::Retention retention{
+        .keep_last = common.keep_last, .keep_every = 0, .keep_best = common.keep_best};
+    if (common.keep_every)
+      retention.keep_every = in_steps(*common.keep_every, scale, "checkpoint.keep_every");
+    if (common.interval) every_ = in_steps(*common.interval, scale, "checkpoint.interval");
+    store_.emplace(checkpoint_folder(directory), std::move(retention));
+    train::guarded(run.checkpointer().slot(), 0, [&] { plugin_.open(*store_); });
+  }
+
+  CheckpointParts parts() {
+    return {.every = every_,
+            .save = [this] { guarded([this] { plugin_.save(run_.snapshot()); }); },
+            .committed = [this] { return committed(); },
+            .drain = [this] { guarded([this] { plugin_.drain(); }); }};
+  }
+  /// Path of the newest that is known to be on the disk, or nothing.
+  const std::string& last() const { return last_; }
+
+ private:
+  template <class Call>
+  void guarded(Call&& call) {
+    train::guarded(run_.checkpointer().slot(), run_.clock().step, call);
+  }
+  bool committed() {
+    if (waiting_.empty()) waiting_ = store_->take_committed();
+    if (waiting_.empty()) return false;
+    last_ = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    return true;
+  }
+
+  Run& run_;
+  Checkpointer& plugin_;
+  std::optional<checkpoint::Store> store_;
+  std::int64_t every_ = 0;
+  std::vector<std::string> waiting_;
+  std::string last_;
+};
+
 /// Trains, and fills in the result as far as it comes.
-void train_run(const config::RunConfig& config, const plugins::Registry& registry,
-               const TrainOptions& options, report::RunDirectory& directory, Messages& messages,
-               report::FaultReport& faults, report::RunResult& result) {
+void train_run(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
+               Messages& messages, report::FaultReport& faults, report::RunResult& result) {
+  report::RunDirectory& directory = beginning.directory;
+  const auto quarantined = control::read_quarantine(directory.path());
+  for (const control::Quarantined& each : control::leave_out(beginning.config, registry, quarantined))
+    beginning.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
+                              std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
-  Run run(config, registry, std::move(outputs));
+  Run run(beginning.config, registry, std::move(outputs));
+  const config::RunConfig& config = run.config();
   faults.set_plugins(reported(run));
   std::optional<report::SinkThread> sinks;
   const Loop* loop = nullptr;
@@ -148,15 +225,23 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     if (sinks) sinks->close();
     if (loop && sinks) result.plugins = plugin_uses(run, config, *loop, *sinks);
   };
+  const auto journal = [&](std::string_view who, std::string_view what, std::string_view why) {
+    directory.journal({run.clock().step, std::string(who), std::string(what), std::string(why), {}});
+    if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
+      messages.send(LogLevel::warning, std::string(who) + ": " + std::string(what) + ": " + std::string(why));
+  };
   try {
     run.build_model();
+    if (!config.load_all)
+      copy_weights(run.weights(), checkpoint::load_weights(config.resume), config.resume, config.load_match);
     RunInfo info{.name = config.name,
                  .directory = directory.path(),
                  .started = report::timestamp(),
                  .total_steps = run.scale().total_steps,
                  .steps_per_epoch = run.scale().steps_per_epoch,
                  .terminal = options.color,
-                 .quiet = options.quiet};
+                 .quiet = options.quiet,
+                 .resumed_at = beginning.resumed ? beginning.loaded->step : 0};
     sinks.emplace(std::move(info), sink_entries(run, config), [&](std::string_view line) {
       std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
     });
@@ -166,15 +251,22 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
     parts.signal = &caught_signal;
     parts.log_due = [&](std::int64_t step) { return sinks->due(step); };
     parts.record = [&](Record record) { sinks->push(std::move(record)); };
-    parts.journal = [&](std::string_view who, std::string_view what, std::string_view why) {
-      directory.journal({run.clock().step, std::string(who), std::string(what), std::string(why)});
-      if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
-        messages.send(LogLevel::warning,
-                      std::string(who) + ": " + std::string(what) + ": " + std::string(why));
-    };
+    parts.journal = journal;
+    Checkpoints checkpoints(run, directory);
+    parts.checkpoint = checkpoints.parts();
     Loop& built = run.build_loop(std::move(parts));
     loop = &built;
-    const Ending ending = built.fit();
+    check_space(directory.path(), bytes_of(run.snapshot()));
+    for (const std::string& note : beginning.notes) journal("host", "resume", note);
+    const Ending ending = built.fit([&] {
+      if (!beginning.loaded) return;
+      run.restore(beginning.loaded->states,
+                  [&](const std::string& note) { journal("host", "resume", note); });
+      journal("host", "resumed", "from " + beginning.loaded->path);
+      messages.send(LogLevel::info, "goes on from step " + std::to_string(beginning.loaded->step) + ", " +
+                                        beginning.loaded->path);
+      beginning.loaded.reset();
+    });
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();
     write_safetensors(directory.file("model.safetensors"), run.weights());
@@ -194,8 +286,15 @@ void train_run(const config::RunConfig& config, const plugins::Registry& registr
 int train_command(const config::RunConfig& config, const plugins::Registry& registry,
                   const TrainOptions& options) {
   const SignalScope signals;
-  report::RunDirectory directory =
-      report::RunDirectory::create(config.output_dir, options.resolved_toml, options.overwrite);
+  std::optional<Beginning> beginning = begin(config, registry, options.resolved_toml, options.overwrite);
+  if (!beginning) {
+    std::printf(
+        "%s: complete already, in %s; raise trainer.max_duration to train on, or begin anew with "
+        "--overwrite\n",
+        config.name.c_str(), config.output_dir.c_str());
+    return static_cast<int>(ExitCode::done);
+  }
+  report::RunDirectory& directory = beginning->directory;
   Messages messages(directory.file("run.log"));
   report::FaultReport faults(directory.path(), options.resolved_toml);
   std::optional<events::Watchdog> watchdog;
@@ -213,7 +312,7 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     messages.send(LogLevel::error, "trainyard: " + what);
   };
   try {
-    train_run(config, registry, options, directory, messages, faults, result);
+    train_run(*beginning, registry, options, messages, faults, result);
   } catch (const Error& error) {
     faults.write(error);
     fail(error.code(), error.what());

@@ -1,0 +1,121 @@
+#include "core/config/changes.hpp"
+
+#include <algorithm>
+
+namespace trainyard::config {
+namespace {
+
+/// By prefix of the key; the first that fits holds.
+struct Rule {
+  const char* prefix;
+  ChangeClass change;
+};
+constexpr Rule rules[] = {
+    {"run.seed", ChangeClass::refused},
+    {"run.device", ChangeClass::journalled},
+    {"run.deterministic", ChangeClass::journalled},
+    {"run.threads", ChangeClass::journalled},  // sums are split otherwise
+    {"run", ChangeClass::allowed},
+    {"plugins", ChangeClass::allowed},
+    {"logging", ChangeClass::allowed},
+    {"checkpoint", ChangeClass::allowed},
+    {"trainer.max_wall_time", ChangeClass::allowed},
+    {"trainer.precision", ChangeClass::refused},
+    {"data.workers", ChangeClass::allowed},
+    {"data.prefetch", ChangeClass::allowed},
+    {"data.type", ChangeClass::refused},
+    {"data.train", ChangeClass::refused},
+    {"data.sampler", ChangeClass::refused},
+    {"model.dropout", ChangeClass::journalled},
+    {"model", ChangeClass::refused},
+    {"optimizer.type", ChangeClass::refused},
+};
+
+/// "model.layers" lies within "model", and "modelling" does not.
+bool within(const std::string& key, const std::string& prefix) {
+  return key.starts_with(prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
+}
+
+std::string line(const Difference& each) {
+  return each.key + " " + (each.a.empty() ? "(none)" : each.a) + " -> " +
+         (each.b.empty() ? "(none)" : each.b);
+}
+
+const char* mend(const std::string& key) {
+  if (within(key, "model"))
+    return "changes of shape need run.resume = \"never\", or a new run that loads the weights alone: "
+           "run.resume = "
+           "\"<this run's folder>\", run.load = \"weights\" and another run.output_dir";
+  if (within(key, "optimizer"))
+    return "swap it within the run: [[swap]] at = \"...\", slot = \"optimizer\", or trainyard ctl swap";
+  return "keep it, or begin anew with run.resume = \"never\" and another run.output_dir";
+}
+
+}  // namespace
+
+ChangeClass classify(const std::string& key) {
+  const auto* rule = std::find_if(std::begin(rules), std::end(rules),
+                                  [&](const Rule& each) { return within(key, each.prefix); });
+  return rule == std::end(rules) ? ChangeClass::journalled : rule->change;
+}
+
+std::vector<std::string> check_changes(const std::vector<Difference>& differences, std::int64_t since,
+                                       Findings& findings) {
+  std::vector<std::string> lines;
+  for (const Difference& each : differences) {
+    const ChangeClass change = classify(each.key);
+    if (change == ChangeClass::refused)
+      findings.error("E502", {},
+                     "resume: " + line(each) + " since step " + std::to_string(since) +
+                         " does not fit the state that was saved",
+                     mend(each.key));
+    if (change == ChangeClass::journalled) lines.push_back(line(each));
+  }
+  return lines;
+}
+
+namespace {
+
+/// The value at a dotted path with indices, or null.
+Value* find(Value& root, std::string_view path) {
+  Value* value = &root;
+  while (!path.empty()) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    const std::string part(path.substr(0, dot));
+    path.remove_prefix(std::min(dot + 1, path.size()));
+    if (Table* table = value->get_if<Table>())
+      value = table->find(part);
+    else if (Array* array = value->get_if<Array>())
+      value = std::stoul(part) < array->size() ? &(*array)[std::stoul(part)] : nullptr;
+    else
+      value = nullptr;
+    if (value == nullptr) return nullptr;
+  }
+  return value;
+}
+
+}  // namespace
+
+Table with_changes(Table root, const std::vector<Difference>& differences, const Table& changed) {
+  Value target(std::move(root));
+  Value source(changed);
+  for (const Difference& each : differences) {
+    const std::size_t dot = each.key.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : each.key.substr(0, dot);
+    const std::string last = each.key.substr(dot + 1);
+    Value* const into = find(target, parent);
+    const Value* const value = find(source, each.key);
+    if (into == nullptr) continue;
+    if (Table* table = into->get_if<Table>()) {
+      if (value == nullptr)
+        table->erase(last);
+      else
+        table->set(last, *value);
+    } else if (const Value* list = find(source, parent)) {
+      *into = *list;  // lists change as a whole
+    }
+  }
+  return std::move(target.as<Table>());
+}
+
+}  // namespace trainyard::config

@@ -1,0 +1,32 @@
+// How a run begins: anew, where it stood, or from another run's state.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/load.hpp"
+#include "core/config/run_config.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/report/run_directory.hpp"
+
+namespace trainyard::train {
+
+struct Beginning {
+  report::RunDirectory directory;
+  config::RunConfig config;                  ///< of the run file, or as swaps of the run have left it
+  std::optional<checkpoint::Loaded> loaded;  ///< what the run goes on from; nothing: anew
+  bool resumed = false;                      ///< the same run goes on in its directory
+  std::vector<std::string> notes;            ///< for the journal
+};
+
+/// Where the run's checkpoints lie.
+std::string checkpoint_folder(const report::RunDirectory& directory);
+
+/// Takes the run directory as run.resume says, and reads the checkpoint. Nothing where the run is complete
+/// already and the file asks for no more. Throws ConfigError for changes that the state does not fit
+/// (config/changes.hpp), DataError where no checkpoint is whole.
+std::optional<Beginning> begin(const config::RunConfig& config, const plugins::Registry& registry,
+                               const std::string& resolved_toml, bool overwrite);
+
+}  // namespace trainyard::train
