@@ -243,7 +243,7 @@ int main(int argc, char** argv) {
   });
 
   CLI::App* benchmark = app.add_subcommand("bench", "measure the host against hand-written loops");
-  benchmark->add_option("name", bench_name, "loop, dispatch, startup, whole, loader or graph_forward")
+  benchmark->add_option("name", bench_name, "loop, dispatch, guards, startup, whole, loader or graph_forward")
       ->required();
   benchmark->allow_extras();
   benchmark->callback([&] {

@@ -47,7 +47,7 @@ struct Fault {
   const char* cause = "error";
   const char* error = nullptr;
   const FatalSignal* signal = nullptr;
-  const void* address = nullptr;
+  std::optional<std::uintptr_t> address;
   bool overflow = false;
   const char *slot = nullptr, *plugin = nullptr;
   const char* event = nullptr;
@@ -173,11 +173,10 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
   text.raw("{\n  \"cause\": ").quoted(fault.cause);
   field("error").quoted(fault.error);
   field("signal").quoted(fault.signal ? fault.signal->name : nullptr);
-  if (fault.signal != nullptr && fault.address != nullptr) {
-    field("address").raw("\"").hex(reinterpret_cast<std::uintptr_t>(fault.address)).raw("\"");
-  } else {
+  if (fault.address)
+    field("address").raw("\"").hex(*fault.address).raw("\"");
+  else
     field("address").raw("null");
-  }
   field("stack_overflow").raw(flag(fault.overflow));
   field("plugin").quoted(fault.plugin);
   field("slot").quoted(fault.slot);
@@ -294,7 +293,7 @@ void on_fatal_signal(int number, siginfo_t* info, void*) {
     fault = {};
     fault.cause = hung ? "hang" : "signal";
     fault.signal = hung ? nullptr : signal;
-    fault.address = number == SIGABRT ? nullptr : info->si_addr;
+    if (info->si_code > 0) fault.address = reinterpret_cast<std::uintptr_t>(info->si_addr);
     fault.overflow = number == SIGSEGV && SignalStack::overflowed(info->si_addr);
     static char thread_name[32];
     if (!on_loop && prctl(PR_GET_NAME, thread_name) == 0) fault.thread = thread_name;

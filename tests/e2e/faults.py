@@ -155,7 +155,7 @@ class Faults(HostTest):
                                  ["faulty", "hooks[0]", "hook", "batch_end", 7])
                 self.assertIn("it is quarantined", said)
                 # At most an interval was lost, and the journal says who is missing.
-                (resumed,) = {line["step"] for line in self.journal() if line["what"] == "resume"}
+                (resumed,) = {line["step"] for line in self.journal() if line["what"] == "resumed"}
                 self.assertGreaterEqual(resumed, 7 - 1 - 2)
                 self.assertTrue([line for line in self.journal() if "left out: [hooks[0]] faulty" in line["why"]])
 

@@ -147,7 +147,7 @@ struct Saver {
   std::mutex mutex;
   std::vector<std::string> errors;
   train::HostOutputs outputs;
-  train::HostServices services{"checkpointer", outputs};
+  train::HostServices services{{.slot = "checkpoint", .kind = "checkpointer", .id = "checkpointer"}, outputs};
   std::unique_ptr<Checkpointer> plugin;
 };
 
