@@ -126,10 +126,12 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& co
   return uses;
 }
 
-std::vector<report::ReportedPlugin> reported(Run& run) {
+std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
+                                             const plugins::Registry& registry) {
   std::vector<report::ReportedPlugin> all;
-  for (ActivePlugin& plugin : run.plugins())
-    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
+  for (const config::SlotConfig* slot : config.slots())
+    for (const plugins::PluginFile* file : registry.find(slot->kind, slot->type))
+      all.push_back({slot->slot, slot->type, slot->kind, file->digest});
   return all;
 }
 
@@ -205,11 +207,12 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   for (const control::Quarantined& each : control::leave_out(beginning.config, registry, quarantined))
     beginning.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
                               std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
+  faults.set_plugins(
+      reported(beginning.config, registry));  // also for what its plugins do while they are made
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   Run run(beginning.config, registry, std::move(outputs));
   const config::RunConfig& config = run.config();
-  faults.set_plugins(reported(run));
   std::optional<report::SinkThread> sinks;
   const Loop* loop = nullptr;
   const auto began = std::chrono::steady_clock::now();

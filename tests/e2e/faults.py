@@ -74,6 +74,11 @@ class Faults(HostTest):
         report, _ = self.fails(SMALL + '[[hooks]]\ntype = "threaded"\nway = "fpe"\n', ends=-signal.SIGFPE)
         self.assertEqual([report[key] for key in ("plugin", "slot", "thread")], ["threaded", "hooks[0]", "threaded/side"])
 
+    def test_a_crash_in_a_constructor_names_the_plugin(self):
+        report, _ = self.fails(SMALL + hook("segv", "construction"), ends=-signal.SIGSEGV)
+        self.assertEqual([report[key] for key in ("plugin", "slot", "event", "hook", "step")], ["faulty", "hooks[0]", None, False, 0])
+        self.supervised(SMALL + hook("segv", "construction"), ends=0)
+
     def test_an_exception_leaves_the_same_report(self):
         report, said = self.fails(SMALL + hook("throw"), ends=3)
         crash, _ = self.fails(SMALL + hook("segv"), ends=-signal.SIGSEGV)
@@ -197,7 +202,7 @@ class Faults(HostTest):
                 killed += 1
                 time.sleep(1.05)  # the supervisor's pause; then a new child that has not come far
             time.sleep(0.02)
-        said = process.stderr.read()
+        said = process.communicate()[1]
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, said)
         self.assertIn("no newer checkpoint than before", said)
 
@@ -210,8 +215,8 @@ class Faults(HostTest):
             self.assertIsNone(process.poll())
             time.sleep(0.02)
         process.terminate()
-        said = process.stderr.read()
-        self.assertEqual(process.wait(), 75, said)
+        said = process.communicate()[1]
+        self.assertEqual(process.returncode, 75, said)
         self.assertEqual(self.result()["status"], "interrupted")
 
 

@@ -27,7 +27,7 @@ class Faulty final : public Hook {
                                      Event::safe_point,    Event::fit_end};
   static void describe(Manifest<Options>& m) {
     m.name("faulty").version("1.0.0").summary("Goes wrong where it is told.");
-    std::vector<std::string> names;
+    std::vector<std::string> names = {"construction"};
     for (const Event event : events) {
       names.emplace_back(name(event));
       m.hook<&Faulty::called>(event);
@@ -38,7 +38,9 @@ class Faulty final : public Hook {
     m.option("touch", &Options::touch, "what it writes without a word")
         .one_of({"nothing", "model", "model_below_autograd", "grads", "optimizer", "hyper", "batch"});
   }
-  explicit Faulty(const Options& options) : options_(options) {}
+  explicit Faulty(const Options& options) : options_(options) {
+    if (options_.at == "construction") faulty::go_wrong(options_.way);
+  }
 
   void called(StepContext& context) {
     if (name(context.event()) != options_.at || context.step_number() < options_.step) return;
