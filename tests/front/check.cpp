@@ -92,8 +92,7 @@ TEST_CASE("the event table: what may never be written") {
     CHECK(writable(event).contains(Region::plugin_own));
     const bool model = event == Event::model_ready || event == Event::after_load ||
                        event == Event::fit_start || event == Event::before_step ||
-                       event == Event::after_step ||
-                       event == Event::eval_start || event == Event::eval_end;
+                       event == Event::after_step || event == Event::eval_start || event == Event::eval_end;
     CHECK(writable(event).contains(Region::model) == model);
   }
   CHECK(writable(Event::exception) == Regions(Region::plugin_own));
