@@ -20,6 +20,7 @@
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
 #include "core/config/suggest.hpp"
+#include "core/control/supervisor.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -54,6 +55,18 @@ int with_run(const RunFileOptions& options, Action&& action) {
   const std::optional<RunFile> run = read_run_file(options);
   if (!run) return config_exit;
   return action(*run);
+}
+
+/// The same command as a child: first as it was given, then such that it goes on.
+int supervised(const std::string& directory, int argc, char** argv) {
+  control::Supervised run{.directory = directory};
+  run.first = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) != "--supervise") run.first.emplace_back(argv[i]);
+  run.again = run.first;
+  std::erase(run.again, "--overwrite");
+  run.again.insert(run.again.end(), {"--set", "run.resume=auto"});
+  return control::supervise(run);
 }
 
 int diff(const Command& command) {
@@ -104,15 +117,23 @@ int main(int argc, char** argv) {
   Command command;
   train::TrainOptions train_options;
   std::string weights, what, other, bench_name;
-  bool origins = false;
+  bool origins = false, supervise = false;
 
   CLI::App* train = app.add_subcommand("train", "train a model");
   add_run_file(*train, command);
   train->add_flag("--overwrite", train_options.overwrite, "replace the run directory if it exists");
   train->add_flag("-q,--quiet", train_options.quiet, "print errors only");
+  train->add_flag(
+      "--supervise", supervise,
+      "start again from the last checkpoint where a plugin brings the run down, without the plugin");
+  train->add_flag_callback(
+      "--strict-state", [&] { command.run_file.sets.push_back("guard.strict_state=true"); },
+      "find writes that hooks did not declare; slow");
   train->callback([&] {
     command.action = [&](Command& self) {
       return with_run(self.run_file, [&](const RunFile& run) {
+        if (supervise) return supervised(run.config.output_dir, argc, argv);
+        control::follow_supervisor();
         train_options.resolved_toml = config::toml_file(run.config.resolved);
         train_options.color = isatty(STDOUT_FILENO) == 1;
         return engine().train(run.config, run.registry, train_options);
@@ -252,7 +273,8 @@ int main(int argc, char** argv) {
 
   CLI::App* benchmark = app.add_subcommand("bench", "measure the host against hand-written loops");
   benchmark
-      ->add_option("name", bench_name, "loop, dispatch, startup, whole, loader, graph_forward or checkpoint")
+      ->add_option("name", bench_name,
+                   "loop, dispatch, guards, startup, whole, loader, graph_forward or checkpoint")
       ->required();
   benchmark->allow_extras();
   benchmark->callback([&] {

@@ -18,6 +18,7 @@ constexpr Rule rules[] = {
     {"run", ChangeClass::allowed},
     {"plugins", ChangeClass::allowed},
     {"logging", ChangeClass::allowed},
+    {"guard", ChangeClass::allowed},
     {"checkpoint", ChangeClass::allowed},
     {"trainer.max_wall_time", ChangeClass::allowed},
     {"trainer.precision", ChangeClass::refused},

@@ -75,6 +75,7 @@ class Resolver {
     config_.checkpoint = slot("checkpoint");
     if (std::optional<Checked> early = plain("early_stopping"))
       resolved_.set("early_stopping", early->table());
+    resolved_.set("guard", plain("guard", true)->table());
     resolved_.set("logging", plain("logging", true)->table());
     config_.sinks = list("logging.sinks");
     config_.hooks = list("hooks");
@@ -753,6 +754,14 @@ class Resolver {
       config_.grad_clip = {
           get<std::string>("trainer.grad_clip.type") == "norm" ? GradClip::Type::norm : GradClip::Type::value,
           get<double>("trainer.grad_clip.max")};
+    const std::string nan = get<std::string>("guard.nan");
+    config_.guard = {.deadline_seconds = get_duration("guard.deadline")->count,
+                     .end_overdue = get<std::string>("guard.on_deadline") == "abort",
+                     .nan = nan == "off"       ? GuardConfig::Nan::off
+                            : nan == "disable" ? GuardConfig::Nan::disable
+                            : nan == "abort"   ? GuardConfig::Nan::abort
+                                               : GuardConfig::Nan::rollback,
+                     .strict_state = get<bool>("guard.strict_state")};
     if (value_at(resolved_, "early_stopping") != nullptr)
       config_.early_stopping = {
           get<std::string>("early_stopping.metric"), get<std::string>("early_stopping.mode") == "max",

@@ -11,6 +11,8 @@
 #include <trainyard/duration.hpp>
 #include <trainyard/value.hpp>
 
+#include "core/config/guard_config.hpp"
+
 namespace trainyard::config {
 
 /// A plugin in a slot.
@@ -117,6 +119,7 @@ struct RunConfig {
   std::optional<EarlyStopping> early_stopping;
 
   std::vector<PlannedSwap> swaps;  ///< [[swap]]
+  GuardConfig guard;
 
   // [logging]
   Duration log_interval{50, Duration::Unit::steps};

@@ -178,6 +178,21 @@ std::vector<Section> make_schema() {
        key("mode", string, "whether lower or higher is better").needed().one_of({"min", "max"}),
        key("patience", integer, "evaluations without improvement before the end").by_default(5).range(1, 1e6),
        key("min_delta", number, "smallest change that is an improvement").by_default(0.0).at_least(0)});
+  table(
+      "guard", "plugins that misbehave",
+      {key("deadline", duration, "for one call into a plugin; 0s: none")
+           .by_default("60s")
+           .at_least(0)
+           .in(Units::time),
+       key("on_deadline", string, "when a call takes longer: it is told, or the run ends")
+           .by_default("warn")
+           .one_of({"warn", "abort"}),
+       key("nan", string,
+           "when a hook writes a value that is not finite: the run ends, goes on without the plugin, or goes "
+           "back to the last checkpoint")
+           .by_default("abort")
+           .one_of({"off", "abort", "disable", "rollback"}),
+       key("strict_state", boolean, "find writes that hooks did not declare; slow").by_default(false)});
   table("logging", "what is told about the run",
         {key("interval", duration, "between records of training metrics")
              .by_default("50ba")

@@ -7,6 +7,9 @@
 #include <utility>
 
 #include <ATen/Context.h>
+#include <pthread.h>
+
+#include "core/report/signal_stack.hpp"
 
 namespace trainyard::data {
 namespace {
@@ -82,6 +85,8 @@ std::optional<StepData> Loader::next() {
 }
 
 void Loader::work(std::stop_token stop) {
+  pthread_setname_np(pthread_self(), "loader");
+  const report::SignalStack signal_stack;
   std::unique_lock lock(mutex_);
   const auto may_claim = [&] {
     return started_ && claimed_ < end_ && claimed_ < next_ + static_cast<std::int64_t>(ring_.size());

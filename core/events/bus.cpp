@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/events/call_frame.hpp"
+
 namespace trainyard::events {
 namespace {
 
@@ -41,6 +43,24 @@ Resolved resolve(const std::string& text, Event event, const Subscriber& who, co
 Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale)
     : subscribers_(std::move(subscribers)), scale_(scale) {
   rebuild();
+  call_frame.bus = this;
+}
+
+Bus::~Bus() {
+  const Bus* self = this;
+  call_frame.bus.compare_exchange_strong(self, nullptr);
+}
+
+bool Bus::wanted(Event event, Regions writes) const {
+  return std::any_of(inspectors_.begin(), inspectors_.end(),
+                     [&](const Inspector* each) { return each->wants(event, writes); });
+}
+
+void Bus::inspect(std::vector<Inspector*> inspectors) {
+  inspectors_ = std::move(inspectors);
+  for (std::size_t e = 0; e < event_count; ++e)
+    for (std::uint32_t i = spans_[e].begin; i < spans_[e].end; ++i)
+      calls_[i].inspected = wanted(static_cast<Event>(e), calls_[i].writes);
 }
 
 std::vector<const Subscriber*> Bus::rebuild() {
@@ -65,8 +85,9 @@ std::vector<const Subscriber*> Bus::rebuild() {
                 .self = who.self,
                 .owner = who.participant.id.c_str(),
                 .writes = spec.writes,
-                .subscriber = static_cast<std::int32_t>(place.participant),
+                .who = subscribers_[place.participant],
                 .by_epoch = false,
+                .inspected = wanted(event, spec.writes),
                 .every = 0,
                 .start = 1,
                 .end = std::numeric_limits<std::int64_t>::max()};
@@ -96,25 +117,30 @@ bool Bus::due(const Call& call, const StepContext& context) const {
   return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
 }
 
-void Bus::invoke_timed(const Call& call, StepContext& context) {
+void Bus::invoke_watched(const Call& call, StepContext& context) {
+  if (call.inspected)
+    for (Inspector* inspector : inspectors_) inspector->before(call.writes);
   using clock = std::chrono::steady_clock;
-  const auto before = clock::now();
+  const auto before = timing_ ? clock::now() : clock::time_point();
   call.function(call.self, context);
-  subscribers_[static_cast<std::size_t>(call.subscriber)]->sampled_seconds +=
-      std::chrono::duration<double>(clock::now() - before).count();
+  if (timing_) call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+  if (call.inspected)
+    for (Inspector* inspector : inspectors_) inspector->after(call.writes);
 }
 
 void Bus::dispatch(Event event, Span span, StepContext& context) {
   const Call* call = calls_.data() + span.begin;
   const Call* const end = calls_.data() + span.end;
+  HooksScope frame;
   // The try block is entered again only after a failure.
   while (call != end) {
     try {
       for (; call != end; ++call) {
         if (call->every != 0 && !due(*call, context)) continue;
         Allow::set(context, call->writes, call->owner);
-        if (timing_) [[unlikely]]
-          invoke_timed(*call, context);
+        frame.enter(call->who);
+        if (timing_ || call->inspected) [[unlikely]]
+          invoke_watched(*call, context);
         else
           call->function(call->self, context);
       }
@@ -127,29 +153,30 @@ void Bus::dispatch(Event event, Span span, StepContext& context) {
     }
   }
   Allow::set(context, {}, "");
-  if (!pending_.empty()) [[unlikely]]
-    throw HookError(pending_code_, std::exchange(pending_, {}));
+  if (pending_) [[unlikely]]
+    throw *std::exchange(pending_, std::nullopt);
 }
 
 void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error) {
-  Subscriber& who = *subscribers_[static_cast<std::size_t>(call.subscriber)];
+  Subscriber& who = *call.who;
   const std::string what = error ? error->what() : "threw something that is no std::exception";
   const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
                               std::string(name(event)) + ", step " + std::to_string(context.step_number()) +
                               ": " + what;
-  if (who.disable_on_error) {
+  const auto* objection = dynamic_cast<const Objection*>(error);
+  if (objection ? objection->answer() == Answer::disable : who.disable_on_error) {
     if (!who.disabled) who.error = message;
     who.disabled = stale_ = true;
     return;
   }
   const auto* typed = dynamic_cast<const Error*>(error);
-  if (pending_.empty()) {
-    pending_ = message;
-    pending_code_ = typed ? typed->code() : ExitCode::plugin;
-  }
+  if (!pending_)
+    pending_.emplace(typed ? typed->code() : ExitCode::plugin,
+                     Blame{who.slot, who.participant.plugin, event, true, context.step_number()}, message,
+                     objection && objection->answer() == Answer::rollback);
   if (opening_of(event) != event) return;  // a closing event: its other hooks run on
   Allow::set(const_cast<StepContext&>(context), {}, "");
-  throw HookError(pending_code_, std::exchange(pending_, {}));
+  throw *std::exchange(pending_, std::nullopt);
 }
 
 }  // namespace trainyard::events

@@ -4,13 +4,16 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <trainyard/context.hpp>
 #include <trainyard/duration.hpp>
 
+#include "core/events/blame.hpp"
 #include "core/events/order.hpp"
+#include "core/events/trail.hpp"
 
 namespace trainyard::events {
 
@@ -26,10 +29,44 @@ struct Subscriber {
   double sampled_seconds = 0.0;  ///< inside its hooks, on the fires that were timed
 };
 
-/// A hook threw and the run stops: who, where, what.
-class HookError : public Error {
+/// Looks at the state of the run around hooks: that what they declared to write is sound, that they wrote
+/// nothing else.
+class Inspector {
  public:
-  HookError(ExitCode code, const std::string& message) : Error(code, message) {}
+  virtual ~Inspector() = default;
+  /// Asked when the order is made: whether hooks of an event that declare `writes` are looked at.
+  virtual bool wants(Event event, Regions writes) const = 0;
+  virtual void before(Regions writes) = 0;
+  /// Throws Objection. Not called where the hook threw.
+  virtual void after(Regions writes) = 0;
+};
+
+/// What is to be done about a hook that an inspector objects to, whatever its slot says of errors.
+enum class Answer : std::uint8_t {
+  abort,
+  disable,   ///< the inspector has undone the write; the run goes on without the plugin
+  rollback,  ///< the run is to go back to a state from before
+};
+
+class Objection : public Error {
+ public:
+  Objection(ExitCode code, Answer answer, const std::string& message)
+      : Error(code, message), answer_(answer) {}
+  Answer answer() const noexcept { return answer_; }
+
+ private:
+  Answer answer_;
+};
+
+/// A hook threw, or an inspector objected to it, and the run stops or goes back: who, where, what.
+class HookError : public BlamedError {
+ public:
+  HookError(ExitCode code, Blame blame, const std::string& message, bool rollback)
+      : BlamedError(code, std::move(blame), message), rollback_(rollback) {}
+  bool rollback() const noexcept { return rollback_; }
+
+ private:
+  bool rollback_;
 };
 
 class Bus {
@@ -37,12 +74,16 @@ class Bus {
   /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
   /// or a cadence that this run cannot count.
   Bus(std::vector<Subscriber*> subscribers, const RunScale& scale);
+  ~Bus();
+  Bus(const Bus&) = delete;
+  Bus& operator=(const Bus&) = delete;
 
   /// Calls the hooks of an event in order. `context` must be set up for it. Throws HookError; a hook that is
   /// to be disabled on error is noted instead and its neighbours run on. All hooks of a closing event run
   /// before the first error of theirs is thrown, so that every bracket that was opened is closed.
   template <class Context>
   void fire(Event event, Context& context) {
+    trail_.add(event, context.step_number());
     const Span span = spans_[static_cast<std::size_t>(event)];
     if (span.begin != span.end) [[unlikely]]
       dispatch(event, span, context.enter(event));
@@ -51,12 +92,23 @@ class Bus {
   /// While on, the time inside each hook is taken; off by default, as two clock reads cost more than a call.
   void set_timing(bool on) { timing_ = on; }
 
+  /// Has all hooks that the inspectors want looked at by them, in this order. They outlive the bus.
+  void inspect(std::vector<Inspector*> inspectors);
+
   /// Plugins that threw and were to be disabled for it, since the last rebuild; usually none.
   bool stale() const { return stale_; }
   /// Leaves those out from now on, and returns them. Only between steps.
   std::vector<const Subscriber*> rebuild();
 
   const Order& order() const { return order_; }
+  /// The events fired so far.
+  const Trail& trail() const { return trail_; }
+  /// Calls `visit(id)` for the plugins that an event calls, in order. Takes no lock and no memory.
+  template <class Visit>
+  void each_hook(Event event, Visit&& visit) const {
+    const Span span = spans_[static_cast<std::size_t>(event)];
+    for (std::uint32_t i = span.begin; i < span.end; ++i) visit(calls_[i].owner);
+  }
 
  private:
   struct Call {
@@ -64,8 +116,9 @@ class Bus {
     void* self;
     const char* owner;
     Regions writes;
-    std::int32_t subscriber;
-    bool by_epoch;                   ///< counts epochs, not steps
+    Subscriber* who;
+    bool by_epoch;  ///< counts epochs, not steps
+    bool inspected;
     std::int64_t every, start, end;  ///< `every` 0: always
   };
   struct Span {
@@ -73,19 +126,22 @@ class Bus {
   };
 
   void dispatch(Event event, Span span, StepContext& context);
-  void invoke_timed(const Call& call, StepContext& context);
+  void invoke_watched(const Call& call, StepContext& context);
   bool due(const Call& call, const StepContext& context) const;  ///< of a call with a cadence
   void failed(Event event, const Call& call, const StepContext& context, const std::exception* error);
 
+  bool wanted(Event event, Regions writes) const;
+
   std::vector<Subscriber*> subscribers_;
+  std::vector<Inspector*> inspectors_;
   RunScale scale_;
   Order order_;
   std::array<Span, event_count> spans_{};
   std::vector<Call> calls_;
+  Trail trail_;
   bool timing_ = false;
   bool stale_ = false;
-  std::string pending_;  ///< first error of a closing event, thrown once the bracket is closed
-  ExitCode pending_code_ = ExitCode::plugin;
+  std::optional<HookError> pending_;  ///< first error of a closing event, thrown once the bracket is closed
 };
 
 }  // namespace trainyard::events

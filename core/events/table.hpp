@@ -32,7 +32,8 @@ constexpr Regions writable(Event event) {
     case Event::micro_end: return metrics | plugin_own;
     case Event::before_reduce:
     case Event::after_reduce: return grads | plugin_own;
-    case Event::before_step: return grads | hyper | control | plugin_own;
+    // Methods that look at several points (SAM) move the weights here and back.
+    case Event::before_step: return model | grads | hyper | control | plugin_own;
     case Event::after_step: return model | control | plugin_own;
     case Event::step_skipped: return hyper | plugin_own;
     case Event::batch_end: return metrics | hyper | control | plugin_own;
@@ -41,11 +42,11 @@ constexpr Regions writable(Event event) {
     case Event::eval_batch_start: return batch | control | plugin_own;
     case Event::eval_batch_end: return metrics | control | plugin_own;
     case Event::eval_end: return model | metrics | control | plugin_own;
-    case Event::before_checkpoint:
+    case Event::before_checkpoint: return control | plugin_own;
     case Event::after_checkpoint: return plugin_own;
     case Event::safe_point: return control | plugin_own;
     case Event::epoch_end: return hyper | random | data | control | plugin_own;
-    case Event::fit_end: return metrics | plugin_own;  // never the model: it would not be saved
+    case Event::fit_end: return metrics | control | plugin_own;  // never the model: it would not be saved
     case Event::swap_out:
     case Event::swap_in: return plugin_own;
     case Event::signal: return control | plugin_own;

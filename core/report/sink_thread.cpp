@@ -8,6 +8,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "core/events/call_frame.hpp"
+#include "core/report/signal_stack.hpp"
+
 namespace trainyard::report {
 
 SinkThread::SinkThread(RunInfo run, std::vector<Entry> sinks, std::function<void(std::string_view)> warn,
@@ -61,6 +64,7 @@ void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) 
   Usage& usage = usage_[index];
   if (!usage.error.empty()) return;
   const auto start = std::chrono::steady_clock::now();
+  const events::CallScope scope(sinks_[index].slot.c_str(), sinks_[index].plugin.c_str());
   try {
     call(*sinks_[index].sink);
   } catch (const std::exception& error) {
@@ -76,6 +80,7 @@ void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) 
 
 void SinkThread::work() {
   pthread_setname_np(pthread_self(), "sinks");
+  const SignalStack signal_stack;
   // A reader that went away (`trainyard train run.toml | head`) is an error of that sink, not the end of the
   // run.
   sigset_t broken_pipe;

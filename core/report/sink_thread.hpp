@@ -18,9 +18,10 @@ namespace trainyard::report {
 class SinkThread {
  public:
   struct Entry {
-    std::string id;         ///< of the sink in the run file, for messages
-    Sink* sink = nullptr;   ///< outlives this object
-    std::int64_t interval;  ///< steps between its training records, at least 1
+    std::string id;                              ///< of the sink in the run file, for messages
+    Sink* sink = nullptr;                        ///< outlives this object
+    std::int64_t interval;                       ///< steps between its training records, at least 1
+    std::string slot = "logging.sinks", plugin;  ///< place in the run file and name, for a report of a crash
   };
 
   /// What a sink cost, and why it was switched off, if it was.

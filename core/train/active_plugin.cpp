@@ -4,7 +4,9 @@
 
 #include <thread>
 
+#include "core/events/call_frame.hpp"
 #include "core/events/hooks_of.hpp"
+#include "core/report/signal_stack.hpp"
 #include "core/train/guard.hpp"
 
 namespace trainyard::train {
@@ -33,24 +35,27 @@ RandomStream HostServices::random(std::string_view purpose) const {
 
 std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<void(std::stop_token)> work) {
   auto worker = std::make_shared<Worker>();
-  worker->thread = std::jthread([this, work = std::move(work)](std::stop_token stop) {
-    const auto failed = [this](const char* what) {
-      const std::lock_guard lock(mutex_);
-      if (thread_failed_) return;
-      thread_error_ = what;
-      thread_failed_ = true;
-    };
-    try {
-      work(std::move(stop));
-    } catch (const std::exception& error) {
-      failed(error.what());
-    } catch (...) {
-      failed("a thread threw something that is no std::exception");
-    }
-  });
   // The kernel keeps 15 characters.
-  pthread_setname_np(worker->thread.native_handle(),
-                     (owner_ + "/" + std::string(name)).substr(0, 15).c_str());
+  std::string label = (owner_ + "/" + std::string(name)).substr(0, 15);
+  worker->thread =
+      std::jthread([this, work = std::move(work), label = std::move(label)](std::stop_token stop) {
+        pthread_setname_np(pthread_self(), label.c_str());
+        const auto failed = [this](const char* what) {
+          const std::lock_guard lock(mutex_);
+          if (thread_failed_) return;
+          thread_error_ = what;
+          thread_failed_ = true;
+        };
+        const report::SignalStack signal_stack;
+        const events::CallScope scope(slot_.c_str(), plugin_.c_str());
+        try {
+          work(std::move(stop));
+        } catch (const std::exception& error) {
+          failed(error.what());
+        } catch (...) {
+          failed("a thread threw something that is no std::exception");
+        }
+      });
   const std::lock_guard lock(mutex_);
   std::erase_if(workers_, [](const std::weak_ptr<Worker>& each) { return each.expired(); });
   workers_.push_back(worker);
@@ -63,13 +68,22 @@ std::string HostServices::take_thread_error() {
   return std::exchange(thread_error_, {});
 }
 
+namespace {
+
+plugins::LoadedPlugin::Instance create(const config::SlotConfig& slot, const plugins::LoadedPlugin& code) {
+  const events::CallScope scope(slot.slot.c_str(), slot.type.c_str());
+  return code.create(slot.options);
+}
+
+}  // namespace
+
 ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
                            const plugins::LoadedPlugin& code, const HostOutputs& outputs)
     : slot_(std::move(slot)),
       file_(std::move(file)),
       code_(code),
-      services_(std::make_unique<HostServices>(slot_.id, outputs)),
-      instance_(code_.create(slot_.options)) {
+      services_(std::make_unique<HostServices>(slot_, outputs)),
+      instance_(create(slot_, code_)) {
   instance_.plugin->set_host(*services_);
   subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};
   subscriber_.slot = slot_.slot;

@@ -28,7 +28,8 @@ struct HostOutputs {
 /// The host as one plugin sees it.
 class HostServices final : public Host {
  public:
-  HostServices(std::string owner, const HostOutputs& outputs) : owner_(std::move(owner)), outputs_(outputs) {}
+  HostServices(const config::SlotConfig& slot, const HostOutputs& outputs)
+      : slot_(slot.slot), plugin_(slot.type), owner_(slot.id), outputs_(outputs) {}
   ~HostServices() override;
 
   void log(LogLevel level, std::string_view message) override;
@@ -43,7 +44,7 @@ class HostServices final : public Host {
 
  private:
   struct Worker;
-  std::string owner_;
+  std::string slot_, plugin_, owner_;
   const HostOutputs& outputs_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Worker>> workers_;

@@ -9,6 +9,7 @@
 #include "core/config/changes.hpp"
 #include "core/config/load.hpp"
 #include "core/config/resolve.hpp"
+#include "core/control/quarantine.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -83,7 +84,10 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
   if (!loaded || loaded->step == 0) {
     // Nothing was trained yet.
     { const RunDirectory unlocked = std::move(directory); }
-    return anew(config, resolved_toml, true);
+    const std::vector<control::Quarantined> quarantined = control::read_quarantine(path);
+    Beginning beginning = anew(config, resolved_toml, true);
+    for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
+    return beginning;
   }
   checked_changes(differences, loaded->step);
   for (const std::string& line : changed) notes.push_back("changed: " + line);

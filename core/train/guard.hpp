@@ -10,27 +10,29 @@
 #include <trainyard/error.hpp>
 
 #include "core/config/run_config.hpp"
+#include "core/events/where.hpp"
 
 namespace trainyard::train {
 
-/// What a plugin threw, with its slot, its name and the step.
-class PluginFailure : public Error {
+/// What a plugin threw in a call of the loop's own, with its slot, its name and the step.
+class PluginFailure : public events::BlamedError {
  public:
-  PluginFailure(ExitCode code, const config::SlotConfig& slot, std::int64_t step, const std::string& why)
-      : Error(code, "[" + slot.slot + "] " + slot.type + (step > 0 ? ", step " + std::to_string(step) : "") +
-                        ": " + why),
-        slot_(&slot),
-        step_(step),
+  PluginFailure(ExitCode code, events::Blame blame, const std::string& why)
+      : BlamedError(code, blame,
+                    "[" + blame.slot + "] " + blame.plugin +
+                        (blame.step > 0 ? ", step " + std::to_string(blame.step) : "") + ": " + why),
         why_(why) {}
 
   /// The same, where a guard further out knows the step and the one that caught it did not.
-  PluginFailure at(std::int64_t step) const {
-    return step_ > 0 ? *this : PluginFailure(code(), *slot_, step, why_);
+  PluginFailure at(std::int64_t step, std::optional<Event> event) const {
+    if (blame().step > 0) return *this;
+    events::Blame better = blame();
+    better.step = step;
+    if (event) better.event = event;
+    return {code(), std::move(better), why_};
   }
 
  private:
-  const config::SlotConfig* slot_;
-  std::int64_t step_;
   std::string why_;
 };
 
@@ -38,18 +40,26 @@ class PluginFailure : public Error {
 /// believed.
 template <class Call>
 decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&& call) {
+  const auto event = [] {
+    const auto newest = events::newest_event(events::call_frame);
+    return newest ? std::optional(newest->event) : std::nullopt;
+  };
+  const auto failure = [&](ExitCode code, const std::string& why) {
+    return PluginFailure(code, {slot.slot, slot.type, event(), false, step}, why);
+  };
+  const events::CallScope scope(slot.slot.c_str(), slot.type.c_str());
   try {
     return call();
-  } catch (const PluginFailure& failure) {
-    throw failure.at(step);
+  } catch (const PluginFailure& inner) {
+    throw inner.at(step, event());
   } catch (const Error& error) {
-    throw PluginFailure(error.code(), slot, step, error.what());
+    throw failure(error.code(), error.what());
   } catch (const c10::Error& error) {
-    throw PluginFailure(ExitCode::plugin, slot, step, error.what_without_backtrace());
+    throw failure(ExitCode::plugin, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    throw PluginFailure(ExitCode::plugin, slot, step, error.what());
+    throw failure(ExitCode::plugin, error.what());
   } catch (...) {
-    throw PluginFailure(ExitCode::plugin, slot, step, "threw something that is no std::exception");
+    throw failure(ExitCode::plugin, "threw something that is no std::exception");
   }
 }
 

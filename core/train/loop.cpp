@@ -36,6 +36,19 @@ class Timer {
   std::chrono::steady_clock::time_point start_;
 };
 
+/// Whatever happens, the context does not keep a batch that is gone.
+class BatchScope {
+ public:
+  explicit BatchScope(LoopContext& context) : context_(context), before_(context.batch_) {}
+  ~BatchScope() { context_.batch_ = before_; }
+  BatchScope(const BatchScope&) = delete;
+  BatchScope& operator=(const BatchScope&) = delete;
+
+ private:
+  LoopContext& context_;
+  Batch* before_;
+};
+
 }  // namespace
 
 Loop::Loop(LoopParts& parts) : parts_(parts), context_(*parts_.context) {
@@ -131,6 +144,7 @@ void Loop::run_step() {
   parts_.bus->set_timing(timing_);
 
   data::StepData step;
+  const BatchScope batch_scope(context_);
   bracket(Event::before_fetch, Event::after_fetch, [&] {
     const Timer timer(timing_ ? &seconds_.data : nullptr);
     step = guarded(config.train.dataset, context_.number_, [&] { return *parts_.train->next(); });
@@ -147,7 +161,6 @@ void Loop::run_step() {
     clock.tokens += step.samples * parts_.scale.tokens_per_sample;
     if (logging_) log_point();
   });
-  context_.batch_ = nullptr;
 }
 
 void Loop::compute_gradients(data::StepData& step) {
@@ -427,7 +440,7 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   LossMeter losses;
   context_.evaluating_ = true;
   std::map<std::string, double, std::less<>> values;
-  Batch* const training_batch = context_.batch_;
+  const BatchScope batch_scope(context_);
   const auto began = SteadyClock::now();
   bracket(Event::eval_start, Event::eval_end, [&] {
     split.loader->seek(0, 0);
@@ -453,7 +466,6 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
     each_metric_value(split.name, [&](std::string name, double value) { values[std::move(name)] = value; });
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });
-  context_.batch_ = training_batch;
   context_.evaluating_ = false;
   if (values.empty()) return values;
 

@@ -7,6 +7,9 @@
 #include <string>
 
 #include <trainyard/context.hpp>
+#include <trainyard/error.hpp>
+
+#include "core/events/controls.hpp"
 
 namespace trainyard::train {
 
@@ -54,6 +57,15 @@ class LoopContext final : public StepContext {
   std::function<void(std::string_view plugin, Control control, std::string_view reason)> on_request;
 
  private:
+  static void refuse_unless_taken(Event event, Control control) {
+    const auto bit = static_cast<unsigned>(control);
+    const unsigned taken = events::controls(event);
+    if ((taken & bit) == bit) return;
+    throw PluginError("asks for " + events::text(bit) + " at " + std::string(name(event)) +
+                      ", which does not take it; there a hook may ask for: " +
+                      (taken == 0 ? "nothing" : events::text(taken)));
+  }
+
   struct Hub final : Services {
     explicit Hub(LoopContext& owner) : context(owner) {}
     double metric(std::string_view name) const override {
@@ -61,6 +73,7 @@ class LoopContext final : public StepContext {
       return found == metrics.end() ? std::nan("") : found->second;
     }
     void request(Control control, std::string_view plugin, std::string_view reason) override {
+      refuse_unless_taken(context.event(), control);
       requested |= static_cast<unsigned>(control);
       if (context.on_request) context.on_request(plugin, control, reason);
     }

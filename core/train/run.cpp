@@ -9,9 +9,11 @@
 
 #include "core/config/print.hpp"
 #include "core/train/device.hpp"
+#include "core/train/finite_guard.hpp"
 #include "core/train/guard.hpp"
-#include "core/train/guarded_dropout.hpp"
+#include "core/train/guarded_plugins.hpp"
 #include "core/train/memory.hpp"
+#include "core/train/strict_state.hpp"
 #include "core/train/weights.hpp"
 
 namespace trainyard::train {
@@ -37,24 +39,6 @@ std::string text(const std::vector<std::int64_t>& shape) {
   for (const std::int64_t length : shape) result += (result.size() > 1 ? ", " : "") + std::to_string(length);
   return result + "]";
 }
-
-/// The loader is called within the guard of its dataset: what the sampler throws is the sampler's.
-class GuardedSampler final : public Sampler {
- public:
-  GuardedSampler(config::SlotConfig slot, const Sampler& sampler)
-      : slot_(std::move(slot)), sampler_(sampler) {}
-  void open(const Source&) override {}
-  std::int64_t size() const override {
-    return guarded(slot_, 0, [&] { return sampler_.size(); });
-  }
-  void order(std::int64_t epoch, std::int64_t first, std::span<std::int64_t> out) const override {
-    guarded(slot_, 0, [&] { sampler_.order(epoch, first, out); });
-  }
-
- private:
-  const config::SlotConfig slot_;
-  const Sampler& sampler_;
-};
 
 /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
 /// is saved.
@@ -103,9 +87,24 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   std::vector<events::Subscriber*> subscribers;
   for (ActivePlugin& plugin : plugins_) subscribers.push_back(&plugin.subscriber());
   bus_ = std::make_unique<events::Bus>(std::move(subscribers), scale_);
+  set_inspectors();
   context_.clock_.total_steps = scale_.total_steps;
   context_.run_scale_ = scale_;
   bus_->fire(Event::init, context_);
+}
+
+void Run::set_inspectors() {
+  using Nan = config::GuardConfig::Nan;
+  const config::GuardConfig& guard = config_.guard;
+  if (guard.strict_state) inspectors_.push_back(std::make_unique<StrictState>(context_));
+  if (guard.nan != Nan::off)
+    inspectors_.push_back(
+        std::make_unique<FiniteGuard>(context_, guard.nan == Nan::disable ? events::Answer::disable
+                                                : guard.nan == Nan::abort ? events::Answer::abort
+                                                                          : events::Answer::rollback));
+  std::vector<events::Inspector*> pointers;
+  for (const auto& inspector : inspectors_) pointers.push_back(inspector.get());
+  bus_->inspect(std::move(pointers));
 }
 
 ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry) {
@@ -161,7 +160,7 @@ Run::Split Run::make_split(const std::string& name, const Sources& sources) cons
       .weight = [slot = sources.loss->slot(), loss = &sources.loss->as<Loss>()](const Batch& batch) {
         return guarded(slot, 0, [&] { return loss->weight(batch); });
       }};
-  Split made{&dataset, nullptr, nullptr};
+  Split made{&dataset, std::make_unique<GuardedDataset>(split.dataset, dataset), nullptr, nullptr};
   if (sources.sampler != nullptr)
     made.sampler = std::make_unique<GuardedSampler>(sources.sampler->slot(), sources.sampler->as<Sampler>());
   if (made.sampler && split.batch_size > made.sampler->size())
@@ -170,7 +169,7 @@ Run::Split Run::make_split(const std::string& name, const Sources& sources) cons
                       " samples of an epoch: no step would ever see a whole batch; make it " +
                       std::to_string(made.sampler->size()) + " or less");
   made.loader = guarded(split.dataset, 0, [&] {
-    return std::make_unique<data::Loader>(dataset, made.sampler.get(), std::move(options));
+    return std::make_unique<data::Loader>(*made.guarded, made.sampler.get(), std::move(options));
   });
   return made;
 }

@@ -83,6 +83,7 @@ class Run {
   friend class PreparedSwap;
   struct Split {
     const Dataset* dataset = nullptr;
+    std::unique_ptr<Dataset> guarded;  ///< the same, within the guard of its slot
     std::unique_ptr<Sampler> sampler;
     std::unique_ptr<data::Loader> loader;
   };
@@ -95,6 +96,7 @@ class Run {
   };
 
   void fire_quietly(Event event);
+  void set_inspectors();
   ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
   ActivePlugin& plugin_of(const config::SlotConfig& slot);
   static Dataset& open_dataset(const std::string& name, const config::SplitConfig& split,
@@ -116,6 +118,7 @@ class Run {
   BatchSchema schema_;
   RunScale scale_;
   LoopContext context_;
+  std::vector<std::unique_ptr<events::Inspector>> inspectors_;
   std::unique_ptr<events::Bus> bus_;
   std::unique_ptr<Dropout> dropout_;
   std::unique_ptr<Network> network_;

@@ -13,6 +13,9 @@
 
 #include "core/checkpoint/load.hpp"
 #include "core/checkpoint/store.hpp"
+#include "core/control/quarantine.hpp"
+#include "core/events/watchdog.hpp"
+#include "core/report/fault_report.hpp"
 #include "core/report/run_directory.hpp"
 #include "core/report/run_log.hpp"
 #include "core/report/sink_thread.hpp"
@@ -82,8 +85,9 @@ std::vector<report::SinkThread::Entry> sink_entries(Run& run, const config::RunC
     if (plugin.slot().kind != Sink::kind.name) continue;
     Sink& sink = plugin.as<Sink>();
     const Duration& interval = sink.common.interval.count > 0 ? sink.common.interval : config.log_interval;
-    entries.push_back(
-        {plugin.slot().id, &sink, in_steps(interval, run.scale(), plugin.slot().slot + ".interval")});
+    entries.push_back({plugin.slot().id, &sink,
+                       in_steps(interval, run.scale(), plugin.slot().slot + ".interval"), plugin.slot().slot,
+                       plugin.slot().type});
   }
   return entries;
 }
@@ -120,6 +124,15 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& co
     uses.push_back({plugin.slot().id, kind, plugin.manifest().version, plugin.file().digest, seconds});
   }
   return uses;
+}
+
+std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
+                                             const plugins::Registry& registry) {
+  std::vector<report::ReportedPlugin> all;
+  for (const config::SlotConfig* slot : config.slots())
+    for (const plugins::PluginFile* file : registry.find(slot->kind, slot->type))
+      all.push_back({slot->slot, slot->type, slot->kind, file->digest});
+  return all;
 }
 
 std::int64_t bytes_of(const Snapshot& snapshot) {
@@ -188,8 +201,14 @@ class Checkpoints {
 
 /// Trains, and fills in the result as far as it comes.
 void train_run(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
-               Messages& messages, report::RunResult& result) {
+               Messages& messages, report::FaultReport& faults, report::RunResult& result) {
   report::RunDirectory& directory = beginning.directory;
+  const auto quarantined = control::read_quarantine(directory.path());
+  for (const control::Quarantined& each : control::leave_out(beginning.config, registry, quarantined))
+    beginning.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
+                              std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
+  faults.set_plugins(
+      reported(beginning.config, registry));  // also for what its plugins do while they are made
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   Run run(beginning.config, registry, std::move(outputs));
@@ -256,7 +275,8 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     write_safetensors(directory.file("model.safetensors"), run.weights());
     result.status = status_of(ending);
     result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
-  } catch (...) {
+  } catch (const std::exception& error) {
+    faults.write(error);
     run.fail();
     conclude();
     throw;
@@ -279,6 +299,14 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
   }
   report::RunDirectory& directory = beginning->directory;
   Messages messages(directory.file("run.log"));
+  report::FaultReport faults(directory.path(), options.resolved_toml);
+  std::optional<events::Watchdog> watchdog;
+  if (config.guard.deadline_seconds > 0)
+    watchdog.emplace(events::Watchdog::Seconds(config.guard.deadline_seconds),
+                     [&](const std::string& overdue) {
+                       if (config.guard.end_overdue) faults.end_hung();
+                       messages.send(LogLevel::warning, overdue);
+                     });
   report::RunResult result;
   const auto fail = [&](ExitCode code, const std::string& what) {
     result.status = report::Status::failed;
@@ -287,8 +315,9 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     messages.send(LogLevel::error, "trainyard: " + what);
   };
   try {
-    train_run(*beginning, registry, options, messages, result);
+    train_run(*beginning, registry, options, messages, faults, result);
   } catch (const Error& error) {
+    faults.write(error);
     fail(error.code(), error.what());
   } catch (const c10::Error& error) {
     fail(ExitCode::internal, error.what_without_backtrace());

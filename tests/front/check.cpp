@@ -91,11 +91,11 @@ TEST_CASE("the event table: what may never be written") {
     INFO(name(event));
     CHECK(writable(event).contains(Region::plugin_own));
     const bool model = event == Event::model_ready || event == Event::after_load ||
-                       event == Event::fit_start || event == Event::after_step ||
-                       event == Event::eval_start || event == Event::eval_end;
+                       event == Event::fit_start || event == Event::before_step ||
+                       event == Event::after_step || event == Event::eval_start || event == Event::eval_end;
     CHECK(writable(event).contains(Region::model) == model);
   }
   CHECK(writable(Event::exception) == Regions(Region::plugin_own));
   CHECK(writable(Event::before_step) ==
-        (Region::grads | Region::hyper | Region::control | Region::plugin_own));
+        (Region::model | Region::grads | Region::hyper | Region::control | Region::plugin_own));
 }

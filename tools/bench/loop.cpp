@@ -10,80 +10,15 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/cli/run_file.hpp"
-#include "core/train/run.hpp"
 #include "tools/bench/contest.hpp"
+#include "tools/bench/ours.hpp"
 
 namespace trainyard::bench {
 namespace {
 
 using at::Tensor;
 
-constexpr std::int64_t batch_size = 64;
 constexpr double lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
-
-struct Sample {
-  Tensor input, target;
-};
-
-// --- the host
-// ------------------------------------------------------------------------------------------------
-
-cli::RunFile run_file(const std::vector<std::string>& sets) {
-  std::optional<cli::RunFile> file =
-      cli::read_run_file({.files = {TRAINYARD_SOURCE_DIR "/tools/bench/loop.toml"},
-                          .sets = sets,
-                          .plugin_folders = {TRAINYARD_BENCH_PLUGINS}});
-  if (!file) std::exit(2);
-  return std::move(*file);
-}
-
-/// A run of the host that pauses after a number of steps.
-class Ours {
- public:
-  explicit Ours(const std::vector<std::string>& sets)
-      : file_(run_file(sets)), run_(file_.config, file_.registry) {
-    run_.build_model();
-    train::LoopParts parts;
-    parts.signal = &pause_;
-    parts.log_due = [this](std::int64_t step) {
-      if (step == until_) pause_ = 1;
-      return false;
-    };
-    run_.build_loop(std::move(parts));
-  }
-  void operator()(int steps) {
-    pause_ = 0;
-    until_ = run_.clock().step + steps;
-    run_.loop().fit();
-  }
-  std::vector<Tensor> weights() {
-    std::vector<Tensor> weights;
-    for (const NamedTensor& each : run_.network().parameters()) weights.push_back(each.tensor);
-    return weights;
-  }
-  /// All batches of an epoch, in order.
-  std::vector<Sample> batches() {
-    std::vector<Sample> batches;
-    for (train::ActivePlugin& plugin : run_.plugins()) {
-      if (plugin.slot().kind != Dataset::kind.name) continue;
-      const auto& dataset = plugin.as<Dataset>();
-      std::vector<std::int64_t> indices(batch_size);
-      for (std::int64_t first = 0; first < dataset.size(); first += batch_size) {
-        std::iota(indices.begin(), indices.end(), first);
-        const Batch batch = dataset.read(indices, {RandomStream(0, "unused")});
-        batches.push_back({batch.input(), batch.target});
-      }
-    }
-    return batches;
-  }
-
- private:
-  cli::RunFile file_;
-  train::Run run_;
-  std::atomic<int> pause_{0};
-  std::int64_t until_ = 0;
-};
 
 // --- by hand
 // -------------------------------------------------------------------------------------------------

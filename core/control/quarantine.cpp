@@ -1,0 +1,101 @@
+#include "core/control/quarantine.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include <trainyard/error.hpp>
+
+#include "core/report/run_directory.hpp"
+
+namespace trainyard::control {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string file_of(const std::string& directory) {
+  return directory + "/quarantine.json";
+}
+
+const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry& registry,
+                        const std::vector<Quarantined>& quarantined) {
+  for (const plugins::PluginFile* file : registry.find(slot.kind, slot.type))
+    for (const Quarantined& each : quarantined)
+      if (each.digest == file->digest) return &each;
+  return nullptr;
+}
+
+std::string name_of(const config::SlotConfig& slot) {
+  return "[" + slot.slot + "] " + slot.type;
+}
+
+}  // namespace
+
+std::vector<Quarantined> read_quarantine(const std::string& directory) {
+  const std::string path = file_of(directory);
+  if (!std::filesystem::exists(path)) return {};
+  try {
+    std::vector<Quarantined> all;
+    for (const Json& each : Json::parse(std::ifstream(path)))
+      all.push_back({.plugin = each.at("plugin"),
+                     .slot = each.at("slot"),
+                     .kind = each.at("kind"),
+                     .digest = each.at("digest"),
+                     .event = each.at("event"),
+                     .step = each.at("step"),
+                     .reason = each.at("reason"),
+                     .time = each.at("time")});
+    return all;
+  } catch (const Json::exception& error) {
+    throw DataError(path + " is no list of quarantined plugins: " + error.what() + "; mend or remove it");
+  }
+}
+
+void quarantine(const std::string& directory, Quarantined plugin) {
+  std::vector<Quarantined> all = read_quarantine(directory);
+  all.push_back(std::move(plugin));
+  Json json = Json::array();
+  for (const Quarantined& each : all)
+    json.push_back({{"plugin", each.plugin},
+                    {"slot", each.slot},
+                    {"kind", each.kind},
+                    {"digest", each.digest},
+                    {"event", each.event},
+                    {"step", each.step},
+                    {"reason", each.reason},
+                    {"time", each.time}});
+  report::write_atomically(file_of(directory),
+                           json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+bool can_be_left_out(const std::string& kind) {
+  return kind == "hook" || kind == "sink" || kind == "metric";
+}
+
+std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,
+                                   const std::vector<Quarantined>& quarantined) {
+  std::vector<Quarantined> left;
+  if (quarantined.empty()) return left;
+  for (const config::SlotConfig* slot : config.slots()) {
+    const Quarantined* found = find(*slot, registry, quarantined);
+    if (found == nullptr) continue;
+    const std::string why = name_of(*slot) + " is quarantined (" + found->reason + "), and ";
+    const std::string mend = ": mend the plugin, or take another one";
+    if (!can_be_left_out(slot->kind))
+      throw PluginError(why + "the run cannot do without " + slot->slot + mend);
+    const std::string& watched = config.early_stopping ? config.early_stopping->metric : "";
+    if (slot->kind == "metric" &&
+        (watched == "val/" + slot->id || watched.starts_with("val/" + slot->id + ".")))
+      throw PluginError(why + "early_stopping watches " + watched + mend + ", or drop [early_stopping]");
+    left.push_back(*found);
+    left.back().slot = slot->slot;
+  }
+  for (std::vector<config::SlotConfig>* list : {&config.metrics, &config.hooks, &config.sinks})
+    std::erase_if(
+        *list, [&](const config::SlotConfig& slot) { return find(slot, registry, quarantined) != nullptr; });
+  return left;
+}
+
+}  // namespace trainyard::control

@@ -1,0 +1,74 @@
+// Which plugin a thread is in: what an exception, a fatal signal and the watchdog name.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace trainyard::events {
+
+class Bus;
+struct Subscriber;
+
+/// The plugin call that a thread is in, the innermost where calls stand within each other. The thread writes
+/// it with plain stores; its signal handlers and other threads may read it at any time.
+struct CallFrame {
+  // A call that the loop makes itself:
+  std::atomic<const char*> slot{nullptr};    ///< place in the run file; null: none, or in a hook
+  std::atomic<const char*> plugin{nullptr};  ///< its name
+  /// Moves with every such call that is not within another: the same number later is the same call still.
+  std::atomic<std::uint64_t> sequence{0};
+  /// Whose hook runs; null: none does. Event and step are the newest of the bus.
+  std::atomic<const Subscriber*> hook{nullptr};
+  /// Of the thread that fires events: the one that was made last and lives.
+  std::atomic<const Bus*> bus{nullptr};
+};
+
+/// In the static block of thread-local storage: reading it takes one instruction, and no allocation that a
+/// signal handler must not make.
+extern __attribute__((tls_model("initial-exec"))) constinit thread_local CallFrame call_frame;
+
+/// Names the plugin that the calling thread is in for the length of a scope. The texts outlive it.
+class CallScope {
+ public:
+  CallScope(const char* slot, const char* plugin) noexcept
+      : slot_(call_frame.slot.load(std::memory_order_relaxed)),
+        plugin_(call_frame.plugin.load(std::memory_order_relaxed)) {
+    call_frame.plugin.store(plugin, std::memory_order_relaxed);
+    call_frame.slot.store(slot, std::memory_order_relaxed);
+    if (slot_ == nullptr)
+      call_frame.sequence.store(call_frame.sequence.load(std::memory_order_relaxed) + 1,
+                                std::memory_order_relaxed);
+  }
+  ~CallScope() {
+    call_frame.slot.store(slot_, std::memory_order_relaxed);
+    call_frame.plugin.store(plugin_, std::memory_order_relaxed);
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  const char* slot_;
+  const char* plugin_;
+};
+
+/// The scope of a thread that calls hooks one after another: one store a hook.
+class HooksScope {
+ public:
+  HooksScope() noexcept : slot_(call_frame.slot.load(std::memory_order_relaxed)) {
+    if (slot_ != nullptr) [[unlikely]]  // within a plugin that fires events
+      call_frame.slot.store(nullptr, std::memory_order_relaxed);
+  }
+  void enter(const Subscriber* who) noexcept { call_frame.hook.store(who, std::memory_order_relaxed); }
+  ~HooksScope() {
+    call_frame.hook.store(nullptr, std::memory_order_relaxed);
+    if (slot_ != nullptr) [[unlikely]]
+      call_frame.slot.store(slot_, std::memory_order_relaxed);
+  }
+  HooksScope(const HooksScope&) = delete;
+  HooksScope& operator=(const HooksScope&) = delete;
+
+ private:
+  const char* slot_;
+};
+
+}  // namespace trainyard::events
