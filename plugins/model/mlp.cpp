@@ -16,8 +16,8 @@ class Mlp final : public Model {
   };
   static void describe(Manifest<Options>& m) {
     m.name("mlp").version("1.0.0").summary(
-        "Fully connected layers with a dropout site after each hidden one;
-    m.provides("graph"); flattens its input.");
+        "Fully connected layers with a dropout site after each hidden one; flattens its input.");
+    m.provides("graph");
     m.option("layers", &Options::layers, "widths from the data's features to its classes, both included")
         .min(1)
         .required();
