@@ -79,7 +79,7 @@ std::optional<StepData> Loader::next() {
   return std::move(taken.data);
 }
 
-void Loader::work(std::stop_token stop) {
+void Loader::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const auto may_claim = [&] {
     return claimed_ < end_ && claimed_ < next_ + static_cast<std::int64_t>(ring_.size());
