@@ -42,7 +42,7 @@ Loader::Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions opt
                                : std::numeric_limits<std::int64_t>::max()),
       ring_(static_cast<std::size_t>(options_.workers * std::max(options_.prefetch, 1))) {
   for (int i = 0; i < options_.workers; ++i)
-    workers_.emplace_back([this](std::stop_token stop) { work(std::move(stop)); });
+    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
 }
 
 Loader::~Loader() {
