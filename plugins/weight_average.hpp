@@ -91,6 +91,7 @@ class WeightAverage : public Hook {
  private:
   static std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
     std::vector<at::Tensor> result;
+    result.reserve(tensors.size());
     for (const at::Tensor& tensor : tensors) result.push_back(tensor.detach().clone());
     return result;
   }

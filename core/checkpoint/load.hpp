@@ -15,7 +15,7 @@ namespace trainyard::checkpoint {
 struct Loaded {
   std::string path;
   std::int64_t step = 0;
-  std::vector<State> states;  ///< as they were given to Checkpointer::save; tensors on the CPU
+  std::vector<State> states;  ///< as they were given to Checkpointer::take; tensors on the CPU
 
   /// The state of an owner, or null.
   const State* find(std::string_view owner) const;

@@ -108,7 +108,7 @@ void suggest(const CLI::App& app, const std::string& word) {
                word.c_str(), closest.empty() ? "" : ("; did you mean `" + closest + "`?").c_str());
 }
 
-int main(int argc, char** argv) {
+int run_command_line(int argc, char** argv) {
   CLI::App app("Trains LibTorch models from run files; every strategy of a run is a plugin.", "trainyard");
   app.require_subcommand(1);
   app.get_formatter()->column_width(36);
@@ -320,7 +320,7 @@ int main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return trainyard::cli::main(argc, argv);
+    return trainyard::cli::run_command_line(argc, argv);
   } catch (const trainyard::Error& error) {
     std::fprintf(stderr, "trainyard: %s\n", error.what());
     return static_cast<int>(error.code());

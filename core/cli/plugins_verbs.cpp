@@ -227,6 +227,7 @@ ExitCode plugins_list(const Registry& registry, Format format, std::ostream& out
     return ExitCode::done;
   }
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(files.size());
   for (const PluginFile* file : files)
     rows.push_back(
         {file->manifest.kind, file->manifest.name, file->manifest.version, file->manifest.summary});

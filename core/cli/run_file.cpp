@@ -42,7 +42,7 @@ std::optional<RunFile> read_run_file(const RunFileOptions& options) {
   config::Resolution resolution = config::resolve(std::move(document), registry);
   std::optional<RunFile> run;
   if (resolution.config) {
-    run.emplace(std::move(registry), std::move(*resolution.config));
+    run = RunFile{std::move(registry), std::move(*resolution.config)};
     check_order(*run, resolution.findings);
   }
   if (options.json)

@@ -22,9 +22,9 @@ std::string found(const Value& value) {
 }
 
 std::vector<std::string> names_of(const std::vector<OptionSpec>& specs) {
-  std::vector<std::string> names;
-  for (const OptionSpec& spec : specs) names.push_back(spec.name);
-  std::sort(names.begin(), names.end());
+  std::vector<std::string> names(specs.size());
+  std::ranges::transform(specs, names.begin(), &OptionSpec::name);
+  std::ranges::sort(names);
   return names;
 }
 

@@ -95,7 +95,7 @@ bool Findings::mentions(const Origin& at) const {
                                     [&](const Finding& finding) { return same_place(finding.at, at); });
 }
 
-void Findings::add_source(const std::string& file, std::string text) {
+void Findings::add_source(const std::string& file, const std::string& text) {
   sources_.try_emplace(file, Source{sources_.size(), split_lines(text)});
 }
 

@@ -32,7 +32,7 @@ class Findings {
 
   /// The text of a file, for the lines that the report shows and the lengths of carets; findings are sorted
   /// in the order in which files were added.
-  void add_source(const std::string& file, std::string text);
+  void add_source(const std::string& file, const std::string& text);
 
   bool failed() const { return errors_ > 0; }
   bool empty() const { return findings_.empty(); }

@@ -81,7 +81,7 @@ class Interpolation {
       if (end == std::string::npos)
         return fail(at, "`${` without a closing brace",
                     "write ${vars.NAME}; for the characters themselves, $${");
-      const std::optional<Value> value = named(text.substr(i + 2, end - i - 2), at);
+      std::optional<Value> value = named(text.substr(i + 2, end - i - 2), at);
       if (!value) return std::nullopt;
       if (i == 0 && end + 1 == text.size()) return value;
       out += value->get_if<std::string>() ? value->as<std::string>() : toml_text(*value);

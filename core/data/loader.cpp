@@ -45,7 +45,7 @@ Loader::Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions opt
                                : std::numeric_limits<std::int64_t>::max()),
       ring_(static_cast<std::size_t>(options_.workers * std::max(options_.prefetch, 1))) {
   for (int i = 0; i < options_.workers; ++i)
-    workers_.emplace_back([this](std::stop_token stop) { work(std::move(stop)); });
+    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
 }
 
 Loader::~Loader() {
@@ -84,7 +84,7 @@ std::optional<StepData> Loader::next() {
   return std::move(taken.data);
 }
 
-void Loader::work(std::stop_token stop) {
+void Loader::work(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "loader");
   const report::SignalStack signal_stack;
   std::unique_lock lock(mutex_);

@@ -69,7 +69,7 @@ class Loader {
 
   StepData load(std::int64_t position) const;
   Batch read(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
-  void work(std::stop_token stop);
+  void work(const std::stop_token& stop);
   Slot& slot(std::int64_t position) { return ring_[static_cast<std::size_t>(position) % ring_.size()]; }
 
   const Dataset& dataset_;

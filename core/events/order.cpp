@@ -174,7 +174,7 @@ Event opening_of(Event event) {
     case Event::after_loss: return Event::before_loss;
     case Event::after_backward: return Event::before_backward;
     case Event::after_reduce: return Event::before_reduce;
-    case Event::after_step: return Event::before_step;
+    case Event::after_step:
     case Event::step_skipped: return Event::before_step;
     case Event::eval_end: return Event::eval_start;
     case Event::eval_batch_end: return Event::eval_batch_start;

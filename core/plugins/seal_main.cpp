@@ -55,6 +55,7 @@ void add_section(const std::string& from, const std::string& text_file, const st
                                           from,
                                           to};
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t child = 0;

@@ -15,7 +15,7 @@ at::Device make_device(const std::string& name) {
   const std::string mend = "; set run.device = \"cpu\"";
   if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr)
     throw ConfigError(wanted + "LibTorch's CUDA library does not load (" + dlerror() + ")" + mend);
-  const int count = at::detail::getCUDAHooks().deviceCount();
+  const at::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
   if (device.index() >= count)
     throw ConfigError(wanted + "this machine has " + std::to_string(count) + " usable GPUs" + mend);
   return device;

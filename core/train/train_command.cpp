@@ -171,7 +171,7 @@ class Checkpoints {
 
   CheckpointParts parts() {
     return {.every = every_,
-            .save = [this] { guarded([this] { plugin_.save(run_.snapshot()); }); },
+            .save = [this] { guarded([this] { plugin_.take(run_.snapshot()); }); },
             .committed = [this] { return committed(); },
             .drain = [this] { guarded([this] { plugin_.drain(); }); }};
   }

@@ -97,7 +97,7 @@ class Async final : public Checkpointer {
     writer_ = host().thread("writer", [this](std::stop_token stop) { write(std::move(stop)); });
   }
 
-  void save(Snapshot snapshot) override {
+  void take(Snapshot snapshot) override {
     rethrow();
     std::int64_t size = 0;
     bool pinned = false;

@@ -14,7 +14,7 @@ class Full final : public Checkpointer {
   explicit Full(const Options&) {}
 
   void open(CheckpointStore& store) override { store_ = &store; }
-  void save(Snapshot snapshot) override { store_->commit(snapshot); }
+  void take(Snapshot snapshot) override { store_->commit(snapshot); }
   void drain() override {}
 
  private:

@@ -7,7 +7,6 @@
 
 namespace {
 
-using trainyard::ConfigError;
 using trainyard::files::Reader;
 
 constexpr std::size_t largest_vocabulary = 1 << 16;

@@ -87,6 +87,7 @@ class Auc final : public Metric {
  private:
   static at::Tensor joined(const std::vector<at::Tensor>& parts) {
     std::vector<at::Tensor> on_cpu;
+    on_cpu.reserve(parts.size());
     for (const at::Tensor& part : parts) on_cpu.push_back(part.to(at::kCPU));
     return at::cat(on_cpu);
   }

@@ -14,7 +14,7 @@ function(trainyard_add_plugin target)
   add_library(${target} MODULE ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE Trainyard::sdk ${PLUGIN_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
-  target_compile_options(${target} PRIVATE -fno-gnu-unique)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
   target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--version-script=${map})
   set_target_properties(${target} PROPERTIES
     PREFIX lib

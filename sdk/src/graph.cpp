@@ -37,13 +37,15 @@ double Node::number(std::string_view attribute, double fallback) const {
 
 std::string Node::text(std::string_view attribute, std::string fallback) const {
   const auto* value = find<std::string>(*this, attribute, "text");
-  return value ? *value : fallback;
+  if (value) return *value;
+  return fallback;
 }
 
 std::vector<std::int64_t> Node::integers(std::string_view attribute,
                                          std::vector<std::int64_t> fallback) const {
   const auto* value = find<std::vector<std::int64_t>>(*this, attribute, "integers");
-  return value ? *value : fallback;
+  if (value) return *value;
+  return fallback;
 }
 
 ValueId Graph::add_value(GraphValue value) {

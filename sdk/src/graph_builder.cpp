@@ -94,14 +94,14 @@ ValueId GraphBuilder::constant(std::string name, at::Tensor tensor) {
   return graph_.add_value(std::move(value));
 }
 
-ValueId GraphBuilder::uniform_parameter(const std::string& name, std::vector<std::int64_t> shape,
+ValueId GraphBuilder::uniform_parameter(const std::string& name, const std::vector<std::int64_t>& shape,
                                         double bound) {
   at::Tensor tensor = at::empty(shape);
   fill_uniform(tensor, RandomStream(seed_, "model/" + name), -bound, bound);
   return parameter(name, std::move(tensor));
 }
 
-ValueId GraphBuilder::normal_parameter(const std::string& name, std::vector<std::int64_t> shape,
+ValueId GraphBuilder::normal_parameter(const std::string& name, const std::vector<std::int64_t>& shape,
                                        double deviation) {
   at::Tensor tensor = at::empty(shape);
   fill_normal(tensor, RandomStream(seed_, "model/" + name), 0.0, deviation);
@@ -234,7 +234,7 @@ ValueId GraphBuilder::mul(ValueId a, ValueId b) {
   return node("Mul", "", {a, b});
 }
 
-ValueId GraphBuilder::reshape(ValueId x, std::vector<std::int64_t> shape) {
+ValueId GraphBuilder::reshape(ValueId x, const std::vector<std::int64_t>& shape) {
   const std::string name = unique("Reshape");
   return node("Reshape", name, {x, constant(name + ".shape", integers(shape))});
 }

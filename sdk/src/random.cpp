@@ -146,7 +146,7 @@ struct Point {
 
 /// Cosine and sine of 2 pi `turns`, turns in [0, 1], by Taylor series around the nearest quarter turn.
 Point portable_circle(double turns) {
-  const int quarter = static_cast<int>(turns * 4.0 + 0.5);
+  const int quarter = static_cast<int>(turns * 4.0 + 0.5);  // NOLINT(bugprone-incorrect-roundings): SIMD
   const double angle = (turns - quarter * 0.25) * (2.0 * std::numbers::pi);
   const double square = angle * angle;
   double cosine = 1.0, sine = 1.0;

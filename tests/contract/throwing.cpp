@@ -112,7 +112,7 @@ TEST_CASE("with on_error = \"disable\" a hook that throws is left behind") {
     const CapturedErrors captured;
     const Outcome outcome =
         train_shortly(run_with(*thrower, "within", call, "error"), {"hooks.0.on_error=disable"}, registry());
-    CHECK(outcome.error == "");
+    CHECK_THAT(outcome.error, Catch::Equals(""));
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.steps == 6);
   }

@@ -59,7 +59,7 @@ TEST_CASE(
     const std::string text = host_run(file).text();
     INFO(text);
     const Outcome first = train_shortly(text, {}, shipped());
-    REQUIRE(first.error == "");
+    REQUIRE_THAT(first.error, Catch::Equals(""));
     CHECK(first.exit_code == 0);
     CHECK(first.steps > 0);
     CHECK(first.model.size() == 64);

@@ -470,8 +470,8 @@ TEST_CASE("full and async commit what they were given, in order") {
     Store store(folder.path(), {.keep_last = 100});
     Saver saver(name, store);
     const Snapshot saved = everything();
-    saver.plugin->save(saved);
-    for (std::int64_t step = 10; step < 20; ++step) saver.plugin->save(small(step));
+    saver.plugin->take(saved);
+    for (std::int64_t step = 10; step < 20; ++step) saver.plugin->take(small(step));
     saver.plugin->drain();
     CHECK(store.take_committed().size() == 11);
     check_equal(load(folder / "step-00000007").states, saved.states);
@@ -491,7 +491,7 @@ TEST_CASE("weights that change right after an async save do not reach the file")
     for (State& state : live.states)
       for (auto& [tensor_name, tensor] : state.tensors) tensor.fill_(static_cast<double>(step));
     live.step = step;
-    saver.plugin->save(live);
+    saver.plugin->take(live);
     for (State& state : live.states)
       for (auto& [tensor_name, tensor] : state.tensors) tensor.fill_(-1);
   }
@@ -514,11 +514,11 @@ TEST_CASE("async waits where its budget is used up, and says when it is too smal
   large.states[1].tensors["large"] = at::zeros({700 << 10}, at::kByte);
   {
     Saver saver("async", store, test::table({{"memory_budget", std::int64_t{1}}}));
-    saver.plugin->save(large);  // 0.7 of 1 MiB: there is no room for a second
+    saver.plugin->take(large);  // 0.7 of 1 MiB: there is no room for a second
     std::atomic<bool> second = false;
     std::thread loop([&] {
       large.step = 2;
-      saver.plugin->save(large);
+      saver.plugin->take(large);
       second = true;
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -530,12 +530,12 @@ TEST_CASE("async waits where its budget is used up, and says when it is too smal
     CHECK(store.steps == std::vector<std::int64_t>{1, 2});
 
     large.states[1].tensors["large"] = at::zeros({5 << 20}, at::kByte);
-    CHECK_THAT(test::message_of<ConfigError>([&] { saver.plugin->save(large); }),
+    CHECK_THAT(test::message_of<ConfigError>([&] { saver.plugin->take(large); }),
                Contains("takes 6 MiB, memory_budget allows 1"));
     // An arena that has become too small makes room for a larger one.
     large.states[1].tensors["large"] = at::zeros({900 << 10}, at::kByte);
     store.allow(1);
-    saver.plugin->save(large);
+    saver.plugin->take(large);
     saver.plugin->drain();
   }
   CHECK(store.steps.size() == 3);
@@ -546,14 +546,14 @@ TEST_CASE("an async commit that fails is told at once, thrown once, and does not
   store.failing_step = 2;
   Saver saver("async", store);
   store.allow(4);
-  saver.plugin->save(small(1));
-  saver.plugin->save(small(2));
+  saver.plugin->take(small(1));
+  saver.plugin->take(small(2));
   CHECK_THROWS_WITH(saver.plugin->drain(), "no space");
   REQUIRE(saver.errors().size() == 1);
   CHECK_THAT(saver.errors()[0], Contains("step 2 was not written: no space"));
-  saver.plugin->save(small(3));
+  saver.plugin->take(small(3));
   saver.plugin->drain();
-  saver.plugin->save(small(4));
+  saver.plugin->take(small(4));
   saver.plugin.reset();  // without drain: what was taken is written
   CHECK(store.steps == std::vector<std::int64_t>{1, 3, 4});
 }
@@ -570,7 +570,7 @@ TEST_CASE("async on a GPU copies before save returns", "[cuda]") {
     for (State& state : live.states)
       for (auto& [name, tensor] : state.tensors) tensor.fill_(static_cast<double>(step));
     live.step = step;
-    saver.plugin->save(live);
+    saver.plugin->take(live);
     for (State& state : live.states)
       for (auto& [name, tensor] : state.tensors) tensor.fill_(-1);
   }

@@ -86,6 +86,7 @@ Seen see(const StepData& step) {
 
 std::vector<Seen> take(Loader& loader, int steps) {
   std::vector<Seen> seen;
+  seen.reserve(static_cast<std::size_t>(steps));
   for (int i = 0; i < steps; ++i) seen.push_back(see(loader.next().value()));
   return seen;
 }

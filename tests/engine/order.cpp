@@ -270,6 +270,7 @@ TEST_CASE("random sets of hooks stand in the first order that breaks no rule") {
 TEST_CASE("where the rules decide every pair, the place in the run file does not matter") {
   std::mt19937 random(21);
   std::vector<std::pair<std::string, HookSpec>> hooks;
+  hooks.reserve(6);
   for (int i = 0; i < 6; ++i)
     hooks.emplace_back("p" + std::to_string(i), with_priority(observer(Event::batch_end), 10 * i));
   hooks[4].second.priority = hooks[3].second.priority;

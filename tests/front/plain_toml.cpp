@@ -72,7 +72,7 @@ TEST_CASE("plain TOML refuses the rest with the place and what was expected") {
   CHECK(refusal("[a]") == "line 1: found `[a]`, expected a key");
   CHECK(refusal("a = 99999999999999999999x") == "line 1: found `999999999999`, expected a value");
   CHECK(refusal("a = " + std::string(100000, '[')).find("expected at most 16 levels") != std::string::npos);
-  CHECK(refusal(std::string("a = \"\0\"", 8)).find("expected `\"`") != std::string::npos);
+  CHECK(refusal(std::string("a = \"\0\"", 7)).find("expected `\"`") != std::string::npos);
   std::string many;
   for (int i = 0; i < 100; ++i) many += "k" + std::to_string(i) + " = 1\n";
   CHECK(refusal(many).find("expected at most 64 keys in a table") != std::string::npos);

@@ -162,7 +162,7 @@ struct NoOptions {};
 
 /// A plugin without options of its own, with those of its kind.
 template <class Common = NoCommon>
-plugins::PluginFile plain_file(std::string kind, std::string name) {
+plugins::PluginFile plain_file(std::string kind, const std::string& name) {
   plugins::PluginFile file;
   Fields<Common> fields(file.manifest.options, true);
   Common::describe(fields);

@@ -319,7 +319,8 @@ TEST_CASE("idx: errors name the file and the record") {
   CHECK_THAT(message(folder.write("f", idx({4, 2, 2}, ramp(16))), labels),
              Contains("it has 3 labels") && Contains("has 4 images"));
   CHECK_THAT(message(folder.write("f", idx({0, 2, 2}, "")), labels), Contains("there is no data"));
-  CHECK_THAT(message(folder.write("f", "\x00\x00"), labels), Contains("ends inside the IDX header"));
+  CHECK_THAT(message(folder.write("f", std::string(2, '\0')), labels),
+             Contains("ends inside the IDX header"));
   CHECK_THAT(message(folder.write("f", idx({3, 0xffffffffu, 0xffffffffu}, "")), labels),
              Contains("too large"));
   CHECK_THAT(message(images, folder.write("f", idx({3}, "\x01"))), Contains("/f: record 1 is missing"));
@@ -397,6 +398,7 @@ TEST_CASE("cifar: augmentation is a function of epoch and position, for the trai
     const Floats got = values(read(*augmented, {5}, epoch, 3).input());
     REQUIRE(got == values(read(*augmented, {9, 5}, epoch, 2).input().select(0, 1).contiguous()));
     // One of the 9 x 9 x 2 ways to cut it out must explain it.
+    const auto place = [](int c, int y, int x) -> std::size_t { return c * 1024 + y * 32 + x; };
     bool explained = false;
     for (int way = 0; way < 162 && !explained; ++way) {
       const int down = way / 18 - 4, right = way / 2 % 9 - 4;
@@ -406,9 +408,8 @@ TEST_CASE("cifar: augmentation is a function of epoch and position, for the trai
           for (int x = 0; x < 32 && explained; ++x) {
             const int from_y = y + down, from_x = (way % 2 ? 31 - x : x) + right;
             const bool inside = from_y >= 0 && from_y < 32 && from_x >= 0 && from_x < 32;
-            const float expected =
-                inside ? image[static_cast<std::size_t>(c * 1024 + from_y * 32 + from_x)] : 0.0f;
-            explained = got[static_cast<std::size_t>(c * 1024 + y * 32 + x)] == expected;
+            const float expected = inside ? image[place(c, from_y, from_x)] : 0.0f;
+            explained = got[place(c, y, x)] == expected;
           }
       if (explained) seen.insert(std::to_string(way));
     }

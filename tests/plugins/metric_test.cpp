@@ -27,7 +27,7 @@ struct Part {
   }
 };
 
-std::vector<Part> random_parts(Shape target_shape, std::int64_t classes, std::int64_t outputs) {
+std::vector<Part> random_parts(const Shape& target_shape, std::int64_t classes, std::int64_t outputs) {
   std::vector<Part> parts;
   for (const std::int64_t size : {5, 1, 17, 8}) {
     Part part;
@@ -167,7 +167,7 @@ TEST_CASE("auc equals the share of ordered pairs, ties one half") {
     CHECK(compute("auc", {}, parts) ==
           right / (static_cast<double>(positive.size()) * static_cast<double>(negative.size())));
   }
-  const auto single = [](std::vector<double> scores, std::vector<std::int64_t> targets) {
+  const auto single = [](const std::vector<double>& scores, const std::vector<std::int64_t>& targets) {
     return compute("auc", {}, {{at::tensor(scores), at::tensor(targets), at::zeros({})}});
   };
   CHECK(single({0.1, 0.4, 0.35, 0.8}, {0, 0, 1, 1}) == 0.75);

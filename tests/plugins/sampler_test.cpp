@@ -120,6 +120,7 @@ TEST_CASE("random: all orders of a few samples are equally likely") {
   std::map<std::vector<std::int64_t>, double> seen;
   for (int e = 0; e < 24000; ++e) ++seen[epoch(*sampler, e)];
   std::vector<double> counts;
+  counts.reserve(seen.size());
   for (const auto& [order, count] : seen) counts.push_back(count);
   REQUIRE(counts.size() == 24);
   CHECK(std::abs(normal_score(counts, 1000.0)) < 4.0);

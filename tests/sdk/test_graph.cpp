@@ -114,7 +114,7 @@ TEST_CASE("rows of batch x time keep their number", "[graph]") {
   const ValueId y = b.reshape(b.linear(rows, "fc", 2), {-1, 6, 2});
   const Graph g = b.finish(y);
   CHECK(g.values[static_cast<std::size_t>(y)].shape == Ints{batch_dim, 6, 2});
-  CHECK(cost(g, g.nodes[1]).multiply_adds == 6 * 4 * 2);
+  CHECK(cost(g, g.nodes[1]).multiply_adds == 6L * 4 * 2);
 }
 
 TEST_CASE("costs of one sample", "[graph]") {
@@ -130,7 +130,7 @@ TEST_CASE("costs of one sample", "[graph]") {
     return NodeCost{};
   };
   CHECK(of("conv").parameters == 16 * 27 + 16);
-  CHECK(of("conv").multiply_adds == 16 * 27 * 64);
+  CHECK(of("conv").multiply_adds == 16L * 27 * 64);
   CHECK(of("bn").parameters == 32);
   CHECK(of("bn").multiply_adds == 0);
   CHECK(of("fc").parameters == 170);

@@ -351,8 +351,8 @@ TEST_CASE("LSTM", "[operators]") {
 TEST_CASE("Attention", "[operators]") {
   at::manual_seed(0);
   const at::Tensor q = at::randn({2, 4, 6}), k = at::randn({2, 5, 6}), v = at::randn({2, 5, 8});
-  const auto by_definition = [](at::Tensor q, at::Tensor k, at::Tensor v, const at::Tensor& bias,
-                                double scale) {
+  const auto by_definition = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                const at::Tensor& bias, double scale) {
     return at::matmul(at::softmax(at::matmul(q, k.transpose(-1, -2)) * scale + bias, -1), v);
   };
   const auto heads = [](const at::Tensor& x, std::int64_t n) {

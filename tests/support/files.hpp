@@ -33,7 +33,7 @@ class TempFolder {
 
   /// Writes a file and gives its path; packed by gzip where the name ends in .gz.
   std::string write(const std::string& name, const std::string& content) const {
-    const std::string file = path(name);
+    std::string file = path(name);
     if (!file.ends_with(".gz")) {
       std::ofstream(file, std::ios::binary) << content;
       return file;
@@ -46,7 +46,7 @@ class TempFolder {
 
   /// A copy of a file without its last bytes.
   std::string truncate(const std::string& file, std::uintmax_t bytes_kept) const {
-    const std::string copy = path("cut-" + std::filesystem::path(file).filename().string());
+    std::string copy = path("cut-" + std::filesystem::path(file).filename().string());
     std::filesystem::copy_file(file, copy, std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(copy, bytes_kept);
     return copy;

@@ -85,8 +85,8 @@ int main(int argc, char** argv) {
   double most = 0;
   for (int round = 0; round <= rounds; ++round) {  // the first touches memory
     copy.push_back(seconds(plain_copy));
-    block.push_back(seconds([&] { blocking.plugin->save(next()); }));
-    stall.push_back(seconds([&] { async.plugin->save(next()); }));
+    block.push_back(seconds([&] { blocking.plugin->take(next()); }));
+    stall.push_back(seconds([&] { async.plugin->take(next()); }));
     most = std::max(most, resident() - before);
     async.plugin->drain();
     most = std::max(most, resident() - before);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <functional>
 #include <map>
 
@@ -218,7 +219,7 @@ void run(const char* title, const char* model, const Table& options, const Batch
 }  // namespace
 
 /// graph_forward [PART]: only the models whose title begins with PART.
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   at::set_num_threads(1);
   if (argc > 1) wanted = argv[1];
   std::printf("%-24s %-9s %12s %12s %8s\n", "model", "mode", "by hand, us", "graph, us", "ratio");
@@ -231,4 +232,7 @@ int main(int argc, char** argv) {
   text.classes = text.vocabulary = 65;
   run("gpt 4x128, 64 tokens, 4", "gpt", test::table({{"n_layer", 4}, {"n_head", 4}, {"d_model", 128}}), text,
       4, [](const Weights& w) { return gpt(w, 4, 4); });
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "graph_forward: %s\n", error.what());
+  return 1;
 }

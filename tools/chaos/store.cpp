@@ -80,7 +80,7 @@ bool is_of_one_step(const Loaded& loaded) {
   if (::write(ready, "g", 1) != 1) ::_exit(1);
   for (;; ++step) {
     stamp(live, step);
-    saver.plugin->save(live);
+    saver.plugin->take(live);
     stamp(live, -1);
   }
 }

@@ -73,9 +73,9 @@ class Checkpointer : public Plugin {
   /// At a safe point. The tensors of the snapshot are the run's own and change as soon as this returns: what
   /// is written later has to be copied now. Commits go to the store, at once or later, in the order of the
   /// calls.
-  virtual void save(Snapshot snapshot) = 0;
+  virtual void take(Snapshot snapshot) = 0;
 
-  /// Waits until everything that was given to `save` is committed; throws what went wrong with it.
+  /// Waits until everything that was given to `take` is committed; throws what went wrong with it.
   virtual void drain() = 0;
 
   Common common;

@@ -64,7 +64,8 @@ class GraphBuilder {
   ValueId flatten(ValueId x, std::int64_t axis = 1);
   ValueId add(ValueId a, ValueId b);
   ValueId mul(ValueId a, ValueId b);
-  ValueId reshape(ValueId x, std::vector<std::int64_t> shape);  ///< 0 copies a dimension, -1 infers one
+  /// 0 copies a dimension, -1 infers one.
+  ValueId reshape(ValueId x, const std::vector<std::int64_t>& shape);
   ValueId transpose(ValueId x, std::vector<std::int64_t> permutation);
   ValueId concat(std::vector<ValueId> xs, std::int64_t axis);
   std::vector<ValueId> split(ValueId x, std::int64_t parts, std::int64_t axis);
@@ -84,8 +85,8 @@ class GraphBuilder {
   ValueId parameter(std::string name, at::Tensor tensor);
   ValueId constant(std::string name, at::Tensor tensor);
   /// Uniform in [-bound, bound] or normal, drawn from the stream of that parameter name.
-  ValueId uniform_parameter(const std::string& name, std::vector<std::int64_t> shape, double bound);
-  ValueId normal_parameter(const std::string& name, std::vector<std::int64_t> shape, double deviation);
+  ValueId uniform_parameter(const std::string& name, const std::vector<std::int64_t>& shape, double bound);
+  ValueId normal_parameter(const std::string& name, const std::vector<std::int64_t>& shape, double deviation);
 
   /// Valid until the next layer is added.
   const std::vector<std::int64_t>& shape(ValueId x) const {

@@ -114,9 +114,7 @@ constexpr OptionType option_type() {
 
 template <class T>
 Value to_value(const T& v) {
-  if constexpr (std::is_same_v<T, bool>)
-    return Value(v);
-  else if constexpr (std::is_integral_v<T>)
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
     return Value(static_cast<std::int64_t>(v));
   else if constexpr (std::is_floating_point_v<T>)
     return Value(static_cast<double>(v));
@@ -175,8 +173,8 @@ class OptionRef {
     spec().choices.assign(choices.begin(), choices.end());
     return *this;
   }
-  OptionRef& one_of(std::vector<std::string> choices) {
-    spec().choices = std::move(choices);
+  OptionRef& one_of(const std::vector<std::string>& choices) {
+    spec().choices = choices;
     return *this;
   }
   /// Names a file or folder that is read, or several. Relative to the run file that it is written in; the

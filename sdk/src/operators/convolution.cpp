@@ -186,7 +186,7 @@ Call compile_max_pool(const NodeView& op) {
 }
 
 std::vector<TensorType> infer_average_pool(const NodeView& op) {
-  const std::vector<TensorType> types = infer_pool(op);
+  std::vector<TensorType> types = infer_pool(op);
   const Window w = pool_window(op);
   op.require(w.symmetric(), "pads differently before and after; AveragePool takes equal padding");
   op.require(w.dilations == Shape(w.kernel.size(), 1), "attribute `dilations` other than 1 is not supported");

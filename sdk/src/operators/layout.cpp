@@ -114,7 +114,7 @@ std::vector<TensorType> infer_unsqueeze(const NodeView& op) {
 Shape permutation(const NodeView& op) {
   Shape reversed = all_axes(op.rank(0));
   std::ranges::reverse(reversed);
-  const Shape perm = op.node().integers("perm", reversed);
+  Shape perm = op.node().integers("perm", reversed);
   Shape sorted = perm;
   std::ranges::sort(sorted);
   op.require(sorted == all_axes(op.rank(0)), "attribute `perm` is " + shape_text(perm) +
@@ -171,7 +171,7 @@ Shape split_sizes(const NodeView& op) {
   const auto axis = static_cast<std::size_t>(op.axis_attribute(0));
   const std::int64_t length = op.shape(0)[axis];
   if (op.has(1)) {
-    const Shape sizes = op.constant_integers(1);
+    Shape sizes = op.constant_integers(1);
     op.require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == length,
                "parts " + shape_text(sizes) + " do not add up to axis " + std::to_string(axis) + " of " +
                    shape_text(op.shape(0)));
@@ -272,7 +272,6 @@ Call compile_gather(const NodeView& op) {
   if (axis == 0 && op.rank(0) == 2 && op.value(0).trainable)
     return [=](Frame& f) { f[y] = at::embedding(f[data], f[indices]); };
   const std::int64_t length = op.shape(0)[static_cast<std::size_t>(axis)];
-  Shape sizes = op.output_shape();
   return [=](Frame& f) {
     const at::Tensor flat = f[indices].reshape(-1);
     const at::Tensor places = at::where(flat.lt(0), flat.add(length), flat);

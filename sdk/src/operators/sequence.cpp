@@ -149,7 +149,7 @@ std::vector<TensorType> infer_attention(const NodeView& op) {
   op.require(op.node().number("softcap", 0.0) == 0.0, "attribute `softcap` other than 0 is not supported");
   op.require(!op.has(3) || op.node().integer("is_causal", 0) == 0, "takes a mask or is_causal = 1, not both");
   const Heads h = attention_sizes(op);
-  const Shape key = op.shape(1), value = op.shape(2);
+  const Shape &key = op.shape(1), &value = op.shape(2);
   const bool same_key = h.flat ? key[2] == h.key * h.width : key[3] == h.width;
   const bool same_value = h.flat ? value[1] == key[1] : value[1] == key[1] && value[2] == key[2];
   op.require(same_key && same_value && key[0] == op.shape(0)[0] && value[0] == key[0] && h.query % h.key == 0,

@@ -5,10 +5,10 @@
 class Thrower final : public trainyard::Checkpointer {
  public:
   using Options = ::Options;
-  static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"save", "drain"}); }
+  static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"take", "drain"}); }
   explicit Thrower(const Options& options) : options_(options) {}
   void open(trainyard::CheckpointStore&) override { options_.at("open"); }
-  void save(trainyard::Snapshot) override { options_.at("save"); }
+  void take(trainyard::Snapshot) override { options_.at("take"); }
   void drain() override { options_.at("drain"); }
 
  private:

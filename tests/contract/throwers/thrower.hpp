@@ -26,7 +26,7 @@ inline void describe_thrower(trainyard::Manifest<Options>& m, std::vector<std::s
   m.name("thrower").version("1.0.0").summary("Throws where it is told.");
   ahead.insert(ahead.begin(), "nothing");
   within.insert(within.begin(), "nothing");
-  m.option("ahead", &Options::ahead, "call ahead of the training").one_of(std::move(ahead));
-  m.option("within", &Options::within, "call of a step").one_of(std::move(within));
+  m.option("ahead", &Options::ahead, "call ahead of the training").one_of(ahead);
+  m.option("within", &Options::within, "call of a step").one_of(within);
   m.option("what", &Options::what, "what is thrown").one_of({"error", "data", "foreign"});
 }
