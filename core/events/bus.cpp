@@ -4,6 +4,8 @@
 #include <chrono>
 #include <exception>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "core/events/call_frame.hpp"
@@ -38,6 +40,14 @@ Resolved resolve(const std::string& text, Event event, const Subscriber& who, co
   return {*steps, false};
 }
 
+/// The text for as long as the process lives: a call may outlast the plugin that it came from.
+const char* kept(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> texts;
+  const std::lock_guard lock(mutex);
+  return texts.insert(text).first->c_str();
+}
+
 }  // namespace
 
 Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale)
@@ -58,58 +68,96 @@ bool Bus::wanted(Event event, Regions writes) const {
 
 void Bus::inspect(std::vector<Inspector*> inspectors) {
   inspectors_ = std::move(inspectors);
-  for (std::size_t e = 0; e < event_count; ++e)
-    for (std::uint32_t i = spans_[e].begin; i < spans_[e].end; ++i)
-      calls_[i].inspected = wanted(static_cast<Event>(e), calls_[i].writes);
+  table_ = table_with({});
 }
 
 std::vector<const Subscriber*> Bus::rebuild() {
-  const auto left_out = std::stable_partition(subscribers_.begin(), subscribers_.end(),
-                                              [](const Subscriber* each) { return !each->disabled; });
-  std::vector<const Subscriber*> disabled(left_out, subscribers_.end());
-  subscribers_.erase(left_out, subscribers_.end());
   stale_ = false;
+  std::vector<const Subscriber*> disabled;
+  for (Subscriber* each : subscribers_)
+    if (each->disabled && !std::exchange(each->left_out, true)) disabled.push_back(each);
+  table_ = table_with({});
+  return disabled;
+}
+
+Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const {
+  std::vector<Subscriber*> places;
+  std::vector<const Subscriber*> fillings;
   std::vector<Participant> participants;
-  for (const Subscriber* subscriber : subscribers_) participants.push_back(subscriber->participant);
-  order_ = make_order(participants);
-  if (!order_.problems.empty()) throw ConfigError(order_.problems.front().message);
-  calls_.clear();
+  for (Subscriber* place : subscribers_) {
+    const auto found = replacements.find(place);
+    const Subscriber* who = found == replacements.end() ? place : found->second;
+    if (who->disabled) continue;
+    places.push_back(place);
+    fillings.push_back(who);
+    participants.push_back(who->participant);
+  }
+  Table table;
+  table.order = make_order(participants);
+  if (!table.order.problems.empty()) throw ConfigError(table.order.problems.front().message);
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
-    spans_[e].begin = static_cast<std::uint32_t>(calls_.size());
-    for (const Place& place : order_.places[e]) {
-      const Subscriber& who = *subscribers_[place.participant];
-      const HookSpec& spec = who.participant.hooks[place.hook];
-      const std::string& every = spec.cadence.every;
-      Call call{.function = spec.call,
-                .self = who.self,
-                .owner = who.participant.id.c_str(),
-                .writes = spec.writes,
-                .who = subscribers_[place.participant],
-                .by_epoch = false,
-                .inspected = wanted(event, spec.writes),
-                .every = 0,
-                .start = 1,
-                .end = std::numeric_limits<std::int64_t>::max()};
-      const auto count = [&](const std::string& text, std::int64_t fallback) {
-        if (text.empty()) return fallback;
-        const Resolved resolved = resolve(text, event, who, scale_);
-        call.by_epoch = resolved.epochs;
-        return resolved.steps;
-      };
-      const bool bounded = !spec.cadence.start.empty() || !spec.cadence.end.empty();
-      call.every = count(every, bounded ? 1 : 0);
-      call.start = count(spec.cadence.start, 1);
-      call.end = count(spec.cadence.end, call.end);
-      if (call.every == 0 && !every.empty())
-        throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
-      // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
-      if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
-      calls_.push_back(call);
+    table.spans[e].begin = static_cast<std::uint32_t>(table.calls.size());
+    for (const Place& place : table.order.places[e]) {
+      Call call = make_call(*fillings[place.participant], event,
+                            fillings[place.participant]->participant.hooks[place.hook]);
+      call.who = places[place.participant];
+      table.calls.push_back(call);
     }
-    spans_[e].end = static_cast<std::uint32_t>(calls_.size());
+    table.spans[e].end = static_cast<std::uint32_t>(table.calls.size());
   }
-  return disabled;
+  return table;
+}
+
+Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spec) const {
+  const std::string& every = spec.cadence.every;
+  Call call{.function = spec.call,
+            .self = who.self,
+            .owner = kept(who.participant.id),
+            .writes = spec.writes,
+            .who = nullptr,
+            .by_epoch = false,
+            .inspected = wanted(event, spec.writes),
+            .every = 0,
+            .start = 1,
+            .end = std::numeric_limits<std::int64_t>::max()};
+  const auto count = [&](const std::string& text, std::int64_t fallback) {
+    if (text.empty()) return fallback;
+    const Resolved resolved = resolve(text, event, who, scale_);
+    call.by_epoch = resolved.epochs;
+    return resolved.steps;
+  };
+  const bool bounded = !spec.cadence.start.empty() || !spec.cadence.end.empty();
+  call.every = count(every, bounded ? 1 : 0);
+  call.start = count(spec.cadence.start, 1);
+  call.end = count(spec.cadence.end, call.end);
+  if (call.every == 0 && !every.empty())
+    throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
+  // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
+  if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
+  return call;
+}
+
+void Bus::call_alone(const Subscriber& who, Event event, StepContext& context) {
+  HooksScope frame;
+  for (const HookSpec& spec : who.participant.hooks) {
+    if (spec.event != event) continue;
+    Call call = make_call(who, event, spec);
+    Subscriber attributed = who;  // what it throws is the caller's to judge, never a reason to disable
+    attributed.disable_on_error = false;
+    call.who = &attributed;
+    Allow::set(context, call.writes, call.owner);
+    frame.enter(&attributed);
+    try {
+      call.function(call.self, context);
+    } catch (const std::exception& error) {
+      failed(event, call, context, &error);
+    } catch (...) {
+      failed(event, call, context, nullptr);
+    }
+    Allow::set(context, {}, "");
+  }
+  if (pending_) throw *std::exchange(pending_, std::nullopt);
 }
 
 bool Bus::due(const Call& call, const StepContext& context) const {
@@ -129,8 +177,8 @@ void Bus::invoke_watched(const Call& call, StepContext& context) {
 }
 
 void Bus::dispatch(Event event, Span span, StepContext& context) {
-  const Call* call = calls_.data() + span.begin;
-  const Call* const end = calls_.data() + span.end;
+  const Call* call = table_.calls.data() + span.begin;
+  const Call* const end = table_.calls.data() + span.end;
   HooksScope frame;
   // The try block is entered again only after a failure.
   while (call != end) {

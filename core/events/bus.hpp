@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <trainyard/context.hpp>
@@ -25,6 +27,7 @@ struct Subscriber {
   bool disable_on_error = false;
   // Written by the bus:
   bool disabled = false;         ///< it threw; not called any more after the next rebuild
+  bool left_out = false;         ///< that rebuild has come
   std::string error;             ///< what it threw
   double sampled_seconds = 0.0;  ///< inside its hooks, on the fires that were timed
 };
@@ -84,7 +87,7 @@ class Bus {
   template <class Context>
   void fire(Event event, Context& context) {
     trail_.add(event, context.step_number());
-    const Span span = spans_[static_cast<std::size_t>(event)];
+    const Span span = table_.spans[static_cast<std::size_t>(event)];
     if (span.begin != span.end) [[unlikely]]
       dispatch(event, span, context.enter(event));
   }
@@ -100,14 +103,14 @@ class Bus {
   /// Leaves those out from now on, and returns them. Only between steps.
   std::vector<const Subscriber*> rebuild();
 
-  const Order& order() const { return order_; }
+  const Order& order() const { return table_.order; }
   /// The events fired so far.
   const Trail& trail() const { return trail_; }
   /// Calls `visit(id)` for the plugins that an event calls, in order. Takes no lock and no memory.
   template <class Visit>
   void each_hook(Event event, Visit&& visit) const {
-    const Span span = spans_[static_cast<std::size_t>(event)];
-    for (std::uint32_t i = span.begin; i < span.end; ++i) visit(calls_[i].owner);
+    const Span span = table_.spans[static_cast<std::size_t>(event)];
+    for (std::uint32_t i = span.begin; i < span.end; ++i) visit(table_.calls[i].owner);
   }
 
  private:
@@ -125,19 +128,36 @@ class Bus {
     std::uint32_t begin = 0, end = 0;
   };
 
+ public:
+  /// Who is called at each event: made beside the run, and taken into use at once.
+  struct Table {
+    Order order;
+    std::array<Span, event_count> spans{};
+    std::vector<Call> calls;
+  };
+  /// The table with others in the places of some subscribers. Any thread, while no hook is being disabled.
+  /// Throws ConfigError as the constructor does.
+  Table table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const;
+  /// Only between steps.
+  void exchange(Table& table) { std::swap(table_, table); }
+
+  /// Calls the hooks that one plugin has for an event, in or out of the table: of one that comes or goes.
+  /// Throws HookError.
+  void call_alone(const Subscriber& who, Event event, StepContext& context);
+
+ private:
   void dispatch(Event event, Span span, StepContext& context);
   void invoke_watched(const Call& call, StepContext& context);
   bool due(const Call& call, const StepContext& context) const;  ///< of a call with a cadence
   void failed(Event event, const Call& call, const StepContext& context, const std::exception* error);
 
   bool wanted(Event event, Regions writes) const;
+  Call make_call(const Subscriber& who, Event event, const HookSpec& spec) const;
 
   std::vector<Subscriber*> subscribers_;
   std::vector<Inspector*> inspectors_;
   RunScale scale_;
-  Order order_;
-  std::array<Span, event_count> spans_{};
-  std::vector<Call> calls_;
+  Table table_;
   Trail trail_;
   bool timing_ = false;
   bool stale_ = false;

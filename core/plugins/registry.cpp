@@ -50,6 +50,7 @@ PluginFile read(const std::string& path) {
 
 Registry Registry::scan(const std::vector<std::string>& folders) {
   Registry registry;
+  registry.folders_ = folders;
   std::set<std::pair<dev_t, ino_t>> seen;
   for (const std::string& folder : folders) {
     std::vector<std::string> paths;

@@ -43,6 +43,9 @@ class Registry {
   /// refusal.
   static Registry scan(const std::vector<std::string>& folders);
 
+  /// The same folders again: plugins may have been built since.
+  Registry rescan() const { return folders_.empty() ? *this : scan(folders_); }
+
   /// All files that provide kind and name: none, one, or ambiguous.
   std::vector<const PluginFile*> find(std::string_view kind, std::string_view name) const;
   /// Names of a kind, sorted, for suggestions.
@@ -52,6 +55,7 @@ class Registry {
   const std::vector<Refusal>& refusals() const { return refusals_; }
 
  private:
+  std::vector<std::string> folders_;
   std::vector<PluginFile> files_;
   std::vector<Refusal> refusals_;
 };

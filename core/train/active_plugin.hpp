@@ -59,6 +59,8 @@ class ActivePlugin {
                const HostOutputs& outputs);
 
   const config::SlotConfig& slot() const { return slot_; }
+  /// Of its code in this process: 1 for the first object that was loaded.
+  int generation() const { return code_.generation(); }
   const ManifestData& manifest() const { return code_.manifest(); }
   const plugins::PluginFile& file() const { return file_; }
   events::Subscriber& subscriber() { return subscriber_; }

@@ -22,6 +22,13 @@ namespace trainyard::train {
 
 class PreparedSwap;
 
+/// Plugins that others than the run call: sinks and the checkpointer.
+struct OutsidePlugins {
+  std::function<void(ActivePlugin&)> open = [](ActivePlugin&) {};  ///< one that will come in; beside the run
+  std::function<void(ActivePlugin&)> settle = [](ActivePlugin&) {};  ///< finish what one that goes has begun
+  std::function<void(ActivePlugin&)> use = [](ActivePlugin&) {};  ///< a slot has another plugin from here on
+};
+
 class Run {
  public:
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` outlives the run. The
@@ -40,6 +47,10 @@ class Run {
   /// and the state of one that is gone is left; both are told to `note`. Throws Error where a state does not
   /// fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
+
+  void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
+  /// Swaps committed so far.
+  std::int64_t swaps() const { return swaps_; }
 
   /// Makes a swap ready beside the run: checks it as a run file, loads the code, constructs and opens the
   /// plugin. One thread at a time, not while a commit runs. Throws Error; the run does not notice.
@@ -104,6 +115,9 @@ class Run {
   void open_sampler(ActivePlugin& sampler, const config::SplitConfig& train, const Dataset& training) const;
   Split make_split(const std::string& name, const Sources& sources) const;
   void connect();
+  void open(PreparedSwap& swap);
+  void exchange(PreparedSwap& swap);
+  void place_curve(PreparedSwap& swap);
   void place_curve(CurvePlace place);
   RunScale scale_from(std::int64_t step) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
@@ -125,6 +139,8 @@ class Run {
   Optimizer* optimizer_ = nullptr;
   std::optional<ScheduleCurve> curve_;
   CurvePlace curve_place_;
+  OutsidePlugins outside_;
+  std::int64_t swaps_ = 0;
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };
