@@ -49,7 +49,8 @@ class Run {
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
   void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
-  /// Swaps committed so far.
+  void set_checkpoint_interval(std::int64_t steps) { parts_.checkpoint.every = steps; }
+  /// Swaps committed so far, before a resume too.
   std::int64_t swaps() const { return swaps_; }
 
   /// Makes a swap ready beside the run: checks it as a run file, loads the code, constructs and opens the
