@@ -47,6 +47,14 @@ bool has_state(const ActivePlugin& plugin) {
   return kind != Sink::kind.name && kind != Checkpointer::kind.name;
 }
 
+events::BlamedError thread_failure(ActivePlugin& plugin, std::int64_t step) {
+  const config::SlotConfig& slot = plugin.slot();
+  return {ExitCode::plugin,
+          {.slot = slot.slot, .plugin = slot.type, .event = {}, .hook = false, .step = step},
+          "[" + slot.slot + "] " + slot.type +
+              ", in a thread of its own: " + plugin.services().take_thread_error()};
+}
+
 }  // namespace
 
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs)
@@ -226,8 +234,7 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
       if (plugin.services().thread_failed()) [[unlikely]]
-        throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type +
-                          ", in a thread of its own: " + plugin.services().take_thread_error());
+        throw thread_failure(plugin, context_.clock_.step);
   };
   parts_ = std::move(parts);
   connect();
