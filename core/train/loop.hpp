@@ -66,6 +66,8 @@ struct LoopParts {
   CheckpointParts checkpoint;
   /// Called at safe points, after the hooks: commands of users, swaps. The run may look different afterwards.
   std::function<void()> control = [] {};
+  /// A step failed: true where the run went back to a safe point before it, and goes on from there.
+  std::function<bool(const Error&)> recover = [](const Error&) { return false; };
   /// Whether training metrics of the step of that number are wanted.
   std::function<bool(std::int64_t step)> log_due = [](std::int64_t) { return false; };
   /// Called at safe points; throws what a plugin's own threads threw.
@@ -102,6 +104,11 @@ class Loop {
   void save(StateWriter& state) const;
   void load(const State& state);
 
+  /// Within LoopParts::control: as a hook's request would.
+  void request(Control control, std::string_view who, std::string_view why);
+  /// Within LoopParts::control: takes a checkpoint now.
+  void checkpoint();
+
   /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...
   std::map<std::string, double, std::less<>> evaluate(const EvaluationSplit& split);
 
@@ -134,7 +141,6 @@ class Loop {
   bool repeated();
   bool prepare_gradients();
   void after_batch();
-  void checkpoint();
   void settle_checkpoints();
   void log_point();
   void watch(const std::map<std::string, double, std::less<>>& values);

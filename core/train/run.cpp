@@ -47,6 +47,14 @@ bool has_state(const ActivePlugin& plugin) {
   return kind != Sink::kind.name && kind != Checkpointer::kind.name;
 }
 
+events::BlamedError thread_failure(ActivePlugin& plugin, std::int64_t step) {
+  const config::SlotConfig& slot = plugin.slot();
+  return {ExitCode::plugin,
+          {.slot = slot.slot, .plugin = slot.type, .event = {}, .hook = false, .step = step},
+          "[" + slot.slot + "] " + slot.type +
+              ", in a thread of its own: " + plugin.services().take_thread_error()};
+}
+
 }  // namespace
 
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs)
@@ -226,8 +234,7 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
       if (plugin.services().thread_failed()) [[unlikely]]
-        throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type +
-                          ", in a thread of its own: " + plugin.services().take_thread_error());
+        throw thread_failure(plugin, context_.clock_.step);
   };
   parts_ = std::move(parts);
   connect();
@@ -257,6 +264,7 @@ Snapshot Run::snapshot() const {
   StateWriter writer(run);
   loop_->save(writer);
   writer.scalar("config", config::toml_file(config_.resolved));
+  writer.scalar("swaps", swaps_);
   writer.scalar("curve_start", curve_place_.start);
   writer.scalar("curve_gain", curve_place_.gain);
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
@@ -301,6 +309,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
   copy_weights(weights(), tensors, "the checkpoint");
   loop_->load(*run);
+  swaps_ = StateReader(*run).integer("swaps");
   place_curve({StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
   for (ActivePlugin& plugin : plugins_) {
     if (!has_state(plugin)) continue;
