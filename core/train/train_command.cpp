@@ -253,11 +253,13 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.journal = journal;
     checkpoints.emplace(run, checkpoint_folder(directory));
     parts.checkpoint = checkpoints->parts();
+    parts.checkpoint.put_off = [&] { return commander->puts_off_checkpoint(); };
     parts.control = [&] { commander->at_safe_point(); };
     parts.recover = [&](const Error& error) { return commander->recover(error); };
     run.set_outside({.open =
                          [&](ActivePlugin& plugin) {
                            if (plugin.slot().kind == Checkpointer::kind.name) checkpoints->open(plugin);
+                           if (plugin.slot().kind == Sink::kind.name) sink_entry(plugin, run);
                          },
                      .settle =
                          [&](ActivePlugin& plugin) {
@@ -292,6 +294,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
       messages.send(LogLevel::info, "goes on from step " + std::to_string(beginning.loaded->step) + ", " +
                                         beginning.loaded->path);
       beginning.loaded.reset();
+      commander->at_safe_point();  // what came there after the checkpoint was taken
     });
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();
