@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
 
+#include "core/config/rules.hpp"
 #include "core/report/run_directory.hpp"
 
 namespace trainyard::control {
@@ -29,6 +31,15 @@ const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry&
 
 std::string name_of(const config::SlotConfig& slot) {
   return "[" + slot.slot + "] " + slot.type;
+}
+
+/// Who decides by a metric, and by which.
+std::vector<std::pair<std::string, std::string>> watched_metrics(const config::RunConfig& config) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (config.early_stopping) all.emplace_back("early_stopping", config.early_stopping->metric);
+  if (const auto* metric = config::at_path<std::string>(config.checkpoint.options, "keep_best.metric"))
+    all.emplace_back("checkpoint.keep_best", *metric);
+  return all;
 }
 
 }  // namespace
@@ -85,10 +96,10 @@ std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Reg
     const std::string mend = ": mend the plugin, or take another one";
     if (!can_be_left_out(slot->kind))
       throw PluginError(why + "the run cannot do without " + slot->slot + mend);
-    const std::string& watched = config.early_stopping ? config.early_stopping->metric : "";
-    if (slot->kind == "metric" &&
-        (watched == "val/" + slot->id || watched.starts_with("val/" + slot->id + ".")))
-      throw PluginError(why + "early_stopping watches " + watched + mend + ", or drop [early_stopping]");
+    for (const auto& [watcher, watched] : watched_metrics(config))
+      if (slot->kind == "metric" &&
+          (watched == "val/" + slot->id || watched.starts_with("val/" + slot->id + ".")))
+        throw PluginError(why + watcher + " watches " + watched + mend + ", or drop " + watcher);
     left.push_back(*found);
     left.back().slot = slot->slot;
   }

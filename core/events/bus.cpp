@@ -19,6 +19,7 @@ struct Allow : StepContext {
     context.*(&Allow::allowed_) = regions;
     context.*(&Allow::owner_) = owner;
   }
+  static void nothing(StepContext& context) { context.*(&Allow::allowed_) = {}; }
 };
 
 struct Resolved {
@@ -105,14 +106,12 @@ Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>&
   if (!table.order.problems.empty()) throw ConfigError(table.order.problems.front().message);
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
-    table.spans[e].begin = static_cast<std::uint32_t>(table.calls.size());
     for (const Place& place : table.order.places[e]) {
       Call call = make_call(*fillings[place.participant], event,
                             fillings[place.participant]->participant.hooks[place.hook]);
       call.who = places[place.participant];
-      table.calls.push_back(call);
+      table.calls[e].push_back(call);
     }
-    table.spans[e].end = static_cast<std::uint32_t>(table.calls.size());
   }
   return table;
 }
@@ -126,6 +125,7 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
             .who = nullptr,
             .by_epoch = false,
             .inspected = wanted(event, spec.writes),
+            .special = false,
             .every = 0,
             .start = 1,
             .end = std::numeric_limits<std::int64_t>::max()};
@@ -143,10 +143,12 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
     throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
   // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
   if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
+  call.special = call.inspected || call.every != 0;
   return call;
 }
 
-void Bus::call_alone(const Subscriber& who, Event event, StepContext& context) {
+void Bus::call_hooks_of(const Subscriber& who, StepContext& context) {
+  const Event event = context.event();
   HooksScope frame;
   for (const HookSpec& spec : who.participant.hooks) {
     if (spec.event != event) continue;
@@ -159,16 +161,17 @@ void Bus::call_alone(const Subscriber& who, Event event, StepContext& context) {
     try {
       call.function(call.self, context);
     } catch (const std::exception& error) {
-      failed(event, call, context, &error);
+      failed(call, context, &error);
     } catch (...) {
-      failed(event, call, context, nullptr);
+      failed(call, context, nullptr);
     }
-    Allow::set(context, {}, "");
+    Allow::nothing(context);
   }
-  if (pending_) throw *std::exchange(pending_, std::nullopt);
+  if (pending_) throw_pending();
 }
 
 bool Bus::due(const Call& call, const StepContext& context) const {
+  if (call.every == 0) return true;
   const std::int64_t n = call.by_epoch ? context.clock().epoch + 1 : context.step_number();
   return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
 }
@@ -184,36 +187,39 @@ void Bus::invoke_watched(const Call& call, StepContext& context) {
     for (Inspector* inspector : inspectors_) inspector->after(call.writes);
 }
 
-void Bus::dispatch(Event event, Span span, StepContext& context) {
-  const Call* call = table_.calls.data() + span.begin;
-  const Call* const end = table_.calls.data() + span.end;
+void Bus::dispatch(const Calls& calls, StepContext& context) {
+  const Call* call = calls.data();
+  const Call* const end = call + calls.size();
   HooksScope frame;
   // The try block is entered again only after a failure.
   while (call != end) {
     try {
       for (; call != end; ++call) {
-        if (call->every != 0 && !due(*call, context)) continue;
+        const bool special = call->special || timing_;
+        if (special && !due(*call, context)) [[unlikely]]
+          continue;
         Allow::set(context, call->writes, call->owner);
         frame.enter(call->who);
-        if (timing_ || call->inspected) [[unlikely]]
+        if (special) [[unlikely]]
           invoke_watched(*call, context);
         else
           call->function(call->self, context);
       }
     } catch (const std::exception& error) {
-      failed(event, *call, context, &error);
+      failed(*call, context, &error);
       ++call;
     } catch (...) {
-      failed(event, *call, context, nullptr);
+      failed(*call, context, nullptr);
       ++call;
     }
   }
-  Allow::set(context, {}, "");
+  Allow::nothing(context);
   if (pending_) [[unlikely]]
-    throw *std::exchange(pending_, std::nullopt);
+    throw_pending();
 }
 
-void Bus::failed(Event event, const Call& call, const StepContext& context, const std::exception* error) {
+void Bus::failed(const Call& call, StepContext& context, const std::exception* error) {
+  const Event event = context.event();
   Subscriber& who = *call.who;
   const std::string what = error ? error->what() : "threw something that is no std::exception";
   const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
@@ -233,7 +239,12 @@ void Bus::failed(Event event, const Call& call, const StepContext& context, cons
                      Blame{who.slot, who.participant.plugin, event, true, context.step_number()}, message,
                      objection && objection->answer() == Answer::rollback);
   if (opening_of(event) != event) return;  // a closing event: its other hooks run on
-  Allow::set(const_cast<StepContext&>(context), {}, "");
+  Allow::nothing(context);
+  throw_pending();
+}
+
+/// Apart, as it would make the frame of every dispatch larger.
+[[gnu::noinline]] void Bus::throw_pending() {
   throw *std::exchange(pending_, std::nullopt);
 }
 

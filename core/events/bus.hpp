@@ -88,9 +88,9 @@ class Bus {
   template <class Context>
   void fire(Event event, Context& context) {
     trail_.add(event, context.step_number());
-    const Span span = table_.spans[static_cast<std::size_t>(event)];
-    if (span.begin != span.end) [[unlikely]]
-      dispatch(event, span, context.enter(event));
+    const Calls& calls = table_.calls[static_cast<std::size_t>(event)];
+    if (!calls.empty()) [[unlikely]]
+      dispatch(calls, context.enter(event));
   }
 
   /// While on, the time inside each hook is taken; off by default, as two clock reads cost more than a call.
@@ -110,8 +110,7 @@ class Bus {
   /// Calls `visit(id)` for the plugins that an event calls, in order. Takes no lock and no memory.
   template <class Visit>
   void each_hook(Event event, Visit&& visit) const {
-    const Span span = table_.spans[static_cast<std::size_t>(event)];
-    for (std::uint32_t i = span.begin; i < span.end; ++i) visit(table_.calls[i].owner);
+    for (const Call& call : table_.calls[static_cast<std::size_t>(event)]) visit(call.owner);
   }
 
  private:
@@ -123,18 +122,16 @@ class Bus {
     Subscriber* who;
     bool by_epoch;  ///< counts epochs, not steps
     bool inspected;
+    bool special;                    ///< inspected, or with a cadence
     std::int64_t every, start, end;  ///< `every` 0: always
   };
-  struct Span {
-    std::uint32_t begin = 0, end = 0;
-  };
+  using Calls = std::vector<Call>;
 
  public:
   /// Who is called at each event: made beside the run, and taken into use at once.
   struct Table {
     Order order;
-    std::array<Span, event_count> spans{};
-    std::vector<Call> calls;
+    std::array<Calls, event_count> calls;
     std::int64_t rebuilds = 0;  ///< that the bus had behind it: who was disabled since is in it still
   };
   /// The table with others in the places of some subscribers. Any thread, while subscribers stay in their
@@ -146,13 +143,18 @@ class Bus {
 
   /// Calls the hooks that one plugin has for an event, in or out of the table: of one that comes or goes.
   /// Throws HookError.
-  void call_alone(const Subscriber& who, Event event, StepContext& context);
+  template <class Context>
+  void call_alone(const Subscriber& who, Event event, Context& context) {
+    call_hooks_of(who, context.enter(event));
+  }
 
  private:
-  void dispatch(Event event, Span span, StepContext& context);
+  void dispatch(const Calls& calls, StepContext& context);
+  void call_hooks_of(const Subscriber& who, StepContext& context);
   void invoke_watched(const Call& call, StepContext& context);
-  bool due(const Call& call, const StepContext& context) const;  ///< of a call with a cadence
-  void failed(Event event, const Call& call, const StepContext& context, const std::exception* error);
+  bool due(const Call& call, const StepContext& context) const;
+  void failed(const Call& call, StepContext& context, const std::exception* error);
+  [[noreturn]] void throw_pending();
 
   bool wanted(Event event, Regions writes) const;
   Call make_call(const Subscriber& who, Event event, const HookSpec& spec) const;

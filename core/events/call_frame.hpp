@@ -9,11 +9,12 @@ namespace trainyard::events {
 class Bus;
 struct Subscriber;
 
-/// The plugin call that a thread is in, the innermost where calls stand within each other. The thread writes
-/// it with plain stores; its signal handlers and other threads may read it at any time.
+/// The plugin call that a thread is in: its hook where one runs, whatever is called within it, else the
+/// innermost call. The thread writes it with plain stores; its signal handlers and other threads may read it
+/// at any time.
 struct CallFrame {
   // A call that the loop makes itself:
-  std::atomic<const char*> slot{nullptr};    ///< place in the run file; null: none, or in a hook
+  std::atomic<const char*> slot{nullptr};    ///< place in the run file; null: none
   std::atomic<const char*> plugin{nullptr};  ///< its name
   /// Moves with every such call that is not within another: the same number later is the same call still.
   std::atomic<std::uint64_t> sequence{0};
@@ -51,24 +52,17 @@ class CallScope {
   const char* plugin_;
 };
 
-/// The scope of a thread that calls hooks one after another: one store a hook.
+/// The scope of a thread that calls hooks one after another: one store a hook, and one at the end.
 class HooksScope {
  public:
-  HooksScope() noexcept : slot_(call_frame.slot.load(std::memory_order_relaxed)) {
-    if (slot_ != nullptr) [[unlikely]]  // within a plugin that fires events
-      call_frame.slot.store(nullptr, std::memory_order_relaxed);
-  }
-  void enter(const Subscriber* who) noexcept { call_frame.hook.store(who, std::memory_order_relaxed); }
-  ~HooksScope() {
-    call_frame.hook.store(nullptr, std::memory_order_relaxed);
-    if (slot_ != nullptr) [[unlikely]]
-      call_frame.slot.store(slot_, std::memory_order_relaxed);
-  }
+  HooksScope() noexcept = default;
+  void enter(const Subscriber* who) noexcept { frame_.hook.store(who, std::memory_order_relaxed); }
+  ~HooksScope() { frame_.hook.store(nullptr, std::memory_order_relaxed); }
   HooksScope(const HooksScope&) = delete;
   HooksScope& operator=(const HooksScope&) = delete;
 
  private:
-  const char* slot_;
+  CallFrame& frame_ = call_frame;
 };
 
 }  // namespace trainyard::events

@@ -33,8 +33,7 @@ constexpr unsigned controls(Event event) {
     case Event::safe_point: return evaluate | checkpoint | stop_epoch | stop_run;
     case Event::before_forward:
     case Event::after_forward:
-    case Event::before_backward:
-    case Event::after_backward: return static_cast<unsigned>(skip_micro);
+    case Event::before_backward: return static_cast<unsigned>(skip_micro);
     case Event::before_step: return skip_step | repeat_step;
     case Event::eval_start:
     case Event::eval_end: return stop_run | checkpoint;

@@ -28,7 +28,7 @@ constexpr Regions writable(Event event) {
     case Event::after_loss: return batch | outputs | plugin_own;
     case Event::before_backward: return outputs | control | plugin_own;
     case Event::bucket_ready: return grads | plugin_own;
-    case Event::after_backward: return grads | control | plugin_own;
+    case Event::after_backward: return grads | plugin_own;
     case Event::micro_end: return metrics | plugin_own;
     case Event::before_reduce:
     case Event::after_reduce: return grads | plugin_own;

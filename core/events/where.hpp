@@ -20,14 +20,13 @@ struct Where {
 inline Where where(const CallFrame& frame) {
   const Bus* bus = frame.bus.load();
   Where found{.call = frame.sequence.load(), .fired = bus != nullptr ? bus->trail().count() : 0};
-  const Subscriber* who = frame.hook.load();
-  if (const char* slot = frame.slot.load()) {
-    found.slot = slot;
-    found.plugin = frame.plugin.load();
-  } else if (who != nullptr) {
+  if (const Subscriber* who = frame.hook.load()) {
     found.slot = who->slot.c_str();
     found.plugin = who->participant.plugin.c_str();
     found.hook = true;
+  } else if (const char* slot = frame.slot.load()) {
+    found.slot = slot;
+    found.plugin = frame.plugin.load();
   }
   return found;
 }

@@ -40,6 +40,14 @@ std::string text(const std::vector<std::int64_t>& shape) {
   return result + "]";
 }
 
+events::BlamedError thread_failure(ActivePlugin& plugin, std::int64_t step) {
+  const config::SlotConfig& slot = plugin.slot();
+  return {ExitCode::plugin,
+          {.slot = slot.slot, .plugin = slot.type, .event = {}, .hook = false, .step = step},
+          "[" + slot.slot + "] " + slot.type +
+              ", in a thread of its own: " + plugin.services().take_thread_error()};
+}
+
 }  // namespace
 
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs)
@@ -219,8 +227,7 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
       if (plugin.services().thread_failed()) [[unlikely]]
-        throw PluginError("[" + plugin.slot().slot + "] " + plugin.slot().type +
-                          ", in a thread of its own: " + plugin.services().take_thread_error());
+        throw thread_failure(plugin, context_.clock_.step);
   };
   parts_ = std::move(parts);
   connect();

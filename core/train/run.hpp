@@ -65,6 +65,8 @@ class Run {
   /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
   /// that was taken at the commit.
   void roll_back(PreparedSwap& swap, const Snapshot& before);
+  /// To where the run was when it saved these states; plugins that were disabled since are left out.
+  void go_back(const std::vector<State>& states);
 
   ActivePlugin& checkpointer() { return plugin_of(config_.checkpoint); }
 

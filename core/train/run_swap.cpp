@@ -260,14 +260,20 @@ void Run::check_weights() const {
 void Run::roll_back(PreparedSwap& swap, const Snapshot& before) {
   exchange(swap);
   for (PreparedSwap::Part& part : swap.parts_) come_back(*part.place);
-  restore(before.states, [](const std::string&) {});
+  go_back(before.states);
+}
+
+void Run::go_back(const std::vector<State>& states) {
+  for (const events::Subscriber* disabled : bus_->rebuild())
+    parts_.journal(disabled->participant.id, "disabled", disabled->error);
+  restore(states, [](const std::string&) {});
   // One that had no state then has to be told so.
   std::set<std::string, std::less<>> saved;
-  for (const State& state : before.states) saved.insert(state.owner);
+  for (const State& state : states) saved.insert(state.owner);
   for (ActivePlugin& plugin : plugins_) {
+    if (!plugin.has_state() || plugin.subscriber().disabled) continue;
     const State now = plugin.state();
-    if (!plugin.has_state() || saved.contains(now.owner) || (now.scalars.empty() && now.tensors.empty()))
-      continue;
+    if (saved.contains(now.owner) || (now.scalars.empty() && now.tensors.empty())) continue;
     const State none{.owner = now.owner, .version = now.version, .scalars = {}, .tensors = {}};
     guarded(plugin.slot(), context_.clock_.step, [&] { plugin.as<Plugin>().load(StateReader(none)); });
   }

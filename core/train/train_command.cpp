@@ -191,6 +191,24 @@ std::vector<control::DueSwap> due_swaps(const Run& run, const report::RunDirecto
   return due;
 }
 
+/// The answer of [guard] nan = "rollback" to a hook that wrote what it must not: the run goes back to its
+/// last checkpoint, and on without that plugin. False where it cannot.
+bool go_back(Run& run, const Error& error, const std::string& folder) {
+  const auto* fault = dynamic_cast<const events::HookError*>(&error);
+  if (fault == nullptr || !fault->rollback()) return false;
+  const std::optional<checkpoint::Loaded> loaded =
+      checkpoint::load_newest(folder, [](const std::string&, const std::string&) {});
+  // Of a run with other plugins in its slots: a resume from it repeats the swaps.
+  if (!loaded || StateReader(*loaded->find("run")).integer("swaps") != run.swaps()) return false;
+  for (ActivePlugin& plugin : run.plugins())
+    if (plugin.slot().slot == fault->blame().slot) {
+      plugin.subscriber().disabled = true;
+      plugin.subscriber().error = error.what();
+    }
+  run.go_back(loaded->states);
+  return true;
+}
+
 /// Trains, and fills in the result as far as it comes.
 void train_run(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
                Messages& messages, report::FaultReport& faults, report::RunResult& result) {
@@ -255,7 +273,13 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.checkpoint = checkpoints->parts();
     parts.checkpoint.put_off = [&] { return commander->puts_off_checkpoint(); };
     parts.control = [&] { commander->at_safe_point(); };
-    parts.recover = [&](const Error& error) { return commander->recover(error); };
+    parts.recover = [&](const Error& error) {
+      if (commander->recover(error)) return true;
+      if (!go_back(run, error, checkpoint_folder(directory))) return false;
+      journal("host", "rolled_back", std::string("to the last checkpoint: ") + error.what());
+      messages.send(LogLevel::warning, std::string("back to the last checkpoint: ") + error.what());
+      return true;
+    };
     run.set_outside({.open =
                          [&](ActivePlugin& plugin) {
                            if (plugin.slot().kind == Checkpointer::kind.name) checkpoints->open(plugin);

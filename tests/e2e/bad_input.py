@@ -128,15 +128,24 @@ class BadSurroundings(HostTest):
         self.addCleanup(subprocess.run, ["umount", str(mount)], check=True)
         return mount
 
-    def test_full_disk(self):
+    def test_a_disk_without_room_for_checkpoints(self):
         mount = self.full_disk("64k")
         self.write("run.toml", SMALL.replace("[8, 16, 3]", "[8, 8000, 3]"))  # weights of 384 kB
+        done = self.host("train", "run.toml", "-q", "--set", f"run.output_dir={mount}/run", code=CONFIG)
+        self.assertIn("room for three is needed", done.stderr)
+        self.assertFalse((mount / "run/model.safetensors").exists())
+
+    def test_a_disk_that_fills_up(self):
+        mount = self.full_disk("8m")
+        checkpoints = '[checkpoint]\ninterval = "1ba"\nkeep_last = 1000\n'  # of 1.2 MB each
+        self.write("run.toml", SMALL.replace("[8, 16, 3]", "[8, 8000, 3]").replace('"2ep"', '"100ep"') + checkpoints)
         done = self.host("train", "run.toml", "-q", "--set", f"run.output_dir={mount}/run", code=FAILED_DATA)
         self.assertIn("No space left on device", done.stderr)
         self.assertFalse((mount / "run/model.safetensors").exists())
-        self.assertFalse(list((mount / "run").glob("*.tmp")))
+        self.assertFalse(list((mount / "run").rglob("*.tmp*")))
         if (mount / "run/result.json").exists():
             self.assertEqual(self.result(mount / "run")["status"], "failed")
+        self.assertGreaterEqual(self.host("ckpt", "verify", mount / "run").stdout.count(": whole"), 3)
 
     def test_standard_output_is_full(self):
         """Nobody reads what is printed: the training ends as it would."""

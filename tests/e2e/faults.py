@@ -87,6 +87,9 @@ class Faults(HostTest):
                          ["error", "faulty", "hooks[0]", "before_step", True, STEP, []])
         self.assertIn("thrown on purpose", report["error"])
         self.assertEqual(report["hooks"], ["faulty"])
+        report, _ = self.fails(SMALL + '[[hooks]]\ntype = "threaded"\nway = "throw"\n', ends=3)
+        self.assertEqual([report[key] for key in ("cause", "plugin", "slot", "hook")], ["error", "threaded", "hooks[0]", False])
+        self.assertIn("in a thread of its own: thrown on purpose", report["error"])
         report, said = self.fails(SMALL + hook("terminate"), ends=-signal.SIGABRT)
         self.assertEqual(report["signal"], "SIGABRT")
 
@@ -185,6 +188,16 @@ class Faults(HostTest):
                                                              "reason": "SIGSEGV", "time": ""}]))
         refused = self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--set", "run.resume=auto", code=3)
         self.assertIn("is quarantined (SIGSEGV), and the run cannot do without optimizer", refused.stderr)
+
+    def test_a_metric_that_decides_is_not_left_out(self):
+        text = SMALL + self.CHECKPOINTS + 'keep_best = { metric = "val/accuracy", mode = "max" }\n'
+        (accuracy,) = [each for each in self.train(text)["plugins"] if each["kind"] == "metric"]
+        self.write("runs/small/quarantine.json", json.dumps([{"plugin": "accuracy", "slot": "metrics[0]", "kind": "metric", "event": "",
+                                                             "step": 3, "digest": accuracy["digest"], "reason": "SIGSEGV", "time": ""}]))
+        more = ("train", "run.toml", "-q", "--set", "run.resume=auto", "--set", "trainer.max_duration=4ep")
+        self.assertIn("checkpoint.keep_best watches val/accuracy", self.host(*more, code=3).stderr)
+        self.write("run.toml", SMALL + self.CHECKPOINTS)
+        self.host(*more)  # nothing hangs on it any more
 
     def test_a_host_that_dies_again_at_the_same_place_is_not_started_for_ever(self):
         # `terminate` on a thread that the host knows nothing of, while no plugin's code runs, cannot be had here:

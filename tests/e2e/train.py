@@ -93,26 +93,49 @@ class Training(HostTest):
         weights = load_file(self.folder / "runs/small/model.safetensors")
         self.assertEqual(weights["fc1.weight"].shape, (16, 8))
 
-    def test_ctrl_c_ends_at_a_step_boundary(self):
+    def interrupted(self, number, begun):
+        """Sends a signal to a run without end once begun() is true of its folder; gives its result.json."""
         self.write("run.toml", SMALL.replace('"2ep"', '"100000ep"').replace('eval_interval = "1ep"', ""))
-        # metrics.jsonl is written once the training goes on, run.log before the data are read.
-        for number, sign in ((signal.SIGINT, "metrics.jsonl"), (signal.SIGTERM, "metrics.jsonl"), (signal.SIGINT, "run.log")):
-            shutil.rmtree(self.folder / "runs", ignore_errors=True)
-            running = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite"), cwd=self.folder,
-                                       env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            self.addCleanup(running.kill)
-            for _ in range(6000):
-                if (self.folder / "runs/small" / sign).exists():
-                    break
-                time.sleep(0.005)
-            running.send_signal(number)
-            out, errors = running.communicate(timeout=60)
-            self.assertEqual(running.returncode, 75, out + errors)
-            result = self.result()
-            self.assertEqual((result["status"], result["exit_code"]), ("interrupted", 75))
-            self.assertGreater(result["steps"], 0)
-            self.assertRegex(result["digest"]["model"], "^[0-9a-f]{64}$")
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        running = subprocess.Popen(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(running.kill)
+        for _ in range(12000):
+            if begun(self.folder / "runs/small") or running.poll() is not None:
+                break
+            time.sleep(0.005)
+        running.send_signal(number)
+        out, errors = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 75, out + errors)
+        result = self.result()
+        self.assertEqual((result["status"], result["exit_code"]), ("interrupted", 75))
+        self.assertRegex(result["digest"]["model"], "^[0-9a-f]{64}$")
+        return result
+
+    def test_ctrl_c_ends_at_a_step_boundary(self):
+        def trains(run):
+            metrics = run / "metrics.jsonl"
+            return metrics.exists() and '"train"' in metrics.read_text()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stopped = self.interrupted(number, trains)
+            self.assertGreater(stopped["steps"], 0)
             self.assertTrue((self.folder / "runs/small/model.safetensors").exists())
+            self.check_resumed(stopped)
+
+    def test_ctrl_c_before_the_first_step(self):
+        # run.log is there before the data are read.
+        stopped = self.interrupted(signal.SIGINT, lambda run: (run / "run.log").exists())
+        self.check_resumed(stopped)
+
+    def check_resumed(self, stopped):
+        """The rest of the run leads to where an undisturbed one comes."""
+        length = f"trainer.max_duration={stopped['steps'] + 30}ba"
+        self.host("train", "run.toml", "-q", "--set", "run.resume=auto", "--set", length)
+        resumed = self.result()
+        self.assertEqual(resumed["steps"], stopped["steps"] + 30)
+        self.host("train", "run.toml", "-q", "--set", length, "--set", "run.name=undisturbed")
+        self.assertEqual(resumed["digest"], self.result("runs/undisturbed")["digest"])
 
     def test_a_wall_time_ends_the_run_as_resumable(self):
         text = SMALL.replace('"2ep"', '"100000ep"\nmax_wall_time = "1s"').replace('eval_interval = "1ep"', "")

@@ -40,7 +40,7 @@ TEST_CASE("the trail keeps the last hundred events, oldest to newest") {
   }
 }
 
-TEST_CASE("a call frame names the innermost plugin, and is restored") {
+TEST_CASE("a call frame names the hook, else the innermost plugin, and is restored") {
   std::string outer, inner, after;
   FreeHook hook("ema");
   hook.on(Event::before_step, [&](StepContext&) {
@@ -59,9 +59,17 @@ TEST_CASE("a call frame names the innermost plugin, and is restored") {
   CHECK(here() == "host");
   bus.fire(Event::before_step, context);
   CHECK(outer == "hooks.ema/ema hook");
-  CHECK(inner == "model.dropout/gyro");
+  CHECK(inner == outer);
   CHECK(after == outer);
   CHECK(here() == "host");
+  {
+    const CallScope model("model", "mlp");
+    {
+      const CallScope dropout("model.dropout", "gyro");
+      CHECK(here() == "model.dropout/gyro");
+    }
+    CHECK(here() == "model/mlp");
+  }
   CHECK(newest_event(call_frame)->event == Event::before_step);
   CHECK(newest_event(call_frame)->step == 7);
   CHECK_THROWS(bus.fire(Event::batch_end, context));

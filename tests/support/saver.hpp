@@ -35,7 +35,9 @@ class Saver {
   std::mutex mutex_;
   std::vector<std::string> errors_;
   train::HostOutputs outputs_;
-  train::HostServices services_{"checkpointer", outputs_};
+  train::HostServices services_{
+      config::SlotConfig{.slot = "checkpoint", .kind = "checkpointer", .type = "test", .id = "checkpointer"},
+      outputs_};
 
  public:
   std::unique_ptr<Checkpointer> plugin;  ///< goes first
