@@ -156,7 +156,11 @@ void RunDirectory::journal(const JournalEntry& entry) {
                {"what", entry.what},
                {"why", entry.why}};
   if (!entry.details.empty()) line["details"] = entry.details;
-  journal_.append(text_of(line, -1) + "\n");
+  const std::string text = text_of(line, -1) + "\n";
+  {
+    const std::lock_guard lock(*journal_mutex_);
+    journal_.append(text);
+  }
   if (!entry.details.empty()) journal_.sync();  // a resume depends on it
 }
 

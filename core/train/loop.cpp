@@ -90,6 +90,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
   started_ = logged_at_ = SteadyClock::now();
   bracket(Event::fit_start, Event::fit_end, [&] {
     restore();
+    if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
     const bool interrupted = ending_ == Ending::signal;
@@ -299,7 +300,11 @@ void Loop::after_batch() {
   fire(Event::safe_point);
   poll();
   const std::int64_t every = parts_.checkpoint.every;
-  if (context_.take(Control::checkpoint) || (every > 0 && (step % every == 0 || finished()))) checkpoint();
+  if (!context_.take(Control::checkpoint) && (every == 0 || (step % every != 0 && !finished()))) return;
+  if (finished() || !parts_.checkpoint.put_off())
+    checkpoint();
+  else
+    context_.set_requests(context_.requests() | static_cast<unsigned>(Control::checkpoint));
 }
 
 void Loop::poll() {
@@ -393,7 +398,7 @@ void Loop::load(const State& saved) {
   };
   latest_ = numbers("latest/");
   extra_ = numbers("extra/");
-  last_saved_ = clock.step;
+  context_.metrics() = latest_;
   samples_logged_ = clock.samples;
   logged_at_ = SteadyClock::now();
 }

@@ -40,13 +40,6 @@ std::string text(const std::vector<std::int64_t>& shape) {
   return result + "]";
 }
 
-/// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
-/// is saved.
-bool has_state(const ActivePlugin& plugin) {
-  const std::string& kind = plugin.slot().kind;
-  return kind != Sink::kind.name && kind != Checkpointer::kind.name;
-}
-
 events::BlamedError thread_failure(ActivePlugin& plugin, std::int64_t step) {
   const config::SlotConfig& slot = plugin.slot();
   return {ExitCode::plugin,
@@ -272,7 +265,7 @@ Snapshot Run::snapshot() const {
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
   for (const NamedTensor& each : weights()) model.tensors.emplace(each.name, each.tensor);
   for (const ActivePlugin& plugin : plugins_) {
-    if (!has_state(plugin)) continue;
+    if (!plugin.has_state()) continue;
     writer.scalar("type/" + plugin.slot().address(), plugin.slot().type);
     State state = plugin.state();
     if (!state.scalars.empty() || !state.tensors.empty()) snapshot.states.push_back(std::move(state));
@@ -314,7 +307,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   swaps_ = StateReader(*run).integer("swaps");
   place_curve({StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
   for (ActivePlugin& plugin : plugins_) {
-    if (!has_state(plugin)) continue;
+    if (!plugin.has_state()) continue;
     const std::string address = plugin.slot().address();
     const State* const state = take(address);
     const auto type = run->scalars.find("type/" + address);

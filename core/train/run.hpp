@@ -62,6 +62,8 @@ class Run {
   /// where the old or the new plugin objects; the run is then as it was. The swap holds the old one from then
   /// on. Only the latest preparation may be committed.
   void commit(PreparedSwap& swap);
+  /// Throws NumericError where a weight is not finite.
+  void check_weights() const;
   /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
   /// that was taken at the commit.
   void roll_back(PreparedSwap& swap, const Snapshot& before);
@@ -122,6 +124,7 @@ class Run {
   void connect();
   void open(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);
+  void come_back(ActivePlugin& plugin);
   void place_curve(PreparedSwap& swap);
   void place_curve(CurvePlace place);
   RunScale scale_from(std::int64_t step) const;
