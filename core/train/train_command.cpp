@@ -270,6 +270,10 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.journal = journal;
     checkpoints.emplace(run, checkpoint_folder(directory));
     parts.checkpoint = checkpoints->parts();
+    parts.checkpoint.save = [&, save = std::move(parts.checkpoint.save)] {
+      sinks->flush();  // what a checkpoint has behind it is not told again
+      save();
+    };
     parts.control = [&] { commander->at_safe_point(); };
     parts.recover = [&](const Error& error) {
       if (commander->recover(error)) return true;
