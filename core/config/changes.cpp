@@ -95,6 +95,12 @@ Value* find(Value& root, std::string_view path) {
   return value;
 }
 
+void erase(Value& root, const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  Value* const parent = find(root, dot == std::string::npos ? "" : path.substr(0, dot));
+  if (parent != nullptr && parent->get_if<Table>()) parent->as<Table>().erase(path.substr(dot + 1));
+}
+
 }  // namespace
 
 Table with_changes(Table root, const std::vector<Difference>& differences, const Table& changed) {
@@ -107,11 +113,11 @@ Table with_changes(Table root, const std::vector<Difference>& differences, const
     Value* const into = find(target, parent);
     const Value* const value = find(source, each.key);
     if (into == nullptr) continue;
-    if (Table* table = into->get_if<Table>()) {
-      if (value == nullptr)
-        table->erase(last);
-      else
+    if (auto* table = into->get_if<Table>()) {
+      if (value != nullptr)
         table->set(last, *value);
+      else if (table->erase(last); table->empty() && !parent.empty() && find(source, parent) == nullptr)
+        erase(target, parent);
     } else if (const Value* list = find(source, parent)) {
       *into = *list;  // lists change as a whole
     }

@@ -77,7 +77,7 @@ struct LoopParts {
   /// Set from a signal handler: end at the next step boundary.
   const std::atomic<int>* signal = nullptr;
   /// Metrics, off the loop's hands; must not block.
-  std::function<void(Record)> record = [](Record) {};
+  std::function<void(Record)> record = [](const Record&) {};
   /// One line of the journal: who, what, why.
   std::function<void(std::string_view who, std::string_view what, std::string_view why)> journal =
       [](std::string_view, std::string_view, std::string_view) {};

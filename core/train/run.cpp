@@ -56,6 +56,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
       outputs_(std::move(outputs)),
       device_(make_device(config_.device)) {
   const config::RunConfig& config = config_;
+  file_ = config::toml_file(config.resolved);
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.deterministic);
@@ -257,6 +258,7 @@ Snapshot Run::snapshot() const {
   StateWriter writer(run);
   loop_->save(writer);
   writer.scalar("config", config::toml_file(config_.resolved));
+  writer.scalar("file", file_);
   writer.scalar("swaps", swaps_);
   writer.scalar("curve_start", curve_place_.start);
   writer.scalar("curve_gain", curve_place_.gain);

@@ -48,6 +48,8 @@ class Run {
   /// fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
+  /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
+  void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
   void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
   void set_checkpoint_interval(std::int64_t steps) { parts_.checkpoint.every = steps; }
   /// Swaps committed so far, before a resume too.
@@ -146,6 +148,7 @@ class Run {
   std::optional<ScheduleCurve> curve_;
   CurvePlace curve_place_;
   OutsidePlugins outside_;
+  std::string file_;
   std::int64_t swaps_ = 0;
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;

@@ -222,6 +222,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   std::optional<Checkpoints> checkpoints;  // outlives the run, whose plugin may still be writing
   Run run(beginning.config, registry, std::move(outputs));
+  run.set_file(options.resolved_toml);
   const config::RunConfig& config = run.config();
   std::optional<report::SinkThread> sinks;
   std::optional<control::Channel> channel;

@@ -35,9 +35,8 @@ class Saver {
   std::mutex mutex_;
   std::vector<std::string> errors_;
   train::HostOutputs outputs_;
-  train::HostServices services_{
-      config::SlotConfig{.slot = "checkpoint", .kind = "checkpointer", .type = "test", .id = "checkpointer"},
-      outputs_};
+  train::HostServices services_{{.slot = "checkpoint", .kind = "checkpointer", .id = "checkpointer"},
+                                outputs_};
 
  public:
   std::unique_ptr<Checkpointer> plugin;  ///< goes first
