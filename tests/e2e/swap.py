@@ -1,0 +1,140 @@
+"""Swaps of a live run, by `trainyard ctl` and by the run file: killed and gone on with, it ends as the file alone would."""
+import json
+import subprocess
+import time
+import tomllib
+import unittest
+
+from support.host import BUILD, SMALL, HostTest
+
+FAULTY = BUILD / "tests" / "faulty"
+RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", "6000ba").replace('eval_interval = "1ep"', 'eval_interval = "2000ba"') + """
+[checkpoint]
+type = "full"
+interval = "100ba"
+keep_last = 3
+[logging]
+interval = "500ba"
+"""
+# It sleeps at its fifth step, once, and says so: time to be paused.
+NAP = '[[hooks]]\ntype = "slow"\nat = "batch_end"\nstep = 5\nseconds = 1.0\nsign = "asleep"\n'
+
+
+def planned(at, slot, type, **more):
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in more.items())
+    return f'[[swap]]\nat = "{at}ba"\nslot = "{slot}"\ntype = "{type}"\n{lines}'
+
+
+class Swap(HostTest):
+    def setUp(self):
+        super().setUp()
+        self.run_folder = self.folder / "runs" / "small"
+
+    def start(self, text=RUN):
+        """A run that is paused at its fifth step."""
+        self.write("run.toml", text + NAP)
+        process = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, text=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.environment())
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_for(lambda: (self.folder / "asleep").exists())
+        self.ctl("pause")
+        return process
+
+    def wait_for(self, what):
+        until = time.monotonic() + 60
+        while not what():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.002)
+
+    def ctl(self, *words, code=0):
+        return self.host("ctl", "small", *words, code=code)
+
+    def journal(self, *whats):
+        lines = map(json.loads, (self.run_folder / "journal.jsonl").read_text().splitlines())
+        return [line for line in lines if line["what"] in whats]
+
+    def kill(self, process):
+        self.assertIsNone(process.poll(), "the run was over too soon")
+        process.kill()
+        process.wait()
+
+    def go_on(self):
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY)
+        result = self.result()
+        self.assertEqual(result["steps"], 6000)
+        return result["digest"]
+
+    def as_planned(self):
+        """The digests of a run whose file has the swaps that are in the journal and were not taken back."""
+        swaps = {}
+        for line in self.journal("swap", "swap_rolled_back"):
+            details = tomllib.loads(line["details"])
+            if line["what"] == "swap":
+                swaps[details["number"]] = (line["step"], details)
+            else:
+                swaps.pop(details["number"], None)
+        text = RUN
+        for step, details in swaps.values():
+            text += planned(step, details["slot"], details["type"], carry=details["carry"], watch=details["watch"], **details["options"])
+        self.assertEqual(self.journal("swap_refused"), [])
+        return len(swaps), self.train(text, "--overwrite", "--set", "run.output_dir=planned", run="planned")["digest"]
+
+    def test_swaps_of_clients_are_repeated_by_a_resume(self):
+        for wait in (0.0, 0.05, 0.15):  # before and after the next checkpoint
+            with self.subTest(wait=wait):
+                process = self.start()
+                self.ctl("swap", "optimizer", "adam", "lr=0.002")
+                self.ctl("checkpoint")
+                self.ctl("swap", "schedule", "cosine", "min_factor=0.1", "--carry", "restart")  # at the step of the checkpoint
+                self.ctl("resume")
+                self.ctl("pause")
+                self.ctl("swap", "optimizer", "sgd", "lr=0.01", "momentum=0.5", "--watch", "0ba")
+                self.ctl("resume")
+                time.sleep(wait)
+                self.kill(process)
+                digest = self.go_on()
+                self.assertEqual(self.as_planned(), (3, digest))
+                subprocess.run(["rm", "-r", self.folder / "runs", self.folder / "asleep"], check=True)
+
+    def test_what_was_taken_back_is_not_repeated(self):
+        process = self.start()
+        self.ctl("swap", "optimizer", "troubled", "at=step", "step=3", "--carry", "fresh")
+        self.ctl("resume")
+        self.wait_for(lambda: self.journal("swap_rolled_back"))
+        self.ctl("pause")
+        self.ctl("swap", "schedule", "rex")  # has the number of the one that is gone
+        self.ctl("resume")
+        time.sleep(0.02)
+        self.kill(process)
+        digest = self.go_on()
+        self.assertEqual(self.as_planned(), (1, digest))
+
+    def test_planned_swaps_survive_kills(self):
+        text = RUN + planned(1000, "schedule", "rex") + planned(1000, "optimizer", "adam") + planned(3333, "data", "synthetic")
+        self.write("run.toml", text)
+        expected = self.train(text, "--set", "run.output_dir=undisturbed", run="undisturbed")["digest"]
+        for wait in (0.3, 0.5, 0.6, 0.7):
+            process = subprocess.Popen(self.command("train", "run.toml", "-q"), cwd=self.folder, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, env=self.environment())
+            time.sleep(wait)
+            process.kill()
+            process.wait()
+        self.host("train", "run.toml", "-q")
+        self.assertEqual(self.result()["digest"], expected)
+        self.assertNotEqual(self.train(RUN, "--overwrite", "--set", "run.output_dir=plain", run="plain")["digest"], expected)
+
+    def test_refusals_say_why_and_leave_no_trace(self):
+        process = self.start()
+        for words, said in ((("optimizer", "adamm"), "adamw"), (("optimiser", "adam"), "optimizer"),
+                            (("optimizer", "adam", "lr=-1"), "lr"), (("optimizer", "troubled", "at=load"), "thrown on purpose"),
+                            (("optimizer", "sgd", "--carry", "everything"), "fresh")):
+            self.assertIn(said, self.ctl("swap", *words, code=2).stderr)
+        self.ctl("resume")
+        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(self.result()["digest"], self.train(RUN, "--set", "run.output_dir=plain", run="plain")["digest"])
+
+
+if __name__ == "__main__":
+    unittest.main()
