@@ -86,8 +86,15 @@ class SlotOptimizer : public Optimizer {
       for (std::size_t i = 0; i < members.updates.size(); ++i) {
         const std::string& name = groups_[g].names[i];
         members.updates[i] = state.integer("step/" + name);
-        for (std::size_t s = 0; s < slots_.size(); ++s)
-          members.lists.slots[s][i].copy_(state.tensor(slots_[s].name + "/" + name));
+        for (std::size_t s = 0; s < slots_.size(); ++s) {
+          at::Tensor& own = members.lists.slots[s][i];
+          const at::Tensor& saved = state.tensor(slots_[s].name + "/" + name);
+          // By handle where it can be used as it is: a swap costs the same whatever the size.
+          if (saved.device() == own.device() && saved.strides() == own.strides() && !saved.requires_grad())
+            own = saved;
+          else
+            own.copy_(saved);
+        }
       }
       members.settle();
     }

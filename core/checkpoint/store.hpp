@@ -29,6 +29,9 @@ class Store final : public CheckpointStore {
   /// a machine that dies in between leaves every "step-*" whole.
   void commit(const Snapshot& snapshot) override;
 
+  /// From the next commit on. Not while one is under way.
+  void set_retention(Retention retention) { retention_ = std::move(retention); }
+
   /// Paths of what was committed since the last call. Any thread.
   std::vector<std::string> take_committed();
 

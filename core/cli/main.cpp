@@ -129,15 +129,33 @@ int run_command_line(int argc, char** argv) {
   train->add_flag_callback(
       "--strict-state", [&] { command.run_file.sets.push_back("guard.strict_state=true"); },
       "find writes that hooks did not declare; slow");
+  const auto train_here = [&](const RunFile& run) {
+    control::follow_supervisor();
+    train_options.resolved_toml = config::toml_file(run.config.resolved);
+    train_options.color = isatty(STDOUT_FILENO) == 1;
+    return engine().train(run.config, run.registry, train_options);
+  };
   train->callback([&] {
     command.action = [&](Command& self) {
       return with_run(self.run_file, [&](const RunFile& run) {
-        if (supervise) return supervised(run.config.output_dir, argc, argv);
-        control::follow_supervisor();
-        train_options.resolved_toml = config::toml_file(run.config.resolved);
-        train_options.color = isatty(STDOUT_FILENO) == 1;
-        return engine().train(run.config, run.registry, train_options);
+        return supervise ? supervised(run.config.output_dir, argc, argv) : train_here(run);
       });
+    };
+  });
+
+  CLI::App* resume = app.add_subcommand("resume", "go on with a run from its newest checkpoint");
+  resume->add_option("run", what, "the run's directory")->required()->check(CLI::ExistingDirectory);
+  resume->add_option("--set", command.run_file.sets, "change a key: --set trainer.max_duration=20ep")
+      ->allow_extra_args(false);
+  resume->add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")
+      ->allow_extra_args(false);
+  resume->add_flag("-q,--quiet", train_options.quiet, "print errors only");
+  resume->callback([&] {
+    command.action = [&](Command& self) {
+      self.run_file.files = {what + "/config.toml"};
+      for (const std::string& set : {"run.output_dir=" + what, std::string("run.resume=must")})
+        self.run_file.sets.push_back(set);
+      return with_run(self.run_file, train_here);
     };
   });
 

@@ -283,6 +283,7 @@ class Resolver {
 
   static std::string paths(const std::vector<const PluginFile*>& files) {
     std::vector<std::string> names;
+    names.reserve(files.size());
     for (const PluginFile* file : files) names.push_back(file->path + " (" + file->manifest.version + ")");
     return join(names);
   }

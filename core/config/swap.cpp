@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/config/load.hpp"
+#include "core/config/parse.hpp"
 #include "core/config/print.hpp"
 #include "core/config/rules.hpp"
 #include "core/config/schema.hpp"
@@ -99,6 +100,46 @@ Document with_swap(const Table& resolved, const SwapRequest& swap, const plugins
   return document;
 }
 
+void assign(Table& options, const std::string& assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw ConfigError("\"" + assignment + "\" is no assignment: expected KEY=VALUE");
+  const std::string written = assignment.substr(equals + 1);
+  std::optional<Value> value = parse_value(written);
+  if (!value) value = Value(written);  // a bare word is a string
+  Table* table = &options;
+  std::string_view key(assignment.data(), equals);
+  for (std::size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.')) {
+    const std::string part(key.substr(0, dot));
+    if (!table->contains(part) || table->find(part)->get_if<Table>() == nullptr)
+      table->set(part, Value(Table{}));
+    table = &table->find(part)->as<Table>();
+    key.remove_prefix(dot + 1);
+  }
+  table->set(std::string(key), std::move(*value));
+}
+
+std::vector<SwapRequest> swaps_of(const Table& resolved, const std::vector<std::string>& assignments) {
+  Table root = resolved;
+  std::vector<std::string> known;
+  each_slot(root, [&](const std::string& address, const Place&) { known.push_back(address); });
+  std::vector<SwapRequest> swaps;
+  for (const std::string& assignment : assignments) {
+    std::string slot;
+    for (const std::string& address : known)
+      if (assignment.starts_with(address + ".") && address.size() > slot.size()) slot = address;
+    if (slot.empty())
+      throw ConfigError("\"" + assignment + "\" sets no option of a slot: a running training changes " +
+                        join(known) + " only");
+    auto swap =
+        std::find_if(swaps.begin(), swaps.end(), [&](const SwapRequest& each) { return each.slot == slot; });
+    if (swap == swaps.end())
+      swap = swaps.insert(swaps.end(), SwapRequest{.slot = slot, .type = {}, .options = {}});
+    assign(swap->options, assignment.substr(slot.size() + 1));
+  }
+  return swaps;
+}
+
 std::string text(const SwapRequest& swap) {
   std::string options;
   for (const Table::Entry& option : swap.options.entries())
@@ -127,6 +168,12 @@ SwapRequest swap_from_toml(const std::string& text) {
   if (const auto* watch = at_path<std::string>(table, "watch")) swap.watch = *watch;
   if (const auto* options = at_path<Table>(table, "options")) swap.options = *options;
   return swap;
+}
+
+std::int64_t swap_number(const std::string& text) {
+  const Table table = load_resolved("the journal", text).root;
+  const auto* number = at_path<std::int64_t>(table, "number");
+  return number == nullptr ? 0 : *number;
 }
 
 }  // namespace trainyard::config

@@ -44,6 +44,25 @@ void SinkThread::push(Record record) {
   wake_.notify_one();
 }
 
+void SinkThread::replace(Entry entry, std::int64_t step) {
+  std::unique_lock lock(mutex_);
+  replacement_.emplace(Replacement{std::move(entry), step});
+  wake_.notify_one();
+  replaced_.wait(lock, [&] { return !replacement_; });
+}
+
+void SinkThread::take_place(const Replacement& replacement) {
+  for (std::size_t i = 0; i < sinks_.size(); ++i) {
+    if (sinks_[i].id != replacement.entry.id) continue;
+    guarded(i, "at its replacement", [](Sink& sink) { sink.close(); });
+    sinks_[i] = replacement.entry;
+    usage_[i].error.clear();
+    RunInfo run = run_;
+    run.resumed_at = replacement.step;
+    guarded(i, "at its opening", [&](Sink& sink) { sink.open(run); });
+  }
+}
+
 void SinkThread::close() {
   if (!thread_.joinable()) return;
   {
@@ -92,7 +111,16 @@ void SinkThread::work() {
   std::vector<Record> records;
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    wake_.wait(lock, [&] { return closing_ || !queue_.empty() || replacement_; });
+    if (queue_.empty() && replacement_) {  // after everything that was pushed before
+      const Replacement replacement = *replacement_;
+      lock.unlock();
+      take_place(replacement);
+      lock.lock();
+      replacement_.reset();
+      replaced_.notify_one();
+      continue;
+    }
     if (queue_.empty()) break;
     records.swap(queue_);
     waiting_ = 0;

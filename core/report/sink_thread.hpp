@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -47,6 +48,11 @@ class SinkThread {
   /// always kept.
   void push(Record record);
 
+  /// Another sink takes the place of the one with this id: that one gets what was pushed so far and is
+  /// closed, and this one is opened, as that of a run that goes on from `step`. Waits until both are done.
+  /// Loop thread.
+  void replace(Entry entry, std::int64_t step);
+
   /// Hands over what is queued, closes the sinks and ends the thread. Safe to call again.
   void close();
 
@@ -55,13 +61,18 @@ class SinkThread {
   const std::vector<Usage>& usage() const { return usage_; }
 
  private:
+  struct Replacement {
+    Entry entry;
+    std::int64_t step;
+  };
   void work();
+  void take_place(const Replacement& replacement);
   bool takes(const Entry& entry, std::int64_t step) const;
   template <class Call>
   void guarded(std::size_t index, std::string_view when, Call&& call);
 
   const RunInfo run_;
-  const std::vector<Entry> sinks_;
+  std::vector<Entry> sinks_;  // changes while the loop thread waits for it
   const std::function<void(std::string_view)> warn_;
   const std::size_t capacity_;
   std::vector<Usage> usage_;  // of the thread while it runs
@@ -69,6 +80,8 @@ class SinkThread {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Record> queue_;
+  std::optional<Replacement> replacement_;
+  std::condition_variable replaced_;
   std::size_t waiting_ = 0;  // training records in the queue
   std::int64_t dropped_ = 0;
   bool closing_ = false;

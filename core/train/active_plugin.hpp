@@ -21,7 +21,7 @@ namespace trainyard::train {
 /// Where the services of plugins end up; the run fills it in.
 struct HostOutputs {
   std::function<void(LogLevel, const std::string& message)> log = [](LogLevel, const std::string&) {};
-  std::function<void(std::string name, double value)> metric = [](std::string, double) {};
+  std::function<void(std::string name, double value)> metric = [](const std::string&, double) {};
   std::uint64_t seed = 0;
 };
 

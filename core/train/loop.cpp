@@ -90,7 +90,6 @@ Ending Loop::fit(const std::function<void()>& restore) {
   started_ = logged_at_ = SteadyClock::now();
   bracket(Event::fit_start, Event::fit_end, [&] {
     restore();
-    samples_logged_ = context_.clock_.samples;
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
     while (!ending_ && (in_epoch_ || !finished())) run_epoch();
@@ -119,8 +118,12 @@ void Loop::run_epoch() {
     in_epoch_ = true;
     if (evaluation_due_) after_batch();
     while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
-      run_step();
-      after_batch();
+      try {
+        run_step();
+        after_batch();
+      } catch (const Error& error) {
+        if (!parts_.recover(error)) throw;
+      }
     }
   };
   // A run that was resumed in the middle of an epoch has begun it already.
@@ -329,6 +332,11 @@ void Loop::checkpoint() {
   settle_checkpoints();
 }
 
+void Loop::request(Control control, std::string_view who, std::string_view why) {
+  context_.set_requests(context_.requests() | static_cast<unsigned>(control));
+  parts_.journal(who, control_names[std::countr_zero(static_cast<unsigned>(control))], why);
+}
+
 void Loop::settle_checkpoints() {
   while (parts_.checkpoint.committed()) fire(Event::after_checkpoint);
 }
@@ -381,6 +389,8 @@ void Loop::load(const State& saved) {
   latest_ = numbers("latest/");
   extra_ = numbers("extra/");
   last_saved_ = clock.step;
+  samples_logged_ = clock.samples;
+  logged_at_ = SteadyClock::now();
 }
 
 void Loop::reset_metrics() {

@@ -66,6 +66,8 @@ struct LoopParts {
   CheckpointParts checkpoint;
   /// Called at safe points, after the hooks: commands of users, swaps. The run may look different afterwards.
   std::function<void()> control = [] {};
+  /// A step failed: true where the run went back to a safe point before it, and goes on from there.
+  std::function<bool(const Error&)> recover = [](const Error&) { return false; };
   /// Whether training metrics of the step of that number are wanted.
   std::function<bool(std::int64_t step)> log_due = [](std::int64_t) { return false; };
   /// Called at safe points; throws what a plugin's own threads threw.
@@ -73,7 +75,7 @@ struct LoopParts {
   /// Set from a signal handler: end at the next step boundary.
   const std::atomic<int>* signal = nullptr;
   /// Metrics, off the loop's hands; must not block.
-  std::function<void(Record)> record = [](Record) {};
+  std::function<void(Record)> record = [](const Record&) {};
   /// One line of the journal: who, what, why.
   std::function<void(std::string_view who, std::string_view what, std::string_view why)> journal =
       [](std::string_view, std::string_view, std::string_view) {};
@@ -101,6 +103,11 @@ class Loop {
   /// safe point, after its hooks.
   void save(StateWriter& state) const;
   void load(const State& state);
+
+  /// Within LoopParts::control: as a hook's request would.
+  void request(Control control, std::string_view who, std::string_view why);
+  /// Within LoopParts::control: takes a checkpoint now.
+  void checkpoint();
 
   /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...
   std::map<std::string, double, std::less<>> evaluate(const EvaluationSplit& split);
@@ -134,7 +141,6 @@ class Loop {
   bool repeated();
   bool prepare_gradients();
   void after_batch();
-  void checkpoint();
   void settle_checkpoints();
   void log_point();
   void watch(const std::map<std::string, double, std::less<>>& values);

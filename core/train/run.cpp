@@ -264,6 +264,7 @@ Snapshot Run::snapshot() const {
   StateWriter writer(run);
   loop_->save(writer);
   writer.scalar("config", config::toml_file(config_.resolved));
+  writer.scalar("swaps", swaps_);
   writer.scalar("curve_start", curve_place_.start);
   writer.scalar("curve_gain", curve_place_.gain);
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
@@ -308,6 +309,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
   copy_weights(weights(), tensors, "the checkpoint");
   loop_->load(*run);
+  swaps_ = StateReader(*run).integer("swaps");
   place_curve({StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
   for (ActivePlugin& plugin : plugins_) {
     if (!has_state(plugin)) continue;

@@ -49,7 +49,8 @@ class Run {
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
   void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
-  /// Swaps committed so far.
+  void set_checkpoint_interval(std::int64_t steps) { parts_.checkpoint.every = steps; }
+  /// Swaps committed so far, before a resume too.
   std::int64_t swaps() const { return swaps_; }
 
   /// Makes a swap ready beside the run: checks it as a run file, loads the code, constructs and opens the
@@ -62,6 +63,8 @@ class Run {
   /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
   /// that was taken at the commit.
   void roll_back(PreparedSwap& swap, const Snapshot& before);
+  /// To where the run was when it saved these states; plugins that were disabled since are left out.
+  void go_back(const std::vector<State>& states);
 
   ActivePlugin& checkpointer() { return plugin_of(config_.checkpoint); }
 

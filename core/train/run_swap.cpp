@@ -221,7 +221,13 @@ void Run::exchange(PreparedSwap& swap) {
 
 void Run::roll_back(PreparedSwap& swap, const Snapshot& before) {
   exchange(swap);
-  restore(before.states, [](const std::string&) {});
+  go_back(before.states);
+}
+
+void Run::go_back(const std::vector<State>& states) {
+  for (const events::Subscriber* disabled : bus_->rebuild())
+    parts_.journal(disabled->participant.id, "disabled", disabled->error);
+  restore(states, [](const std::string&) {});
   parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
 }
 

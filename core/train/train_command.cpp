@@ -12,7 +12,8 @@
 #include <trainyard/safetensors.hpp>
 
 #include "core/checkpoint/load.hpp"
-#include "core/checkpoint/store.hpp"
+#include "core/config/swap.hpp"
+#include "core/control/commander.hpp"
 #include "core/control/quarantine.hpp"
 #include "core/events/watchdog.hpp"
 #include "core/report/fault_report.hpp"
@@ -21,6 +22,7 @@
 #include "core/report/sink_thread.hpp"
 #include "core/report/summary.hpp"
 #include "core/train/beginning.hpp"
+#include "core/train/checkpoints.hpp"
 #include "core/train/guard.hpp"
 #include "core/train/run.hpp"
 #include "core/train/weights.hpp"
@@ -79,16 +81,18 @@ class Messages {
   std::atomic<report::SinkThread*> sinks_{nullptr};
 };
 
-std::vector<report::SinkThread::Entry> sink_entries(Run& run, const config::RunConfig& config) {
+report::SinkThread::Entry sink_entry(ActivePlugin& plugin, const Run& run) {
+  Sink& sink = plugin.as<Sink>();
+  const Duration& interval =
+      sink.common.interval.count > 0 ? sink.common.interval : run.config().log_interval;
+  return {plugin.slot().id, &sink, in_steps(interval, run.scale(), plugin.slot().slot + ".interval"),
+          plugin.slot().slot, plugin.slot().type};
+}
+
+std::vector<report::SinkThread::Entry> sink_entries(Run& run) {
   std::vector<report::SinkThread::Entry> entries;
-  for (ActivePlugin& plugin : run.plugins()) {
-    if (plugin.slot().kind != Sink::kind.name) continue;
-    Sink& sink = plugin.as<Sink>();
-    const Duration& interval = sink.common.interval.count > 0 ? sink.common.interval : config.log_interval;
-    entries.push_back({plugin.slot().id, &sink,
-                       in_steps(interval, run.scale(), plugin.slot().slot + ".interval"), plugin.slot().slot,
-                       plugin.slot().type});
-  }
+  for (ActivePlugin& plugin : run.plugins())
+    if (plugin.slot().kind == Sink::kind.name) entries.push_back(sink_entry(plugin, run));
   return entries;
 }
 
@@ -126,6 +130,14 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& co
   return uses;
 }
 
+std::vector<report::ReportedPlugin> reported(Run& run) {
+  std::vector<report::ReportedPlugin> all;
+  for (ActivePlugin& plugin : run.plugins())
+    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
+  return all;
+}
+
+/// The same before there is a run, for what its plugins do while they are made.
 std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
                                              const plugins::Registry& registry) {
   std::vector<report::ReportedPlugin> all;
@@ -153,51 +165,48 @@ void check_space(const std::string& folder, std::int64_t bytes) {
                     " MiB, and room for three is needed");
 }
 
-/// How the loop has checkpoints written: by the plugin, into the run's store.
-class Checkpoints {
- public:
-  Checkpoints(Run& run, const report::RunDirectory& directory)
-      : run_(run), plugin_(run.checkpointer().as<Checkpointer>()) {
-    const CheckpointCommon& common = plugin_.common;
-    const RunScale& scale = run.scale();
-    checkpoint::Retention retention{
-        .keep_last = common.keep_last, .keep_every = 0, .keep_best = common.keep_best};
-    if (common.keep_every)
-      retention.keep_every = in_steps(*common.keep_every, scale, "checkpoint.keep_every");
-    if (common.interval) every_ = in_steps(*common.interval, scale, "checkpoint.interval");
-    store_.emplace(checkpoint_folder(directory), std::move(retention));
-    train::guarded(run.checkpointer().slot(), 0, [&] { plugin_.open(*store_); });
+/// Swaps of the run file that are still to come, and those that clients asked for after the checkpoint: a
+/// resumed run goes the same way again.
+std::vector<control::DueSwap> due_swaps(const Run& run, const report::RunDirectory& directory,
+                                        const std::optional<checkpoint::Loaded>& loaded) {
+  std::vector<control::DueSwap> due;
+  const std::int64_t step = loaded ? loaded->step : 0;
+  for (const config::PlannedSwap& planned : run.config().swaps) {
+    const std::int64_t at = in_steps(planned.at, run.scale(), "swap.at");
+    if (at > step) due.push_back({at, planned.request, "config"});
   }
+  if (!loaded) return due;
+  const std::int64_t done = StateReader(*loaded->find("run")).integer("swaps");
+  std::map<std::int64_t, control::DueSwap> repeated;
+  for (const report::JournalEntry& entry : directory.read_journal()) {
+    if (entry.details.empty() || entry.plugin != "ctl") continue;
+    const std::int64_t number = config::swap_number(entry.details);
+    if (number <= done) continue;
+    if (entry.what == "swap")
+      repeated[number] = {entry.step, config::swap_from_toml(entry.details), "ctl"};
+    else if (entry.what == "swap_rolled_back")
+      repeated.erase(number);
+  }
+  for (auto& [number, swap] : repeated) due.push_back(std::move(swap));
+  return due;
+}
 
-  CheckpointParts parts() {
-    return {.every = every_,
-            .save = [this] { guarded([this] { plugin_.take(run_.snapshot()); }); },
-            .committed = [this] { return committed(); },
-            .drain = [this] { guarded([this] { plugin_.drain(); }); }};
-  }
-  /// Path of the newest that is known to be on the disk, or nothing.
-  const std::string& last() const { return last_; }
-
- private:
-  template <class Call>
-  void guarded(Call&& call) {
-    train::guarded(run_.checkpointer().slot(), run_.clock().step, call);
-  }
-  bool committed() {
-    if (waiting_.empty()) waiting_ = store_->take_committed();
-    if (waiting_.empty()) return false;
-    last_ = std::move(waiting_.front());
-    waiting_.erase(waiting_.begin());
-    return true;
-  }
-
-  Run& run_;
-  Checkpointer& plugin_;
-  std::optional<checkpoint::Store> store_;
-  std::int64_t every_ = 0;
-  std::vector<std::string> waiting_;
-  std::string last_;
-};
+/// The answer of [guard] nan = "rollback" to a hook that wrote what it must not: the run goes back to its
+/// last checkpoint, and on without that plugin. False where it cannot.
+bool go_back(Run& run, const Error& error, const std::string& folder) {
+  const auto* fault = dynamic_cast<const events::HookError*>(&error);
+  if (fault == nullptr || !fault->rollback()) return false;
+  const std::optional<checkpoint::Loaded> loaded =
+      checkpoint::load_newest(folder, [](const std::string&, const std::string&) {});
+  if (!loaded) return false;
+  for (ActivePlugin& plugin : run.plugins())
+    if (plugin.slot().slot == fault->blame().slot) {
+      plugin.subscriber().disabled = true;
+      plugin.subscriber().error = error.what();
+    }
+  run.go_back(loaded->states);
+  return true;
+}
 
 /// Trains, and fills in the result as far as it comes.
 void train_run(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
@@ -207,13 +216,15 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   for (const control::Quarantined& each : control::leave_out(beginning.config, registry, quarantined))
     beginning.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
                               std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
-  faults.set_plugins(
-      reported(beginning.config, registry));  // also for what its plugins do while they are made
+  faults.set_plugins(reported(beginning.config, registry));
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
+  std::optional<Checkpoints> checkpoints;  // outlives the run, whose plugin may still be writing
   Run run(beginning.config, registry, std::move(outputs));
   const config::RunConfig& config = run.config();
   std::optional<report::SinkThread> sinks;
+  std::optional<control::Channel> channel;
+  std::optional<control::Commander> commander;
   const Loop* loop = nullptr;
   const auto began = std::chrono::steady_clock::now();
   const auto conclude = [&] {
@@ -223,6 +234,8 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     result.samples = clock.samples;
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (loop) result.metrics.assign(loop->latest().begin(), loop->latest().end());
+    commander.reset();
+    channel.reset();
     run.shutdown();
     messages.set_sinks(nullptr);
     if (sinks) sinks->close();
@@ -245,7 +258,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
                  .terminal = options.color,
                  .quiet = options.quiet,
                  .resumed_at = beginning.resumed ? beginning.loaded->step : 0};
-    sinks.emplace(std::move(info), sink_entries(run, config), [&](std::string_view line) {
+    sinks.emplace(std::move(info), sink_entries(run), [&](std::string_view line) {
       std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
     });
     messages.set_sinks(&*sinks);
@@ -255,11 +268,44 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.log_due = [&](std::int64_t step) { return sinks->due(step); };
     parts.record = [&](Record record) { sinks->push(std::move(record)); };
     parts.journal = journal;
-    Checkpoints checkpoints(run, directory);
-    parts.checkpoint = checkpoints.parts();
+    checkpoints.emplace(run, checkpoint_folder(directory));
+    parts.checkpoint = checkpoints->parts();
+    parts.control = [&] { commander->at_safe_point(); };
+    parts.recover = [&](const Error& error) {
+      if (commander->recover(error)) return true;
+      if (!go_back(run, error, checkpoint_folder(directory))) return false;
+      journal("host", "rolled_back", std::string("to the last checkpoint: ") + error.what());
+      messages.send(LogLevel::warning, std::string("back to the last checkpoint: ") + error.what());
+      return true;
+    };
+    run.set_outside({.open =
+                         [&](ActivePlugin& plugin) {
+                           if (plugin.slot().kind == Checkpointer::kind.name) checkpoints->open(plugin);
+                         },
+                     .settle =
+                         [&](ActivePlugin& plugin) {
+                           if (plugin.slot().kind == Checkpointer::kind.name) checkpoints->settle(plugin);
+                         },
+                     .use =
+                         [&](ActivePlugin& plugin) {
+                           if (plugin.slot().kind == Checkpointer::kind.name) checkpoints->use(plugin);
+                           if (plugin.slot().kind == Sink::kind.name)
+                             sinks->replace(sink_entry(plugin, run), run.clock().step);
+                         }});
     Loop& built = run.build_loop(std::move(parts));
     loop = &built;
     check_space(directory.path(), bytes_of(run.snapshot()));
+    channel.emplace(directory.path());
+    commander.emplace(
+        control::CommanderParts{
+            .run = &run,
+            .channel = &*channel,
+            .signal = &caught_signal,
+            .journal = [&](const report::JournalEntry& entry) { directory.journal(entry); },
+            .warn = [&](const std::string& text) { messages.send(LogLevel::warning, text); },
+            .swapped = [&] { faults.set_plugins(reported(run)); },
+            .last_checkpoint = [&] { return std::pair(checkpoints->last(), checkpoints->last_step()); }},
+        due_swaps(run, directory, beginning.resumed ? beginning.loaded : std::nullopt));
     for (const std::string& note : beginning.notes) journal("host", "resume", note);
     const Ending ending = built.fit([&] {
       if (!beginning.loaded) return;

@@ -35,7 +35,8 @@ class Saver {
   std::mutex mutex_;
   std::vector<std::string> errors_;
   train::HostOutputs outputs_;
-  train::HostServices services_{"checkpointer", outputs_};
+  train::HostServices services_{{.slot = "checkpoint", .kind = "checkpointer", .id = "checkpointer"},
+                                outputs_};
 
  public:
   std::unique_ptr<Checkpointer> plugin;  ///< goes first

@@ -1,0 +1,330 @@
+#include "core/control/commander.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/config/swap.hpp"
+#include "core/report/signal_stack.hpp"
+#include "core/train/guard.hpp"
+
+namespace trainyard::control {
+namespace {
+
+constexpr int most_commands = 8;  ///< obeyed at one safe point
+constexpr const char* control_thread = "control";
+
+Snapshot copy_of(const Snapshot& snapshot) {
+  Snapshot copy = snapshot;
+  for (State& state : copy.states)
+    for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
+  return copy;
+}
+
+std::string what(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
+}  // namespace
+
+Commander::Commander(CommanderParts parts, std::vector<DueSwap> due)
+    : parts_(std::move(parts)), due_(due.begin(), due.end()), thread_([this] { work(); }) {
+  std::stable_sort(due_.begin(), due_.end(),
+                   [](const DueSwap& a, const DueSwap& b) { return a.step < b.step; });
+}
+
+Commander::~Commander() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+/// The thread that prepares swaps and lets go of what was replaced.
+void Commander::work() {
+  pthread_setname_np(pthread_self(), control_thread);
+  const report::SignalStack signal_stack;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return closing_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    const std::function<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+    finished_.notify_all();
+  }
+}
+
+void Commander::start(const std::shared_ptr<Job>& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.emplace_back([this, job] {
+      try {
+        job->prepared = parts_.run->prepare(job->request);
+      } catch (...) {
+        job->error = std::current_exception();
+      }
+      job->done = true;
+    });
+  }
+  wake_.notify_one();
+}
+
+void Commander::wait_for(const Job& job) {
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [&] { return job.done.load(); });
+}
+
+/// Plugins may take their time to end: not on the loop thread.
+void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.emplace_back([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
+  }
+  wake_.notify_one();
+}
+
+void Commander::at_safe_point() {
+  const Clock& clock = parts_.run->clock();
+  if (watched_ && (clock.step >= watched_->until || clock.epoch != watched_->epoch)) {
+    retire(std::move(watched_->job->prepared));
+    watched_.reset();
+  }
+  while (!due_.empty() && due_.front().step <= clock.step) {
+    const DueSwap due = std::move(due_.front());
+    due_.pop_front();
+    if (current_) {  // first come, first served
+      wait_for(*current_);
+      finish(std::exchange(current_, nullptr));
+    }
+    const auto job = std::make_shared<Job>();
+    job->request = due.request;
+    job->who = due.who;
+    start(job);
+    wait_for(*job);
+    if (job->error) std::rethrow_exception(job->error);
+    commit(job);
+  }
+  if (current_ && current_->done) finish(std::exchange(current_, nullptr));
+  prepare_next();
+  if (!checkpoints_.empty()) answer_checkpoints();
+  if (parts_.channel == nullptr) return;
+  if (parts_.channel->pending()) obey();
+  while (paused_ && (parts_.signal == nullptr || *parts_.signal == 0)) {
+    if (parts_.channel->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
+    if (current_ && current_->done) finish(std::exchange(current_, nullptr));
+    prepare_next();
+    answer_checkpoints();
+  }
+}
+
+void Commander::prepare_next() {
+  if (current_ || waiting_.empty()) return;
+  current_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  start(current_);
+}
+
+/// Commits what a client asked for, or tells why not; the run goes on either way.
+void Commander::finish(const std::shared_ptr<Job>& job) {
+  std::string done, refused;
+  try {
+    if (job->error) std::rethrow_exception(job->error);
+    done = commit(job);
+  } catch (...) {
+    refused = what(std::current_exception());
+    note(job->who, "swap_refused", config::text(job->request) + ": " + refused);
+  }
+  if (!job->reply) return;
+  Reply& reply = *job->reply;
+  const auto add = [](std::string& lines, const std::string& line) {
+    if (!line.empty()) lines += (lines.empty() ? "" : "\n") + line;
+  };
+  add(reply.done, done);
+  add(reply.refused, refused);
+  if (--reply.open > 0) return;
+  if (reply.refused.empty())
+    reply.command.answer({{"message", reply.done}});
+  else
+    reply.command.refuse(reply.refused + (reply.done.empty() ? "" : "\nbut done: " + reply.done));
+}
+
+/// Puts a prepared swap into the run, and says what that was. A swap that is watched still is settled by it.
+std::string Commander::commit(const std::shared_ptr<Job>& job) {
+  train::Run& run = *parts_.run;
+  const Clock& clock = run.clock();
+  std::int64_t watch = 0;
+  if (const std::optional<Duration> length = Duration::parse(job->request.watch))
+    watch = length->steps(run.scale()).value_or(0);
+  std::optional<Snapshot> before;
+  if (watch > 0) before = copy_of(run.snapshot());
+  run.commit(*job->prepared);
+  if (watched_) retire(std::move(watched_->job->prepared));
+  watched_.reset();
+  const std::string text = job->prepared->text() + ", at step " + std::to_string(clock.step);
+  ++generations_[job->request.slot];
+  note(job->who, "swap", text, "number = " + std::to_string(run.swaps()) + "\n" + config::toml(job->request));
+  parts_.swapped();
+  if (before)
+    watched_.emplace(Watched{job, std::move(*before), clock.step + watch, clock.epoch});
+  else
+    retire(std::move(job->prepared));
+  return text;
+}
+
+bool Commander::recover(const Error& error) {
+  if (!watched_) return false;
+  const Watched watched = std::move(*watched_);
+  watched_.reset();
+  const std::string text = watched.job->prepared->text();
+  const std::int64_t number = parts_.run->swaps();
+  const std::int64_t failed_at = parts_.run->clock().step + 1;
+  parts_.run->roll_back(*watched.job->prepared, watched.before);
+  --generations_[watched.job->request.slot];
+  note(watched.job->who, "swap_rolled_back",
+       text + ", from step " + std::to_string(failed_at) + " back to step " +
+           std::to_string(parts_.run->clock().step) + ": " + error.what(),
+       "number = " + std::to_string(number) + "\n");
+  parts_.warn(text + " is taken back: " + error.what());
+  parts_.swapped();
+  retire(std::move(watched.job->prepared));
+  return true;
+}
+
+void Commander::obey() {
+  for (int i = 0; i < most_commands; ++i) {
+    std::optional<Command> command = parts_.channel->take();
+    if (!command) return;
+    obey(std::move(*command));
+  }
+}
+
+void Commander::obey(Command command) {
+  train::Loop& loop = parts_.run->loop();
+  const Request& request = command.request();
+  const auto say = [&](const std::string& message) { command.answer({{"message", message}}); };
+  const std::string here = "at step " + std::to_string(parts_.run->clock().step);
+  try {
+    switch (request.verb) {
+      case Verb::status: command.answer(Json(status())); return;
+      case Verb::set:
+        ask_swaps(std::move(command), config::swaps_of(parts_.run->config().resolved, request.assignments));
+        return;
+      case Verb::swap: {
+        config::SwapRequest swap{.slot = request.slot, .type = request.type, .options = {}};
+        for (const std::string& assignment : request.assignments) config::assign(swap.options, assignment);
+        if (!request.carry.empty()) swap.carry = config::carry_of(request.carry);
+        if (request.watch) swap.watch = request.watch->text();
+        ask_swaps(std::move(command), {std::move(swap)});
+        return;
+      }
+      case Verb::pause:
+        if (!paused_) note("ctl", "pause", "");
+        paused_ = true;
+        say("paused " + here);
+        return;
+      case Verb::resume:
+        if (paused_) note("ctl", "resume", "");
+        say(paused_ ? "goes on " + here : "was not paused");
+        paused_ = false;
+        return;
+      case Verb::checkpoint:
+        loop.checkpoint();
+        checkpoints_.push_back({std::move(command), parts_.run->clock().step});
+        answer_checkpoints();
+        return;
+      case Verb::eval: {
+        if (loop.evaluations().empty())
+          return command.refuse("the run has neither [data.val] nor [data.test]");
+        Json values = Json::object();
+        std::string message = "evaluated " + here;
+        for (const auto& [name, value] : loop.evaluate(loop.evaluations().front())) {
+          values[name] = number(value);
+          message += "\n  " + name + "  " + std::to_string(value);
+        }
+        command.answer({{"message", message}, {"metrics", std::move(values)}});
+        return;
+      }
+      case Verb::stop:
+        paused_ = false;
+        loop.request(Control::stop_run, "ctl", "asked to");
+        say("stops " + here);
+        return;
+    }
+  } catch (const Error& error) {
+    command.refuse(error.what());
+  }
+}
+
+void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> requests) {
+  const auto reply = std::make_shared<Reply>(Reply{std::move(command), requests.size(), {}, {}});
+  for (config::SwapRequest& request : requests) {
+    const auto job = std::make_shared<Job>();
+    job->request = std::move(request);
+    job->who = "ctl";
+    job->reply = reply;
+    waiting_.push_back(job);
+  }
+}
+
+void Commander::answer_checkpoints() {
+  const auto [path, step] = parts_.last_checkpoint();
+  while (!checkpoints_.empty() && checkpoints_.front().step <= step) {
+    checkpoints_.front().command.answer({{"message", "saved in " + path}, {"path", path}});
+    checkpoints_.pop_front();
+  }
+}
+
+Status Commander::status() const {
+  train::Run& run = *parts_.run;
+  const train::Loop& loop = run.loop();
+  const Clock& clock = run.clock();
+  Status status;
+  status.run = run.config().name;
+  status.pid = getpid();
+  status.state = paused_ ? RunState::paused : RunState::training;
+  status.step = clock.step;
+  status.total_steps = clock.total_steps;
+  status.epoch = clock.epoch;
+  status.seconds = loop.seconds_trained();
+  for (const auto& [name, value] : loop.latest()) status.metrics.emplace(name, value);
+  if (const auto speed = loop.latest().find("samples_per_second"); speed != loop.latest().end())
+    status.samples_per_second = speed->second;
+  if (clock.step > 0 && clock.total_steps > 0)
+    status.seconds_left = status.seconds / static_cast<double>(clock.step) *
+                          static_cast<double>(clock.total_steps - clock.step);
+  for (train::ActivePlugin& plugin : run.plugins()) {
+    const auto swaps = generations_.find(plugin.slot().address());
+    status.slots.push_back({.slot = plugin.slot().address(),
+                            .type = plugin.slot().type,
+                            .version = plugin.manifest().version,
+                            .generation = swaps == generations_.end() ? 0 : swaps->second,
+                            .digest = plugin.file().digest,
+                            .seconds = plugin.subscriber().sampled_seconds});
+  }
+  std::set<int> in_use;
+  for (const train::ActivePlugin& plugin : run.plugins()) in_use.insert(plugin.generation());
+  status.generations = plugins::generations() - static_cast<int>(in_use.size());
+  status.last_checkpoint = parts_.last_checkpoint().first;
+  return status;
+}
+
+void Commander::note(const std::string& who, const std::string& what, const std::string& why,
+                     const std::string& details) const {
+  parts_.journal({parts_.run->clock().step, who, what, why, details});
+}
+
+}  // namespace trainyard::control
