@@ -1,7 +1,6 @@
 #include "core/config/swap.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "core/config/load.hpp"
 #include "core/config/parse.hpp"
@@ -55,7 +54,9 @@ void drop_own_options(Table& table, const plugins::PluginFile& plugin) {
 Carry carry_of(std::string_view word) {
   const auto* found = std::find_if(std::begin(carry_words), std::end(carry_words),
                                    [&](const auto& each) { return each.first == word; });
-  if (found == std::end(carry_words)) throw std::invalid_argument("carry");
+  if (found == std::end(carry_words))
+    throw ConfigError("\"" + std::string(word) +
+                      "\" is nothing that a swap can carry over: expected state, fresh, restart or splice");
   return found->second;
 }
 
@@ -76,6 +77,10 @@ Document with_swap(const Table& resolved, const SwapRequest& swap, const plugins
                             suggestion(swap.slot, known, "its slots are"));
     return document;
   }
+  if ((swap.carry == Carry::restart || swap.carry == Carry::splice) && place.section->kind != "schedule")
+    document.findings.error("E213", at,
+                            "carry = \"restart\" and \"splice\" are of a schedule, not of " + swap.slot,
+                            "take \"state\" or \"fresh\"");
   Table& table = *place.table;
   const std::string now = table.find("type")->as<std::string>();
   if (!swap.type.empty() && swap.type != now) {

@@ -59,28 +59,34 @@ void Commander::work() {
   for (;;) {
     wake_.wait(lock, [&] { return closing_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    const std::function<void()> task = std::move(tasks_.front());
-    tasks_.pop_front();
-    lock.unlock();
-    task();
+    {
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }  // what it let go of has ended, too, before the lock is taken again
     lock.lock();
     finished_.notify_all();
   }
 }
 
-void Commander::start(const std::shared_ptr<Job>& job) {
+void Commander::later(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    tasks_.emplace_back([this, job] {
-      try {
-        job->prepared = parts_.run->prepare(job->request);
-      } catch (...) {
-        job->error = std::current_exception();
-      }
-      job->done = true;
-    });
+    tasks_.push_back(std::move(task));
   }
   wake_.notify_one();
+}
+
+void Commander::start(const std::shared_ptr<Job>& job) {
+  later([this, job] {
+    try {
+      job->prepared = parts_.run->prepare(job->request);
+    } catch (...) {
+      job->error = std::current_exception();
+    }
+    job->done = true;
+  });
 }
 
 void Commander::wait_for(const Job& job) {
@@ -90,45 +96,63 @@ void Commander::wait_for(const Job& job) {
 
 /// Plugins may take their time to end: not on the loop thread.
 void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
-  {
-    const std::lock_guard lock(mutex_);
-    tasks_.emplace_back([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
-  }
-  wake_.notify_one();
+  if (swap) later([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
 }
 
 void Commander::at_safe_point() {
   const Clock& clock = parts_.run->clock();
-  if (watched_ && (clock.step >= watched_->until || clock.epoch != watched_->epoch)) {
-    retire(std::move(watched_->job->prepared));
-    watched_.reset();
-  }
+  if (watched_ &&
+      (clock.step >= watched_->until || clock.epoch != watched_->epoch || clock.step == clock.total_steps))
+    settle();
   while (!due_.empty() && due_.front().step <= clock.step) {
-    const DueSwap due = std::move(due_.front());
-    due_.pop_front();
-    if (current_) {  // first come, first served
-      wait_for(*current_);
-      finish(std::exchange(current_, nullptr));
-    }
+    settle();
+    put_back();
     const auto job = std::make_shared<Job>();
-    job->request = due.request;
-    job->who = due.who;
+    job->request = std::move(due_.front().request);
+    job->who = std::move(due_.front().who);
+    due_.pop_front();
     start(job);
     wait_for(*job);
     if (job->error) std::rethrow_exception(job->error);
     commit(job);
   }
-  if (current_ && current_->done) finish(std::exchange(current_, nullptr));
+  finish();
   prepare_next();
   if (!checkpoints_.empty()) answer_checkpoints();
   if (parts_.channel == nullptr) return;
   if (parts_.channel->pending()) obey();
   while (paused_ && (parts_.signal == nullptr || *parts_.signal == 0)) {
     if (parts_.channel->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
-    if (current_ && current_->done) finish(std::exchange(current_, nullptr));
+    finish();
     prepare_next();
     answer_checkpoints();
   }
+}
+
+/// The swap that was watched has done well: it stays. Throws where it has not.
+void Commander::settle() {
+  if (!watched_) return;
+  parts_.run->check_weights();
+  retire(std::move(watched_->job->prepared));
+  watched_.reset();
+  put_off_ = false;
+}
+
+bool Commander::puts_off_checkpoint() {
+  return put_off_ = watched_.has_value();
+}
+
+/// The run is about to be another one than the swap in preparation was made for: it is prepared once more.
+void Commander::put_back() {
+  if (!current_) return;
+  wait_for(*current_);
+  const auto again = std::make_shared<Job>();
+  again->request = current_->request;
+  again->who = current_->who;
+  again->reply = current_->reply;
+  retire(std::move(current_->prepared));
+  current_.reset();
+  waiting_.push_front(again);
 }
 
 void Commander::prepare_next() {
@@ -138,14 +162,18 @@ void Commander::prepare_next() {
   start(current_);
 }
 
-/// Commits what a client asked for, or tells why not; the run goes on either way.
-void Commander::finish(const std::shared_ptr<Job>& job) {
+/// Commits what a client asked for and is prepared, or tells why not; the run goes on either way.
+void Commander::finish() {
+  if (!current_ || !current_->done) return;
+  if (!current_->error) settle();
+  const std::shared_ptr<Job> job = std::exchange(current_, nullptr);
   std::string done, refused;
   try {
     if (job->error) std::rethrow_exception(job->error);
     done = commit(job);
   } catch (...) {
     refused = what(std::current_exception());
+    retire(std::move(job->prepared));
     note(job->who, "swap_refused", config::text(job->request) + ": " + refused);
   }
   if (!job->reply) return;
@@ -156,13 +184,16 @@ void Commander::finish(const std::shared_ptr<Job>& job) {
   add(reply.done, done);
   add(reply.refused, refused);
   if (--reply.open > 0) return;
-  if (reply.refused.empty())
-    reply.command.answer({{"message", reply.done}});
-  else
-    reply.command.refuse(reply.refused + (reply.done.empty() ? "" : "\nbut done: " + reply.done));
+  later([answered = job->reply] {  // after the journal
+    Reply& reply = *answered;
+    if (reply.refused.empty())
+      reply.command.answer({{"message", reply.done}});
+    else
+      reply.command.refuse(reply.refused + (reply.done.empty() ? "" : "\nbut done: " + reply.done));
+  });
 }
 
-/// Puts a prepared swap into the run, and says what that was. A swap that is watched still is settled by it.
+/// Puts a prepared swap into the run, and says what that was.
 std::string Commander::commit(const std::shared_ptr<Job>& job) {
   train::Run& run = *parts_.run;
   const Clock& clock = run.clock();
@@ -172,11 +203,9 @@ std::string Commander::commit(const std::shared_ptr<Job>& job) {
   std::optional<Snapshot> before;
   if (watch > 0) before = copy_of(run.snapshot());
   run.commit(*job->prepared);
-  if (watched_) retire(std::move(watched_->job->prepared));
-  watched_.reset();
   const std::string text = job->prepared->text() + ", at step " + std::to_string(clock.step);
   ++generations_[job->request.slot];
-  note(job->who, "swap", text, "number = " + std::to_string(run.swaps()) + "\n" + config::toml(job->request));
+  note_later({clock.step, job->who, "swap", text, "number = " + std::to_string(run.swaps()) + "\n"}, job);
   parts_.swapped();
   if (before)
     watched_.emplace(Watched{job, std::move(*before), clock.step + watch, clock.epoch});
@@ -189,15 +218,20 @@ bool Commander::recover(const Error& error) {
   if (!watched_) return false;
   const Watched watched = std::move(*watched_);
   watched_.reset();
+  put_back();
   const std::string text = watched.job->prepared->text();
   const std::int64_t number = parts_.run->swaps();
   const std::int64_t failed_at = parts_.run->clock().step + 1;
   parts_.run->roll_back(*watched.job->prepared, watched.before);
   --generations_[watched.job->request.slot];
-  note(watched.job->who, "swap_rolled_back",
-       text + ", from step " + std::to_string(failed_at) + " back to step " +
-           std::to_string(parts_.run->clock().step) + ": " + error.what(),
-       "number = " + std::to_string(number) + "\n");
+  const std::int64_t step = parts_.run->clock().step;
+  note_later({step, watched.job->who, "swap_rolled_back",
+              text + ", from step " + std::to_string(failed_at) + " back to step " + std::to_string(step) +
+                  ": " + error.what(),
+              "number = " + std::to_string(number) + "\n"},
+             nullptr);
+  if (std::exchange(put_off_, false))
+    parts_.run->loop().request(Control::checkpoint, "host", "put off while the swap was watched");
   parts_.warn(text + " is taken back: " + error.what());
   parts_.swapped();
   retire(std::move(watched.job->prepared));
@@ -242,6 +276,7 @@ void Commander::obey(Command command) {
         paused_ = false;
         return;
       case Verb::checkpoint:
+        settle();
         loop.checkpoint();
         checkpoints_.push_back({std::move(command), parts_.run->clock().step});
         answer_checkpoints();
@@ -322,9 +357,21 @@ Status Commander::status() const {
   return status;
 }
 
-void Commander::note(const std::string& who, const std::string& what, const std::string& why,
-                     const std::string& details) const {
-  parts_.journal({parts_.run->clock().step, who, what, why, details});
+void Commander::note(const std::string& who, const std::string& what, const std::string& why) const {
+  parts_.journal({parts_.run->clock().step, who, what, why, {}});
+}
+
+/// With details, which are synced to the disk: not while the loop waits. A client has its answer after that;
+/// what is lost with the process before it, nobody was told.
+void Commander::note_later(report::JournalEntry entry, const std::shared_ptr<Job>& job) {
+  later([this, entry = std::move(entry), job]() mutable {
+    if (job) entry.details += config::toml(job->request);
+    try {
+      parts_.journal(std::move(entry));
+    } catch (const Error& error) {
+      parts_.warn(std::string("a resume will not repeat the swap: ") + error.what());
+    }
+  });
 }
 
 }  // namespace trainyard::control

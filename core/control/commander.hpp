@@ -31,9 +31,10 @@ struct CommanderParts {
   train::Run* run = nullptr;
   Channel* channel = nullptr;                ///< null: nobody can command
   const std::atomic<int>* signal = nullptr;  ///< ends a pause
+  /// Swaps are written down on the thread that prepares them: the loop does not wait for the disk.
   std::function<void(report::JournalEntry)> journal = [](report::JournalEntry) {};
-  std::function<void(const std::string&)> warn = [](const std::string&) {};
-  std::function<void()> swapped = [] {};  ///< the run has another plugin
+  std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< any thread
+  std::function<void()> swapped = [] {};                                     ///< the run has another plugin
   /// Path and step of the newest checkpoint that is on the disk.
   std::function<std::pair<std::string, std::int64_t>()> last_checkpoint = [] {
     return std::pair{std::string(), std::int64_t{-1}};
@@ -52,6 +53,8 @@ class Commander {
   void at_safe_point();
   /// LoopParts::recover: takes back a swap that is still watched.
   bool recover(const Error& error);
+  /// CheckpointParts::put_off: a checkpoint holds swaps only that are there to stay.
+  bool puts_off_checkpoint();
 
  private:
   /// The answer to a command that asks for several swaps.
@@ -76,19 +79,22 @@ class Commander {
     std::int64_t epoch;
   };
 
+  void settle();
   void prepare_next();
-  void finish(const std::shared_ptr<Job>& job);
+  void put_back();
+  void finish();
   std::string commit(const std::shared_ptr<Job>& job);
   void start(const std::shared_ptr<Job>& job);
   void wait_for(const Job& job);
   void retire(std::unique_ptr<train::PreparedSwap> swap);
+  void later(std::function<void()> task);
   void obey();
   void obey(Command command);
   void ask_swaps(Command command, std::vector<config::SwapRequest> requests);
   void answer_checkpoints();
   Status status() const;
-  void note(const std::string& who, const std::string& what, const std::string& why,
-            const std::string& details = {}) const;
+  void note(const std::string& who, const std::string& what, const std::string& why) const;
+  void note_later(report::JournalEntry entry, const std::shared_ptr<Job>& job);
   void work();
 
   CommanderParts parts_;
@@ -103,6 +109,7 @@ class Commander {
   };
   std::deque<AskedCheckpoint> checkpoints_;
   bool paused_ = false;
+  bool put_off_ = false;  ///< a checkpoint, since the swap that is watched
 
   std::mutex mutex_;
   std::condition_variable wake_, finished_;

@@ -77,23 +77,31 @@ std::vector<const Subscriber*> Bus::rebuild() {
   std::vector<const Subscriber*> disabled;
   for (Subscriber* each : subscribers_)
     if (each->disabled && !std::exchange(each->left_out, true)) disabled.push_back(each);
+  ++rebuilds_;
   table_ = table_with({});
   return disabled;
 }
 
+void Bus::exchange(Table& table) {
+  if (table.rebuilds != rebuilds_) table = table_with({});
+  std::swap(table_, table);
+}
+
 Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const {
+  const std::int64_t rebuilds = rebuilds_;  // read ahead of what they change
   std::vector<Subscriber*> places;
   std::vector<const Subscriber*> fillings;
   std::vector<Participant> participants;
   for (Subscriber* place : subscribers_) {
     const auto found = replacements.find(place);
     const Subscriber* who = found == replacements.end() ? place : found->second;
-    if (who->disabled) continue;
+    if (std::atomic_ref(const_cast<bool&>(who->disabled)).load(std::memory_order_relaxed)) continue;
     places.push_back(place);
     fillings.push_back(who);
     participants.push_back(who->participant);
   }
   Table table;
+  table.rebuilds = rebuilds;
   table.order = make_order(participants);
   if (!table.order.problems.empty()) throw ConfigError(table.order.problems.front().message);
   for (std::size_t e = 0; e < event_count; ++e) {
@@ -220,7 +228,9 @@ void Bus::failed(const Call& call, StepContext& context, const std::exception* e
   const auto* objection = dynamic_cast<const Objection*>(error);
   if (objection ? objection->answer() == Answer::disable : who.disable_on_error) {
     if (!who.disabled) who.error = message;
-    who.disabled = stale_ = true;
+    std::atomic_ref(who.disabled)
+        .store(true, std::memory_order_relaxed);  // a swap in preparation may read it
+    stale_ = true;
     return;
   }
   const auto* typed = dynamic_cast<const Error*>(error);

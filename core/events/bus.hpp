@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -131,12 +132,14 @@ class Bus {
   struct Table {
     Order order;
     std::array<Calls, event_count> calls;
+    std::int64_t rebuilds = 0;  ///< that the bus had behind it: who was disabled since is in it still
   };
-  /// The table with others in the places of some subscribers. Any thread, while no hook is being disabled.
-  /// Throws ConfigError as the constructor does.
+  /// The table with others in the places of some subscribers. Any thread, while subscribers stay in their
+  /// places. Throws ConfigError as the constructor does.
   Table table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const;
-  /// Only between steps.
-  void exchange(Table& table) { std::swap(table_, table); }
+  /// Takes a table into use once its subscribers are in their places, and gives the one before. Only between
+  /// steps.
+  void exchange(Table& table);
 
   /// Calls the hooks that one plugin has for an event, in or out of the table: of one that comes or goes.
   /// Throws HookError.
@@ -163,6 +166,7 @@ class Bus {
   Trail trail_;
   bool timing_ = false;
   bool stale_ = false;
+  std::atomic<std::int64_t> rebuilds_{0};
   std::optional<HookError> pending_;  ///< first error of a closing event, thrown once the bracket is closed
 };
 

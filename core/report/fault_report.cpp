@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <optional>
 
 #include <trainyard/error.hpp>
@@ -318,11 +319,13 @@ void on_fatal_signal(int number, siginfo_t* info, void*) {
 
 }  // namespace
 
+constexpr std::size_t lists_kept = 8;
+
 struct FaultReport::Files {
   Ready ready;
   SignalStack stack;
-  std::vector<std::unique_ptr<const std::vector<ReportedPlugin>>>
-      plugins;  // old ones: a handler may read them
+  std::deque<std::unique_ptr<const std::vector<ReportedPlugin>>>
+      plugins;  // the newest, and a few old ones: a handler may read them
 };
 
 FaultReport::FaultReport(const std::string& directory, std::string_view resolved_toml)
@@ -360,6 +363,7 @@ FaultReport::~FaultReport() {
 void FaultReport::set_plugins(std::vector<ReportedPlugin> plugins) {
   files_->plugins.push_back(std::make_unique<const std::vector<ReportedPlugin>>(std::move(plugins)));
   files_->ready.plugins = files_->plugins.back().get();
+  if (files_->plugins.size() > lists_kept) files_->plugins.pop_front();
 }
 
 void FaultReport::write(const std::exception& error) {

@@ -52,18 +52,37 @@ bool going(const std::string& journal) {
   return !lock(file.descriptor());
 }
 
+/// What makes the folder a run goes last, the other way round than it came: a kill on the way leaves a run,
+/// or what is left of the making of one.
 void remove_contents(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) fs::remove_all(entry.path());
+  const fs::path journal = folder / journal_name, config = folder / config_name;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path() != journal && entry.path() != config) fs::remove_all(entry.path());
+  if (fs::exists(journal)) fs::resize_file(journal, 0);
+  fs::remove(config);
+  fs::remove(journal);
+}
+
+/// A kill while the folder was made, or emptied, left nothing in it but an empty journal.
+bool half_made(const fs::path& folder) {
+  std::error_code absent;
+  if (fs::file_size(folder / journal_name, absent) != 0) return false;
+  const auto part = [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name == journal_name || name == std::string(config_name) + ".tmp";
+  };
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
 
 void check_free(const std::string& path, bool overwrite) {
-  if (!RunDirectory::holds_run(path))
+  const bool half = half_made(path);
+  if (!half && !RunDirectory::holds_run(path))
     throw ConfigError("run.output_dir '" + path +
                       "' is not empty and holds no run: name another folder, or empty it yourself");
   if (going(path + "/" + journal_name))
     throw ConfigError("another process is writing the run in '" + path +
                       "' now: wait for it, or set run.output_dir (or run.name) to another folder");
-  if (!overwrite)
+  if (!overwrite && !half)
     throw ConfigError("'" + path +
                       "' holds a run already: go on with it by run.resume = \"auto\", add --overwrite to "
                       "replace it, or set "
@@ -137,7 +156,11 @@ void RunDirectory::journal(const JournalEntry& entry) {
                {"what", entry.what},
                {"why", entry.why}};
   if (!entry.details.empty()) line["details"] = entry.details;
-  journal_.append(text_of(line, -1) + "\n");
+  const std::string text = text_of(line, -1) + "\n";
+  {
+    const std::lock_guard lock(*journal_mutex_);
+    journal_.append(text);
+  }
   if (!entry.details.empty()) journal_.sync();  // a resume depends on it
 }
 

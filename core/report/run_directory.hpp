@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,6 +75,7 @@ class RunDirectory {
   /// `name` inside the directory.
   std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
 
+  /// Any thread.
   void journal(const JournalEntry& entry);
   /// What the journal holds so far, in order; `entry.details` of each as well.
   std::vector<JournalEntry> read_journal() const;
@@ -88,6 +91,7 @@ class RunDirectory {
 
   std::string path_;
   AppendFile journal_;
+  std::unique_ptr<std::mutex> journal_mutex_ = std::make_unique<std::mutex>();
 };
 
 /// Replaces the file in one step: a reader sees the old text or the new one.

@@ -73,6 +73,9 @@ class ActivePlugin {
     return static_cast<Interface&>(*instance_.plugin);
   }
 
+  /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
+  /// is saved.
+  bool has_state() const { return slot_.kind != "sink" && slot_.kind != "checkpointer"; }
   /// What the plugin saves; empty where it has no state.
   State state() const;
 

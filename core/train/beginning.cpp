@@ -24,11 +24,11 @@ Table tree(const std::string& name, const std::string& text) {
   return std::move(document.root);
 }
 
-/// The run file of a checkpoint, as swaps had left it by then.
-Table tree(const checkpoint::Loaded& loaded) {
+/// The run file in a checkpoint: "file", as it was given, or "config", as swaps had left it by then.
+Table tree_in(const checkpoint::Loaded& loaded, const char* which) {
   const State* const run = loaded.find("run");
   if (run == nullptr) throw DataError(loaded.path + " holds no state of a run");
-  return tree(loaded.path, StateReader(*run).text("config"));
+  return tree(loaded.path, StateReader(*run).text(which));
 }
 
 /// The new file against the one that the run was begun with.
@@ -41,11 +41,11 @@ std::vector<std::string> checked_changes(const std::vector<config::Difference>& 
 }
 
 /// What swaps and commands made of the run, with what the new file changed on top.
-config::RunConfig effective(const checkpoint::Loaded& loaded, const Table& begun,
+config::RunConfig effective(const checkpoint::Loaded& loaded,
                             const std::vector<config::Difference>& differences,
                             const config::RunConfig& config, const plugins::Registry& registry) {
-  const Table saved = tree(loaded);
-  if (config::diff(saved, begun).empty()) return config;
+  const Table saved = tree_in(loaded, "config");
+  if (config::diff(saved, tree_in(loaded, "file")).empty()) return config;
   config::Document document;
   document.root = config::with_changes(saved, differences, config.resolved);
   document.file = loaded.path;
@@ -63,11 +63,9 @@ Beginning anew(const config::RunConfig& config, const std::string& resolved_toml
 std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::Registry& registry,
                                const std::string& resolved_toml) {
   const std::string& path = config.output_dir;
-  const Table begun = tree(path + "/config.toml", RunDirectory::read_config(path));
-  const std::vector<config::Difference> differences = config::diff(begun, config.resolved);
+  const Table before = tree(path + "/config.toml", RunDirectory::read_config(path));
   const bool completed = RunDirectory::status(path) == report::Status::completed;
-  const std::vector<std::string> changed = checked_changes(differences, 0);
-  if (completed && changed.empty()) return std::nullopt;
+  if (completed && checked_changes(config::diff(before, config.resolved), 0).empty()) return std::nullopt;
 
   RunDirectory directory = RunDirectory::extend(path);
   const std::string folder = checkpoint_folder(directory);
@@ -89,10 +87,11 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
     for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
     return beginning;
   }
-  checked_changes(differences, loaded->step);
-  for (const std::string& line : changed) notes.push_back("changed: " + line);
+  const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
+  for (const std::string& line : checked_changes(differences, loaded->step))
+    notes.push_back("changed: " + line);
   directory.set_config(resolved_toml);
-  config::RunConfig now = effective(*loaded, begun, differences, config, registry);
+  config::RunConfig now = effective(*loaded, differences, config, registry);
   return Beginning{std::move(directory), std::move(now), std::move(loaded), true, std::move(notes)};
 }
 
@@ -111,7 +110,8 @@ Beginning from_elsewhere(const config::RunConfig& config, const std::string& res
   if (!loaded)
     throw DataError("run.resume: '" + config.resume + "' holds no checkpoint that is whole" +
                     (notes.empty() ? "" : ": " + notes.front()));
-  for (const std::string& line : checked_changes(config::diff(tree(*loaded), config.resolved), loaded->step))
+  for (const std::string& line :
+       checked_changes(config::diff(tree_in(*loaded, "config"), config.resolved), loaded->step))
     notes.push_back("changed: " + line);
   Beginning beginning = anew(config, resolved_toml, overwrite);
   beginning.loaded = std::move(loaded);

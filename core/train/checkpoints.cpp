@@ -39,6 +39,9 @@ CheckpointParts Checkpoints::parts() {
 }
 
 void Checkpoints::open(ActivePlugin& plugin) {
+  const CheckpointCommon& common = plugin.as<Checkpointer>().common;
+  retention(common, run_.scale());  // throws for what this run cannot count
+  interval(common, run_.scale());
   guarded(plugin.slot(), 0, [&] { plugin.as<Checkpointer>().open(store_); });
 }
 

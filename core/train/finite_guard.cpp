@@ -74,6 +74,11 @@ const NamedTensor* first_bad(const std::vector<NamedTensor>& tensors) {
 
 }  // namespace
 
+std::optional<std::string> first_infinite(const std::vector<NamedTensor>& tensors) {
+  const NamedTensor* const bad = first_bad(tensors);
+  return bad == nullptr ? std::nullopt : std::optional(bad->name);
+}
+
 bool FiniteGuard::wants(Event, Regions writes) const {
   for (const Region region : guarded_regions)
     if (writes.contains(region)) return true;

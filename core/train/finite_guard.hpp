@@ -2,14 +2,21 @@
 // it was before.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include <trainyard/network.hpp>
 
 #include "core/events/bus.hpp"
 #include "core/train/loop_context.hpp"
 
 namespace trainyard::train {
+
+/// Name of the first tensor with a value that is not finite.
+std::optional<std::string> first_infinite(const std::vector<NamedTensor>& tensors);
 
 class FiniteGuard final : public events::Inspector {
  public:

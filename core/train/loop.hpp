@@ -45,6 +45,8 @@ struct CheckpointParts {
   std::function<void()> save;  ///< takes what the run is now; none: nothing is ever saved
   std::function<bool()> committed = [] { return false; };  ///< true once for each that reached the disk
   std::function<void()> drain = [] {};                     ///< waits for those on their way
+  /// Asked where one is due: true puts it off to a later step, of a run that may go back yet.
+  std::function<bool()> put_off = [] { return false; };
 };
 
 /// What the loop runs on; all of it outlives the loop. Whoever owns it changes it between steps only: that is

@@ -40,13 +40,6 @@ std::string text(const std::vector<std::int64_t>& shape) {
   return result + "]";
 }
 
-/// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
-/// is saved.
-bool has_state(const ActivePlugin& plugin) {
-  const std::string& kind = plugin.slot().kind;
-  return kind != Sink::kind.name && kind != Checkpointer::kind.name;
-}
-
 events::BlamedError thread_failure(ActivePlugin& plugin, std::int64_t step) {
   const config::SlotConfig& slot = plugin.slot();
   return {ExitCode::plugin,
@@ -63,6 +56,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
       outputs_(std::move(outputs)),
       device_(make_device(config_.device)) {
   const config::RunConfig& config = config_;
+  file_ = config::toml_file(config.resolved);
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.deterministic);
@@ -264,13 +258,14 @@ Snapshot Run::snapshot() const {
   StateWriter writer(run);
   loop_->save(writer);
   writer.scalar("config", config::toml_file(config_.resolved));
+  writer.scalar("file", file_);
   writer.scalar("swaps", swaps_);
   writer.scalar("curve_start", curve_place_.start);
   writer.scalar("curve_gain", curve_place_.gain);
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
   for (const NamedTensor& each : weights()) model.tensors.emplace(each.name, each.tensor);
   for (const ActivePlugin& plugin : plugins_) {
-    if (!has_state(plugin)) continue;
+    if (!plugin.has_state()) continue;
     writer.scalar("type/" + plugin.slot().address(), plugin.slot().type);
     State state = plugin.state();
     if (!state.scalars.empty() || !state.tensors.empty()) snapshot.states.push_back(std::move(state));
@@ -312,7 +307,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   swaps_ = StateReader(*run).integer("swaps");
   place_curve({StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
   for (ActivePlugin& plugin : plugins_) {
-    if (!has_state(plugin)) continue;
+    if (!plugin.has_state()) continue;
     const std::string address = plugin.slot().address();
     const State* const state = take(address);
     const auto type = run->scalars.find("type/" + address);

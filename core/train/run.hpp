@@ -48,6 +48,8 @@ class Run {
   /// fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
+  /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
+  void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
   void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
   void set_checkpoint_interval(std::int64_t steps) { parts_.checkpoint.every = steps; }
   /// Swaps committed so far, before a resume too.
@@ -60,6 +62,8 @@ class Run {
   /// where the old or the new plugin objects; the run is then as it was. The swap holds the old one from then
   /// on. Only the latest preparation may be committed.
   void commit(PreparedSwap& swap);
+  /// Throws NumericError where a weight is not finite.
+  void check_weights() const;
   /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
   /// that was taken at the commit.
   void roll_back(PreparedSwap& swap, const Snapshot& before);
@@ -120,6 +124,7 @@ class Run {
   void connect();
   void open(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);
+  void come_back(ActivePlugin& plugin);
   void place_curve(PreparedSwap& swap);
   void place_curve(CurvePlace place);
   RunScale scale_from(std::int64_t step) const;
@@ -143,6 +148,7 @@ class Run {
   std::optional<ScheduleCurve> curve_;
   CurvePlace curve_place_;
   OutsidePlugins outside_;
+  std::string file_;
   std::int64_t swaps_ = 0;
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;

@@ -1,8 +1,13 @@
 // The part of Run that replaces plugins while it is going.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "core/config/resolve.hpp"
 #include "core/config/swap.hpp"
+#include "core/train/finite_guard.hpp"
 #include "core/train/guard.hpp"
 #include "core/train/guarded_plugins.hpp"
 #include "core/train/prepared_swap.hpp"
@@ -30,19 +35,36 @@ void check_set_up(const ActivePlugin& plugin) {
             ", which a running training has behind it: it can only be there from the beginning");
 }
 
-/// What `fresh` would save, with all tensors that `old` has under the same name, shape and type; and its
-/// numbers too where that is every tensor, since counts belong to what was counted.
+/// A swap fills places again; their number and their names stay.
+void check_same_slots(const std::vector<const config::SlotConfig*>& now,
+                      const std::vector<const config::SlotConfig*>& then) {
+  const auto differs = [](const config::SlotConfig* a, const config::SlotConfig* b) {
+    return a->slot != b->slot || a->id != b->id;
+  };
+  const auto [here, there] =
+      std::mismatch(now.begin(), now.end(), then.begin(), then.end(), std::not_fn(differs));
+  if (here == now.end() && there == then.end()) return;
+  throw ConfigError("a running training keeps its slots: the swap would " +
+                    (then.size() > now.size() ? "add [" + (*there)->slot + "]"
+                     : then.size() < now.size()
+                         ? "drop [" + (*here)->slot + "]"
+                         : "rename " + (*here)->address() + " to " + (*there)->address()));
+}
+
+/// What `fresh` would save, with all tensors that `old` has under the same name, shape and type; with any of
+/// them its numbers, too: a moment without the count of its updates would be corrected for a bias that it
+/// does not have.
 State overlaid(State fresh, const State& old) {
-  bool whole = true;
+  bool any = false;
   for (auto& [name, tensor] : fresh.tensors) {
     const auto found = old.tensors.find(name);
     if (found != old.tensors.end() && found->second.sizes() == tensor.sizes() &&
-        found->second.scalar_type() == tensor.scalar_type())
+        found->second.scalar_type() == tensor.scalar_type()) {
       tensor = found->second;
-    else
-      whole = false;
+      any = true;
+    }
   }
-  if (!whole || fresh.tensors.empty()) return fresh;
+  if (!any) return fresh;
   for (auto& [name, scalar] : fresh.scalars)
     if (const auto found = old.scalars.find(name);
         found != old.scalars.end() && found->second.index() == scalar.index())
@@ -74,7 +96,10 @@ std::unique_ptr<PreparedSwap> Run::prepare(const config::SwapRequest& request) {
       next.train.drop_last != config_.train.drop_last)
     throw ConfigError("a running training keeps its batch size: a swap of data changes the samples alone");
 
+  if (next.workers != config_.workers || next.prefetch != config_.prefetch)
+    throw ConfigError("a running training keeps data.workers and data.prefetch: they change with a resume");
   const std::vector<const config::SlotConfig*> now = config_.slots(), then = next.slots();
+  check_same_slots(now, then);
   std::map<const events::Subscriber*, const events::Subscriber*> replacements;
   swap->parts_.reserve(now.size());
   for (std::size_t i = 0; i < now.size(); ++i) {
@@ -150,9 +175,10 @@ void Run::open(PreparedSwap& swap) {
 }
 
 void Run::commit(PreparedSwap& swap) {
-  for (PreparedSwap::Part& part : swap.parts_)
-    bus_->call_alone(part.place->subscriber(), Event::swap_out, context_);
+  std::size_t out = 0;  // of them have been told to go
   try {
+    for (; out < swap.parts_.size(); ++out)
+      bus_->call_alone(swap.parts_[out].place->subscriber(), Event::swap_out, context_);
     for (PreparedSwap::Part& part : swap.parts_) {
       for (const Event event : set_up) bus_->call_alone(part.plugin.subscriber(), event, context_);
       hand_over(*part.place, part.plugin, swap.request_.carry);
@@ -162,17 +188,20 @@ void Run::commit(PreparedSwap& swap) {
     if (swap.curve_) place_curve(swap);
     outside_.settle(*swap.parts_.front().place);
   } catch (...) {
-    for (PreparedSwap::Part& part : swap.parts_) {
-      try {
-        bus_->call_alone(part.place->subscriber(), Event::swap_in, context_);
-      } catch (const Error& error) {
-        outputs_.log(LogLevel::warning, error.what());
-      }
-    }
+    for (std::size_t i = 0; i < out; ++i) come_back(*swap.parts_[i].place);
     throw;
   }
   exchange(swap);
   ++swaps_;
+}
+
+/// Tells a plugin that was told to go that it stays.
+void Run::come_back(ActivePlugin& plugin) {
+  try {
+    bus_->call_alone(plugin.subscriber(), Event::swap_in, context_);
+  } catch (const Error& error) {
+    outputs_.log(LogLevel::warning, error.what());
+  }
 }
 
 /// Where the curve of a schedule that comes in begins, and its scale.
@@ -185,10 +214,13 @@ void Run::place_curve(PreparedSwap& swap) {
     case config::Carry::state: place = curve_place_; break;
     case config::Carry::restart: place.start = step; break;
     case config::Carry::splice: {
-      const double before = curve_->factor(step), after = swap.curve_->factor(step);
-      if (!(after > 0.0))
+      const double before = guarded(config_.schedule, step, [&] { return curve_->factor(step); });
+      const double after = guarded(slot, step, [&] { return swap.curve_->factor(step); });
+      if (!(after > 0.0 && before > 0.0))
         throw ConfigError("[schedule] " + slot.type + " has the factor " + std::to_string(after) +
-                          " here: no scale makes it meet " + std::to_string(before));
+                          " at step " + std::to_string(step) + ", the one that it replaces " +
+                          std::to_string(before) +
+                          ": no scale makes them meet; both must be above 0, or take carry = \"restart\"");
       place.gain = before / after;
       break;
     }
@@ -219,8 +251,15 @@ void Run::exchange(PreparedSwap& swap) {
   for (PreparedSwap::Part& part : swap.parts_) outside_.use(*part.place);
 }
 
+void Run::check_weights() const {
+  if (const std::optional<std::string> bad = first_infinite(weights()))
+    throw NumericError(*bad + " holds a value that is not finite after step " +
+                       std::to_string(context_.clock_.step));
+}
+
 void Run::roll_back(PreparedSwap& swap, const Snapshot& before) {
   exchange(swap);
+  for (PreparedSwap::Part& part : swap.parts_) come_back(*part.place);
   go_back(before.states);
 }
 
@@ -228,6 +267,16 @@ void Run::go_back(const std::vector<State>& states) {
   for (const events::Subscriber* disabled : bus_->rebuild())
     parts_.journal(disabled->participant.id, "disabled", disabled->error);
   restore(states, [](const std::string&) {});
+  // One that had no state then has to be told so.
+  std::set<std::string, std::less<>> saved;
+  for (const State& state : states) saved.insert(state.owner);
+  for (ActivePlugin& plugin : plugins_) {
+    if (!plugin.has_state() || plugin.subscriber().disabled) continue;
+    const State now = plugin.state();
+    if (saved.contains(now.owner) || (now.scalars.empty() && now.tensors.empty())) continue;
+    const State none{.owner = now.owner, .version = now.version, .scalars = {}, .tensors = {}};
+    guarded(plugin.slot(), context_.clock_.step, [&] { plugin.as<Plugin>().load(StateReader(none)); });
+  }
   parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
 }
 

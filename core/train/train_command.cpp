@@ -198,7 +198,8 @@ bool go_back(Run& run, const Error& error, const std::string& folder) {
   if (fault == nullptr || !fault->rollback()) return false;
   const std::optional<checkpoint::Loaded> loaded =
       checkpoint::load_newest(folder, [](const std::string&, const std::string&) {});
-  if (!loaded) return false;
+  // Of a run with other plugins in its slots: a resume from it repeats the swaps.
+  if (!loaded || StateReader(*loaded->find("run")).integer("swaps") != run.swaps()) return false;
   for (ActivePlugin& plugin : run.plugins())
     if (plugin.slot().slot == fault->blame().slot) {
       plugin.subscriber().disabled = true;
@@ -221,6 +222,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   std::optional<Checkpoints> checkpoints;  // outlives the run, whose plugin may still be writing
   Run run(beginning.config, registry, std::move(outputs));
+  run.set_file(options.resolved_toml);
   const config::RunConfig& config = run.config();
   std::optional<report::SinkThread> sinks;
   std::optional<control::Channel> channel;
@@ -270,6 +272,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.journal = journal;
     checkpoints.emplace(run, checkpoint_folder(directory));
     parts.checkpoint = checkpoints->parts();
+    parts.checkpoint.put_off = [&] { return commander->puts_off_checkpoint(); };
     parts.control = [&] { commander->at_safe_point(); };
     parts.recover = [&](const Error& error) {
       if (commander->recover(error)) return true;
@@ -281,6 +284,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     run.set_outside({.open =
                          [&](ActivePlugin& plugin) {
                            if (plugin.slot().kind == Checkpointer::kind.name) checkpoints->open(plugin);
+                           if (plugin.slot().kind == Sink::kind.name) sink_entry(plugin, run);
                          },
                      .settle =
                          [&](ActivePlugin& plugin) {
@@ -315,6 +319,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
       messages.send(LogLevel::info, "goes on from step " + std::to_string(beginning.loaded->step) + ", " +
                                         beginning.loaded->path);
       beginning.loaded.reset();
+      commander->at_safe_point();  // what came there after the checkpoint was taken
     });
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();

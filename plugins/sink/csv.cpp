@@ -3,6 +3,7 @@
 //   50,0,1.25,train/loss,0.31
 // Quoting as in RFC 4180, lines end with a line feed; numbers are the shortest text that reads back as the
 // same number, or nan, inf, -inf. Messages are left out.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -25,26 +26,28 @@ class Csv final : public trainyard::Sink {
   explicit Csv(const Options& options) : options_(options) {}
 
   void open(const trainyard::RunInfo& run) override {
-    const auto step_of = [](const std::string& line) -> std::optional<std::int64_t> {
-      std::int64_t step = 0;
-      const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
-      return error == std::errc{} ? std::optional(step) : std::nullopt;
+    const auto said = [](const std::string& line) -> std::optional<trainyard::sink::Said> {
+      trainyard::sink::Said result;
+      const char* const end = line.data() + line.size();
+      if (std::from_chars(line.data(), end, result.step).ec != std::errc{}) return std::nullopt;
+      result.names.push_back(name_of(line));
+      return result;
     };
-    file_.emplace(trainyard::sink::open_lines(run, options_.file, step_of));
-    if (file_->size() == 0) file_->append("step,epoch,seconds,name,value\n");
+    lines_.emplace(run, options_.file, said);
+    if (lines_->file().size() == 0) lines_->file().append("step,epoch,seconds,name,value\n");
   }
 
   void record(const trainyard::Record& record) override {
     std::string lines;
-    for (const auto& [name, value] : record.values)
+    for (const auto& [name, value] : lines_->fresh(record))
       lines += std::to_string(record.step) + ',' + std::to_string(record.epoch) + ',' +
                number(record.seconds) + ',' + quoted(name) + ',' + number(value) + '\n';
-    file_->append(lines);
+    lines_->file().append(lines);
   }
 
   void close() override {
-    file_->sync();
-    file_.reset();
+    lines_->file().sync();
+    lines_.reset();
   }
 
  private:
@@ -52,6 +55,19 @@ class Csv final : public trainyard::Sink {
     if (std::isnan(value)) return "nan";  // a NaN may carry a sign
     char text[32];
     return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+  }
+
+  /// The fourth field, as it was before it was quoted; of a name that holds a line break, nothing.
+  static std::string name_of(std::string_view line) {
+    for (int field = 0; field < 3; ++field) line.remove_prefix(std::min(line.find(','), line.size() - 1) + 1);
+    line = line.substr(0, line.rfind(','));
+    if (!line.starts_with('"')) return std::string(line);
+    std::string name;
+    for (std::size_t i = 1; i + 1 < line.size(); ++i) {
+      name += line[i];
+      if (line[i] == '"') ++i;
+    }
+    return name;
   }
 
   static std::string quoted(std::string_view text) {
@@ -65,7 +81,7 @@ class Csv final : public trainyard::Sink {
   }
 
   Options options_;
-  std::optional<trainyard::AppendFile> file_;
+  std::optional<trainyard::sink::ResumedFile> lines_;
 };
 
 }  // namespace

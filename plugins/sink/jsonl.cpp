@@ -26,32 +26,37 @@ class Jsonl final : public trainyard::Sink {
   explicit Jsonl(const Options& options) : options_(options) {}
 
   void open(const trainyard::RunInfo& run) override {
-    const auto step_of = [](const std::string& line) -> std::optional<std::int64_t> {
+    const auto said = [](const std::string& line) -> std::optional<trainyard::sink::Said> {
       const Json json = Json::parse(line, nullptr, false);
-      return json.is_object() && json.contains("step") && json["step"].is_number_integer()
-                 ? std::optional(json["step"].get<std::int64_t>())
-                 : std::nullopt;
+      if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
+        return std::nullopt;
+      trainyard::sink::Said result{.step = json["step"].get<std::int64_t>(), .names = {}};
+      if (json.contains("values"))
+        for (const auto& [name, value] : json["values"].items()) result.names.push_back(name);
+      return result;
     };
-    file_.emplace(trainyard::sink::open_lines(run, options_.file, step_of));
+    lines_.emplace(run, options_.file, said);
   }
 
   void record(const trainyard::Record& record) override {
+    const auto fresh = lines_->fresh(record);
+    if (fresh.empty() && !record.values.empty()) return;
     constexpr const char* names[] = {"train", "eval", "message", "summary"};
     Json line = {{"what", names[static_cast<int>(record.what)]},
                  {"step", record.step},
                  {"epoch", record.epoch},
                  {"seconds", record.seconds}};
-    if (!record.values.empty()) {
+    if (!fresh.empty()) {
       Json& values = line["values"] = Json::object();
-      for (const auto& [name, value] : record.values) values[name] = number(value);
+      for (const auto& [name, value] : fresh) values[name] = number(value);
     }
     if (!record.text.empty()) line["text"] = record.text;
-    file_->append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    lines_->file().append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
 
   void close() override {
-    file_->sync();
-    file_.reset();
+    lines_->file().sync();
+    lines_.reset();
   }
 
  private:
@@ -61,7 +66,7 @@ class Jsonl final : public trainyard::Sink {
   }
 
   Options options_;
-  std::optional<trainyard::AppendFile> file_;
+  std::optional<trainyard::sink::ResumedFile> lines_;
 };
 
 }  // namespace

@@ -259,6 +259,8 @@ Outcome train_shortly(const std::string& text, const std::vector<std::string>& s
   outcome.optimizer = text_of(result["digest"]["optimizer"]);
   outcome.error = text_of(result["error"]);
   outcome.steps = result["steps"];
+  for (const std::string& line : test::lines(runs.path("run") + "/journal.jsonl"))
+    outcome.swaps += nlohmann::json::parse(line)["what"] == "swap";
   if (const auto loss = result["metrics"].find("val/loss");
       loss != result["metrics"].end() && loss->is_number())
     outcome.loss = *loss;

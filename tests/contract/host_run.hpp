@@ -47,7 +47,8 @@ struct Outcome {
   int exit_code = -1;
   std::string model, optimizer, error;
   std::int64_t steps = 0;
-  double loss = 0.0;  ///< of validation
+  std::int64_t swaps = 0;  ///< in the journal
+  double loss = 0.0;       ///< of validation
 };
 
 /// Trains in a fresh folder, as `trainyard train` does.

@@ -171,6 +171,44 @@ TEST_CASE("a resumed run shows no step twice in text files") {
   CHECK(steps == std::multiset<std::int64_t>{10, 20, 30, 40});
 }
 
+TEST_CASE("a resumed run does not say again what stands at the step that it goes on from") {
+  const std::string name = GENERATE("jsonl", "csv", "tensorboard");
+  const Folder folder;
+  const auto evaluated = [](std::int64_t step, double loss, const char* more) {
+    return Record{.what = Record::What::eval, .step = step, .values = {{"val/a,b", loss}, {more, loss}}};
+  };
+  const auto run_with = [&](RunInfo run, const std::vector<Record>& records) {
+    const auto sink = test::make<Sink>(name);
+    sink->open(run);
+    for (const Record& record : records) sink->record(record);
+    sink->close();
+  };
+  const auto content = [&] {
+    std::string text;
+    for (const std::string& path :
+         name == "tensorboard" ? event_files(folder.path()) : std::vector{folder / ("metrics." + name)})
+      text += test::read_file(path);
+    return text;
+  };
+  const auto count = [&](const std::string& what) {
+    const std::string text = content();
+    std::size_t times = 0;
+    for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++times;
+    return times;
+  };
+  run_with(run_in(folder), {evaluated(10, 3.0, "val/old"), train(20, 1.0), evaluated(20, 2.0, "val/old")});
+  RunInfo run = run_in(folder);
+  run.resumed_at = 20;
+  run_with(run, {evaluated(20, 2.0, "val/old")});  // all of it stands there
+  CHECK(count("val/a,b") == 2);
+  CHECK(count("val/old") == 2);
+  run_with(run, {evaluated(20, 2.0, "val/new"), evaluated(30, 2.0, "val/old")});  // a metric more
+  CHECK(count("val/a,b") == 3);
+  CHECK(count("val/old") == 3);
+  CHECK(count("val/new") == 1);
+  CHECK(count("train/loss") == 1);
+}
+
 TEST_CASE("file sinks refuse what they cannot write, with path and reason") {
   const std::string name = GENERATE("jsonl", "csv", "tensorboard");
   const Folder folder;

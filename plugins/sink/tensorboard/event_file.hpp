@@ -105,8 +105,33 @@ inline std::int64_t step_of(std::string_view event) {
   return static_cast<std::int64_t>(take_varint(event).value_or(0));
 }
 
-/// Length of the leading whole, undamaged records of steps up to `last_step`.
-inline std::size_t length_through(std::string_view file, std::int64_t last_step) {
+/// Takes a field of bytes with this number from the front of `bytes`; nothing where another thing is there.
+inline std::optional<std::string_view> take_bytes(std::string_view& bytes, int number) {
+  if (bytes.empty() || bytes.front() != static_cast<char>(number << 3 | 2)) return std::nullopt;
+  bytes.remove_prefix(1);
+  const auto length = take_varint(bytes);
+  if (!length || *length > bytes.size()) return std::nullopt;
+  const std::string_view taken = bytes.substr(0, *length);
+  bytes.remove_prefix(*length);
+  return taken;
+}
+
+/// The tags of an Event as this file writes them.
+inline std::vector<std::string> tags_of(std::string_view event) {
+  std::vector<std::string> tags;
+  constexpr std::size_t wall_time = 1 + sizeof(double);
+  if (event.size() <= wall_time) return tags;
+  event.remove_prefix(wall_time + 1);
+  if (!take_varint(event)) return tags;  // the step
+  std::string_view summary = take_bytes(event, 5).value_or(std::string_view());
+  while (auto value = take_bytes(summary, 1))
+    if (const auto tag = take_bytes(*value, 1)) tags.emplace_back(*tag);
+  return tags;
+}
+
+/// Length of the leading whole, undamaged records of steps up to `last_step`. `take` gets each event.
+template <class Take>
+std::size_t length_through(std::string_view file, std::int64_t last_step, Take&& take) {
   constexpr std::size_t head = 12, tail = 4;
   std::size_t kept = 0;
   while (file.size() - kept >= head + tail) {
@@ -117,9 +142,13 @@ inline std::size_t length_through(std::string_view file, std::int64_t last_step)
     if (length > rest.size() - head - tail) break;
     const std::string_view record = rest.substr(head, length);
     if (framed(record) != rest.substr(0, head + length + tail) || step_of(record) > last_step) break;
+    take(record);
     kept += head + length + tail;
   }
   return kept;
+}
+inline std::size_t length_through(std::string_view file, std::int64_t last_step) {
+  return length_through(file, last_step, [](std::string_view) {});
 }
 
 }  // namespace trainyard::sink::event_file

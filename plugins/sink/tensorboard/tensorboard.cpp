@@ -68,13 +68,17 @@ class TensorBoard final : public trainyard::Sink {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   }
 
-  /// The run goes on from `step`: what earlier parts of it wrote beyond would be shown twice.
-  static void forget_after(const std::string& folder, std::int64_t step) {
+  /// The run goes on from `step`: what earlier parts of it wrote beyond would be shown twice, and so would
+  /// what is said again of the step itself (an evaluation that came after the checkpoint).
+  void forget_after(const std::string& folder, std::int64_t step) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
       std::ifstream stream(entry.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-      const std::size_t kept = events::length_through(bytes, step);
+      const std::size_t kept = events::length_through(bytes, step, [&](std::string_view event) {
+        if (events::step_of(event) == step)
+          for (std::string& tag : events::tags_of(event)) last_step_[std::move(tag)] = step;
+      });
       if (kept < bytes.size())
         AppendFile(entry.path().string(), AppendFile::Mode::extend).cut(static_cast<std::int64_t>(kept));
     }

@@ -1,0 +1,310 @@
+// Swaps in a live run: what is refused leaves no trace, what fails soon after is taken back to the bit, and
+// what one slot hands to the next.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numbers>
+
+#include "support/live.hpp"
+
+using namespace trainyard;
+using Catch::Matchers::Contains;
+using test::Ask;
+using test::LiveRun;
+
+namespace {
+
+const plugins::Registry& registry() {
+  static const auto made =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return made;
+}
+
+constexpr int steps = 24;
+const std::string head = R"(
+schema = 1
+[run]
+name = "swaps"
+seed = 3
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "mlp"
+layers = [8, 16, 3]
+[loss]
+type = "cross_entropy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [8]
+classes = 3
+train = { size = 96, batch_size = 16, shuffle = true }
+val = { size = 32 }
+[trainer]
+max_duration = "24ba"
+eval_interval = "5ba"
+)";
+
+std::string run_with(const std::string& optimizer, const std::string& more = {}) {
+  return head + "[optimizer]\nlr = 0.01\ntype = " + optimizer + "\n" + more;
+}
+const std::string adamw = run_with("\"adamw\"", "[[hooks]]\ntype = \"ema\"\ndecay = 0.9\n");
+
+std::string undisturbed(const std::string& text) {
+  LiveRun run(text, registry());
+  run.fit();
+  return run.result();
+}
+
+config::SwapRequest request(const std::string& slot, const std::string& type = {}, const Table& options = {},
+                            config::Carry carry = config::Carry::state) {
+  return {.slot = slot, .type = type, .options = options, .carry = carry, .watch = "0ba"};
+}
+
+Table options(const std::string& key, Value value) {
+  Table table;
+  table.set(key, std::move(value));
+  return table;
+}
+
+/// Learning-rate factors of the steps of a run with `due`; the base is 1.
+std::vector<double> factors(const std::string& schedule, std::vector<control::DueSwap> due) {
+  std::vector<double> seen;
+  train::LoopParts parts;
+  parts.log_due = [](std::int64_t) { return true; };
+  parts.record = [&](const Record& record) {
+    for (const auto& [name, value] : record.values)
+      if (name == "lr") seen.push_back(value);
+  };
+  LiveRun run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {},
+              std::move(due), std::move(parts));
+  run.fit();
+  return seen;
+}
+
+State optimizer_state(LiveRun& run) {
+  for (train::ActivePlugin& plugin : run->plugins())
+    if (plugin.slot().kind == "optimizer") return plugin.state();
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("what a swap is refused for, the client is told, and the run never notices") {
+  const std::string expected = undisturbed(adamw);
+  const struct {
+    Ask ask;
+    const char* said;
+  } refusals[] = {
+      {{7, "optimizer", "nothing_of_this_name", {}}, "nothing_of_this_name"},
+      {{7, "optimiser", "sgd", {}}, "optimizer"},
+      {{7, "optimizer", "", {"lr=-1.0"}}, "lr"},
+      {{7, "optimizer", "", {"betas=[0.9]"}}, "two are needed"},
+      {{7, "optimizer", "", {"learning=1.0"}}, "learning"},
+      {{7, "optimizer", "sgd", {}, "restart"}, "schedule"},
+      {{7, "optimizer", "sgd", {}, "nonsense"}, "nonsense"},
+      {{7, "data", "", {"train.batch_size=8"}}, "batch size"},
+      {{7, "data", "", {"train.size=48"}}, "samples"},
+      {{7, "data", "", {"workers=4"}}, "workers"},
+      {{7, "data", "", {"test.size=32"}}, "keeps its slots"},
+      {{7, "hooks.ema", "", {"id=other"}}, "keeps its slots"},
+      {{7, "hooks.ema", "initialiser", {}}, "from the beginning"},
+      {{7, "model", "", {"layers=[8, 20, 3]"}}, "in the model that is replaced"},
+      {{7, "schedule", "constant", {"value=0.0"}, "splice"}, "must be above 0"},
+      {{7, "schedule", "constant", {"warmup=\"1000ba\""}}, "exceed"},
+      {{7, "optimizer", "troubled", {"at=construction"}, "fresh"}, "thrown on purpose"},
+      {{7, "optimizer", "troubled", {"at=open"}, "fresh"}, "thrown on purpose"},
+      {{7, "optimizer", "troubled", {"at=load"}}, "thrown on purpose"},
+      {{7, "optimizer", "troubled", {"at=save"}}, "thrown on purpose"},
+      {{7, "optimizer", "troubled", {"at=swap_in"}, "fresh"}, "thrown on purpose"},
+  };
+  for (const auto& [ask, said] : refusals) {
+    INFO(ask.slot << " " << ask.type << " " << (ask.assignments.empty() ? "" : ask.assignments[0]));
+    LiveRun run(adamw, registry(), {ask});
+    run.fit();
+    REQUIRE(run.told().size() == 1);
+    CHECK_FALSE(run.told()[0].done);
+    CHECK_THAT(run.told()[0].text, Contains(said));
+    CHECK(run->swaps() == 0);
+    CHECK(run.result() == expected);
+  }
+}
+
+TEST_CASE("the plugin that is to go may object") {
+  for (const char* moment : {"swap_out", "save"}) {
+    const std::string text = run_with(std::string("\"troubled\"\nat = \"") + moment + "\"");
+    LiveRun run(text, registry(), {{7, "optimizer", "troubled", {"at=never"}}});
+    run.fit();
+    CHECK_FALSE(run.told().at(0).done);
+    CHECK_THAT(run.told().at(0).text, Contains("thrown on purpose"));
+    CHECK(run.count("swap_refused") == 1);
+    LiveRun never(text, registry());
+    never.fit();
+    CHECK(run->model_digest() == never->model_digest());
+  }
+}
+
+TEST_CASE("a swap that goes wrong while it is watched is taken back to the bit") {
+  const std::string expected = undisturbed(adamw);
+  for (const char* at : {"step", "nan"})
+    for (const int own_step : {1, 2, 3})
+      for (const int begins : {1, 4, 5, 6, 11, 12}) {  // 5: evaluated; 6 and 12: an epoch ends
+        INFO(at << " in its step " << own_step << ", from step " << begins);
+        const std::vector<std::string> assigned = {std::string("at=") + at,
+                                                   "step=" + std::to_string(own_step)};
+        LiveRun run(adamw, registry(), {{begins, "optimizer", "troubled", assigned, "fresh", "3ba"}});
+        run.fit();
+        const bool epoch_over = begins / 6 != (begins + own_step - 1) / 6 && begins % 6 != 0;
+        CHECK(run.told().at(0).done);
+        if (epoch_over) continue;  // settled by then; cannot be undone
+        CHECK(run.count("swap") == 1);
+        CHECK(run.count("swap_rolled_back") == 1);
+        CHECK(run->swaps() == 0);
+        CHECK(run.result() == expected);
+      }
+}
+
+TEST_CASE("a watch ends: what fails after it ends the run") {
+  LiveRun run(adamw, registry(), {{2, "optimizer", "troubled", {"at=step", "step=3"}, "fresh", "2ba"}});
+  CHECK_THROWS_WITH(run.fit(), Contains("thrown on purpose"));
+}
+
+TEST_CASE("a swap that is prepared while another is taken back is prepared once more") {
+  const std::string text = run_with("\"adamw\"", "[schedule]\ntype = \"constant\"\n");
+  LiveRun plain(text, registry(), {{5, "schedule", "constant", {"value=0.5"}, "", "0ba"}});
+  plain.fit();
+  LiveRun run(text, registry(),
+              {{5, "optimizer", "troubled", {"at=step", "step=2"}, "fresh", "3ba"},
+               {6, "schedule", "constant", {"value=0.5"}, "", "0ba", /*beside=*/true}});
+  run.fit();
+  std::int64_t landed = 0;
+  for (const report::JournalEntry& entry : run.journal())
+    if (entry.what == "swap" && entry.details.find("schedule") != entry.details.npos) landed = entry.step;
+  REQUIRE(run.told().size() == 2);
+  CHECK(run.count("swap_rolled_back") + (run->swaps() == 2) == 1);
+  if (!run.told()[1].done) return;  // the run was over before
+  LiveRun same(text, registry(), {},
+               {{landed, request("schedule", "constant", options("value", Value(0.5))), "config"}});
+  same.fit();
+  if (run.count("swap_rolled_back") == 1) CHECK(run.result() == same.result());
+}
+
+TEST_CASE("no checkpoint is taken while a swap is watched") {
+  for (const bool fails : {false, true}) {
+    std::vector<std::int64_t> saved;
+    train::LoopParts parts;
+    LiveRun* live = nullptr;
+    parts.checkpoint.every = 2;
+    parts.checkpoint.save = [&] { saved.push_back((*live)->clock().step); };
+    LiveRun run(adamw, registry(),
+                {{7, "optimizer", "troubled", {"at=step", fails ? "step=3" : "step=1000"}, "fresh", "4ba"}},
+                {}, std::move(parts));
+    live = &run;
+    run.fit();
+    if (fails) {
+      const std::vector<std::int64_t> expected = {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24};
+      CHECK(saved == expected);
+    } else {
+      const std::vector<std::int64_t> expected = {2, 4, 6, 11, 12, 14, 16, 18, 20, 22, 24};
+      CHECK(saved == expected);
+    }
+  }
+}
+
+TEST_CASE("a planned swap that cannot be made ends the run, and says why") {
+  LiveRun run(adamw, registry(), {},
+              {{4, request("optimizer", "troubled", options("at", Value("load"))), "config"}});
+  CHECK_THROWS_WITH(run.fit(), Contains("thrown on purpose"));
+}
+
+TEST_CASE("moments go across by name, and begin anew where the other has none") {
+  const auto handed = [](const std::string& from, const std::string& to, const Table& more = {}) {
+    std::pair<State, State> states;
+    LiveRun run(run_with(from), registry());
+    bool done = false;
+    run.at_safe_point = [&] {
+      if (run->clock().step != 7 || std::exchange(done, true)) return;
+      states.first = optimizer_state(run);
+      auto swap = run->prepare(request("optimizer", to, more));
+      run->commit(*swap);
+      states.second = optimizer_state(run);
+    };
+    run.fit();
+    return states;
+  };
+  const auto [adam, adamw_state] = handed("\"adam\"", "adamw");
+  REQUIRE(adam.tensors.size() == 8);
+  CHECK(adam.tensors.size() == adamw_state.tensors.size());
+  for (const auto& [name, tensor] : adam.tensors)
+    CHECK(tensor.const_data_ptr() == adamw_state.tensors.at(name).const_data_ptr());  // by handle
+  CHECK(adam.scalars == adamw_state.scalars);
+
+  const auto [sgd, fresh] = handed("\"sgd\"\nmomentum = 0.9", "adam");
+  CHECK(sgd.tensors.count("momentum_buffer/fc1.weight") + sgd.tensors.size() >= 4);
+  for (const auto& [name, tensor] : fresh.tensors) CHECK(tensor.abs().sum().item<double>() == 0.0);
+  for (const auto& [name, scalar] : fresh.scalars) CHECK(scalar == Scalar(std::int64_t{0}));
+
+  // With one moment more than the old one had: that begins at 0, the others and their counts go on.
+  const auto [plain, largest] = handed("\"adam\"", "adamw", options("amsgrad", Value(true)));
+  for (const auto& [name, tensor] : largest.tensors)
+    CHECK((tensor.abs().sum().item<double>() == 0.0) == name.starts_with("max_exp_avg_sq"));
+  CHECK(plain.scalars == largest.scalars);
+}
+
+TEST_CASE("sgd, adam and adamw follow each other in one run, and the run goes on") {
+  LiveRun run(run_with("\"sgd\"\nmomentum = 0.9"), registry(),
+              {{5, "optimizer", "adam", {}}, {12, "optimizer", "adamw", {"lr=0.002"}, "", "0ba"}});
+  run.fit();
+  for (const test::Told& told : run.told()) {
+    INFO(told.text);
+    CHECK(told.done);
+  }
+  CHECK(run->swaps() == 2);
+  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->optimizer().groups().front().base_lr == 0.002);
+}
+
+TEST_CASE("a schedule that comes in follows its formula at every step") {
+  constexpr std::int64_t at = 9, total = steps;
+  const auto cosine = [](double p) { return 0.5 * (1.0 + std::cos(std::numbers::pi * p)); };
+  const auto linear = [](double p) { return 1.0 - p; };
+  const auto share = [](std::int64_t part, std::int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  const auto after = [&](config::Carry carry, std::int64_t done) {
+    switch (carry) {
+      case config::Carry::restart: return cosine(share(done - at, total - at));
+      case config::Carry::splice:
+        return linear(share(at, total)) / cosine(share(at, total)) * cosine(share(done, total));
+      default: return cosine(share(done, total));
+    }
+  };
+  for (const config::Carry carry :
+       {config::Carry::state, config::Carry::fresh, config::Carry::restart, config::Carry::splice}) {
+    INFO("carry " << static_cast<int>(carry));
+    const std::vector<double> seen = factors("type = \"linear\"\nend_factor = 0.0\n",
+                                             {{at, request("schedule", "cosine", {}, carry), "config"}});
+    REQUIRE(seen.size() == steps);
+    for (std::int64_t done = 0; done < steps; ++done) {
+      INFO("after " << done << " steps");
+      const double expected = done < at ? linear(share(done, total)) : after(carry, done);
+      CHECK(seen[static_cast<std::size_t>(done)] == Approx(expected).epsilon(1e-12).margin(1e-15));
+    }
+  }
+}
+
+TEST_CASE("a hook that was disabled meanwhile stays so") {
+  // Disabled between the preparation of a swap and its commit: the table that was prepared has it yet.
+  LiveRun run(adamw +
+                  "[[hooks]]\ntype = \"faulty\"\nat = \"batch_end\"\nstep = 6\nway = \"throw\"\non_error = "
+                  "\"disable\"\n",
+              registry());
+  std::unique_ptr<train::PreparedSwap> swap;
+  run.at_safe_point = [&] {
+    if (run->clock().step == 5) swap = run->prepare(request("optimizer"));
+    if (run->clock().step == 7) run->commit(*swap);
+  };
+  run.fit();
+  std::size_t fires = 0;
+  run->bus().each_hook(Event::batch_end, [&](const std::string& id) { fires += id == "faulty"; });
+  CHECK(fires == 0);
+  CHECK(run.result() == undisturbed(adamw));
+}
