@@ -43,6 +43,7 @@ Commander::Commander(CommanderParts parts, std::vector<DueSwap> due)
 }
 
 Commander::~Commander() {
+  hand_on();
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -71,10 +72,17 @@ void Commander::work() {
 }
 
 void Commander::later(std::function<void()> task) {
+  added_.push_back(std::move(task));
+}
+
+/// Once a safe point: a thread that wakes up may take the loop's core.
+void Commander::hand_on() {
+  if (added_.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    for (std::function<void()>& task : added_) tasks_.push_back(std::move(task));
   }
+  added_.clear();
   wake_.notify_one();
 }
 
@@ -90,6 +98,7 @@ void Commander::start(const std::shared_ptr<Job>& job) {
 }
 
 void Commander::wait_for(const Job& job) {
+  hand_on();
   std::unique_lock lock(mutex_);
   finished_.wait(lock, [&] { return job.done.load(); });
 }
@@ -119,6 +128,7 @@ void Commander::at_safe_point() {
   finish();
   prepare_next();
   if (!checkpoints_.empty()) answer_checkpoints();
+  hand_on();
   if (parts_.channel == nullptr) return;
   if (parts_.channel->pending()) obey();
   while (paused_ && (parts_.signal == nullptr || *parts_.signal == 0)) {
@@ -126,6 +136,7 @@ void Commander::at_safe_point() {
     finish();
     prepare_next();
     answer_checkpoints();
+    hand_on();
   }
 }
 

@@ -88,6 +88,7 @@ class Commander {
   void wait_for(const Job& job);
   void retire(std::unique_ptr<train::PreparedSwap> swap);
   void later(std::function<void()> task);
+  void hand_on();
   void obey();
   void obey(Command command);
   void ask_swaps(Command command, std::vector<config::SwapRequest> requests);
@@ -111,6 +112,7 @@ class Commander {
   bool paused_ = false;
   bool put_off_ = false;  ///< a checkpoint, since the swap that is watched
 
+  std::vector<std::function<void()>> added_;  ///< to tasks_, at the end of the safe point
   std::mutex mutex_;
   std::condition_variable wake_, finished_;
   std::deque<std::function<void()>> tasks_;

@@ -93,8 +93,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
     if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
-    const bool interrupted = ending_ == Ending::signal;
-    while ((in_epoch_ && !interrupted) || (!ending_ && !finished())) run_epoch();
+    while (!ending_ && (in_epoch_ || !finished())) run_epoch();
     if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
     parts_.checkpoint.drain();
     settle_checkpoints();
@@ -118,7 +117,7 @@ void Loop::run_epoch() {
   end_epoch_ = false;
   const auto steps = [&] {
     in_epoch_ = true;
-    if (evaluation_due_ && !ending_) after_batch();
+    if (evaluation_due_) after_batch();
     while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
       try {
         run_step();
@@ -359,8 +358,6 @@ void Loop::save(StateWriter& state) const {
   state.scalar("seconds", seconds_trained());
   state.scalar("evaluation_due", evaluation_due_);
   state.scalar("last_evaluated", last_evaluated_);
-  state.scalar("stopped", ending_ == Ending::stopped);
-  state.scalar("stopped_early", ending_ == Ending::early_stopping);
   state.scalar("best", best_);
   state.scalar("evaluations_without_gain", evaluations_without_gain_);
   loss_meter_.save(state);
@@ -383,8 +380,6 @@ void Loop::load(const State& saved) {
   seconds_before_ = state.number("seconds");
   evaluation_due_ = state.boolean("evaluation_due");
   last_evaluated_ = state.integer("last_evaluated");
-  if (state.boolean("stopped")) ending_ = Ending::stopped;
-  if (state.boolean("stopped_early")) ending_ = Ending::early_stopping;
   best_ = state.number("best");
   evaluations_without_gain_ = state.integer("evaluations_without_gain");
   loss_meter_.load(state);

@@ -26,6 +26,8 @@ class PreparedSwap {
     config::SlotConfig* slot;
     ActivePlugin plugin;
     config::SlotConfig config;
+    /// What the plugin made for itself: it is freed with the swap, not where other state takes its place.
+    State own;
   };
 
   config::SwapRequest request_;

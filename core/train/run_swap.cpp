@@ -39,7 +39,7 @@ void check_set_up(const ActivePlugin& plugin) {
 void check_same_slots(const std::vector<const config::SlotConfig*>& now,
                       const std::vector<const config::SlotConfig*>& then) {
   const auto differs = [](const config::SlotConfig* a, const config::SlotConfig* b) {
-    return a->slot != b->slot || a->id != b->id;
+    return a->slot != b->slot || a->address() != b->address();
   };
   const auto [here, there] =
       std::mismatch(now.begin(), now.end(), then.begin(), then.end(), std::not_fn(differs));
@@ -107,13 +107,15 @@ std::unique_ptr<PreparedSwap> Run::prepare(const config::SwapRequest& request) {
     ActivePlugin plugin = make_plugin(*then[i], registry);
     check_set_up(plugin);
     PreparedSwap::Part& part = swap->parts_.emplace_back(PreparedSwap::Part{
-        &plugins_[i], const_cast<config::SlotConfig*>(now[i]), std::move(plugin), *then[i]});
+        &plugins_[i], const_cast<config::SlotConfig*>(now[i]), std::move(plugin), *then[i], {}});
     replacements.emplace(&part.place->subscriber(), &part.plugin.subscriber());
     if (swap->text_.empty())
       swap->text_ = request.slot + ": " + part.config.type + " " + part.plugin.manifest().version +
                     ", generation " + std::to_string(part.plugin.generation());
   }
   open(*swap);
+  if (request.carry == config::Carry::state)
+    for (PreparedSwap::Part& part : swap->parts_) part.own = part.plugin.state();
   swap->table_ = bus_->table_with(replacements);
   return swap;
 }

@@ -109,7 +109,7 @@ TEST_CASE("what a swap is refused for, the client is told, and the run never not
       {{7, "hooks.ema", "initialiser", {}}, "from the beginning"},
       {{7, "model", "", {"layers=[8, 20, 3]"}}, "in the model that is replaced"},
       {{7, "schedule", "constant", {"value=0.0"}, "splice"}, "must be above 0"},
-      {{7, "schedule", "constant", {"warmup=\"1000ba\""}}, "exceed"},
+      {{7, "schedule", "constant", {"warmup=\"1000ba\""}}, "longer than the run"},
       {{7, "optimizer", "troubled", {"at=construction"}, "fresh"}, "thrown on purpose"},
       {{7, "optimizer", "troubled", {"at=open"}, "fresh"}, "thrown on purpose"},
       {{7, "optimizer", "troubled", {"at=load"}}, "thrown on purpose"},
@@ -144,17 +144,20 @@ TEST_CASE("the plugin that is to go may object") {
 
 TEST_CASE("a swap that goes wrong while it is watched is taken back to the bit") {
   const std::string expected = undisturbed(adamw);
-  for (const char* at : {"step", "nan"})
+  for (const char* at : {"step", "not_finite"})
     for (const int own_step : {1, 2, 3})
       for (const int begins : {1, 4, 5, 6, 11, 12}) {  // 5: evaluated; 6 and 12: an epoch ends
         INFO(at << " in its step " << own_step << ", from step " << begins);
         const std::vector<std::string> assigned = {std::string("at=") + at,
                                                    "step=" + std::to_string(own_step)};
         LiveRun run(adamw, registry(), {{begins, "optimizer", "troubled", assigned, "fresh", "3ba"}});
+        // Not beyond the first safe point of the next epoch.
+        if (own_step > 1 && (begins + own_step - 2) / 6 != (begins - 1) / 6) {
+          CHECK_THROWS_AS(run.fit(), Error);
+          continue;
+        }
         run.fit();
-        const bool epoch_over = begins / 6 != (begins + own_step - 1) / 6 && begins % 6 != 0;
         CHECK(run.told().at(0).done);
-        if (epoch_over) continue;  // settled by then; cannot be undone
         CHECK(run.count("swap") == 1);
         CHECK(run.count("swap_rolled_back") == 1);
         CHECK(run->swaps() == 0);
@@ -226,6 +229,7 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
       auto swap = run->prepare(request("optimizer", to, more));
       run->commit(*swap);
       states.second = optimizer_state(run);
+      run->loop().request(Control::stop_run, "test", "seen enough");  // they are handles: no step more
     };
     run.fit();
     return states;

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <deque>
 #include <future>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -15,6 +14,8 @@
 #include "core/config/resolve.hpp"
 #include "core/control/client.hpp"
 #include "core/control/commander.hpp"
+#include "core/report/run_directory.hpp"
+#include "core/train/checkpoints.hpp"
 #include "core/train/run.hpp"
 #include "support/folder.hpp"
 
@@ -30,13 +31,14 @@ inline config::RunConfig config_of(const std::string& text, const std::vector<st
   return std::move(*resolution.config);
 }
 
-/// `trainyard ctl RUN swap SLOT TYPE assignments...`
+/// `trainyard ctl RUN swap SLOT TYPE assignments...`; without a type `set SLOT.assignment...`
 struct Ask {
   std::int64_t step;  ///< at its safe point
   std::string slot, type;
   std::vector<std::string> assignments;
   std::string carry, watch;
-  bool beside = false;  ///< the run goes on while the swap is prepared; else it waits there for the answer
+  /// The run goes on while the swap is prepared, up to its last step but one; else it waits for the answer.
+  bool beside = false;
 };
 
 /// What a client was told.
@@ -47,38 +49,65 @@ struct Told {
 
 class LiveRun {
  public:
+  /// `registry` outlives the run.
   LiveRun(const std::string& text, const plugins::Registry& registry, const std::vector<Ask>& asks = {},
           std::vector<control::DueSwap> due = {}, train::LoopParts parts = {})
-      : asks_(asks.begin(), asks.end()),
+      : directory_(report::RunDirectory::create(folder_ / "run", "", false)),
+        asks_(asks.begin(), asks.end()),
         run_(config_of(text, {}, registry), registry),
-        channel_(folder_.path()) {
+        channel_(std::in_place, directory_.path()) {
     run_.build_model();
     parts.control = [this] { serve(); };
     parts.recover = [this](const Error& error) { return commander_->recover(error); };
+    if (!parts.checkpoint.save) {
+      checkpoints_.emplace(run_, directory_.file("checkpoints"));
+      parts.checkpoint = checkpoints_->parts();
+      const auto ours = [](train::ActivePlugin& plugin) { return plugin.slot().kind == "checkpointer"; };
+      run_.set_outside({.open =
+                            [=, this](auto& plugin) {
+                              if (ours(plugin)) checkpoints_->open(plugin);
+                            },
+                        .settle =
+                            [=, this](auto& plugin) {
+                              if (ours(plugin)) checkpoints_->settle(plugin);
+                            },
+                        .use =
+                            [=, this](auto& plugin) {
+                              if (ours(plugin)) checkpoints_->use(plugin);
+                            }});
+    }
     parts.checkpoint.put_off = [this] { return commander_->puts_off_checkpoint(); };
     run_.build_loop(std::move(parts));
-    control::CommanderParts command{.run = &run_, .channel = &channel_};
-    command.journal = [this](report::JournalEntry entry) {
-      const std::lock_guard lock(mutex_);
-      journal_.push_back(std::move(entry));
-    };
+    control::CommanderParts command{.run = &run_, .channel = &*channel_};
+    command.journal = [this](const report::JournalEntry& entry) { directory_.journal(entry); };
+    command.swapped = [this] { swapped(); };
     commander_.emplace(std::move(command), std::move(due));
+  }
+
+  ~LiveRun() {
+    commander_.reset();
+    channel_.reset();  // nobody waits for an answer any more
   }
 
   /// Trains to the end; every answer is there then.
   void fit() {
     run_.loop().fit();
     commander_.reset();
-    if (answer_) told_.push_back(answer_->get());
-    answer_.reset();
+    channel_.reset();
+    journal_ = directory_.read_journal();
+    if (answer_) told_.push_back(std::exchange(answer_, std::nullopt)->get());
   }
 
   train::Run& operator*() { return run_; }
   train::Run* operator->() { return &run_; }
-  control::Commander& commander() { return *commander_; }
+  /// Where its control socket is.
+  const std::string& directory() const { return directory_.path(); }
 
   /// Called at every safe point, before anything is obeyed.
   std::function<void()> at_safe_point = [] {};
+  std::function<void()> swapped = [] {};
+  /// Seconds that each safe point took at which a swap was committed.
+  const std::vector<double>& pauses() const { return pauses_; }
 
   const std::vector<Told>& told() const { return told_; }
   /// Whole once fit() is over.
@@ -102,29 +131,40 @@ class LiveRun {
     at_safe_point();
     for (;;) {
       if (!answer_ && !asks_.empty() && asks_.front().step <= run_.clock().step) send();
-      commander_->at_safe_point();
+      obey();
       if (!answer_) return;
       if (answer_->wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
         told_.push_back(answer_->get());
         answer_.reset();
         continue;
       }
-      if (beside_) return;
+      if (beside_ && run_.clock().step + 1 < run_.clock().total_steps) return;
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
+  }
+
+  void obey() {
+    const std::int64_t swaps = run_.swaps();
+    const auto began = std::chrono::steady_clock::now();
+    commander_->at_safe_point();
+    if (run_.swaps() != swaps)
+      pauses_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
 
   void send() {
     const Ask ask = asks_.front();
     asks_.pop_front();
     beside_ = ask.beside;
-    control::Request request{.verb = control::Verb::swap};
-    request.slot = ask.slot;
-    request.type = ask.type;
-    request.assignments = ask.assignments;
-    request.carry = ask.carry;
+    control::Request request{.verb = ask.type.empty() ? control::Verb::set : control::Verb::swap};
+    for (const std::string& each : ask.assignments)
+      request.assignments.push_back(ask.type.empty() ? ask.slot + "." + each : each);
+    if (!ask.type.empty()) {
+      request.slot = ask.slot;
+      request.type = ask.type;
+      request.carry = ask.carry;
+    }
     if (!ask.watch.empty()) request.watch = Duration::parse(ask.watch);
-    answer_ = std::async(std::launch::async, [request, folder = folder_.path()]() -> Told {
+    answer_ = std::async(std::launch::async, [request, folder = directory_.path()]() -> Told {
       try {
         return {true, control::Client(folder).ask(request, std::chrono::minutes(2)).value("message", "")};
       } catch (const std::exception& error) {
@@ -134,14 +174,16 @@ class LiveRun {
   }
 
   Folder folder_;
+  report::RunDirectory directory_;
   std::deque<Ask> asks_;
+  std::optional<train::Checkpoints> checkpoints_;
   train::Run run_;
-  control::Channel channel_;
+  std::optional<control::Channel> channel_;
   std::optional<control::Commander> commander_;
   std::optional<std::future<Told>> answer_;
   bool beside_ = false;
   std::vector<Told> told_;
-  std::mutex mutex_;
+  std::vector<double> pauses_;
   std::vector<report::JournalEntry> journal_;
 };
 

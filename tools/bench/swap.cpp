@@ -1,0 +1,206 @@
+// What swaps cost a run: the pause at the commit, the steps during a preparation, memory after many of them.
+#include <ATen/Parallel.h>
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "core/report/fault_report.hpp"
+#include "support/live.hpp"
+#include "tools/bench/contest.hpp"
+#include "tools/bench/process.hpp"
+
+namespace trainyard::bench {
+namespace {
+
+const plugins::Registry& registry() {
+  static const auto made = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR});
+  return made;
+}
+
+/// An MLP of four tensors with AdamW: twice its parameters as state.
+std::string run_text(const std::string& layers, int features, int classes) {
+  return "schema = 1\n[run]\nname = \"bench-swap\"\nseed = 17\nthreads = { intra_op = 1, inter_op = 1 }\n"
+         "[model]\ntype = \"mlp\"\nlayers = " +
+         layers +
+         "\n[loss]\ntype = \"cross_entropy\"\n[data]\ntype = \"synthetic\"\nkind = \"classification\"\n"
+         "shape = [" +
+         std::to_string(features) + "]\nclasses = " + std::to_string(classes) +
+         "\ntrain = { size = 256, batch_size = 4 }\n[optimizer]\ntype = \"adamw\"\nlr = 0.001\n"
+         "[trainer]\nmax_duration = \"100000000ba\"\n";
+}
+const std::string small = run_text("[16, 24, 4]", 16, 4);              // 508 parameters: 4 KB of state
+const std::string large = run_text("[1024, 4096, 1024]", 1024, 1024);  // 8.4 million: 64 MB
+const std::string medium = run_text("[64, 128, 10]", 64, 10);
+
+/// A run whose optimizer a client swaps with itself as fast as the answers come, as `trainyard ctl` does.
+class Swapped {
+ public:
+  Swapped(const std::string& text, std::string watch)
+      : watch_(std::move(watch)), run_(text, registry(), {}, {}, parts()), faults_(folder_.path(), "") {
+    run_.swapped = [this] {
+      std::vector<report::ReportedPlugin> all;
+      for (train::ActivePlugin& plugin : run_->plugins())
+        all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
+      faults_.set_plugins(std::move(all));
+    };
+  }
+
+  /// `each(i)` is called after swap i, on the client's thread.
+  void swap(
+      int count, const std::function<void(int)>& each = [](int) {}) {
+    std::exception_ptr failed;
+    std::thread client([&] {
+      try {
+        control::Client client(run_.directory());
+        control::Request request{.verb = control::Verb::swap};
+        request.slot = "optimizer";
+        request.type = "adamw";
+        request.watch = Duration::parse(watch_);
+        for (int i = 0; i < count; ++i) {
+          client.ask(request, std::chrono::minutes(1));
+          each(i);
+        }
+      } catch (...) {
+        failed = std::current_exception();
+      }
+      stop_ = 1;
+    });
+    run_.fit();
+    client.join();
+    if (failed) std::rethrow_exception(failed);
+  }
+
+  const std::vector<double>& pauses() const { return run_.pauses(); }
+  std::int64_t steps() { return run_->clock().step; }
+
+ private:
+  train::LoopParts parts() {
+    train::LoopParts parts;
+    parts.signal = &stop_;
+    return parts;
+  }
+
+  std::string watch_;
+  std::atomic<int> stop_{0};
+  TemporaryFolder folder_;
+  test::LiveRun run_;
+  report::FaultReport faults_;
+};
+
+double pause(const char* what, const std::string& text, int swaps, const std::string& watch = "0ba") {
+  Swapped swapped(text, watch);
+  swapped.swap(swaps);
+  const double p50 = percentile(swapped.pauses(), 0.5);
+  std::printf("  %-44s %9.1f %9.1f %9.1f   %zu swaps in %lld steps\n", what, 1e6 * p50,
+              1e6 * percentile(swapped.pauses(), 0.9), 1e6 * percentile(swapped.pauses(), 1.0),
+              swapped.pauses().size(), static_cast<long long>(swapped.steps()));
+  return p50;
+}
+
+bool measure_pauses(int swaps) {
+  std::printf("Pause at the commit, AdamW to itself, us\n  %-44s %9s %9s %9s\n", "", "p50", "p90", "max");
+  const double little = pause("state of 4 KB (bar p50 20)", small, swaps);
+  const double much = pause("state of 64 MB", large, swaps);
+  pause("state of 4 KB, watched (copied first)", small, swaps, "5ba");
+  pause("state of 64 MB, watched (copied first)", large, std::max(2, swaps / 10), "5ba");
+  std::printf("  64 MB takes %.2f of the pause of 4 KB (bar 5)\n\n", much / little);
+  return little <= 20e-6 && much <= 5 * little;
+}
+
+/// Steps with swaps being prepared all the time on another thread, none committed, and the same without.
+bool measure_steps(int rounds, int steps) {
+  std::atomic<int> stop{0};
+  std::atomic<bool> busy{false}, over{false};
+  std::int64_t until = 0;
+  train::LoopParts parts;
+  parts.signal = &stop;
+  parts.log_due = [&](std::int64_t step) {
+    if (step == until) stop = 1;
+    return false;
+  };
+  train::Run run(test::config_of(medium, {}, registry()), registry());
+  run.build_model();
+  run.build_loop(std::move(parts));
+  std::int64_t prepared = 0;
+  std::thread other([&] {
+    while (!over) {
+      if (!busy) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        continue;
+      }
+      run.prepare({.slot = "optimizer", .type = "adamw", .options = {}});
+      ++prepared;
+    }
+  });
+  const auto chunk = [&](bool preparing) {
+    busy = preparing;
+    stop = 0;
+    until = run.clock().step + steps;
+    run.loop().fit();
+  };
+  const std::vector<Contender> contenders = {{"idle control", [&] { chunk(false); }},
+                                             {"idle control, once more (noise)", [&] { chunk(false); }},
+                                             {"while swaps are prepared (bar 1.05)", [&] { chunk(true); }}};
+  const std::vector<Times> times = contest(contenders, rounds);
+  over = true;
+  other.join();
+  print("Steps, MLP 64-128-10, batch 4", "us a step", 1e-6, steps, contenders, times);
+  std::printf("  %lld swaps were prepared meanwhile\n\n", static_cast<long long>(prepared));
+  return ratio(times[2], times[0]) <= 1.05;
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+std::int64_t entries(const char* folder) {
+  std::int64_t count = 0;
+  DIR* const open = opendir(folder);
+  while (readdir(open) != nullptr) ++count;
+  closedir(open);
+  return count;
+}
+
+bool measure_memory(int cycles) {
+  struct Use {
+    std::int64_t memory, files, threads;
+  };
+  const auto now = [] { return Use{resident_bytes(), entries("/proc/self/fd"), entries("/proc/self/task")}; };
+  constexpr int first = 200;
+  Use begin{}, end{};
+  Swapped swapped(small, "0ba");
+  const auto began = std::chrono::steady_clock::now();
+  swapped.swap(cycles, [&](int i) {
+    if (i == first - 1) begin = now();
+    if (i == cycles - 1) end = now();
+  });
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const std::int64_t grown = end.memory - begin.memory;
+  std::printf(
+      "%d swap cycles, %.2f ms each\n  after the first %d: %lld KiB more resident (bar 1024), %lld more file "
+      "handles, %lld more threads (bars 0)\n",
+      cycles, 1e3 * seconds / cycles, first, static_cast<long long>(grown >> 10),
+      static_cast<long long>(end.files - begin.files), static_cast<long long>(end.threads - begin.threads));
+  return grown <= 1 << 20 && end.files <= begin.files && end.threads <= begin.threads;
+}
+
+}  // namespace
+}  // namespace trainyard::bench
+
+int main(int argc, char** argv) {
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  at::set_num_threads(1);
+  using namespace trainyard::bench;
+  const bool pauses = measure_pauses(quick ? 20 : 200);
+  const bool steps = measure_steps(quick ? 3 : 100, quick ? 50 : 400);
+  const bool memory = measure_memory(quick ? 300 : 10'000);
+  if (quick) return memory ? 0 : 1;  // no time is asserted there
+  return pauses && steps && memory ? 0 : 1;
+}
