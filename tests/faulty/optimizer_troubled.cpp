@@ -22,7 +22,8 @@ class Troubled final : public Optimizer {
   static void describe(Manifest<Options>& m) {
     m.name("troubled").version("1.0.0").summary("Goes wrong while it is swapped, or soon after.");
     m.option("at", &Options::at, "moment")
-        .one_of({"never", "construction", "open", "load", "save", "swap_out", "swap_in", "step", "not_finite"});
+        .one_of(
+            {"never", "construction", "open", "load", "save", "swap_out", "swap_in", "step", "not_finite"});
     m.option("step", &Options::step, "which of its steps: of step and nan").min(1);
     m.hook<&Troubled::swap_out>(Event::swap_out);
     m.hook<&Troubled::swap_in>(Event::swap_in);
@@ -42,7 +43,8 @@ class Troubled final : public Optimizer {
       for (at::Tensor& param : group.params) {
         if (!param.grad().defined()) continue;
         param.add_(param.grad(), -group.lr);
-        if (due && options_.at == "not_finite") param.flatten()[0].fill_(std::numeric_limits<double>::quiet_NaN());
+        if (due && options_.at == "not_finite")
+          param.flatten()[0].fill_(std::numeric_limits<double>::quiet_NaN());
         if (due) trouble("step");  // half of the parameters have their step behind them
       }
   }
