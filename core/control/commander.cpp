@@ -58,7 +58,11 @@ void Commander::work() {
   const report::SignalStack signal_stack;
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return closing_ || !tasks_.empty(); });
+    const auto ready = [&] { return closing_ || !tasks_.empty(); };
+    if (!expecting_)
+      wake_.wait(lock, ready);
+    else if (!wake_.wait_for(lock, std::chrono::milliseconds(1), ready))
+      continue;
     if (tasks_.empty()) return;
     {
       const std::function<void()> task = std::move(tasks_.front());
@@ -75,15 +79,18 @@ void Commander::later(std::function<void()> task) {
   added_.push_back(std::move(task));
 }
 
-/// Once a safe point: a thread that wakes up may take the loop's core.
+/// Once a safe point. To wake a thread takes as long as to commit a swap: one that has prepared something
+/// looks for what comes of it by itself.
 void Commander::hand_on() {
   if (added_.empty()) return;
+  bool awake = false;
   {
     const std::lock_guard lock(mutex_);
     for (std::function<void()>& task : added_) tasks_.push_back(std::move(task));
+    awake = std::exchange(expecting_, current_ != nullptr);
   }
   added_.clear();
-  wake_.notify_one();
+  if (!awake) wake_.notify_one();
 }
 
 void Commander::start(const std::shared_ptr<Job>& job) {

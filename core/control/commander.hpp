@@ -116,6 +116,7 @@ class Commander {
   std::mutex mutex_;
   std::condition_variable wake_, finished_;
   std::deque<std::function<void()>> tasks_;
+  bool expecting_ = false;  ///< there is a swap in preparation, or ready
   bool closing_ = false;
   std::thread thread_;
 };

@@ -48,7 +48,12 @@ void SinkThread::replace(Entry entry, std::int64_t step) {
   std::unique_lock lock(mutex_);
   replacement_.emplace(Replacement{std::move(entry), step});
   wake_.notify_one();
-  replaced_.wait(lock, [&] { return !replacement_; });
+  settled_.wait(lock, [&] { return !replacement_; });
+}
+
+void SinkThread::flush() {
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [&] { return queue_.empty() && !busy_; });
 }
 
 void SinkThread::take_place(const Replacement& replacement) {
@@ -118,12 +123,13 @@ void SinkThread::work() {
       take_place(replacement);
       lock.lock();
       replacement_.reset();
-      replaced_.notify_one();
+      settled_.notify_one();
       continue;
     }
     if (queue_.empty()) break;
     records.swap(queue_);
     waiting_ = 0;
+    busy_ = true;
     lock.unlock();
     for (const Record& record : records)
       for (std::size_t i = 0; i < sinks_.size(); ++i) {
@@ -132,6 +138,8 @@ void SinkThread::work() {
       }
     records.clear();
     lock.lock();
+    busy_ = false;
+    settled_.notify_one();
   }
   const std::int64_t dropped = dropped_;
   lock.unlock();

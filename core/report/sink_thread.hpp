@@ -53,6 +53,9 @@ class SinkThread {
   /// Loop thread.
   void replace(Entry entry, std::int64_t step);
 
+  /// Waits until the sinks have what was pushed so far. Loop thread.
+  void flush();
+
   /// Hands over what is queued, closes the sinks and ends the thread. Safe to call again.
   void close();
 
@@ -81,8 +84,9 @@ class SinkThread {
   std::condition_variable wake_;
   std::vector<Record> queue_;
   std::optional<Replacement> replacement_;
-  std::condition_variable replaced_;
-  std::size_t waiting_ = 0;  // training records in the queue
+  std::condition_variable settled_;  ///< what the loop thread waits for is done
+  bool busy_ = false;                ///< records are on their way to the sinks
+  std::size_t waiting_ = 0;          // training records in the queue
   std::int64_t dropped_ = 0;
   bool closing_ = false;
   std::thread thread_;

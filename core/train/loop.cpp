@@ -108,13 +108,16 @@ void Loop::evaluate_all() {
       if (evaluate(split).empty()) return interrupt(Ending::signal);
 }
 
+/// What ends a run stays in its state: one that was killed after its last checkpoint ends the same way.
 bool Loop::finished() {
-  if (!ending_ && context_.take(Control::stop_run)) ending_ = Ending::stopped;
+  if (!ending_ && context_.asked(Control::stop_run)) ending_ = Ending::stopped;
+  if (!ending_ && parts_.config->early_stopping && evaluations_without_gain_ >= patience())
+    ending_ = Ending::early_stopping;
   return ending_ || (parts_.scale.total_steps > 0 && context_.clock_.step >= parts_.scale.total_steps);
 }
 
 void Loop::run_epoch() {
-  end_epoch_ = false;
+  end_epoch_ = end_epoch_ && in_epoch_;
   const auto steps = [&] {
     in_epoch_ = true;
     if (evaluation_due_) after_batch();
@@ -352,6 +355,7 @@ void Loop::save(StateWriter& state) const {
   state.scalar("epoch", clock.epoch);
   state.scalar("step_in_epoch", clock.step_in_epoch);
   state.scalar("in_epoch", in_epoch_);
+  state.scalar("end_epoch", end_epoch_);
   state.scalar("samples", clock.samples);
   state.scalar("tokens", clock.tokens);
   state.scalar("requests", static_cast<std::int64_t>(context_.requests()));
@@ -373,6 +377,7 @@ void Loop::load(const State& saved) {
   clock.epoch = state.integer("epoch");
   clock.step_in_epoch = state.integer("step_in_epoch");
   in_epoch_ = state.boolean("in_epoch");
+  end_epoch_ = state.boolean("end_epoch");
   clock.samples = state.integer("samples");
   clock.tokens = state.integer("tokens");
   context_.number_ = clock.step;
@@ -494,6 +499,10 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   return values;
 }
 
+std::int64_t Loop::patience() const {
+  return std::max<std::int64_t>(1, parts_.config->early_stopping->patience);
+}
+
 void Loop::watch(const std::map<std::string, double, std::less<>>& values) {
   if (!parts_.config->early_stopping) return;
   const config::EarlyStopping& rule = *parts_.config->early_stopping;
@@ -505,8 +514,7 @@ void Loop::watch(const std::map<std::string, double, std::less<>>& values) {
     evaluations_without_gain_ = 0;
     return;
   }
-  if (++evaluations_without_gain_ < std::max<std::int64_t>(1, rule.patience)) return;
-  ending_ = Ending::early_stopping;
+  if (++evaluations_without_gain_ != patience()) return;
   parts_.journal("early_stopping", "stop_run",
                  rule.metric + " did not improve on " + std::to_string(rule.maximize ? best_ : -best_) +
                      " for " + std::to_string(evaluations_without_gain_) + " evaluations");

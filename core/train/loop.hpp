@@ -145,6 +145,7 @@ class Loop {
   void after_batch();
   void settle_checkpoints();
   void log_point();
+  std::int64_t patience() const;
   void watch(const std::map<std::string, double, std::less<>>& values);
   bool finished();
   [[noreturn]] void refuse_loss(double loss) const;

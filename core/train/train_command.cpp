@@ -273,6 +273,10 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     checkpoints.emplace(run, checkpoint_folder(directory));
     parts.checkpoint = checkpoints->parts();
     parts.checkpoint.put_off = [&] { return commander->puts_off_checkpoint(); };
+    parts.checkpoint.save = [&, save = std::move(parts.checkpoint.save)] {
+      sinks->flush();  // what a checkpoint has behind it is not told again
+      save();
+    };
     parts.control = [&] { commander->at_safe_point(); };
     parts.recover = [&](const Error& error) {
       if (commander->recover(error)) return true;

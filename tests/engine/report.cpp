@@ -109,6 +109,22 @@ TEST_CASE("each sink gets training records at its own interval and at the last s
   CHECK(warnings.lines.empty());
 }
 
+TEST_CASE("flush waits until the sinks have what was pushed") {
+  Recorder sink;
+  Warnings warnings;
+  SinkThread sinks({}, {{"sink", &sink, 1}}, warnings.taker());
+  sinks.flush();
+  std::promise<void> gate;
+  sink.gate = gate.get_future().share();
+  for (int step = 1; step <= 20; ++step) sinks.push(at(step));
+  const std::jthread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.set_value();
+  });
+  sinks.flush();
+  CHECK(sink.steps().size() == 20);
+}
+
 TEST_CASE("a slow sink costs training records, counted, and never an evaluation or a message") {
   std::promise<void> gate;
   Recorder slow;

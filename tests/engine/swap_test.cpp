@@ -101,7 +101,7 @@ TEST_CASE("what a swap is refused for, the client is told, and the run never not
       {{7, "optimizer", "", {"learning=1.0"}}, "learning"},
       {{7, "optimizer", "sgd", {}, "restart"}, "schedule"},
       {{7, "optimizer", "sgd", {}, "nonsense"}, "nonsense"},
-      {{7, "data", "", {"train.batch_size=8"}}, "batch size"},
+      {{7, "data", "", {"train.batch_size=32"}}, "batch size"},
       {{7, "data", "", {"train.size=48"}}, "samples"},
       {{7, "data", "", {"workers=4"}}, "workers"},
       {{7, "data", "", {"test.size=32"}}, "keeps its slots"},
