@@ -95,10 +95,12 @@ Value* find(Value& root, std::string_view path) {
   return value;
 }
 
-void erase(Value& root, const std::string& path) {
-  const std::size_t dot = path.rfind('.');
-  Value* const parent = find(root, dot == std::string::npos ? "" : path.substr(0, dot));
-  if (parent != nullptr && parent->get_if<Table>()) parent->as<Table>().erase(path.substr(dot + 1));
+/// Whether both are tables, or lists of as many tables; other lists change as a whole.
+bool alike(const Value& a, const Value& b) {
+  if (a.get_if<Table>() && b.get_if<Table>()) return true;
+  const Array *of_a = a.get_if<Array>(), *of_b = b.get_if<Array>();
+  return of_a != nullptr && of_b != nullptr && of_a->size() == of_b->size() && !of_a->empty() &&
+         of_a->front().get_if<Table>() != nullptr;
 }
 
 }  // namespace
@@ -107,19 +109,26 @@ Table with_changes(Table root, const std::vector<Difference>& differences, const
   Value target(std::move(root));
   Value source(changed);
   for (const Difference& each : differences) {
-    const std::size_t dot = each.key.rfind('.');
-    const std::string parent = dot == std::string::npos ? "" : each.key.substr(0, dot);
-    const std::string last = each.key.substr(dot + 1);
-    Value* const into = find(target, parent);
-    const Value* const value = find(source, each.key);
-    if (into == nullptr) continue;
-    if (auto* table = into->get_if<Table>()) {
-      if (value != nullptr)
-        table->set(last, *value);
-      else if (table->erase(last); table->empty() && !parent.empty() && find(source, parent) == nullptr)
-        erase(target, parent);
-    } else if (const Value* list = find(source, parent)) {
-      *into = *list;  // lists change as a whole
+    // From the root towards the key, to where the two part: a table comes or goes as a whole.
+    for (std::size_t end = 0; end != std::string::npos;) {
+      end = each.key.find('.', end + 1);
+      const std::string path = each.key.substr(0, end);
+      Value* const into = find(target, path);
+      const Value* const value = find(source, path);
+      if (into != nullptr && value != nullptr) {
+        if (end != std::string::npos && alike(*into, *value)) continue;
+        *into = *value;
+        break;
+      }
+      const std::size_t dot = path.rfind('.');
+      Value* const parent = find(target, dot == std::string::npos ? "" : path.substr(0, dot));
+      if (Table* table = parent->get_if<Table>()) {
+        if (value == nullptr)
+          table->erase(path.substr(dot + 1));
+        else
+          table->set(path.substr(dot + 1), *value);
+      }
+      break;
     }
   }
   return std::move(target.as<Table>());

@@ -169,7 +169,10 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
     case OptionType::string: {
       std::vector<std::string> texts;
       for (const std::string& choice : option.choices) texts.push_back(quoted(choice));
-      if (texts.empty() && !option.file) texts = {"\"*\""};  // a pattern of names
+      if (option.name == "metric")
+        texts = {"\"val/loss\""};
+      else if (texts.empty() && !option.file)
+        texts = {"\"*\""};  // a pattern of names
       if (option.file)
         for (const std::string& file : sample_files()) texts.push_back(quoted(file));
       return bracketed(texts);

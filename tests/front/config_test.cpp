@@ -6,6 +6,7 @@
 #include <random>
 #include <sstream>
 
+#include "core/config/changes.hpp"
 #include "core/config/check.hpp"
 #include "core/config/parse.hpp"
 #include "core/config/print.hpp"
@@ -618,6 +619,30 @@ TEST_CASE("diff lists the keys that differ") {
   CHECK(differences[1].key == "optimizer.lr");
   CHECK(differences[2].key == "trainer.max_wall_time");
   CHECK(differences[2].a.empty());
+}
+
+TEST_CASE("changes are applied on top of what the run has become") {
+  const Folder folder;
+  const std::string file = write_minimal(folder, "[[metrics]]\ntype = \"top_k\"\n");
+  const std::vector<std::vector<std::string>> changes = {
+      {},
+      {"optimizer.lr=0.5", "metrics.0.k=3"},
+      {"trainer.grad_clip={max = 1}", "optimizer.lr=0.25"},
+      {"metrics=[]"},
+      {"metrics=[{type=\"accuracy\"},{type=\"top_k\",k=2}]"}};
+  for (const auto& before : changes)
+    for (const auto& after : changes) {
+      const Table a = resolved({file}, before).resolved, b = resolved({file}, after).resolved;
+      const std::vector<config::Difference> differences = config::diff(a, b);
+      const Table merged = config::with_changes(a, differences, b);
+      CHECK(merged.find("trainer")->as<Table>().contains("grad_clip") ==
+            b.find("trainer")->as<Table>().contains("grad_clip"));
+      CHECK(config::diff(merged, b).empty());
+      Table swapped = a;
+      swapped.find("run")->as<Table>().set("seed", 77);
+      const Table both = config::with_changes(swapped, differences, b);
+      CHECK(both.find("run")->as<Table>().find("seed")->as<std::int64_t>() == 77);
+    }
 }
 
 TEST_CASE("edit distance and suggestions") {
