@@ -72,7 +72,7 @@ class Swap(HostTest):
         for line in self.journal("swap", "swap_rolled_back"):
             details = tomllib.loads(line["details"])
             if line["what"] == "swap":
-                swaps[details["number"]] = (line["step"], details)
+                swaps.setdefault(details["number"], (line["step"], details))  # a resume writes it down again
             else:
                 swaps.pop(details["number"], None)
         text = RUN
@@ -97,6 +97,17 @@ class Swap(HostTest):
                 digest = self.go_on()
                 self.assertEqual(self.as_planned(), (3, digest))
                 subprocess.run(["rm", "-r", self.folder / "runs", self.folder / "asleep"], check=True)
+
+    def test_a_swap_at_the_step_of_the_checkpoint_is_repeated_there(self):
+        process = self.start()
+        self.ctl("swap", "optimizer", "adam", "lr=0.002")
+        self.ctl("checkpoint")
+        self.ctl("swap", "optimizer", "sgd", "lr=0.05")
+        self.kill(process)
+        digest = self.go_on()
+        (resumed,) = self.journal("resumed")
+        self.assertEqual(resumed["step"], self.journal("swap")[-1]["step"])
+        self.assertEqual(self.as_planned(), (2, digest))
 
     def test_what_was_taken_back_is_not_repeated(self):
         process = self.start()
