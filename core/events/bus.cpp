@@ -14,12 +14,8 @@ namespace trainyard::events {
 namespace {
 
 /// The host's key to the part of a context that names the hook running.
-struct Allow : StepContext {
-  static void set(StepContext& context, Regions regions, const char* owner) {
-    context.*(&Allow::allowed_) = regions;
-    context.*(&Allow::owner_) = owner;
-  }
-  static void nothing(StepContext& context) { context.*(&Allow::allowed_) = {}; }
+struct Lend : StepContext {
+  static void to(const Caller* caller, StepContext& context) { context.*(&Lend::caller_) = caller; }
 };
 
 struct Resolved {
@@ -110,8 +106,13 @@ Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>&
       Call call = make_call(*fillings[place.participant], event,
                             fillings[place.participant]->participant.hooks[place.hook]);
       call.who = places[place.participant];
-      table.calls[e].push_back(call);
+      table.calls[e].all.push_back(call);
     }
+    for (const Call& call : table.calls[e].all)
+      table.calls[e].fast.push_back({.function = call.inspected || call.every != 0 ? nullptr : call.function,
+                                     .self = call.self,
+                                     .caller = &call.caller,
+                                     .who = call.who});
   }
   return table;
 }
@@ -120,12 +121,10 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
   const std::string& every = spec.cadence.every;
   Call call{.function = spec.call,
             .self = who.self,
-            .owner = kept(who.participant.id),
-            .writes = spec.writes,
+            .caller = {kept(who.participant.id), spec.writes},
             .who = nullptr,
             .by_epoch = false,
             .inspected = wanted(event, spec.writes),
-            .special = false,
             .every = 0,
             .start = 1,
             .end = std::numeric_limits<std::int64_t>::max()};
@@ -143,7 +142,6 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
     throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
   // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
   if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
-  call.special = call.inspected || call.every != 0;
   return call;
 }
 
@@ -156,7 +154,7 @@ void Bus::call_hooks_of(const Subscriber& who, StepContext& context) {
     Subscriber attributed = who;  // what it throws is the caller's to judge, never a reason to disable
     attributed.disable_on_error = false;
     call.who = &attributed;
-    Allow::set(context, call.writes, call.owner);
+    Lend::to(&call.caller, context);
     frame.enter(&attributed);
     try {
       call.function(call.self, context);
@@ -165,7 +163,7 @@ void Bus::call_hooks_of(const Subscriber& who, StepContext& context) {
     } catch (...) {
       failed(call, context, nullptr);
     }
-    Allow::nothing(context);
+    Lend::to(nullptr, context);
   }
   if (pending_) throw_pending();
 }
@@ -176,44 +174,46 @@ bool Bus::due(const Call& call, const StepContext& context) const {
   return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
 }
 
-void Bus::invoke_watched(const Call& call, StepContext& context) {
+void Bus::call_in_full(const Call& call, StepContext& context) {
+  if (!due(call, context)) return;
+  Lend::to(&call.caller, context);
+  call_frame.hook.store(call.who, std::memory_order_relaxed);
   if (call.inspected)
-    for (Inspector* inspector : inspectors_) inspector->before(call.writes);
+    for (Inspector* inspector : inspectors_) inspector->before(call.caller.writes);
   using clock = std::chrono::steady_clock;
   const auto before = timing_ ? clock::now() : clock::time_point();
   call.function(call.self, context);
   if (timing_) call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
   if (call.inspected)
-    for (Inspector* inspector : inspectors_) inspector->after(call.writes);
+    for (Inspector* inspector : inspectors_) inspector->after(call.caller.writes);
 }
 
 void Bus::dispatch(const Calls& calls, StepContext& context) {
-  const Call* call = calls.data();
-  const Call* const end = call + calls.size();
+  const FastCall* const begin = calls.fast.data();
+  const FastCall* const end = begin + calls.fast.size();
+  const FastCall* call = begin;
   HooksScope frame;
   // The try block is entered again only after a failure.
   while (call != end) {
     try {
       for (; call != end; ++call) {
-        const bool special = call->special || timing_;
-        if (special && !due(*call, context)) [[unlikely]]
+        if (call->function == nullptr || timing_) [[unlikely]] {
+          call_in_full(calls.all[static_cast<std::size_t>(call - begin)], context);
           continue;
-        Allow::set(context, call->writes, call->owner);
+        }
+        Lend::to(call->caller, context);
         frame.enter(call->who);
-        if (special) [[unlikely]]
-          invoke_watched(*call, context);
-        else
-          call->function(call->self, context);
+        call->function(call->self, context);
       }
     } catch (const std::exception& error) {
-      failed(*call, context, &error);
+      failed(calls.all[static_cast<std::size_t>(call - begin)], context, &error);
       ++call;
     } catch (...) {
-      failed(*call, context, nullptr);
+      failed(calls.all[static_cast<std::size_t>(call - begin)], context, nullptr);
       ++call;
     }
   }
-  Allow::nothing(context);
+  Lend::to(nullptr, context);
   if (pending_) [[unlikely]]
     throw_pending();
 }
@@ -239,7 +239,7 @@ void Bus::failed(const Call& call, StepContext& context, const std::exception* e
                      Blame{who.slot, who.participant.plugin, event, true, context.step_number()}, message,
                      objection && objection->answer() == Answer::rollback);
   if (opening_of(event) != event) return;  // a closing event: its other hooks run on
-  Allow::nothing(context);
+  Lend::to(nullptr, context);
   throw_pending();
 }
 

@@ -89,7 +89,7 @@ class Bus {
   void fire(Event event, Context& context) {
     trail_.add(event, context.step_number());
     const Calls& calls = table_.calls[static_cast<std::size_t>(event)];
-    if (!calls.empty()) [[unlikely]]
+    if (!calls.fast.empty()) [[unlikely]]
       dispatch(calls, context.enter(event));
   }
 
@@ -110,22 +110,30 @@ class Bus {
   /// Calls `visit(id)` for the plugins that an event calls, in order. Takes no lock and no memory.
   template <class Visit>
   void each_hook(Event event, Visit&& visit) const {
-    for (const Call& call : table_.calls[static_cast<std::size_t>(event)]) visit(call.owner);
+    for (const Call& call : table_.calls[static_cast<std::size_t>(event)].all) visit(call.caller.id);
   }
 
  private:
   struct Call {
     void (*function)(void*, StepContext&);
     void* self;
-    const char* owner;
-    Regions writes;
+    StepContext::Caller caller;
     Subscriber* who;
     bool by_epoch;  ///< counts epochs, not steps
     bool inspected;
-    bool special;                    ///< inspected, or with a cadence
     std::int64_t every, start, end;  ///< `every` 0: always
   };
-  using Calls = std::vector<Call>;
+  /// What most calls need of theirs: two to a cache line, as all are cold after a training step.
+  struct FastCall {
+    void (*function)(void*, StepContext&);  ///< null where the call has a cadence or is inspected
+    void* self;
+    const StepContext::Caller* caller;
+    const Subscriber* who;
+  };
+  struct Calls {
+    std::vector<Call> all;
+    std::vector<FastCall> fast;  ///< the same, in the same order
+  };
 
  public:
   /// Who is called at each event: made beside the run, and taken into use at once.
@@ -151,7 +159,7 @@ class Bus {
  private:
   void dispatch(const Calls& calls, StepContext& context);
   void call_hooks_of(const Subscriber& who, StepContext& context);
-  void invoke_watched(const Call& call, StepContext& context);
+  void call_in_full(const Call& call, StepContext& context);
   bool due(const Call& call, const StepContext& context) const;
   void failed(const Call& call, StepContext& context, const std::exception* error);
   [[noreturn]] void throw_pending();

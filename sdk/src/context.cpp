@@ -13,8 +13,8 @@ namespace {
                     when);
 }
 
-void demand(Regions allowed, Region region, Event event) {
-  if (allowed.contains(region)) return;
+void demand(const StepContext::Caller* caller, Region region, Event event) {
+  if (caller != nullptr && caller->writes.contains(region)) return;
   const std::string wanted(name(region));
   throw PluginError("the hook writes region " + wanted + " at " + std::string(name(event)) +
                     " but did not declare it: add .writes(Region::" + wanted + ") to the subscription");
@@ -52,27 +52,27 @@ double StepContext::metric(std::string_view name) const {
 }
 
 Batch& StepContext::mutable_batch() {
-  demand(allowed_, Region::batch, event_);
+  demand(caller_, Region::batch, event_);
   if (batch_ == nullptr) missing(event_, "batch", "from after_fetch to batch_end and in evaluation");
   return *batch_;
 }
 
 at::Tensor& StepContext::mutable_output() {
-  demand(allowed_, Region::outputs, event_);
+  demand(caller_, Region::outputs, event_);
   if (!output_.defined()) missing(event_, "model output", "from after_forward to micro_end");
   return output_;
 }
 
 at::Tensor& StepContext::mutable_loss() {
-  demand(allowed_, Region::outputs, event_);
+  demand(caller_, Region::outputs, event_);
   if (!loss_.defined()) missing(event_, "loss", "from after_loss to micro_end");
   return loss_;
 }
 
 void StepContext::request(Control control, std::string_view reason) {
-  demand(allowed_, Region::control, event_);
+  demand(caller_, Region::control, event_);
   if (services_ == nullptr) missing(event_, "loop to ask", "within a run");
-  services_->request(control, owner_, reason);
+  services_->request(control, caller_->id, reason);
 }
 
 }  // namespace trainyard

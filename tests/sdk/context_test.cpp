@@ -27,8 +27,13 @@ struct TestContext final : StepContext {
     event_ = event;
     services_ = &recorder;
   }
-  using StepContext::allowed_, StepContext::batch_, StepContext::loss_, StepContext::output_,
-      StepContext::owner_;
+  /// The context as a hook has it that declared `writes`.
+  void lend(const char* id, Regions writes) {
+    lent = {id, writes};
+    caller_ = &lent;
+  }
+  Caller lent{};
+  using StepContext::batch_, StepContext::loss_, StepContext::output_;
 };
 
 }  // namespace
@@ -52,13 +57,13 @@ TEST_CASE("a region is written only where it was declared") {
   CHECK_THROWS_WITH(context.mutable_output(),
                     Contains("outputs at after_forward") && Contains("Region::outputs"));
   CHECK_THROWS_WITH(context.mutable_batch(), Contains("Region::batch"));
-  context.allowed_ = Region::outputs;
+  context.lend("writer", Region::outputs);
   context.mutable_output() = at::ones({3});
   CHECK(context.output().numel() == 3);
   context.mutable_loss().add_(1);
   CHECK(context.loss().item<float>() == 2.0f);
   CHECK_THROWS_WITH(context.mutable_batch(), Contains("Region::batch"));
-  context.allowed_ = Region::batch;
+  context.lend("writer", Region::batch);
   CHECK(&context.mutable_batch() == &batch);
 }
 
@@ -67,8 +72,7 @@ TEST_CASE("metrics and requests go to the host") {
   CHECK(context.metric("val/loss") == 0.5);
   CHECK(std::isnan(context.metric("none")));
   CHECK_THROWS_WITH(context.request(Control::stop_run, "enough"), Contains("Region::control"));
-  context.allowed_ = Region::control;
-  context.owner_ = "watcher";
+  context.lend("watcher", Region::control);
   context.request(Control::stop_run, "enough");
   CHECK(context.recorder.who == "watcher");
   CHECK(context.recorder.asked == Control::stop_run);

@@ -54,6 +54,12 @@ enum class SkipReason : std::uint8_t { none, overflow, guard, plugin, repeat };
 
 class StepContext {
  public:
+  /// The hook that a context is lent to.
+  struct Caller {
+    const char* id;  ///< of its plugin
+    Regions writes;  ///< that it declared
+  };
+
   const Clock& clock() const { return clock_; }
   /// Number of the current step from 1, the same from before_fetch to safe_point; cadences count it.
   std::int64_t step_number() const { return number_; }
@@ -111,8 +117,7 @@ class StepContext {
   Batch* batch_ = nullptr;
   at::Tensor output_;
   at::Tensor loss_;
-  Regions allowed_;         ///< of the hook that runs
-  const char* owner_ = "";  ///< id of the plugin whose hook runs
+  const Caller* caller_ = nullptr;  ///< null: no hook runs
   Services* services_ = nullptr;
 };
 
