@@ -46,15 +46,16 @@ class AdamFamily : public SlotOptimizer {
     SlotOptimizer::open(std::move(groups));
     steps_.resize(groups_.size());
   }
+  bool has_momentum() const override { return true; }
 
  protected:
   void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
     const ParamGroup& values = groups_[group];
     fused_(lists.params, lists.grads, lists.slots[0], lists.slots[1],
            options_.amsgrad ? at::TensorList(lists.slots[2]) : at::TensorList(),
-           steps_[group].list(lists, updates), values.lr, options_.betas[0], options_.betas[1],
-           values.weight_decay, options_.eps, options_.amsgrad, /*maximize=*/false, std::nullopt,
-           std::nullopt);
+           steps_[group].list(lists, updates), values.lr, values.momentum.value_or(options_.betas[0]),
+           options_.betas[1], values.weight_decay, options_.eps, options_.amsgrad, /*maximize=*/false,
+           std::nullopt, std::nullopt);
   }
 
  private:

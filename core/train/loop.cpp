@@ -185,6 +185,18 @@ void Loop::compute_gradients(data::StepData& step) {
   }
 }
 
+/// What the schedule says of the step to come, into the optimizer's groups.
+void Loop::set_rates() {
+  const std::int64_t done = context_.clock_.step;
+  const auto [factor, momentum] = guarded(parts_.config->schedule, context_.number_, [&] {
+    return std::pair(parts_.schedule->factor(done), parts_.schedule->momentum(done));
+  });
+  for (ParamGroup& group : parts_.optimizer->groups()) {
+    group.lr = group.base_lr * factor;
+    group.momentum = momentum;
+  }
+}
+
 void Loop::update(data::StepData& step) {
   const config::RunConfig& config = *parts_.config;
   context_.repeats_ = 0;
@@ -192,9 +204,7 @@ void Loop::update(data::StepData& step) {
     compute_gradients(step);
     const at::NoGradGuard no_grad;
     const bool finite = prepare_gradients();
-    const double factor = guarded(config.schedule, context_.number_,
-                                  [&] { return parts_.schedule->factor(context_.clock_.step); });
-    for (ParamGroup& group : parts_.optimizer->groups()) group.lr = group.base_lr * factor;
+    set_rates();
     context_.skip_reason_ = SkipReason::guard;  // until the step is done: what throws on the way skips it
     Event closing = Event::step_skipped;
     bracket(Event::before_step, closing, [&] {

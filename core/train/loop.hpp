@@ -139,6 +139,7 @@ class Loop {
   void run_step();
   void run_micro(Batch& batch);
   void update(data::StepData& step);
+  void set_rates();
   void compute_gradients(data::StepData& step);
   bool repeated();
   bool prepare_gradients();

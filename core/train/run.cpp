@@ -217,6 +217,11 @@ Loop& Run::build_loop(LoopParts parts) {
   guarded(config_.optimizer, 0,
           [&] { optimizer_->open(make_groups(network_->parameters(), optimizer_->common)); });
   place_curve({});
+  check_momentum(*curve_, *optimizer_, config_);
+  if (curve_->end() < scale_.total_steps)
+    outputs_.log(LogLevel::warning, "[schedule] the budget of " + config_.schedule.type + " ends at step " +
+                                        std::to_string(curve_->end()) + ": the run goes on to step " +
+                                        std::to_string(scale_.total_steps) + " at its last factor");
   context_.optimizer_ = optimizer_;
   bus_->fire(Event::optimizer_ready, context_);
 
@@ -273,6 +278,14 @@ Snapshot Run::snapshot() const {
   snapshot.states.push_back(std::move(model));
   snapshot.states.push_back(std::move(run));
   return snapshot;
+}
+
+void Run::check_momentum(const ScheduleCurve& curve, const Optimizer& optimizer,
+                         const config::RunConfig& config) {
+  if (!curve.momentum(0) || optimizer.has_momentum()) return;
+  throw ConfigError("[schedule] " + config.schedule.type + " cycles the momentum, and the optimizer " +
+                    config.optimizer.type +
+                    ", as its options are, has none: give it one, or switch the cycling off");
 }
 
 /// Sets the schedule's curve to where it stands in the run.

@@ -127,6 +127,8 @@ class Run {
   void come_back(ActivePlugin& plugin);
   void place_curve(PreparedSwap& swap);
   void place_curve(CurvePlace place);
+  static void check_momentum(const ScheduleCurve& curve, const Optimizer& optimizer,
+                             const config::RunConfig& config);
   RunScale scale_from(std::int64_t step) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 

@@ -161,6 +161,7 @@ void Run::open(PreparedSwap& swap) {
       }
     });
   }
+  check_momentum(swap.curve_ ? *swap.curve_ : *curve_, filling(next.optimizer).as<Optimizer>(), next);
   if (!data) return;
   ActivePlugin& loss = filling(next.loss);
   for (const auto& [name, split] : splits_) {

@@ -45,11 +45,12 @@ class Lamb final : public SlotOptimizer {
                         " numbers; two are needed, such as [0.9, 0.999]");
     SlotOptimizer::open(std::move(groups));
   }
+  bool has_momentum() const override { return true; }
 
  protected:
   void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
     const ParamGroup& values = groups_[group];
-    const double beta1 = options_.betas[0], beta2 = options_.betas[1];
+    const double beta1 = values.momentum.value_or(options_.betas[0]), beta2 = options_.betas[1];
     const auto& averages = lists.slots[0];
     const auto& squares = lists.slots[1];
     at::_foreach_lerp_(averages, lists.grads, 1.0 - beta1);

@@ -36,22 +36,24 @@ class Lars final : public SlotOptimizer {
     describe_adapt(m, &Options::adapt);
   }
   explicit Lars(const Options& options) : SlotOptimizer({{"momentum_buffer"}}), options_(options) {}
+  bool has_momentum() const override { return true; }
 
  protected:
   void update(std::size_t group, UpdateLists& lists, std::int64_t) override {
     const ParamGroup& values = groups_[group];
+    const double momentum = values.momentum.value_or(options_.momentum);
     const auto& buffers = lists.slots[0];
     std::vector<at::Tensor> updates = at::_foreach_mul(lists.grads, values.lr);
     if (values.weight_decay != 0.0) at::_foreach_add_(updates, lists.params, values.lr * values.weight_decay);
     scale_by_trust(updates, lists.params, lists.grads, least_adapted_dim(options_.adapt), options_.trust,
                    values.weight_decay, options_.eps);
-    at::_foreach_mul_(buffers, options_.momentum);
+    at::_foreach_mul_(buffers, momentum);
     at::_foreach_add_(buffers, updates);
     if (!options_.nesterov) {
       at::_foreach_sub_(lists.params, buffers);
       return;
     }
-    at::_foreach_add_(updates, buffers, options_.momentum);
+    at::_foreach_add_(updates, buffers, momentum);
     at::_foreach_sub_(lists.params, updates);
   }
 

@@ -35,6 +35,7 @@ class RmsProp final : public SlotOptimizer {
     m.option("centered", &Options::centered, "divide by the standard deviation, the average subtracted");
   }
   explicit RmsProp(const Options& options) : SlotOptimizer(slots(options)), options_(options) {}
+  bool has_momentum() const override { return options_.momentum > 0.0; }
 
  protected:
   void update(std::size_t group, UpdateLists& lists, std::int64_t) override {
@@ -64,7 +65,7 @@ class RmsProp final : public SlotOptimizer {
       return;
     }
     const auto& buffers = lists.slots.back();
-    at::_foreach_mul_(buffers, options_.momentum);
+    at::_foreach_mul_(buffers, values.momentum.value_or(options_.momentum));
     at::_foreach_addcdiv_(buffers, grads, denominator);
     at::_foreach_add_(lists.params, buffers, -values.lr);
   }

@@ -37,13 +37,15 @@ class Sgd final : public SlotOptimizer {
       throw ConfigError("optimizer.nesterov = true needs momentum above 0 and dampening = 0");
     SlotOptimizer::open(std::move(groups));
   }
+  bool has_momentum() const override { return options_.momentum > 0.0; }
 
  protected:
   void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
     const ParamGroup& values = groups_[group];
     at::_fused_sgd_(lists.params, lists.grads, lists.slots.empty() ? at::TensorList() : lists.slots[0],
-                    values.weight_decay, options_.momentum, values.lr, options_.dampening, options_.nesterov,
-                    /*maximize=*/false, /*is_first_step=*/updates == 1);
+                    values.weight_decay, values.momentum.value_or(options_.momentum), values.lr,
+                    options_.dampening, options_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/updates == 1);
   }
 
  private:

@@ -14,7 +14,7 @@ class Constant final : public Schedule {
     m.option("value", &Options::value, "the factor").min(0.0);
   }
   explicit Constant(const Options& options) : options_(options) {}
-  double factor(double) const override { return options_.value; }
+  double factor(const SchedulePoint&) const override { return options_.value; }
 
  private:
   Options options_;

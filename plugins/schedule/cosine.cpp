@@ -16,9 +16,9 @@ class Cosine final : public trainyard::Schedule {
   }
   explicit Cosine(const Options& options) : options_(options) {}
 
-  double factor(double progress) const override {
+  double factor(const trainyard::SchedulePoint& at) const override {
     return options_.min_factor +
-           (1.0 - options_.min_factor) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+           (1.0 - options_.min_factor) * 0.5 * (1.0 + std::cos(std::numbers::pi * at.progress));
   }
 
  private:

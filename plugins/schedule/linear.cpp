@@ -17,7 +17,9 @@ class Linear final : public Schedule {
     m.option("end_factor", &Options::end_factor, "factor at the end of the budget").range(0.0, 1.0);
   }
   explicit Linear(const Options& options) : options_(options) {}
-  double factor(double progress) const override { return (1.0 - progress) + options_.end_factor * progress; }
+  double factor(const SchedulePoint& at) const override {
+    return (1.0 - at.progress) + options_.end_factor * at.progress;
+  }
 
  private:
   Options options_;

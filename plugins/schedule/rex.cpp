@@ -21,8 +21,8 @@ class Rex final : public Schedule {
         .below(1.0);
   }
   explicit Rex(const Options& options) : options_(options) {}
-  double factor(double progress) const override {
-    const double left = 1.0 - progress;
+  double factor(const SchedulePoint& at) const override {
+    const double left = 1.0 - at.progress;
     return left / ((1.0 - options_.beta) + options_.beta * left);
   }
 

@@ -52,5 +52,5 @@ with tempfile.TemporaryDirectory() as folder:
     fails(text.replace("power = 2.0", "power = -2.0"),
           "option `power`: has the default -2, below its own minimum 0")
     fails(text.replace("class MySchedule", "double nowhere(double);\nclass MySchedule")
-              .replace("std::pow(1.0 - progress, options_.power)", "nowhere(progress)"), "nowhere(double)")
+              .replace("std::pow(1.0 - at.progress, options_.power)", "nowhere(at.progress)"), "nowhere(double)")
 print("built, sealed and listed outside the tree")

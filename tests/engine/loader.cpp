@@ -41,7 +41,7 @@ PluginFile file(const std::string& name) {
 
 double factor(const LoadedPlugin& plugin, const Table& options = {}) {
   const auto instance = plugin.create(options);
-  return dynamic_cast<Schedule&>(*instance.plugin).factor(0.0);
+  return dynamic_cast<Schedule&>(*instance.plugin).factor(SchedulePoint{});
 }
 
 std::string refusal(const PluginFile& file) {
@@ -84,7 +84,7 @@ double call_raw(const std::string& path) {
   ManifestData manifest;
   entry.describe(manifest);
   const std::unique_ptr<Plugin> plugin(entry.create(manifest, {}).plugin);
-  return dynamic_cast<Schedule&>(*plugin).factor(0.0);
+  return dynamic_cast<Schedule&>(*plugin).factor(SchedulePoint{});
 }
 
 bool is_mapped(const std::string& text) {
@@ -124,17 +124,17 @@ TEST_CASE("a plugin is loaded, described and made with its options and hooks") {
   options.set("floor", 0.75);
   const auto instance = plugin.create(options);
   auto& schedule = dynamic_cast<Schedule&>(*instance.plugin);
-  CHECK(schedule.factor(0.0) == 4 + 0.25 + 2 + 1000);
+  CHECK(schedule.factor(SchedulePoint{}) == 4 + 0.25 + 2 + 1000);
   CHECK(schedule.common.floor == 0.75);
   const auto plain = plugin.create({});
-  CHECK(dynamic_cast<Schedule&>(*plain.plugin).factor(0.0) == Approx(-3 + 0.999));
+  CHECK(dynamic_cast<Schedule&>(*plain.plugin).factor(SchedulePoint{}) == Approx(-3 + 0.999));
   CHECK(dynamic_cast<Schedule&>(*plain.plugin).common.floor == 0.25);
 
   REQUIRE(plugin.manifest().hooks.size() == 3);
   struct : StepContext {
   } context;
   plugin.manifest().hooks[0].call(instance.self, context);
-  CHECK(schedule.factor(0.0) == 4 + 0.25 + 2 + 1000 + 10000);
+  CHECK(schedule.factor(SchedulePoint{}) == 4 + 0.25 + 2 + 1000 + 10000);
 }
 
 TEST_CASE("what a constructor throws names the plugin and keeps its exit code") {

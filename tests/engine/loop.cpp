@@ -103,7 +103,7 @@ class Notes final : public Optimizer {
 
 class Ramp final : public Schedule {
  public:
-  double factor(double progress) const override { return 1.0 - progress; }
+  double factor(const SchedulePoint& at) const override { return 1.0 - at.progress; }
 };
 
 /// A loop over these, without plugins; change the public parts, then call fit().

@@ -302,6 +302,21 @@ TEST_CASE("a schedule that comes in follows its formula at every step") {
   }
 }
 
+TEST_CASE("a schedule that gets another budget follows its formula over that one") {
+  constexpr std::int64_t at = 9, budget = 14;
+  const std::vector<double> seen = factors(
+      "type = \"linear\"\nend_factor = 0.0\n",
+      {{at, request("schedule", "", options("budget", Value(std::string("14ba"))), config::Carry::state),
+        "config"}});
+  REQUIRE(seen.size() == steps);
+  for (std::int64_t done = 0; done < steps; ++done) {
+    INFO("after " << done << " steps");
+    const double length = done < at ? steps : budget;
+    CHECK(seen[static_cast<std::size_t>(done)] ==
+          Approx(std::max(0.0, 1.0 - static_cast<double>(done) / length)).epsilon(1e-12).margin(1e-15));
+  }
+}
+
 TEST_CASE("a hook that was disabled meanwhile stays so") {
   // Disabled between the preparation of a swap and its commit: the table that was prepared has it yet.
   LiveRun run(adamw +

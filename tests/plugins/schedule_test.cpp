@@ -14,33 +14,38 @@ std::unique_ptr<Schedule> rex(double beta) {
   return test::make<Schedule>("rex", test::table({{"beta", beta}}));
 }
 
+SchedulePoint done(double progress) {
+  return {.progress = progress};
+}
+
 }  // namespace
 
 TEST_CASE("rex has the published values") {
   const auto paper = test::make<Schedule>("rex");
   const double values[][2] = {{0, 1},    {.1, .947368}, {.2, .888889},  {.25, .857143}, {.5, .666667},
                               {.75, .4}, {.9, .181818}, {.95, .095238}, {.99, .019802}, {1, 0}};
-  for (const auto& [progress, factor] : values) CHECK(paper->factor(progress) == Approx(factor).margin(1e-6));
+  for (const auto& [progress, factor] : values)
+    CHECK(paper->factor(done(progress)) == Approx(factor).margin(1e-6));
   const double steep[][2] = {{0, 1},         {.1, .989011}, {.2, .97561},   {.25, .967742}, {.5, .909091},
                              {.75, .769231}, {.9, .526316}, {.95, .344828}, {.99, .091743}, {1, 0}};
   for (const auto& [progress, factor] : steep)
-    CHECK(rex(0.9)->factor(progress) == Approx(factor).margin(1e-6));
+    CHECK(rex(0.9)->factor(done(progress)) == Approx(factor).margin(1e-6));
 }
 
 TEST_CASE("rex is its own inverse, has the area 2 - 2 ln 2 and is a line at beta 0") {
   const auto paper = test::make<Schedule>("rex");
   for (int i = 0; i <= 1000; ++i) {
     const double p = i / 1000.0;
-    CHECK(paper->factor(paper->factor(p)) == Approx(p).margin(1e-14));
-    CHECK(paper->factor(p) == Approx((1 - p) / (0.5 + 0.5 * (1 - p))).margin(1e-15));
-    CHECK(rex(0.0)->factor(p) == 1 - p);
+    CHECK(paper->factor(done(paper->factor(done(p)))) == Approx(p).margin(1e-14));
+    CHECK(paper->factor(done(p)) == Approx((1 - p) / (0.5 + 0.5 * (1 - p))).margin(1e-15));
+    CHECK(rex(0.0)->factor(done(p)) == 1 - p);
   }
   const int points = 200000;
   double area = 0, steep_area = 0;
   const auto steep = rex(0.9);
   for (int i = 0; i < points; ++i) {
-    area += paper->factor((i + 0.5) / points) / points;
-    steep_area += steep->factor((i + 0.5) / points) / points;
+    area += paper->factor(done((i + 0.5) / points)) / points;
+    steep_area += steep->factor(done((i + 0.5) / points)) / points;
   }
   CHECK(area == Approx(2 - 2 * std::log(2.0)).margin(1e-9));
   CHECK(steep_area == Approx(1 / 0.9 - 0.1 / 0.81 * std::log(10.0)).margin(1e-9));
@@ -52,12 +57,12 @@ TEST_CASE("linear goes from 1 to its end, constant stays") {
   const auto constant = test::make<Schedule>("constant");
   for (int i = 0; i <= 100; ++i) {
     const double p = i / 100.0;
-    CHECK(line->factor(p) == 1 - p);
-    CHECK(raised->factor(p) == Approx(1 - 0.75 * p).epsilon(1e-15));
-    CHECK(constant->factor(p) == 1.0);
+    CHECK(line->factor(done(p)) == 1 - p);
+    CHECK(raised->factor(done(p)) == Approx(1 - 0.75 * p).epsilon(1e-15));
+    CHECK(constant->factor(done(p)) == 1.0);
   }
-  CHECK(raised->factor(1.0) == 0.25);
-  CHECK(test::make<Schedule>("constant", test::table({{"value", 0.5}}))->factor(0.3) == 0.5);
+  CHECK(raised->factor(done(1.0)) == 0.25);
+  CHECK(test::make<Schedule>("constant", test::table({{"value", 0.5}}))->factor(done(0.3)) == 0.5);
 }
 
 TEST_CASE("the operators reach a plugin: delayed linear and delayed rex") {

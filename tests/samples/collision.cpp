@@ -13,6 +13,6 @@ class Collision final : public trainyard::Schedule {
     m.name("collision").version("1.0.0").summary("Calls a function whose name stands in the process twice.");
   }
   explicit Collision(const Options&) {}
-  double factor(double) const override { return trainyard_test_helper(); }
+  double factor(const trainyard::SchedulePoint&) const override { return trainyard_test_helper(); }
 };
 TRAINYARD_PLUGIN(Collision)

@@ -7,6 +7,6 @@ class Constant final : public trainyard::Schedule {
     m.name("constant").version("1.0.0").summary("Always VALUE: tells two builds of one plugin apart.");
   }
   explicit Constant(const Options&) {}
-  double factor(double) const override { return VALUE; }
+  double factor(const trainyard::SchedulePoint&) const override { return VALUE; }
 };
 TRAINYARD_PLUGIN(Constant)

@@ -13,6 +13,6 @@ class Constructor final : public trainyard::Schedule {
     m.name("constructor").version("1.0.0").summary("Leaves a trace when it is opened.");
   }
   explicit Constructor(const Options&) {}
-  double factor(double) const override { return 1.0; }
+  double factor(const trainyard::SchedulePoint&) const override { return 1.0; }
 };
 TRAINYARD_PLUGIN(Constructor)

@@ -13,6 +13,6 @@ class Counter final : public trainyard::Schedule {
     m.name("counter").version("1.0.0").summary("Counts its calls in a static.");
   }
   explicit Counter(const Options&) {}
-  double factor(double) const override { return ++Shared<int>::calls; }
+  double factor(const trainyard::SchedulePoint&) const override { return ++Shared<int>::calls; }
 };
 TRAINYARD_PLUGIN(Counter)

@@ -15,7 +15,7 @@ class Wrong final : public trainyard::Schedule {
     m.hook<&Wrong::observe>(trainyard::Event::batch_end).writes(trainyard::Region::grads);
   }
   explicit Wrong(const Options&) {}
-  double factor(double) const override {
+  double factor(const trainyard::SchedulePoint&) const override {
     return 1.0;
   }
   void observe(trainyard::StepContext&) {}

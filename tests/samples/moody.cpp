@@ -10,6 +10,6 @@ class Moody final : public trainyard::Schedule {
                                                                                 : "A good day.");
   }
   explicit Moody(const Options&) {}
-  double factor(double) const override { return 1.0; }
+  double factor(const trainyard::SchedulePoint&) const override { return 1.0; }
 };
 TRAINYARD_PLUGIN(Moody)

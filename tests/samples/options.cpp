@@ -46,7 +46,7 @@ class Everything final : public trainyard::Schedule {
     m.hook<&Everything::called>(Event::eval_end).sink();
   }
   explicit Everything(const Options& options) : options_(options) {}
-  double factor(double) const override {
+  double factor(const trainyard::SchedulePoint&) const override {
     return options_.count + options_.betas.back() + options_.groups.size() + (options_.seed ? 1000.0 : 0.0) +
            calls_;
   }

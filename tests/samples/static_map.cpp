@@ -12,6 +12,6 @@ class StaticMap final : public trainyard::Schedule {
     m.name("static_map").version("1.0.0").summary("Keeps constants in a static map.");
   }
   explicit StaticMap(const Options&) {}
-  double factor(double) const override { return factors.at("half"); }
+  double factor(const trainyard::SchedulePoint&) const override { return factors.at("half"); }
 };
 TRAINYARD_PLUGIN(StaticMap)

@@ -15,6 +15,6 @@ class Throws final : public trainyard::Schedule {
     if (options.what == "foreign") throw std::out_of_range("index 3");
     throw 42;
   }
-  double factor(double) const override { return 1.0; }
+  double factor(const trainyard::SchedulePoint&) const override { return 1.0; }
 };
 TRAINYARD_PLUGIN(Throws)

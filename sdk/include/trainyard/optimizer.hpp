@@ -49,13 +49,14 @@ struct OptimizerCommon {
   }
 };
 
-/// Parameters that share hyper-parameters. The host writes `lr` before every step.
+/// Parameters that share hyper-parameters. The host writes `lr` and `momentum` before every step.
 struct ParamGroup {
   std::vector<std::string> names;
   std::vector<at::Tensor> params;  ///< leaf tensors; grad undefined: the parameter is left alone this step
   double base_lr = 0.0;
   double lr = 0.0;
   double weight_decay = 0.0;
+  std::optional<double> momentum;  ///< in place of the optimizer's own, where the schedule cycles it
 };
 
 /// Parameters in the order of the model, split by `common`: a group for each distinct pair of values. Throws
@@ -74,6 +75,10 @@ class Optimizer : public Plugin {
   /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the
   /// device.
   virtual void step() = 0;
+
+  /// Whether it has a momentum, or a decay of the averaged gradient, in whose place ParamGroup::momentum
+  /// comes. A schedule that cycles the momentum is refused where it has none.
+  virtual bool has_momentum() const { return false; }
 
   std::vector<ParamGroup>& groups() { return groups_; }
   const std::vector<ParamGroup>& groups() const { return groups_; }

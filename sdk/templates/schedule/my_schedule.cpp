@@ -16,7 +16,9 @@ class MySchedule final : public trainyard::Schedule {
 
   explicit MySchedule(const Options& options) : options_(options) {}
 
-  double factor(double progress) const override { return std::pow(1.0 - progress, options_.power); }
+  double factor(const trainyard::SchedulePoint& at) const override {
+    return std::pow(1.0 - at.progress, options_.power);
+  }
 
  private:
   Options options_;

@@ -7,7 +7,7 @@ class Thrower final : public trainyard::Schedule {
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {}, {"factor"}); }
   explicit Thrower(const Options& options) : options_(options) {}
-  double factor(double) const override {
+  double factor(const trainyard::SchedulePoint&) const override {
     options_.at("factor");
     return 1.0;
   }
