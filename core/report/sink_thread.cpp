@@ -44,28 +44,44 @@ void SinkThread::push(Record record) {
   wake_.notify_one();
 }
 
-void SinkThread::replace(Entry entry, std::int64_t step) {
+void SinkThread::between_records(std::function<void()> task) {
+  if (!thread_.joinable()) return;
   std::unique_lock lock(mutex_);
-  replacement_.emplace(Replacement{std::move(entry), step});
+  task_ = std::move(task);
   wake_.notify_one();
-  settled_.wait(lock, [&] { return !replacement_; });
+  settled_.wait(lock, [&] { return !task_; });
+}
+
+void SinkThread::reopen(std::size_t index, std::int64_t step) {
+  RunInfo run = run_;
+  run.resumed_at = step;
+  guarded(index, "at its opening", [&](Sink& sink) { sink.open(run); });
+}
+
+void SinkThread::replace(Entry entry, std::int64_t step) {
+  between_records([&] {
+    for (std::size_t i = 0; i < sinks_.size(); ++i) {
+      if (sinks_[i].id != entry.id) continue;
+      guarded(i, "at its replacement", [](Sink& sink) { sink.close(); });
+      sinks_[i] = entry;
+      usage_[i].error.clear();
+      reopen(i, step);
+    }
+  });
+}
+
+void SinkThread::go_back(std::int64_t step) {
+  between_records([&] {
+    for (std::size_t i = 0; i < sinks_.size(); ++i) {
+      guarded(i, "at its end", [](Sink& sink) { sink.close(); });
+      reopen(i, step);
+    }
+  });
 }
 
 void SinkThread::flush() {
   std::unique_lock lock(mutex_);
   settled_.wait(lock, [&] { return queue_.empty() && !busy_; });
-}
-
-void SinkThread::take_place(const Replacement& replacement) {
-  for (std::size_t i = 0; i < sinks_.size(); ++i) {
-    if (sinks_[i].id != replacement.entry.id) continue;
-    guarded(i, "at its replacement", [](Sink& sink) { sink.close(); });
-    sinks_[i] = replacement.entry;
-    usage_[i].error.clear();
-    RunInfo run = run_;
-    run.resumed_at = replacement.step;
-    guarded(i, "at its opening", [&](Sink& sink) { sink.open(run); });
-  }
 }
 
 void SinkThread::close() {
@@ -116,13 +132,12 @@ void SinkThread::work() {
   std::vector<Record> records;
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return closing_ || !queue_.empty() || replacement_; });
-    if (queue_.empty() && replacement_) {  // after everything that was pushed before
-      const Replacement replacement = *replacement_;
+    wake_.wait(lock, [&] { return closing_ || !queue_.empty() || task_; });
+    if (queue_.empty() && task_) {  // after everything that was pushed before
       lock.unlock();
-      take_place(replacement);
+      task_();
       lock.lock();
-      replacement_.reset();
+      task_ = nullptr;
       settled_.notify_one();
       continue;
     }

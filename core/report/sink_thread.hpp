@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -53,6 +52,10 @@ class SinkThread {
   /// Loop thread.
   void replace(Entry entry, std::int64_t step);
 
+  /// The run has gone back to `step`: the sinks get what was pushed so far, are closed, and opened as those
+  /// of a run that goes on from there, so that no step is told twice. Waits until that is done. Loop thread.
+  void go_back(std::int64_t step);
+
   /// Waits until the sinks have what was pushed so far. Loop thread.
   void flush();
 
@@ -64,12 +67,9 @@ class SinkThread {
   const std::vector<Usage>& usage() const { return usage_; }
 
  private:
-  struct Replacement {
-    Entry entry;
-    std::int64_t step;
-  };
   void work();
-  void take_place(const Replacement& replacement);
+  void between_records(std::function<void()> task);
+  void reopen(std::size_t index, std::int64_t step);
   bool takes(const Entry& entry, std::int64_t step) const;
   template <class Call>
   void guarded(std::size_t index, std::string_view when, Call&& call);
@@ -83,7 +83,7 @@ class SinkThread {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Record> queue_;
-  std::optional<Replacement> replacement_;
+  std::function<void()> task_;       ///< to be done once the queue is empty; the loop thread waits for it
   std::condition_variable settled_;  ///< what the loop thread waits for is done
   bool busy_ = false;                ///< records are on their way to the sinks
   std::size_t waiting_ = 0;          // training records in the queue

@@ -279,8 +279,10 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     };
     parts.control = [&] { commander->at_safe_point(); };
     parts.recover = [&](const Error& error) {
-      if (commander->recover(error)) return true;
-      if (!go_back(run, error, checkpoint_folder(directory))) return false;
+      const bool taken_back = commander->recover(error);
+      if (!taken_back && !go_back(run, error, checkpoint_folder(directory))) return false;
+      sinks->go_back(run.clock().step);
+      if (taken_back) return true;
       journal("host", "rolled_back", std::string("to the last checkpoint: ") + error.what());
       messages.send(LogLevel::warning, std::string("back to the last checkpoint: ") + error.what());
       return true;

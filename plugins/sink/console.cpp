@@ -71,6 +71,7 @@ class Console final : public trainyard::Sink {
 
   void open(const trainyard::RunInfo& run) override {
     run_ = run;
+    first_.reset();
     for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first that is set decides
       const char* value = std::getenv(name);
       if (value == nullptr || *value == '\0') continue;

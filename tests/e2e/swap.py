@@ -1,4 +1,5 @@
 """Swaps of a live run, by `trainyard ctl` and by the run file: killed and gone on with, it ends as the file alone would."""
+import csv
 import json
 import subprocess
 import time
@@ -121,6 +122,21 @@ class Swap(HostTest):
         self.kill(process)
         digest = self.go_on()
         self.assertEqual(self.as_planned(), (1, digest))
+
+    def test_no_step_is_told_twice_of_what_was_taken_back(self):
+        text = RUN.replace('interval = "500ba"', 'interval = "1ba"') + '[[logging.sinks]]\ntype = "csv"\n'
+        process = self.start(text)
+        self.ctl("swap", "optimizer", "troubled", "at=step", "step=3", "--carry", "fresh")
+        self.ctl("resume")
+        self.assertEqual(process.wait(60), 0)
+        (back,) = self.journal("swap_rolled_back")
+        lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
+        steps = [line["step"] for line in lines if line["what"] == "train"]
+        self.assertEqual(steps, sorted(set(steps)))
+        self.assertIn(back["step"] + 1, steps)
+        rows = csv.DictReader((self.run_folder / "metrics.csv").open())
+        self.assertEqual([int(row["step"]) for row in rows if row["name"] == "train/loss"], steps)
+        self.assertGreater(back["step"], 4)
 
     def test_planned_swaps_survive_kills(self):
         text = RUN + planned(1000, "schedule", "rex") + planned(1000, "optimizer", "adam") + planned(3333, "data", "synthetic")

@@ -32,7 +32,8 @@ namespace fs = std::filesystem;
 /// Keeps what it gets; waits where told, throws where told.
 class Recorder final : public Sink {
  public:
-  void open(const RunInfo&) override {
+  void open(const RunInfo& run) override {
+    resumed_at = run.resumed_at;
     thread = std::this_thread::get_id();
     ++opened;
     if (fail_at == 0) throw DataError("no place to write");
@@ -55,6 +56,7 @@ class Recorder final : public Sink {
   std::shared_future<void> gate;
   std::vector<Record> records;
   std::thread::id thread;
+  std::int64_t resumed_at = -1;
   int opened = 0, closed = 0;
   bool same_thread = true;
 };
@@ -123,6 +125,23 @@ TEST_CASE("flush waits until the sinks have what was pushed") {
   });
   sinks.flush();
   CHECK(sink.steps().size() == 20);
+}
+
+TEST_CASE("sinks of a run that goes back have what was said, and are opened again from there") {
+  Recorder sink;
+  Warnings warnings;
+  SinkThread sinks({}, {{"sink", &sink, 1}}, warnings.taker());
+  for (int step = 1; step <= 20; ++step) sinks.push(at(step));
+  sinks.go_back(7);
+  CHECK(sink.steps().size() == 20);
+  CHECK(sink.opened == 2);
+  CHECK(sink.closed == 1);
+  CHECK(sink.resumed_at == 7);
+  sinks.push(at(8));
+  sinks.close();
+  CHECK(sink.steps().back() == 8);
+  CHECK(sink.closed == 2);
+  CHECK(warnings.lines.empty());
 }
 
 TEST_CASE("a slow sink costs training records, counted, and never an evaluation or a message") {

@@ -28,6 +28,7 @@ class TensorBoard final : public trainyard::Sink {
   explicit TensorBoard(const Options&) {}
 
   void open(const trainyard::RunInfo& run) override {
+    last_step_.clear();
     if (run.resumed_at > 0) forget_after(run.directory, run.resumed_at);
     const double now = wall_time();
     char host[256] = "localhost";
