@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include "core/cli/run_state.hpp"
 
@@ -76,6 +78,15 @@ void Series::add(std::int64_t step, double value) {
 
 void Series::clear() {
   *this = {};
+}
+
+bool terminal_has_unicode() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first that is set decides
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    return std::strstr(value, "UTF-8") != nullptr || std::strstr(value, "utf8") != nullptr;
+  }
+  return false;
 }
 
 std::vector<std::string> draw(const Series& series, std::size_t columns, std::size_t rows, bool unicode) {

@@ -26,6 +26,9 @@ class Series {
   double in_last_ = 1;  // that the last one has so far
 };
 
+/// As the environment says it.
+bool terminal_has_unicode();
+
 /// `rows` lines of `columns` characters: the values between their lowest and highest, labelled, over their
 /// steps. Braille dots, or '*' where the terminal has no UTF-8. Empty where there is nothing to draw, or no
 /// room.

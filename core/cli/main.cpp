@@ -17,6 +17,7 @@
 #include "core/cli/order_of_run.hpp"
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
+#include "core/cli/schedule_verb.hpp"
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
 #include "core/config/suggest.hpp"
@@ -286,6 +287,20 @@ int run_command_line(int argc, char** argv) {
     command.action = [](Command& self) {
       return with_run(self.run_file,
                       [](const RunFile& run) { return engine().model_show(run.config, run.registry); });
+    };
+  });
+
+  CLI::App* schedule = app.add_subcommand("schedule", "look at schedules");
+  schedule->require_subcommand(1);
+  CLI::App* plot = schedule->add_subcommand("plot", "learning rate and momentum over the steps of a run");
+  add_run_file(*plot, command);
+  add_format(*plot, command);
+  plot->add_option("--svg", what, "file to draw them into, as an SVG");
+  plot->callback([&] {
+    command.action = [&](Command& self) {
+      return with_run(self.run_file, [&](const RunFile& run) {
+        return schedule_plot(run.config, run.registry, self.json() ? Format::json : Format::text, what);
+      });
     };
   });
 

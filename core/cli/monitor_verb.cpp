@@ -227,15 +227,6 @@ class Terminal {
   bool keys_ = false;
 };
 
-bool terminal_has_unicode() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first that is set decides
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') continue;
-    return std::strstr(value, "UTF-8") != nullptr || std::strstr(value, "utf8") != nullptr;
-  }
-  return false;
-}
-
 void print(const View& view, std::size_t columns, bool unicode) {
   std::string text;
   for (const std::string& line : frame(view, columns, 40, unicode)) text += line + "\n";

@@ -6,6 +6,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -33,6 +34,24 @@ int reported(Verb&& verb) {
     std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
     return static_cast<int>(ExitCode::internal);
   }
+}
+
+std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
+                           std::size_t most) {
+  Run run(config, registry);
+  run.build_model();
+  run.build_loop({});
+  const std::int64_t steps = run.scale().total_steps;
+  if (steps == 0)
+    throw ConfigError("trainer.max_duration is a time: there are no steps to draw the schedule over");
+  const double base = run.optimizer().common.lr;
+  const auto points = std::min(steps, static_cast<std::int64_t>(most));
+  std::vector<Rate> rates;
+  for (std::int64_t i = 0; i < points; ++i) {
+    const std::int64_t done = points == 1 ? 0 : i * (steps - 1) / (points - 1);
+    rates.push_back({done + 1, base * run.schedule().factor(done), run.schedule().momentum(done)});
+  }
+  return rates;
 }
 
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
@@ -73,6 +92,13 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
           },
       .plan = [](const auto& config,
                  const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
+      .rates =
+          [](const auto& config, const auto& registry, std::size_t most, std::vector<Rate>& rates) {
+            return reported([&] {
+              rates = rates_of(config, registry, most);
+              return 0;
+            });
+          },
       .model_show = show_model,
       .doctor = doctor,
   };

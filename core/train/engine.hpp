@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/config/run_config.hpp"
 #include "core/plugins/registry.hpp"
@@ -19,6 +21,13 @@ struct TrainOptions {
   bool color = false;  ///< standard output is a terminal
 };
 
+/// What the schedule says of a step.
+struct Rate {
+  std::int64_t step = 0;  ///< from 1
+  double lr = 0.0;        ///< of the optimizer's base learning rate
+  std::optional<double> momentum;
+};
+
 struct Engine {
   static constexpr std::uint64_t expected_magic = 0x31656e69676e65;  // "engine1"
   std::uint64_t magic = expected_magic;
@@ -30,6 +39,10 @@ struct Engine {
                   bool json) = nullptr;
   /// Steps, batch arithmetic and memory of a run, printed.
   int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
+  /// What the schedule of a run says at `most` steps at most, evenly spread; the first and the last are among
+  /// them. Planned swaps are not followed.
+  int (*rates)(const config::RunConfig&, const plugins::Registry&, std::size_t most,
+               std::vector<Rate>&) = nullptr;
   /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.
   int (*model_show)(const config::RunConfig&, const plugins::Registry&) = nullptr;
   /// LibTorch, threads, devices, printed.

@@ -78,6 +78,7 @@ class Run {
   Network& network() { return *network_; }
   Optimizer& optimizer() { return *optimizer_; }
   Loop& loop() { return *loop_; }
+  const ScheduleCurve& schedule() const { return *curve_; }
   const Clock& clock() const { return context_.clock_; }
   events::Bus& bus() { return *bus_; }
   /// All plugins, in config order.

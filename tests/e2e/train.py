@@ -7,6 +7,7 @@ import struct
 import subprocess
 import time
 import unittest
+import xml.etree.ElementTree
 
 from support.host import SMALL, TRAINYARD, HostTest
 
@@ -150,7 +151,7 @@ class Training(HostTest):
 
 
 class Commands(HostTest):
-    VERBS = ("train", "eval", "validate", "plan", "config", "plugins", "model", "bench", "doctor")
+    VERBS = ("train", "eval", "validate", "plan", "config", "plugins", "model", "schedule", "bench", "doctor")
 
     def test_help_lists_the_verbs(self):
         text = self.host("--help").stdout
@@ -182,6 +183,21 @@ class Commands(HostTest):
         self.assertRegex(shown, r"\b195\b")  # 8 x 16 + 16 + 16 x 3 + 3 parameters
         self.assertIn("LibTorch", self.host("doctor").stdout)
         self.assertFalse((self.folder / "runs").exists())  # none of them writes
+
+    def test_the_schedule_is_drawn(self):
+        self.write("run.toml", SMALL)
+        change = ("--set", "schedule.type=linear", "--set", "schedule.warmup=2ba")
+        rates = json.loads(self.host("schedule", "plot", "run.toml", *change, "--format", "json").stdout)["rates"]
+        self.assertEqual([rate["step"] for rate in rates], list(range(1, 9)))
+        for rate, expected in zip(rates, (0, 0.5, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6)):
+            self.assertAlmostEqual(rate["lr"], 0.01 * expected, places=15)
+        drawn = self.host("schedule", "plot", "run.toml", *change, "--svg", "lr.svg").stdout
+        self.assertIn("learning rate: from 0", drawn)
+        points = xml.etree.ElementTree.parse(self.folder / "lr.svg").getroot().find(".//{*}polyline").get("points").split()
+        self.assertEqual(len(points), 8)
+        self.assertEqual(points[2].split(",")[1], "40.00")  # the highest
+        self.assertIn("lr.svg", self.host("schedule", "plot", "run.toml", "--svg", "nowhere/lr.svg", code=4).stderr)
+        self.host("schedule", "plot", "run.toml", "--set", "trainer.max_duration=10s", "--set", "schedule.type=constant", code=2)
 
     def test_plugins_are_listed_and_inspected(self):
         listed = self.host("plugins", "list").stdout

@@ -1,0 +1,145 @@
+#include "core/cli/schedule_verb.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/cli/curve.hpp"
+#include "core/cli/engine_library.hpp"
+#include "core/cli/run_state.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+double momentum_of(const train::Rate& rate) {
+  return rate.momentum.value_or(0.0);
+}
+double lr_of(const train::Rate& rate) {
+  return rate.lr;
+}
+
+template <class Value>
+double highest(const std::vector<train::Rate>& rates, Value&& value) {
+  double most = 0.0;
+  for (const train::Rate& rate : rates) most = std::max(most, value(rate));
+  return most;
+}
+
+std::string fixed(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
+/// Between 0 and its highest value, over the whole area.
+template <class Value>
+std::string polyline(const std::vector<train::Rate>& rates, Value&& value, const char* colour) {
+  const double top = highest(rates, value);
+  const auto first = static_cast<double>(rates.front().step), last = static_cast<double>(rates.back().step);
+  std::string text =
+      "  <polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"" + std::string(colour) + "\" points=\"";
+  for (const train::Rate& rate : rates) {
+    const double x = last > first ? (static_cast<double>(rate.step) - first) / (last - first) : 0.0;
+    const double y = top > 0.0 ? value(rate) / top : 0.0;
+    text += fixed(70 + 560 * x) + "," + fixed(260 - 220 * y) + " ";
+  }
+  return text + "\"/>\n";
+}
+
+std::string label(double x, double y, const char* anchor, const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '<')
+      escaped += "&lt;";
+    else if (c == '&')
+      escaped += "&amp;";
+    else
+      escaped += c;
+  }
+  return "  <text x=\"" + fixed(x) + "\" y=\"" + fixed(y) + "\" text-anchor=\"" + anchor + "\">" + escaped +
+         "</text>\n";
+}
+
+/// Learning rate and momentum, each between 0 and its highest.
+std::string svg_of(const std::string& title, const std::vector<train::Rate>& rates) {
+  std::string svg =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 300\" font-family=\"sans-serif\" "
+      "font-size=\"12\">\n"
+      "  <rect width=\"700\" height=\"300\" fill=\"white\"/>\n"
+      "  <path d=\"M70 40V260H630\" fill=\"none\" stroke=\"black\"/>\n";
+  svg += label(70, 22, "start", title);
+  svg += label(64, 44, "end", number_text(highest(rates, lr_of)));
+  svg += label(64, 264, "end", "0");
+  svg += label(70, 278, "middle", std::to_string(rates.front().step));
+  svg += label(630, 278, "middle", std::to_string(rates.back().step));
+  svg += label(350, 292, "middle", "step");
+  svg += polyline(rates, lr_of, "#1f6fb4");
+  if (rates.front().momentum) {
+    svg += polyline(rates, momentum_of, "#c2571a");
+    svg += label(636, 44, "start", number_text(highest(rates, momentum_of)));
+    svg += label(630, 22, "end", "learning rate: blue, momentum: orange");
+  }
+  return svg + "</svg>\n";
+}
+
+void print(const std::string& title, const std::vector<train::Rate>& rates) {
+  constexpr std::size_t columns = 100, rows = 16;
+  const auto plot = [&](const std::string& what, auto&& value) {
+    Series series;
+    double mean = 0.0, lowest = value(rates.front());
+    for (const train::Rate& rate : rates) {
+      series.add(rate.step, value(rate));
+      mean += value(rate) / static_cast<double>(rates.size());
+      lowest = std::min(lowest, value(rate));
+    }
+    std::cout << what << ": from " << number_text(value(rates.front())) << " to "
+              << number_text(value(rates.back())) << ", lowest " << number_text(lowest) << ", highest "
+              << number_text(highest(rates, value)) << ", mean " << number_text(mean) << "\n";
+    for (const std::string& line : draw(series, columns, rows, terminal_has_unicode()))
+      std::cout << line << "\n";
+  };
+  std::cout << title << "\n";
+  plot("learning rate", lr_of);
+  if (rates.front().momentum) plot("momentum", momentum_of);
+}
+
+void print_json(const std::string& title, const std::vector<train::Rate>& rates) {
+  auto list = nlohmann::ordered_json::array();
+  for (const train::Rate& rate : rates) {
+    nlohmann::ordered_json entry = {{"step", rate.step}, {"lr", rate.lr}};
+    if (rate.momentum) entry["momentum"] = *rate.momentum;
+    list.push_back(std::move(entry));
+  }
+  std::cout << nlohmann::ordered_json{{"schedule", title}, {"rates", std::move(list)}}.dump(1) << "\n";
+}
+
+}  // namespace
+
+int schedule_plot(const config::RunConfig& config, const plugins::Registry& registry, Format format,
+                  const std::string& svg) {
+  // For a person no more than a drawing can show.
+  const std::size_t most = format == Format::json ? std::numeric_limits<std::size_t>::max() / 2 : 2000;
+  std::vector<train::Rate> rates;
+  if (const int code = engine().rates(config, registry, most, rates); code != 0) return code;
+  const std::string title = config.name + ": " + config.schedule.type;
+  if (!svg.empty()) {
+    std::ofstream file(svg);
+    file << svg_of(title, rates);
+    if (!file.flush()) throw DataError("cannot write " + svg);
+  }
+  if (format == Format::json)
+    print_json(title, rates);
+  else
+    print(title, rates);
+  if (std::any_of(config.swaps.begin(), config.swaps.end(),
+                  [](const config::PlannedSwap& swap) { return swap.request.slot == "schedule"; }))
+    std::fputs("note: the run file swaps the schedule on the way, which is not drawn\n", stderr);
+  return 0;
+}
+
+}  // namespace trainyard::cli

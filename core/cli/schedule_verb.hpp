@@ -1,0 +1,18 @@
+// `trainyard schedule plot`: what the schedule of a run does to it, before it is trained.
+#pragma once
+
+#include <string>
+
+#include "core/cli/plugins_verbs.hpp"
+#include "core/config/run_config.hpp"
+#include "core/plugins/registry.hpp"
+
+namespace trainyard::cli {
+
+/// Draws learning rate and, where it is cycled, momentum over the steps: as text for the terminal, or all of
+/// them as JSON; with `svg` also into that file. Returns the exit code. Throws DataError where the file
+/// cannot be written.
+int schedule_plot(const config::RunConfig& config, const plugins::Registry& registry, Format format,
+                  const std::string& svg);
+
+}  // namespace trainyard::cli
