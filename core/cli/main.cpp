@@ -11,6 +11,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/version.hpp>
 
+#include "core/cli/ckpt_diff.hpp"
 #include "core/cli/ckpt_verbs.hpp"
 #include "core/cli/engine_library.hpp"
 #include "core/cli/live_verbs.hpp"
@@ -117,7 +118,7 @@ int run_command_line(int argc, char** argv) {
   Command command;
   train::TrainOptions train_options;
   std::string weights, what, other, bench_name;
-  bool origins = false, supervise = false;
+  bool origins = false, supervise = false, values = false;
 
   CLI::App* train = app.add_subcommand("train", "train a model");
   add_run_file(*train, command);
@@ -257,6 +258,7 @@ int run_command_line(int argc, char** argv) {
     CLI::App* verb = ckpt->add_subcommand(name, help);
     verb->add_option("path", what, place)->required();
     verb->callback([&command, &what, &format, action] {
+  ckpt_compare->add_flag("--values", values, "say by how much elements of tensors differ");
       command.action = [&what, &format, action](Command& self) {
         return static_cast<int>(action(what, format(self), std::cout));
       };
@@ -268,7 +270,7 @@ int run_command_line(int argc, char** argv) {
   add_format(*add_ckpt("verify", "read every byte and name every damage", ckpt_verify), command);
   CLI::App* ckpt_compare = add_ckpt("diff", "scalars and tensors in which two differ",
                                     [&](const std::string& path, Format chosen, std::ostream& out) {
-                                      return ckpt_diff(path, other, chosen, out);
+                                      return ckpt_diff(path, other, values, chosen, out);
                                     });
   ckpt_compare->add_option("other", other, place)->required();
   add_format(*ckpt_compare, command);
