@@ -18,9 +18,9 @@
 #include "core/cli/order_of_run.hpp"
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
+#include "core/cli/unknown_verb.hpp"
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
-#include "core/config/suggest.hpp"
 #include "core/control/supervisor.hpp"
 
 namespace trainyard::cli {
@@ -93,20 +93,6 @@ int bench(const std::string& name, const std::vector<std::string>& arguments) {
   execv(program.c_str(), argv.data());
   throw ConfigError("there is no " + program +
                     ": build the benchmarks with cmake --build build/release --target bench");
-}
-
-bool knows(const CLI::App& app, const std::string& verb) {
-  const auto verbs = app.get_subcommands([&](const CLI::App* each) { return each->get_name() == verb; });
-  return !verbs.empty();
-}
-
-/// A word that is no verb, where a verb was expected.
-void suggest(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
-  const std::string closest = config::nearest(word, verbs);
-  std::fprintf(stderr, "trainyard: there is no verb \"%s\"%s; `trainyard --help` lists them all\n",
-               word.c_str(), closest.empty() ? "" : ("; did you mean `" + closest + "`?").c_str());
 }
 
 int run_command_line(int argc, char** argv) {
@@ -258,7 +244,6 @@ int run_command_line(int argc, char** argv) {
     CLI::App* verb = ckpt->add_subcommand(name, help);
     verb->add_option("path", what, place)->required();
     verb->callback([&command, &what, &format, action] {
-  ckpt_compare->add_flag("--values", values, "say by how much elements of tensors differ");
       command.action = [&what, &format, action](Command& self) {
         return static_cast<int>(action(what, format(self), std::cout));
       };
@@ -273,6 +258,7 @@ int run_command_line(int argc, char** argv) {
                                       return ckpt_diff(path, other, values, chosen, out);
                                     });
   ckpt_compare->add_option("other", other, place)->required();
+  ckpt_compare->add_flag("--values", values, "say by how much elements of tensors differ");
   add_format(*ckpt_compare, command);
   add_ckpt("convert", "copy the weights of the newest into one safetensors file",
            [&](const std::string& path, Format, std::ostream& out) { return ckpt_convert(path, other, out); })
@@ -324,12 +310,10 @@ int run_command_line(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help, version
-    const std::string word = argc > 1 ? argv[1] : "";
-    if (!word.empty() && word.front() != '-' && !knows(app, word)) {
-      suggest(app, word);
-      return config_exit;
-    }
-    app.exit(error, std::cout, std::cerr);
+    if (const std::optional<std::string> message = unknown_verb(app))
+      std::fprintf(stderr, "%s\n", message->c_str());
+    else
+      app.exit(error, std::cout, std::cerr);
     return config_exit;
   }
   return live ? live() : command.action(command);
