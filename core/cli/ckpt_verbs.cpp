@@ -2,54 +2,27 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <iomanip>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include <trainyard/append_file.hpp>
 
 #include "core/checkpoint/checked_file.hpp"
 #include "core/checkpoint/folder.hpp"
+#include "core/cli/ckpt_text.hpp"
 
 namespace trainyard::cli {
 namespace {
 
 using checkpoint::Manifest;
-using checkpoint::Scalar;
 using checkpoint::StateEntry;
 using checkpoint::TensorEntry;
 using nlohmann::ordered_json;
-
-/// The shortest that reads back as the same number.
-std::string text_of(double value) {
-  char text[32];
-  return {text, std::to_chars(text, std::end(text), value).ptr};
-}
-
-std::string text_of(const Scalar& value) {
-  if (const auto* held = std::get_if<bool>(&value)) return *held ? "true" : "false";
-  if (const auto* held = std::get_if<std::int64_t>(&value)) return std::to_string(*held);
-  if (const auto* held = std::get_if<double>(&value)) {
-    const std::string text = text_of(*held);  // "1.0" is a number, "1" an integer
-    return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
-  }
-  return ordered_json(std::get<std::string>(value))
-      .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
-
-std::string text_of(const TensorEntry& tensor) {
-  std::string text = tensor.dtype + " [";
-  for (std::size_t i = 0; i < tensor.shape.size(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(tensor.shape[i]);
-  return text + "]";
-}
 
 std::string size_text(std::uint64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB"};
@@ -79,21 +52,6 @@ ordered_json json_of(const Manifest& manifest) {
   ordered_json json = ordered_json::parse(checkpoint::to_text(manifest));
   json.erase("digest");
   return json;
-}
-
-/// One thing that can differ, as text that tells all of it.
-using Parts = std::map<std::string, std::pair<std::string, std::string>>;  // name: what it is, what it holds
-
-Parts parts_of(const Manifest& manifest) {
-  Parts parts;
-  for (const StateEntry& state : manifest.states) {
-    parts["state " + state.owner] = {"version " + state.version, ""};
-    for (const auto& [name, value] : state.scalars)
-      parts["scalar " + state.owner + ":" + name] = {text_of(value), ""};
-  }
-  for (const TensorEntry& tensor : manifest.tensors)
-    parts["tensor " + tensor.owner + ":" + tensor.name] = {text_of(tensor), tensor.digest};
-  return parts;
 }
 
 }  // namespace
@@ -161,33 +119,6 @@ ExitCode ckpt_verify(const std::string& path, Format format, std::ostream& out) 
   }
   if (format == Format::json) out << json.dump(2) << '\n';
   return whole ? ExitCode::done : ExitCode::data;
-}
-
-ExitCode ckpt_diff(const std::string& a, const std::string& b, Format format, std::ostream& out) {
-  const std::string first = checkpoint::find(a).back(), second = checkpoint::find(b).back();
-  const Parts before = parts_of(checkpoint::read_manifest(first)),
-              after = parts_of(checkpoint::read_manifest(second));
-  Parts all = before;
-  all.insert(after.begin(), after.end());
-  auto json = ordered_json::array();
-  for (const auto& [name, part] : all) {
-    const auto old = before.find(name), now = after.find(name);
-    if (old != before.end() && now != after.end() && old->second == now->second) continue;
-    const auto side = [&](const Parts& parts, Parts::const_iterator at) {
-      if (at == parts.end()) return std::string("absent");
-      const auto& [what, digest] = at->second;
-      return digest.empty() ? what : what + " " + digest.substr(0, 12);
-    };
-    json.push_back({{"what", name}, {"a", side(before, old)}, {"b", side(after, now)}});
-    if (format == Format::text)
-      out << name << "\n  - " << side(before, old) << "\n  + " << side(after, now) << '\n';
-  }
-  if (format == Format::json)
-    out << ordered_json{{"a", first}, {"b", second}, {"of", all.size()}, {"differences", json}}.dump(2)
-        << '\n';
-  else
-    out << json.size() << " of " << all.size() << " differ\n";
-  return ExitCode::done;
 }
 
 ExitCode ckpt_convert(const std::string& path, const std::string& file, std::ostream& out) {

@@ -21,9 +21,6 @@ ExitCode ckpt_inspect(const std::string& path, Format format, std::ostream& out)
 /// Reads every byte of every checkpoint. `data` where one is damaged; each damage is named.
 ExitCode ckpt_verify(const std::string& path, Format format, std::ostream& out);
 
-/// Scalars and tensors (by their digests) in which two checkpoints differ.
-ExitCode ckpt_diff(const std::string& a, const std::string& b, Format format, std::ostream& out);
-
 /// Copies the weights of the model, checked, into one safetensors file.
 ExitCode ckpt_convert(const std::string& path, const std::string& file, std::ostream& out);
 

@@ -11,6 +11,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/version.hpp>
 
+#include "core/cli/ckpt_diff.hpp"
 #include "core/cli/ckpt_verbs.hpp"
 #include "core/cli/engine_library.hpp"
 #include "core/cli/live_verbs.hpp"
@@ -18,9 +19,9 @@
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
 #include "core/cli/schedule_verb.hpp"
+#include "core/cli/unknown_verb.hpp"
 #include "core/config/print.hpp"
 #include "core/config/schema.hpp"
-#include "core/config/suggest.hpp"
 #include "core/control/supervisor.hpp"
 
 namespace trainyard::cli {
@@ -95,20 +96,6 @@ int bench(const std::string& name, const std::vector<std::string>& arguments) {
                     ": build the benchmarks with cmake --build build/release --target bench");
 }
 
-bool knows(const CLI::App& app, const std::string& verb) {
-  const auto verbs = app.get_subcommands([&](const CLI::App* each) { return each->get_name() == verb; });
-  return !verbs.empty();
-}
-
-/// A word that is no verb, where a verb was expected.
-void suggest(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
-  const std::string closest = config::nearest(word, verbs);
-  std::fprintf(stderr, "trainyard: there is no verb \"%s\"%s; `trainyard --help` lists them all\n",
-               word.c_str(), closest.empty() ? "" : ("; did you mean `" + closest + "`?").c_str());
-}
-
 int run_command_line(int argc, char** argv) {
   CLI::App app("Trains LibTorch models from run files; every strategy of a run is a plugin.", "trainyard");
   app.require_subcommand(1);
@@ -118,7 +105,7 @@ int run_command_line(int argc, char** argv) {
   Command command;
   train::TrainOptions train_options;
   std::string weights, what, other, bench_name;
-  bool origins = false, supervise = false;
+  bool origins = false, supervise = false, values = false;
 
   CLI::App* train = app.add_subcommand("train", "train a model");
   add_run_file(*train, command);
@@ -269,9 +256,10 @@ int run_command_line(int argc, char** argv) {
   add_format(*add_ckpt("verify", "read every byte and name every damage", ckpt_verify), command);
   CLI::App* ckpt_compare = add_ckpt("diff", "scalars and tensors in which two differ",
                                     [&](const std::string& path, Format chosen, std::ostream& out) {
-                                      return ckpt_diff(path, other, chosen, out);
+                                      return ckpt_diff(path, other, values, chosen, out);
                                     });
   ckpt_compare->add_option("other", other, place)->required();
+  ckpt_compare->add_flag("--values", values, "say by how much elements of tensors differ");
   add_format(*ckpt_compare, command);
   add_ckpt("convert", "copy the weights of the newest into one safetensors file",
            [&](const std::string& path, Format, std::ostream& out) { return ckpt_convert(path, other, out); })
@@ -337,12 +325,10 @@ int run_command_line(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help, version
-    const std::string word = argc > 1 ? argv[1] : "";
-    if (!word.empty() && word.front() != '-' && !knows(app, word)) {
-      suggest(app, word);
-      return config_exit;
-    }
-    app.exit(error, std::cout, std::cerr);
+    if (const std::optional<std::string> message = unknown_verb(app))
+      std::fprintf(stderr, "%s\n", message->c_str());
+    else
+      app.exit(error, std::cout, std::cerr);
     return config_exit;
   }
   return live ? live() : command.action(command);

@@ -1,5 +1,6 @@
 #include "core/config/schema.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -266,6 +267,25 @@ std::vector<const Section*> children(std::string_view path) {
   return result;
 }
 
+bool has_child(const Section& section, std::string_view name) {
+  const std::vector<const Section*> within = children(section.path);
+  return std::any_of(within.begin(), within.end(),
+                     [&](const Section* child) { return name_of(*child) == name; });
+}
+
+std::vector<OptionSpec> specs_of(const Section& section) {
+  return {section.keys.begin(), section.keys.end()};
+}
+
+std::string name_of(const Section& section) {
+  return section.path.substr(section.path.rfind('.') + 1);
+}
+
+std::string header(const Section& section) {
+  if (section.path.empty()) return "the run file";
+  return section.list ? "[[" + section.path + "]]" : "[" + section.path + "]";
+}
+
 std::string range_text(const OptionSpec& spec) {
   const auto text = [](double bound) {
     // Bounds are doubles; most are whole numbers and read better as such.
@@ -287,8 +307,7 @@ std::string schema_text() {
   std::string out;
   for (const Section& section : schema()) {
     if (!section.path.empty()) {
-      const std::string name = section.list ? "[[" + section.path + "]]" : "[" + section.path + "]";
-      out += "\n" + name + "  # " + section.help;
+      out += "\n" + header(section) + "  # " + section.help;
       if (section.required) out += "; required";
       out += "\n";
     }

@@ -43,6 +43,15 @@ const Section& section(std::string_view path);
 
 /// The sections directly within one: of "data": data.train, data.val, data.test, data.sampler.
 std::vector<const Section*> children(std::string_view path);
+bool has_child(const Section& section, std::string_view name);
+
+/// Its keys as the options of a plugin are, for what treats both alike.
+std::vector<OptionSpec> specs_of(const Section& section);
+
+/// The last part of its path: "grad_clip" of trainer.grad_clip.
+std::string name_of(const Section& section);
+/// As it stands in a file: "[trainer]", "[[logging.sinks]]"; of the file itself: "the run file".
+std::string header(const Section& section);
 
 /// ">= 1 and <= 64", "> 0", "" for none.
 std::string range_text(const OptionSpec& spec);

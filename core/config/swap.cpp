@@ -134,8 +134,9 @@ std::vector<SwapRequest> swaps_of(const Table& resolved, const std::vector<std::
     for (const std::string& address : known)
       if (assignment.starts_with(address + ".") && address.size() > slot.size()) slot = address;
     if (slot.empty())
-      throw ConfigError("\"" + assignment + "\" sets no option of a slot: a running training changes " +
-                        join(known) + " only");
+      throw ConfigError("\"" + assignment + "\" sets no option of a slot: " +
+                        suggestion(assignment.substr(0, assignment.rfind('.', assignment.find('='))), known,
+                                   "a running training changes only"));
     auto swap =
         std::find_if(swaps.begin(), swaps.end(), [&](const SwapRequest& each) { return each.slot == slot; });
     if (swap == swaps.end())

@@ -35,8 +35,8 @@ namespace trainyard::control {
 using Json = nlohmann::ordered_json;
 
 constexpr int protocol_version = 1;
-constexpr std::size_t max_request_bytes = 64 * 1024;  ///< of a line with its newline
-constexpr std::size_t max_answer_bytes = 256 * 1024;
+constexpr std::size_t max_request_bytes = std::size_t{64} * 1024;  ///< of a line with its newline
+constexpr std::size_t max_answer_bytes = std::size_t{256} * 1024;
 
 enum class Verb : std::uint8_t { status, set, swap, pause, resume, checkpoint, eval, stop };
 std::string_view name(Verb verb);

@@ -1,0 +1,59 @@
+#include "core/config/plugins_together.hpp"
+
+#include <algorithm>
+
+#include "core/config/rules.hpp"
+
+namespace trainyard::config {
+namespace {
+
+/// The model, if it lacks its graph; one that was not found is reported already.
+const ManifestData* model_without_graph(const std::vector<PluginInUse>& plugins) {
+  for (const PluginInUse& used : plugins) {
+    const ManifestData& manifest = used.plugin->manifest;
+    if (manifest.kind != "model") continue;
+    const std::vector<std::string>& features = manifest.provides;
+    return std::find(features.begin(), features.end(), "graph") == features.end() ? &manifest : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps,
+                    Findings& findings) {
+  const auto* device = at_path<std::string>(resolved, "run.device");
+  const ManifestData* bare_model = model_without_graph(plugins);
+  for (const PluginInUse& used : plugins) {
+    const ManifestData& manifest = used.plugin->manifest;
+    const std::string who = used.slot + ": the " + manifest.kind + " \"" + manifest.name + "\"";
+    for (const std::string& need : manifest.needs) {
+      if (need == "cuda" && device != nullptr && *device == "cpu")
+        findings.error("E303", used.at, who + " needs a GPU, and run.device is \"cpu\"",
+                       "set run.device = \"cuda\", or take another plugin");
+      if (need == "distributed")
+        findings.error("E303", used.at,
+                       who + " needs a run of several processes, and this is one of a single",
+                       "take another plugin");
+      if (need == "steps" && !steps)
+        findings.error(
+            "E303", used.at,
+            who + " needs a run whose length can be counted in steps, and trainer.max_duration is a time",
+            "give max_duration in ep, ba, sp or tok and bound the time with "
+            "trainer.max_wall_time, or take the schedule \"constant\"");
+      if (need == "graph" && bare_model != nullptr)
+        findings.error("E303", used.at,
+                       who + " needs the graph of the model, and \"" + bare_model->name + "\" has none",
+                       "take a model that is a graph, or drop this plugin");
+    }
+    for (const std::string& other : manifest.conflicts)
+      for (const PluginInUse& rival : plugins)
+        if (rival.plugin->manifest.name == other && rival.plugin != used.plugin)
+          findings.error("E304", used.at,
+                         who + " cannot be in a run with the " + rival.plugin->manifest.kind + " \"" + other +
+                             "\" of " + rival.slot,
+                         "drop one of the two");
+  }
+}
+
+}  // namespace trainyard::config
