@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/checkpoint/load.hpp"
+#include "core/plugins/elf.hpp"
 #include "support/live.hpp"
 
 namespace trainyard::chaos {
@@ -67,18 +68,20 @@ class Troubled {
              fs::copy_options::recursive);
     file_ = folder_ / "optimizer/libtroubled.so";
     bytes_ = test::read_file(file_);
+    digest_ = plugins::ElfFile(file_).digest();
     registry_ = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, folder_.path()});
   }
   const plugins::Registry& registry() const { return registry_; }
 
   void remove() const { fs::remove(file_); }
   void flip_a_bit(Random& random) const {
-    std::string bytes = bytes_;
-    // Within the first half, which is loaded; what follows are tables that nobody maps.
-    char& byte =
-        bytes[static_cast<std::size_t>(draw(random, 4096, static_cast<std::int64_t>(bytes.size() / 2)))];
-    byte = static_cast<char>(byte ^ 1 << draw(random, 0, 7));
-    write(bytes);
+    do {  // of what is loaded, which the digest is of; a build for debuggers holds more
+      std::string bytes = bytes_;
+      char& byte =
+          bytes[static_cast<std::size_t>(draw(random, 4096, static_cast<std::int64_t>(bytes.size()) - 1))];
+      byte = static_cast<char>(byte ^ 1 << draw(random, 0, 7));
+      write(bytes);
+    } while (plugins::ElfFile(file_).digest() == digest_);
   }
   void mend() const { write(bytes_); }
 
@@ -90,7 +93,7 @@ class Troubled {
   }
 
   Folder folder_;
-  std::string file_, bytes_;
+  std::string file_, bytes_, digest_;
   plugins::Registry registry_;
 };
 
