@@ -134,7 +134,7 @@ class Swap(HostTest):
         steps = [line["step"] for line in lines if line["what"] == "train"]
         self.assertEqual(steps, sorted(set(steps)))
         self.assertIn(back["step"] + 1, steps)
-        rows = csv.DictReader((self.run_folder / "metrics.csv").open())
+        rows = csv.DictReader((self.run_folder / "metrics.csv").read_text().splitlines())
         self.assertEqual([int(row["step"]) for row in rows if row["name"] == "train/loss"], steps)
         self.assertGreater(back["step"], 4)
 
