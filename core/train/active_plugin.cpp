@@ -99,7 +99,7 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
     : slot_(std::move(slot)),
       file_(std::move(file)),
       code_(code),
-      services_(std::make_unique<HostServices>(slot_, std::move(parts), outputs)),
+      services_(std::make_unique<HostServices>(slot_, outputs, std::move(parts))),
       instance_(create(slot_, code_)) {
   instance_.plugin->set_host(*services_);
   subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};

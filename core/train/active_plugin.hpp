@@ -33,7 +33,7 @@ using PartCode = std::map<std::pair<std::string, std::string>, plugins::LoadedPl
 /// The host as one plugin sees it.
 class HostServices final : public Host {
  public:
-  HostServices(const config::SlotConfig& slot, PartCode parts, const HostOutputs& outputs)
+  HostServices(const config::SlotConfig& slot, const HostOutputs& outputs, PartCode parts = {})
       : slot_(slot.slot), plugin_(slot.type), owner_(slot.id), parts_(std::move(parts)), outputs_(outputs) {}
   ~HostServices() override;
 
