@@ -63,7 +63,8 @@ ordered_json json_of(const Value& value) {
 }
 
 std::string type_text(const OptionSpec& option) {
-  const std::string type(option_type_names[static_cast<std::size_t>(option.type)]);
+  const std::string type(option.plugins.empty() ? option_type_names[static_cast<std::size_t>(option.type)]
+                                                : option.plugins + " plugin");
   return option.list ? "list of " + type : type;
 }
 
@@ -119,6 +120,7 @@ ordered_json options_json(const std::vector<OptionSpec>& options) {
     if (option.minimum) json[option.open_minimum ? "above" : "min"] = *option.minimum;
     if (option.maximum) json[option.open_maximum ? "below" : "max"] = *option.maximum;
     if (!option.choices.empty()) json["choices"] = option.choices;
+    if (!option.plugins.empty()) json["plugins"] = option.plugins;
     if (!option.fields.empty()) json["fields"] = options_json(option.fields);
     array.push_back(std::move(json));
   }

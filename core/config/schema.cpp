@@ -299,6 +299,7 @@ std::string range_text(const OptionSpec& spec) {
 }
 
 std::string type_text(const OptionSpec& spec) {
+  if (!spec.plugins.empty()) return "list of " + spec.plugins + " plugins";
   const std::string name(option_type_names[static_cast<std::size_t>(spec.type)]);
   return spec.list ? "list of " + name + "s" : name;
 }

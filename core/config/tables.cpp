@@ -108,13 +108,59 @@ Checked Tables::keys(const Section& section, const Value* table, const std::stri
     const OptionSpec* spec = spec_of(checked.specs(), entry.key);
     if (spec == nullptr) {
       if (!filling || !left_behind(given, entry, here)) unknown_key(section, entry, checked);
-    } else if (std::optional<Value> value = checker_.value(
-                   *spec, entry.value, here, option_units(checked.filling.plugin->manifest.kind))) {
+    } else if (std::optional<Value> value =
+                   spec->plugins.empty()
+                       ? checker_.value(*spec, entry.value, here,
+                                        option_units(checked.filling.plugin->manifest.kind))
+                       : parts(*spec, entry.value, here)) {
       checked.options.set(entry.key, std::move(*value));
     }
   }
   checker_.complete(specs_of(section), checked.host, given, checked.at, label(section, checked));
   return checked;
+}
+
+/// The plugins among the options of another (PluginList), each checked as in a slot of its own.
+std::optional<Value> Tables::parts(const OptionSpec& spec, const Value& given, const std::string& path) {
+  if (findings_.mentions(given.origin)) return std::nullopt;
+  const auto* array = given.get_if<Array>();
+  if (array == nullptr) {
+    findings_.error("E105", given.origin,
+                    path + ": expected a " + type_text(spec) + ", found " + given.type_name(),
+                    "write " + path + " = [{ type = \"NAME\" }, ...]");
+    return std::nullopt;
+  }
+  Value checked{Array{}};
+  for (std::size_t i = 0; i < array->size(); ++i)
+    if (std::optional<Value> each = part(spec.plugins, (*array)[i], path + "[" + std::to_string(i) + "]"))
+      checked.as<Array>().push_back(std::move(*each));
+  if (checked.as<Array>().size() != array->size()) return std::nullopt;
+  checked.origin = given.origin;
+  checked.key_origin = given.key_origin;
+  return checked;
+}
+
+std::optional<Value> Tables::part(const std::string& kind, const Value& given, const std::string& path) {
+  const auto* table = given.get_if<Table>();
+  if (table == nullptr) {
+    findings_.error("E105", given.origin, path + ": expected a table, found " + given.type_name(),
+                    "write { type = \"NAME\" }, NAME one of: " + join(registry_.names(kind)));
+    return std::nullopt;
+  }
+  const Section section{.path = path, .help = "", .kind = kind, .default_types = {}, .keys = {}};
+  const Checked checked = slot(section, &given, path);
+  if (checked.filling.plugin == nullptr) return std::nullopt;
+  use(section, path, checked);
+  if (!checked.filling.plugin->manifest.hooks.empty()) {
+    findings_.error("E307", table->find("type")->origin,
+                    path + ": the " + kind + " \"" + checked.filling.type +
+                        "\" has hooks, which are called in a slot only, not within another plugin",
+                    "take one without, or give it the slot");
+    return std::nullopt;
+  }
+  Value value(checked.table());
+  value.origin = given.origin;
+  return value;
 }
 
 void Tables::complete_options(const Section& section, const Table& given, Checked& checked) {

@@ -107,7 +107,13 @@ class Checker {
     if (spec.minimum && spec.maximum && *spec.minimum > *spec.maximum)
       add(where, "has the empty range " + number_text(*spec.minimum) + " to " + number_text(*spec.maximum));
     if (spec.type != OptionType::string && !spec.choices.empty()) add(where, "has choices but is no string");
-    if ((spec.type == OptionType::table) != !spec.fields.empty())
+    const bool part = !spec.plugins.empty();
+    if (part && (spec.type != OptionType::table || !spec.list || !spec.fields.empty()))
+      add(where, "holds plugins but is no list of tables without fields of their own");
+    if (part && std::none_of(std::begin(known_kinds), std::end(known_kinds),
+                             [&](const Kind& kind) { return kind.name == spec.plugins; }))
+      add(where, "holds plugins of the kind \"" + spec.plugins + "\", which is none of this SDK's");
+    if (!part && (spec.type == OptionType::table) != !spec.fields.empty())
       add(where, spec.fields.empty() ? "is a table without fields" : "has fields but is no table");
     if (spec.required && spec.fallback) add(where, "is required and has a default");
     if (!spec.fallback) return;

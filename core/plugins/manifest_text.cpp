@@ -45,6 +45,7 @@ Array option_array(const std::vector<OptionSpec>& specs) {
     set_if(table, "open_max", spec.open_maximum);
     set_unless_empty(table, "choices", strings(spec.choices));
     set_unless_empty(table, "fields", option_array(spec.fields));
+    set_unless_empty(table, "plugins", spec.plugins);
     set_unless_empty(table, "help", spec.help);
     array.emplace_back(std::move(table));
   }
@@ -149,6 +150,7 @@ std::vector<OptionSpec> options_from(const Array& array, const std::string& wher
     spec.open_maximum = reader.optional<bool>("open_max");
     spec.choices = reader.strings("choices");
     spec.fields = options_from(reader.optional<Array>("fields"), place);
+    spec.plugins = reader.optional<std::string>("plugins");
     spec.help = reader.optional<std::string>("help");
     reader.finish();
     specs.push_back(std::move(spec));

@@ -62,6 +62,23 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
   return worker;
 }
 
+std::unique_ptr<Plugin> HostServices::make(std::string_view kind, const Table& table) {
+  const std::string& type = table.find("type")->as<std::string>();
+  const auto code = parts_.find(std::pair(std::string(kind), type));
+  if (code == parts_.end())
+    throw PluginError("the " + std::string(kind) + " \"" + type +
+                      "\" is in none of the options of this plugin; only those can be made");
+  std::unique_ptr<Plugin> made = code->second.create(table).plugin;
+  made->set_host(*this);
+  State state;
+  StateWriter writer(state);
+  made->save(writer);
+  if (state.scalars.empty() && state.tensors.empty()) return made;
+  throw ConfigError("the " + std::string(kind) + " \"" + type +
+                    "\" has state, which a part of another plugin cannot keep; take one without, or give it "
+                    "the slot");
+}
+
 std::string HostServices::take_thread_error() {
   const std::lock_guard lock(mutex_);
   thread_failed_ = false;
@@ -78,11 +95,11 @@ plugins::LoadedPlugin::Instance create(const config::SlotConfig& slot, const plu
 }  // namespace
 
 ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
-                           const plugins::LoadedPlugin& code, const HostOutputs& outputs)
+                           const plugins::LoadedPlugin& code, PartCode parts, const HostOutputs& outputs)
     : slot_(std::move(slot)),
       file_(std::move(file)),
       code_(code),
-      services_(std::make_unique<HostServices>(slot_, outputs)),
+      services_(std::make_unique<HostServices>(slot_, outputs, std::move(parts))),
       instance_(create(slot_, code_)) {
   instance_.plugin->set_host(*services_);
   subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <trainyard/host.hpp>
@@ -25,17 +27,21 @@ struct HostOutputs {
   std::uint64_t seed = 0;
 };
 
+/// The code of the plugins that a plugin is made of (PluginList), by kind and name.
+using PartCode = std::map<std::pair<std::string, std::string>, plugins::LoadedPlugin, std::less<>>;
+
 /// The host as one plugin sees it.
 class HostServices final : public Host {
  public:
-  HostServices(const config::SlotConfig& slot, const HostOutputs& outputs)
-      : slot_(slot.slot), plugin_(slot.type), owner_(slot.id), outputs_(outputs) {}
+  HostServices(const config::SlotConfig& slot, const HostOutputs& outputs, PartCode parts = {})
+      : slot_(slot.slot), plugin_(slot.type), owner_(slot.id), parts_(std::move(parts)), outputs_(outputs) {}
   ~HostServices() override;
 
   void log(LogLevel level, std::string_view message) override;
   void metric(std::string_view name, double value) override;
   RandomStream random(std::string_view purpose) const override;
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
+  std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
 
   /// Whether a thread of the plugin threw; asked after every step, so it takes no lock.
   bool thread_failed() const { return thread_failed_; }
@@ -45,6 +51,7 @@ class HostServices final : public Host {
  private:
   struct Worker;
   std::string slot_, plugin_, owner_;
+  PartCode parts_;
   const HostOutputs& outputs_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Worker>> workers_;
@@ -56,7 +63,7 @@ class ActivePlugin {
  public:
   /// Constructs the plugin of a slot. Throws PluginError.
   ActivePlugin(config::SlotConfig slot, plugins::PluginFile file, const plugins::LoadedPlugin& code,
-               const HostOutputs& outputs);
+               PartCode parts, const HostOutputs& outputs);
 
   const config::SlotConfig& slot() const { return slot_; }
   /// Of its code in this process: 1 for the first object that was loaded.

@@ -467,6 +467,9 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   const std::int64_t step_done = context_.clock_.step;
   const at::NoGradGuard no_grad;
   reset_metrics();
+  // At the end of one that a signal cut short, those of the last one would pass for new.
+  std::erase_if(context_.metrics(),
+                [&](const auto& each) { return each.first.starts_with(split.name + "/"); });
   LossMeter losses;
   context_.evaluating_ = true;
   std::map<std::string, double, std::less<>> values;

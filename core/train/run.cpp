@@ -109,16 +109,43 @@ void Run::set_inspectors() {
   bus_->inspect(std::move(pointers));
 }
 
-ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry) {
-  const std::vector<const plugins::PluginFile*> files = registry.find(slot.kind, slot.type);
+const plugins::PluginFile& Run::find_plugin(const std::string& slot, const std::string& kind,
+                                            const std::string& type, const plugins::Registry& registry) {
+  const std::vector<const plugins::PluginFile*> files = registry.find(kind, type);
   if (files.size() != 1)
-    throw PluginError("[" + slot.slot + "] " + std::to_string(files.size()) + " plugins are called \"" +
-                      slot.type + "\" of kind " + slot.kind + "; one was expected");
-  const plugins::PluginFile& file = *files.front();
+    throw PluginError("[" + slot + "] " + std::to_string(files.size()) + " plugins are called \"" + type +
+                      "\" of kind " + kind + "; one was expected");
+  return *files.front();
+}
+
+const plugins::LoadedPlugin& Run::code_of(const plugins::PluginFile& file) {
   const std::string key = file.path + ":" + file.digest;
   auto loaded = code_.find(key);
   if (loaded == code_.end()) loaded = code_.emplace(key, plugins::load(file)).first;
-  return {slot, file, loaded->second, outputs_};
+  return loaded->second;
+}
+
+ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry) {
+  const plugins::PluginFile& file = find_plugin(slot.slot, slot.kind, slot.type, registry);
+  PartCode parts;
+  load_parts(slot.slot, file.manifest, slot.options, registry, parts);
+  return {slot, file, code_of(file), std::move(parts), outputs_};
+}
+
+/// The code of the plugins among the options of a plugin, and of those among theirs.
+void Run::load_parts(const std::string& slot, const ManifestData& manifest, const Table& options,
+                     const plugins::Registry& registry, PartCode& parts) {
+  for (const OptionSpec& spec : manifest.options) {
+    const Value* list = spec.plugins.empty() ? nullptr : options.find(spec.name);
+    if (list == nullptr) continue;
+    for (const Value& part : list->as<Array>()) {
+      const auto& table = part.as<Table>();
+      const std::string& type = table.find("type")->as<std::string>();
+      const plugins::PluginFile& file = find_plugin(slot, spec.plugins, type, registry);
+      parts.emplace(std::pair(spec.plugins, type), code_of(file));
+      load_parts(slot, file.manifest, table, registry, parts);
+    }
+  }
 }
 
 ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {

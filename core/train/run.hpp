@@ -116,7 +116,12 @@ class Run {
 
   void fire_quietly(Event event);
   void set_inspectors();
+  static const plugins::PluginFile& find_plugin(const std::string& slot, const std::string& kind,
+                                                const std::string& type, const plugins::Registry& registry);
+  const plugins::LoadedPlugin& code_of(const plugins::PluginFile& file);
   ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
+  void load_parts(const std::string& slot, const ManifestData& manifest, const Table& options,
+                  const plugins::Registry& registry, PartCode& parts);
   ActivePlugin& plugin_of(const config::SlotConfig& slot);
   static Dataset& open_dataset(const std::string& name, const config::SplitConfig& split,
                                ActivePlugin& plugin);

@@ -1,7 +1,7 @@
 // Chen, Wolfe and Kyrillidis, "REX: Revisiting Budgeted Training with an Improved Schedule", MLSys 2022
 // (arXiv 2107.04197), section 4: (1 - p) / (1/2 + (1 - p)/2). Written with z = 1 - p as z / ((1 - beta) +
 // beta z), of which beta = 0.5 is the paper and beta = 0 the line.
-#include <trainyard/schedule.hpp>
+#include "schedule_shapes.hpp"
 
 namespace {
 
@@ -22,7 +22,7 @@ class Rex final : public Schedule {
   }
   explicit Rex(const Options& options) : options_(options) {}
   double factor(const SchedulePoint& at) const override {
-    const double left = 1.0 - at.progress;
+    const double left = share(at).left;
     return left / ((1.0 - options_.beta) + options_.beta * left);
   }
 

@@ -4,9 +4,8 @@
 #include <cmath>
 
 namespace trainyard {
-namespace {
 
-std::int64_t steps(const char* option, const Duration& length, const RunScale& scale) {
+std::int64_t schedule_steps(const char* option, const Duration& length, const RunScale& scale) {
   if (const auto count = length.steps(scale)) return *count;
   const std::string given = std::string("schedule.") + option + " = \"" + length.text() + "\"";
   if (length.unit == Duration::Unit::seconds)
@@ -15,6 +14,8 @@ std::int64_t steps(const char* option, const Duration& length, const RunScale& s
     throw ConfigError(given + " counts tokens, which this data does not have; use ep, ba, sp or %");
   throw ConfigError(given + " cannot be converted to steps of this run; use ba");
 }
+
+namespace {
 
 using Shape = double (*)(double);
 
@@ -34,12 +35,12 @@ ScheduleCurve::ScheduleCurve(Schedule& schedule, const RunScale& scale, CurvePla
       warmup_curve_(warmup_curve(schedule.common.warmup_curve)),
       total_(scale.total_steps) {
   const ScheduleOperators& operators = schedule.common;
-  if (operators.budget) total_ = steps("budget", *operators.budget, scale);
+  if (operators.budget) total_ = schedule_steps("budget", *operators.budget, scale);
   RunScale rest = scale;
   rest.total_steps = total_;
-  warmup_ = steps("warmup", operators.warmup, rest);
-  delay_ = steps("delay", operators.delay, rest);
-  sampling_ = std::max<std::int64_t>(1, steps("sampling", operators.sampling, rest));
+  warmup_ = schedule_steps("warmup", operators.warmup, rest);
+  delay_ = schedule_steps("delay", operators.delay, rest);
+  sampling_ = std::max<std::int64_t>(1, schedule_steps("sampling", operators.sampling, rest));
   if (total_ > 0 && (warmup_ > total_ || delay_ > total_ - warmup_))
     throw ConfigError("schedule.warmup = \"" + operators.warmup.text() + "\" (" + std::to_string(warmup_) +
                       " steps) and schedule.delay = \"" + operators.delay.text() + "\" (" +
@@ -47,7 +48,8 @@ ScheduleCurve::ScheduleCurve(Schedule& schedule, const RunScale& scale, CurvePla
                       " of " + std::to_string(total_) + " steps; shorten them or raise " +
                       (operators.budget ? "schedule.budget" : "trainer.max_duration"));
   if (total_ > 0) rest.total_steps = total_ - warmup_ - delay_;
-  for (const Duration& each : operators.milestones) milestones_.push_back(steps("milestones", each, rest));
+  for (const Duration& each : operators.milestones)
+    milestones_.push_back(schedule_steps("milestones", each, rest));
   std::sort(milestones_.begin(), milestones_.end());
   schedule.open(rest);
 }

@@ -178,6 +178,13 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
       return bracketed(texts);
     }
     case OptionType::table: {
+      if (!option.plugins.empty()) {
+        std::vector<std::string> texts;
+        for (const plugins::PluginFile& file : test::shipped().files())
+          if (file.manifest.kind == option.plugins && file.manifest.hooks.empty())
+            texts.push_back("{ type = " + quoted(file.manifest.name) + " }");
+        return bracketed(texts);
+      }
       // Layers of a network, most likely; else what must be given.
       const std::string outputs = host.widths.substr(host.widths.rfind(' ') + 1, host.widths.size());
       std::vector<std::string> texts = {"{ type = \"flatten\" }, { type = \"linear\", out = " +

@@ -524,6 +524,34 @@ TEST_CASE("the schedule's factor is that of the step") {
         std::map<std::int64_t, double>{{1, 0.5}, {2, 0.375}, {3, 0.25}, {4, 0.125}});
 }
 
+TEST_CASE("accumulation, skipped steps and what others write into a group do not move the schedule") {
+  Rig rig(40, 8, 2, 10);
+  rig.config.precision = config::Precision::fp16_mixed;
+  rig.ask(Event::before_step, 3, Control::skip_step);
+  rig.actor.on(
+      Event::after_backward,
+      [&](StepContext& context) {
+        if (context.step_number() == 7)
+          context.network().parameters()[1].tensor.mutable_grad().fill_(INFINITY);  // an overflow
+      },
+      Region::grads);
+  std::vector<double> seen;
+  std::vector<SkipReason> reasons;
+  rig.watch = [&](StepContext& context) {
+    ParamGroup& group = context.optimizer().groups().front();
+    if (context.event() == Event::before_step) seen.push_back(group.lr);
+    if (context.event() == Event::step_skipped) reasons.push_back(context.skip_reason());
+    if (context.event() == Event::safe_point) group.lr = 100.0 + static_cast<double>(seen.size());
+  };
+  rig.fit();
+  REQUIRE(seen.size() == 10);
+  for (int step = 0; step < 10; ++step)
+    CHECK(seen[static_cast<std::size_t>(step)] == 0.5 * (1.0 - step / 10.0));
+  CHECK(reasons == std::vector<SkipReason>{SkipReason::plugin, SkipReason::overflow});
+  CHECK(rig.optimizer.rates.size() == 8);
+  CHECK(rig.network.passes.size() == 40);
+}
+
 TEST_CASE("gradients are clipped before the step, and their norm before is logged") {
   Rig free(6, 2, 2, 1), bound(6, 2, 2, 1);
   bound.config.grad_clip = config::GradClip{config::GradClip::Type::norm, 0.25};

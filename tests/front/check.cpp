@@ -64,6 +64,13 @@ TEST_CASE("a default must keep its option's own rules") {
         Lines{"option `r`: has the empty range 2 to 1"});
   CHECK(with({.name = "s", .type = string, .minimum = 0.0}) ==
         Lines{"option `s`: has a range but is no number"});
+  const std::string no_list =
+      "option `p`: holds plugins but is no list of tables without fields of their own";
+  CHECK(with({.name = "p", .type = table, .list = true, .plugins = "schedule"}).empty());
+  CHECK(with({.name = "p", .type = table, .plugins = "schedule"}) == Lines{no_list});
+  CHECK(with({.name = "p", .type = string, .list = true, .plugins = "schedule"}) == Lines{no_list});
+  CHECK(with({.name = "p", .type = table, .list = true, .plugins = "planet"}) ==
+        Lines{"option `p`: holds plugins of the kind \"planet\", which is none of this SDK's"});
   CHECK(with({.name = "t", .type = table}) == Lines{"option `t`: is a table without fields"});
   CHECK(with({.name = "t", .type = table, .fields = {{.name = "X", .help = "h"}}}) ==
         Lines{"option `t.X`: expected a name of lower-case letters, digits and _, a letter first"});

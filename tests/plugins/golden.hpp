@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <nlohmann/json.hpp>
@@ -24,16 +25,20 @@ inline at::Tensor tensor(const nlohmann::json& values, const std::vector<std::in
   return at::from_blob(flat.data(), shape, at::kDouble).clone();
 }
 
+inline Table options(const nlohmann::json& json);
+
 inline Value value(const nlohmann::json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
+  if (json.is_object()) return options(json);
   Array array;
   for (const auto& element : json) array.push_back(value(element));
   return array;
 }
 
+/// Of a plugin.
 inline Table options(const nlohmann::json& json) {
   Table table;
   for (const auto& [key, entry] : json.items()) table.set(key, value(entry));

@@ -36,8 +36,10 @@ TEST_CASE("rex is its own inverse, has the area 2 - 2 ln 2 and is a line at beta
   const auto paper = test::make<Schedule>("rex");
   for (int i = 0; i <= 1000; ++i) {
     const double p = i / 1000.0;
-    CHECK(paper->factor(done(paper->factor(done(p)))) == Approx(p).margin(1e-14));
-    CHECK(paper->factor(done(p)) == Approx((1 - p) / (0.5 + 0.5 * (1 - p))).margin(1e-15));
+    CHECK(paper->factor(done(paper->factor(done(p)))) == Approx(p).epsilon(0).margin(1e-15));
+    // Reflected: of g(u) = (1 - u) / (1 + u), which falls fast at first.
+    const double g = (1 - (1 - p)) / (1 + (1 - p));
+    CHECK(paper->factor(done(p)) == Approx(1 - g).epsilon(0).margin(1e-15));
     CHECK(rex(0.0)->factor(done(p)) == 1 - p);
   }
   const int points = 200000;
@@ -63,6 +65,22 @@ TEST_CASE("linear goes from 1 to its end, constant stays") {
   }
   CHECK(raised->factor(done(1.0)) == 0.25);
   CHECK(test::make<Schedule>("constant", test::table({{"value", 0.5}}))->factor(done(0.3)) == 0.5);
+}
+
+TEST_CASE("options that contradict each other or the budget are refused") {
+  const RunScale scale{.steps_per_epoch = 100, .total_steps = 100};
+  const auto opened = [&](const char* name, const Table& options, const RunScale& of) {
+    const auto schedule = test::make<Schedule>(name, options);
+    ScheduleCurve(*schedule, of);
+  };
+  using Catch::Contains;
+  CHECK_THROWS_WITH(opened("exponential", test::table({{"gamma", 0.5}, {"end_factor", 0.5}}), scale),
+                    Contains("give one"));
+  CHECK_THROWS_WITH(opened("exponential", {}, {}), Contains("schedule.gamma and schedule.per"));
+  CHECK_THROWS_WITH(opened("wsd", test::table({{"decay", "101ba"}}), scale),
+                    Contains("schedule.decay = \"101ba\" (101 steps) exceeds the 100 steps"));
+  CHECK_THROWS_WITH(opened("step", {}, {}), Contains("schedule.every = \"30%\"") && Contains("use ba"));
+  CHECK_NOTHROW(opened("step", test::table({{"every", "20ba"}}), {}));
 }
 
 TEST_CASE("the operators reach a plugin: delayed linear and delayed rex") {

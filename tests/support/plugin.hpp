@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <trainyard/host.hpp>
 #include <trainyard/plugin.hpp>
 
 namespace trainyard::test {
@@ -18,13 +19,37 @@ inline const PluginEntry& entry(const std::string& kind, const std::string& name
   return *reinterpret_cast<const PluginEntry* (*)()>(dlsym(handle, "trainyard_plugin"))();
 }
 
+inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& name, const Table& options);
+
+/// A host that makes parts of plugins, and says nothing.
+class QuietHost final : public Host {
+ public:
+  void log(LogLevel, std::string_view) override {}
+  void metric(std::string_view, double) override {}
+  RandomStream random(std::string_view purpose) const override { return {0, std::string(purpose)}; }
+  std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override {
+    throw std::logic_error("this host has no threads");
+  }
+  std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override {
+    return test::make(kind, table.find("type")->as<std::string>(), table);
+  }
+};
+
+inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& name, const Table& options) {
+  static QuietHost host;
+  const PluginEntry& plugin = entry(std::string(kind), name);
+  ManifestData manifest;
+  plugin.describe(manifest);
+  std::unique_ptr<Plugin> made(plugin.create(manifest, options).plugin);
+  made->set_host(host);
+  return made;
+}
+
 /// A plugin with these options, defaults filled in; not checked against the manifest.
 template <class Interface>
 std::unique_ptr<Interface> make(const std::string& name, const Table& options = {}) {
-  const PluginEntry& plugin = entry(Interface::kind.name, name);
-  ManifestData manifest;
-  plugin.describe(manifest);
-  return std::unique_ptr<Interface>(dynamic_cast<Interface*>(plugin.create(manifest, options).plugin));
+  return std::unique_ptr<Interface>(
+      dynamic_cast<Interface*>(make(Interface::kind.name, name, options).release()));
 }
 
 /// table({{"lr", 0.1}, {"momentum", 0.9}})

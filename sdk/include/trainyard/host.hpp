@@ -1,4 +1,4 @@
-// Services of the host to a plugin: log, metrics, random streams, threads.
+// Services of the host to a plugin: log, metrics, random streams, threads, and the plugins it is made of.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
 
 namespace trainyard {
@@ -31,6 +33,19 @@ class Host {
   /// throws is reported as this plugin's error at the next step. The thread is asked to stop and joined when
   /// the handle goes, and by the host at the end of the run. Any thread.
   virtual std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) = 0;
+
+  /// Makes the plugin of a table of one of the caller's options (PluginList). Throws ConfigError where it has
+  /// state, else what its constructor throws. Loop thread.
+  virtual std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) = 0;
 };
+
+/// The plugins of an option that is a list of them, in its order.
+template <class Interface>
+std::vector<std::unique_ptr<Interface>> make_plugins(Host& host, const PluginList<Interface>& list) {
+  std::vector<std::unique_ptr<Interface>> made;
+  for (const Table& table : list.tables)
+    made.emplace_back(static_cast<Interface*>(host.make(Interface::kind.name, table).release()));
+  return made;
+}
 
 }  // namespace trainyard

@@ -40,6 +40,7 @@ struct OptionSpec {
   bool open_maximum = false;
   std::vector<std::string> choices;  ///< of a string
   std::vector<OptionSpec> fields;    ///< of a table
+  std::string plugins;               ///< kind of the plugins that a list of tables holds; empty: plain tables
   bool file = false;  ///< a string that names a file or folder to read: the host resolves and checks it
   std::string help;
   /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
@@ -75,6 +76,14 @@ struct ManifestData {
   std::vector<std::string> needs;      ///< of "cuda", "distributed", "graph", "steps"
   std::vector<std::string> provides;   ///< of "graph"
   std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
+};
+
+/// An option that is a list of plugins of the kind of `Interface`: tables of `type` and that plugin's
+/// options, each checked like the table of a slot. make_plugins (host.hpp) turns them into objects. They have
+/// the owner's host, get no events and are in no checkpoint: a plugin with hooks or with state is refused.
+template <class Interface>
+struct PluginList {
+  std::vector<Table> tables;
 };
 
 namespace detail {
@@ -239,6 +248,26 @@ class Fields {
       table_member_setter<T, Plain, Element>(spec, member);
     specs_->push_back(std::move(spec));
     return OptionRef<T>(*specs_, specs_->size() - 1);
+  }
+
+  template <class Interface, class Owner>
+  OptionRef<PluginList<Interface>> option(std::string name, PluginList<Interface> Owner::*member,
+                                          std::string help) {
+    OptionSpec spec;
+    spec.name = std::move(name);
+    spec.help = std::move(help);
+    spec.type = OptionType::table;
+    spec.list = true;
+    spec.plugins = Interface::kind.name;
+    spec.fallback = Value(Array{});
+    spec.common = common_;
+    spec.set = [member](void* target, const Value& value) {
+      std::vector<Table>& tables = (static_cast<Options*>(target)->*member).tables;
+      tables.clear();
+      for (const Value& element : value.as<Array>()) tables.push_back(element.as<Table>());
+    };
+    specs_->push_back(std::move(spec));
+    return OptionRef<PluginList<Interface>>(*specs_, specs_->size() - 1);
   }
 
  private:

@@ -76,6 +76,10 @@ class Schedule : public Plugin {
   Common common;
 };
 
+/// A length among the options of a schedule, in steps. Throws ConfigError, which names the option, where this
+/// run cannot tell: wall time, a share of a run of unknown length, tokens of data without.
+std::int64_t schedule_steps(const char* option, const Duration& length, const RunScale& scale);
+
 /// Where a curve stands that was swapped in while the run was going: it begins at step `start`, and its
 /// factor is multiplied by `gain`.
 struct CurvePlace {
