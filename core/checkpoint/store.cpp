@@ -64,6 +64,7 @@ void write_file(const std::string& folder, const std::string& name, std::vector<
   });
   const std::string path = folder + "/" + name;
   std::vector<NamedTensor> tensors;
+  tensors.reserve(items.size());
   for (const Item& item : items) tensors.push_back({stored_name(*item.owner, *item.name), *item.tensor});
   const std::string header = safetensors_header(path, tensors, {{"format", "pt"}});
   const auto described = nlohmann::json::parse(header.substr(sizeof(std::uint64_t)));

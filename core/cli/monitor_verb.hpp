@@ -11,7 +11,7 @@
 namespace trainyard::cli {
 
 /// What is on the screen.
-struct View {
+struct View {  // NOLINT(bugprone-exception-escape): as RunState
   RunState run;
   Series loss;                       ///< "train/loss"
   double samples_per_second = 0.0;   ///< of the last record; 0: not known

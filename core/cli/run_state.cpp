@@ -160,7 +160,7 @@ std::string journal_text(const std::string& line) {
 }
 
 std::vector<std::string> last_lines(const std::string& file, std::size_t count) {
-  constexpr std::streamoff most = 256 * 1024;
+  constexpr std::streamoff most = std::streamoff{256} * 1024;
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
   if (!stream) return {};
   const std::streamoff size = stream.tellg();

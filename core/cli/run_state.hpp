@@ -27,7 +27,7 @@ inline bool going(Life life) {
   return life == Life::running || life == Life::paused;
 }
 
-struct RunState {
+struct RunState {  // NOLINT(bugprone-exception-escape): what nlohmann's json moves does not throw
   std::string path;
   Life life = Life::killed;
   std::optional<control::Status> status;  ///< of a run that is going and answers

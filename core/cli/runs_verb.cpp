@@ -65,7 +65,7 @@ std::vector<RunState> find_runs(const std::string& folder) {
 
 int runs(const std::string& folder, bool json, std::ostream& out, std::ostream& errors) {
   std::error_code error;
-  fs::directory_iterator(folder, error);
+  [[maybe_unused]] const fs::directory_iterator readable(folder, error);
   if (error) {
     errors << "trainyard runs: cannot read '" << folder << "': " << error.message()
            << "; name the folder that holds runs\n";

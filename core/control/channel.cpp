@@ -55,10 +55,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr const char* ended = "the run ended before it came to this request";
-constexpr std::size_t read_bytes = 16 * 1024;             // at a time of one client
-constexpr int lines_a_turn = 64;                          // of one client, before the next one's
-constexpr std::size_t read_below = max_answer_bytes / 2;  // more to send: the client is not read either
-constexpr std::size_t max_output = 2 * max_answer_bytes;  // more to send: the client is dropped
+constexpr std::size_t read_bytes = std::size_t{16} * 1024;  // at a time of one client
+constexpr int lines_a_turn = 64;                            // of one client, before the next one's
+constexpr std::size_t read_below = max_answer_bytes / 2;    // more to send: the client is not read either
+constexpr std::size_t max_output = 2 * max_answer_bytes;    // more to send: the client is dropped
 constexpr std::chrono::milliseconds patience = 5s, farewell_time = 500ms, breath = 1s;
 
 // Floods: work is paid from an allowance, shared by all clients, that grows with time. While it is used up

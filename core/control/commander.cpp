@@ -221,7 +221,7 @@ std::string Commander::commit(const std::shared_ptr<Job>& job) {
   std::optional<Snapshot> before;
   if (watch > 0) before = copy_of(run.snapshot());
   run.commit(*job->prepared);
-  const std::string text = job->prepared->text() + ", at step " + std::to_string(clock.step);
+  std::string text = job->prepared->text() + ", at step " + std::to_string(clock.step);
   ++generations_[job->request.slot];
   note_later({clock.step, job->who, "swap", text, "number = " + std::to_string(run.swaps()) + "\n"}, job);
   parts_.swapped();

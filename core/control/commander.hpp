@@ -32,7 +32,7 @@ struct CommanderParts {
   Channel* channel = nullptr;                ///< null: nobody can command
   const std::atomic<int>* signal = nullptr;  ///< ends a pause
   /// Swaps are written down on the thread that prepares them: the loop does not wait for the disk.
-  std::function<void(report::JournalEntry)> journal = [](report::JournalEntry) {};
+  std::function<void(report::JournalEntry)> journal = [](const report::JournalEntry&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< any thread
   std::function<void()> swapped = [] {};                                     ///< the run has another plugin
   /// Path and step of the newest checkpoint that is on the disk.

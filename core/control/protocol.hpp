@@ -60,7 +60,7 @@ struct BadRequest : std::runtime_error {
 /// One line without its newline. Throws BadRequest.
 Request parse_request(std::string_view line);
 
-struct Answer {
+struct Answer {  // NOLINT(bugprone-exception-escape): what nlohmann's json moves does not throw
   std::optional<std::int64_t> id;
   bool ok = false;
   Json result;        ///< of ok

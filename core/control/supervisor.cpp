@@ -64,6 +64,7 @@ class HeldSignals {
 /// once.
 pid_t start(const std::vector<std::string>& words, const HeldSignals& signals) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawnattr_t attributes;

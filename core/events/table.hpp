@@ -27,7 +27,7 @@ constexpr Regions writable(Event event) {
     case Event::before_loss:
     case Event::after_loss: return batch | outputs | plugin_own;
     case Event::before_backward: return outputs | control | plugin_own;
-    case Event::bucket_ready: return grads | plugin_own;
+    case Event::bucket_ready:
     case Event::after_backward: return grads | plugin_own;
     case Event::micro_end: return metrics | plugin_own;
     case Event::before_reduce:

@@ -35,7 +35,7 @@ Watchdog::Watchdog(Seconds deadline, std::function<void(const std::string&)> ove
   sigfillset(&all);
   for (const int fatal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fatal);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  thread_ = std::jthread([this](std::stop_token stop) { watch(std::move(stop)); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread_.native_handle(), "watchdog");
 }
@@ -44,7 +44,7 @@ Watchdog::~Watchdog() {
   thread_.request_stop();  // wakes it; joined when the member goes
 }
 
-void Watchdog::watch(std::stop_token stop) {
+void Watchdog::watch(const std::stop_token& stop) {
   using Clock = std::chrono::steady_clock;
   // A call is noticed within a quarter of the deadline after it is overdue.
   const auto pause = std::clamp<Clock::duration>(std::chrono::duration_cast<Clock::duration>(deadline_ / 4),

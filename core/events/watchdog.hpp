@@ -23,7 +23,7 @@ class Watchdog {
   ~Watchdog();
 
  private:
-  void watch(std::stop_token stop);
+  void watch(const std::stop_token& stop);
 
   const CallFrame& frame_;
   const Seconds deadline_;

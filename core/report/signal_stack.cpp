@@ -8,7 +8,7 @@
 namespace trainyard::report {
 namespace {
 
-constexpr std::size_t page = 4096, size = 128 * 1024;
+constexpr std::size_t page = 4096, size = std::size_t{128} * 1024;
 
 /// Lowest address of the thread's stack; 0 without a SignalStack. In the static block, for signal handlers.
 __attribute__((tls_model("initial-exec"))) constinit thread_local std::uintptr_t stack_end = 0;

@@ -94,7 +94,7 @@ class SignalText {
     return wrong ? 0 : length;
   }
 
-  std::array<char, 128 * 1024> text_;
+  std::array<char, std::size_t{128} * 1024> text_;
   std::size_t size_ = 0;
 };
 

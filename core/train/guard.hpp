@@ -17,7 +17,7 @@ namespace trainyard::train {
 /// What a plugin threw in a call of the loop's own, with its slot, its name and the step.
 class PluginFailure : public events::BlamedError {
  public:
-  PluginFailure(ExitCode code, events::Blame blame, const std::string& why)
+  PluginFailure(ExitCode code, const events::Blame& blame, const std::string& why)
       : BlamedError(code, blame,
                     "[" + blame.slot + "] " + blame.plugin +
                         (blame.step > 0 ? ", step " + std::to_string(blame.step) : "") + ": " + why),
