@@ -32,7 +32,7 @@ RUN = (SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace('"2ep"', '
 class Schedules(HostTest):
     def rates(self):
         lines = map(json.loads, (self.folder / "runs/small/metrics.jsonl").read_text().splitlines())
-        return [(line["step"], line["lr"]) for line in lines if "lr" in line]
+        return [(line["step"], line["values"]["lr"]) for line in lines if "lr" in line.get("values", {})]
 
     def killed(self, after):
         """Whether it was still going then."""
@@ -48,6 +48,7 @@ class Schedules(HostTest):
         draw = random.Random(5)
         for schedule in SCHEDULES:
             with self.subTest(schedule=schedule):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
                 began = time.monotonic()
                 expected = self.train(RUN + schedule)["digest"]
                 seconds = time.monotonic() - began
