@@ -1,25 +1,26 @@
-// torch's StepLR: gamma^floor(t / every).
-#include "schedule_shapes.hpp"
+#include <algorithm>
+#include <cmath>
 
-namespace {
+#include <trainyard/schedule.hpp>
 
-using namespace trainyard;
-
-class Step final : public Schedule {
+/// torch's StepLR: gamma^floor(t / every).
+class Step final : public trainyard::Schedule {
  public:
   struct Options {
     double gamma = 0.1;
-    Duration every{30, Duration::Unit::percent};
+    trainyard::Duration every{30, trainyard::Duration::Unit::percent};
   };
-  static void describe(Manifest<Options>& m) {
+  static void describe(trainyard::Manifest<Options>& m) {
     m.name("step").version("1.0.0").summary("Falls by the factor gamma at even distances.");
     m.option("gamma", &Options::gamma, "factor of a fall").range(0.0, 1.0);
     m.option("every", &Options::every, "distance of the falls");
   }
   explicit Step(const Options& options) : options_(options) {}
 
-  void open(const RunScale& scale) override { every_ = schedule_period("every", options_.every, scale); }
-  double factor(const SchedulePoint& at) const override {
+  void open(const trainyard::RunScale& scale) override {
+    every_ = std::max<std::int64_t>(1, trainyard::schedule_steps("every", options_.every, scale));
+  }
+  double factor(const trainyard::SchedulePoint& at) const override {
     return std::pow(options_.gamma, static_cast<double>(at.step / every_));
   }
 
@@ -27,7 +28,4 @@ class Step final : public Schedule {
   Options options_;
   std::int64_t every_ = 1;
 };
-
-}  // namespace
-
 TRAINYARD_PLUGIN(Step)

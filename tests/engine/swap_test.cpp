@@ -6,6 +6,7 @@
 
 #include "core/config/rules.hpp"
 #include "support/live.hpp"
+#include "support/plugin.hpp"
 
 using namespace trainyard;
 using Catch::Matchers::Contains;
@@ -300,6 +301,43 @@ TEST_CASE("a schedule that comes in follows its formula at every step") {
       CHECK(seen[static_cast<std::size_t>(done)] == Approx(expected).epsilon(1e-12).margin(1e-15));
     }
   }
+}
+
+TEST_CASE("schedules that read steps, or are made of others, follow their curves when they come in") {
+  constexpr std::int64_t at = 9;
+  RunScale scale{.steps_per_epoch = 6, .samples_per_epoch = 96, .samples_per_step = 16, .total_steps = steps};
+  const auto part = [](const char* type, const char* budget) {
+    return Value(test::table({{"type", type}, {"budget", budget}}));
+  };
+  const std::pair<const char*, std::pair<const char*, Table>> swaps[] = {
+      {"linear", {"rex", {}}},
+      {"step", {"wsd", test::table({{"decay", "40%"}})}},
+      {"rex", {"sequence", test::table({{"parts", Array{part("constant", "50%"), part("cosine", "25%")}}})}},
+      {"cosine", {"chain", test::table({{"parts", Array{part("rex", "100%"), part("step", "20ba")}}})}}};
+  for (const auto& [from, swap] : swaps)
+    for (const config::Carry carry :
+         {config::Carry::state, config::Carry::fresh, config::Carry::restart, config::Carry::splice}) {
+      const auto& [to, its_options] = swap;
+      INFO(from << " to " << to << ", carry " << static_cast<int>(carry));
+      const auto before = test::make<Schedule>(from), after = test::make<Schedule>(to, its_options);
+      const ScheduleCurve old(*before, scale);
+      CurvePlace place;
+      RunScale rest = scale;
+      if (carry == config::Carry::restart) {
+        place.start = at;
+        rest.total_steps -= at;
+      }
+      if (carry == config::Carry::splice)
+        place.gain = old.factor(at) / ScheduleCurve(*after, scale).factor(at);
+      const ScheduleCurve fresh(*after, rest, place);
+      const std::vector<double> seen = factors("type = \"" + std::string(from) + "\"\n",
+                                               {{at, request("schedule", to, its_options, carry), "config"}});
+      REQUIRE(seen.size() == steps);
+      for (std::int64_t done = 0; done < steps; ++done) {
+        INFO("after " << done << " steps");
+        CHECK(seen[static_cast<std::size_t>(done)] == (done < at ? old : fresh).factor(done));
+      }
+    }
 }
 
 TEST_CASE("a schedule that gets another budget follows its formula over that one") {
