@@ -48,10 +48,10 @@ class Cyclic final : public Schedule {
 
  private:
   double height(const SchedulePoint& at) const {
-    const std::int64_t step = at.step % (up_ + down_);
+    const std::int64_t cycle = at.step / (up_ + down_), step = at.step % (up_ + down_);
     const double way = step <= up_ ? static_cast<double>(step) / static_cast<double>(up_)
                                    : static_cast<double>(up_ + down_ - step) / static_cast<double>(down_);
-    if (options_.mode == "triangular2") return way * std::exp2(-static_cast<double>(at.step / (up_ + down_)));
+    if (options_.mode == "triangular2") return way * std::exp2(-static_cast<double>(cycle));
     if (options_.mode == "exp_range") return way * std::pow(options_.gamma, static_cast<double>(at.step));
     return way;
   }

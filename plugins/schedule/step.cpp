@@ -21,7 +21,8 @@ class Step final : public trainyard::Schedule {
     every_ = std::max<std::int64_t>(1, trainyard::schedule_steps("every", options_.every, scale));
   }
   double factor(const trainyard::SchedulePoint& at) const override {
-    return std::pow(options_.gamma, static_cast<double>(at.step / every_));
+    const std::int64_t falls = at.step / every_;
+    return std::pow(options_.gamma, static_cast<double>(falls));
   }
 
  private:
