@@ -109,10 +109,9 @@ Checked Tables::keys(const Section& section, const Value* table, const std::stri
     if (spec == nullptr) {
       if (!filling || !left_behind(given, entry, here)) unknown_key(section, entry, checked);
     } else if (std::optional<Value> value =
-                   spec->plugins.empty()
-                       ? checker_.value(*spec, entry.value, here,
-                                        option_units(checked.filling.plugin->manifest.kind))
-                       : parts(*spec, entry.value, here)) {
+                   spec->plugins.empty() ? checker_.value(*spec, entry.value, here,
+                                                          option_units(checked.filling.plugin->manifest.kind))
+                                         : parts(*spec, entry.value, here)) {
       checked.options.set(entry.key, std::move(*value));
     }
   }

@@ -164,7 +164,7 @@ class Commands(HostTest):
         refused = self.host("trian", "run.toml", code=2)
         self.assertIn("did you mean `train`", refused.stderr)
         self.assertEqual(len(refused.stderr.strip().splitlines()), 1)
-        self.assertIn("--help", self.host("zzzzzz", code=2).stderr)
+        self.assertIn("train, resume, eval", self.host("zzzzzz", code=2).stderr)
 
     def test_other_wrong_words_are_refused(self):
         self.write("run.toml", SMALL)
