@@ -17,27 +17,9 @@
 using namespace trainyard;
 using config::RunConfig;
 using test::Folder;
+using test::minimal;
 
 namespace {
-
-const std::string minimal = R"(schema = 1
-[model]
-type = "mlp"
-layers = [64, 10]
-[loss]
-type = "cross_entropy"
-[data]
-type = "csv"
-path = "train.csv"
-target = "label"
-[data.train]
-batch_size = 64
-[optimizer]
-type = "sgd"
-lr = 1
-[trainer]
-max_duration = "3ep"
-)";
 
 /// Uses every key of the host.
 const std::string everything = R"(schema = 1

@@ -16,6 +16,26 @@
 
 namespace trainyard::test {
 
+/// The least that a run file must say.
+inline const std::string minimal = R"(schema = 1
+[model]
+type = "mlp"
+layers = [64, 10]
+[loss]
+type = "cross_entropy"
+[data]
+type = "csv"
+path = "train.csv"
+target = "label"
+[data.train]
+batch_size = 64
+[optimizer]
+type = "sgd"
+lr = 1
+[trainer]
+max_duration = "3ep"
+)";
+
 struct Rule {
   std::vector<std::string> match;
   std::optional<double> lr, weight_decay;

@@ -11,24 +11,7 @@ using config::Resolution;
 
 namespace {
 
-const std::string run_file = R"(schema = 1
-[model]
-type = "mlp"
-layers = [64, 10]
-[loss]
-type = "cross_entropy"
-[data]
-type = "csv"
-path = "train.csv"
-target = "label"
-[data.train]
-batch_size = 64
-[optimizer]
-type = "sgd"
-lr = 1
-[trainer]
-max_duration = "3ep"
-[[hooks]]
+const std::string run_file = test::minimal + R"([[hooks]]
 type = "ema"
 )";
 
