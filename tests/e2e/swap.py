@@ -118,7 +118,7 @@ class Swap(HostTest):
         self.ctl("pause")
         self.ctl("swap", "schedule", "rex")  # has the number of the one that is gone
         self.ctl("resume")
-        self.wait_for(lambda: list(self.run_folder.glob("checkpoints/step-*[0-9]")))  # without one it would begin anew
+        self.wait_for(lambda: list(self.run_folder.glob("checkpoints/step-????????")))  # without one it would begin anew
         self.kill(process)
         digest = self.go_on()
         self.assertEqual(self.as_planned(), (1, digest))
