@@ -201,7 +201,7 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
     for (std::size_t e = 0; e < event_count; ++e)
       if (event_names[e] == fault.event)
         bus->each_hook(static_cast<Event>(e), [&](const char* id) {
-          if (text.room() > 64 * 1024) text.raw(listed++ > 0 ? ", " : "").quoted(id, 256);
+          if (text.room() > std::size_t{64} * 1024) text.raw(listed++ > 0 ? ", " : "").quoted(id, 256);
         });
   text.raw("]");
   field("events").raw("[");

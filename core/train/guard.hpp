@@ -29,7 +29,7 @@ class PluginFailure : public events::BlamedError {
     events::Blame better = blame();
     better.step = step;
     if (event) better.event = event;
-    return {code(), std::move(better), why_};
+    return {code(), better, why_};
   }
 
  private:
