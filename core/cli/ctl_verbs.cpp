@@ -7,6 +7,7 @@
 
 #include "core/cli/columns.hpp"
 #include "core/cli/run_state.hpp"
+#include "core/config/suggest.hpp"
 #include "core/control/client.hpp"
 
 namespace trainyard::cli {
@@ -17,12 +18,6 @@ using control::Status;
 
 constexpr int nobody = 1, refused = 2;
 constexpr std::size_t journal_lines = 5;
-
-std::string join(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : "  ") + part;
-  return text;
-}
 
 std::vector<std::vector<std::string>> slot_rows(const Status& status) {
   std::vector<std::vector<std::string>> rows = {{"slot", "plugin", "version", "generation", "seconds"}};
@@ -59,8 +54,8 @@ std::string status_text(const Status& status, const std::vector<std::string>& jo
   std::vector<std::string> metrics;
   for (const auto& [key, value] : status.metrics)
     metrics.push_back(printable(key) + " " + number_text(value));
-  out << join(head) << '\n' << join(progress) << '\n';
-  if (!metrics.empty()) out << join(metrics) << '\n';
+  out << config::join(head, "  ") << '\n' << config::join(progress, "  ") << '\n';
+  if (!metrics.empty()) out << config::join(metrics, "  ") << '\n';
   out << "checkpoint  " << (status.last_checkpoint.empty() ? "none yet" : printable(status.last_checkpoint))
       << '\n';
   if (status.generations > 0) out << "retired plugins in memory  " << status.generations << '\n';

@@ -123,7 +123,7 @@ void print_json(const std::string& title, const std::vector<train::Rate>& rates)
 int schedule_plot(const config::RunConfig& config, const plugins::Registry& registry, Format format,
                   const std::string& svg) {
   // For a person no more than a drawing can show.
-  const std::size_t most = format == Format::json ? std::numeric_limits<std::size_t>::max() / 2 : 2000;
+  const std::int64_t most = format == Format::json ? std::numeric_limits<std::int64_t>::max() : 2000;
   std::vector<train::Rate> rates;
   if (const int code = engine().rates(config, registry, most, rates); code != 0) return code;
   const std::string title = config.name + ": " + config.schedule.type;

@@ -37,7 +37,7 @@ int reported(Verb&& verb) {
 }
 
 std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
-                           std::size_t most) {
+                           std::int64_t most) {
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
@@ -45,7 +45,7 @@ std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Regis
   if (steps == 0)
     throw ConfigError("trainer.max_duration is a time: there are no steps to draw the schedule over");
   const double base = run.optimizer().common.lr;
-  const auto points = std::min(steps, static_cast<std::int64_t>(most));
+  const std::int64_t points = std::min(steps, most);
   std::vector<Rate> rates;
   for (std::int64_t i = 0; i < points; ++i) {
     const std::int64_t done = points == 1 ? 0 : i * (steps - 1) / (points - 1);
@@ -93,7 +93,7 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
       .plan = [](const auto& config,
                  const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
       .rates =
-          [](const auto& config, const auto& registry, std::size_t most, std::vector<Rate>& rates) {
+          [](const auto& config, const auto& registry, std::int64_t most, std::vector<Rate>& rates) {
             return reported([&] {
               rates = rates_of(config, registry, most);
               return 0;

@@ -41,7 +41,7 @@ struct Engine {
   int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
   /// What the schedule of a run says at `most` steps at most, evenly spread; the first and the last are among
   /// them. Planned swaps are not followed.
-  int (*rates)(const config::RunConfig&, const plugins::Registry&, std::size_t most,
+  int (*rates)(const config::RunConfig&, const plugins::Registry&, std::int64_t most,
                std::vector<Rate>&) = nullptr;
   /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.
   int (*model_show)(const config::RunConfig&, const plugins::Registry&) = nullptr;

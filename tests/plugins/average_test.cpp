@@ -56,42 +56,14 @@ struct Context final : StepContext {
     network_ = &network;
     run_scale_ = {.steps_per_epoch = 2, .samples_per_epoch = 8, .samples_per_step = 4, .total_steps = 8};
   }
-  using StepContext::clock_, StepContext::event_, StepContext::run_scale_;
+  Context& at(Event event) {
+    event_ = event;
+    return *this;
+  }
+  using StepContext::clock_, StepContext::run_scale_;
 };
 
-/// A hook plugin with its subscriptions, called as the host does, cadence aside.
-class Subscribed {
- public:
-  Subscribed(const std::string& name, const Table& options) {
-    const PluginEntry& entry = test::entry("hook", name);
-    entry.describe(manifest_);
-    const PluginEntry::Instance instance = entry.create(manifest_, options);
-    plugin_.reset(instance.plugin);
-    self_ = instance.self;
-  }
-  void fire(Event event, Context& context) {
-    context.event_ = event;
-    for (const HookSpec& hook : manifest_.hooks)
-      if (hook.event == event) hook.call(self_, context);
-  }
-  const HookSpec& hook(Event event) const {
-    for (const HookSpec& hook : manifest_.hooks)
-      if (hook.event == event) return hook;
-    throw std::runtime_error("no hook");
-  }
-  State saved() const {
-    State state{.owner = "hook"};
-    StateWriter writer(state);
-    plugin_->save(writer);
-    return state;
-  }
-  Plugin& plugin() { return *plugin_; }
-
- private:
-  ManifestData manifest_;
-  std::unique_ptr<Plugin> plugin_;
-  void* self_ = nullptr;
-};
+using Subscribed = test::Subscribed<Hook>;
 
 bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -101,18 +73,18 @@ bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 void check_golden(Subscribed& hook, const char* kind) {
   Weights network;
   Context context(network);
-  hook.fire(Event::model_ready, context);
-  hook.fire(Event::fit_start, context);
+  hook.fire(context.at(Event::model_ready));
+  hook.fire(context.at(Event::fit_start));
   for (const json& step : test::golden("averages.json")) {
     network.set(step["weights"]);
-    hook.fire(Event::after_step, context);
+    hook.fire(context.at(Event::after_step));
     ++context.clock_.step;
     const auto before = network.copies();
-    hook.fire(Event::eval_start, context);
+    hook.fire(context.at(Event::eval_start));
     for (const char* name : {"weight", "bias", "running_mean", "running_var"})
       CHECK(test::distance(network.find(name), test::tensor(step[kind][name], {3})) < 1e-14);
     CHECK(network.find("num_batches_tracked").item<std::int64_t>() == context.clock_.step);
-    hook.fire(Event::eval_end, context);
+    hook.fire(context.at(Event::eval_end));
     CHECK(same(network.copies(), before));
   }
 }
@@ -130,20 +102,20 @@ TEST_CASE("ema with warm-up follows min(decay, (1 + t) / (10 + t)), and leaves b
   Subscribed ema("ema", test::table({{"decay", 0.25}}));
   Weights network;
   Context context(network);
-  ema.fire(Event::model_ready, context);
+  ema.fire(context.at(Event::model_ready));
   at::Tensor expected;
   int t = 0;
   for (const json& step : test::golden("averages.json")) {
     network.set(step["weights"]);
-    ema.fire(Event::after_step, context);
+    ema.fire(context.at(Event::after_step));
     const at::Tensor weight = network.find("weight").detach();
     const double decay = std::min(0.25, (1.0 + t) / (10.0 + t));
     expected = t++ == 0 ? weight.clone() : decay * expected + (1 - decay) * weight;
     const at::Tensor mean = network.find("running_mean").clone();
-    ema.fire(Event::eval_start, context);
+    ema.fire(context.at(Event::eval_start));
     CHECK(test::distance(network.find("weight"), expected) < 1e-14);
     CHECK(at::equal(network.find("running_mean"), mean));
-    ema.fire(Event::eval_end, context);
+    ema.fire(context.at(Event::eval_end));
   }
 }
 
@@ -151,29 +123,29 @@ TEST_CASE("swa leaves out steps before its start and says which writes it does")
   Subscribed swa("swa", test::table({{"start", "50%"}}));
   Weights network;
   Context context(network);
-  swa.fire(Event::model_ready, context);
-  swa.fire(Event::fit_start, context);
+  swa.fire(context.at(Event::model_ready));
+  swa.fire(context.at(Event::fit_start));
   at::Tensor sum = at::zeros({3}, at::kDouble);
   for (const json& step : test::golden("averages.json")) {
     network.set(step["weights"]);
-    swa.fire(Event::after_step, context);
+    swa.fire(context.at(Event::after_step));
     if (context.clock_.step++ >= 4) sum += network.find("weight").detach();
     if (context.clock_.step == 4) {  // nothing to swap yet
       const auto before = network.copies();
-      swa.fire(Event::eval_start, context);
+      swa.fire(context.at(Event::eval_start));
       CHECK(same(network.copies(), before));
-      swa.fire(Event::eval_end, context);
+      swa.fire(context.at(Event::eval_end));
     }
   }
-  swa.fire(Event::eval_start, context);
+  swa.fire(context.at(Event::eval_start));
   CHECK(test::distance(network.find("weight"), sum / 4) < 1e-14);
-  swa.fire(Event::eval_end, context);
+  swa.fire(context.at(Event::eval_end));
   CHECK(swa.hook(Event::eval_start).writes == Regions(Region::model));
   CHECK(swa.hook(Event::eval_end).writes == Regions(Region::model));
   CHECK(swa.hook(Event::after_step).cadence.every == "1ep");
 
   Subscribed timed("swa", test::table({{"start", "90s"}}));
-  CHECK_THROWS_WITH(timed.fire(Event::fit_start, context), Catch::Contains("start = \"90s\""));
+  CHECK_THROWS_WITH(timed.fire(context.at(Event::fit_start)), Catch::Contains("start = \"90s\""));
 }
 
 TEST_CASE("averages are saved and loaded by name, and other shapes are refused") {
@@ -183,14 +155,15 @@ TEST_CASE("averages are saved and loaded by name, and other shapes are refused")
     Context context(network), other_context(other);
     Subscribed straight(name, options), resumed(name, options);
     for (Subscribed* hook : {&straight, &resumed}) {
-      hook->fire(Event::model_ready, hook == &straight ? context : other_context);
-      hook->fire(Event::fit_start, hook == &straight ? context : other_context);
+      Context& own = hook == &straight ? context : other_context;
+      hook->fire(own.at(Event::model_ready));
+      hook->fire(own.at(Event::fit_start));
     }
     resumed.plugin().load(StateReader(straight.saved()));  // of nothing yet
     const json golden = test::golden("averages.json");
     for (std::size_t i = 0; i < 5; ++i) {
       network.set(golden[i]["weights"]);
-      straight.fire(Event::after_step, context);
+      straight.fire(context.at(Event::after_step));
     }
     const State state = straight.saved();
     CHECK(state.tensors.contains("average/weight"));
@@ -199,8 +172,8 @@ TEST_CASE("averages are saved and loaded by name, and other shapes are refused")
     for (std::size_t i = 5; i < 8; ++i) {
       network.set(golden[i]["weights"]);
       other.set(golden[i]["weights"]);
-      straight.fire(Event::after_step, context);
-      resumed.fire(Event::after_step, other_context);
+      straight.fire(context.at(Event::after_step));
+      resumed.fire(other_context.at(Event::after_step));
     }
     CHECK(digest(resumed.saved()) == digest(straight.saved()));
 

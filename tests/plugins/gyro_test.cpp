@@ -22,14 +22,9 @@ const RandomStream unused(0, "unused");
 /// A run of so many steps that does nothing but drop.
 class Gyro final : public StepContext {
  public:
-  explicit Gyro(const Table& options, std::int64_t steps, const std::vector<DropoutSite>& sites = two_sites) {
-    const PluginEntry& entry = test::entry("dropout", "gyro");
-    entry.describe(manifest_);
-    const PluginEntry::Instance instance = entry.create(manifest_, options);
-    self_ = instance.self;
-    plugin_.reset(dynamic_cast<Dropout*>(instance.plugin));
-    plugin_->set_host(host_);
-    plugin_->open(sites);
+  explicit Gyro(const Table& options, std::int64_t steps, const std::vector<DropoutSite>& sites = two_sites)
+      : gyro_("gyro", options) {
+    plugin().open(sites);
     run_scale_.total_steps = steps;
     fire(Event::fit_start);
     go_to(0);
@@ -41,7 +36,7 @@ class Gyro final : public StepContext {
   }
   /// From here on a run of its own, as after a swap.
   void begin() { fire(Event::fit_start); }
-  at::Tensor apply(const at::Tensor& x, std::size_t site = 0) { return plugin_->apply(x, site, unused); }
+  at::Tensor apply(const at::Tensor& x, std::size_t site = 0) { return plugin().apply(x, site, unused); }
   /// What the rows of a batch are multiplied by, as texts.
   std::vector<std::string> masks(std::int64_t rows, std::size_t site = 0) {
     const at::Tensor y = apply(at::ones({rows, two_sites[site].width}), site).ne(0);
@@ -52,19 +47,16 @@ class Gyro final : public StepContext {
     }
     return texts;
   }
-  Dropout& plugin() { return *plugin_; }
+  Dropout& plugin() { return gyro_.plugin(); }
+  State saved() const { return gyro_.saved(); }
 
  private:
   void fire(Event event) {
     event_ = event;
-    for (const HookSpec& hook : manifest_.hooks)
-      if (hook.event == event) hook.call(self_, *this);
+    gyro_.fire(*this);
   }
 
-  test::QuietHost host_;
-  ManifestData manifest_;
-  void* self_ = nullptr;
-  std::unique_ptr<Dropout> plugin_;
+  test::Subscribed<Dropout> gyro_;
 };
 
 Table options(std::int64_t sigma, std::int64_t tau) {
@@ -223,9 +215,7 @@ TEST_CASE("gyro goes on from its state; swapped in, it shares out the steps that
     expected.push_back(gyro.masks(8));
     CHECK((step == 40 || (expected.back() == expected[expected.size() - 2]) == ((step - 40) % 7 != 0)));
   }
-  State state{.owner = "model.dropout", .version = "1.0.0", .scalars = {}, .tensors = {}};
-  StateWriter writer(state);
-  gyro.plugin().save(writer);
+  const State state = gyro.saved();
   Gyro other(options(64, 8), 100);
   other.go_to(77);
   other.plugin().load(StateReader(state));

@@ -16,11 +16,9 @@ namespace {
 class Evaluations final : public StepContext {
  public:
   explicit Evaluations(const Table& options)
-      : entry_(test::entry("schedule", "plateau")), options_(options), services_of_(*this) {
-    entry_.describe(manifest_);
+      : options_(options), plateau_("plateau", options), services_of_(*this) {
     event_ = Event::eval_end;
     services_ = &services_of_;
-    restart();
   }
   void evaluate(double value) {
     clock_.step += 7;
@@ -28,21 +26,15 @@ class Evaluations final : public StepContext {
   }
   void evaluate_again(double value) {
     value_ = value;
-    for (const HookSpec& hook : manifest_.hooks)
-      if (hook.event == event_) hook.call(self_, *this);
+    plateau_.fire(*this);
   }
-  double factor() const { return plugin_->factor({}); }
-  State saved() const {
-    State state{.owner = "schedule", .version = "1.0.0", .scalars = {}, .tensors = {}};
-    StateWriter writer(state);
-    plugin_->save(writer);
-    return state;
-  }
+  double factor() const { return plateau_.plugin().factor({}); }
+  State saved() const { return plateau_.saved(); }
   /// In a new object, with the state of the old one.
   void resume() {
     const State state = saved();
-    restart();
-    plugin_->load(StateReader(state));
+    plateau_ = test::Subscribed<Schedule>("plateau", options_);
+    plateau_.plugin().load(StateReader(state));
   }
   std::string asked;  ///< the name of the metric
 
@@ -56,19 +48,8 @@ class Evaluations final : public StepContext {
     void request(Control, std::string_view, std::string_view) override {}
     Evaluations& run_;
   };
-  void restart() {
-    const PluginEntry::Instance made = entry_.create(manifest_, options_);
-    plugin_.reset(dynamic_cast<Schedule*>(made.plugin));
-    plugin_->set_host(host_);
-    self_ = made.self;
-  }
-
-  const PluginEntry& entry_;
   Table options_;
-  ManifestData manifest_;
-  test::QuietHost host_;
-  std::unique_ptr<Schedule> plugin_;
-  void* self_ = nullptr;
+  test::Subscribed<Schedule> plateau_;
   double value_ = 0;
   Values services_of_;
 };

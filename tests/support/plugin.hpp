@@ -7,8 +7,10 @@
 #include <stdexcept>
 #include <string>
 
+#include <trainyard/context.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/plugin.hpp>
+#include <trainyard/state.hpp>
 
 namespace trainyard::test {
 
@@ -44,6 +46,44 @@ inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& na
   made->set_host(host);
   return made;
 }
+
+/// A shipped plugin with its subscriptions.
+template <class Interface>
+class Subscribed {
+ public:
+  Subscribed(const std::string& name, const Table& options) {
+    const PluginEntry& plugin = entry(std::string(Interface::kind.name), name);
+    plugin.describe(manifest_);
+    const PluginEntry::Instance instance = plugin.create(manifest_, options);
+    plugin_.reset(dynamic_cast<Interface*>(instance.plugin));
+    plugin_->set_host(host_);
+    self_ = instance.self;
+  }
+  /// Calls its hooks of the context's event, as the host does, cadence aside.
+  void fire(StepContext& context) {
+    for (const HookSpec& hook : manifest_.hooks)
+      if (hook.event == context.event()) hook.call(self_, context);
+  }
+  const HookSpec& hook(Event event) const {
+    for (const HookSpec& hook : manifest_.hooks)
+      if (hook.event == event) return hook;
+    throw std::runtime_error("no hook");
+  }
+  State saved() const {
+    State state{.owner = std::string(Interface::kind.name), .version = {}, .scalars = {}, .tensors = {}};
+    StateWriter writer(state);
+    plugin_->save(writer);
+    return state;
+  }
+  Interface& plugin() { return *plugin_; }
+  const Interface& plugin() const { return *plugin_; }
+
+ private:
+  inline static QuietHost host_;
+  ManifestData manifest_;
+  std::unique_ptr<Interface> plugin_;
+  void* self_ = nullptr;
+};
 
 /// A plugin with these options, defaults filled in; not checked against the manifest.
 template <class Interface>
