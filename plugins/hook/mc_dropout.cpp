@@ -1,9 +1,9 @@
 // Monte Carlo dropout (Gal and Ghahramani, "Dropout as a Bayesian approximation", ICML 2016, section 4): in
 // evaluations every batch is passed `samples` times with dropout on, and the mean of the class probabilities
 // is the prediction. Its metrics, beside those of the evaluation of all units, are NAME/mc_accuracy and
-// mc_nll of that mean, mc_single_accuracy, the mean over the passes (how much the ensemble gains), and in
-// nats mc_entropy, how unsure the mean is, with mc_mutual_information, the part of it that comes from the
-// passes' disagreement (Houlsby et al., 2011). Means over all items; passes are not under autocast.
+// mc_nll of that mean; mc_single_accuracy, the mean over the passes, and mc_gain, by how much the ensemble is
+// above it; and in nats mc_entropy, how unsure the mean is, with mc_mutual_information, the part of it that
+// comes from the passes' disagreement (Houlsby et al., 2011). Means over all items; not under autocast.
 #include <array>
 #include <cmath>
 
@@ -84,6 +84,7 @@ class McDropout final : public Hook {
     };
     metric("accuracy", accuracy);
     metric("single_accuracy", single_accuracy);
+    metric("gain", accuracy - single_accuracy);
     metric("nll", nll);
     metric("entropy", entropy);
     metric("mutual_information", between);
