@@ -65,12 +65,33 @@ std::vector<Run> runs_of(std::span<const std::int32_t> blocks, std::int64_t bloc
   return runs;
 }
 
-/// Rows of the slices so numbered; slices that touch make one run.
-std::vector<Run> rows_of(std::span<const Slice> slices, std::span<const std::size_t> numbers) {
-  std::vector<Run> runs;
-  for (const std::size_t number : numbers)
-    append(runs, slices[number].begin, slices[number].end - slices[number].begin);
-  return runs;
+/// Rows of a slice that a thread takes at a time.
+struct RowUnit {
+  std::size_t slice;
+  std::int64_t begin, end;
+};
+
+std::vector<RowUnit> row_units(std::span<const Slice> slices) {
+  std::vector<RowUnit> units;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const std::int64_t rows = slices[i].end - slices[i].begin, parts = divided_up(rows, unit_rows);
+    for (std::int64_t part = 0; part < parts; ++part)
+      units.push_back({i, slices[i].begin + part_begin(rows, parts, part),
+                       slices[i].begin + part_begin(rows, parts, part + 1)});
+  }
+  return units;
+}
+
+/// Rows of the slices that both lists number, ascending.
+void rows_of_both(std::vector<Run>& runs, std::span<const Slice> slices, std::span<const std::size_t> a,
+                  std::span<const std::size_t> b) {
+  runs.clear();
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+    if (*i == *j) append(runs, slices[*i].begin, slices[*i].end - slices[*i].begin);
+    const bool next_i = *i <= *j, next_j = *j <= *i;
+    i += next_i;
+    j += next_j;
+  }
 }
 
 std::int64_t total(std::span<const Run> runs) {
@@ -102,10 +123,10 @@ std::vector<Strip> strips_of(std::span<const Run> runs, std::int64_t width) {
   return strips;
 }
 
-/// Runs cut into panels of near-equal depth, of at most `most`. One, empty, where there are none.
-std::vector<std::vector<Run>> panels_of(std::span<const Run> runs, std::int64_t most) {
+/// Runs cut into panels of near-equal depth. One, empty, where there are none.
+std::vector<std::vector<Run>> panels_of(std::span<const Run> runs) {
   const std::int64_t depth = total(runs);
-  const std::int64_t count = std::max<std::int64_t>(1, divided_up(depth, most));
+  const std::int64_t count = std::max<std::int64_t>(1, divided_up(depth, ProductTile::depth));
   std::vector<std::vector<Run>> panels(static_cast<std::size_t>(count));
   std::int64_t done = 0, panel = 0;
   for (Run run : runs)
@@ -161,7 +182,7 @@ void multiply(const Micro& micro, const Factor& a, const Packed& b, const SliceU
   zeros_up_to(width);
 
   alignas(64) float panel[ProductTile::stride * 16];
-  const std::vector<std::vector<Run>> panels = panels_of(units.depth, ProductTile::depth);
+  const std::vector<std::vector<Run>> panels = panels_of(units.depth);
   const auto strip_count = static_cast<std::int64_t>(units.strips.size());
   const std::int64_t tiles = divided_up(end - begin, micro.rows);
   for (const std::vector<Run>& runs : panels) {
@@ -260,29 +281,20 @@ Isa fastest_isa() {
 struct MaskedGemm::State {
   const Micro& micro;
   ParallelFor parallel;
-  Buffer weight, gradient, input;
+  Buffer weight, gradient, input, sums;
 
   /// c = a b with the live units of each slice.
   void multiply_slices(const MaskedLinear& layer, bool forward, const Factor& a, const Packed& b,
                        const Finish& finish, Rows<float> c) const {
-    struct Unit {
-      std::size_t slice;
-      std::int64_t begin, end;
-    };
     const std::int64_t depth = forward ? layer.in : layer.out, width = forward ? layer.out : layer.in;
     std::vector<SliceUnits> slices;
-    std::vector<Unit> units;
-    for (const Slice& slice : layer.slices) {
-      const std::int64_t rows = slice.end - slice.begin, parts = divided_up(rows, unit_rows);
-      for (std::int64_t part = 0; part < parts; ++part)
-        units.push_back({slices.size(), slice.begin + part_begin(rows, parts, part),
-                         slice.begin + part_begin(rows, parts, part + 1)});
+    for (const Slice& slice : layer.slices)
       slices.push_back({runs_of(forward ? slice.in : slice.out, layer.block, depth),
                         strips_of(runs_of(forward ? slice.out : slice.in, layer.block, width), width)});
-    }
+    const std::vector<RowUnit> units = row_units(layer.slices);
     parallel(static_cast<std::int64_t>(units.size()), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const Unit& unit = units[static_cast<std::size_t>(i)];
+        const RowUnit& unit = units[static_cast<std::size_t>(i)];
         multiply(micro, a, b, slices[unit.slice], unit.begin, unit.end, finish, c, width);
       }
     });
@@ -290,7 +302,7 @@ struct MaskedGemm::State {
 };
 
 MaskedGemm::MaskedGemm(Isa isa, ParallelFor parallel)
-    : state_(new State{micro_of(isa), std::move(parallel), {}, {}, {}}) {
+    : state_(new State{micro_of(isa), std::move(parallel), {}, {}, {}, {}}) {
   if (!state_->parallel) state_->parallel = [](std::int64_t count, const auto& range) { range(0, count); };
 }
 MaskedGemm::~MaskedGemm() = default;
@@ -351,101 +363,82 @@ void MaskedGemm::weight_gradient(const MaskedLinear& layer, Rows<const float> dy
   check(layer);
   const Micro& micro = state_->micro;
   const std::int64_t rows = layer.slices.empty() ? 0 : layer.slices.back().end;
-  const std::int64_t out_blocks = divided_up(layer.out, layer.block);
-  const std::int64_t in_strips = divided_up(layer.in, strip_width);
+  const std::int64_t blocks = divided_up(layer.out, layer.block);
+  const std::int64_t strips = divided_up(layer.in, strip_width);
+  const std::vector<RowUnit> units = row_units(layer.slices);
   if (!layer.relu) y = {};
 
-  // The slices in which each block of dz and strip of x is live.
+  // Live strips of x in each slice, and the slices in which each strip of x and each block of dz is live.
   using Numbers = std::vector<std::size_t>;
-  struct LiveStrip {
-    Numbers slices;
-    std::vector<std::array<std::int32_t, strip_width>> keep;  // in each of them
-  };
-  std::vector<Numbers> gradient_blocks(static_cast<std::size_t>(out_blocks));
-  std::vector<LiveStrip> input_strips(static_cast<std::size_t>(in_strips));
+  std::vector<std::vector<Strip>> live_strips;
+  std::vector<Numbers> strip_slices(static_cast<std::size_t>(strips)),
+      block_slices(static_cast<std::size_t>(blocks));
   for (std::size_t i = 0; i < layer.slices.size(); ++i) {
-    for (const std::int32_t block : layer.slices[i].out)
-      gradient_blocks[static_cast<std::size_t>(block)].push_back(i);
-    for (const Strip& strip : strips_of(runs_of(layer.slices[i].in, layer.block, layer.in), layer.in)) {
-      LiveStrip& live = input_strips[static_cast<std::size_t>(strip.number)];
-      live.slices.push_back(i);
-      live.keep.push_back(strip.keep);
-    }
+    const Slice& slice = layer.slices[i];
+    live_strips.push_back(strips_of(runs_of(slice.in, layer.block, layer.in), layer.in));
+    for (const Strip& strip : live_strips.back())
+      strip_slices[static_cast<std::size_t>(strip.number)].push_back(i);
+    for (const std::int32_t block : slice.out) block_slices[static_cast<std::size_t>(block)].push_back(i);
   }
-  const auto common = [](const Numbers& a, const Numbers& b) {
-    Numbers both;
-    std::ranges::set_intersection(a, b, std::back_inserter(both));
-    return both;
-  };
 
-  // dz: [block][row][unit]; x: [strip][row][lane], zeros where dead.
-  const std::int64_t gradient_stride = rows * layer.block + strip_width;
-  float* const gradient = state_->gradient.at_least(out_blocks * gradient_stride);
-  state_->parallel(out_blocks, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * layer.block, width = std::min(layer.block, layer.out - first);
-      if (db != nullptr) std::fill_n(db + first, width, 0.0f);
-      for (const std::size_t i : gradient_blocks[static_cast<std::size_t>(block)]) {
-        std::array<float, 128> sums{};
-        for (std::int64_t row = layer.slices[i].begin; row < layer.slices[i].end; ++row) {
-          float* const to = gradient + block * gradient_stride + row * layer.block;
+  // dz: [block][row][unit]; x: [strip][row][lane], zeros where dead. Sums of dz: [row unit][unit].
+  const auto unit_count = static_cast<std::int64_t>(units.size());
+  const std::int64_t dz_stride = rows * layer.block + strip_width, x_stride = (rows + padding) * strip_width;
+  float* const dz = state_->gradient.at_least(blocks * dz_stride);
+  float* const packed = state_->input.at_least(strips * x_stride);
+  float* const sums_of_dz = state_->sums.at_least(unit_count * layer.out);
+  state_->parallel(unit_count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const RowUnit& unit = units[static_cast<std::size_t>(i)];
+      float* const sums = sums_of_dz + i * layer.out;
+      std::fill_n(sums, layer.out, 0.0f);
+      for (std::int64_t row = unit.begin; row < unit.end; ++row) {
+        for (const std::int32_t block : layer.slices[unit.slice].out) {
+          const std::int64_t first = block * layer.block, width = std::min(layer.block, layer.out - first);
+          float* const to = dz + block * dz_stride + row * layer.block;
           micro.scaled(to, dy.data + row * dy.stride + first,
                        y.data == nullptr ? nullptr : y.data + row * y.stride + first, layer.scale, width);
-          for (std::int64_t u = 0; u < width; ++u) sums[static_cast<std::size_t>(u)] += to[u];
+          micro.add(sums + first, to, width);
         }
-        for (std::int64_t u = 0; db != nullptr && u < width; ++u)
-          db[first + u] += sums[static_cast<std::size_t>(u)];
+        for (const Strip& strip : live_strips[unit.slice])
+          micro.kept(packed + strip.number * x_stride + row * strip_width,
+                     x.data + row * x.stride + strip.number * strip_width, strip.keep.data(), strip.lanes);
       }
     }
   });
-  const std::int64_t input_stride = (rows + padding) * strip_width;
-  float* const input = state_->input.at_least(in_strips * input_stride);
-  state_->parallel(in_strips, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t number = begin; number < end; ++number) {
-      const LiveStrip& strip = input_strips[static_cast<std::size_t>(number)];
-      for (std::size_t i = 0; i < strip.slices.size(); ++i) {
-        const Slice& slice = layer.slices[strip.slices[i]];
-        for (std::int64_t row = slice.begin; row < slice.end; ++row)
-          micro.kept(input + number * input_stride + row * strip_width,
-                     x.data + row * x.stride + number * strip_width, strip.keep[i].data(),
-                     lanes_of(number, layer.in));
-      }
-    }
-  });
+  if (db != nullptr) std::fill_n(db, layer.out, 0.0f);
+  for (std::int64_t i = 0; db != nullptr && i < unit_count; ++i)
+    micro.add(db, sums_of_dz + i * layer.out, layer.out);
 
   // A group of strips of x stays in the second cache while the blocks of dz pass.
   const std::int64_t group_most =
       std::max<std::int64_t>(2, cache_floats / (strip_width * std::max<std::int64_t>(1, rows)) & ~1);
-  const std::int64_t groups = divided_up(in_strips, group_most);
-  state_->parallel(groups * out_blocks, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t groups = divided_up(strips, group_most);
+  state_->parallel(groups * blocks, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Run> runs;
     for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t block = unit % out_blocks, first_row = block * layer.block;
+      const std::int64_t block = unit % blocks, first_row = block * layer.block;
       const std::int64_t height = std::min(layer.block, layer.out - first_row);
-      const std::int64_t tiles = divided_up(height, micro.rows);
-      const std::int64_t stop = std::min(in_strips, (unit / out_blocks + 1) * group_most);
+      const std::int64_t stop = std::min(strips, (unit / blocks + 1) * group_most);
       OuterTile tile{.a_stride = layer.block, .c_stride = dw.stride};
-      for (std::int64_t strip = unit / out_blocks * group_most; strip < stop; strip += tile.b.strips) {
-        const LiveStrip& live = input_strips[static_cast<std::size_t>(strip)];
+      for (std::int64_t strip = unit / blocks * group_most; strip < stop; strip += tile.b.strips) {
+        const Numbers& slices = strip_slices[static_cast<std::size_t>(strip)];
         const bool paired = micro.strips > 1 && strip + 1 < stop &&
-                            input_strips[static_cast<std::size_t>(strip + 1)].slices == live.slices;
+                            strip_slices[static_cast<std::size_t>(strip + 1)] == slices;
         tile.b.strips = paired ? 2 : 1;
         for (int s = 0; s < tile.b.strips; ++s) {
-          tile.b.packed[s] = input + (strip + s) * input_stride;
+          tile.b.packed[s] = packed + (strip + s) * x_stride;
           tile.b.lanes[s] = lanes_of(strip + s, layer.in);
         }
-        const std::vector<Run> runs =
-            rows_of(layer.slices, common(gradient_blocks[static_cast<std::size_t>(block)], live.slices));
-        const std::vector<std::vector<Run>> panels = panels_of(runs, OuterTile::depth);
-        for (const std::vector<Run>& panel : panels) {
-          tile.runs = {panel.data(), static_cast<std::int64_t>(panel.size())};
-          tile.first = &panel == &panels.front();
-          for (std::int64_t part = 0; part < tiles; ++part) {
-            const std::int64_t from = part_begin(height, tiles, part);
-            tile.rows = static_cast<int>(part_begin(height, tiles, part + 1) - from);
-            tile.a = gradient + block * gradient_stride + from;
-            tile.c = dw.data + (first_row + from) * dw.stride + strip * strip_width;
-            micro.outer(tile);
-          }
+        rows_of_both(runs, layer.slices, slices, block_slices[static_cast<std::size_t>(block)]);
+        tile.runs = {runs.data(), static_cast<std::int64_t>(runs.size())};
+        const std::int64_t tiles = divided_up(height, paired ? micro.rows : micro.outer_rows);
+        for (std::int64_t part = 0; part < tiles; ++part) {
+          const std::int64_t from = part_begin(height, tiles, part);
+          tile.rows = static_cast<int>(part_begin(height, tiles, part + 1) - from);
+          tile.a = dz + block * dz_stride + from;
+          tile.c = dw.data + (first_row + from) * dw.stride + strip * strip_width;
+          micro.outer(tile);
         }
       }
     }

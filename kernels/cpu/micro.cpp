@@ -12,11 +12,11 @@ typedef std::int32_t MaskAnywhere __attribute__((vector_size(64), aligned(4), ma
 
 // Tiles whose sums, and what is multiplied, fit in the registers.
 #if defined(__AVX512F__)
-constexpr int most_rows = 14, most_strips = 2, register_bytes = 64;
+constexpr int most_rows = 14, most_strips = 2, most_outer_rows = 16, register_bytes = 64;
 #elif defined(__AVX2__)
-constexpr int most_rows = 6, most_strips = 1, register_bytes = 32;
+constexpr int most_rows = 6, most_strips = 1, most_outer_rows = 6, register_bytes = 32;
 #else
-constexpr int most_rows = 2, most_strips = 1, register_bytes = 16;
+constexpr int most_rows = 2, most_strips = 1, most_outer_rows = 2, register_bytes = 16;
 #endif
 typedef float Register __attribute__((vector_size(register_bytes)));
 typedef float RegisterAnywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
@@ -143,12 +143,8 @@ void outer_tile(const OuterTile& tile) {
   Vector result[rows * strips];
   sums.write(result);
   for (int r = 0; r < rows; ++r)
-    for (int s = 0; s < strips; ++s) {
-      float* const c = tile.c + r * tile.c_stride + s * strip_width;
-      Vector before{};
-      if (!tile.first) load(before, c, tile.b.lanes[s]);
-      store(c, result[r * strips + s] + before, tile.b.lanes[s]);
-    }
+    for (int s = 0; s < strips; ++s)
+      store(tile.c + r * tile.c_stride + s * strip_width, result[r * strips + s], tile.b.lanes[s]);
 }
 
 /// Calls the tile of so many rows.
@@ -165,7 +161,7 @@ template <int rows>
 void outer_rows(const OuterTile& tile) {
   if constexpr (rows > 1)
     if (tile.rows < rows) return outer_rows<rows - 1>(tile);
-  if constexpr (most_strips > 1)
+  if constexpr (most_strips > 1 && rows <= most_rows)
     if (tile.b.strips > 1) return outer_tile<rows, most_strips>(tile);
   outer_tile<rows, 1>(tile);
 }
@@ -212,6 +208,10 @@ void scaled(float* __restrict to, const float* __restrict from, const float* __r
   }
 }
 
+void add(float* __restrict to, const float* __restrict from, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
 void kept(float* to, const float* from, const std::int32_t* keep, int lanes) {
   Vector value;
   load(value, from, lanes);
@@ -223,7 +223,14 @@ void kept(float* to, const float* from, const std::int32_t* keep, int lanes) {
 
 #define TRAINYARD_JOIN(a, b) a##b
 #define TRAINYARD_NAME(isa) TRAINYARD_JOIN(micro_, isa)
-const Micro TRAINYARD_NAME(TRAINYARD_ISA) = {
-    most_rows, most_strips, product_rows<most_rows>, outer_rows<most_rows>, transpose, scaled, kept};
+const Micro TRAINYARD_NAME(TRAINYARD_ISA) = {most_rows,
+                                             most_strips,
+                                             most_outer_rows,
+                                             product_rows<most_rows>,
+                                             outer_rows<most_outer_rows>,
+                                             transpose,
+                                             scaled,
+                                             add,
+                                             kept};
 
 }  // namespace trainyard::kernels

@@ -47,7 +47,6 @@ struct ProductTile {
 
 /// c = sum over the rows r of the runs of a[r][row] b[r][column]; both are packed.
 struct OuterTile {
-  static constexpr std::int64_t depth = 128;  ///< rows of which both fit the first cache
   const float* a;
   std::int64_t a_stride;
   int rows;
@@ -55,17 +54,18 @@ struct OuterTile {
   Runs runs;
   float* c;  ///< its strips lie side by side
   std::int64_t c_stride;
-  bool first;  ///< of the sums that make up c: what is there is not added
 };
 
 struct Micro {
   int rows, strips;  ///< the most of a tile
+  int outer_rows;    ///< of an outer tile of one strip
   void (*product)(const ProductTile&);
   void (*outer)(const OuterTile&);
   /// to[column][row] of a strip of 16 = from[row][column] of `lanes` rows; the other lanes are zeros.
   void (*transpose)(float* to, const float* from, std::int64_t stride, int lanes, std::int64_t columns);
   /// to = from scale where y > 0 or there is no y, else 0; NaN in y counts as > 0.
   void (*scaled)(float* to, const float* from, const float* y, float scale, std::int64_t count);
+  void (*add)(float* to, const float* from, std::int64_t count);  ///< to += from
   /// to[16] = from[lanes] and zeros, where `keep` is -1, and zeros where it is 0.
   void (*kept)(float* to, const float* from, const std::int32_t* keep, int lanes);
 };
