@@ -19,6 +19,8 @@ constexpr Rule rules[] = {
     {"plugins", ChangeClass::allowed},
     {"logging", ChangeClass::allowed},
     {"guard", ChangeClass::allowed},
+    {"rules", ChangeClass::journalled},
+    {"recorder", ChangeClass::allowed},
     {"checkpoint", ChangeClass::allowed},
     {"trainer.max_wall_time", ChangeClass::allowed},
     {"trainer.precision", ChangeClass::refused},

@@ -12,7 +12,7 @@ namespace trainyard::config {
 namespace {
 
 constexpr std::size_t most_files = 100;
-constexpr std::string_view lists_by_id[] = {"hooks", "metrics", "logging.sinks"};
+constexpr std::string_view lists_by_id[] = {"hooks", "rules", "metrics", "logging.sinks"};
 
 std::string child_path(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;

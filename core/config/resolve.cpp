@@ -69,6 +69,8 @@ class Resolver {
     resolved_.set("guard", tables_.plain("guard", true)->table());
     resolved_.set("logging", tables_.plain("logging", true)->table());
     config_.sinks = list("logging.sinks");
+    config_.rules = list("rules");
+    if (!config_.rules.empty() || root_.contains("recorder")) config_.recorder = slot("recorder");
     config_.hooks = list("hooks");
     tables_.unknown_tables();
     check_rules(resolved_, findings_);

@@ -108,7 +108,8 @@ struct RunConfig {
   // other slots
   SlotConfig model, loss, optimizer, schedule, checkpoint;
   std::optional<SlotConfig> dropout;
-  std::vector<SlotConfig> metrics, hooks, sinks;
+  std::optional<SlotConfig> recorder;  ///< where there are rules, too
+  std::vector<SlotConfig> metrics, rules, hooks, sinks;
 
   // [trainer]
   Duration max_duration;
@@ -125,7 +126,7 @@ struct RunConfig {
   Duration log_interval{50, Duration::Unit::steps};
 
   /// Every slot in config order, which is the order of last resort of their hooks: model, dropout, loss,
-  /// metrics, data, sampler, optimizer, schedule, checkpoint, hooks, sinks.
+  /// metrics, data, sampler, optimizer, schedule, checkpoint, rules, recorder, hooks, sinks.
   std::vector<const SlotConfig*> slots() const;
 
   Table resolved;  ///< the whole file, defaults filled in: what `config show` prints and the run directory
@@ -141,6 +142,8 @@ inline std::vector<const SlotConfig*> RunConfig::slots() const {
   for (const std::optional<SplitConfig>* split : {&val, &test})
     if (*split) all.push_back(&(*split)->dataset);
   all.insert(all.end(), {&sampler, &optimizer, &schedule, &checkpoint});
+  for (const SlotConfig& rule : rules) all.push_back(&rule);
+  if (recorder) all.push_back(&*recorder);
   for (const SlotConfig& hook : hooks) all.push_back(&hook);
   for (const SlotConfig& sink : sinks) all.push_back(&sink);
   return all;

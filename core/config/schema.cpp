@@ -202,6 +202,9 @@ std::vector<Section> make_schema() {
   Section& sinks = slot("logging.sinks", "sink", "where records go", {id});
   sinks.list = true;
   sinks.default_types = {"console", "jsonl", "tensorboard"};
+  slot("rules", "rule", "what watches the run's tensors and metrics", {id}).list = true;
+  slot("recorder", "recorder", "what takes tensors out of the run, for the rules and for later")
+      .default_types = {"trial"};
   slot("hooks", "hook", "plugins that fill no slot",
        {id,
         key("every", duration, "how often it is called, instead of its own cadence")

@@ -18,7 +18,9 @@ std::string label(const Section& section, const Checked& checked) {
 
 /// What the host converts to a place in the run cannot be a wall time.
 Units option_units(const std::string& kind) {
-  return kind == "schedule" || kind == "sink" || kind == "checkpointer" ? Units::progress : Units::any;
+  constexpr std::string_view in_steps[] = {"schedule", "sink", "checkpointer", "dropout", "rule", "recorder"};
+  return std::find(std::begin(in_steps), std::end(in_steps), kind) != std::end(in_steps) ? Units::progress
+                                                                                         : Units::any;
 }
 
 template <class Spec>

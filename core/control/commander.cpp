@@ -322,6 +322,13 @@ void Commander::obey(Command command) {
   }
 }
 
+void Commander::ask(config::SwapRequest request, const std::string& who) {
+  const auto job = std::make_shared<Job>();
+  job->request = std::move(request);
+  job->who = who;
+  waiting_.push_back(job);
+}
+
 void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> requests) {
   const auto reply = std::make_shared<Reply>(Reply{std::move(command), requests.size(), {}, {}});
   for (config::SwapRequest& request : requests) {

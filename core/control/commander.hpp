@@ -24,7 +24,7 @@ namespace trainyard::control {
 struct DueSwap {
   std::int64_t step = 0;  ///< at the first safe point that is not before it
   config::SwapRequest request;
-  std::string who;  ///< "config", or "ctl" for one that a resume repeats
+  std::string who;  ///< "config"; of one that a resume repeats: "ctl", or the id of a plugin
 };
 
 struct CommanderParts {
@@ -51,6 +51,8 @@ class Commander {
 
   /// LoopParts::control. Throws what a swap of the run file throws.
   void at_safe_point();
+  /// As a client's command; what becomes of it goes into the journal.
+  void ask(config::SwapRequest request, const std::string& who);
   /// LoopParts::recover: takes back a swap that is still watched.
   bool recover(const Error& error);
   /// CheckpointParts::put_off: a checkpoint holds swaps only that are there to stay.

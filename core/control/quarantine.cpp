@@ -82,7 +82,7 @@ void quarantine(const std::string& directory, Quarantined plugin) {
 }
 
 bool can_be_left_out(const std::string& kind) {
-  return kind == "hook" || kind == "sink" || kind == "metric";
+  return kind == "hook" || kind == "rule" || kind == "sink" || kind == "metric";
 }
 
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,

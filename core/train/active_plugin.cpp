@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "core/config/swap.hpp"
 #include "core/events/call_frame.hpp"
 #include "core/events/hooks_of.hpp"
 #include "core/report/signal_stack.hpp"
@@ -60,6 +61,13 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
   std::erase_if(workers_, [](const std::weak_ptr<Worker>& each) { return each.expired(); });
   workers_.push_back(worker);
   return worker;
+}
+
+void HostServices::swap(std::string_view slot, std::string_view type,
+                        const std::vector<std::string>& options) {
+  config::SwapRequest request{.slot = std::string(slot), .type = std::string(type), .options = {}};
+  for (const std::string& assignment : options) config::assign(request.options, assignment);
+  outputs_.swap(std::move(request), owner_);
 }
 
 std::unique_ptr<Plugin> HostServices::make(std::string_view kind, const Table& table) {

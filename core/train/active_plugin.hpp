@@ -24,6 +24,8 @@ namespace trainyard::train {
 struct HostOutputs {
   std::function<void(LogLevel, const std::string& message)> log = [](LogLevel, const std::string&) {};
   std::function<void(std::string name, double value)> metric = [](const std::string&, double) {};
+  std::function<void(config::SwapRequest request, const std::string& who)> swap =
+      [](const config::SwapRequest&, const std::string&) {};
   std::uint64_t seed = 0;
 };
 
@@ -41,6 +43,7 @@ class HostServices final : public Host {
   void metric(std::string_view name, double value) override;
   RandomStream random(std::string_view purpose) const override;
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
+  void swap(std::string_view slot, std::string_view type, const std::vector<std::string>& options) override;
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
 
   /// Whether a thread of the plugin threw; asked after every step, so it takes no lock.

@@ -3,10 +3,13 @@
 // way.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
+#include <trainyard/network.hpp>
 #include <trainyard/sampler.hpp>
 
 #include "core/train/guard.hpp"
@@ -51,17 +54,45 @@ class GuardedSampler final : public Sampler {
 /// The network calls it within the guard of the model.
 class GuardedDropout final : public Dropout {
  public:
-  GuardedDropout(config::SlotConfig slot, Dropout& dropout) : slot_(std::move(slot)), dropout_(dropout) {}
-  void open(std::span<const DropoutSite> sites) override {
-    guarded(slot_, 0, [&] { dropout_.open(sites); });
+  GuardedDropout(config::SlotConfig slot, Dropout& dropout) : slot_(std::move(slot)), dropout_(dropout) {
+    common = dropout.common;
   }
-  at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream& random) override {
-    return guarded(slot_, 0, [&] { return dropout_.apply(x, site, random); });
+  void open(const DropoutPlaces& places) override {
+    guarded(slot_, 0, [&] { dropout_.open(places); });
+  }
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.apply(x, site, call); });
+  }
+  bool masks_weights() const override { return dropout_.masks_weights(); }
+  at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.mask_weight(weight, index, call); });
+  }
+  bool fuses(std::size_t linear) const override { return dropout_.fuses(linear); }
+  at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
+                           const std::optional<at::Tensor>& bias, std::size_t linear,
+                           const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.masked_linear(x, weight, bias, linear, call); });
+  }
+  bool carries() const override { return dropout_.carries(); }
+  at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
+                   std::int64_t time, const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.carry(before, now, cell, memory, time, call); });
   }
 
  private:
   const config::SlotConfig slot_;
   Dropout& dropout_;
 };
+
+/// Opens the plugin of the slot for a network: set_dropout is what is left to do.
+inline std::unique_ptr<Dropout> open_dropout(const config::SlotConfig& slot, Dropout& plugin,
+                                             const Network& network, const RunScale& scale) {
+  auto dropout = std::make_unique<GuardedDropout>(slot, plugin);
+  guarded(slot, 0, [&] {
+    dropout->place(scale);
+    dropout->open(dropout->chosen(network.dropout_places()));
+  });
+  return dropout;
+}
 
 }  // namespace trainyard::train

@@ -237,8 +237,9 @@ bool Loop::repeated() {
 void Loop::run_micro(Batch& batch) {
   const config::RunConfig& config = *parts_.config;
   if (batch.weight <= 0.0) return;  // nothing in it counts; its mean would be 0/0
-  const ForwardContext pass{true, static_cast<std::uint64_t>(context_.clock_.step),
-                            static_cast<std::uint32_t>(context_.micro_)};
+  const ForwardContext pass{.training = true,
+                            .step = static_cast<std::uint64_t>(context_.clock_.step),
+                            .micro = static_cast<std::uint32_t>(context_.micro_)};
   {
     const AutocastScope autocast(parts_.device.type(), config.precision);
     bracket(Event::before_forward, Event::after_forward, [&] {
@@ -472,6 +473,9 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
                 [&](const auto& each) { return each.first.starts_with(split.name + "/"); });
   LossMeter losses;
   context_.evaluating_ = true;
+  context_.split_ = split.name;
+  const ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
+  auto of_training = std::exchange(extra_, {});  // for its next log point
   std::map<std::string, double, std::less<>> values;
   const BatchScope batch_scope(context_);
   const auto began = SteadyClock::now();
@@ -484,14 +488,16 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
         bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
           if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;
           const AutocastScope autocast(parts_.device.type(), parts_.config->precision);
-          const at::Tensor output = guarded(config.model, step_done, [&] {
-                                      return parts_.network->forward(batch, {});
-                                    }).to(at::kFloat);
-          const at::Tensor loss =
-              guarded(config.loss, step_done, [&] { return parts_.loss->forward(output, batch); });
-          losses.add(loss, batch.weight);
-          update_metrics(output, loss, batch);
+          context_.output_ = guarded(config.model, step_done, [&] {
+                               return parts_.network->forward(batch, pass);
+                             }).to(at::kFloat);
+          context_.loss_ =
+              guarded(config.loss, step_done, [&] { return parts_.loss->forward(context_.output_, batch); });
+          losses.add(context_.loss_, batch.weight);
+          update_metrics(context_.output_, context_.loss_, batch);
         });
+        context_.output_.reset();
+        context_.loss_.reset();
       }
       if (signalled()) return;  // half a pass gives no value
     }
@@ -500,6 +506,9 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });
   context_.evaluating_ = false;
+  context_.split_ = "train";
+  for (const auto& [name, value] : std::exchange(extra_, std::move(of_training)))
+    if (!values.empty()) values[name] = latest_[name] = value;
   if (values.empty()) return values;
 
   Record record{.what = Record::What::eval,

@@ -37,6 +37,7 @@ class LoopContext final : public StepContext {
   using StepContext::repeats_;
   using StepContext::run_scale_;
   using StepContext::skip_reason_;
+  using StepContext::split_;
 
   /// True once where a hook asked for it; the request is taken.
   bool take(Control control) {

@@ -36,7 +36,7 @@ std::string aligned(const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::string show(const Graph& graph) {
+std::string show(const Graph& graph, const DropoutPlaces& places) {
   const auto value = [&](ValueId id) -> const GraphValue& {
     return graph.values[static_cast<std::size_t>(id)];
   };
@@ -45,7 +45,6 @@ std::string show(const Graph& graph) {
     rows.push_back({value(id).name, "input", shape_text(value(id).shape), "", ""});
 
   NodeCost total;
-  std::vector<Row> sites;
   for (const Node& node : graph.nodes) {
     const NodeCost node_cost = cost(graph, node);
     total.parameters += node_cost.parameters;
@@ -53,14 +52,21 @@ std::string show(const Graph& graph) {
     const std::vector<std::int64_t>& shape = value(node.outputs.front()).shape;
     rows.push_back({node.name, node.op, shape_text(shape), grouped(node_cost.parameters),
                     grouped(node_cost.multiply_adds)});
-    if (node.op != "Dropout") continue;
-    const std::int64_t given = node.integer("axis", 1);
-    const std::int64_t axis = given < 0 ? given + static_cast<std::int64_t>(shape.size()) : given;
-    sites.push_back({"  " + node.name, "axis " + std::to_string(axis),
-                     "width " + std::to_string(shape[static_cast<std::size_t>(axis)]), "", ""});
   }
   rows.push_back({"total", "", "one sample", grouped(total.parameters), grouped(total.multiply_adds)});
-  return aligned(rows) + (sites.empty() ? "dropout sites: none\n" : "dropout sites:\n" + aligned(sites));
+  std::vector<Row> sites, weights, cells;
+  for (const DropoutSite& site : places.sites)
+    sites.push_back(
+        {"  " + site.id, "axis " + std::to_string(site.axis), "width " + std::to_string(site.width), "", ""});
+  for (const DropoutWeight& weight : places.weights)
+    weights.push_back({"  " + weight.id, shape_text(weight.shape), "", "", ""});
+  for (const DropoutCell& cell : places.cells)
+    cells.push_back({"  " + cell.id, "hidden " + std::to_string(cell.hidden), "", "", ""});
+  std::string text =
+      aligned(rows) + (sites.empty() ? "dropout sites: none\n" : "dropout sites:\n" + aligned(sites));
+  if (!weights.empty()) text += "weights that dropout may mask:\n" + aligned(weights);
+  if (!cells.empty()) text += "recurrent layers:\n" + aligned(cells);
+  return text;
 }
 
 }  // namespace trainyard::train

@@ -3,12 +3,13 @@
 
 #include <string>
 
+#include <trainyard/dropout.hpp>
 #include <trainyard/graph.hpp>
 
 namespace trainyard::train {
 
 /// Layers with operator, output shape, parameters and multiply-adds of one sample, their sums, and the
-/// dropout sites. Needs shapes.
-std::string show(const Graph& graph);
+/// places where dropout may act. Needs shapes.
+std::string show(const Graph& graph, const DropoutPlaces& places);
 
 }  // namespace trainyard::train

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include <trainyard/recorder.hpp>
 #include <trainyard/sampler.hpp>
 
 #include "core/config/print.hpp"
@@ -224,11 +225,7 @@ void Run::build_model() {
   });
   network_->to(device_);
   if (config_.dropout) {
-    if (network_->dropout_sites().empty())
-      throw ConfigError("[model.dropout] " + config_.dropout->type + ": the model " + config_.model.type +
-                        " has no dropout site; drop the table or take a model that has some");
-    dropout_ = std::make_unique<GuardedDropout>(*config_.dropout, plugin_of(*config_.dropout).as<Dropout>());
-    dropout_->open(network_->dropout_sites());
+    dropout_ = open_dropout(*config_.dropout, plugin_of(*config_.dropout).as<Dropout>(), *network_, scale_);
     network_->set_dropout(dropout_.get(), config_.seed);
   }
   context_.network_ = network_.get();
@@ -243,6 +240,7 @@ Loop& Run::build_loop(LoopParts parts) {
   optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
   guarded(config_.optimizer, 0,
           [&] { optimizer_->open(make_groups(network_->parameters(), optimizer_->common)); });
+  if (config_.recorder) open_recorder(plugin_of(*config_.recorder));
   place_curve({});
   check_momentum(*curve_, *optimizer_, config_);
   if (curve_->end() < scale_.total_steps)
@@ -278,10 +276,30 @@ void Run::connect() {
   parts_.metrics.clear();
   for (const config::SlotConfig& slot : config_.metrics)
     parts_.metrics.push_back({&slot, &plugin_of(slot).as<Metric>()});
+  attach_rules();
   parts_.evaluations.clear();
   for (const char* name : {"val", "test"})
     if (const auto split = splits_.find(name); split != splits_.end())
       parts_.evaluations.push_back({name, split->second.loader.get()});
+}
+
+void Run::open_recorder(ActivePlugin& plugin) const {
+  const RunInfo info{.name = config_.name,
+                     .directory = config_.output_dir,
+                     .started = {},
+                     .total_steps = scale_.total_steps,
+                     .steps_per_epoch = scale_.steps_per_epoch};
+  guarded(plugin.slot(), 0, [&] { plugin.as<Recorder>().open(info); });
+}
+
+/// Tells the recorder which rules there are.
+void Run::attach_rules() {
+  if (!config_.recorder) return;
+  std::vector<NamedRule> rules;
+  for (const config::SlotConfig& slot : config_.rules)
+    rules.push_back({slot.id, &plugin_of(slot).as<Rule>()});
+  guarded(*config_.recorder, context_.clock_.step,
+          [&] { plugin_of(*config_.recorder).as<Recorder>().attach(std::move(rules), scale_); });
 }
 
 Snapshot Run::snapshot() const {

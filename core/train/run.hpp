@@ -127,6 +127,8 @@ class Run {
                                ActivePlugin& plugin);
   void open_sampler(ActivePlugin& sampler, const config::SplitConfig& train, const Dataset& training) const;
   Split make_split(const std::string& name, const Sources& sources) const;
+  void open_recorder(ActivePlugin& plugin) const;
+  void attach_rules();
   void connect();
   void open(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);

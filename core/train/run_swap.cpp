@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include <trainyard/recorder.hpp>
+
 #include "core/config/resolve.hpp"
 #include "core/config/swap.hpp"
 #include "core/train/finite_guard.hpp"
@@ -145,8 +147,8 @@ void Run::open(PreparedSwap& swap) {
         swap.network_ = plugin.as<Model>().build({schema_, config_.seed});
         swap.network_->to(device_);
       } else if (kind == "dropout") {
-        swap.dropout_ = std::make_unique<GuardedDropout>(part.config, plugin.as<Dropout>());
-        swap.dropout_->open((swap.network_ ? *swap.network_ : *network_).dropout_sites());
+        swap.dropout_ = open_dropout(part.config, plugin.as<Dropout>(),
+                                     swap.network_ ? *swap.network_ : *network_, scale_);
       } else if (kind == "loss") {
         plugin.as<Loss>().check(network_->output_shape(), schema_);
       } else if (kind == "metric") {
@@ -156,6 +158,8 @@ void Run::open(PreparedSwap& swap) {
         optimizer.open(make_groups(network_->parameters(), optimizer.common));
       } else if (kind == "schedule") {
         swap.curve_.emplace(plugin.as<Schedule>(), scale_);
+      } else if (kind == "recorder") {
+        open_recorder(plugin);
       } else if (kind == "sink" || kind == "checkpointer") {
         outside_.open(plugin);
       }

@@ -165,8 +165,8 @@ void check_space(const std::string& folder, std::int64_t bytes) {
                     " MiB, and room for three is needed");
 }
 
-/// Swaps of the run file that are still to come, and those that clients asked for after the checkpoint: a
-/// resumed run goes the same way again.
+/// Swaps of the run file that are still to come, and those that clients and plugins asked for after the
+/// checkpoint: a resumed run goes the same way again.
 std::vector<control::DueSwap> due_swaps(const Run& run, const report::RunDirectory& directory,
                                         const std::optional<checkpoint::Loaded>& loaded) {
   std::vector<control::DueSwap> due;
@@ -179,11 +179,11 @@ std::vector<control::DueSwap> due_swaps(const Run& run, const report::RunDirecto
   const std::int64_t done = StateReader(*loaded->find("run")).integer("swaps");
   std::map<std::int64_t, control::DueSwap> repeated;
   for (const report::JournalEntry& entry : directory.read_journal()) {
-    if (entry.details.empty() || entry.plugin != "ctl") continue;
+    if (entry.details.empty() || entry.plugin == "config") continue;
     const std::int64_t number = config::swap_number(entry.details);
     if (number <= done) continue;
     if (entry.what == "swap")
-      repeated[number] = {entry.step, config::swap_from_toml(entry.details), "ctl"};
+      repeated[number] = {entry.step, config::swap_from_toml(entry.details), entry.plugin};
     else if (entry.what == "swap_rolled_back")
       repeated.erase(number);
   }
@@ -221,6 +221,12 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
   std::optional<Checkpoints> checkpoints;  // outlives the run, whose plugin may still be writing
+  control::Commander* commands = nullptr;
+  outputs.swap = [&](config::SwapRequest request, const std::string& who) {
+    if (commands == nullptr)
+      throw PluginError("asks for a swap before the training begins; it can from fit_start on");
+    commands->ask(std::move(request), who);
+  };
   Run run(beginning.config, registry, std::move(outputs));
   run.set_file(options.resolved_toml);
   const config::RunConfig& config = run.config();
@@ -236,6 +242,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     result.samples = clock.samples;
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (loop) result.metrics.assign(loop->latest().begin(), loop->latest().end());
+    commands = nullptr;
     commander.reset();
     channel.reset();
     run.shutdown();
@@ -316,6 +323,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
             .swapped = [&] { faults.set_plugins(reported(run)); },
             .last_checkpoint = [&] { return std::pair(checkpoints->last(), checkpoints->last_step()); }},
         due_swaps(run, directory, beginning.resumed ? beginning.loaded : std::nullopt));
+    commands = &*commander;
     for (const std::string& note : beginning.notes) journal("host", "resume", note);
     const Ending ending = built.fit([&] {
       if (!beginning.loaded) return;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,6 @@ using namespace trainyard;
 class Gyro final : public Dropout {
  public:
   struct Options {
-    double p = 0.5;
     std::int64_t sigma = 256;
     std::int64_t tau = 16;
     std::string draw = "partition";
@@ -38,7 +36,6 @@ class Gyro final : public Dropout {
   static void describe(Manifest<Options>& m) {
     m.name("gyro").version("1.0.0").summary("A bank of fixed masks, a few of which are trained at a time.");
     m.needs("steps");
-    m.option("p", &Options::p, "probability that a unit is dropped from a mask").min(0.0).below(1.0);
     m.option("sigma", &Options::sigma, "masks in the bank").min(1);
     m.option("tau", &Options::tau,
              "masks that are trained together, each on its slice of the batch; at most sigma")
@@ -55,12 +52,12 @@ class Gyro final : public Dropout {
   }
   explicit Gyro(const Options& options) : options_(options) {}
 
-  void open(std::span<const DropoutSite> sites) override {
+  void open(const DropoutPlaces& places) override {
     if (options_.tau > options_.sigma)
       throw ConfigError("model.dropout.tau = " + std::to_string(options_.tau) + " masks of sigma = " +
                         std::to_string(options_.sigma) + " cannot be trained together; lower tau");
     if (options_.draw == "partition") order_ = permutation(host().random("order"));
-    for (const DropoutSite& site : sites)
+    for (const DropoutSite& site : places.sites)
       sites_.push_back(
           {.axis = site.axis,
            .width = site.width,
@@ -83,9 +80,8 @@ class Gyro final : public Dropout {
 
   void batch_start(StepContext& context) { step_ = context.step_number() - 1; }
 
-  at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream&) override {
-    if (options_.p == 0.0) return x;
-    const at::Tensor masks = masks_of(sites_[site], x.dim()).to(x.options().requires_grad(false));
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
+    const at::Tensor masks = masks_of(sites_[site], x.dim(), call.p).to(x.options().requires_grad(false));
     const std::int64_t rows = x.size(0), tau = options_.tau;
     if (rows % tau == 0) return at::mul(x.unflatten(0, {tau, rows / tau}), masks.unsqueeze(1)).flatten(0, 1);
     return at::mul(x, masks.index_select(0, slices(rows).to(x.device())));
@@ -105,6 +101,7 @@ class Gyro final : public Dropout {
     std::int64_t axis, width;
     RandomStream bank, draws;
     std::int64_t round = -1;  ///< that `masks` is of
+    double p = 0.0;           ///< the same
     at::Tensor masks;         ///< [tau, width]: 0, or what is kept is multiplied by
   };
 
@@ -125,15 +122,15 @@ class Gyro final : public Dropout {
   }
 
   /// The masks in use, broadcast to a tensor of so many dimensions. Drawn once a stretch.
-  at::Tensor masks_of(Site& site, std::int64_t dims) const {
+  at::Tensor masks_of(Site& site, std::int64_t dims, double p) const {
     const std::int64_t round = (step_ - start_) / stretch_;
-    if (round != site.round) {
+    if (round != site.round || p != site.p) {
       site.round = round;
+      site.p = p;
       site.masks = at::empty({options_.tau, site.width}, at::kFloat);
       const auto width = static_cast<std::size_t>(site.width);
       for (std::int64_t slice = 0; slice < options_.tau; ++slice)
-        site.bank.fill_mask({site.masks.mutable_data_ptr<float>() + slice * site.width, width},
-                            1.0 - options_.p,
+        site.bank.fill_mask({site.masks.mutable_data_ptr<float>() + slice * site.width, width}, 1.0 - p,
                             static_cast<std::uint64_t>(pick(site, round, slice)) * ((width + 3) / 4));
       // Kept units are 1 / (1 - p) so far: their mean is the realised rate over the nominal one.
       if (options_.scale == "realised") site.masks.div_(site.masks.mean().clamp_min(1e-6));

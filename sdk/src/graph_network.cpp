@@ -4,11 +4,13 @@
 #include <c10/util/Exception.h>
 
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include <trainyard/error.hpp>
 
+#include "dropout_places.hpp"
 #include "operators/operator.hpp"
 
 namespace trainyard {
@@ -18,11 +20,14 @@ struct GraphNetwork::Program {
     Call call;
     std::vector<ValueId> release;  ///< values that nobody reads afterwards
     const Node* node;
+    std::optional<std::size_t> linear;  ///< number among the places
   };
 
   Graph graph;
   std::vector<Step> steps;
-  std::vector<DropoutSite> sites;
+  DropoutPlaces places;
+  std::vector<ValueId> masked;  ///< the value of each weight of the places
+  NetworkTap tap;
   Frame frame;  ///< initializers stay in it; other values live for a pass
 
   explicit Program(Graph given) : graph(std::move(given)) {
@@ -36,12 +41,76 @@ struct GraphNetwork::Program {
       const NodeView view(graph, node);
       const Operator* entry = find_operator(node.op);
       if (entry == nullptr) view.fail("unknown operator");
-      steps.push_back({entry->compile(view), {}, &node});
-      if (node.op != "Dropout") continue;
-      const std::int64_t axis = view.axis_attribute(1);
-      sites.push_back({node.name, axis, view.shape(0)[static_cast<std::size_t>(axis)]});
+      steps.push_back({entry->compile(view), {}, &node, {}});
     }
     plan_releases();
+    places = find_dropout_places(graph);
+    for (const DropoutWeight& weight : places.weights) masked.push_back(graph.find_value(weight.id));
+    for (std::size_t i = 0; i < places.linears.size(); ++i)
+      for (Step& step : steps)
+        if (step.node->name == places.linears[i].id) step.linear = i;
+  }
+
+  /// The steps of one pass from `first` on; `first` is left at the last of them that is done.
+  void run_step(std::size_t& first) {
+    const Step& step = steps[first];
+    if (takes_over(step)) return run_linear(first);
+    step.call(frame);
+    if (tap) [[unlikely]]
+      show(*step.node, step.node->outputs);
+    release(step);
+  }
+
+  bool takes_over(const Step& step) const {
+    const DropoutService& dropout = frame.dropout;
+    return step.linear && dropout.p > 0.0 && frame.context.drops() && dropout.plugin->fuses(*step.linear);
+  }
+
+  /// A linear layer that dropout computes, with the nodes after it that it stands for.
+  void run_linear(std::size_t& first) {
+    const Node& node = *steps[first].node;
+    const std::size_t linear = *steps[first].linear;
+    const DropoutService& dropout = frame.dropout;
+    const std::size_t last = first + nodes_of(dropout.places.linears[linear]) - 1;
+    const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : no_value;
+    frame[steps[last].node->outputs[0]] =
+        dropout.plugin->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], frame.optional(bias),
+                                      linear, dropout.call(dropout.linears[linear], frame.context));
+    if (tap) [[unlikely]]
+      show(node, steps[last].node->outputs);
+    for (; first < last; ++first) release(steps[first]);
+    release(steps[last]);
+  }
+
+  void release(const Step& step) {
+    for (const ValueId id : step.release) frame[id].reset();
+  }
+
+  void show(const Node& node, const std::vector<ValueId>& outputs) {
+    const auto tensors = [&](const std::vector<ValueId>& ids) {
+      std::vector<at::Tensor> result;
+      for (const ValueId id : ids)
+        if (id != no_value) result.push_back(frame[id]);
+      return result;
+    };
+    const std::vector<at::Tensor> in = tensors(node.inputs), out = tensors(outputs);
+    tap({node.name, node.op, in, out});
+  }
+
+  /// Puts what dropout leaves of them in the place of the weights, for a pass.
+  void mask_weights() {
+    const DropoutService& dropout = frame.dropout;
+    if (dropout.p == 0.0 || !frame.context.drops() || !dropout.plugin->masks_weights()) return;
+    for (std::size_t i = 0; i < masked.size(); ++i)
+      if (dropout.places.weights[i].active)
+        frame[masked[i]] =
+            dropout.plugin->mask_weight(graph.values[static_cast<std::size_t>(masked[i])].initializer, i,
+                                        dropout.call(dropout.weights[i], frame.context));
+  }
+
+  void unmask_weights() {
+    if (frame.dropout.plugin == nullptr || !frame.dropout.plugin->masks_weights()) return;
+    for (const ValueId id : masked) frame[id] = graph.values[static_cast<std::size_t>(id)].initializer;
   }
 
   void plan_releases() {
@@ -82,6 +151,7 @@ struct GraphNetwork::Program {
 
   /// Drops what a pass that failed has left.
   void clear() {
+    unmask_weights();
     for (std::size_t id = 0; id < frame.values.size(); ++id)
       if (!graph.values[id].initializer.defined()) frame.values[id].reset();
   }
@@ -94,20 +164,24 @@ at::Tensor GraphNetwork::forward(const Batch& batch, const ForwardContext& conte
   Program& p = *program_;
   p.take_inputs(batch.inputs);
   p.frame.context = context;
+  DropoutService& dropout = p.frame.dropout;
+  dropout.p = dropout.plugin == nullptr ? 0.0 : dropout.plugin->rate(static_cast<std::int64_t>(context.step));
   const Node* running = nullptr;
   try {
-    for (const Program::Step& step : p.steps) {
-      running = step.node;
-      step.call(p.frame);
-      for (const ValueId id : step.release) p.frame[id].reset();
+    p.mask_weights();
+    for (std::size_t i = 0; i < p.steps.size(); ++i) {
+      running = p.steps[i].node;
+      p.run_step(i);
     }
+    p.unmask_weights();
   } catch (const c10::OutOfMemoryError&) {
     p.clear();
     throw;
   } catch (const c10::Error& error) {
     p.clear();
-    throw PluginError("node \"" + running->name + "\" (" + running->op +
-                      "): " + error.what_without_backtrace());
+    const std::string where = running == nullptr ? "[model.dropout] masks of weights"
+                                                 : "node \"" + running->name + "\" (" + running->op + ")";
+    throw PluginError(where + ": " + error.what_without_backtrace());
   } catch (...) {
     p.clear();
     throw;
@@ -172,15 +246,30 @@ void GraphNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   for (const auto& [id, tensor] : taken) values[id].initializer = program_->frame.values[id] = *tensor;
 }
 
-std::span<const DropoutSite> GraphNetwork::dropout_sites() const {
-  return program_->sites;
+DropoutPlaces GraphNetwork::dropout_places() const {
+  return program_->places;
 }
 
 void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
-  program_->frame.dropout = dropout;
-  program_->frame.streams.clear();
-  for (const DropoutSite& site : program_->sites)
-    program_->frame.streams.emplace_back(seed, "dropout/" + site.id);
+  DropoutService& service = program_->frame.dropout;
+  service = {};
+  service.plugin = dropout;
+  if (dropout == nullptr) return;
+  service.places = dropout->chosen(program_->places);
+  const auto streams = [&](const auto& places) {
+    std::vector<RandomStream> result;
+    for (const auto& place : places) result.emplace_back(seed, "dropout/" + place.id);
+    return result;
+  };
+  service.sites = streams(service.places.sites);
+  service.weights = streams(service.places.weights);
+  service.linears = streams(service.places.linears);
+  service.cells = streams(service.places.cells);
+}
+
+bool GraphNetwork::set_tap(NetworkTap tap) {
+  program_->tap = std::move(tap);
+  return true;
 }
 
 const Graph* GraphNetwork::graph() const {

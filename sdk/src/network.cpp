@@ -4,8 +4,8 @@
 namespace trainyard {
 
 void Network::set_dropout(Dropout* dropout, std::uint64_t) {
-  if (dropout != nullptr && !dropout_sites().empty())
-    throw PluginError("the network announces dropout sites but does not override Network::set_dropout");
+  if (dropout != nullptr)
+    throw PluginError("the network announces places for dropout but does not override Network::set_dropout");
 }
 
 void Network::adopt(const std::vector<NamedTensor>&) {

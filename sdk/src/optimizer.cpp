@@ -3,32 +3,12 @@
 #include <algorithm>
 #include <string_view>
 
+#include <trainyard/pattern.hpp>
+
 namespace trainyard {
 namespace {
 
-/// Whether `text` fits a pattern of literal characters, * (any run) and ? (any one).
-bool fits(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0;
-  std::size_t star = std::string_view::npos, resume = 0;  // the last * and where its run ends for now
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(),
-                     [](char c) { return c == '*'; });
-}
-
-bool fits(const GroupRule& rule, const std::string& name) {
+bool takes(const GroupRule& rule, const std::string& name) {
   return std::any_of(rule.match.begin(), rule.match.end(),
                      [&](const std::string& pattern) { return fits(pattern, name); });
 }
@@ -41,8 +21,9 @@ std::string label(const GroupRule& rule, std::size_t index) {
 
 /// Why no parameter follows the rule.
 std::string unused(const std::vector<NamedTensor>& parameters, const GroupRule& rule, std::size_t index) {
-  const bool shadowed = std::any_of(parameters.begin(), parameters.end(),
-                                    [&](const NamedTensor& parameter) { return fits(rule, parameter.name); });
+  const bool shadowed = std::any_of(parameters.begin(), parameters.end(), [&](const NamedTensor& parameter) {
+    return takes(rule, parameter.name);
+  });
   if (shadowed)
     return label(rule, index) +
            " has no effect: earlier rules take all parameters it matches; move it before them";
@@ -69,7 +50,7 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
     double decay = common.decay == "all" || parameter.tensor.dim() >= 2 ? common.weight_decay : 0.0;
     const auto rule =
         std::find_if(common.groups.begin(), common.groups.end(),
-                     [&](const GroupRule& candidate) { return fits(candidate, parameter.name); });
+                     [&](const GroupRule& candidate) { return takes(candidate, parameter.name); });
     if (rule != common.groups.end()) {
       used[static_cast<std::size_t>(rule - common.groups.begin())] = true;
       lr = rule->lr.value_or(common.lr * rule->lr_factor.value_or(1.0));

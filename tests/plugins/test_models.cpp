@@ -249,7 +249,7 @@ TEST_CASE("gpt looks at no later token", "[models]") {
 TEST_CASE("models announce their dropout sites", "[models]") {
   const auto ids = [](const Network& network) {
     std::vector<std::string> result;
-    for (const DropoutSite& site : network.dropout_sites())
+    for (const DropoutSite& site : network.dropout_places().sites)
       result.push_back(site.id + ":" + std::to_string(site.width));
     return result;
   };

@@ -40,9 +40,9 @@ class Doubling final : public Dropout {
     std::size_t site;
     std::uint64_t bits;
   };
-  void open(std::span<const DropoutSite>) override {}
-  at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream& random) override {
-    calls.push_back({site, random.bits(0)});
+  void open(const DropoutPlaces&) override {}
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
+    calls.push_back({site, call.random.bits(0)});
     return x * 2;
   }
   std::vector<Call> calls;
@@ -212,7 +212,7 @@ TEST_CASE("dropout sites are served in training only, keyed by seed, site, step 
   GraphBuilder b(images({6}), 0);
   const ValueId x = b.dropout(b.input(), "first");
   GraphNetwork network(b.finish(b.dropout(b.relu(x), "second")));
-  const auto sites = network.dropout_sites();
+  const auto sites = network.dropout_places().sites;
   REQUIRE(sites.size() == 2);
   CHECK(sites[0].id == "first");
   CHECK(sites[1].axis == 1);

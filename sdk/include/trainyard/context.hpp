@@ -77,13 +77,15 @@ class StepContext {
   Network& network() const;          ///< from model_ready on
   Optimizer& optimizer() const;      ///< from optimizer_ready on
   const Batch& batch() const;        ///< between after_fetch and batch_end, and in evaluation
-  const at::Tensor& output() const;  ///< from after_forward to micro_end
-  const at::Tensor& loss() const;    ///< mean over the micro-batch, from after_loss to micro_end
+  const at::Tensor& output() const;  ///< from after_forward to micro_end, and at eval_batch_end
+  const at::Tensor& loss() const;    ///< mean over the micro-batch, from after_loss; at eval_batch_end
   /// Share of the micro-batch in the step's loss: its weight over that of the whole batch. `loss` times this
   /// and `loss_scale` is what backward starts from.
   double loss_share() const { return loss_share_; }
   double loss_scale() const { return loss_scale_; }
   bool evaluating() const { return evaluating_; }
+  /// What the step belongs to: "train", or the split that is evaluated, "val" or "test".
+  std::string_view split() const { return split_; }
   SkipReason skip_reason() const { return skip_reason_; }
   /// Metrics of the step (batch_end) or of the evaluation (eval_end); NaN where there is none of that name.
   double metric(std::string_view name) const;
@@ -106,6 +108,7 @@ class StepContext {
   RunScale run_scale_;
   Event event_ = Event::init;
   bool evaluating_ = false;
+  std::string_view split_ = "train";
   SkipReason skip_reason_ = SkipReason::none;
   int micro_ = 0;
   int micros_ = 1;

@@ -1,35 +1,139 @@
-// dropout/1: masks for the dropout sites that a model announces.
+// dropout/1: what is dropped at the places that a model announces. Most plugins mask activations at sites
+// (`apply`); others mask weights, keep recurrent states, or take over linear layers in order to skip the work
+// of what is dropped. The network calls a plugin only at the places that it was opened with, and not at all
+// while its probability is 0.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/duration.hpp>
+#include <trainyard/forward_context.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
 
 namespace trainyard {
 
-/// A place in a model where dropout may act.
+/// A place in a model where activations may be dropped.
 struct DropoutSite {
   std::string id;          ///< the node's name, unique in the model: "fc1.dropout"
   std::int64_t axis = 1;   ///< the feature axis of the tensor there
   std::int64_t width = 0;  ///< its length
+  std::int64_t rows = 1;   ///< rows of the first axis that each sample has: tokens, where they are folded
+  bool active = true;      ///< the run's [model.dropout] means it
+};
+
+/// A matrix or kernel of a linear, convolutional or recurrent layer.
+struct DropoutWeight {
+  std::string id;  ///< the parameter's name: "fc1.weight", "lstm1.weight_hh"
+  std::vector<std::int64_t> shape;
+  bool active = true;
+};
+
+/// A linear layer y = x W^T + b beside active sites.
+struct DropoutLinear {
+  std::string id;  ///< the node's name: "fc2"
+  std::int64_t in = 0, out = 0;
+  std::optional<std::size_t> input_site;  ///< whose output x is, and nothing else
+  std::optional<std::size_t>
+      output_site;  ///< that y goes to, through a ReLU where `relu`, and to nothing else
+  bool relu = false;
+};
+
+/// A recurrent layer whose states go from one time step to the next.
+struct DropoutCell {
+  std::string id;  ///< the node's name: "lstm1"
+  std::int64_t hidden = 0;
+  bool active = true;
+};
+
+struct DropoutPlaces {
+  std::vector<DropoutSite> sites;
+  std::vector<DropoutWeight> weights;
+  std::vector<DropoutLinear> linears;
+  std::vector<DropoutCell> cells;
+};
+
+/// What a call at a place is given. The same call draws the same numbers again (recomputation, resume).
+struct DropoutCall {
+  double p = 0.0;       ///< the probability of this step, above 0
+  RandomStream random;  ///< keyed by (seed, place, step, micro-batch or sample)
+  ForwardContext pass;
+};
+
+/// Options that every dropout plugin has.
+struct DropoutCommon {
+  double p = 0.5;
+  std::vector<std::string> sites;
+  std::string when = "always";
+  std::string ramp = "constant";
+  Duration cutoff{50.0, Duration::Unit::percent};
+
+  static void describe(Fields<DropoutCommon>& m) {
+    m.option("p", &DropoutCommon::p, "probability that something is dropped").min(0.0).below(1.0);
+    m.option("sites", &DropoutCommon::sites,
+             "names of the places where it acts (trainyard model show), * and ? allowed; all without one");
+    m.option("when", &DropoutCommon::when,
+             "always; early: up to the cutoff, for models that underfit; late: from the cutoff on")
+        .one_of({"always", "early", "late"});
+    m.option("ramp", &DropoutCommon::ramp,
+             "constant: p all that time; linear: rising to p at its end, or, early, falling from p to 0")
+        .one_of({"constant", "linear"});
+    m.option("cutoff", &DropoutCommon::cutoff, "where early dropout ends, or late dropout begins");
+  }
 };
 
 class Dropout : public Plugin {
  public:
   static constexpr Kind kind{"dropout", 1};
+  using Common = DropoutCommon;
 
-  /// The sites of the model, once it is built. `sites` outlives the plugin's use. Throws ConfigError for a
-  /// site that it cannot serve.
-  virtual void open(std::span<const DropoutSite> sites) = 0;
+  /// The places of the model, once it is built; indices into its lists number them from then on. Those that
+  /// are not active get no call. Throws ConfigError for an active one that it cannot serve.
+  virtual void open(const DropoutPlaces& places) = 0;
 
-  /// The tensor with dropout applied at site number `site`; training only, under autograd. `random` is keyed
-  /// by (seed, site, step, micro-batch): the same call draws the same mask again (recomputation, resume).
-  virtual at::Tensor apply(const at::Tensor& x, std::size_t site, const RandomStream& random) = 0;
+  /// The tensor with dropout applied at site number `site`; under autograd.
+  virtual at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call);
+
+  /// Whether weights are masked: then `mask_weight` gives what a pass takes in place of weight number
+  /// `weight`; under autograd. Neither LSTM nor autocast ask for more than the shape to stay.
+  virtual bool masks_weights() const { return false; }
+  virtual at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call);
+
+  /// Whether it takes over linear layer number `linear`. Then `masked_linear` gives the layer's output, after
+  /// ReLU and dropout where the layer has an output site: y = mask_out * relu(x W^T + b) / keep; x comes
+  /// from the input site, so that what was dropped there is zero. Under autograd.
+  virtual bool fuses(std::size_t linear) const;
+  virtual at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias, std::size_t linear,
+                                   const DropoutCall& call);
+
+  /// Whether states of recurrent cells are mixed: then `carry` gives the state after time step `time` of a
+  /// cell, from the one before and what the cell made of it, [batch, hidden]; in evaluations too (see
+  /// DropoutCall::pass). `memory`: the LSTM's cell state, else its output.
+  virtual bool carries() const { return false; }
+  virtual at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
+                           std::int64_t time, const DropoutCall& call);
+
+  // The host's side.
+
+  /// The places with those inactive that `common.sites` does not mean; linear layers lose inactive sites.
+  DropoutPlaces chosen(DropoutPlaces places) const;
+  /// Resolves `common.cutoff`. Throws ConfigError where the run's length does not tell.
+  void place(const RunScale& scale);
+  /// The probability at a step, from 0. Early and late: Liu et al., "Dropout reduces underfitting", ICML
+  /// 2023, section 4; end points are reached.
+  double rate(std::int64_t step) const;
+
+  Common common;
+
+ private:
+  std::int64_t cutoff_ = 0, total_ = 0;  ///< steps
 };
 
 }  // namespace trainyard

@@ -24,8 +24,9 @@ class GraphNetwork final : public Network {
   std::vector<std::int64_t> output_shape() const override;
   void to(at::Device device) override;
   void adopt(const std::vector<NamedTensor>& tensors) override;
-  std::span<const DropoutSite> dropout_sites() const override;
+  DropoutPlaces dropout_places() const override;
   void set_dropout(Dropout* dropout, std::uint64_t seed) override;
+  bool set_tap(NetworkTap tap) override;
   const Graph* graph() const override;
 
  private:

@@ -23,7 +23,8 @@ class Host {
   /// One line for the user, prefixed by the host with the plugin's name. Any thread.
   virtual void log(LogLevel level, std::string_view message) = 0;
 
-  /// Adds a number to the run's metrics at the current step. Loop thread.
+  /// Adds a number to the run's metrics at the current step; within eval_start and eval_end to those of the
+  /// evaluation. Loop thread.
   virtual void metric(std::string_view name, double value) = 0;
 
   /// A stream of this plugin's own, keyed by the run's seed and `purpose`. Any thread.
@@ -33,6 +34,12 @@ class Host {
   /// throws is reported as this plugin's error at the next step. The thread is asked to stop and joined when
   /// the handle goes, and by the host at the end of the run. Any thread.
   virtual std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) = 0;
+
+  /// Asks for another plugin, or other options ("lr=1e-4"), in a slot, as trainyard ctl swap does; prepared
+  /// beside the run and done at a safe point to come. What becomes of it is in the journal. `type` empty: the
+  /// same plugin. Loop thread.
+  virtual void swap(std::string_view slot, std::string_view type,
+                    const std::vector<std::string>& options) = 0;
 
   /// Makes the plugin of a table of one of the caller's options (PluginList). Throws ConfigError where it has
   /// state, else what its constructor throws. Loop thread.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +18,14 @@ namespace trainyard {
 
 struct Graph;
 
-/// How one forward pass runs.
-struct ForwardContext {
-  bool training = false;
-  std::uint64_t step = 0;   ///< of the run, from 0; keys random masks
-  std::uint32_t micro = 0;  ///< micro-batch of the step
+/// What a node of a network took and gave in a pass.
+struct NodeActivity {
+  std::string_view node;  ///< its name: "fc1"
+  std::string_view op;    ///< ONNX operator: "Relu"
+  std::span<const at::Tensor> inputs, outputs;
 };
+/// Called after each node, on the thread of the pass; must not keep the autograd graph (detach).
+using NetworkTap = std::function<void(const NodeActivity&)>;
 
 class Network {
  public:
@@ -46,10 +50,15 @@ class Network {
   /// with nothing changed, where names, shapes or dtypes differ; by default always.
   virtual void adopt(const std::vector<NamedTensor>& tensors);
 
-  /// The dropout sites, and who serves them; null: nobody. The plugin must outlive its use. `random` is keyed
-  /// by seed and re-keyed by site, step and micro-batch.
-  virtual std::span<const DropoutSite> dropout_sites() const { return {}; }
+  /// Where dropout may act, and who serves these places; null: nobody. The plugin, opened with
+  /// `dropout->chosen(dropout_places())`, must outlive its use. Random streams are keyed by seed, place, step
+  /// and micro-batch.
+  virtual DropoutPlaces dropout_places() const { return {}; }
   virtual void set_dropout(Dropout* dropout, std::uint64_t seed);
+
+  /// Who looks on at the passes from now on; an empty tap: nobody. False where the network has no nodes to
+  /// show. Nodes within a linear layer that dropout took over are shown as that layer alone.
+  virtual bool set_tap(NetworkTap) { return false; }
 
   /// The graph behind it, or null: plugins that need one then refuse the model by name.
   virtual const Graph* graph() const { return nullptr; }

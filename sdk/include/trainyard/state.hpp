@@ -38,6 +38,8 @@ class StateReader {
  public:
   explicit StateReader(const State& state) : state_(&state) {}
   const std::string& version() const { return state_->version; }
+  /// All of it.
+  const State& state() const { return *state_; }
   bool has_scalar(std::string_view name) const { return state_->scalars.contains(name); }
   bool has_tensor(std::string_view name) const { return state_->tensors.contains(name); }
   /// Throw PluginError that names owner and field where it is absent or of another type.

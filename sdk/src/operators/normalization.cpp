@@ -92,11 +92,12 @@ Call compile_dropout(const NodeView& op) {
     if (node.op == "Dropout") ++site;
   }
   return [=, x = op.input(0), y = op.output()](Frame& f) {
-    if (f.dropout == nullptr || !f.context.training) {
+    const DropoutService& dropout = f.dropout;
+    if (dropout.p == 0.0 || !f.context.drops() || !dropout.places.sites[site].active) {
       f[y] = f[x];
       return;
     }
-    f[y] = f.dropout->apply(f[x], site, f.streams[site].at(f.context.step, f.context.micro));
+    f[y] = dropout.plugin->apply(f[x], site, dropout.call(dropout.sites[site], f.context));
   };
 }
 

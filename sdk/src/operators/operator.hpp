@@ -21,12 +21,25 @@ namespace trainyard {
 
 using Shape = std::vector<std::int64_t>;
 
+/// Who serves the places where dropout acts, and with which numbers.
+struct DropoutService {
+  Dropout* plugin = nullptr;  ///< null: nobody
+  DropoutPlaces places;
+  std::vector<RandomStream> sites, weights, linears, cells;  ///< a stream for each place
+  double p = 0.0;                                            ///< of the pass
+
+  /// What the plugin is told at a place. Samples draw other numbers than micro-batches.
+  DropoutCall call(const RandomStream& stream, const ForwardContext& pass) const {
+    constexpr std::uint32_t of_samples = 1u << 31;
+    return {p, stream.at(pass.step, pass.sampling ? pass.micro | of_samples : pass.micro), pass};
+  }
+};
+
 /// One pass: the tensor of each value, and how the pass runs.
 struct Frame {
   std::vector<at::Tensor> values;
   ForwardContext context;
-  Dropout* dropout = nullptr;
-  std::vector<RandomStream> streams;  ///< one a dropout site
+  DropoutService dropout;
 
   at::Tensor& operator[](ValueId id) { return values[static_cast<std::size_t>(id)]; }
   /// The tensor of an optional input.

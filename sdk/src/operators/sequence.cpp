@@ -1,10 +1,19 @@
 // LSTM and Attention.
+#include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/lstm.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 
+#include <optional>
+#include <tuple>
+
+#include "dropout_places.hpp"
 #include "operator.hpp"
 
 namespace trainyard {
@@ -66,8 +75,34 @@ at::Tensor torch_gates(const at::Tensor& onnx) {
   return at::cat({gate[0], gate[2], gate[3], gate[1]});
 }
 
+/// One direction, time step by time step, such that dropout can mix the states (zoneout). x [batch, time,
+/// in], h and c [batch, hidden], weights as at::lstm takes them. Gives [batch, time, hidden] and the last
+/// states.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> carried_lstm(const at::Tensor& x, at::Tensor h, at::Tensor c,
+                                                            const std::vector<at::Tensor>& weights,
+                                                            std::size_t cell, const Frame& f) {
+  const bool bias = weights.size() == 4;
+  const auto bias_of = [&](std::size_t i) { return bias ? std::optional(weights[i]) : std::nullopt; };
+  const at::Tensor inputs = at::linear(x, weights[0], bias_of(2));
+  const DropoutService& dropout = f.dropout;
+  const DropoutCall call = dropout.call(dropout.cells[cell], f.context);
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t time = 0; time < x.size(1); ++time) {
+    const at::Tensor sums = at::add(inputs.select(1, time), at::linear(h, weights[1], bias_of(3)));
+    const std::vector<at::Tensor> gate = sums.chunk(4, 1);
+    const at::Tensor memory =
+        at::add(at::mul(at::sigmoid(gate[1]), c), at::mul(at::sigmoid(gate[0]), at::tanh(gate[2])));
+    const at::Tensor output = at::mul(at::sigmoid(gate[3]), at::tanh(memory));
+    c = dropout.plugin->carry(c, memory, cell, true, time, call);
+    h = dropout.plugin->carry(h, output, cell, false, time, call);
+    outputs.push_back(h);
+  }
+  return {at::stack(outputs, 1), h, c};
+}
+
 Call compile_lstm(const NodeView& op) {
   const Sequence s = lstm_sizes(op);
+  const std::optional<std::size_t> cell = cell_number(op.graph(), op.node());
   const ValueId x = op.input(0), w = op.input(1), r = op.input(2), b = op.input(3), h0 = op.input(5),
                 c0 = op.input(6);
   std::vector<ValueId> outputs = op.node().outputs;
@@ -86,8 +121,15 @@ Call compile_lstm(const NodeView& op) {
       if (given != no_value) return s.batch_first ? f[given].transpose(0, 1) : f[given];
       return at::zeros({s.directions, input.size(s.batch_first ? 0 : 1), s.hidden}, input.options());
     };
-    const auto [output, h, c] = at::lstm(input, {state(h0), state(c0)}, weights, b != no_value, 1, 0.0,
-                                         f.context.training, s.directions == 2, s.batch_first);
+    const auto run = [&] {
+      if (!cell || f.dropout.p == 0.0 || !f.dropout.places.cells[*cell].active)
+        return at::lstm(input, {state(h0), state(c0)}, weights, b != no_value, 1, 0.0, f.context.training,
+                        s.directions == 2, s.batch_first);
+      auto [output, h, c] = carried_lstm(s.batch_first ? input : input.transpose(0, 1),
+                                         state(h0).select(0, 0), state(c0).select(0, 0), weights, *cell, f);
+      return std::tuple(s.batch_first ? output : output.transpose(0, 1), h.unsqueeze(0), c.unsqueeze(0));
+    };
+    const auto [output, h, c] = run();
     if (outputs[0] != no_value) {
       const at::Tensor apart = output.unflatten(2, {s.directions, s.hidden});
       f[outputs[0]] = s.batch_first ? apart : apart.transpose(1, 2);

@@ -7,8 +7,8 @@ class Thrower final : public trainyard::Dropout {
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"apply"}); }
   explicit Thrower(const Options& options) : options_(options) {}
-  void open(std::span<const trainyard::DropoutSite>) override { options_.at("open"); }
-  at::Tensor apply(const at::Tensor& x, std::size_t, const trainyard::RandomStream&) override {
+  void open(const trainyard::DropoutPlaces&) override { options_.at("open"); }
+  at::Tensor apply(const at::Tensor& x, std::size_t, const trainyard::DropoutCall&) override {
     options_.at("apply");
     return x;
   }

@@ -1,0 +1,121 @@
+// rule/1: watches the tensors and metrics of a run, and says when something is wrong with it (`[[rules]]`).
+// Rules run beside the training, on a thread of the recorder's: a slow one, or one that throws, does not hold
+// up the loop. They run the same over the files of a run that is over (trainyard rules check RUN).
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/duration.hpp>
+#include <trainyard/plugin.hpp>
+#include <trainyard/state.hpp>
+#include <trainyard/trial.hpp>
+
+namespace trainyard {
+
+/// Tensors that a rule needs; the recorder takes them at the rule's cadence.
+struct Watch {
+  std::string tensors;  ///< a collection, or an expression over names (Trial::tensors)
+  bool values = false;  ///< the tensors themselves; else their statistics are enough
+};
+
+/// What a rule found, with the numbers that show it.
+struct Finding {
+  std::string message;               ///< "gradient/fc1.weight: mean |g| is 3e-9, below 1e-7"
+  std::vector<std::string> tensors;  ///< names, the worst first
+  std::vector<std::pair<std::string, double>> evidence;
+};
+
+struct RuleSwap {
+  std::string slot;
+  std::string type;
+  std::vector<std::string> set;
+
+  static void describe(Fields<RuleSwap>& m) {
+    m.option("slot", &RuleSwap::slot, "the slot, as trainyard ctl swap takes it: optimizer, hooks.ID")
+        .required();
+    m.option("type", &RuleSwap::type, "the plugin that takes over; the same one without it");
+    m.option("set", &RuleSwap::set, "its options: \"lr=1e-4\"");
+  }
+};
+
+/// Options that every rule has.
+struct RuleCommon {
+  bool enabled = true;
+  Duration every{500.0, Duration::Unit::steps};
+  Duration start{0.0, Duration::Unit::steps};
+  std::optional<Duration> end;
+  std::string action = "report";
+  bool repeat = false;
+  double lr_scale = 0.1;
+  std::optional<RuleSwap> swap;
+  std::string notify;
+
+  static void describe(Fields<RuleCommon>& m) {
+    m.option("enabled", &RuleCommon::enabled,
+             "false: it waits, until it is swapped in or trainyard ctl set rules.ID.enabled=true");
+    m.option("every", &RuleCommon::every, "how often it looks: steps start, start + every, ... before end");
+    m.option("start", &RuleCommon::start, "first step, from 0");
+    m.option("end", &RuleCommon::end, "it looks at steps before this one only");
+    m.option(
+         "action", &RuleCommon::action,
+         "when it fires, beside the report: the run stops, with a checkpoint or without; the learning rate "
+         "is scaled; the next step is skipped; a plugin is swapped")
+        .one_of({"report", "stop", "checkpoint_and_stop", "lr_scale", "skip_step", "swap"});
+    m.option("repeat", &RuleCommon::repeat, "goes on looking after it fired, instead of once a run");
+    m.option("lr_scale", &RuleCommon::lr_scale, "factor on the learning rate from then on").above(0.0);
+    m.option("swap", &RuleCommon::swap, "what the action swap does: { slot, type, set }");
+    m.option("notify", &RuleCommon::notify,
+             "command that is run, too: RULE, MESSAGE, STEP and RUN are in its environment");
+  }
+};
+
+/// After the constructor, all calls that a rule overrides come from the recorder's thread, one at a time.
+class Rule : public Plugin {
+ public:
+  static constexpr Kind kind{"rule", 1};
+  using Common = RuleCommon;
+
+  virtual std::vector<Watch> watches() const = 0;
+  /// Modes whose steps it looks at; the cadence counts the training's and does not thin out others.
+  virtual std::vector<Mode> modes() const { return {Mode::train}; }
+  /// How many records of a mode it looks back, the newest included.
+  virtual std::int64_t window() const { return 1; }
+
+  /// Called with each record of its modes that holds tensors which it watches, in order. What it throws is
+  /// counted and reported; after several in a row the rule is switched off.
+  virtual std::optional<Finding> evaluate(const Trial& trial, const StepRecord& now) = 0;
+
+  /// Called about once a second while no record comes, with the seconds since the last one.
+  virtual std::optional<Finding> waited(double) { return std::nullopt; }
+
+  /// What it has to know after a resume, or when other options take over: counters, windows. The name "fired"
+  /// is taken.
+  virtual void remember(StateWriter&) const {}
+  virtual void recall(const StateReader&) {}
+
+  // The recorder's and the host's side.
+
+  /// What was published last; any thread. Checkpoints do not wait for a rule that is at work.
+  void save(StateWriter& state) const final;
+  void load(const StateReader& state) final;
+  /// Takes in what was loaded since the last look.
+  void settle();
+  /// Makes what the rule knows now what is saved.
+  void publish(bool fired);
+  bool fired() const { return fired_; }
+
+  Common common;
+
+ private:
+  mutable std::mutex mutex_;
+  State published_;
+  bool loaded_ = false;  ///< published_, and it was not taken in yet
+  bool fired_ = false;
+};
+
+}  // namespace trainyard

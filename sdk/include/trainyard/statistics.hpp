@@ -1,0 +1,49 @@
+// What a tensor looks like in numbers, in one pass over it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+namespace trainyard {
+
+/// Over all elements of a tensor, whatever its shape. Norms are those of the tensor as a vector. Sums run in
+/// double. Elements that are not finite are counted and take part in every number as IEEE 754 has it: with
+/// one NaN among them, sums, extremes and products are NaN.
+struct Statistics {
+  std::int64_t count = 0;
+  std::int64_t zeros = 0;
+  std::int64_t nans = 0;
+  std::int64_t infinities = 0;
+  double minimum = 0.0, maximum = 0.0;          ///< NaN of an empty tensor
+  double abs_minimum = 0.0, abs_maximum = 0.0;  ///< of |x|; NaN of an empty tensor
+  double sum = 0.0;
+  double l1 = 0.0;       ///< sum of |x|
+  double squares = 0.0;  ///< sum of x^2
+  double product = 1.0;
+  /// Sum of (x - mean)^2, and of (|x| - mean |x|)^2: not by the difference of sums, which cancels.
+  double deviation = 0.0, abs_deviation = 0.0;
+
+  double mean() const { return sum / static_cast<double>(count); }
+  double abs_mean() const { return l1 / static_cast<double>(count); }
+  double l2() const;
+  /// Unbiased, divided by count - 1, as at::var; NaN of fewer than two elements.
+  double variance() const { return count > 1 ? deviation / static_cast<double>(count - 1) : nan(); }
+  double abs_variance() const { return count > 1 ? abs_deviation / static_cast<double>(count - 1) : nan(); }
+  std::int64_t nonfinite() const { return nans + infinities; }
+
+  static double nan();
+};
+
+/// Of a tensor of any floating, integer or boolean dtype, shape and strides; a scalar is one element. On the
+/// CPU: one pass, vectorized where the machine has AVX-512, on the calling thread. Elsewhere it is copied to
+/// the CPU first, which waits for the device.
+Statistics statistics(const at::Tensor& tensor);
+
+/// A number of Statistics by name: "min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2", each
+/// also of |x| as "abs_min", ...; "zeros", "nans", "infinities", "nonfinite", "count".
+double reduction(const Statistics& statistics, std::string_view name);
+bool is_reduction(std::string_view name);
+
+}  // namespace trainyard

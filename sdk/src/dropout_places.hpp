@@ -1,0 +1,21 @@
+// Where dropout may act in a graph.
+#pragma once
+
+#include <optional>
+
+#include <trainyard/dropout.hpp>
+#include <trainyard/graph.hpp>
+
+namespace trainyard {
+
+/// Sites, weights, linear layers and cells, each in the order of the nodes. Needs shapes.
+DropoutPlaces find_dropout_places(const Graph& graph);
+
+/// Number of a recurrent node among the cells; none of one that runs in both directions.
+std::optional<std::size_t> cell_number(const Graph& graph, const Node& node);
+
+/// The nodes that a linear layer with an output site stands for: its own, the ReLU's, the site's; they follow
+/// each other.
+std::size_t nodes_of(const DropoutLinear& linear);
+
+}  // namespace trainyard
