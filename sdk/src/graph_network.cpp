@@ -10,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "dropout_places.hpp"
+#include "operators/dropout_places.hpp"
 #include "operators/operator.hpp"
 
 namespace trainyard {

@@ -30,13 +30,12 @@ class Gyro final : public StepContext {
   }
   void go_to(std::int64_t done) {
     clock_.step = done;
-    number_ = done + 1;
-    fire(Event::batch_start);
   }
   /// From here on a run of its own, as after a swap.
   void begin() { fire(Event::fit_start); }
   at::Tensor apply(const at::Tensor& x, std::size_t site = 0) {
-    return plugin().apply(x, site, {plugin().common.p, RandomStream(0, "unused"), {.training = true}});
+    const ForwardContext pass{.training = true, .step = static_cast<std::uint64_t>(clock_.step)};
+    return plugin().apply(x, site, {plugin().common.p, RandomStream(0, "unused"), pass});
   }
   /// What the rows of a batch are multiplied by, as texts.
   std::vector<std::string> masks(std::int64_t rows, std::size_t site = 0) {

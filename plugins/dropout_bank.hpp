@@ -1,0 +1,209 @@
+// What gyro and blockwise share (Lee et al., "Gyro Dropout", MLSys 2022): a bank of sigma masks, each a
+// sub-network. tau of them at a time are trained, each on its own slice of the batch, for a long stretch of
+// steps; then the next tau.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/tensor.h>
+
+#include <trainyard/context.hpp>
+#include <trainyard/dropout.hpp>
+#include <trainyard/host.hpp>
+#include <trainyard/state.hpp>
+
+namespace trainyard {
+
+struct BankOptions {
+  std::int64_t sigma = 256;
+  std::int64_t tau = 16;
+  std::string draw = "partition";
+  std::string scale = "nominal";
+
+  template <class Options>  // these or some that have more
+  static void describe(Fields<Options>& m) {
+    m.option("sigma", &BankOptions::sigma, "masks in the bank").min(1);
+    m.option("tau", &BankOptions::tau,
+             "masks that are trained together, each on its slice of the batch; at most sigma")
+        .min(1);
+    m.option(
+         "draw", &BankOptions::draw,
+         "partition: every mask once before any comes again; replacement: any; per_site: any, for each site "
+         "by itself")
+        .one_of({"partition", "replacement", "per_site"});
+    m.option("scale", &BankOptions::scale,
+             "what is kept is divided by: 1 - p, or the rate of the masks in use")
+        .one_of({"nominal", "realised"});
+  }
+};
+
+/// The masks of a site that are in use.
+struct SiteMasks {
+  at::Tensor factors;                           ///< [tau, width]: 0, or what is kept is multiplied by
+  std::vector<std::vector<std::int32_t>> live;  ///< numbers of the blocks that each of them keeps
+  float scale = 1;                              ///< what is kept is multiplied by
+};
+
+/// Rows [begin, end) of the batch, and which of the masks in use they have.
+struct RowSlice {
+  std::int64_t begin, end, mask;
+};
+
+/// The bank is not stored: mask k of a site is a function of the run's seed, the site and k. What is in use
+/// depends on the step alone.
+class MaskBank {
+ public:
+  /// Masks lie on blocks of so many units.
+  MaskBank(BankOptions options, std::int64_t block) : options_(std::move(options)), block_(block) {}
+
+  void open(const std::vector<DropoutSite>& sites, Host& host) {
+    if (options_.tau > options_.sigma)
+      throw ConfigError("model.dropout.tau = " + std::to_string(options_.tau) + " masks of sigma = " +
+                        std::to_string(options_.sigma) + " cannot be trained together; lower tau");
+    if (options_.draw == "partition") order_ = permutation(host.random("order"));
+    for (const DropoutSite& site : sites)
+      sites_.push_back(
+          {.place = site,
+           .bank = host.random("bank/" + site.id),
+           .draws = host.random(options_.draw == "per_site" ? "draws/" + site.id : std::string("draws"))});
+  }
+
+  /// At fit_start: a stretch is what each mask gets of the steps that are left.
+  void start(const StepContext& context, Host& host) {
+    start_ = context.clock().step;
+    const std::int64_t left = context.scale().total_steps - start_;
+    const std::int64_t share = left * options_.tau / options_.sigma;
+    stretch_ = std::max<std::int64_t>(1, share);
+    if (share == 0)
+      host.log(LogLevel::warning, "the run has " + std::to_string(left) + " steps: too few for " +
+                                      std::to_string(options_.sigma) + " masks, " +
+                                      std::to_string(options_.tau) +
+                                      " at a time; some are not trained. Lower model.dropout.sigma");
+  }
+
+  /// Each row with the mask of its slice.
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) {
+    at::Tensor masks = factors_like(x, site, call);
+    const std::int64_t rows = x.size(0), tau = options_.tau;
+    if (rows / sites_[site].place.rows % tau == 0)
+      return at::mul(x.unflatten(0, {tau, rows / tau}), masks.unsqueeze(1)).flatten(0, 1);
+    std::vector<std::int64_t> of_rows(static_cast<std::size_t>(rows));
+    for (const RowSlice& slice : slices(rows, site, call))
+      std::fill(of_rows.begin() + slice.begin, of_rows.begin() + slice.end, slice.mask);
+    return at::mul(x, masks.index_select(0, at::tensor(of_rows).to(x.device())));
+  }
+
+  /// Drawn once a stretch.
+  std::shared_ptr<const SiteMasks> masks(std::size_t site, const DropoutCall& call) {
+    return current(sites_[site], call).masks;
+  }
+
+  /// Slices of a tensor with so many rows at a site: contiguous, and within one sample of the same length.
+  /// Fewer samples than slices take theirs in turn, from step to step.
+  std::vector<RowSlice> slices(std::int64_t rows, std::size_t site, const DropoutCall& call) const {
+    const std::int64_t each = sites_[site].place.rows, samples = rows / each, tau = options_.tau;
+    const auto step = static_cast<std::int64_t>(call.pass.step);
+    std::vector<RowSlice> slices;
+    for (std::int64_t sample = 0; samples < tau && sample < samples; ++sample)
+      slices.push_back({sample * each, (sample + 1) * each, (step * samples + sample) % tau});
+    const auto begin = [&](std::int64_t slice) { return (slice * samples + tau - 1) / tau * each; };
+    for (std::int64_t slice = 0; samples >= tau && slice < tau; ++slice)
+      slices.push_back({begin(slice), begin(slice + 1), slice});
+    return slices;
+  }
+
+  void save(StateWriter& state) const {
+    state.scalar("start", start_);
+    state.scalar("stretch", stretch_);
+  }
+  void load(const StateReader& state) {
+    start_ = state.integer("start");
+    stretch_ = state.integer("stretch");
+  }
+
+ private:
+  struct Site {
+    DropoutSite place;
+    RandomStream bank, draws;
+    std::int64_t round = -1;  ///< that `masks` are of
+    double p = 0.0;           ///< the same
+    std::shared_ptr<const SiteMasks> masks;
+    at::Tensor placed;  ///< their factors, of the type and on the device of the last input
+  };
+
+  std::vector<std::int64_t> permutation(const RandomStream& stream) const {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(options_.sigma));
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[stream.below(i, i)]);
+    return order;
+  }
+
+  /// Number of the mask that slice `slice` has in a round.
+  std::int64_t pick(const Site& site, std::int64_t round, std::int64_t slice) const {
+    const std::int64_t place = round * options_.tau + slice;
+    if (order_.empty())
+      return static_cast<std::int64_t>(
+          site.draws.below(static_cast<std::uint64_t>(place), static_cast<std::uint64_t>(options_.sigma)));
+    return order_[static_cast<std::size_t>(place % options_.sigma)];
+  }
+
+  Site& current(Site& site, const DropoutCall& call) const {
+    const std::int64_t round = (static_cast<std::int64_t>(call.pass.step) - start_) / stretch_;
+    if (round == site.round && call.p == site.p) return site;
+    site.round = round;
+    site.p = call.p;
+    site.masks = std::make_shared<SiteMasks>(draw(site));
+    site.placed = site.masks->factors;
+    return site;
+  }
+
+  SiteMasks draw(const Site& site) const {
+    const std::int64_t width = site.place.width, blocks = (width + block_ - 1) / block_;
+    SiteMasks masks{.factors = at::empty({options_.tau, width}, at::kFloat),
+                    .live = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(options_.tau)),
+                    .scale = static_cast<float>(1.0 / (1.0 - site.p))};
+    std::vector<float> kept(static_cast<std::size_t>(blocks));
+    auto* factors = masks.factors.mutable_data_ptr<float>();
+    for (std::int64_t slice = 0; slice < options_.tau; ++slice) {
+      site.bank.fill_mask(kept, 1.0 - site.p,
+                          static_cast<std::uint64_t>(pick(site, site.round, slice)) *
+                              static_cast<std::uint64_t>((blocks + 3) / 4));
+      for (std::int64_t unit = 0; unit < width; ++unit)
+        *factors++ = kept[static_cast<std::size_t>(unit / block_)];
+      for (std::int32_t block = 0; block < blocks; ++block)
+        if (kept[static_cast<std::size_t>(block)] != 0)
+          masks.live[static_cast<std::size_t>(slice)].push_back(block);
+    }
+    // Kept units are 1 / (1 - p) so far: their mean is the realised rate over the nominal one.
+    if (options_.scale == "realised") masks.factors.div_(masks.factors.mean().clamp_min(1e-6));
+    if (const float most = masks.factors.max().item<float>(); most > 0) masks.scale = most;
+    return masks;
+  }
+
+  /// The masks in use, broadcast to a tensor like x.
+  at::Tensor factors_like(const at::Tensor& x, std::size_t index, const DropoutCall& call) {
+    Site& site = current(sites_[index], call);
+    site.placed = site.placed.to(x.options().requires_grad(false));
+    const std::int64_t dims = x.dim(), axis = site.place.axis;
+    std::vector<std::int64_t> shape(static_cast<std::size_t>(dims), 1);
+    shape.front() = options_.tau;
+    shape[static_cast<std::size_t>(axis < 0 ? axis + dims : axis)] = site.place.width;
+    return site.placed.view(shape);
+  }
+
+  BankOptions options_;
+  std::int64_t block_;
+  std::vector<Site> sites_;
+  std::vector<std::int64_t> order_;  ///< of a partition
+  std::int64_t start_ = 0, stretch_ = 1;
+};
+
+}  // namespace trainyard
