@@ -1,7 +1,6 @@
 // The dropout family: moments, gradients and types of all; formulas of each, those of torch.nn from golden
 // values; what they refuse.
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -9,6 +8,9 @@
 
 #include <trainyard/dropout.hpp>
 #include <trainyard/error.hpp>
+#include <trainyard/graph_builder.hpp>
+#include <trainyard/graph_network.hpp>
+#include <trainyard/model.hpp>
 
 #include "plugins/golden.hpp"
 #include "tests/support/plugin.hpp"
@@ -67,8 +69,8 @@ std::vector<Variant> masking(double p) {
 /// |mean - expected| in standard errors of `values`' own deviation, of so many independent groups.
 double errors(const at::Tensor& values, double expected, double group) {
   const at::Tensor v = values.detach().to(at::kDouble);
-  const double n = static_cast<double>(v.numel()) / group;
-  return std::abs(v.mean().item<double>() - expected) / (v.std().item<double>() / std::sqrt(n));
+  const double n = static_cast<double>(v.numel()) / group, off = std::abs(v.mean().item<double>() - expected);
+  return off < 1e-9 ? 0.0 : off / (v.std().item<double>() / std::sqrt(n));
 }
 
 /// Whether a tensor is the same along these axes.
@@ -91,6 +93,55 @@ TEST_CASE("masks have the rate, the mean and the variance of inverted dropout", 
       CHECK(errors(y, 1.0, v.independent) < 4);
       CHECK(errors((y - 1).square(), p / (1.0 - p), v.independent) < 4);
     }
+}
+
+TEST_CASE("in networks, evaluations are exactly those without dropout; of zoneout, the expectation",
+          "[family]") {
+  BatchSchema image, text;
+  image.inputs = {{"image", {2, 8, 8}}};
+  text.inputs = {{"tokens", {5}, at::kLong}};
+  text.target = {"next", {5}, at::kLong};
+  image.classes = text.classes = text.vocabulary = 7;
+  const Batch images{.inputs = {at::randn({4, 2, 8, 8})}},
+      texts{.inputs = {at::randint(7, {4, 5}, at::kLong)}};
+  const auto resnet = [&](const char* sites) {
+    return test::make<Model>("resnet", test::table({{"depth", 8}, {"width", 2}, {"dropout_sites", sites}}))
+        ->build({image, 1});
+  };
+  const auto language = [&](const char* name, const Table& options) {
+    return test::make<Model>(name, options)->build({text, 1});
+  };
+  const auto gpt = [&] {
+    return language("gpt", test::table({{"n_layer", 1}, {"n_head", 2}, {"d_model", 8}}));
+  };
+  const auto lstm = [&] { return language("lstm", test::table({{"n_layer", 1}, {"hidden", 6}})); };
+  const auto run = [&](const char* name, std::unique_ptr<Network> network) {
+    INFO(name);
+    const Batch& batch = network->output_shape().size() == 1 ? images : texts;
+    const at::Tensor plain = network->forward(batch, {});
+    const auto dropout = test::make<Dropout>(name, test::table({{"p", 0.5}}));
+    dropout->open(dropout->chosen(network->dropout_places()));
+    network->set_dropout(dropout.get(), 3);
+    const at::Tensor y = network->forward(batch, {});
+    CHECK(at::equal(y, plain) == !dropout->carries());
+    CHECK(at::equal(y, network->forward(batch, {.step = 9})));
+    CHECK_FALSE(at::allclose(network->forward(batch, {.sampling = true}), y, 1e-3, 1e-4));
+    CHECK_FALSE(at::allclose(network->forward(batch, {.training = true}), y, 1e-3, 1e-4));
+  };
+  for (const char* name : {"standard", "alpha", "droppath"}) run(name, gpt());
+  for (const char* name : {"spatial", "dropblock", "droppath", "alpha"}) run(name, resnet("blocks"));
+  for (const char* name : {"spatial", "droppath"}) run(name, resnet("branches"));
+  run("variational", gpt());
+  for (const char* name : {"variational", "spatial", "dropconnect", "zoneout"}) run(name, lstm());
+
+  // From a state of zeros the expectation after one step is a share of what the cell makes.
+  GraphBuilder b(image, 1);
+  GraphNetwork cell(b.finish(b.lstm(b.reshape(b.input(), {-1, 1, 128}), "lstm", 6)));
+  const at::Tensor plain = cell.forward(images, {});
+  const auto zoneout = test::make<Dropout>("zoneout", test::table({{"p", 0.5}, {"output", 0.1}}));
+  zoneout->open(cell.dropout_places());
+  cell.set_dropout(zoneout.get(), 3);
+  CHECK(at::allclose(cell.forward(images, {}), plain * 0.95, 1e-5, 1e-6));
 }
 
 TEST_CASE("the gradient of what is masked is the mask; streams repeat; types stay", "[family]") {
