@@ -248,7 +248,7 @@ TEST_CASE("one mask for good trains as the pruned network, to the bit") {
   }
 }
 
-TEST_CASE("threads, other types and inputs that lie otherwise") {
+TEST_CASE("threads change nothing; other types; inputs that lie otherwise") {
   at::manual_seed(8);
   const std::unique_ptr<Network> network = mlp({96, 160, 128, 64});
   Blockwise blockwise(options(16, 4, 32));
