@@ -88,6 +88,16 @@ struct alignas(16) Chunk {
   T values[Shape<T>::chunk];
 };
 
+/// The first `there` elements, then zeros.
+template <class T>
+__device__ Chunk<T> load(const T* from, int there) {
+  if (there == Shape<T>::chunk && reinterpret_cast<std::uintptr_t>(from) % sizeof(Chunk<T>) == 0)
+    return *reinterpret_cast<const Chunk<T>*>(from);
+  Chunk<T> chunk;
+  for (int i = 0; i < Shape<T>::chunk; ++i) chunk.values[i] = i < there ? from[i] : T(0.0f);
+  return chunk;
+}
+
 /// Reads chunk `number` of a tile; what is not there is zero.
 template <class T, bool sum_along_rows>
 __device__ Chunk<T> read(const T* data, std::int64_t stride, const T* y, std::int64_t y_stride,
@@ -100,21 +110,13 @@ __device__ Chunk<T> read(const T* data, std::int64_t stride, const T* y, std::in
   const Axis& column_axis = sum_along_rows ? sum : elements;
   const int row = row_axis.at((sum_along_rows ? first_element : first_depth) + major);
   const int column = column_axis.at((sum_along_rows ? first_depth : first_element) + minor);
-  Chunk<T> chunk;
-  if (row < 0 || column < 0) {
-    for (T& value : chunk.values) value = T(0.0f);
-    return chunk;
-  }
-  // A chunk lies within a strip.
-  const T* const from = data + row * stride + column;
-  const int there = min(length, column_axis.width - column);
-  if (there == length && reinterpret_cast<std::uintptr_t>(from) % 16 == 0)
-    chunk = *reinterpret_cast<const Chunk<T>*>(from);
-  else
-    for (int i = 0; i < length; ++i) chunk.values[i] = i < there ? from[i] : T(0.0f);
-  if (y != nullptr)
-    for (int i = 0; i < there; ++i)
-      if (static_cast<float>(y[row * y_stride + column + i]) <= 0.0f) chunk.values[i] = T(0.0f);
+  if (row < 0 || column < 0) return load<T>(nullptr, 0);
+  const int there = min(length, column_axis.width - column);  // a chunk lies within a strip
+  Chunk<T> chunk = load(data + row * stride + column, there);
+  if (y == nullptr) return chunk;
+  const Chunk<T> output = load(y + row * y_stride + column, there);
+  for (int i = 0; i < length; ++i)
+    if (static_cast<float>(output.values[i]) <= 0.0f) chunk.values[i] = T(0.0f);
   return chunk;
 }
 
@@ -122,8 +124,12 @@ template <class T, bool sum_along_rows>
 __device__ void write(T* shared, const Chunk<T>& chunk, int number) {
   constexpr int length = Shape<T>::chunk;
   constexpr int in_row = (sum_along_rows ? Shape<T>::depth : tile) / length;
-  T* const to = shared + number / in_row * SharedTile<T, sum_along_rows>::stride + number % in_row * length;
-  for (int i = 0; i < length; ++i) to[i] = chunk.values[i];
+  constexpr int stride = SharedTile<T, sum_along_rows>::stride;
+  T* const to = shared + number / in_row * stride + number % in_row * length;
+  if constexpr (stride % length == 0)
+    *reinterpret_cast<Chunk<T>*>(to) = chunk;
+  else
+    for (int i = 0; i < length; ++i) to[i] = chunk.values[i];
 }
 
 /// The sums of a thread block in float: 8 x 8 a thread, 16 apart.
