@@ -45,16 +45,19 @@ struct BankOptions {
   }
 };
 
-/// The masks of a site that are in use.
+/// The masks of a site that are in use, [tau] of them.
 struct SiteMasks {
-  at::Tensor factors;                           ///< [tau, width]: 0, or what is kept is multiplied by
-  std::vector<std::vector<std::int32_t>> live;  ///< numbers of the blocks that each of them keeps
-  float scale = 1;                              ///< what is kept is multiplied by
+  std::vector<bool> kept;  ///< [tau][block]
+  std::vector<std::vector<std::int32_t>>
+      live;         ///< the numbers of blocks that each keeps; not of single units
+  float scale = 1;  ///< what is kept is multiplied by
 };
 
 /// Rows [begin, end) of the batch, and which of the masks in use they have.
 struct RowSlice {
   std::int64_t begin, end, mask;
+
+  bool operator==(const RowSlice&) const = default;
 };
 
 /// The bank is not stored: mask k of a site is a function of the run's seed, the site and k. What is in use
@@ -136,7 +139,7 @@ class MaskBank {
     std::int64_t round = -1;  ///< that `masks` are of
     double p = 0.0;           ///< the same
     std::shared_ptr<const SiteMasks> masks;
-    at::Tensor placed;  ///< their factors, of the type and on the device of the last input
+    at::Tensor placed;  ///< on a device, what units there are multiplied by
   };
 
   std::vector<std::int64_t> permutation(const RandomStream& stream) const {
@@ -161,42 +164,60 @@ class MaskBank {
     site.round = round;
     site.p = call.p;
     site.masks = std::make_shared<SiteMasks>(draw(site));
-    site.placed = site.masks->factors;
+    site.placed.reset();
     return site;
   }
 
+  std::int64_t blocks_of(const Site& site) const { return (site.place.width + block_ - 1) / block_; }
+
   SiteMasks draw(const Site& site) const {
-    const std::int64_t width = site.place.width, blocks = (width + block_ - 1) / block_;
-    SiteMasks masks{.factors = at::empty({options_.tau, width}, at::kFloat),
-                    .live = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(options_.tau)),
-                    .scale = static_cast<float>(1.0 / (1.0 - site.p))};
-    std::vector<float> kept(static_cast<std::size_t>(blocks));
-    auto* factors = masks.factors.mutable_data_ptr<float>();
+    const std::int64_t blocks = blocks_of(site);
+    SiteMasks masks{.scale = static_cast<float>(1.0 / (1.0 - site.p))};
+    std::vector<float> drawn(static_cast<std::size_t>(blocks));
+    std::int64_t units = 0;
     for (std::int64_t slice = 0; slice < options_.tau; ++slice) {
-      site.bank.fill_mask(kept, 1.0 - site.p,
+      site.bank.fill_mask(drawn, 1.0 - site.p,
                           static_cast<std::uint64_t>(pick(site, site.round, slice)) *
                               static_cast<std::uint64_t>((blocks + 3) / 4));
-      for (std::int64_t unit = 0; unit < width; ++unit)
-        *factors++ = kept[static_cast<std::size_t>(unit / block_)];
-      for (std::int32_t block = 0; block < blocks; ++block)
-        if (kept[static_cast<std::size_t>(block)] != 0)
-          masks.live[static_cast<std::size_t>(slice)].push_back(block);
+      std::vector<std::int32_t> live;
+      for (std::int32_t block = 0; block < blocks; ++block) {
+        const bool kept = drawn[static_cast<std::size_t>(block)] != 0;
+        masks.kept.push_back(kept);
+        if (!kept) continue;
+        live.push_back(block);
+        units += std::min(block_, site.place.width - block * block_);
+      }
+      if (block_ > 1) masks.live.push_back(std::move(live));
     }
-    // Kept units are 1 / (1 - p) so far: their mean is the realised rate over the nominal one.
-    if (options_.scale == "realised") masks.factors.div_(masks.factors.mean().clamp_min(1e-6));
-    if (const float most = masks.factors.max().item<float>(); most > 0) masks.scale = most;
+    if (options_.scale == "realised" && units > 0)
+      masks.scale = static_cast<float>(static_cast<double>(options_.tau * site.place.width) /
+                                       static_cast<double>(units));
     return masks;
+  }
+
+  /// What units are multiplied by, of the type and on the device of x: [tau, width].
+  at::Tensor factors(Site& site, const at::Tensor& x) const {
+    const at::TensorOptions options = x.options().requires_grad(false);
+    if (site.placed.defined() && site.placed.options().type_equal(options)) return site.placed;
+    at::Tensor result = at::empty({options_.tau, site.place.width}, at::kFloat);
+    auto* to = result.mutable_data_ptr<float>();
+    auto kept = site.masks->kept.begin();
+    for (std::int64_t slice = 0; slice < options_.tau; ++slice)
+      for (std::int64_t unit = 0; unit < site.place.width; unit += block_, ++kept)
+        to = std::fill_n(to, std::min(block_, site.place.width - unit), *kept ? site.masks->scale : 0.0f);
+    result = result.to(options);
+    if (!x.is_cpu()) site.placed = result;
+    return result;
   }
 
   /// The masks in use, broadcast to a tensor like x.
   at::Tensor factors_like(const at::Tensor& x, std::size_t index, const DropoutCall& call) {
     Site& site = current(sites_[index], call);
-    site.placed = site.placed.to(x.options().requires_grad(false));
     const std::int64_t dims = x.dim(), axis = site.place.axis;
     std::vector<std::int64_t> shape(static_cast<std::size_t>(dims), 1);
     shape.front() = options_.tau;
     shape[static_cast<std::size_t>(axis < 0 ? axis + dims : axis)] = site.place.width;
-    return site.placed.view(shape);
+    return factors(site, x).view(shape);
   }
 
   BankOptions options_;

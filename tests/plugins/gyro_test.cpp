@@ -28,9 +28,7 @@ class Gyro final : public StepContext {
     fire(Event::fit_start);
     go_to(0);
   }
-  void go_to(std::int64_t done) {
-    clock_.step = done;
-  }
+  void go_to(std::int64_t done) { clock_.step = done; }
   /// From here on a run of its own, as after a swap.
   void begin() { fire(Event::fit_start); }
   at::Tensor apply(const at::Tensor& x, std::size_t site = 0) {
