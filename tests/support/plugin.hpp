@@ -32,6 +32,9 @@ class QuietHost final : public Host {
   std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override {
     throw std::logic_error("this host has no threads");
   }
+  void swap(std::string_view slot, std::string_view, const std::vector<std::string>&) override {
+    throw std::logic_error("a swap of " + std::string(slot) + " was asked for, and this host does none");
+  }
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override {
     return test::make(kind, table.find("type")->as<std::string>(), table);
   }
