@@ -1,12 +1,13 @@
 // Rules over single tensors: gradients, weights, activations.
 #include <cmath>
-#include <limits>
 
 #include <ATen/ATen.h>
 
 #include "tests/support/rule_run.hpp"
 
 using namespace trainyard;
+using test::infinite;
+using test::no_number;
 using test::numbers;
 using test::raw;
 using test::Shown;
@@ -18,10 +19,7 @@ namespace {
 
 using Steps = std::vector<std::int64_t>;
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr float inf = std::numeric_limits<float>::infinity();
-
-at::Tensor with(at::Tensor tensor, std::int64_t index, float value) {
+at::Tensor with(at::Tensor tensor, std::int64_t index, double value) {
   tensor.flatten()[index].fill_(value);
   return tensor;
 }
@@ -53,14 +51,14 @@ TEST_CASE("vanishing_gradient weighs every gradient by its mean |g|") {
   CHECK(watch("vanishing_gradient", table({{"threshold", 0.0}}), at_mean(0.0)).empty());
   // Signs do not cancel; NaN and the empty tensor vanish not.
   CHECK(watch("vanishing_gradient", {}, once({numbers("gradient/w", at::tensor({1.0, -1.0}))})).empty());
-  CHECK(watch("vanishing_gradient", {}, once({numbers("gradient/w", at::full({2}, nan))})).empty());
+  CHECK(watch("vanishing_gradient", {}, once({numbers("gradient/w", at::full({2}, no_number))})).empty());
   CHECK(watch("vanishing_gradient", {}, once({numbers("gradient/w", at::zeros({0}))})).empty());
 }
 
 TEST_CASE("exploding_tensor finds one element among many, NaN or infinite") {
   const at::Tensor large = at::ones({10'000'000});
   CHECK(watch("exploding_tensor", {}, once({numbers("fc1.weight", large)})).empty());
-  for (const float bad : {nan, inf, -inf, inf - inf}) {
+  for (const double bad : {no_number, infinite, -infinite, infinite - infinite}) {
     const auto run =
         once({numbers("fc1.weight", with(large.clone(), 7'654'321, bad)),
               numbers("gradient/fc2.bias", at::ones({3})), numbers("loss_output_0", at::ones({}))});
@@ -72,8 +70,8 @@ TEST_CASE("exploding_tensor finds one element among many, NaN or infinite") {
   }
   // The worst is the one with the largest share.
   const auto fired = watch("exploding_tensor", {},
-                           once({numbers("a.weight", with(at::ones({100}), 0, nan)),
-                                 numbers("loss_output_0", at::full({}, inf))}));
+                           once({numbers("a.weight", with(at::ones({100}), 0, no_number)),
+                                 numbers("loss_output_0", at::full({}, infinite))}));
   REQUIRE(fired.size() == 1);
   CHECK(fired[0].finding.tensors[0] == "loss_output_0");
   // Finite in the dtype that it has.
@@ -92,7 +90,7 @@ TEST_CASE("all_zero counts zeros against its share") {
   CHECK(fired[0].finding.tensors == std::vector<std::string>{"fc1.weight"});
   CHECK(watch("all_zero", table({{"threshold", 50.0}}), run)[0].finding.tensors.size() == 2);
   CHECK(watch("all_zero", table({{"threshold", 50.1}}), run)[0].finding.tensors.size() == 1);
-  CHECK(watch("all_zero", {}, once({numbers("a.weight", with(at::zeros({9}), 4, nan))})).empty());
+  CHECK(watch("all_zero", {}, once({numbers("a.weight", with(at::zeros({9}), 4, no_number))})).empty());
   CHECK(watch("all_zero", {}, once({numbers("a.weight", at::zeros({0}))})).empty());
 }
 
@@ -109,7 +107,7 @@ TEST_CASE("tensor_variance has limits on both sides, and none by default") {
   REQUIRE(low.size() == 1);
   CHECK(low[0].finding.tensors == std::vector<std::string>{"a.weight"});
   CHECK(watch("tensor_variance", table({{"min_threshold", 1.0}, {"max_threshold", 1.0}}),
-              once({numbers("a.weight", with(x.clone(), 0, nan)), numbers("b.weight", at::ones({1}))}))
+              once({numbers("a.weight", with(x.clone(), 0, no_number)), numbers("b.weight", at::ones({1}))}))
             .empty());
 }
 
@@ -128,8 +126,8 @@ TEST_CASE("weight_update_ratio holds the mean update against the mean weight of 
   CHECK(watch("weight_update_ratio", {}, run(w.add(19.0))).empty());
   CHECK(watch("weight_update_ratio", {}, run(w)).size() == 1);  // frozen
   CHECK(watch("weight_update_ratio", table({{"small_threshold", 0.0}}), run(w)).empty());
-  CHECK(watch("weight_update_ratio", {}, run(with(w.clone(), 3, nan))).empty());
-  CHECK(watch("weight_update_ratio", {}, run(with(w.clone(), 3, inf))).size() == 1);
+  CHECK(watch("weight_update_ratio", {}, run(with(w.clone(), 3, no_number))).empty());
+  CHECK(watch("weight_update_ratio", {}, run(with(w.clone(), 3, infinite))).size() == 1);
   // epsilon keeps weights of 0 from an infinite ratio; with none it is that.
   const std::vector<Shown> from_zero = {{.tensors = {raw("a.weight", at::zeros({4}))}},
                                         {.tensors = {raw("a.weight", at::full({4}, 1e-9))}, .step = 1}};
@@ -171,7 +169,7 @@ TEST_CASE("unchanged_tensor is silent to step 1 and fires at step 2") {
   CHECK(steps("unchanged_tensor", {}, run({one, one, one.add(1.0e-5)})) == Steps{2});
   CHECK(steps("unchanged_tensor", {}, run({one, one, one.add(1.1e-5)})) == Steps{});
   CHECK(steps("unchanged_tensor", table({{"rtol", 0.0}, {"atol", 0.0}}), run({one, one, one})) == Steps{2});
-  const at::Tensor gone = at::full({2}, nan);
+  const at::Tensor gone = at::full({2}, no_number);
   CHECK(steps("unchanged_tensor", {}, run({gone, gone, gone})) == Steps{});
   CHECK(steps("unchanged_tensor", table({{"equal_nan", true}}), run({gone, gone, gone})) == Steps{2});
   // Every tensor is weighed.
@@ -217,7 +215,7 @@ TEST_CASE("dead_relu counts by unit over samples, not zeros of a batch") {
                        "relu1_output_0") == Approx(60.0));
   CHECK(watch("dead_relu", {}, once({raw("relu1_output_0", images.select(3, 0).transpose(1, 2))})).size() ==
         1);
-  CHECK(watch("dead_relu", {}, once({raw("relu1_output_0", at::full({4, 4}, nan))})).empty());
+  CHECK(watch("dead_relu", {}, once({raw("relu1_output_0", at::full({4, 4}, no_number))})).empty());
   CHECK(watch("dead_relu", {}, once({raw("fc1_output_0", at::zeros({4, 4}))})).empty());
 }
 
@@ -243,6 +241,7 @@ TEST_CASE("saturated_activation has limits for tanh and for sigmoid, by unit ove
   CHECK(watch("saturated_activation", table({{"sigmoid_max", 17.0}}),
               once({raw("sigmoid_input_0", at::full({8, 4}, 17.0))}))
             .empty());
-  CHECK(watch("saturated_activation", {}, once({raw("tanh1_input_0", at::full({8, 4}, nan))})).empty());
-  CHECK(watch("saturated_activation", {}, once({raw("tanh1_input_0", at::full({8, 4}, inf))})).size() == 1);
+  CHECK(watch("saturated_activation", {}, once({raw("tanh1_input_0", at::full({8, 4}, no_number))})).empty());
+  CHECK(watch("saturated_activation", {}, once({raw("tanh1_input_0", at::full({8, 4}, infinite))})).size() ==
+        1);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,9 @@
 
 namespace trainyard::test {
 
+inline constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double infinite = std::numeric_limits<double>::infinity();
+
 inline TensorRecord raw(std::string name, const at::Tensor& value) {
   return {.name = std::move(name),
           .shape = value.sizes().vec(),
@@ -24,7 +28,7 @@ inline TensorRecord raw(std::string name, const at::Tensor& value) {
 /// Without its values.
 inline TensorRecord numbers(std::string name, const at::Tensor& value) {
   TensorRecord record = raw(std::move(name), value);
-  record.value = {};
+  record.value = at::Tensor();
   return record;
 }
 
