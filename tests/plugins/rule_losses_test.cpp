@@ -1,5 +1,5 @@
 // Rules over losses.
-#include <cmath>
+#include <array>
 
 #include <ATen/ATen.h>
 
@@ -98,4 +98,65 @@ TEST_CASE("loss_not_decreasing takes the losses of evaluations where there are a
   CHECK(steps("loss_not_decreasing", {}, evaluations(1.5)) == Steps{30});
   CHECK(steps("loss_not_decreasing", table({{"mode", "train"}}), evaluations(0.5)) == Steps{15, 25});
   CHECK(steps("loss_not_decreasing", table({{"mode", "global"}}), evaluations(1.5)) == Steps{});
+}
+
+TEST_CASE("overfit holds an evaluation against the mean loss of training since the one before") {
+  const auto run = [](const std::vector<std::array<double, 3>>& epochs) {
+    std::vector<Shown> shown;
+    std::int64_t step = 0;
+    for (const auto& [first, second, validation] : epochs) {
+      shown.push_back(loss(step++, first));
+      shown.push_back(loss(step++, second));
+      shown.push_back(loss(step / 2 - 1, validation, Mode::eval));
+    }
+    return shown;
+  };
+  const std::vector<Shown> learns =
+      run({{2.0, 1.8, 2.0}, {1.1, 0.9, 1.09}, {0.5, 0.5, 0.7}, {0.1, 0.3, 0.9}});
+  const auto fired = watch("overfit", {}, learns);
+  REQUIRE(fired.size() == 2);
+  CHECK(learns[fired[0].record].step == 2);
+  CHECK(learns[fired[0].record].mode == Mode::eval);
+  CHECK(test::evidence(fired[0].finding, "loss_output_0") == Approx(0.4));
+  CHECK(test::evidence(fired[1].finding, "loss_output_0") == Approx(3.5));
+  CHECK(steps("overfit", table({{"patience", 2}}), learns) == Steps{3});
+  CHECK(steps("overfit", table({{"ratio_threshold", 0.4}}), run({{0.5, 0.5, 0.7}})) == Steps{});
+  CHECK(steps("overfit", table({{"start_step", 6}}), learns) == Steps{3});
+  // An evaluation that is not above it begins the row anew; NaN is none.
+  CHECK(steps("overfit", table({{"patience", 2}}),
+              run({{1, 1, 2}, {1, 1, 1}, {1, 1, 2}, {1, 1, no_number}, {1, 1, 2}, {1, 1, 2}})) == Steps{5});
+  // Nothing to hold it against.
+  CHECK(steps("overfit", {}, {loss(0, 1.0, Mode::eval)}) == Steps{});
+}
+
+TEST_CASE("overtraining waits for a better loss, each mode by its own patience") {
+  CHECK(steps("overtraining", {}, losses(1, {5, 4, 4, 4, 4, 4, 4})) == Steps{6});
+  CHECK(steps("overtraining", {}, losses(1, {5, 4, 4, 4, 4, 4, 3, 3})) == Steps{});
+  // A fall by delta does not count, a longer one does.
+  CHECK(steps("overtraining", table({{"patience_train", 2}, {"delta", 0.5}}), losses(1, {3, 2.5, 2.0})) ==
+        Steps{});
+  CHECK(steps("overtraining", table({{"patience_train", 2}, {"delta", 0.5}}), losses(1, {3, 2.5, 2.5})) ==
+        Steps{2});
+  const std::vector<double> flat(12, 1.0);
+  CHECK(steps("overtraining", {}, losses(1, flat, Mode::eval)) == Steps{10, 11});
+  CHECK(steps("overtraining", table({{"patience_validation", 1}}),
+              losses(1, {1, no_number, 0.5}, Mode::eval)) == Steps{1});
+  // A loss of training is no better evaluation.
+  std::vector<Shown> both = losses(1, flat, Mode::eval);
+  for (int i = 0; i < 12; ++i) both.insert(both.begin() + 2 * i, loss(i, 12.0 - i));
+  CHECK(steps("overtraining", {}, both) == Steps{10, 11});
+}
+
+TEST_CASE("stalled_training fires when nothing comes for its time, and at no other") {
+  test::RuleRun run("stalled_training", {});
+  CHECK_FALSE(run.show(loss(0, 1.0)));
+  CHECK_FALSE(run.wait(1799.9));
+  CHECK(run.rule().common.every == Duration{1.0, Duration::Unit::steps});
+  const auto finding = run.wait(1800.0);
+  REQUIRE(finding);
+  CHECK(finding->message == "nothing was recorded for 1800 s, expected something within 1800 s");
+  test::RuleRun once("stalled_training", table({{"threshold", 2.0}, {"repeat", false}}));
+  CHECK(once.wait(2.0));
+  once.resume();
+  CHECK_FALSE(once.wait(3.0));
 }
