@@ -1,5 +1,5 @@
 // Steps that take far longer than others. One among n is never more than (n - 1) / sqrt(n) deviations above
-// the mean: with fewer than 11 steps none is above three.
+// the mean (by the unbiased variance): with fewer than 11 steps none is above three.
 #include <numeric>
 
 #include "rule_memory.hpp"
@@ -40,7 +40,7 @@ class StepOutlier final : public Rule {
     const double mean = std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / count;
     double squares = 0.0;
     for (const double each : seconds_) squares += (each - mean) * (each - mean);
-    const double limit = mean + options_.stddev * std::sqrt(squares / count);
+    const double limit = mean + options_.stddev * std::sqrt(squares / (count - 1.0));
     const auto outliers =
         std::count_if(seconds_.begin(), seconds_.end(), [&](double each) { return each > limit; });
     if (outliers <= options_.n_outliers) return std::nullopt;
