@@ -150,7 +150,7 @@ TEST_CASE("R-Drop's divergence is a mean over samples and tokens; its gradient i
   CHECK(at::allclose(output.grad(), copy.grad(), 1e-5, 1e-7));
 }
 
-TEST_CASE("R-Drop and MC dropout refuse what has no classes", "[rdrop][mc_dropout]") {
+TEST_CASE("R-Drop and MC dropout refuse what they cannot compare", "[rdrop][mc_dropout]") {
   Around run("rdrop", {});
   run.batch = {.inputs = {at::zeros({2, 2})}, .target = at::zeros({2}), .indices = {0, 1}};
   CHECK_THROWS_WITH(run.fire(Event::micro_start), Contains("rdrop") && Contains("targets"));
@@ -159,7 +159,8 @@ TEST_CASE("R-Drop and MC dropout refuse what has no classes", "[rdrop][mc_dropou
   CHECK_THROWS_WITH(run.fire(Event::micro_start), Contains("single score"));
   CHECK(run.batch.input().size(0) == 2);
   Around mc("mc_dropout", {});
-  CHECK_THROWS_WITH(mc.evaluate({at::zeros({2})}), Contains("mc_dropout") && Contains("targets"));
+  mc.network.outputs = {at::zeros({2, 3})};
+  CHECK_THROWS_WITH(mc.evaluate({at::zeros({2})}), Contains("6 numbers for 2 targets"));
 }
 
 TEST_CASE("MC dropout: metrics of the mean of the probabilities, by hand", "[mc_dropout]") {
@@ -227,4 +228,19 @@ TEST_CASE("MC dropout: sequences and single scores; passes that do not differ ar
   CHECK(run.host.metrics["val/mc_accuracy"] == 0.5);
   CHECK(run.host.metrics["val/mc_nll"] ==
         Approx((std::log1p(std::exp(-2.0)) + std::log1p(std::exp(1.0))) / 2));
+}
+
+TEST_CASE("MC dropout: of numbers, the error of the mean and the variance over the passes", "[mc_dropout]") {
+  Around run("mc_dropout", test::table({{"samples", 3}}));
+  const at::Tensor passes = at::randn({3, 4, 1}, at::kDouble), target = at::randn({4}, at::kDouble);
+  run.network.outputs = passes.unbind();
+  run.evaluate({target});
+  const double mse = (passes.mean(0).squeeze(1) - target).square().mean().item<double>();
+  const double single = (passes.squeeze(2) - target).square().mean().item<double>();
+  REQUIRE(run.host.metrics.size() == 2);
+  CHECK(run.host.metrics["val/mc_mse"] == Approx(mse).epsilon(1e-12));
+  CHECK(run.host.metrics["val/mc_variance"] == Approx(passes.var(0, 0).mean().item<double>()).epsilon(1e-12));
+  CHECK(run.host.metrics["val/mc_mse"] + run.host.metrics["val/mc_variance"] ==
+        Approx(single).epsilon(1e-12));
+  CHECK(run.host.warnings == 0);
 }
