@@ -11,7 +11,7 @@ class Thrower final : public trainyard::Recorder {
   }
   explicit Thrower(const Options& options) : options_(options) {}
   void open(const trainyard::RunInfo&) override { options_.at("open"); }
-  void attach(const std::vector<trainyard::NamedRule>&, const trainyard::RunScale&) override {
+  void attach(std::vector<trainyard::NamedRule>, const trainyard::RunScale&) override {
     options_.at("attach");
   }
   void batch_start(trainyard::StepContext&) { options_.at("batch_start"); }
