@@ -21,15 +21,22 @@ class ClassCounts {
   static constexpr std::int64_t none = -1;  ///< prediction where only labels are known
 
   /// Labels alone, or with predictions: as many numbers as labels, classes as integers or the score of class
-  /// 1 of two, or a score for each class in one dimension more, the last one or the second.
+  /// 1 of two, or a score for each class in one dimension more, the last one or the second. Predictions may be
+  /// of the first labels only: nodes are recorded of the first micro-batch, labels of the whole batch.
   void add(const TensorRecord& labels, const TensorRecord* predictions) {
-    const at::Tensor label = values_of(labels).to(at::kLong).reshape({-1});
-    const at::Tensor predicted =
-        predictions == nullptr ? label : classes(values_of(*predictions), labels).reshape({-1});
-    const at::Tensor l = label.contiguous(), p = predicted.contiguous();
-    const auto* label_of = l.const_data_ptr<std::int64_t>();
-    const auto* predicted_of = p.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < l.numel(); ++i) {
+    at::Tensor label = values_of(labels).to(at::kLong);
+    at::Tensor predicted = label;
+    if (predictions != nullptr) {
+      const at::Tensor& scores = values_of(*predictions);
+      if (scores.dim() > 0 && label.dim() > 0 && scores.size(0) < label.size(0))
+        label = label.narrow(0, 0, scores.size(0));
+      predicted = classes(scores, label, labels.name);
+    }
+    label = label.contiguous();
+    predicted = predicted.contiguous();
+    const auto* label_of = label.const_data_ptr<std::int64_t>();
+    const auto* predicted_of = predicted.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < label.numel(); ++i) {
       if (label_of[i] < 0) continue;
       ++counts_[{label_of[i], predictions == nullptr ? none : predicted_of[i]}];
       ++total_;
@@ -70,8 +77,8 @@ class ClassCounts {
   }
 
  private:
-  static at::Tensor classes(const at::Tensor& predictions, const TensorRecord& labels) {
-    const at::Tensor& label = labels.value;
+  static at::Tensor classes(const at::Tensor& predictions, const at::Tensor& label,
+                            const std::string& name) {
     if (predictions.numel() != label.numel()) {
       const bool second =
           predictions.dim() == label.dim() + 1 &&

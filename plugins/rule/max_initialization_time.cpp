@@ -23,8 +23,8 @@ class MaxInitializationTime final : public Rule {
   std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
     if (begun_) return std::nullopt;
     const std::optional<double> initialization = sample(now, "profile/initialization");
-    begun_ = initialization.has_value();
-    const double minutes = initialization.value_or(now.seconds) / 60.0;
+    begun_ = initialization.value_or(0.0) > 0.0;  // 0 until then
+    const double minutes = (begun_ ? *initialization : now.seconds) / 60.0;
     if (!(minutes > options_.threshold)) return std::nullopt;
     Finding finding;
     finding.tensors = {"profile/initialization"};

@@ -60,11 +60,13 @@ TEST_CASE(
   const at::Tensor two = at::tensor({0, 1, 0, 1});
   CHECK(one(two, at::tensor({-1.0, 2.0, -3.0, 0.5})) == 0);
   CHECK(one(two.to(at::kFloat).unsqueeze(1), at::tensor({-1.0, 2.0, -3.0, -0.5}).unsqueeze(1)) == 1);
+  // The first micro-batch of two.
+  CHECK(one(at::cat({at::tensor(four_as_seven), at::arange(10)}), scores) == 0);
   // Labels below 0 are ignored.
   CHECK(one(at::tensor({-100, 1}), at::tensor({5, 1})) == 0);
 
   test::RuleRun misfit("confusion", {});
-  CHECK_FALSE(misfit.show({.tensors = {raw("label", at::arange(10)), raw("output_0", at::ones({7, 3}))}}));
+  CHECK_FALSE(misfit.show({.tensors = {raw("label", at::arange(10)), raw("output_0", at::ones({21}))}}));
   REQUIRE(misfit.complaints.size() == 1);
   CHECK(misfit.complaints[0].find("21 numbers do not fit the 10 labels of \"label\"") != std::string::npos);
 }

@@ -80,7 +80,7 @@ TEST_CASE("step_outlier looks after more than 100 steps, for more than 10 outlie
 
 TEST_CASE("max_initialization_time fires for a first step that was late, and for one that does not come") {
   const auto started = [](double seconds) {
-    return std::vector<Shown>{sample(0, {{"system/cpu", {50}}}),
+    return std::vector<Shown>{sample(0, {{"system/cpu", {50}}, {"profile/initialization", {0}}}),
                               sample(9, {{"profile/initialization", {seconds}}}),
                               sample(9000, {{"system/cpu", {50}}})};
   };
