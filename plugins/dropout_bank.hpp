@@ -45,9 +45,10 @@ struct BankOptions {
   }
 };
 
-/// The masks of a site that are in use, [tau] of them.
+/// The masks of a site that are in use.
 struct SiteMasks {
-  std::vector<bool> kept;  ///< [tau][block]
+  std::int64_t count = 0;  ///< tau; 1 for a sample
+  std::vector<bool> kept;  ///< [mask][block]
   std::vector<std::vector<std::int32_t>>
       live;         ///< the numbers of blocks that each keeps; not of single units
   float scale = 1;  ///< what is kept is multiplied by
@@ -61,7 +62,8 @@ struct RowSlice {
 };
 
 /// The bank is not stored: mask k of a site is a function of the run's seed, the site and k. What is in use
-/// depends on the step alone.
+/// depends on the step alone. A sample of an evaluation is one mask for all rows: sample k is the k-th that
+/// is trained.
 class MaskBank {
  public:
   /// Masks lie on blocks of so many units.
@@ -95,9 +97,9 @@ class MaskBank {
   /// Each row with the mask of its slice.
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) {
     at::Tensor masks = factors_like(x, site, call);
-    const std::int64_t rows = x.size(0), tau = options_.tau;
-    if (rows / sites_[site].place.rows % tau == 0)
-      return at::mul(x.unflatten(0, {tau, rows / tau}), masks.unsqueeze(1)).flatten(0, 1);
+    const std::int64_t rows = x.size(0), count = masks.size(0);
+    if (rows / sites_[site].place.rows % count == 0)
+      return at::mul(x.unflatten(0, {count, rows / count}), masks.unsqueeze(1)).flatten(0, 1);
     std::vector<std::int64_t> of_rows(static_cast<std::size_t>(rows));
     for (const RowSlice& slice : slices(rows, site, call))
       std::fill(of_rows.begin() + slice.begin, of_rows.begin() + slice.end, slice.mask);
@@ -112,6 +114,7 @@ class MaskBank {
   /// Slices of a tensor with so many rows at a site: contiguous, and within one sample of the same length.
   /// Fewer samples than slices take theirs in turn, from step to step.
   std::vector<RowSlice> slices(std::int64_t rows, std::size_t site, const DropoutCall& call) const {
+    if (call.pass.sampling) return {{0, rows, 0}};
     const std::int64_t each = sites_[site].place.rows, samples = rows / each, tau = options_.tau;
     const auto step = static_cast<std::int64_t>(call.pass.step);
     std::vector<RowSlice> slices;
@@ -136,8 +139,8 @@ class MaskBank {
   struct Site {
     DropoutSite place;
     RandomStream bank, draws;
-    std::int64_t round = -1;  ///< that `masks` are of
-    double p = 0.0;           ///< the same
+    std::int64_t first = -1;  ///< place of the first of `masks` among all that are trained
+    double p = 0.0;           ///< that they are drawn with
     std::shared_ptr<const SiteMasks> masks;
     at::Tensor placed;  ///< on a device, what units there are multiplied by
   };
@@ -149,9 +152,8 @@ class MaskBank {
     return order;
   }
 
-  /// Number of the mask that slice `slice` has in a round.
-  std::int64_t pick(const Site& site, std::int64_t round, std::int64_t slice) const {
-    const std::int64_t place = round * options_.tau + slice;
+  /// Number of the mask that is trained at a place: tau of them one after another at a time.
+  std::int64_t pick(const Site& site, std::int64_t place) const {
     if (order_.empty())
       return static_cast<std::int64_t>(
           site.draws.below(static_cast<std::uint64_t>(place), static_cast<std::uint64_t>(options_.sigma)));
@@ -160,24 +162,26 @@ class MaskBank {
 
   Site& current(Site& site, const DropoutCall& call) const {
     const std::int64_t round = (static_cast<std::int64_t>(call.pass.step) - start_) / stretch_;
-    if (round == site.round && call.p == site.p) return site;
-    site.round = round;
+    const std::int64_t first = call.pass.sampling ? call.pass.micro : round * options_.tau;
+    const std::int64_t count = call.pass.sampling ? 1 : options_.tau;
+    if (site.masks && first == site.first && count == site.masks->count && call.p == site.p) return site;
+    site.first = first;
     site.p = call.p;
-    site.masks = std::make_shared<SiteMasks>(draw(site));
+    site.masks = std::make_shared<SiteMasks>(draw(site, count));
     site.placed.reset();
     return site;
   }
 
   std::int64_t blocks_of(const Site& site) const { return (site.place.width + block_ - 1) / block_; }
 
-  SiteMasks draw(const Site& site) const {
+  SiteMasks draw(const Site& site, std::int64_t count) const {
     const std::int64_t blocks = blocks_of(site);
-    SiteMasks masks{.scale = static_cast<float>(1.0 / (1.0 - site.p))};
+    SiteMasks masks{.count = count, .scale = static_cast<float>(1.0 / (1.0 - site.p))};
     std::vector<float> drawn(static_cast<std::size_t>(blocks));
     std::int64_t units = 0;
-    for (std::int64_t slice = 0; slice < options_.tau; ++slice) {
+    for (std::int64_t slice = 0; slice < count; ++slice) {
       site.bank.fill_mask(drawn, 1.0 - site.p,
-                          static_cast<std::uint64_t>(pick(site, site.round, slice)) *
+                          static_cast<std::uint64_t>(pick(site, site.first + slice)) *
                               static_cast<std::uint64_t>((blocks + 3) / 4));
       std::vector<std::int32_t> live;
       for (std::int32_t block = 0; block < blocks; ++block) {
@@ -190,19 +194,19 @@ class MaskBank {
       if (block_ > 1) masks.live.push_back(std::move(live));
     }
     if (options_.scale == "realised" && units > 0)
-      masks.scale = static_cast<float>(static_cast<double>(options_.tau * site.place.width) /
-                                       static_cast<double>(units));
+      masks.scale =
+          static_cast<float>(static_cast<double>(count * site.place.width) / static_cast<double>(units));
     return masks;
   }
 
-  /// What units are multiplied by, of the type and on the device of x: [tau, width].
+  /// What units are multiplied by, of the type and on the device of x: [masks, width].
   at::Tensor factors(Site& site, const at::Tensor& x) const {
     const at::TensorOptions options = x.options().requires_grad(false);
     if (site.placed.defined() && site.placed.options().type_equal(options)) return site.placed;
-    at::Tensor result = at::empty({options_.tau, site.place.width}, at::kFloat);
+    at::Tensor result = at::empty({site.masks->count, site.place.width}, at::kFloat);
     auto* to = result.mutable_data_ptr<float>();
     auto kept = site.masks->kept.begin();
-    for (std::int64_t slice = 0; slice < options_.tau; ++slice)
+    for (std::int64_t slice = 0; slice < site.masks->count; ++slice)
       for (std::int64_t unit = 0; unit < site.place.width; unit += block_, ++kept)
         to = std::fill_n(to, std::min(block_, site.place.width - unit), *kept ? site.masks->scale : 0.0f);
     result = result.to(options);
@@ -215,7 +219,7 @@ class MaskBank {
     Site& site = current(sites_[index], call);
     const std::int64_t dims = x.dim(), axis = site.place.axis;
     std::vector<std::int64_t> shape(static_cast<std::size_t>(dims), 1);
-    shape.front() = options_.tau;
+    shape.front() = site.masks->count;
     shape[static_cast<std::size_t>(axis < 0 ? axis + dims : axis)] = site.place.width;
     return factors(site, x).view(shape);
   }

@@ -26,6 +26,10 @@ void HostServices::log(LogLevel level, std::string_view message) {
   outputs_.log(level, owner_ + ": " + std::string(message));
 }
 
+void HostServices::journal(std::string_view what, std::string_view why) {
+  outputs_.journal(owner_, what, why);
+}
+
 void HostServices::metric(std::string_view name, double value) {
   outputs_.metric(std::string(name), value);
 }

@@ -23,6 +23,8 @@ namespace trainyard::train {
 /// Where the services of plugins end up; the run fills it in.
 struct HostOutputs {
   std::function<void(LogLevel, const std::string& message)> log = [](LogLevel, const std::string&) {};
+  std::function<void(const std::string& who, std::string_view what, std::string_view why)> journal =
+      [](const std::string&, std::string_view, std::string_view) {};
   std::function<void(std::string name, double value)> metric = [](const std::string&, double) {};
   std::function<void(config::SwapRequest request, const std::string& who)> swap =
       [](const config::SwapRequest&, const std::string&) {};
@@ -40,6 +42,7 @@ class HostServices final : public Host {
   ~HostServices() override;
 
   void log(LogLevel level, std::string_view message) override;
+  void journal(std::string_view what, std::string_view why) override;
   void metric(std::string_view name, double value) override;
   RandomStream random(std::string_view purpose) const override;
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;

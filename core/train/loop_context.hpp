@@ -50,9 +50,9 @@ class LoopContext final : public StepContext {
   void set_requests(unsigned requests) { hub_.requested = requests; }
   bool asked(Control control) const { return (hub_.requested & static_cast<unsigned>(control)) != 0; }
 
-  /// What hooks read as StepContext::metric, until the next step or evaluation.
-  std::map<std::string, double, std::less<>>& metrics() { return hub_.metrics; }
-  const std::map<std::string, double, std::less<>>& metrics() const { return hub_.metrics; }
+  /// What hooks read as StepContext::metric and metrics, until the next step or evaluation.
+  std::map<std::string, double, std::less<>>& metrics() { return hub_.values; }
+  const std::map<std::string, double, std::less<>>& metrics() const { return hub_.values; }
 
   /// Where requests are written down: plugin, what, why.
   std::function<void(std::string_view plugin, Control control, std::string_view reason)> on_request;
@@ -70,9 +70,10 @@ class LoopContext final : public StepContext {
   struct Hub final : Services {
     explicit Hub(LoopContext& owner) : context(owner) {}
     double metric(std::string_view name) const override {
-      const auto found = metrics.find(name);
-      return found == metrics.end() ? std::nan("") : found->second;
+      const auto found = values.find(name);
+      return found == values.end() ? std::nan("") : found->second;
     }
+    const std::map<std::string, double, std::less<>>& metrics() const override { return values; }
     void request(Control control, std::string_view plugin, std::string_view reason) override {
       refuse_unless_taken(context.event(), control);
       requested |= static_cast<unsigned>(control);
@@ -80,7 +81,7 @@ class LoopContext final : public StepContext {
     }
     LoopContext& context;
     unsigned requested = 0;
-    std::map<std::string, double, std::less<>> metrics;
+    std::map<std::string, double, std::less<>> values;
   };
 
   Hub hub_{*this};

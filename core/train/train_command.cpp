@@ -220,6 +220,10 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   faults.set_plugins(reported(beginning.config, registry));
   HostOutputs outputs;
   outputs.log = [&](LogLevel level, const std::string& text) { messages.send(level, text); };
+  const Clock* clock = nullptr;
+  outputs.journal = [&](const std::string& who, std::string_view what, std::string_view why) {
+    directory.journal({clock ? clock->step : 0, who, std::string(what), std::string(why), {}});
+  };
   std::optional<Checkpoints> checkpoints;  // outlives the run, whose plugin may still be writing
   control::Commander* commands = nullptr;
   outputs.swap = [&](config::SwapRequest request, const std::string& who) {
@@ -228,6 +232,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     commands->ask(std::move(request), who);
   };
   Run run(beginning.config, registry, std::move(outputs));
+  clock = &run.clock();
   run.set_file(options.resolved_toml);
   const config::RunConfig& config = run.config();
   std::optional<report::SinkThread> sinks;

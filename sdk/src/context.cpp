@@ -51,6 +51,16 @@ double StepContext::metric(std::string_view name) const {
   return services_ == nullptr ? std::numeric_limits<double>::quiet_NaN() : services_->metric(name);
 }
 
+const std::map<std::string, double, std::less<>>& StepContext::Services::metrics() const {
+  static const std::map<std::string, double, std::less<>> none;
+  return none;
+}
+
+const std::map<std::string, double, std::less<>>& StepContext::metrics() const {
+  if (services_ == nullptr) missing(event_, "loop with metrics", "within a run");
+  return services_->metrics();
+}
+
 Batch& StepContext::mutable_batch() {
   demand(caller_, Region::batch, event_);
   if (batch_ == nullptr) missing(event_, "batch", "from after_fetch to batch_end and in evaluation");

@@ -60,6 +60,10 @@ void Trial::go_back(Mode mode, std::int64_t mode_step) {
   records_.erase(first, records_.end());
 }
 
+void Trial::go_back(std::int64_t step) {
+  std::erase_if(records_, [&](const auto& each) { return each->step >= step; });
+}
+
 const StepRecord* Trial::find(Mode mode, std::int64_t mode_step) const {
   const auto found = std::find_if(records_.rbegin(), records_.rend(), [&](const auto& each) {
     return each->mode == mode && each->mode_step == mode_step;

@@ -17,7 +17,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/sink.hpp>
 
-#include "plugins/sink/tensorboard/event_file.hpp"
+#include <trainyard/event_file.hpp>
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
 
@@ -27,7 +27,7 @@ using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Folder;
 namespace fs = std::filesystem;
-namespace events = sink::event_file;
+namespace events = event_file;
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 

@@ -137,7 +137,8 @@ TEST_CASE("weights are those of layers, each once; one that two layers share is 
   const auto tokens = b.embedding(b.input(), "wte", 11, 6);
   ValueId x = b.lstm(tokens.output, "cell", 6);
   x = b.linear(x, "fc", 6);
-  const GraphNetwork network(b.finish(b.tied_linear(b.flatten(x, 2), "head", tokens.weight)));
+  const GraphNetwork network(
+      b.finish(b.reshape(b.tied_linear(b.flatten(x, 2), "head", tokens.weight), {-1, 4, 11})));
   const DropoutPlaces places = network.dropout_places();
   CHECK(names(places.weights) == Names{"cell.weight_ih", "cell.weight_hh", "fc.weight"});
   CHECK(places.weights[1].shape == std::vector<std::int64_t>{1, 24, 6});

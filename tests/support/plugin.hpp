@@ -27,6 +27,7 @@ inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& na
 class QuietHost final : public Host {
  public:
   void log(LogLevel, std::string_view) override {}
+  void journal(std::string_view, std::string_view) override {}
   void metric(std::string_view, double) override {}
   RandomStream random(std::string_view purpose) const override { return {0, std::string(purpose)}; }
   std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override {

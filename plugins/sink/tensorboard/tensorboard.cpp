@@ -9,14 +9,14 @@
 
 #include <unistd.h>
 
-#include <sink/tensorboard/event_file.hpp>
 #include <trainyard/append_file.hpp>
+#include <trainyard/event_file.hpp>
 #include <trainyard/sink.hpp>
 
 namespace {
 
 namespace fs = std::filesystem;
-namespace events = trainyard::sink::event_file;
+namespace events = trainyard::event_file;
 using trainyard::AppendFile;
 
 class TensorBoard final : public trainyard::Sink {

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -89,6 +92,8 @@ class StepContext {
   SkipReason skip_reason() const { return skip_reason_; }
   /// Metrics of the step (batch_end) or of the evaluation (eval_end); NaN where there is none of that name.
   double metric(std::string_view name) const;
+  /// All of them, ordered by name.
+  const std::map<std::string, double, std::less<>>& metrics() const;
 
   // Write access. Throws PluginError unless the subscription declared the region.
   Batch& mutable_batch();
@@ -128,6 +133,7 @@ class StepContext {
 struct StepContext::Services {
   virtual ~Services() = default;
   virtual double metric(std::string_view name) const = 0;
+  virtual const std::map<std::string, double, std::less<>>& metrics() const;  ///< by default none
   virtual void request(Control control, std::string_view plugin, std::string_view reason) = 0;
 };
 

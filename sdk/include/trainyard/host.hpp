@@ -23,6 +23,9 @@ class Host {
   /// One line for the user, prefixed by the host with the plugin's name. Any thread.
   virtual void log(LogLevel level, std::string_view message) = 0;
 
+  /// One line of the run's journal, at the current step: something that the plugin did, and why. Loop thread.
+  virtual void journal(std::string_view what, std::string_view why) = 0;
+
   /// Adds a number to the run's metrics at the current step; within eval_start and eval_end to those of the
   /// evaluation. Loop thread.
   virtual void metric(std::string_view name, double value) = 0;

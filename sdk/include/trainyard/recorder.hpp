@@ -1,5 +1,15 @@
 // recorder/1: takes tensors out of a training, for rules and for later (`[recorder]`). It subscribes to
 // events like any hook; the host tells it which rules there are.
+//
+// Records of Mode::global, about two a second, where a rule looks at them or the recorder was told to:
+//   system/cpu, system/iowait         share of each core's time, in percent [cores]; of the machine
+//   system/memory                     share of the machine's memory that is in use, in percent
+//   system/disk_read, system/disk_write   bytes per second, of the machine
+//   profile/step_seconds              length of each step that ended since the record before [steps]; not there
+//                                     where none did
+//   profile/data, profile/forward, profile/loss, profile/backward, profile/optimizer   seconds of these steps
+//                                     that went into fetching, the model, the loss, backward, the update
+//   profile/initialization            seconds from the recorder's opening to the first step
 #pragma once
 
 #include <string>

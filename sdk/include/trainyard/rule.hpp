@@ -83,7 +83,7 @@ class Rule : public Plugin {
   virtual std::vector<Watch> watches() const = 0;
   /// Modes whose steps it looks at; the cadence counts the training's and does not thin out others.
   virtual std::vector<Mode> modes() const { return {Mode::train}; }
-  /// How many records of a mode it looks back, the newest included.
+  /// How many of the records that were shown to it, of each mode, it looks back; the newest included.
   virtual std::int64_t window() const { return 1; }
 
   /// Called with each record of its modes that holds tensors which it watches, in order. What it throws is

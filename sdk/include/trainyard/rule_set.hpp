@@ -1,9 +1,12 @@
 // Runs rules over the records of a trial, live or afterwards.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,41 +27,55 @@ struct Verdict {
   std::int64_t mode_step = 0;  ///< -1 where no record came
 };
 
-/// One thread at a time. The rules outlive it.
+/// Rules run one at a time, on the thread that shows records. Each has a trial of its own, of the records
+/// that were due for it: what others record beside it does not change what it finds, and its window counts
+/// its own records. Values that it did not ask for are not kept for it.
 class RuleSet {
  public:
-  /// `complain` is told of every rule that throws, with its id and what it said.
+  /// `complain` is told of every rule that throws, with its id and what it said; on the thread of the call.
   RuleSet(std::vector<Collection> collections,
           std::function<void(const std::string& id, const std::string& message)> complain);
+  ~RuleSet();
 
-  /// Takes these rules from now on; what was recorded stays. `scale` turns their cadences into steps.
+  /// Takes these rules from now on; a rule with the id of one before it goes on with that one's trial.
+  /// `scale` turns cadences into steps. Any thread; waits for a rule that is at work and is not among them,
+  /// and when it returns none of those is called any more.
   void attach(const std::vector<NamedRule>& rules, const RunScale& scale);
 
   /// Shows a record to every rule that it concerns: enabled, not fired yet (or `repeat`), of its modes, at
-  /// its cadence, with a tensor that it watches.
+  /// its cadence, with a tensor that it watches. `fired` is called with each verdict while its rule is still
+  /// attached.
+  void add(std::shared_ptr<const StepRecord> record, const std::function<void(const Verdict&)>& fired);
   std::vector<Verdict> add(std::shared_ptr<const StepRecord> record);
+  /// Keeps a record for rules to look back at, and shows it to none: of a run that goes on.
+  void remember(const std::shared_ptr<const StepRecord>& record);
+  void waited(double seconds, const std::function<void(const Verdict&)>& fired);
   std::vector<Verdict> waited(double seconds);
 
-  Trial& trial() { return trial_; }
+  /// Forgets the records at and after a step (StepRecord::step).
+  void go_back(std::int64_t step);
+
   /// Evaluations that threw, over all rules.
   std::int64_t errors() const { return errors_; }
 
  private:
-  struct Entry {
-    NamedRule named;
-    std::vector<Watch> watches;
-    std::vector<Mode> modes;
-    std::int64_t every = 1, start = 0, end = 0;
-    int errors_in_row = 0;
-  };
+  struct Entry;
+  struct End;
+  std::vector<std::shared_ptr<Entry>> entries() const;
+  bool begin(Entry& entry);
+  void end();
   template <class Look>
-  void look(Entry& entry, const StepRecord* at, std::vector<Verdict>& verdicts, Look&& call);
+  void look(Entry& entry, const StepRecord* at, const std::function<void(const Verdict&)>& fired,
+            Look&& call);
   void fail(Entry& entry, const std::string& message);
 
-  Trial trial_;
-  std::vector<Entry> entries_;
-  std::function<void(const std::string&, const std::string&)> complain_;
-  std::int64_t errors_ = 0;
+  const std::vector<Collection> collections_;
+  const std::function<void(const std::string&, const std::string&)> complain_;
+  std::atomic<std::int64_t> errors_{0};
+  mutable std::mutex mutex_;
+  std::condition_variable idle_;
+  std::vector<std::shared_ptr<Entry>> entries_;
+  const Entry* busy_ = nullptr;
 };
 
 /// Whether a cadence takes a step: start, start + every, ... before end (0: no end).

@@ -5,7 +5,7 @@
 // before clipping; NODE_output_0, NODE_input_0 of a node of the model, of the step's first micro-batch
 // ("relu1_output_0", "fc1_input_0"); "input_0" and "label" of the batch; "loss_output_0"; "metric/NAME";
 // "optimizer/NAME" of the optimizer's state; "system/..." and "profile/..." of the machine and of the run's
-// phases, at Mode::global.
+// phases, at Mode::global (recorder.hpp lists them).
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ struct TensorRecord {
 struct StepRecord {
   Mode mode = Mode::train;
   std::int64_t mode_step = 0;
-  std::int64_t step = 0;              ///< counts the steps of all modes
+  std::int64_t step = 0;              ///< counts the steps of training and the evaluations, together
   double seconds = 0.0;               ///< since the run began
   int worker = 0;                     ///< rank
   std::vector<TensorRecord> tensors;  ///< sorted by name
@@ -70,6 +70,8 @@ class Trial {
   void keep(std::int64_t window) { window_ = window; }
   /// Forgets the records at and after a step of a mode, and all later ones of other modes.
   void go_back(Mode mode, std::int64_t mode_step);
+  /// Forgets the records at and after a step, as StepRecord::step counts.
+  void go_back(std::int64_t step);
 
   const std::deque<std::shared_ptr<const StepRecord>>& records() const { return records_; }
   const StepRecord* find(Mode mode, std::int64_t mode_step) const;

@@ -1,0 +1,66 @@
+// Puts the record of a step together while the loop goes through it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <trainyard/context.hpp>
+#include <trainyard/network.hpp>
+
+#include "plan.hpp"
+#include "store.hpp"
+
+namespace trainyard::recorder {
+
+class Capture {
+ public:
+  struct Taken {
+    std::shared_ptr<const StepRecord> record;  ///< null where nothing was wanted
+    Wants wants;                               ///< of its tensors
+    bool for_rules = false;
+  };
+
+  /// Begins a record; drops one that was begun.
+  void begin(std::shared_ptr<Plan> plan, StepRecord head);
+  bool active() const { return plan_ != nullptr; }
+  /// What it has come to; nothing where none was begun.
+  Taken finish();
+  /// Of the record that was begun.
+  StepRecord& head() { return *record_; }
+  void drop() { plan_.reset(); }
+
+  void inputs(const Batch& batch);
+  void weights(StepContext& context);
+  void gradients(StepContext& context);
+  void optimizer(StepContext& context);
+  void number(const std::string& name, double value);
+  /// Looks on at the passes of the network, until `unwatch`.
+  void watch(Network& network);
+  void unwatch();
+
+  /// The network is another, or may be.
+  void forget_names() { parameters_.clear(); }
+
+ private:
+  struct Parameter {
+    std::string name, gradient;
+    at::Tensor tensor;
+  };
+  const std::vector<Parameter>& parameters(StepContext& context);
+  /// Whether it was wanted.
+  bool take(const std::string& name, const at::Tensor& tensor);
+  void node(const NodeActivity& activity);
+
+  std::shared_ptr<Plan> plan_;
+  std::shared_ptr<StepRecord> record_;
+  std::vector<std::pair<TensorRecord, Want>> tensors_;
+  std::vector<Parameter> parameters_;
+  Network* watched_ = nullptr;
+  bool node_wanted_ = false, node_seen_ = false;
+  std::string name_;  ///< of a tensor of a node, while it is looked up
+};
+
+}  // namespace trainyard::recorder

@@ -1,0 +1,32 @@
+// What the machine does, read from /proc.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <trainyard/trial.hpp>
+
+namespace trainyard::recorder {
+
+class Machine {
+ public:
+  /// Since the call before, the tensors system/... (recorder.hpp); what the machine does not tell is left
+  /// out. The first call gives no shares of time.
+  std::vector<TensorRecord> sample();
+
+ private:
+  struct Core {
+    std::int64_t total = 0, idle = 0, waiting = 0;
+  };
+  std::vector<Core> cores_;
+  std::int64_t bytes_read_ = -1, bytes_written_ = -1;
+  std::chrono::steady_clock::time_point last_;
+};
+
+/// A record of numbers, with their statistics.
+TensorRecord numbers(std::string name, const std::vector<double>& values);
+TensorRecord number(std::string name, double value);
+
+}  // namespace trainyard::recorder

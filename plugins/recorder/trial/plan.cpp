@@ -1,0 +1,119 @@
+#include "plan.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <trainyard/error.hpp>
+
+namespace trainyard::recorder {
+namespace {
+
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+/// Combinations of who is due; beyond them they are made anew.
+constexpr std::size_t most_plans = 256;
+
+bool contains(const std::vector<Mode>& modes, Mode mode) {
+  return std::find(modes.begin(), modes.end(), mode) != modes.end();
+}
+
+}  // namespace
+
+bool Plan::for_rules() const {
+  return std::any_of(sources_.begin(), sources_.end(),
+                     [](const Source& source) { return source.collection == nullptr; });
+}
+
+const Want& Plan::want(const std::string& name) {
+  const auto known = known_.find(name);
+  return known != known_.end() ? known->second : known_.emplace(name, make(name)).first->second;
+}
+
+Want Plan::make(const std::string& name) const {
+  Want want;
+  for (const Source& source : sources_) {
+    if (source.collection != nullptr) {
+      const SavedCollection& collection = *source.collection;
+      if (!trial_.belongs(name, collection.name)) continue;
+      want.stored.value |= collection.values;
+      want.histogram |= collection.histogram;
+      want.value |= collection.values || collection.histogram;
+      want.statistics |= !collection.reductions.empty();
+      for (const std::string& reduction : collection.reductions) {
+        auto& all = want.stored.reductions;
+        if (std::find(all.begin(), all.end(), reduction) == all.end()) all.push_back(reduction);
+      }
+    }
+    for (const Watch& watch : source.watches) {
+      if (!trial_.belongs(name, watch.tensors)) continue;
+      want.statistics = true;
+      want.value |= watch.values;
+    }
+  }
+  return want;
+}
+
+void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scale) {
+  std::vector<Cadence> cadences;
+  for (const NamedRule& named : rules) {
+    const Rule& rule = *named.rule;
+    if (!rule.common.enabled) continue;
+    const auto steps = [&](const Duration& length) {
+      if (const auto count = length.steps(scale)) return *count;
+      throw ConfigError("rules." + named.id + ": \"" + length.text() +
+                        "\" cannot be converted to steps of this run; use ba");
+    };
+    Cadence cadence{.watches = rule.watches(), .modes = rule.modes()};
+    cadence.every = std::max<std::int64_t>(1, steps(rule.common.every));
+    cadence.start = steps(rule.common.start);
+    if (rule.common.end) cadence.end = steps(*rule.common.end);
+    for (const Watch& watch : cadence.watches) {
+      try {
+        Trial(known_).belongs("", watch.tensors);
+      } catch (const PluginError& error) {
+        throw ConfigError("rules." + named.id + ": " + error.what());
+      }
+    }
+    cadences.push_back(std::move(cadence));
+  }
+  rules_ = std::move(cadences);
+  plans_.clear();
+}
+
+std::int64_t Agenda::next(std::int64_t step) const {
+  std::int64_t next = never;
+  for (const SavedCollection& each : saved_) next = std::min(next, each.save.next(step));
+  for (const Cadence& each : rules_) {
+    if (!contains(each.modes, Mode::train)) continue;
+    const std::int64_t behind = std::max<std::int64_t>(0, step - each.start);
+    const std::int64_t due = each.start + (behind + each.every - 1) / each.every * each.every;
+    if (each.end == 0 || due < each.end) next = std::min(next, due);
+  }
+  return next;
+}
+
+std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
+  std::vector<bool> due;
+  const bool train = mode == Mode::train;
+  due.push_back(train);  // those of another mode want other things
+  for (const SavedCollection& each : saved_) due.push_back(!train || each.save.due(step));
+  for (const Cadence& each : rules_)
+    due.push_back(contains(each.modes, mode) && (!train || is_due(step, each.every, each.start, each.end)));
+  if (std::find(due.begin() + 1, due.end(), true) == due.end()) return nullptr;
+  if (plans_.size() >= most_plans) plans_.clear();
+  std::shared_ptr<Plan>& plan = plans_[due];
+  if (plan) return plan;
+  std::vector<Plan::Source> sources;
+  std::size_t i = 1;
+  for (const SavedCollection& each : saved_)
+    if (due[i++]) sources.push_back({&each, {}});
+  for (const Cadence& each : rules_)
+    if (due[i++]) sources.push_back({nullptr, each.watches});
+  return plan = std::make_shared<Plan>(std::move(sources), known_);
+}
+
+bool Agenda::looks_at(Mode mode) const {
+  return std::any_of(rules_.begin(), rules_.end(),
+                     [&](const Cadence& each) { return contains(each.modes, mode); });
+}
+
+}  // namespace trainyard::recorder

@@ -1,0 +1,76 @@
+// What is taken at which step: the collections that are saved and the tensors that rules watch, together.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <trainyard/rule_set.hpp>
+#include <trainyard/trial_files.hpp>
+
+namespace trainyard::recorder {
+
+/// What is wanted of a tensor at a step.
+struct Want {
+  bool statistics = false;
+  bool value = false;
+  bool histogram = false;
+  Stored stored;
+  bool any() const { return statistics || value; }
+};
+
+/// What those that are due at the same time want. Names are matched once.
+class Plan {
+ public:
+  struct Source {
+    const SavedCollection* collection = nullptr;  ///< else a rule's
+    std::vector<Watch> watches;
+  };
+  Plan(std::vector<Source> sources, const std::vector<Collection>& collections)
+      : sources_(std::move(sources)), trial_(collections) {}
+
+  bool for_rules() const;
+  /// The loop's thread. What is returned stays until the next call.
+  const Want& want(const std::string& name);
+
+  /// Whether any tensor of a kind was wanted when they were all looked at; true until then.
+  bool nodes = true, optimizer = true;
+
+ private:
+  Want make(const std::string& name) const;
+  std::vector<Source> sources_;
+  Trial trial_;  ///< for its matching of names
+  std::unordered_map<std::string, Want> known_;
+};
+
+class Agenda {
+ public:
+  /// The collections outlive it.
+  Agenda(const std::vector<SavedCollection>& saved, std::vector<Collection> known)
+      : saved_(saved), known_(std::move(known)) {}
+
+  /// Other rules from now on. Throws ConfigError for a cadence that this run cannot count.
+  void set_rules(const std::vector<NamedRule>& rules, const RunScale& scale);
+
+  /// The first step of training from `step` on at which something is due.
+  std::int64_t next(std::int64_t step) const;
+  /// Null where nothing is due. In a mode other than train, everything is that looks at it.
+  std::shared_ptr<Plan> at(Mode mode, std::int64_t step);
+  bool looks_at(Mode mode) const;
+
+ private:
+  struct Cadence {
+    std::vector<Watch> watches;
+    std::vector<Mode> modes;
+    std::int64_t every = 1, start = 0, end = 0;
+  };
+  const std::vector<SavedCollection>& saved_;
+  std::vector<Collection> known_;
+  std::vector<Cadence> rules_;
+  std::map<std::vector<bool>, std::shared_ptr<Plan>> plans_;  ///< by who is due
+};
+
+}  // namespace trainyard::recorder

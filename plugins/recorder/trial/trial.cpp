@@ -1,0 +1,414 @@
+// The recorder of a trial: takes tensors at the steps that collections and rules ask for, shows them to the
+// rules on a thread of its own, writes them on another, and does in the loop what a rule's action says. After
+// SageMaker Debugger (Rauschmayr et al., "Amazon SageMaker Debugger: A System for Real-Time Insights into
+// Machine Learning Model Training", MLSys 2021).
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/host.hpp>
+#include <trainyard/optimizer.hpp>
+#include <trainyard/recorder.hpp>
+#include <trainyard/state.hpp>
+
+#include "capture.hpp"
+#include "machine.hpp"
+#include "options.hpp"
+#include "phases.hpp"
+#include "plan.hpp"
+#include "store.hpp"
+#include "watcher.hpp"
+
+namespace {
+
+using namespace trainyard;
+using namespace trainyard::recorder;
+using std::chrono::milliseconds;
+
+constexpr milliseconds sampling_interval{500};
+/// A checkpoint waits so long for the rules to have seen what came before it.
+constexpr milliseconds checkpoint_patience{1000};
+/// The end of a run waits so long for them, and for the disk.
+constexpr milliseconds end_patience{10000};
+
+class TrialRecorder final : public Recorder {
+ public:
+  using Options = recorder::Options;
+  static void describe(Manifest<Options>& m) {
+    using enum Event;
+    using R = TrialRecorder;
+    m.name("trial").version("1.0.0").summary(
+        "Records tensors of a run as a trial, runs rules over it and acts on what they find.");
+    Options::describe(m);
+    m.hook<&R::fit_start>(fit_start);
+    m.hook<&R::before_load>(before_load);
+    m.hook<&R::before_fetch>(before_fetch);
+    m.hook<&R::after_fetch>(after_fetch);
+    m.hook<&R::batch_start>(batch_start);
+    m.hook<&R::before_forward>(before_forward);
+    m.hook<&R::after_forward>(after_forward);
+    m.hook<&R::before_loss>(before_loss);
+    m.hook<&R::after_loss>(after_loss);
+    m.hook<&R::before_backward>(before_backward);
+    m.hook<&R::after_backward>(after_backward);
+    m.hook<&R::micro_end>(micro_end);
+    m.hook<&R::before_step>(before_step).writes(Region::hyper | Region::control);
+    m.hook<&R::step_ended>(after_step);
+    m.hook<&R::step_ended>(step_skipped);
+    m.hook<&R::batch_end>(batch_end);
+    m.hook<&R::eval_batch_start>(eval_batch_start);
+    m.hook<&R::eval_batch_end>(eval_batch_end);
+    m.hook<&R::eval_end>(eval_end);
+    m.hook<&R::safe_point>(safe_point).writes(Region::control);
+    m.hook<&R::before_checkpoint>(before_checkpoint);
+    m.hook<&R::swap_out>(swap_out);
+    m.hook<&R::swap_in>(swap_in);
+    m.hook<&R::fit_end>(fit_end);
+  }
+  explicit TrialRecorder(const Options& options)
+      : options_(options),
+        saved_(saved_collections(options)),
+        agenda_(saved_, known_collections(saved_)),
+        storing_(options.save && !options.dry_run) {}
+
+  void open(const RunInfo& run) override {
+    const auto most = static_cast<std::size_t>(options_.queue);
+    opened_ = std::chrono::steady_clock::now();
+    watcher_.emplace(known_collections(saved_), most, host(), run.directory, !options_.dry_run);
+    store_.emplace(run.directory + "/trial", saved_, options_.tensorboard, most, host());
+  }
+
+  void attach(std::vector<NamedRule> rules, const RunScale& scale) override {
+    agenda_.set_rules(rules, scale);
+    watcher_->attach(std::move(rules), scale);
+    capture_.forget_names();
+    next_ = 0;  // whatever is next now
+    sample();
+  }
+
+  // What a checkpoint holds.
+
+  void save(StateWriter& state) const override {
+    state.scalar("evaluations", evaluations_);
+    state.scalar("samples", samples_.load());
+    state.scalar("lr", lr_);
+    state.scalar("skip", skip_);
+    state.scalar("dropped", dropped_.load());
+    state.scalar("verdicts", text_of(pending_));
+  }
+  void load(const StateReader& state) override {
+    const bool any = state.has_scalar("evaluations");
+    evaluations_ = any ? state.integer("evaluations") : 0;
+    samples_ = any ? state.integer("samples") : 0;
+    lr_ = any ? state.number("lr") : 1.0;
+    skip_ = any && state.boolean("skip");
+    dropped_ = any ? state.integer("dropped") : 0;
+    pending_ = any ? firings_of(state.text("verdicts")) : std::vector<Firing>();
+    if (watcher_) watcher_->take();  // of steps that are no more
+    capture_.drop();
+    begun_ = false;
+    next_ = 0;
+  }
+
+  // The frame of the run.
+
+  void fit_start(StepContext&) { start(); }
+  void swap_in(StepContext&) { start(); }
+  void swap_out(StepContext&) { stop(checkpoint_patience); }
+  void before_load(StepContext&) {
+    if (watcher_) watcher_->clear();
+  }
+  void fit_end(StepContext&) {
+    push(capture_.finish());
+    if (storing_) store_->end();
+    stop(end_patience);
+    for (const Firing& firing : std::exchange(pending_, {})) tell(firing);
+    if (const std::int64_t dropped = dropped_; dropped > 0)
+      host().log(LogLevel::warning,
+                 std::to_string(dropped) + " records were dropped in all, as " + "recorder.queue was full");
+    if (const std::int64_t lost = store_->lost(); lost > 0)
+      host().log(LogLevel::warning, std::to_string(lost) + " records were not stored");
+  }
+
+  // The steps.
+
+  void batch_start(StepContext& context) {
+    if (sampled_) phases_.step();
+    if (context.clock().step < next_) [[likely]]
+      return;
+    const std::int64_t step = context.clock().step;
+    if (!begun_) begin(step);
+    next_ = agenda_.next(step + 1);
+    std::shared_ptr<Plan> plan = agenda_.at(Mode::train, step);
+    if (!plan) return;
+    loss_ = 0.0;
+    capture_.begin(std::move(plan), {.mode = Mode::train,
+                                     .mode_step = step,
+                                     .step = step + evaluations_,
+                                     .seconds = seconds(),
+                                     .tensors = {}});
+    capture_.inputs(context.batch());
+    capture_.weights(context);
+    capture_.optimizer(context);
+  }
+
+  void before_forward(StepContext& context) {
+    if (sampled_) phases_.begin();
+    if (capture_.active() && context.micro() == 0 && context.repeats() == 0)
+      capture_.watch(context.network());
+  }
+  void after_forward(StepContext&) {
+    capture_.unwatch();
+    if (sampled_) phases_.end(Part::forward);
+  }
+  void after_loss(StepContext& context) {
+    if (sampled_) phases_.end(Part::loss);
+    if (capture_.active() && context.repeats() == 0)
+      loss_ += context.loss_share() * context.loss().item().toDouble();
+  }
+  void micro_end(StepContext& context) {
+    if (capture_.active() && context.repeats() == 0 && context.micro() == context.micros() - 1)
+      capture_.gradients(context);
+  }
+  void batch_end(StepContext&) {
+    step_now_ = 1 + step_now_;
+    if (!capture_.active()) return;
+    capture_.number("loss_output_0", loss_);
+    push(capture_.finish());
+  }
+
+  // Evaluations: the values they end with, and the tensors of their first batch.
+
+  void eval_batch_start(StepContext& context) {
+    if (sampled_) phases_.pause();
+    if (std::exchange(evaluating_, true)) return;
+    std::shared_ptr<Plan> plan = agenda_.at(Mode::eval, evaluations_);
+    if (!plan) return;
+    capture_.begin(std::move(plan), {.mode = Mode::eval, .mode_step = 0, .step = 0, .tensors = {}});
+    capture_.inputs(context.batch());
+    capture_.watch(context.network());
+  }
+  void eval_batch_end(StepContext&) { capture_.unwatch(); }
+  void eval_end(StepContext& context) {
+    evaluating_ = false;
+    if (!begun_) begin(context.clock().step);
+    const std::int64_t number = evaluations_++;
+    if (!capture_.active()) return;
+    StepRecord& head = capture_.head();
+    head.mode_step = number;
+    head.step = context.clock().step + number;
+    head.seconds = seconds();
+    const std::string prefix = std::string(context.split()) + "/";
+    for (const auto& [name, value] : context.metrics()) {
+      if (!name.starts_with(prefix)) continue;
+      capture_.number("metric/" + name, value);
+      if (name == prefix + "loss") capture_.number("loss_output_0", value);
+    }
+    push(capture_.finish());
+  }
+
+  // What rules have found, and what is done about it.
+
+  void safe_point(StepContext& context) {
+    if (!watcher_->fired() && pending_.empty()) [[likely]]
+      return;
+    collect();
+    for (const Firing& firing : std::exchange(pending_, {})) act(context, firing);
+  }
+
+  void before_step(StepContext& context) {
+    if (sampled_) phases_.begin();
+    if (std::exchange(skip_, false)) context.request(Control::skip_step, "asked for by a rule");
+    if (lr_ == 1.0) [[likely]]
+      return;
+    for (ParamGroup& group : context.optimizer().groups()) group.lr *= lr_;
+  }
+
+  void before_checkpoint(StepContext& context) {
+    if (sampled_) phases_.pause();
+    if (!watcher_->drain(checkpoint_patience))
+      host().log(LogLevel::warning,
+                 "rules are behind the checkpoint of step " + std::to_string(context.clock().step) +
+                     ": a run that goes on from it shows them the steps in between no more");
+    collect();
+  }
+
+  // The clock of the phases.
+
+  void before_fetch(StepContext&) {
+    if (sampled_) phases_.begin();
+  }
+  void after_fetch(StepContext&) {
+    if (sampled_) phases_.end(Part::data);
+  }
+  void before_loss(StepContext&) {
+    if (sampled_) phases_.begin();
+  }
+  void before_backward(StepContext&) {
+    if (sampled_) phases_.begin();
+  }
+  void after_backward(StepContext&) {
+    if (sampled_) phases_.end(Part::backward);
+  }
+  void step_ended(StepContext&) {
+    if (sampled_) phases_.end(Part::optimizer);
+  }
+
+ private:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - opened_).count();
+  }
+
+  void start() {
+    if (started_) return;
+    started_ = true;
+    fresh_ = true;
+    begun_ = false;
+    next_ = 0;
+    watcher_->start();
+    if (storing_) store_->start();
+    sample();
+  }
+
+  void stop(milliseconds patience) {
+    if (!std::exchange(started_, false)) return;
+    sampler_.reset();
+    watcher_->stop(patience);
+    store_->stop(patience);
+    collect();
+  }
+
+  /// At the first step after a start, or after the run went elsewhere: what is recorded begins here.
+  void begin(std::int64_t step) {
+    begun_ = true;
+    const std::int64_t here = step + evaluations_;
+    step_now_ = here;
+    if (storing_) store_->cut(here);
+    watcher_->go_back(here);
+    if (std::exchange(first_, false)) initialization_ = seconds();
+    if (!std::exchange(fresh_, false) || !storing_ || here == 0) return;
+    store_->drain(end_patience);
+    watcher_->recall(store_->folder(), here);
+  }
+
+  /// The thread that looks at the machine: where somebody wants to know.
+  void sample() {
+    const bool wanted = started_ && (options_.system || agenda_.looks_at(Mode::global));
+    if (!wanted) {
+      sampler_.reset();
+      sampled_ = false;
+      return;
+    }
+    if (sampler_) return;
+    sampled_ = true;
+    sampler_ = host().thread("system", [this](const std::stop_token& stop) {
+      Machine machine;
+      std::mutex mutex;
+      std::condition_variable_any wake;
+      std::unique_lock lock(mutex);
+      while (!wake.wait_for(lock, stop, sampling_interval, [&] { return stop.stop_requested(); }))
+        push_sample(machine);
+    });
+  }
+
+  void push_sample(Machine& machine) {
+    auto record = std::make_shared<StepRecord>();
+    record->mode = Mode::global;
+    record->mode_step = samples_++;
+    record->step = step_now_;
+    record->seconds = seconds();
+    record->tensors = machine.sample();
+    const Phases::Sample phases = phases_.take();
+    for (std::size_t i = 0; i < part_names.size(); ++i)
+      record->tensors.push_back(number(std::string("profile/") + part_names[i], phases.parts[i]));
+    if (!phases.steps.empty()) record->tensors.push_back(numbers("profile/step_seconds", phases.steps));
+    record->tensors.push_back(number("profile/initialization", initialization_));
+    std::sort(record->tensors.begin(), record->tensors.end(),
+              [](const TensorRecord& a, const TensorRecord& b) { return a.name < b.name; });
+    if (!watcher_->push(record)) drop();
+    if (storing_ && !store_->push(std::move(record), {})) drop();
+  }
+
+  void push(Capture::Taken taken) {
+    if (!taken.record) return;
+    if (taken.for_rules && !watcher_->push(taken.record)) drop();
+    if (storing_ && !store_->push(std::move(taken.record), std::move(taken.wants))) drop();
+  }
+
+  void drop() {
+    if (dropped_++ == 0)
+      host().log(LogLevel::warning,
+                 "records are dropped, as recorder.queue = " + std::to_string(options_.queue) +
+                     " of them wait already: a rule or the disk does not keep up");
+  }
+
+  void collect() {
+    for (Firing& firing : watcher_->take()) pending_.push_back(std::move(firing));
+  }
+
+  void tell(const Firing& firing) {
+    std::string names;
+    for (const std::string& name : firing.finding.tensors) names += (names.empty() ? "" : ", ") + name;
+    host().journal("rule_fired", firing.text() + (names.empty() ? "" : " [" + names + "]") +
+                                     "; action: " + firing.action + (options_.dry_run ? ", not taken" : ""));
+  }
+
+  void act(StepContext& context, const Firing& firing) {
+    tell(firing);
+    if (options_.dry_run) return;
+    const std::string why = "rule " + firing.text();
+    const std::string& action = firing.action;
+    if (action == "checkpoint_and_stop") context.request(Control::checkpoint, why);
+    if (action == "checkpoint_and_stop" || action == "stop") context.request(Control::stop_run, why);
+    if (action == "skip_step") skip_ = true;
+    if (action == "lr_scale") {
+      lr_ *= firing.lr_scale;
+      host().journal("lr_scale",
+                     "the learning rate is multiplied by " + std::to_string(lr_) + " from here on: " + why);
+    }
+    if (action != "swap") return;
+    try {
+      host().swap(firing.swap.slot, firing.swap.type, firing.swap.set);
+    } catch (const Error& error) {
+      host().log(LogLevel::error, "rules." + firing.rule + ".swap: " + error.what());
+    }
+  }
+
+  Options options_;
+  std::vector<SavedCollection> saved_;
+  Agenda agenda_;
+  bool storing_;
+  Capture capture_;
+  Phases phases_;
+  std::optional<Watcher> watcher_;
+  std::optional<Store> store_;
+  std::chrono::steady_clock::time_point opened_;
+  std::shared_ptr<void> sampler_;
+
+  std::int64_t next_ = 0;  ///< step at which something is due
+  bool started_ = false;   ///< the threads are there
+  bool begun_ = false;     ///< and know at which step they begin
+  bool fresh_ = true;      ///< rules have seen nothing since the start
+  bool first_ = true;      ///< no step was seen yet
+  bool evaluating_ = false;
+  bool sampled_ = false;
+  double loss_ = 0.0;
+  std::atomic<double> initialization_{0.0};
+  std::atomic<std::int64_t> step_now_{0};
+
+  std::int64_t evaluations_ = 0;
+  std::atomic<std::int64_t> samples_{0}, dropped_{0};
+  double lr_ = 1.0;  ///< product of what rules did to the learning rate
+  bool skip_ = false;
+  std::vector<Firing> pending_;  ///< whose actions are to come
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(TrialRecorder)

@@ -1,0 +1,127 @@
+#include "watcher.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include <trainyard/trial_files.hpp>
+
+namespace trainyard::recorder {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds second{1000};
+/// Records with values that wait for the rules take no more.
+constexpr std::size_t most_bytes = std::size_t{256} << 20;
+/// Rules look back no further over the files of a run that is gone on with.
+constexpr std::size_t most_recalled = 1000;
+
+std::size_t bytes_of(const StepRecord& record) {
+  std::size_t bytes = 1;
+  for (const TensorRecord& tensor : record.tensors)
+    bytes += sizeof(TensorRecord) + (tensor.value.defined() ? tensor.value.nbytes() : 0);
+  return bytes;
+}
+
+}  // namespace
+
+Watcher::Watcher(std::vector<Collection> collections, std::size_t most_records, Host& host, std::string run,
+                 bool notify)
+    : host_(host),
+      notify_(notify),
+      notices_(std::move(run), [&host](const std::string& text) { host.log(LogLevel::warning, text); }),
+      set_(std::move(collections),
+           [&host](const std::string& id, const std::string& message) {
+             host.log(LogLevel::warning, "rule " + id + ": " + message);
+           }),
+      queue_(most_records, most_bytes) {}
+
+void Watcher::start() {
+  if (thread_) return;
+  set_.attach(rules_, scale_);
+  last_record_ = std::chrono::steady_clock::now();
+  thread_ = host_.thread("rules", [this](const std::stop_token& stop) { work(stop); });
+}
+
+void Watcher::stop(milliseconds patience) {
+  if (!thread_) return;
+  if (!queue_.drain(patience))
+    if (const std::size_t left = queue_.clear(); left > 0)
+      host_.log(LogLevel::warning, std::to_string(left) + " records were not shown to the rules: they took " +
+                                       "longer than the run waits for them");
+  set_.attach({}, scale_);
+  thread_.reset();
+}
+
+void Watcher::attach(std::vector<NamedRule> rules, const RunScale& scale) {
+  rules_ = std::move(rules);
+  scale_ = scale;
+  if (thread_) set_.attach(rules_, scale_);
+}
+
+bool Watcher::push(std::shared_ptr<const StepRecord> record) {
+  const std::size_t bytes = bytes_of(*record);
+  return queue_.push(
+      [this, record = std::move(record)] {
+        last_record_ = std::chrono::steady_clock::now();
+        set_.add(record, [this](const Verdict& verdict) { done(verdict); });
+      },
+      bytes);
+}
+
+void Watcher::go_back(std::int64_t step) {
+  queue_.push([this, step] { set_.go_back(step); }, 0);
+}
+
+void Watcher::recall(std::string folder, std::int64_t step) {
+  queue_.push(
+      [this, folder = std::move(folder), step] {
+        try {
+          const TrialReader trial(folder);
+          std::vector<std::int64_t> steps = trial.steps(Mode::global);
+          steps.erase(std::lower_bound(steps.begin(), steps.end(), step), steps.end());
+          if (steps.size() > most_recalled) steps.erase(steps.begin(), steps.end() - most_recalled);
+          for (const std::int64_t each : steps) set_.remember(trial.record(Mode::global, each));
+        } catch (const std::exception& error) {
+          host_.log(LogLevel::warning,
+                    std::string("rules cannot look back over the resume: ") + error.what());
+        }
+      },
+      0);
+}
+
+void Watcher::clear() {
+  queue_.clear();
+  queue_.drain(second);
+}
+
+std::vector<Firing> Watcher::take() {
+  const std::lock_guard lock(mutex_);
+  fired_ = false;
+  return std::exchange(firings_, {});
+}
+
+void Watcher::work(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    if (const auto task = queue_.pop(stop, second)) {
+      (*task)();
+    } else if (!stop.stop_requested()) {
+      const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - last_record_;
+      set_.waited(silent.count(), [this](const Verdict& verdict) { done(verdict); });
+    }
+    notices_.settle();
+  }
+  for (int i = 0; i < 100 && !notices_.settle(); ++i) std::this_thread::sleep_for(milliseconds(10));
+}
+
+/// A rule fired: told at once, as the loop may be what stands still.
+void Watcher::done(const Verdict& verdict) {
+  Firing firing = firing_of(verdict);
+  host_.log(LogLevel::warning, "rule " + firing.text());
+  if (notify_ && !firing.notify.empty()) notices_.send(firing);
+  const std::lock_guard lock(mutex_);
+  firings_.push_back(std::move(firing));
+  fired_ = true;
+}
+
+}  // namespace trainyard::recorder

@@ -1,0 +1,72 @@
+// A rule that does as it is told: fires, throws, sleeps; and writes down every record that it is shown.
+#include <chrono>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include <trainyard/rule.hpp>
+
+namespace {
+
+using namespace trainyard;
+
+class Probe final : public Rule {
+ public:
+  struct Options {
+    std::string watch = "losses";
+    bool values = false;
+    std::string mode = "train";
+    std::int64_t fire_at = -1, throw_at = -1, sleep_at = -1;
+    double seconds = 0.0;
+    std::string trace;
+    std::int64_t window = 3;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("probe").version("1.0.0").summary("Fires, throws or sleeps where it is told.");
+    m.option("watch", &Options::watch, "tensors");
+    m.option("values", &Options::values, "their values, too");
+    m.option("mode", &Options::mode, "whose steps").one_of({"train", "eval", "global"});
+    m.option("fire_at", &Options::fire_at, "step of the mode from which on it fires");
+    m.option("throw_at", &Options::throw_at, "step from which on it throws");
+    m.option("sleep_at", &Options::sleep_at, "step at which it sleeps");
+    m.option("seconds", &Options::seconds, "for how long");
+    m.option("trace", &Options::trace, "file of what it saw: step, records before it, tensors");
+    m.option("window", &Options::window, "records that it looks back");
+  }
+  explicit Probe(const Options& options) : options_(options) {}
+
+  std::vector<Watch> watches() const override { return {{options_.watch, options_.values}}; }
+  std::vector<Mode> modes() const override {
+    return {options_.mode == "eval" ? Mode::eval : options_.mode == "global" ? Mode::global : Mode::train};
+  }
+  std::int64_t window() const override { return options_.window; }
+
+  std::optional<Finding> evaluate(const Trial& trial, const StepRecord& now) override {
+    ++seen_;
+    if (!options_.trace.empty()) {
+      std::ofstream file(options_.trace, std::ios::app);
+      file << now.mode_step << ' ' << trial.records().size() << ' ' << seen_;
+      for (const TensorRecord* tensor : trial.tensors(now, options_.watch))
+        file << ' ' << tensor->name << (tensor->value.defined() && tensor->value.numel() > 1 ? "=" : "");
+      file << '\n';
+    }
+    if (now.mode_step == options_.sleep_at)
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds));
+    if (options_.throw_at >= 0 && now.mode_step >= options_.throw_at)
+      throw std::runtime_error("thrown at step " + std::to_string(now.mode_step));
+    if (options_.fire_at < 0 || now.mode_step < options_.fire_at) return std::nullopt;
+    const auto tensors = trial.tensors(now, options_.watch);
+    return Finding{"fires as it was told", {tensors.front()->name}, {{"seen", static_cast<double>(seen_)}}};
+  }
+
+  void remember(StateWriter& state) const override { state.scalar("seen", seen_); }
+  void recall(const StateReader& state) override { seen_ = state.integer("seen"); }
+
+ private:
+  Options options_;
+  std::int64_t seen_ = 0;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Probe)
