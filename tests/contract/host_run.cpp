@@ -148,6 +148,12 @@ const std::vector<Surroundings>& hosts() {
        mlp("[3072, 8, 10]"), cross_entropy, "[3072, 8, 10]"},
       {"language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"gpt\"\nn_layer = 1\nn_head = 2\nd_model = 8\n", cross_entropy, "[9, 8, 9]"},
+      {"convolutions", synthetic("kind = \"classification\"\nshape = [3, 8, 8]\nclasses = 10\n"),
+       "type = \"sequential\"\nlayers = [{ type = \"conv2d\", out = 4, kernel = 3 }, { type = \"dropout\" }, "
+       "{ type = \"global_average_pool\" }, { type = \"linear\", out = 10 }]\n",
+       cross_entropy, "[192, 8, 10]"},
+      {"recurrent language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
+       "type = \"lstm\"\nn_layer = 1\nembedding = 4\nhidden = 8\n", cross_entropy, "[9, 8, 9]"},
   };
   return all;
 }

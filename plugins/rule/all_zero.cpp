@@ -1,0 +1,46 @@
+// A tensor that is zero, wholly or for the most part.
+#include "rule_findings.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class AllZero final : public Rule {
+ public:
+  struct Options {
+    std::string tensors = "^(?!optimizer/).*weight$";
+    double threshold = 100.0;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("all_zero").version("1.0.0").summary("A tensor has too many zeros.");
+    m.option("tensors", &Options::tensors,
+             "collection or expression; weights and their gradients without one");
+    m.option("threshold", &Options::threshold, "share of zeros that is one too many, percent")
+        .above(0.0)
+        .max(100.0);
+  }
+  explicit AllZero(const Options& options) : options_(options) {}
+
+  std::vector<Watch> watches() const override { return {{options_.tensors}}; }
+
+  std::optional<Finding> evaluate(const Trial& trial, const StepRecord& now) override {
+    Offenders offenders;
+    for (const TensorRecord* tensor : trial.tensors(now, options_.tensors)) {
+      const Statistics numbers = tensor->numbers();
+      if (numbers.count == 0) continue;
+      const double share = 100.0 * static_cast<double>(numbers.zeros) / static_cast<double>(numbers.count);
+      if (share < options_.threshold) continue;
+      offenders.add(tensor->name, share, share,
+                    number_text(share) + " % of " + std::to_string(numbers.count) +
+                        " elements are zero, expected less than " + number_text(options_.threshold) + " %");
+    }
+    return offenders.finding({{"threshold", options_.threshold}});
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(AllZero)

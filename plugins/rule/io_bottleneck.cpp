@@ -1,0 +1,40 @@
+// GPUs that wait for the disk.
+#include "rule_bottleneck.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class IoBottleneck final : public Bottleneck {
+ public:
+  struct Options {
+    double threshold = 50.0;
+    double gpu_threshold = 10.0;
+    double io_threshold = 50.0;
+    std::int64_t patience = 1000;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("io_bottleneck").version("1.0.0").summary("A GPU is idle while the machine waits for its disks.");
+    m.option("threshold", &Options::threshold, "highest share of such samples, percent").range(0.0, 100.0);
+    m.option("gpu_threshold", &Options::gpu_threshold, "a GPU is idle below it, percent").range(0.0, 100.0);
+    m.option("io_threshold", &Options::io_threshold,
+             "share of time that is waited above which it counts, percent")
+        .range(0.0, 100.0);
+    m.option("patience", &Options::patience, "samples before it looks for the first time").min(1);
+  }
+  explicit IoBottleneck(const Options& options) : options_(options) {}
+
+  std::vector<Watch> watches() const override { return {{"^system/(iowait|gpu)$", true}}; }
+
+  std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
+    return count(now, "system/iowait",
+                 {options_.threshold, options_.gpu_threshold, options_.io_threshold, options_.patience});
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(IoBottleneck)
