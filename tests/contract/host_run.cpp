@@ -60,10 +60,11 @@ struct Slot {
   bool list;
 };
 constexpr Slot slots[] = {
-    {"dataset", "data", false},      {"sampler", "data.sampler", false},   {"model", "model", false},
-    {"loss", "loss", false},         {"metric", "metrics", true},          {"optimizer", "optimizer", false},
-    {"schedule", "schedule", false}, {"dropout", "model.dropout", false},  {"hook", "hooks", true},
-    {"sink", "logging.sinks", true}, {"checkpointer", "checkpoint", false}};
+    {"dataset", "data", false},      {"sampler", "data.sampler", false},    {"model", "model", false},
+    {"loss", "loss", false},         {"metric", "metrics", true},           {"optimizer", "optimizer", false},
+    {"schedule", "schedule", false}, {"dropout", "model.dropout", false},   {"hook", "hooks", true},
+    {"sink", "logging.sinks", true}, {"checkpointer", "checkpoint", false}, {"rule", "rules", true},
+    {"recorder", "recorder", false}};
 
 const Slot& slot(const std::string& kind) {
   const auto found =
@@ -178,7 +179,7 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
       if (option.name == "metric")
         texts = {"\"val/loss\""};
       else if (texts.empty() && !option.file)
-        texts = {"\"*\""};  // a pattern of names
+        texts = {"\"*\"", "\".*\""};  // a pattern of names, or an expression
       if (option.file)
         for (const std::string& file : sample_files()) texts.push_back(quoted(file));
       return bracketed(texts);
@@ -222,10 +223,14 @@ std::string HostRun::text() const {
   const std::string own = "type = " + quoted(plugin->manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
   table = kind == "dataset" ? own + table : own;
+  if (kind == "rule") {  // it looks at every step
+    table += "every = \"1ba\"\n";
+    tables["recorder"] = "save = false\n";
+  }
   if (kind != "sink") tables["logging"] += "sinks = []\n";
-  std::string text =
-      "schema = 1\n[run]\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
-      "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
+  std::string text = "schema = 1\n[run]\noutput_dir = " + quoted(folder().path("run")) +
+                     "\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
+                     "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
   for (const auto& [name, lines] : tables) {
     const bool list = place.list && name == place.table;
     text += (list ? "[[" : "[") + name + (list ? "]]\n" : "]\n") + lines;
