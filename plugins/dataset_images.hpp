@@ -13,6 +13,8 @@
 
 #include <trainyard/dataset.hpp>
 
+#include "dataset_files.hpp"
+
 namespace trainyard {
 
 struct ImageOptions {
@@ -21,6 +23,7 @@ struct ImageOptions {
   std::vector<double> mean, std;
   std::int64_t crop_padding = 0;
   bool flip = false;
+  std::vector<double> fraction = {0.0, 1.0};
 };
 
 template <class Options>
@@ -34,6 +37,7 @@ void describe_images(Manifest<Options>& m) {
            "split train only: pads with zeros on each side and crops at random to the old size")
       .range(0, 1024);
   m.option("flip", &Options::flip, "split train only: mirrors half of the images, left to right");
+  m.option("fraction", &Options::fraction, "[from, to]: the part of the images to take").range(0.0, 1.0);
 }
 
 class ImageDataset : public Dataset {
@@ -41,7 +45,9 @@ class ImageDataset : public Dataset {
   explicit ImageDataset(const ImageOptions& options) : image_options_(options) {}
 
   void open(const std::string& split) final {
+    const files::Fraction fraction(image_options_.fraction);
     load();
+    keep(fraction);
     augment_ = split == "train" && (image_options_.crop_padding > 0 || image_options_.flip);
     classes_ = image_options_.classes;
     if (classes_ == 0) classes_ = 1 + *std::max_element(labels_.begin(), labels_.end());
@@ -111,6 +117,17 @@ class ImageDataset : public Dataset {
   std::vector<std::uint8_t> labels_;  ///< at least one
 
  private:
+  void keep(const files::Fraction& fraction) {
+    const auto all = static_cast<double>(size());
+    const auto from = static_cast<std::int64_t>(fraction.from * all),
+               to = static_cast<std::int64_t>(fraction.to * all);
+    if (from == to)
+      throw ConfigError("none of the " + std::to_string(size()) + " images falls into fraction: widen it");
+    if (to - from == size()) return;
+    labels_ = {labels_.begin() + from, labels_.begin() + to};
+    pixels_ = {pixels_.begin() + from * image_size(), pixels_.begin() + to * image_size()};
+  }
+
   void copy(const std::uint8_t* image, float* out) const {
     const std::int64_t plane = height_ * width_;
     for (const std::array<float, 256>& table : tables_) {

@@ -294,9 +294,9 @@ int run_command_line(int argc, char** argv) {
 
   CLI::App* benchmark = app.add_subcommand("bench", "measure the host against hand-written loops");
   benchmark
-      ->add_option(
-          "name", bench_name,
-          "loop, dispatch, guards, startup, whole, loader, graph_forward, checkpoint, swap or schedule")
+      ->add_option("name", bench_name,
+                   "loop, dispatch, guards, startup, whole, loader, graph_forward, checkpoint, swap, "
+                   "schedule or dropout")
       ->required();
   benchmark->allow_extras();
   benchmark->callback([&] {

@@ -29,7 +29,8 @@ constexpr Regions writable(Event event) {
     case Event::before_backward: return outputs | control | plugin_own;
     case Event::bucket_ready:
     case Event::after_backward: return grads | plugin_own;
-    case Event::micro_end: return metrics | plugin_own;
+    // What doubles or mixes a batch gives it back: a repeated step begins with it again.
+    case Event::micro_end: return batch | metrics | plugin_own;
     case Event::before_reduce:
     case Event::after_reduce: return grads | plugin_own;
     // Methods that look at several points (SAM) move the weights here and back.

@@ -8,9 +8,9 @@
 namespace trainyard::plugins {
 
 inline constexpr Kind known_kinds[] = {
-    {"dataset", 1},  {"sampler", 1}, {"model", 1}, {"loss", 1}, {"metric", 1},       {"optimizer", 1},
-    {"schedule", 1}, {"dropout", 1}, {"hook", 1},  {"sink", 1}, {"checkpointer", 1},
-    {"rule", 1},     {"recorder", 1},
+    {"dataset", 1},      {"sampler", 1},  {"model", 1},    {"loss", 1}, {"metric", 1},
+    {"optimizer", 1},    {"schedule", 1}, {"dropout", 1},  {"hook", 1}, {"sink", 1},
+    {"checkpointer", 1}, {"rule", 1},     {"recorder", 1},
 };
 
 }  // namespace trainyard::plugins

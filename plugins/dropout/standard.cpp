@@ -1,12 +1,10 @@
 // Inverted dropout (Srivastava et al., JMLR 2014, section 4, scaled while training as in section 10): each
 // element is kept with probability 1 - p and then multiplied by 1 / (1 - p), else 0.
-#include <optional>
-
-#include <ATen/Context.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
 #include <trainyard/dropout.hpp>
+
+#include "dropout_masks.hpp"
 
 namespace {
 
@@ -23,29 +21,11 @@ class Standard final : public Dropout {
   void open(const DropoutPlaces&) override {}
 
   at::Tensor apply(const at::Tensor& x, std::size_t, const DropoutCall& call) override {
-    return at::mul(x, x.is_cpu() ? mask_on_cpu(x, call) : mask_on_device(x, call));
+    return at::mul(x, masks_.inverted(x.sizes(), 1.0 - call.p, x, call.random));
   }
 
  private:
-  static at::Tensor mask_on_cpu(const at::Tensor& x, const DropoutCall& call) {
-    const at::Tensor mask = at::empty(x.sizes(), at::kFloat);
-    call.random.fill_mask({mask.mutable_data_ptr<float>(), static_cast<std::size_t>(mask.numel())},
-                          1.0 - call.p);
-    return mask.to(x.scalar_type());
-  }
-
-  /// Drawn by the device's own generator, which differs from the CPU's: the stream gives its seed.
-  at::Tensor mask_on_device(const at::Tensor& x, const DropoutCall& call) {
-    if (!generator_ || generator_->device() != x.device())
-      generator_ = at::globalContext()
-                       .getAcceleratorHooksInterface(x.device().type())
-                       .getNewGenerator(x.device().index());
-    generator_->set_current_seed(call.random.seed());
-    const double keep = 1.0 - call.p;
-    return at::empty(x.sizes(), x.options().requires_grad(false)).bernoulli_(keep, generator_).div_(keep);
-  }
-
-  std::optional<at::Generator> generator_;
+  DropoutMasks masks_;
 };
 
 }  // namespace

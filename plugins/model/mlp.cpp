@@ -22,7 +22,7 @@ class Mlp final : public Model {
         .min(1)
         .required();
     m.option("activation", &Options::activation, "between layers")
-        .one_of({"relu", "gelu", "sigmoid", "tanh"});
+        .one_of({"relu", "gelu", "selu", "sigmoid", "tanh"});
   }
   explicit Mlp(const Options& options) : options_(options) {}
 
@@ -51,6 +51,7 @@ class Mlp final : public Model {
   ValueId activate(GraphBuilder& b, ValueId x) const {
     if (options_.activation == "relu") return b.relu(x);
     if (options_.activation == "gelu") return b.gelu(x);
+    if (options_.activation == "selu") return b.node("Selu", {}, {x});
     if (options_.activation == "sigmoid") return b.sigmoid(x);
     return b.tanh(x);
   }

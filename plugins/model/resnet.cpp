@@ -20,6 +20,7 @@ class ResNet final : public Model {
     std::int64_t depth = 20;
     std::int64_t width = 16;
     std::string shortcut = "identity";
+    std::string dropout_sites = "pool";
   };
   static void describe(Manifest<Options>& m) {
     m.name("resnet").version("1.0.0").summary("CIFAR-style residual network of depth 6n + 2.");
@@ -31,6 +32,11 @@ class ResNet final : public Model {
              "or a "
              "strided 1x1 convolution with batch norm (option B)")
         .one_of({"identity", "projection"});
+    m.option(
+         "dropout_sites", &Options::dropout_sites,
+         "where dropout may act: on the pooled features, on the image after each block (DropBlock), or at "
+         "the end of each residual branch (drop path)")
+        .one_of({"pool", "blocks", "branches"});
   }
   explicit ResNet(const Options& options) : options_(options) {}
 
@@ -49,13 +55,19 @@ class ResNet final : public Model {
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(block);
         x = residual(b, x, name, options_.width << stage, stage > 0 && block == 0 ? 2 : 1);
+        x = site(b, x, "blocks", name + ".dropout");
       }
-    x = b.dropout(b.flatten(b.global_average_pool(x)), "pool.dropout");
+    x = site(b, b.flatten(b.global_average_pool(x)), "pool", "pool.dropout");
     x = b.linear(x, "fc", models::outputs(context.schema));
     return std::make_unique<GraphNetwork>(b.finish(x));
   }
 
  private:
+  /// A dropout site where the option puts them there.
+  ValueId site(GraphBuilder& b, ValueId x, const char* place, const std::string& name) const {
+    return options_.dropout_sites == place ? b.dropout(x, name) : x;
+  }
+
   static ValueId conv(GraphBuilder& b, ValueId x, const std::string& name, std::int64_t out,
                       std::int64_t kernel, std::int64_t stride) {
     const double deviation = std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
@@ -68,6 +80,7 @@ class ResNet final : public Model {
                    std::int64_t stride) const {
     ValueId y = b.relu(b.batch_norm(conv(b, x, name + ".conv1", out, 3, stride), name + ".bn1"));
     y = b.batch_norm(conv(b, y, name + ".conv2", out, 3, 1), name + ".bn2");
+    y = site(b, y, "branches", name + ".dropout");
     return b.relu(b.add(y, stride == 1 ? x : shortcut(b, x, name + ".shortcut", out)));
   }
 

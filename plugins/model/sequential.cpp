@@ -145,6 +145,12 @@ const LayerType layer_types[] = {
      [](GraphBuilder& b, ValueId x, const Layer&, const std::string&, const BatchSchema&) {
        return b.relu(x);
      }},
+    {"selu",
+     {},
+     {},
+     [](GraphBuilder& b, ValueId x, const Layer&, const std::string&, const BatchSchema&) {
+       return b.node("Selu", {}, {x});
+     }},
     {"sigmoid",
      {},
      {},

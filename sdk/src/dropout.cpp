@@ -76,6 +76,7 @@ DropoutPlaces Dropout::chosen(DropoutPlaces places) const {
   for (DropoutLinear& linear : places.linears) {
     drop_inactive(linear.input_site);
     drop_inactive(linear.output_site);
+    linear.relu = linear.relu && linear.output_site;
   }
   return places;
 }

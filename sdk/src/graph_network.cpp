@@ -10,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "dropout_places.hpp"
+#include "operators/dropout_places.hpp"
 #include "operators/operator.hpp"
 
 namespace trainyard {
@@ -251,11 +251,9 @@ DropoutPlaces GraphNetwork::dropout_places() const {
 }
 
 void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
-  DropoutService& service = program_->frame.dropout;
-  service = {};
+  DropoutService service;
   service.plugin = dropout;
-  if (dropout == nullptr) return;
-  service.places = dropout->chosen(program_->places);
+  if (dropout != nullptr) service.places = dropout->chosen(program_->places);
   const auto streams = [&](const auto& places) {
     std::vector<RandomStream> result;
     for (const auto& place : places) result.emplace_back(seed, "dropout/" + place.id);
@@ -265,6 +263,7 @@ void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
   service.weights = streams(service.places.weights);
   service.linears = streams(service.places.linears);
   service.cells = streams(service.places.cells);
+  program_->frame.dropout = std::move(service);
 }
 
 bool GraphNetwork::set_tap(NetworkTap tap) {

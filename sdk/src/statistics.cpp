@@ -1,6 +1,7 @@
 #include <trainyard/statistics.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -28,9 +29,10 @@ struct Sums {
   double minimum = infinity, maximum = -infinity, abs_minimum = infinity;
 };
 
-/// Deviations of a block about its own means.
+/// Deviations of a block about its own means. That of |x| is known in float32 only: `abs_rest`, the sum of
+/// what is left beside it, is taken out again.
 struct Deviations {
-  double plain = 0.0, abs = 0.0;
+  double plain = 0.0, abs = 0.0, abs_rest = 0.0;
 };
 
 template <class T>
@@ -56,12 +58,13 @@ Deviations deviations_of(std::span<const T> x, double mean, double abs_mean) {
     const double d = v - mean, a = std::abs(v) - abs_mean;
     deviations.plain += d * d;
     deviations.abs += a * a;
+    deviations.abs_rest += a;
   }
   return deviations;
 }
 
 #if defined(__x86_64__)
-#define TRAINYARD_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw")))
+#define TRAINYARD_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,popcnt")))
 
 /// Lower and upper half of sixteen floats as doubles, added up.
 TRAINYARD_AVX512 inline __m512d widened(__m512 v) {
@@ -119,7 +122,7 @@ TRAINYARD_AVX512 Sums sums_avx512(std::span<const float> x) {
 
 TRAINYARD_AVX512 Deviations deviations_avx512(std::span<const float> x, double mean, double abs_mean) {
   const __m512d means = _mm512_set1_pd(mean), abs_means = _mm512_set1_pd(abs_mean);
-  __m512d plain = _mm512_setzero_pd(), abs = plain;
+  __m512d plain = _mm512_setzero_pd(), abs = plain, rest = plain;
   const float* p = x.data();
   const float* const end = p + x.size();
   for (; p < end; p += 8) {
@@ -130,8 +133,19 @@ TRAINYARD_AVX512 Deviations deviations_avx512(std::span<const float> x, double m
     const __m512d a = _mm512_maskz_sub_pd(mask, _mm512_abs_pd(v), abs_means);
     plain = _mm512_fmadd_pd(d, d, plain);
     abs = _mm512_fmadd_pd(a, a, abs);
+    rest = _mm512_add_pd(rest, a);
   }
-  return {_mm512_reduce_add_pd(plain), _mm512_reduce_add_pd(abs)};
+  return {_mm512_reduce_add_pd(plain), _mm512_reduce_add_pd(abs), _mm512_reduce_add_pd(rest)};
+}
+
+TRAINYARD_AVX512 std::int64_t zeros_avx512(std::span<const float> x) {
+  std::int64_t zeros = 0;
+  std::size_t i = 0;
+  for (; i + 16 <= x.size(); i += 16)
+    zeros += std::popcount(static_cast<unsigned>(
+        _mm512_cmp_ps_mask(_mm512_loadu_ps(x.data() + i), _mm512_setzero_ps(), _CMP_EQ_OQ)));
+  for (; i < x.size(); ++i) zeros += x[i] == 0.0F;
+  return zeros;
 }
 
 bool has_avx512() {
@@ -158,13 +172,20 @@ class Reducer {
     Sums sums = quick_sums(x);
     const auto n = static_cast<double>(x.size());
     const bool finite = std::isfinite(sums.sum) || count_nonfinite(x) == 0;
-    if (sums.abs_minimum == 0.0) s_.zeros += std::count(x.begin(), x.end(), T(0));
+    const bool nothing = sums.squares == 0.0 && sums.minimum == 0.0 && sums.maximum == 0.0;
+    if (sums.abs_minimum == 0.0) s_.zeros += nothing ? static_cast<std::int64_t>(x.size()) : zeros_of(x);
 
-    // About the mean where little cancels, else in a second look at the block.
-    const double mean = sums.sum / n, abs_mean = sums.l1 / n;
+    // From the sums where little cancels, else in a second look at the block.
+    const double mean = sums.sum / n;
+    double abs_mean = sums.l1 / n;
     Deviations deviations{sums.squares - sums.sum * mean, sums.squares - sums.l1 * abs_mean};
-    if (!(4.0 * std::min(deviations.plain, deviations.abs) > sums.squares))
+    if (!nothing && !(4.0 * std::min(deviations.plain, deviations.abs) > sums.squares)) {
       deviations = exact_deviations(x, mean, abs_mean);
+      const double rest = deviations.abs_rest / n;
+      deviations.abs -= deviations.abs_rest * rest;
+      abs_mean += rest;
+      sums.l1 = n * abs_mean;
+    }
     merge(s_.deviation, deviations.plain, mean - s_.sum / static_cast<double>(s_.count), n);
     merge(s_.abs_deviation, deviations.abs, abs_mean - s_.l1 / static_cast<double>(s_.count), n);
 
@@ -199,6 +220,15 @@ class Reducer {
       }
 #endif
     return sums_of(x);
+  }
+
+  template <class T>
+  std::int64_t zeros_of(std::span<const T> x) const {
+#if defined(__x86_64__)
+    if constexpr (std::is_same_v<T, float>)
+      if (vectorized_) return zeros_avx512(x);
+#endif
+    return std::count(x.begin(), x.end(), T(0));
   }
 
   template <class T>

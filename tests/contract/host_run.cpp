@@ -60,10 +60,11 @@ struct Slot {
   bool list;
 };
 constexpr Slot slots[] = {
-    {"dataset", "data", false},      {"sampler", "data.sampler", false},   {"model", "model", false},
-    {"loss", "loss", false},         {"metric", "metrics", true},          {"optimizer", "optimizer", false},
-    {"schedule", "schedule", false}, {"dropout", "model.dropout", false},  {"hook", "hooks", true},
-    {"sink", "logging.sinks", true}, {"checkpointer", "checkpoint", false}};
+    {"dataset", "data", false},      {"sampler", "data.sampler", false},    {"model", "model", false},
+    {"loss", "loss", false},         {"metric", "metrics", true},           {"optimizer", "optimizer", false},
+    {"schedule", "schedule", false}, {"dropout", "model.dropout", false},   {"hook", "hooks", true},
+    {"sink", "logging.sinks", true}, {"checkpointer", "checkpoint", false}, {"rule", "rules", true},
+    {"recorder", "recorder", false}};
 
 const Slot& slot(const std::string& kind) {
   const auto found =
@@ -147,6 +148,12 @@ const std::vector<Surroundings>& hosts() {
        mlp("[3072, 8, 10]"), cross_entropy, "[3072, 8, 10]"},
       {"language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"gpt\"\nn_layer = 1\nn_head = 2\nd_model = 8\n", cross_entropy, "[9, 8, 9]"},
+      {"convolutions", synthetic("kind = \"classification\"\nshape = [3, 8, 8]\nclasses = 10\n"),
+       "type = \"sequential\"\nlayers = [{ type = \"conv2d\", out = 4, kernel = 3 }, { type = \"dropout\" }, "
+       "{ type = \"global_average_pool\" }, { type = \"linear\", out = 10 }]\n",
+       cross_entropy, "[192, 8, 10]"},
+      {"recurrent language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
+       "type = \"lstm\"\nn_layer = 1\nembedding = 4\nhidden = 8\n", cross_entropy, "[9, 8, 9]"},
   };
   return all;
 }
@@ -172,7 +179,7 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
       if (option.name == "metric")
         texts = {"\"val/loss\""};
       else if (texts.empty() && !option.file)
-        texts = {"\"*\""};  // a pattern of names
+        texts = {"\"*\"", "\".*\""};  // a pattern of names, or an expression
       if (option.file)
         for (const std::string& file : sample_files()) texts.push_back(quoted(file));
       return bracketed(texts);
@@ -216,10 +223,14 @@ std::string HostRun::text() const {
   const std::string own = "type = " + quoted(plugin->manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
   table = kind == "dataset" ? own + table : own;
+  if (kind == "rule") {  // it looks at every step
+    table += "every = \"1ba\"\n";
+    tables["recorder"] = "save = false\n";
+  }
   if (kind != "sink") tables["logging"] += "sinks = []\n";
-  std::string text =
-      "schema = 1\n[run]\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
-      "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
+  std::string text = "schema = 1\n[run]\noutput_dir = " + quoted(folder().path("run")) +
+                     "\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
+                     "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
   for (const auto& [name, lines] : tables) {
     const bool list = place.list && name == place.table;
     text += (list ? "[[" : "[") + name + (list ? "]]\n" : "]\n") + lines;

@@ -298,6 +298,25 @@ TEST_CASE("idx: one number a channel") {
   CHECK_THAT(config_error("idx", three), Contains("mean has 3 numbers, the images have 2 channels"));
 }
 
+TEST_CASE("idx: a fraction of the images") {
+  const TempFolder folder;
+  Table options = table({{"images", folder.write("i", idx({4, 1, 1}, ramp(4, 10)))},
+                         {"labels", folder.write("l", idx({4}, std::string("\x01\x00\x02\x01", 4)))},
+                         {"classes", 3},
+                         {"scale", 1.0}});
+  const auto part = [&](double from, double to) { options.set("fraction", Value(Array{from, to})); };
+  part(0.25, 0.75);
+  const auto data = open("idx", options);
+  const Batch batch = read_all(*data);
+  CHECK(values(batch.input()) == Floats{11.0f, 12.0f});
+  CHECK(at::equal(batch.target, at::tensor({0L, 2L})));
+  CHECK(data->labels() == std::vector<std::int64_t>{0, 2});
+  part(0.5, 0.6);
+  CHECK_THAT(config_error("idx", options), Contains("none of the 4 images"));
+  part(0.5, 0.5);
+  CHECK_THAT(config_error("idx", options), Contains("from < to"));
+}
+
 TEST_CASE("idx: errors name the file and the record") {
   const TempFolder folder;
   const std::string images = folder.write("images", idx({3, 2, 2}, ramp(12)));

@@ -28,15 +28,14 @@ class Gyro final : public StepContext {
     fire(Event::fit_start);
     go_to(0);
   }
-  void go_to(std::int64_t done) {
-    clock_.step = done;
-    number_ = done + 1;
-    fire(Event::batch_start);
-  }
+  void go_to(std::int64_t done) { clock_.step = done; }
   /// From here on a run of its own, as after a swap.
   void begin() { fire(Event::fit_start); }
   at::Tensor apply(const at::Tensor& x, std::size_t site = 0) {
-    return plugin().apply(x, site, {plugin().common.p, RandomStream(0, "unused"), {.training = true}});
+    return apply(x, site, {.training = true, .step = static_cast<std::uint64_t>(clock_.step)});
+  }
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const ForwardContext& pass) {
+    return plugin().apply(x, site, {plugin().common.p, RandomStream(0, "unused"), pass});
   }
   /// What the rows of a batch are multiplied by, as texts.
   std::vector<std::string> masks(std::int64_t rows, std::size_t site = 0) {
@@ -101,6 +100,19 @@ TEST_CASE("sites are on the same mask of the bank, unless each draws by itself")
     std::size_t pairs = 0;
     for (const auto& [mask, others] : partners) pairs += others.size();
     CHECK((pairs == 20) == (draw != std::string("per_site")));
+  }
+}
+
+TEST_CASE("a sample of an evaluation is one of the masks that are trained, for all rows") {
+  Gyro gyro(options(8, 4), 100);  // stretches of 50 steps
+  for (std::int64_t sample = 0; sample < 8; ++sample) {
+    gyro.go_to(sample / 4 * 50);
+    const at::Tensor trained = gyro.apply(at::ones({4, 64}))[sample % 4];
+    const ForwardContext pass{.sampling = true, .step = 100, .micro = static_cast<std::uint32_t>(sample)};
+    for (const std::int64_t rows : {1, 6}) {
+      const at::Tensor sampled = gyro.apply(at::ones({rows, 64}), 0, pass);
+      CHECK(at::equal(sampled, trained.expand({rows, 64})));
+    }
   }
 }
 

@@ -73,12 +73,13 @@ std::vector<ModelCase> small_models() {
       layers({layer("conv2d", {{"out", 4}, {"kernel", 3}, {"padding", 1}}), layer("batch_norm"),
               layer("gelu"), layer("average_pool", {{"kernel", 2}}),
               layer("conv2d", {{"out", 4}, {"kernel", 3}, {"groups", 2}, {"bias", false}}), layer("elu"),
-              layer("flatten"), layer("layer_norm"), layer("linear", {{"out", 5}}), layer("tanh"),
-              layer("dropout"), layer("linear", {{"out", 3}})});
+              layer("flatten"), layer("selu"), layer("layer_norm"), layer("linear", {{"out", 5}}),
+              layer("tanh"), layer("dropout"), layer("linear", {{"out", 3}})});
   const Table recurrent =
       layers({layer("embedding", {{"out", 4}}), layer("lstm", {{"out", 3}}), layer("linear", {{"out", 7}})});
   return {
       {"mlp", table({{"layers", numbers({6, 5, 4, 3})}, {"activation", "tanh"}}), vectors()},
+      {"mlp", table({{"layers", numbers({6, 5, 3})}, {"activation", "selu"}}), vectors()},
       {"lenet", table({{"channels", numbers({2, 3})}, {"hidden", numbers({6, 5})}}), images({1, 12, 12})},
       {"resnet", table({{"depth", 8}, {"width", 2}}), images({2, 7, 8})},
       {"resnet", table({{"depth", 8}, {"width", 2}, {"shortcut", "projection"}}), images({2, 7, 8})},
@@ -260,6 +261,68 @@ TEST_CASE("models announce their dropout sites", "[models]") {
   CHECK(ids(*build("gpt", table({{"n_layer", 1}, {"n_head", 2}, {"d_model", 8}}), tokens())) ==
         Ids{"drop:8", "h.0.attn.drop:8", "h.0.mlp.drop:8"});
   CHECK(ids(*build("lstm", table({{"n_layer", 1}, {"hidden", 9}}), tokens())) == Ids{"lstm1.dropout:9"});
+
+  const auto resnet = [&](const char* sites) {
+    return build("resnet", table({{"depth", 8}, {"width", 2}, {"dropout_sites", sites}}), images({3, 8, 8}))
+        ->dropout_places()
+        .sites;
+  };
+  CHECK(resnet("pool").front().id == "pool.dropout");
+  for (const char* place : {"blocks", "branches"}) {
+    const std::vector<DropoutSite> sites = resnet(place);
+    REQUIRE(sites.size() == 3);
+    CHECK(sites[1].id == "layer2.0.dropout");
+    CHECK(sites[1].rank == 4);
+    CHECK(sites[1].width == 4);
+  }
+}
+
+TEST_CASE("models announce what else dropout may act on", "[models]") {
+  const auto names = [](const auto& places) {
+    std::vector<std::string> result;
+    for (const auto& place : places) result.push_back(place.id);
+    return result;
+  };
+  using Ids = std::vector<std::string>;
+  const DropoutPlaces mlp =
+      build("mlp", table({{"layers", numbers({6, 5, 4, 3})}}), vectors())->dropout_places();
+  CHECK(names(mlp.weights) == Ids{"fc1.weight", "fc2.weight", "fc3.weight"});
+  REQUIRE(names(mlp.linears) == Ids{"fc1", "fc2", "fc3"});
+  CHECK(mlp.linears[1].input_site == 0u);
+  CHECK(mlp.linears[1].output_site == 1u);
+  CHECK(mlp.linears[1].relu);
+
+  const DropoutPlaces lenet = build("lenet", {}, images({1, 28, 28}))->dropout_places();
+  CHECK(names(lenet.weights) ==
+        Ids{"conv1.weight", "conv2.weight", "fc1.weight", "fc2.weight", "fc3.weight"});
+  CHECK(names(lenet.linears) == Ids{"fc1", "fc2", "fc3"});
+  CHECK_FALSE(lenet.linears[0].input_site);
+
+  const DropoutPlaces gpt =
+      build("gpt", table({{"n_layer", 1}, {"n_head", 2}, {"d_model", 8}}), tokens())->dropout_places();
+  CHECK(names(gpt.weights) ==
+        Ids{"h.0.attn.qkv.weight", "h.0.attn.proj.weight", "h.0.mlp.fc.weight", "h.0.mlp.proj.weight"});
+  CHECK(names(gpt.linears) == Ids{"h.0.attn.proj", "h.0.mlp.proj"});
+  for (const DropoutSite& site : gpt.sites) CHECK(site.rows == 5);
+
+  const DropoutPlaces lstm =
+      build("lstm", table({{"n_layer", 2}, {"hidden", 9}}), tokens())->dropout_places();
+  CHECK(names(lstm.cells) == Ids{"lstm1", "lstm2"});
+  CHECK(lstm.cells[1].hidden == 9);
+  CHECK(names(lstm.weights) ==
+        Ids{"lstm1.weight_ih", "lstm1.weight_hh", "lstm2.weight_ih", "lstm2.weight_hh", "head.weight"});
+  CHECK(lstm.sites[0].axis == 2);
+  CHECK(lstm.sites[0].rows == 1);
+
+  const DropoutPlaces sequential =
+      build("sequential",
+            layers({layer("conv2d", {{"out", 4}, {"kernel", 3}, {"name", "conv"}}),
+                    layer("dropout", {{"name", "image"}}), layer("global_average_pool"),
+                    layer("linear", {{"out", 3}, {"name", "fc"}})}),
+            images({2, 6, 6}))
+          ->dropout_places();
+  CHECK(sequential.sites.at(0).rank == 4);
+  CHECK(names(sequential.linears).empty());
 }
 
 TEST_CASE("options that do not fit the data are refused with both values", "[models]") {

@@ -196,8 +196,9 @@ TEST_CASE("Elementwise", "[operators]") {
   at::manual_seed(0);
   const at::Tensor x = at::randn({4, 3}), positive = at::rand({4, 3}) + 0.1, row = at::rand({3}) + 0.1;
   const std::pair<const char*, at::Tensor (*)(const at::Tensor&)> unary[] = {
-      {"Abs", at::abs},   {"Erf", at::erf},   {"Exp", at::exp},         {"Log", at::log},   {"Neg", at::neg},
-      {"Relu", at::relu}, {"Sqrt", at::sqrt}, {"Sigmoid", at::sigmoid}, {"Tanh", at::tanh},
+      {"Abs", at::abs},         {"Erf", at::erf},   {"Exp", at::exp},   {"Log", at::log},
+      {"Neg", at::neg},         {"Relu", at::relu}, {"Sqrt", at::sqrt}, {"Selu", at::selu},
+      {"Sigmoid", at::sigmoid}, {"Tanh", at::tanh},
   };
   for (const auto& [op, function] : unary) {
     const bool needs_positive = std::string(op) == "Log" || std::string(op) == "Sqrt";

@@ -111,9 +111,19 @@ std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
   return plan = std::make_shared<Plan>(std::move(sources), known_);
 }
 
-bool Agenda::looks_at(Mode mode) const {
-  return std::any_of(rules_.begin(), rules_.end(),
-                     [&](const Cadence& each) { return contains(each.modes, mode); });
+bool Agenda::looks_at_machine() const {
+  constexpr const char* names[] = {"system/cpu",       "system/iowait",     "system/memory",
+                                   "system/disk_read", "system/disk_write", "profile/step_seconds",
+                                   "profile/data",     "profile/forward",   "profile/loss",
+                                   "profile/backward", "profile/optimizer", "profile/initialization"};
+  const Trial trial(known_);
+  return std::any_of(rules_.begin(), rules_.end(), [&](const Cadence& rule) {
+    return contains(rule.modes, Mode::global) &&
+           std::any_of(rule.watches.begin(), rule.watches.end(), [&](const Watch& watch) {
+             return std::any_of(std::begin(names), std::end(names),
+                                [&](const char* name) { return trial.belongs(name, watch.tensors); });
+           });
+  });
 }
 
 }  // namespace trainyard::recorder

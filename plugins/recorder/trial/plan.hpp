@@ -59,7 +59,8 @@ class Agenda {
   std::int64_t next(std::int64_t step) const;
   /// Null where nothing is due. In a mode other than train, everything is that looks at it.
   std::shared_ptr<Plan> at(Mode mode, std::int64_t step);
-  bool looks_at(Mode mode) const;
+  /// Whether a rule watches what is sampled of the machine and of the run's phases.
+  bool looks_at_machine() const;
 
  private:
   struct Cadence {

@@ -301,7 +301,7 @@ class TrialRecorder final : public Recorder {
 
   /// The thread that looks at the machine: where somebody wants to know.
   void sample() {
-    const bool wanted = started_ && (options_.system || agenda_.looks_at(Mode::global));
+    const bool wanted = started_ && (options_.system || agenda_.looks_at_machine());
     if (!wanted) {
       sampler_.reset();
       sampled_ = false;

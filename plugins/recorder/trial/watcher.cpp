@@ -39,7 +39,7 @@ Watcher::Watcher(std::vector<Collection> collections, std::size_t most_records, 
 void Watcher::start() {
   if (thread_) return;
   set_.attach(rules_, scale_);
-  last_record_ = std::chrono::steady_clock::now();
+  last_record_ = last_wait_ = std::chrono::steady_clock::now();
   thread_ = host_.thread("rules", [this](const std::stop_token& stop) { work(stop); });
 }
 
@@ -63,7 +63,8 @@ bool Watcher::push(std::shared_ptr<const StepRecord> record) {
   const std::size_t bytes = bytes_of(*record);
   return queue_.push(
       [this, record = std::move(record)] {
-        last_record_ = std::chrono::steady_clock::now();
+        if (record->mode != Mode::global)  // the machine goes on where the training hangs
+          last_record_ = last_wait_ = std::chrono::steady_clock::now();
         set_.add(record, [this](const Verdict& verdict) { done(verdict); });
       },
       bytes);
@@ -103,11 +104,12 @@ std::vector<Firing> Watcher::take() {
 
 void Watcher::work(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    if (const auto task = queue_.pop(stop, second)) {
-      (*task)();
-    } else if (!stop.stop_requested()) {
-      const std::chrono::duration<double> silent = std::chrono::steady_clock::now() - last_record_;
-      set_.waited(silent.count(), [this](const Verdict& verdict) { done(verdict); });
+    if (const auto task = queue_.pop(stop, second)) (*task)();
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_wait_ >= second && !stop.stop_requested()) {
+      last_wait_ = now;
+      set_.waited(std::chrono::duration<double>(now - last_record_).count(),
+                  [this](const Verdict& verdict) { done(verdict); });
     }
     notices_.settle();
   }

@@ -58,7 +58,7 @@ class Watcher {
   std::atomic<bool> fired_{false};
   std::mutex mutex_;
   std::vector<Firing> firings_;
-  std::chrono::steady_clock::time_point last_record_;
+  std::chrono::steady_clock::time_point last_record_, last_wait_;
   std::shared_ptr<void> thread_;
 };
 

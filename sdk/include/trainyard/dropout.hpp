@@ -22,7 +22,8 @@ namespace trainyard {
 /// A place in a model where activations may be dropped.
 struct DropoutSite {
   std::string id;          ///< the node's name, unique in the model: "fc1.dropout"
-  std::int64_t axis = 1;   ///< the feature axis of the tensor there
+  std::int64_t rank = 2;   ///< dimensions of the tensor there
+  std::int64_t axis = 1;   ///< the feature axis of them
   std::int64_t width = 0;  ///< its length
   std::int64_t rows = 1;   ///< rows of the first axis that each sample has: tokens, where they are folded
   bool active = true;      ///< the run's [model.dropout] means it

@@ -13,6 +13,7 @@
 #include <ATen/ops/neg.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/selu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/sub.h>
@@ -128,6 +129,7 @@ const Operator table[] = {
     unary<at::log>("Log"),
     unary<at::neg>("Neg"),
     unary<at::relu>("Relu"),
+    unary<at::selu>("Selu"),
     unary<at::sigmoid>("Sigmoid"),
     unary<at::sqrt>("Sqrt"),
     unary<at::tanh>("Tanh"),

@@ -59,6 +59,7 @@ class Finder {
     if (axis < 0) axis += static_cast<std::int64_t>(shape.size());
     sites_.emplace(node.outputs[0], places_.sites.size());
     places_.sites.push_back({.id = node.name,
+                             .rank = static_cast<std::int64_t>(shape.size()),
                              .axis = axis,
                              .width = shape[static_cast<std::size_t>(axis)],
                              .rows = std::max<std::int64_t>(1, -shape.front())});

@@ -1,0 +1,492 @@
+// The recorder in whole trainings: what it takes and when, what its rules do to the run, what they cannot do
+// to it, and that a run that goes on leaves one trial.
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <trainyard/trial_files.hpp>
+
+#include "core/config/print.hpp"
+#include "core/train/train_command.hpp"
+#include "support/folder.hpp"
+#include "support/live.hpp"
+#include "support/run.hpp"
+
+using namespace trainyard;
+using Catch::Matchers::Contains;
+using test::Folder;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Steps = std::vector<std::int64_t>;
+
+namespace {
+
+const plugins::Registry& registry() {
+  static const auto made =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return made;
+}
+
+const std::string head = R"(
+schema = 1
+[run]
+name = "recorded"
+seed = 3
+resume = "auto"
+deterministic = "strict"
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "mlp"
+layers = [8, 16, 3]
+[loss]
+type = "cross_entropy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [8]
+classes = 3
+train = { size = 96, batch_size = 16, shuffle = true }
+val = { size = 32, batch_size = 16 }
+[optimizer]
+type = "sgd"
+lr = 0.01
+[schedule]
+type = "constant"
+[trainer]
+max_duration = "24ba"
+eval_interval = "10ba"
+[checkpoint]
+type = "full"
+interval = "4ba"
+[logging]
+interval = "1ba"
+sinks = [{ type = "jsonl" }]
+)";
+const std::string dense = "[recorder]\nsave_interval = 1\n";
+
+std::string rule(const std::string& options) {
+  return "[[rules]]\ntype = \"probe\"\nevery = \"1ba\"\n" + options;
+}
+
+/// A run of `trainyard train` in a folder of its own, which can be gone on with.
+class Trained {
+ public:
+  int train(const std::string& text, std::vector<std::string> sets = {}) {
+    sets.push_back("run.output_dir=" + directory());
+    config::RunConfig config = test::config_of(text, sets, registry());
+    train::TrainOptions options;
+    options.quiet = true;
+    options.resolved_toml = config::toml_file(config.resolved);
+    return train::train_command(std::move(config), registry(), options);
+  }
+  std::string directory() const { return folder_ / "run"; }
+  std::string operator/(const std::string& name) const { return directory() + "/" + name; }
+  Json result() const { return Json::parse(test::read_file(*this / "result.json")); }
+  std::string digest() const { return result()["digest"].dump(); }
+  TrialReader trial() const { return TrialReader(*this / "trial"); }
+  std::vector<std::string> journal(const std::string& what) const {
+    std::vector<std::string> why;
+    for (const std::string& line : test::lines(*this / "journal.jsonl"))
+      if (const Json entry = Json::parse(line); entry["what"] == what) why.push_back(entry["why"]);
+    return why;
+  }
+  /// What the messages of the run say.
+  std::string log() const { return test::read_file(*this / "run.log"); }
+  /// The values of a metric of training, one a step.
+  std::vector<double> metric(const std::string& name) const {
+    std::vector<double> values;
+    for (const std::string& line : test::lines(*this / "metrics.jsonl")) {
+      const Json json = Json::parse(line);
+      const Json flat = json.flatten();
+      for (const auto& [key, value] : flat.items())
+        if (key.ends_with("/" + name) || key == "/" + name)
+          if (value.is_number()) values.push_back(value);
+    }
+    return values;
+  }
+  const Folder& folder() const { return folder_; }
+
+ private:
+  Folder folder_;
+};
+
+std::string undisturbed() {
+  static const std::string digest = [] {
+    Trained run;
+    REQUIRE(run.train(head) == 0);
+    return run.digest();
+  }();
+  return digest;
+}
+
+Steps range(std::int64_t begin, std::int64_t end, std::int64_t every = 1) {
+  Steps steps;
+  for (std::int64_t step = begin; step < end; step += every) steps.push_back(step);
+  return steps;
+}
+
+/// The first numbers of the lines that the probe wrote.
+Steps traced(const std::string& path, std::size_t column = 0) {
+  Steps steps;
+  for (const std::string& line : test::lines(path)) {
+    std::istringstream words(line);
+    std::int64_t number = 0;
+    for (std::size_t i = 0; i <= column; ++i) words >> number;
+    steps.push_back(number);
+  }
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("weights are those before the step, gradients those of the step, and nothing of the run changes") {
+  Trained run;
+  REQUIRE(run.train(head + dense +
+                    "collections = [{ name = \"weights\" }, { name = \"biases\" }, "
+                    "{ name = \"gradients\" }, { name = \"inputs\" }, { name = \"metrics\" }, "
+                    "{ name = \"relu\", include_regex = [\"^relu1_(in|out)put_0\"] }, "
+                    "{ name = \"labels\", include_regex = [\"^label$\"] }]\n") == 0);
+  CHECK(run.digest() == undisturbed());
+  const TrialReader trial = run.trial();
+  CHECK(trial.ended());
+  CHECK(trial.steps(Mode::train) == range(0, 24));
+  CHECK(trial.steps(Mode::eval) == range(0, 3));
+  CHECK(trial.steps(Mode::global) == range(0, 27));
+  for (std::int64_t step = 0; step + 1 < 24; ++step) {
+    const auto now = trial.record(Mode::train, step), next = trial.record(Mode::train, step + 1);
+    for (const char* name : {"fc1.weight", "fc2.bias"}) {
+      const at::Tensor gradient = now->find(std::string("gradient/") + name)->value;
+      const at::Tensor expected = now->find(name)->value - 0.01 * gradient;
+      CHECK(at::allclose(next->find(name)->value, expected, 1e-5, 1e-7));
+      CHECK_FALSE(at::equal(next->find(name)->value, now->find(name)->value));
+    }
+    CHECK(now->find("input_0")->shape == Steps{16, 8});
+    CHECK(now->find("label")->value.scalar_type() == at::kLong);
+    const at::Tensor in = now->find("relu1_input_0")->value, out = now->find("relu1_output_0")->value;
+    CHECK(at::equal(out, in.clamp_min(0)));
+  }
+  const auto losses = run.metric("loss");
+  CHECK(trial.record(Mode::train, 5)->find("loss_output_0")->scalar() > 0.0);
+  const auto evaluation = trial.record(Mode::eval, 1);
+  CHECK(evaluation->find("metric/val/loss")->scalar() == evaluation->find("loss_output_0")->scalar());
+  CHECK(evaluation->step == 21);
+}
+
+TEST_CASE("gradients are those of the whole batch, before they are clipped, whatever the micro-batches") {
+  const std::string text = head + dense + "collections = [{ name = \"gradients\" }]\n";
+  const auto first = [&](const std::vector<std::string>& sets) {
+    Trained run;
+    REQUIRE(run.train(text, sets) == 0);
+    return run.trial().record(Mode::train, 0);
+  };
+  const auto plain = first({});
+  for (const std::vector<std::string>& sets :
+       {std::vector<std::string>{"data.train.micro_batch_size=4"},
+        {"data.train.micro_batch_size=6"},
+        {"trainer.grad_clip={ max = 0.001 }"},
+        {"data.train.micro_batch_size=5", "trainer.grad_clip={ max = 0.001, type = \"value\" }"}}) {
+    INFO(sets.front());
+    const auto other = first(sets);
+    REQUIRE(other->tensors.size() == plain->tensors.size());
+    for (const TensorRecord& tensor : plain->tensors)
+      CHECK(at::allclose(other->find(tensor.name)->value, tensor.value, 1e-4, 1e-6));
+  }
+}
+
+TEST_CASE("gradients of fp16 are recorded without their scale") {
+  const std::string text = head + dense + "collections = [{ name = \"gradients\" }]\n";
+  Trained plain, half;
+  REQUIRE(plain.train(text) == 0);
+  try {
+    REQUIRE(half.train(text, {"trainer.precision=fp16-mixed"}) == 0);
+  } catch (const std::exception& error) {
+    WARN("skipped: " << error.what());
+    return;
+  }
+  const auto a = plain.trial().record(Mode::train, 0), b = half.trial().record(Mode::train, 0);
+  for (const TensorRecord& tensor : a->tensors)
+    CHECK(at::allclose(b->find(tensor.name)->value, tensor.value, 5e-2, 1e-3));
+}
+
+TEST_CASE("on steps where nothing is due nothing is taken; rules and collections are taken together") {
+  Trained run;
+  const std::string trace = run.folder() / "trace";
+  REQUIRE(
+      run.train(head +
+                "[recorder]\nsave_interval = 6\nsave_steps = [1]\ncollections = [{ name = \"weights\", "
+                "reductions = [\"mean\"], save_interval = 10, start_step = 5, end_step = 20 }]\n" +
+                rule("watch = \"^gradient/fc1\"\nvalues = true\nstart = \"2ba\"\nend = \"18ba\"\ntrace = \"" +
+                     trace + "\"\n")
+                    .replace(rule("").find("1ba"), 3, "5ba")) == 0);
+  CHECK(run.digest() == undisturbed());
+  CHECK(traced(trace) == Steps{2, 7, 12, 17});
+  const TrialReader trial = run.trial();
+  CHECK(trial.steps(Mode::train) == Steps{0, 1, 2, 6, 7, 10, 12, 17, 18});
+  CHECK(trial.record(Mode::train, 10)->find("fc1.weight") != nullptr);
+  CHECK(trial.record(Mode::train, 12)->find("fc1.weight") == nullptr);
+  CHECK(trial.record(Mode::train, 12)->find("loss_output_0") != nullptr);
+  CHECK(trial.record(Mode::train, 7)->find("gradient/fc1.weight")->statistics);
+  CHECK_FALSE(
+      trial.record(Mode::train, 7)->find("gradient/fc1.weight")->value.defined());  // for the rule alone
+  CHECK(trial.record(Mode::train, 7)->find("gradient/fc2.weight") == nullptr);
+  CHECK_THAT(test::read_file(trace), Contains("gradient/fc1.weight="));
+}
+
+TEST_CASE("a rule that fires is told, acts once, and the run goes on") {
+  Trained run;
+  const std::string notice = run.folder() / "notice";
+  REQUIRE(run.train(head + rule("fire_at = 5\nnotify = 'echo \"$RULE/$STEP/$MESSAGE/$RUN\" > " + notice +
+                                "'\n")) == 0);
+  CHECK(run.digest() == undisturbed());
+  const auto fired = run.journal("rule_fired");
+  REQUIRE(fired.size() == 1);
+  CHECK_THAT(fired[0], Contains("probe at step 5 of TRAIN: fires as it was told") &&
+                           Contains("[loss_output_0]") && Contains("action: report"));
+  CHECK_THAT(run.log(), Contains("rule probe at step 5 of TRAIN"));
+  CHECK(test::read_file(notice) == "probe/5/fires as it was told/" + run.directory() + "\n");
+  Trained again;
+  REQUIRE(again.train(head + rule("fire_at = 20\nrepeat = true\n")) == 0);
+  CHECK(again.journal("rule_fired").size() == 4);
+}
+
+TEST_CASE("a rule stops the run with a checkpoint, and a run that goes on from it is stopped still") {
+  for (const std::string action : {"stop", "checkpoint_and_stop"}) {
+    Trained run;
+    const std::vector<std::string> longer = {"trainer.max_duration=100000ba", "checkpoint.interval=100000ba",
+                                             "trainer.eval_interval=100000ba", "logging.sinks=[]"};
+    REQUIRE(run.train(head + rule("fire_at = 50\naction = \"" + action + "\"\n"), longer) == 0);
+    CHECK(run.result()["status"] == "stopped");
+    const std::int64_t steps = run.result()["steps"];
+    CHECK(steps > 50);
+    CHECK(steps < 100000);
+    CHECK_THAT(run.journal("stop_run").at(0), Contains("rule probe at step 50"));
+    CHECK(run.journal("checkpoint").size() == (action == "stop" ? 0 : 1));
+    CHECK(fs::exists(run / "checkpoints/latest"));
+  }
+}
+
+TEST_CASE("the run stops within two steps of the verdict") {
+  const Folder folder;
+  const std::string trace = folder / "trace";
+  std::string text = head;
+  text.replace(text.find("[8, 16, 3]"), 10, "[8, 500, 500, 3]");
+  text.replace(text.find("\"24ba\""), 6, "\"9999ba\"");
+  test::LiveRun run(text + rule("fire_at = 9\naction = \"stop\"\n") + "[recorder]\nsave = false\n",
+                    registry());
+  std::int64_t seen = -1;
+  run.at_safe_point = [&] {
+    if (seen >= 0) return;
+    State state{.owner = "rule", .version = {}, .scalars = {}, .tensors = {}};
+    for (train::ActivePlugin& plugin : run->plugins())
+      if (plugin.slot().kind == "rule") state = plugin.state();
+    if (StateReader(state).boolean("fired")) seen = run->clock().step;
+  };
+  run.fit();
+  REQUIRE(seen >= 10);
+  CHECK(run->clock().step - seen <= 2);
+}
+
+TEST_CASE("a rule scales the learning rate from then on, beyond a resume") {
+  Trained run;
+  const std::string text = head + rule("fire_at = 3\naction = \"lr_scale\"\nlr_scale = 0.5\n");
+  REQUIRE(run.train(text, {"trainer.max_duration=2000ba", "trainer.max_wall_time=0.4s"}) == 75);
+  const std::int64_t before = run.result()["steps"];
+  REQUIRE(run.journal("lr_scale").size() == 1);
+  CHECK_THAT(run.journal("lr_scale").at(0), Contains("multiplied by 0.5"));
+  REQUIRE(run.train(text, {"trainer.max_duration=2000ba"}) == 0);
+  CHECK(run.journal("lr_scale").size() == 1);
+  const std::vector<double> lr = run.metric("lr");
+  REQUIRE(lr.size() == 2000);
+  CHECK(lr.front() == 0.01);
+  CHECK(lr.at(static_cast<std::size_t>(before) - 1) == 0.005);
+  CHECK(lr.at(static_cast<std::size_t>(before)) == 0.005);
+  CHECK(lr.back() == 0.005);
+}
+
+TEST_CASE("a rule has the next step skipped, or a plugin swapped") {
+  Trained run;
+  REQUIRE(run.train(head + dense + "collections = [{ name = \"weights\" }]\n" +
+                        rule("fire_at = 3\naction = \"skip_step\"\n"),
+                    {"trainer.max_duration=500ba"}) == 0);
+  REQUIRE(run.journal("skip_step").size() == 1);
+  const TrialReader trial = run.trial();
+  int unmoved = 0;
+  for (std::int64_t step = 0; step + 1 < 500; ++step)
+    unmoved += at::equal(trial.record(Mode::train, step)->find("fc1.weight")->value,
+                         trial.record(Mode::train, step + 1)->find("fc1.weight")->value);
+  CHECK(unmoved == 1);
+
+  Trained other;
+  REQUIRE(
+      other.train(
+          head +
+              rule("fire_at = 3\naction = \"swap\"\nswap = { slot = \"optimizer\", type = \"adamw\", set = "
+                   "[\"lr=0.002\"] }\n"),
+          {"trainer.max_duration=2000ba"}) == 0);
+  REQUIRE(other.journal("swap").size() == 1);
+  CHECK_THAT(other.journal("swap").at(0), Contains("optimizer: adamw"));
+  CHECK(other.metric("lr").back() == 0.002);
+}
+
+TEST_CASE("with dry_run nothing is written, and nothing is done") {
+  Trained run;
+  REQUIRE(run.train(head + dense + "dry_run = true\n" + rule("fire_at = 3\naction = \"stop\"\n")) == 0);
+  CHECK(run.digest() == undisturbed());
+  CHECK_THAT(run.journal("rule_fired").at(0), Contains("action: stop, not taken"));
+  CHECK_FALSE(fs::exists(run / "trial"));
+}
+
+TEST_CASE("a run that is interrupted at every other step leaves one trial without a gap") {
+  const std::string text = head + dense + "collections = [{ name = \"gradients\", reductions = [\"l2\"] }]\n";
+  Trained whole, cut;
+  const auto with_rule = [&](const Trained& run) {
+    return text + rule("watch = \"gradients\"\ntrace = \"" + (run.folder() / "trace") + "\"\n");
+  };
+  REQUIRE(whole.train(with_rule(whole)) == 0);
+  int starts = 0;
+  for (int code = 75; code == 75; ++starts) {
+    REQUIRE(starts < 100);
+    // The first step is the last, and what comes after the last checkpoint is done again.
+    code = cut.train(with_rule(cut), {"trainer.max_wall_time=0.000001s"});
+    REQUIRE((code == 75 || code == 0));
+  }
+  CHECK(starts >= 20);
+  CHECK(cut.digest() == whole.digest());
+  const TrialReader a = whole.trial(), b = cut.trial();
+  CHECK(b.steps(Mode::global) == a.steps(Mode::global));
+  for (const std::int64_t step : a.steps(Mode::train)) {
+    const auto left = a.record(Mode::train, step), right = b.record(Mode::train, step);
+    REQUIRE(left->tensors.size() == right->tensors.size());
+    CHECK(left->step == right->step);
+    for (const TensorRecord& tensor : left->tensors)
+      CHECK(right->find(tensor.name)->numbers().squares == tensor.numbers().squares);
+  }
+  // The rule saw every step once, knew how many there were, and could look back over each resume.
+  CHECK(traced(cut.folder() / "trace") == range(0, 24));
+  CHECK(traced(cut.folder() / "trace", 2) == range(1, 25));
+  CHECK(traced(cut.folder() / "trace", 1) == traced(whole.folder() / "trace", 1));
+}
+
+TEST_CASE("rules and intervals are swapped in a running training, and no record is lost") {
+  Trained run;
+  const std::string trace = run.folder() / "trace";
+  const auto swap = [](int at, const std::string& slot, const std::string& more) {
+    return "[[swap]]\nat = \"" + std::to_string(at) + "ba\"\nslot = \"" + slot + "\"\n" + more;
+  };
+  REQUIRE(run.train(head + "[recorder]\nsave_interval = 5\n" + rule("trace = \"" + trace + "\"\n") +
+                    swap(8, "recorder", "save_interval = 2\n") +
+                    swap(12, "rules.probe", "every = \"3ba\"\n") +
+                    swap(18, "rules.probe", "enabled = false\n")) == 0);
+  CHECK(run.digest() == undisturbed());
+  Steps expected = range(0, 12);
+  for (const std::int64_t step : {12, 15}) expected.push_back(step);
+  CHECK(traced(trace) == expected);
+  CHECK(traced(trace, 2) == range(1, 15));  // its count goes on
+  CHECK(run.trial().steps(Mode::train) == [&] {
+    Steps all = expected;
+    for (const std::int64_t step : {14, 16, 18, 20, 22}) all.push_back(step);
+    std::sort(all.begin(), all.end());
+    return all;
+  }());
+  CHECK(run.journal("swap").size() == 3);
+}
+
+TEST_CASE("rules that throw or sleep do nothing to the run") {
+  Trained thrown;
+  REQUIRE(thrown.train(head + rule("throw_at = 4\n")) == 0);
+  CHECK(thrown.digest() == undisturbed());
+  CHECK_THAT(thrown.log(), Contains("rule probe: thrown at step 4") && Contains("thrown at step 6") &&
+                               Contains("3 times in a row and is switched off") &&
+                               !Contains("thrown at step 7"));
+  Trained asleep;
+  REQUIRE(asleep.train(head + "[recorder]\nqueue = 5\nsave_interval = 1\n" +
+                       rule("sleep_at = 4\nseconds = 1.5\n")) == 0);
+  CHECK(asleep.digest() == undisturbed());
+  // It slept through the run, which waited for it at its end alone; records that did not fit were counted.
+  CHECK(asleep.trial().steps(Mode::train) == range(0, 24));
+  CHECK_THAT(asleep.log(), Contains("records are dropped, as recorder.queue = 5") &&
+                               Contains("records were dropped in all"));
+  for (const double seconds : asleep.metric("seconds")) CHECK(seconds < 1.4);
+}
+
+TEST_CASE("a disk that fills up ends the storing with one message, and nothing else") {
+  Trained run;
+  fs::create_directories(run.folder() / "runs");
+  config::RunConfig config =
+      test::config_of(head + dense + "collections = [{ name = \"weights\" }, { name = \"gradients\" }]\n" +
+                          rule("trace = \"" + (run.folder() / "trace") + "\"\n"),
+                      {"run.output_dir=" + (run.folder() / "runs/full"), "run.resume=never"}, registry());
+  std::vector<std::string> messages;
+  std::mutex mutex;
+  train::HostOutputs outputs;
+  outputs.log = [&](LogLevel, const std::string& message) {
+    const std::lock_guard lock(mutex);
+    messages.push_back(message);
+  };
+  train::Run alone(std::move(config), registry(), std::move(outputs));
+  alone.build_model();
+  {
+    const test::FullDisk full(1500);  // an event file takes more
+    alone.build_loop({}).fit();
+  }
+  CHECK(alone.clock().step == 24);
+  CHECK(traced(run.folder() / "trace") == range(0, 24));
+  int told = 0;
+  for (const std::string& message : messages)
+    told += message.find("the trial is stored no further, the run and its rules go on") != std::string::npos;
+  CHECK(told == 1);
+  CHECK_THAT(messages.back(), Contains("records were not stored"));
+}
+
+TEST_CASE("the machine and the phases are sampled where a rule looks at them") {
+  Trained run;
+  const std::string trace = run.folder() / "trace";
+  REQUIRE(
+      run.train(head + rule("mode = \"global\"\nwatch = \"^(system|profile)/\"\nvalues = true\ntrace = \"" +
+                            trace + "\"\n"),
+                {"trainer.max_duration=1000000ba", "trainer.max_wall_time=1.3s", "logging.sinks=[]",
+                 "checkpoint.interval=100000ba"}) == 75);
+  CHECK(traced(trace).size() >= 2);
+  for (const char* name : {"system/cpu", "system/memory", "profile/step_seconds", "profile/forward"})
+    CHECK_THAT(test::read_file(trace), Contains(name));
+  const auto records = run.trial().take();
+  const auto sample = std::find_if(records.begin(), records.end(),
+                                   [](const auto& each) { return each->mode == Mode::global; });
+  REQUIRE(sample != records.end());
+  const Statistics steps = (*sample)->find("profile/step_seconds")->numbers();
+  CHECK(steps.count > 10);
+  CHECK(steps.sum < 0.7);
+  double parts = 0.0;
+  for (const char* part : {"data", "forward", "loss", "backward", "optimizer"})
+    parts += (*sample)->find(std::string("profile/") + part)->scalar();
+  CHECK(parts > 0.3 * steps.sum);
+  CHECK(parts <= 1.01 * steps.sum);
+}
+
+TEST_CASE("what cannot be recorded is refused in words") {
+  const auto refused = [](const std::string& more) {
+    Trained run;
+    try {
+      run.train(head + more);
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return run.result()["error"].is_string() ? run.result()["error"].get<std::string>() : std::string();
+  };
+  CHECK_THAT(refused("[recorder]\ncollections = [{ name = \"mine\" }]\n"),
+             Contains("\"mine\" is no collection that is known"));
+  CHECK_THAT(refused("[recorder]\ncollections = [{ name = \"weights\" }, { name = \"weights\" }]\n"),
+             Contains("is there twice"));
+  CHECK_THAT(refused("[recorder]\ncollections = [{ name = \"mine\", include_regex = [\"(\"] }]\n"),
+             Contains("\"(\" is no expression"));
+  CHECK_THAT(refused(rule("watch = \"(\"\n")), Contains("rules.probe") && Contains("is no expression"));
+  CHECK_THAT(refused("[recorder]\nsave_interval = 0\n"), Contains("recorder.save_interval"));
+  CHECK_THAT(refused("[recorder]\ncollections = [{ name = \"weights\", reductions = [\"median\"] }]\n"),
+             Contains("median"));
+}
