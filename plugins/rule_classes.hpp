@@ -21,8 +21,8 @@ class ClassCounts {
   static constexpr std::int64_t none = -1;  ///< prediction where only labels are known
 
   /// Labels alone, or with predictions: as many numbers as labels, classes as integers or the score of class
-  /// 1 of two, or a score for each class in one dimension more, the last one or the second. Predictions may be
-  /// of the first labels only: nodes are recorded of the first micro-batch, labels of the whole batch.
+  /// 1 of two, or a score for each class in one dimension more, the last one or the second. Predictions may
+  /// be of the first labels only: nodes are recorded of the first micro-batch, labels of the whole batch.
   void add(const TensorRecord& labels, const TensorRecord* predictions) {
     at::Tensor label = values_of(labels).to(at::kLong);
     at::Tensor predicted = label;
@@ -77,8 +77,7 @@ class ClassCounts {
   }
 
  private:
-  static at::Tensor classes(const at::Tensor& predictions, const at::Tensor& label,
-                            const std::string& name) {
+  static at::Tensor classes(const at::Tensor& predictions, const at::Tensor& label, const std::string& name) {
     if (predictions.numel() != label.numel()) {
       const bool second =
           predictions.dim() == label.dim() + 1 &&
@@ -86,7 +85,7 @@ class ClassCounts {
       const at::Tensor best = predictions.argmax(second ? 1 : -1);
       if (best.numel() == label.numel()) return best;
       throw PluginError("predictions of " + std::to_string(predictions.numel()) + " numbers do not fit the " +
-                        std::to_string(label.numel()) + " labels of \"" + labels.name +
+                        std::to_string(label.numel()) + " labels of \"" + name +
                         "\"; expected as many, or scores for each class");
     }
     return predictions.is_floating_point() ? predictions.gt(0).to(at::kLong) : predictions.to(at::kLong);

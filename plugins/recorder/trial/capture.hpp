@@ -33,6 +33,8 @@ class Capture {
   void drop() { plan_.reset(); }
 
   void inputs(const Batch& batch);
+  /// Of the network, for the first micro-batch.
+  void output(const at::Tensor& output) { take("output_0", output); }
   void weights(StepContext& context);
   void gradients(StepContext& context);
   void optimizer(StepContext& context);

@@ -163,9 +163,11 @@ class TrialRecorder final : public Recorder {
     if (capture_.active() && context.micro() == 0 && context.repeats() == 0)
       capture_.watch(context.network());
   }
-  void after_forward(StepContext&) {
+  void after_forward(StepContext& context) {
     capture_.unwatch();
     if (sampled_) phases_.end(Part::forward);
+    if (capture_.active() && context.micro() == 0 && context.repeats() == 0)
+      capture_.output(context.output());
   }
   void after_loss(StepContext& context) {
     if (sampled_) phases_.end(Part::loss);
