@@ -38,6 +38,7 @@ class Scripted final : public Network {
 class MetricHost final : public Host {
  public:
   void log(LogLevel level, std::string_view) override { warnings += level == LogLevel::warning; }
+  void journal(std::string_view, std::string_view) override {}
   void metric(std::string_view name, double value) override { metrics[std::string(name)] = value; }
   RandomStream random(std::string_view purpose) const override { return {0, purpose}; }
   std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override { return {}; }
