@@ -477,11 +477,11 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   const ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
   auto of_training = std::exchange(extra_, {});  // for its next log point
   std::map<std::string, double, std::less<>> values;
-  const BatchScope batch_scope(context_);
   const auto began = SteadyClock::now();
   bracket(Event::eval_start, Event::eval_end, [&] {
     split.loader->seek(0, 0);
     while (std::optional<data::StepData> step = split.loader->next()) {
+      const BatchScope batch_scope(context_);
       for (Batch& batch : step->batches) {
         move_to_device(batch);
         context_.batch_ = &batch;

@@ -275,6 +275,19 @@ TEST_CASE("the events of a run come in the order of events.md") {
   }
 }
 
+TEST_CASE("the batch of an evaluation is there while it is evaluated, and not at the ends") {
+  Rig rig(6, 2, 2, 2);
+  rig.evaluate = true;
+  int batches = 0;
+  rig.watch = [&](StepContext& context) {
+    if (context.event() == Event::eval_batch_end) batches += context.batch().size() > 0;
+    if (context.event() == Event::eval_start || context.event() == Event::eval_end)
+      CHECK_THROWS_AS(context.batch(), PluginError);
+  };
+  rig.fit();
+  CHECK(batches == 2);
+}
+
 TEST_CASE("hooks see the clock, the micro-batch and what exists at their event") {
   Rig rig(8, 6, 2, 2);
   std::map<std::string, std::set<std::int64_t>> numbers, steps;
