@@ -94,15 +94,24 @@ class MaskBank {
                                       " at a time; some are not trained. Lower model.dropout.sigma");
   }
 
+  /// At micro_start: slices are of the whole batch of a step.
+  void start_micro(const StepContext& context) { micros_ = context.micros(); }
+
   /// Each row with the mask of its slice.
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) {
-    at::Tensor masks = factors_like(x, site, call);
-    const std::int64_t rows = x.size(0), count = masks.size(0);
-    if (rows / sites_[site].place.rows % count == 0)
-      return at::mul(x.unflatten(0, {count, rows / count}), masks.unsqueeze(1)).flatten(0, 1);
-    std::vector<std::int64_t> of_rows(static_cast<std::size_t>(rows));
-    for (const RowSlice& slice : slices(rows, site, call))
-      std::fill(of_rows.begin() + slice.begin, of_rows.begin() + slice.end, slice.mask);
+    if (x.size(0) == 0) return x;
+    const at::Tensor masks = factors_like(x, site, call);
+    const std::vector<RowSlice> cut = slices(x.size(0), site, call);
+    const std::int64_t first = cut.front().mask, length = cut.front().end;
+    std::int64_t count = 0;
+    for (const RowSlice& slice : cut)
+      count += slice.end - slice.begin == length && slice.mask == first + count;
+    if (count == static_cast<std::int64_t>(cut.size()))  // of one length, their masks in order
+      return at::mul(x.unflatten(0, {count, length}), masks.narrow(0, first, count).unsqueeze(1))
+          .flatten(0, 1);
+    std::vector<std::int64_t> of_rows;
+    for (const RowSlice& slice : cut)
+      of_rows.insert(of_rows.end(), static_cast<std::size_t>(slice.end - slice.begin), slice.mask);
     return at::mul(x, masks.index_select(0, at::tensor(of_rows).to(x.device())));
   }
 
@@ -111,18 +120,24 @@ class MaskBank {
     return current(sites_[site], call).masks;
   }
 
-  /// Slices of a tensor with so many rows at a site: contiguous, and within one sample of the same length.
-  /// Fewer samples than slices take theirs in turn, from step to step.
-  std::vector<RowSlice> slices(std::int64_t rows, std::size_t site, const DropoutCall& call) const {
+  /// Slices of a tensor with so many rows at a site, in the order of the rows. The batch of a step is cut
+  /// into tau, within one sample of the same length, and a micro-batch has its part of them. Fewer samples
+  /// than tau take masks in turn, from step to step.
+  std::vector<RowSlice> slices(std::int64_t rows, std::size_t site, const DropoutCall& call) {
     if (call.pass.sampling) return {{0, rows, 0}};
     const std::int64_t each = sites_[site].place.rows, samples = rows / each, tau = options_.tau;
-    const auto step = static_cast<std::int64_t>(call.pass.step);
+    const auto step = static_cast<std::int64_t>(call.pass.step), micro = std::int64_t{call.pass.micro};
+    if (micro == 0) micro_samples_ = samples;  // the last of a step may have fewer
+    const std::int64_t before = micro * micro_samples_;
+    const std::int64_t batch = std::max(micros_, micro + 1) * micro_samples_;
     std::vector<RowSlice> slices;
-    for (std::int64_t sample = 0; samples < tau && sample < samples; ++sample)
-      slices.push_back({sample * each, (sample + 1) * each, (step * samples + sample) % tau});
-    const auto begin = [&](std::int64_t slice) { return (slice * samples + tau - 1) / tau * each; };
-    for (std::int64_t slice = 0; samples >= tau && slice < tau; ++slice)
-      slices.push_back({begin(slice), begin(slice + 1), slice});
+    for (std::int64_t sample = 0; sample < samples; ++sample) {
+      const std::int64_t place = before + sample;
+      const std::int64_t mask = batch < tau ? (step * batch + place) % tau : place * tau / batch;
+      if (slices.empty() || slices.back().mask != mask)
+        slices.push_back({sample * each, sample * each, mask});
+      slices.back().end = (sample + 1) * each;
+    }
     return slices;
   }
 
@@ -229,6 +244,7 @@ class MaskBank {
   std::vector<Site> sites_;
   std::vector<std::int64_t> order_;  ///< of a partition
   std::int64_t start_ = 0, stretch_ = 1;
+  std::int64_t micros_ = 1, micro_samples_ = 0;  ///< of a step; of the first of them
 };
 
 }  // namespace trainyard

@@ -34,6 +34,13 @@ class Blockwise final : public StepContext {
     blockwise_.fire(*this);
   }
   Dropout& plugin() { return blockwise_.plugin(); }
+  /// Before each micro-batch of a step.
+  void start_micro(int micro, int micros) {
+    micro_ = micro;
+    micros_ = micros;
+    event_ = Event::micro_start;
+    blockwise_.fire(*this);
+  }
 
  private:
   test::Subscribed<Dropout> blockwise_;
@@ -77,10 +84,11 @@ Batch batch_of(Tensor x) {
 }
 
 /// Output, and gradients of its product with `direction`, for the parameters and the input.
-Tensors pass(Network& network, const Tensor& x, const Tensor& direction, std::uint64_t step = 0) {
+Tensors pass(Network& network, const Tensor& x, const Tensor& direction, std::uint64_t step = 0,
+             std::uint32_t micro = 0) {
   for (const NamedTensor& each : network.parameters()) each.tensor.mutable_grad() = Tensor();
   const Tensor input = x.detach().clone().requires_grad_();
-  const Tensor y = network.forward(batch_of(input), {.training = true, .step = step});
+  const Tensor y = network.forward(batch_of(input), {.training = true, .step = step, .micro = micro});
   y.backward(direction);
   Tensors result = {y.detach(), input.grad()};
   for (const NamedTensor& each : network.parameters()) result.push_back(each.tensor.grad());
@@ -134,27 +142,35 @@ TEST_CASE("units are dropped in blocks, and the network sees that they are") {
   CHECK(y.eq(0).any().item<bool>());
 }
 
-TEST_CASE("gradients of one batch are those of its micro-batches") {
+TEST_CASE("gradients of one batch are those of its micro-batches, layers taken over or not") {
   at::manual_seed(6);
-  constexpr std::int64_t rows = 128, tau = 8, micros = 4;
   const std::unique_ptr<Network> network = mlp({96, 160, 128, 64});
-  Blockwise blockwise(options(32, tau, 32));
-  blockwise.plugin().open(network->dropout_places());
-  network->set_dropout(&blockwise.plugin(), 1);
-  const Tensor x = at::randn({rows, 96}), direction = at::randn({rows, 64});
-  const Tensors whole = pass(*network, x, direction, 7);
-  // Row r of the batch has the mask of slice r tau / rows: each micro-batch gets its share of each slice.
-  const auto of_micro = [&](const Tensor& tensor, std::int64_t micro) {
-    return tensor.view({tau, micros, rows / tau / micros, -1}).select(1, micro).flatten(0, 1);
-  };
-  Tensors sum;
-  for (std::int64_t micro = 0; micro < micros; ++micro) {
-    const Tensors part = pass(*network, of_micro(x, micro), of_micro(direction, micro), 7);
-    CHECK(largest_error({part[0]}, {of_micro(whole[0], micro)}) <= 1e-6);
-    for (std::size_t i = 2; i < part.size(); ++i)
-      micro == 0 ? sum.push_back(part[i].clone()) : static_cast<void>(sum[i - 2].add_(part[i]));
+  // Slices that end within micro-batches and with them, and fewer rows than slices.
+  for (const auto& [rows, tau, micros] :
+       {std::tuple(128, 8, 4), std::tuple(120, 16, 3), std::tuple(8, 16, 4)}) {
+    Blockwise blockwise(options(32, tau, 32));
+    blockwise.plugin().open(network->dropout_places());
+    Elementwise elementwise(blockwise.plugin());
+    const Tensor x = at::randn({rows, 96}), direction = at::randn({rows, 64});
+    for (Dropout* dropout : {&blockwise.plugin(), static_cast<Dropout*>(&elementwise)}) {
+      network->set_dropout(dropout, 1);
+      blockwise.start_micro(0, 1);
+      const Tensors whole = pass(*network, x, direction, 7);
+      Tensors sum;
+      for (int micro = 0; micro < micros; ++micro) {
+        const auto part_of = [&](const Tensor& tensor) {
+          return tensor.chunk(micros)[static_cast<std::size_t>(micro)];
+        };
+        blockwise.start_micro(micro, micros);
+        const Tensors part =
+            pass(*network, part_of(x), part_of(direction), 7, static_cast<std::uint32_t>(micro));
+        CHECK(largest_error({part[0], part[1]}, {part_of(whole[0]), part_of(whole[1])}) <= 1e-6);
+        for (std::size_t i = 2; i < part.size(); ++i)
+          micro == 0 ? sum.push_back(part[i].clone()) : static_cast<void>(sum[i - 2].add_(part[i]));
+      }
+      CHECK(largest_error(sum, Tensors(whole.begin() + 2, whole.end())) <= 1e-6);
+    }
   }
-  CHECK(largest_error(sum, Tensors(whole.begin() + 2, whole.end())) <= 1e-6);
 }
 
 TEST_CASE("one mask for good trains as the pruned network, to the bit") {
