@@ -182,9 +182,11 @@ class Reducer {
     if (!nothing && !(4.0 * std::min(deviations.plain, deviations.abs) > sums.squares)) {
       deviations = exact_deviations(x, mean, abs_mean);
       const double rest = deviations.abs_rest / n;
-      deviations.abs -= deviations.abs_rest * rest;
-      abs_mean += rest;
-      sums.l1 = n * abs_mean;
+      if (std::isfinite(deviations.abs_rest * rest)) {
+        deviations.abs -= deviations.abs_rest * rest;
+        abs_mean += rest;
+        sums.l1 = n * abs_mean;
+      }
     }
     merge(s_.deviation, deviations.plain, mean - s_.sum / static_cast<double>(s_.count), n);
     merge(s_.abs_deviation, deviations.abs, abs_mean - s_.l1 / static_cast<double>(s_.count), n);

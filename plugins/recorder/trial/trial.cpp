@@ -234,7 +234,9 @@ class TrialRecorder final : public Recorder {
 
   void before_checkpoint(StepContext& context) {
     if (sampled_) phases_.pause();
-    if (!watcher_->drain(checkpoint_patience))
+    // A rule that hangs is waited for once.
+    behind_ = !watcher_->drain(behind_ ? milliseconds(0) : checkpoint_patience);
+    if (behind_)
       host().log(LogLevel::warning,
                  "rules are behind the checkpoint of step " + std::to_string(context.clock().step) +
                      ": a run that goes on from it shows them the steps in between no more");
@@ -400,6 +402,7 @@ class TrialRecorder final : public Recorder {
   bool first_ = true;      ///< no step was seen yet
   bool evaluating_ = false;
   bool sampled_ = false;
+  bool behind_ = false;  ///< the rules were, at the last checkpoint
   double loss_ = 0.0;
   std::atomic<double> initialization_{0.0};
   std::atomic<std::int64_t> step_now_{0};
