@@ -18,6 +18,7 @@
 #include "core/cli/order_of_run.hpp"
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
+#include "core/cli/run_state.hpp"
 #include "core/cli/schedule_verb.hpp"
 #include "core/cli/unknown_verb.hpp"
 #include "core/config/print.hpp"
@@ -288,6 +289,27 @@ int run_command_line(int argc, char** argv) {
     command.action = [&](Command& self) {
       return with_run(self.run_file, [&](const RunFile& run) {
         return schedule_plot(run.config, run.registry, self.json() ? Format::json : Format::text, what);
+      });
+    };
+  });
+
+  CLI::App* rules = app.add_subcommand("rules", "look at runs with rules");
+  rules->require_subcommand(1);
+  CLI::App* check =
+      rules->add_subcommand("check", "show rules what was recorded of a run, and print what fires");
+  check->add_option("run", what, "the run's directory, or a name below runs/")->required();
+  check->add_option("--config", other, "run file whose [[rules]] look, in place of the run's own");
+  check->add_option("--set", command.run_file.sets, "change a key: --set rules.0.threshold=1e-6")
+      ->allow_extra_args(false);
+  check->add_option("--plugins", command.run_file.plugin_folders, "another folder of plugins")
+      ->allow_extra_args(false);
+  add_format(*check, command);
+  check->callback([&] {
+    command.action = [&](Command& self) {
+      const std::string directory = find_run(what);
+      self.run_file.files = {other.empty() ? directory + "/config.toml" : other};
+      return with_run(self.run_file, [&](const RunFile& run) {
+        return engine().check_rules(run.config, run.registry, directory + "/trial", self.json());
       });
     };
   });

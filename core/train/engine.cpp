@@ -16,6 +16,7 @@
 #include "core/train/evaluate_command.hpp"
 #include "core/train/model_show.hpp"
 #include "core/train/plan_command.hpp"
+#include "core/train/rules_command.hpp"
 #include "core/train/run.hpp"
 #include "core/train/train_command.hpp"
 
@@ -100,6 +101,10 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
             });
           },
       .model_show = show_model,
+      .check_rules =
+          [](const auto& config, const auto& registry, const std::string& trial, bool json) {
+            return reported([&] { return rules_command(config, registry, trial, json); });
+          },
       .doctor = doctor,
   };
   return &engine;

@@ -45,6 +45,9 @@ struct Engine {
                std::vector<Rate>&) = nullptr;
   /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.
   int (*model_show)(const config::RunConfig&, const plugins::Registry&) = nullptr;
+  /// The rules of the run file over what was recorded in a folder, printed as text or JSON.
+  int (*check_rules)(const config::RunConfig&, const plugins::Registry&, const std::string& trial,
+                     bool json) = nullptr;
   /// LibTorch, threads, devices, printed.
   int (*doctor)() = nullptr;
 };

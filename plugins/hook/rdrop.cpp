@@ -3,6 +3,9 @@
 // other: loss = mean of both losses + alpha (KL(p1 || p2) + KL(p2 || p1)) / 2. The passes are one of the
 // doubled batch, as in the authors' code, so that masks must be drawn by row: not for dropconnect or droppath
 // with mode = "batch". The divergence is a mean over all items, those included that a loss ignores.
+#include <optional>
+#include <utility>
+
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/exp.h>
@@ -36,10 +39,11 @@ class RDrop final : public Hook {
   void double_batch(StepContext& context) {
     Batch& batch = context.mutable_batch();
     check(context.network().output_shape(), batch);
-    single_ = batch;
-    for (at::Tensor& input : batch.inputs) input = at::cat({input, input});
-    batch.target = at::cat({batch.target, batch.target});
-    batch.indices.insert(batch.indices.end(), single_->indices.begin(), single_->indices.end());
+    Batch twice = batch;
+    for (at::Tensor& input : twice.inputs) input = at::cat({input, input});
+    twice.target = at::cat({batch.target, batch.target});
+    twice.indices.insert(twice.indices.end(), batch.indices.begin(), batch.indices.end());
+    single_ = std::exchange(batch, std::move(twice));
   }
 
   void add_divergence(StepContext& context) {

@@ -3,6 +3,7 @@
 // alone costs. One thread.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include <cstring>
 #include <random>
