@@ -71,7 +71,7 @@ class Readers(HostTest):
         self.assertEqual(trial.tensor_names(collection="weights"), weights)
         self.assertEqual(trial.tensor_names(collection="gradients"), [f"gradient/{fc}.{what}" for fc in ("fc1", "fc2") for what in ("bias", "weight")])
         self.assertEqual(trial.tensor("gradient/fc1.weight").steps(mode=modes.TRAIN), [4, 5, 6])
-        self.assertEqual(trial.tensor("label").steps(mode=modes.TRAIN), [0, 4])
+        self.assertEqual(trial.tensor("label").steps(mode=modes.TRAIN), [0, 4, 5])
         self.assertEqual(trial.tensor("label").value(0, mode=modes.TRAIN).dtype, numpy.int64)
         self.assertEqual(tuple(trial.tensor("gradient/fc1.weight").shape(4, mode=modes.TRAIN)), (16, 8))
         self.assertEqual(trial.tensor("gradient/fc1.weight").reduction_value(4, "nonfinite", mode=modes.TRAIN), 0)

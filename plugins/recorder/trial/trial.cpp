@@ -234,12 +234,15 @@ class TrialRecorder final : public Recorder {
 
   void before_checkpoint(StepContext& context) {
     if (sampled_) phases_.pause();
-    // A rule that hangs is waited for once.
-    behind_ = !watcher_->drain(behind_ ? milliseconds(0) : checkpoint_patience);
+    // A rule, or a disk, that hangs is waited for once.
+    const milliseconds patience = behind_ ? milliseconds(0) : checkpoint_patience;
+    const bool seen = watcher_->drain(patience), stored = !storing_ || store_->drain(patience);
+    behind_ = !seen || !stored;
     if (behind_)
-      host().log(LogLevel::warning,
-                 "rules are behind the checkpoint of step " + std::to_string(context.clock().step) +
-                     ": a run that goes on from it shows them the steps in between no more");
+      host().log(LogLevel::warning, std::string(seen ? "the disk is" : "rules are") +
+                                        " behind the checkpoint of step " +
+                                        std::to_string(context.clock().step) +
+                                        ": a run that goes on from it leaves out records in between");
     collect();
   }
 
@@ -402,7 +405,7 @@ class TrialRecorder final : public Recorder {
   bool first_ = true;      ///< no step was seen yet
   bool evaluating_ = false;
   bool sampled_ = false;
-  bool behind_ = false;  ///< the rules were, at the last checkpoint
+  bool behind_ = false;  ///< rules or disk were, at the last checkpoint
   double loss_ = 0.0;
   std::atomic<double> initialization_{0.0};
   std::atomic<std::int64_t> step_now_{0};
