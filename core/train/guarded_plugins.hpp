@@ -3,6 +3,7 @@
 // way.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,8 +11,10 @@
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/network.hpp>
+#include <trainyard/rule_set.hpp>
 #include <trainyard/sampler.hpp>
 
+#include "core/train/active_plugin.hpp"
 #include "core/train/guard.hpp"
 
 namespace trainyard::train {
@@ -93,6 +96,12 @@ inline std::unique_ptr<Dropout> open_dropout(const config::SlotConfig& slot, Dro
     dropout->open(dropout->chosen(network.dropout_places()));
   });
   return dropout;
+}
+
+/// A rule as the recorder knows it: it calls it within the guard of the rule's own slot.
+inline NamedRule named_rule(ActivePlugin& plugin) {
+  return {plugin.slot().id, &plugin.as<Rule>(),
+          [slot = plugin.slot()](const std::function<void()>& call) { guarded(slot, 0, call); }};
 }
 
 }  // namespace trainyard::train

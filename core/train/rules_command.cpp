@@ -6,6 +6,7 @@
 #include <trainyard/rule_set.hpp>
 #include <trainyard/trial_files.hpp>
 
+#include "core/train/guarded_plugins.hpp"
 #include "core/train/run.hpp"
 
 namespace trainyard::train {
@@ -31,7 +32,7 @@ int rules_command(const config::RunConfig& config, const plugins::Registry& regi
   Run run(config, registry);
   std::vector<NamedRule> rules;
   for (ActivePlugin& plugin : run.plugins())
-    if (plugin.slot().kind == Rule::kind.name) rules.push_back({plugin.slot().id, &plugin.as<Rule>()});
+    if (plugin.slot().kind == Rule::kind.name) rules.push_back(named_rule(plugin));
 
   TrialReader reader(trial);
   RuleSet set(reader.collections(), [](const std::string& id, const std::string& message) {

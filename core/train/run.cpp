@@ -296,16 +296,7 @@ void Run::open_recorder(ActivePlugin& plugin) const {
 void Run::attach_rules() {
   if (!config_.recorder) return;
   std::vector<NamedRule> rules;
-  for (const config::SlotConfig& slot : config_.rules) {
-    Rule& rule = plugin_of(slot).as<Rule>();
-    // Asked here first: what they throw is laid at their door, not the recorder's.
-    guarded(slot, context_.clock_.step, [&] {
-      rule.watches();
-      rule.modes();
-      rule.window();
-    });
-    rules.push_back({slot.id, &rule});
-  }
+  for (const config::SlotConfig& slot : config_.rules) rules.push_back(named_rule(plugin_of(slot)));
   guarded(*config_.recorder, context_.clock_.step,
           [&] { plugin_of(*config_.recorder).as<Recorder>().attach(std::move(rules), scale_); });
 }

@@ -54,11 +54,12 @@ struct RuleSet::Entry {
   int errors_in_row = 0;
 
   Entry(const NamedRule& rule, std::vector<Collection> collections)
-      : named(rule),
-        watches(rule.rule->watches()),
-        modes(rule.rule->modes()),
-        window(std::max<std::int64_t>(1, rule.rule->window())),
-        trial(std::move(collections)) {
+      : named(rule), trial(std::move(collections)) {
+    named.within([&] {
+      watches = named.rule->watches();
+      modes = named.rule->modes();
+      window = std::max<std::int64_t>(1, named.rule->window());
+    });
     trial.keep(window);
   }
 
@@ -127,7 +128,8 @@ void RuleSet::attach(const std::vector<NamedRule>& rules, const RunScale& scale)
     }
   for (const std::shared_ptr<Entry>& entry : fresh)
     if (std::find(entries_.begin(), entries_.end(), entry) == entries_.end())
-      entry->named.rule->publish(false);  // a run that goes back to here finds a state
+      entry->named.within(
+          [&] { entry->named.rule->publish(false); });  // a run that goes back to here finds a state
   entries_ = std::move(fresh);
   idle_.wait(lock, [&] {
     return busy_ == nullptr || std::any_of(entries_.begin(), entries_.end(),
@@ -165,11 +167,14 @@ void RuleSet::look(Entry& entry, const StepRecord* at, const std::function<void(
   Rule& rule = *entry.named.rule;
   if (entry.errors_in_row == most_errors) return;
   try {
-    rule.settle();
-    if (!rule.common.enabled || (rule.fired() && !rule.common.repeat)) return;
-    std::optional<Finding> finding = call(rule);
-    entry.errors_in_row = 0;
-    rule.publish(rule.fired() || finding);
+    std::optional<Finding> finding;
+    entry.named.within([&] {
+      rule.settle();
+      if (!rule.common.enabled || (rule.fired() && !rule.common.repeat)) return;
+      finding = call(rule);
+      entry.errors_in_row = 0;
+      rule.publish(rule.fired() || finding);
+    });
     if (finding)
       fired({entry.named, std::move(*finding), at == nullptr ? Mode::global : at->mode,
              at == nullptr ? -1 : at->mode_step});

@@ -5,7 +5,7 @@
 //   system/cpu, system/iowait         share of each core's time, in percent [cores]; of the machine
 //   system/memory                     share of the machine's memory that is in use, in percent
 //   system/disk_read, system/disk_write   bytes per second, of the machine
-//   profile/step_seconds              length of each step that ended since the record before [steps]; not there
+//   profile/step_seconds              length of each step that ended since the record before [steps]; absent
 //                                     where none did
 //   profile/data, profile/forward, profile/loss, profile/backward, profile/optimizer   seconds of these steps
 //                                     that went into fetching, the model, the loss, backward, the update

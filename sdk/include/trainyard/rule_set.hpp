@@ -17,6 +17,8 @@ namespace trainyard {
 struct NamedRule {
   std::string id;  ///< of its slot: "exploding_tensor"
   Rule* rule = nullptr;
+  /// Runs a call into the rule. The host's says who it was where one throws or crashes.
+  std::function<void(const std::function<void()>&)> within = [](const auto& call) { call(); };
 };
 
 /// A rule that fired.
