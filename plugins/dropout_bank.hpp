@@ -67,7 +67,7 @@ struct RowSlice {
 class MaskBank {
  public:
   /// Masks lie on blocks of so many units.
-  MaskBank(BankOptions options, std::int64_t block) : options_(std::move(options)), block_(block) {}
+  MaskBank(const BankOptions& options, std::int64_t block) : options_(options), block_(block) {}
 
   void open(const std::vector<DropoutSite>& sites, Host& host) {
     if (options_.tau > options_.sigma)

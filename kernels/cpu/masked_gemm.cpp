@@ -13,8 +13,8 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr std::int64_t cache_floats = 320 * 1024;  // of packed matrices that should stay in a second cache
-constexpr std::int64_t unit_rows = 128;            // that a thread takes at a time
+constexpr std::int64_t cache_floats = 327'680;  // of packed matrices that should stay in a second cache
+constexpr std::int64_t unit_rows = 128;         // that a thread takes at a time
 /// Packed strips lie an odd number of cache lines more apart than they are long, or lines of the same rows of
 /// different strips would compete for the same places of the caches.
 constexpr std::int64_t padding = 17;

@@ -20,7 +20,7 @@ constexpr int most_rows = 2, most_strips = 1, most_outer_rows = 2, register_byte
 #endif
 typedef float Register __attribute__((vector_size(register_bytes)));
 typedef float RegisterAnywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-constexpr int parts = sizeof(Vector) / sizeof(Register);  // of a row of a strip
+constexpr int parts = strip_width * static_cast<int>(sizeof(float)) / register_bytes;  // of a row of a strip
 
 #define TRAINYARD_UNROLL _Pragma("GCC unroll 16")
 
@@ -144,7 +144,8 @@ void outer_tile(const OuterTile& tile) {
   sums.write(result);
   for (int r = 0; r < rows; ++r)
     for (int s = 0; s < strips; ++s)
-      store(tile.c + r * tile.c_stride + s * strip_width, result[r * strips + s], tile.b.lanes[s]);
+      store(tile.c + r * tile.c_stride + std::int64_t{s} * strip_width, result[r * strips + s],
+            tile.b.lanes[s]);
 }
 
 /// Calls the tile of so many rows.
@@ -170,7 +171,7 @@ void outer_rows(const OuterTile& tile) {
 /// its digits rotated by one. Four of them exchange rows and columns.
 inline void shuffle(Vector (&to)[16], const Vector (&from)[16]) {
   TRAINYARD_UNROLL
-  for (int i = 0; i < 8; ++i) {
+  for (std::int64_t i = 0; i < 8; ++i) {
     to[2 * i] =
         __builtin_shufflevector(from[i], from[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     to[2 * i + 1] = __builtin_shufflevector(from[i], from[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13,
@@ -192,7 +193,7 @@ void transpose(float* to, const float* from, std::int64_t stride, int lanes, std
     for (int i = 0; i < 16; ++i) *reinterpret_cast<Anywhere*>(to + (column + i) * strip_width) = x[i];
   }
   for (; column < columns; ++column)
-    for (int lane = 0; lane < strip_width; ++lane)
+    for (std::int64_t lane = 0; lane < strip_width; ++lane)
       to[column * strip_width + lane] = lane < lanes ? from[lane * stride + column] : 0.0f;
 }
 
