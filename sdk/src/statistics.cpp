@@ -75,6 +75,7 @@ TRAINYARD_AVX512 inline __m512d widened(__m512 v) {
 /// The sum in double all along; |x| and x^2, which cannot cancel, sixteen vectors at a time in float.
 TRAINYARD_AVX512 Sums sums_avx512(std::span<const float> x) {
   constexpr std::size_t lanes = 16, group = 16 * lanes;
+  constexpr std::size_t ahead = 2048;  // elements; the machine itself does not look beyond a page
   __m512d sum0 = _mm512_setzero_pd(), sum1 = sum0, l1 = sum0, squares = sum0;
   __m512 low = _mm512_set1_ps(std::numeric_limits<float>::infinity());
   __m512 high = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
@@ -84,6 +85,8 @@ TRAINYARD_AVX512 Sums sums_avx512(std::span<const float> x) {
   for (; static_cast<std::size_t>(end - p) >= group; p += group) {
     __m512 a0 = _mm512_setzero_ps(), a1 = a0, q0 = a0, q1 = a0;
     for (std::size_t i = 0; i < group; i += 2 * lanes) {
+      _mm_prefetch(p + i + ahead, _MM_HINT_T0);
+      _mm_prefetch(p + i + lanes + ahead, _MM_HINT_T0);
       const __m512 v0 = _mm512_loadu_ps(p + i), v1 = _mm512_loadu_ps(p + i + lanes);
       const __m512 abs0 = _mm512_abs_ps(v0), abs1 = _mm512_abs_ps(v1);
       sum0 = _mm512_add_pd(sum0, _mm512_cvtps_pd(_mm256_loadu_ps(p + i)));

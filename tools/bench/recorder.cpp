@@ -9,7 +9,6 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/var.h>
 
-#include <cstring>
 #include <memory>
 #include <semaphore>
 #include <thread>
@@ -158,12 +157,18 @@ bool measure_steps(const char* title, const std::string& layers, std::vector<Way
 }  // namespace
 }  // namespace trainyard::bench
 
+/// `bench recorder [reduction | steps | --quick]`.
 int main(int count, char** words) {
   using namespace trainyard::bench;
-  const bool quick = count > 1 && std::strcmp(words[1], "--quick") == 0;
+  const std::string only = count > 1 ? words[1] : "";
+  const bool quick = only == "--quick";
   at::set_num_threads(1);
-  bool good = measure_reduction(4 << 20, quick ? 2 : 200, quick ? 2 : 10, true);
-  good = measure_reduction(quick ? 8 << 20 : 400 << 20, quick ? 2 : 15, 1, false) && good;
+  bool good = true;
+  if (only != "steps") {
+    good = measure_reduction(4 << 20, quick ? 2 : 200, quick ? 2 : 10, true);
+    good = measure_reduction(quick ? 8 << 20 : 400 << 20, quick ? 2 : 5, 1, false) && good;
+  }
+  if (only == "reduction") return good ? 0 : 1;
   const std::vector<Way> ways = {{"off", "", 0},
                                  {"nothing is due", "save_interval=1000000000", 0.1},
                                  {"losses, every step", "save_interval=1", 0},
@@ -173,12 +178,12 @@ int main(int count, char** words) {
                                  {"reductions, every 500", reductions("500"), 0.5},
                                  {"tensors, every 500", raw("500"), 0}};
   good = measure_steps("A step of an MLP of 1 M parameters, batch 64, weights and gradients",
-                       "[64,960,960,10]", ways, quick ? 1 : 20, quick ? 10 : 500) &&
+                       "[64,960,960,10]", ways, quick ? 1 : 5, quick ? 10 : 500) &&
          good;
   if (quick) return 0;
   std::vector<Way> large(ways.begin(), ways.begin() + 5);
   large[3].bar = 10.0;
-  good = measure_steps("A step of an MLP of 20 M parameters, batch 64", "[64,4400,4400,10]", large, 20, 10) &&
+  good = measure_steps("A step of an MLP of 20 M parameters, batch 64", "[64,4400,4400,10]", large, 5, 10) &&
          good;
   return good ? 0 : 1;
 }
