@@ -17,6 +17,7 @@
 #include <trainyard/metric.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
+#include <trainyard/recorder.hpp>
 #include <trainyard/sampler.hpp>
 #include <trainyard/sink.hpp>
 
@@ -94,9 +95,9 @@ bool is_mapped(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
-  const Kind sdk[] = {Dataset::kind, Sampler::kind,   Model::kind,       Loss::kind,
-                      Metric::kind,  Optimizer::kind, Schedule::kind,    Dropout::kind,
-                      Hook::kind,    Sink::kind,      Checkpointer::kind};
+  const Kind sdk[] = {Dataset::kind,      Sampler::kind,  Model::kind,   Loss::kind, Metric::kind,
+                      Optimizer::kind,    Schedule::kind, Dropout::kind, Hook::kind, Sink::kind,
+                      Checkpointer::kind, Rule::kind,     Recorder::kind};
   REQUIRE(std::size(known_kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

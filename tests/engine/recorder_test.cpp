@@ -402,7 +402,7 @@ TEST_CASE("rules that throw or sleep do nothing to the run") {
   Trained thrown;
   REQUIRE(thrown.train(head + rule("throw_at = 4\n")) == 0);
   CHECK(thrown.digest() == undisturbed());
-  CHECK_THAT(thrown.log(), Contains("rule probe: thrown at step 4") && Contains("thrown at step 6") &&
+  CHECK_THAT(thrown.log(), Contains("probe: thrown at step 4") && Contains("thrown at step 6") &&
                                Contains("3 times in a row and is switched off") &&
                                !Contains("thrown at step 7"));
   Trained asleep;
