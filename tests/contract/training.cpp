@@ -28,15 +28,15 @@ bool looks_on(const PluginFile& file) {
 /// Tables that add every sink and every hook that looks on, the hooks in an order (more than one may stand in
 /// for the weights). A plugin that is there already is left out, and a hook is watched by sinks only.
 std::string observers(const PluginFile& except) {
-  std::string sinks, hooks, last;
+  std::string sinks, hooks, before;
   for (const PluginFile& file : shipped().files()) {
     const std::string& name = file.manifest.name;
     if (file.path == except.path || !looks_on(file)) continue;
     const std::string lines = "type = \"" + name + "\"\n" + host_run(file).options;
     if (file.manifest.kind == "sink") sinks += "[[logging.sinks]]\n" + lines;
     if (file.manifest.kind != "hook" || except.manifest.kind == "hook") continue;
-    hooks += "[[hooks]]\n" + lines + (last.empty() ? "" : "after = [\"" + last + "\"]\n");
-    last = name;
+    hooks += "[[hooks]]\n" + lines + "after = [" + before + "]\n";
+    before += (before.empty() ? "\"" : ", \"") + name + "\"";
   }
   return sinks + hooks;
 }

@@ -62,7 +62,11 @@ void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scal
       throw ConfigError("rules." + named.id + ": \"" + length.text() +
                         "\" cannot be converted to steps of this run; use ba");
     };
-    Cadence cadence{.watches = rule.watches(), .modes = rule.modes()};
+    Cadence cadence;
+    named.within([&] {
+      cadence.watches = rule.watches();
+      cadence.modes = rule.modes();
+    });
     cadence.every = std::max<std::int64_t>(1, steps(rule.common.every));
     cadence.start = steps(rule.common.start);
     if (rule.common.end) cadence.end = steps(*rule.common.end);

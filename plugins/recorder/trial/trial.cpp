@@ -72,20 +72,19 @@ class TrialRecorder final : public Recorder {
     m.hook<&R::fit_end>(fit_end);
   }
   explicit TrialRecorder(const Options& options)
-      : options_(options),
-        saved_(saved_collections(options)),
-        agenda_(saved_, known_collections(saved_)),
-        storing_(options.save && !options.dry_run) {}
+      : options_(options), storing_(options.save && !options.dry_run) {}
 
   void open(const RunInfo& run) override {
     const auto most = static_cast<std::size_t>(options_.queue);
     opened_ = std::chrono::steady_clock::now();
+    saved_ = saved_collections(options_);
+    agenda_.emplace(saved_, known_collections(saved_));
     watcher_.emplace(known_collections(saved_), most, host(), run.directory, !options_.dry_run);
     store_.emplace(run.directory + "/trial", saved_, options_.tensorboard, most, host());
   }
 
   void attach(std::vector<NamedRule> rules, const RunScale& scale) override {
-    agenda_.set_rules(rules, scale);
+    agenda_->set_rules(rules, scale);
     watcher_->attach(std::move(rules), scale);
     capture_.forget_names();
     next_ = 0;  // whatever is next now
@@ -144,8 +143,8 @@ class TrialRecorder final : public Recorder {
       return;
     const std::int64_t step = context.clock().step;
     if (!begun_) begin(step);
-    next_ = agenda_.next(step + 1);
-    std::shared_ptr<Plan> plan = agenda_.at(Mode::train, step);
+    next_ = agenda_->next(step + 1);
+    std::shared_ptr<Plan> plan = agenda_->at(Mode::train, step);
     if (!plan) return;
     loss_ = 0.0;
     capture_.begin(std::move(plan), {.mode = Mode::train,
@@ -190,7 +189,7 @@ class TrialRecorder final : public Recorder {
   void eval_batch_start(StepContext& context) {
     if (sampled_) phases_.pause();
     if (std::exchange(evaluating_, true)) return;
-    std::shared_ptr<Plan> plan = agenda_.at(Mode::eval, evaluations_);
+    std::shared_ptr<Plan> plan = agenda_->at(Mode::eval, evaluations_);
     if (!plan) return;
     capture_.begin(std::move(plan), {.mode = Mode::eval, .mode_step = 0, .step = 0, .tensors = {}});
     capture_.inputs(context.batch());
@@ -306,7 +305,7 @@ class TrialRecorder final : public Recorder {
 
   /// The thread that looks at the machine: where somebody wants to know.
   void sample() {
-    const bool wanted = started_ && (options_.system || agenda_.looks_at_machine());
+    const bool wanted = started_ && (options_.system || agenda_->looks_at_machine());
     if (!wanted) {
       sampler_.reset();
       sampled_ = false;
@@ -389,7 +388,7 @@ class TrialRecorder final : public Recorder {
 
   Options options_;
   std::vector<SavedCollection> saved_;
-  Agenda agenda_;
+  std::optional<Agenda> agenda_;
   bool storing_;
   Capture capture_;
   Phases phases_;
