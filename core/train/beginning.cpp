@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <trainyard/context.hpp>
 #include <trainyard/error.hpp>
 
 #include "core/checkpoint/folder.hpp"
@@ -56,6 +57,15 @@ config::RunConfig effective(const checkpoint::Loaded& loaded,
   return std::move(*resolution.config);
 }
 
+/// Of a run that was stopped and is resumed by hand: it is to go on.
+void drop_stop(checkpoint::Loaded& loaded) {
+  for (State& state : loaded.states)
+    if (state.owner == "run") {
+      const std::int64_t requests = StateReader(state).integer("requests");
+      state.scalars["requests"] = requests & ~static_cast<std::int64_t>(Control::stop_run);
+    }
+}
+
 Beginning anew(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {
   return {RunDirectory::create(config.output_dir, resolved_toml, overwrite), config, {}, false, {}};
 }
@@ -65,6 +75,7 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
   const std::string& path = config.output_dir;
   const Table before = tree(path + "/config.toml", RunDirectory::read_config(path));
   const bool completed = RunDirectory::status(path) == report::Status::completed;
+  const bool stopped = RunDirectory::status(path) == report::Status::stopped;
   if (completed && checked_changes(config::diff(before, config.resolved), 0).empty()) return std::nullopt;
 
   RunDirectory directory = RunDirectory::extend(path);
@@ -87,6 +98,7 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
     for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
     return beginning;
   }
+  if (stopped && config.resume == "must") drop_stop(*loaded);
   const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
   for (const std::string& line : checked_changes(differences, loaded->step))
     notes.push_back("changed: " + line);

@@ -256,7 +256,7 @@ TEST_CASE("a rule that fires is told, acts once, and the run goes on") {
   CHECK(again.journal("rule_fired").size() == 4);
 }
 
-TEST_CASE("a rule stops the run with a checkpoint, and a run that goes on from it is stopped still") {
+TEST_CASE("a rule stops the run with a checkpoint; a user who resumes it wants it to go on") {
   for (const std::string action : {"stop", "checkpoint_and_stop"}) {
     Trained run;
     const std::vector<std::string> longer = {"trainer.max_duration=100000ba", "checkpoint.interval=100000ba",
@@ -269,6 +269,13 @@ TEST_CASE("a rule stops the run with a checkpoint, and a run that goes on from i
     CHECK_THAT(run.journal("stop_run").at(0), Contains("rule probe at step 50"));
     CHECK(run.journal("checkpoint").size() == (action == "stop" ? 0 : 1));
     CHECK(fs::exists(run / "checkpoints/latest"));
+
+    std::vector<std::string> on = longer;
+    on[0] = "trainer.max_duration=" + std::to_string(steps + 20) + "ba";
+    on.push_back("run.resume=must");
+    REQUIRE(run.train(head + rule("fire_at = 50\naction = \"" + action + "\"\n"), on) == 0);
+    CHECK(run.result()["status"] == "completed");
+    CHECK(run.result()["steps"] == steps + 20);
   }
 }
 
