@@ -100,7 +100,9 @@ struct GraphNetwork::Program {
   /// Puts what dropout leaves of them in the place of the weights, for a pass.
   void mask_weights() {
     const DropoutService& dropout = frame.dropout;
-    if (dropout.p == 0.0 || !frame.context.drops() || !dropout.plugin->masks_weights()) return;
+    if (dropout.plugin == nullptr || dropout.p == 0.0 || !frame.context.drops() ||
+        !dropout.plugin->masks_weights())
+      return;
     for (std::size_t i = 0; i < masked.size(); ++i)
       if (dropout.places.weights[i].active)
         frame[masked[i]] =
@@ -256,6 +258,7 @@ void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
   if (dropout != nullptr) service.places = dropout->chosen(program_->places);
   const auto streams = [&](const auto& places) {
     std::vector<RandomStream> result;
+    result.reserve(places.size());
     for (const auto& place : places) result.emplace_back(seed, "dropout/" + place.id);
     return result;
   };
