@@ -10,6 +10,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/config/rules.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/report/run_directory.hpp"
 
 namespace trainyard::control {
@@ -81,10 +82,6 @@ void quarantine(const std::string& directory, Quarantined plugin) {
                            json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-bool can_be_left_out(const std::string& kind) {
-  return kind == "hook" || kind == "rule" || kind == "sink" || kind == "metric";
-}
-
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,
                                    const std::vector<Quarantined>& quarantined) {
   std::vector<Quarantined> left;
@@ -94,7 +91,7 @@ std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Reg
     if (found == nullptr) continue;
     const std::string why = name_of(*slot) + " is quarantined (" + found->reason + "), and ";
     const std::string mend = ": mend the plugin, or take another one";
-    if (!can_be_left_out(slot->kind))
+    if (!plugins::can_be_left_out(slot->kind))
       throw PluginError(why + "the run cannot do without " + slot->slot + mend);
     for (const auto& [watcher, watched] : watched_metrics(config))
       if (slot->kind == "metric" &&
@@ -103,7 +100,7 @@ std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Reg
     left.push_back(*found);
     left.back().slot = slot->slot;
   }
-  for (std::vector<config::SlotConfig>* list : {&config.metrics, &config.hooks, &config.sinks})
+  for (std::vector<config::SlotConfig>* list : {&config.metrics, &config.rules, &config.hooks, &config.sinks})
     std::erase_if(
         *list, [&](const config::SlotConfig& slot) { return find(slot, registry, quarantined) != nullptr; });
   return left;

@@ -26,10 +26,7 @@ std::vector<Quarantined> read_quarantine(const std::string& directory);
 /// Adds a plugin to the file. Throws DataError.
 void quarantine(const std::string& directory, Quarantined plugin);
 
-/// Whether a run can do without a plugin of that kind.
-bool can_be_left_out(const std::string& kind);
-
-/// Takes hooks, sinks and metrics with a quarantined digest out of a run, and returns which. Throws
+/// Takes hooks, rules, sinks and metrics with a quarantined digest out of a run, and returns which. Throws
 /// PluginError where one fills a slot that the run needs, or makes the metric that it watches.
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,
                                    const std::vector<Quarantined>& quarantined);

@@ -19,6 +19,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/control/quarantine.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/report/run_directory.hpp"
 
 namespace trainyard::control {
@@ -167,7 +168,7 @@ int supervise(const Supervised& supervised) {
       const std::string who = "[" + found->slot + "] " + found->plugin +
                               (found->event.empty() ? "" : ", event " + found->event) + ", step " +
                               std::to_string(found->step) + ": " + found->reason;
-      if (!can_be_left_out(found->kind)) {
+      if (!plugins::can_be_left_out(found->kind)) {
         say(who + "; the run cannot do without " + found->slot + ", so it ends here");
         return static_cast<int>(ExitCode::plugin);
       }

@@ -13,4 +13,9 @@ inline constexpr Kind known_kinds[] = {
     {"checkpointer", 1}, {"rule", 1},     {"recorder", 1},
 };
 
+/// Whether a run can do without a plugin of the kind.
+constexpr bool can_be_left_out(std::string_view kind) {
+  return kind == "hook" || kind == "rule" || kind == "sink" || kind == "metric";
+}
+
 }  // namespace trainyard::plugins

@@ -20,6 +20,7 @@
 
 #include "core/events/blame.hpp"
 #include "core/events/where.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/plugins/sha256.hpp"
 #include "core/report/signal_stack.hpp"
 #include "core/report/signal_text.hpp"
@@ -151,8 +152,7 @@ std::string_view suggestion(const Fault& fault, const ReportedPlugin* plugin) {
   if (std::strcmp(fault.cause, "hang") == 0)
     return "find out what the call waits for (its stack is below), give it more time by guard.deadline, or "
            "take the plugin out of the run file";
-  const bool optional = plugin != nullptr && (plugin->kind == "hook" || plugin->kind == "rule" ||
-                                              plugin->kind == "sink" || plugin->kind == "metric");
+  const bool optional = plugin != nullptr && plugins::can_be_left_out(plugin->kind);
   if (fault.overflow)
     return "the plugin used up the stack of its thread: look for a recursion without an end, or large local "
            "arrays";

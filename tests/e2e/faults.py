@@ -199,6 +199,15 @@ class Faults(HostTest):
         self.write("run.toml", SMALL + self.CHECKPOINTS)
         self.host(*more)  # nothing hangs on it any more
 
+    def test_a_quarantined_rule_is_left_out(self):
+        text = SMALL + self.CHECKPOINTS + '[[rules]]\ntype = "exploding_tensor"\nevery = "1ba"\n'
+        (rule,) = [each for each in self.train(text)["plugins"] if each["kind"] == "rule"]
+        self.write("runs/small/quarantine.json", json.dumps([{"plugin": "exploding_tensor", "slot": "rules[0]", "kind": "rule", "event": "",
+                                                             "step": 3, "digest": rule["digest"], "reason": "SIGSEGV", "time": ""}]))
+        self.host("train", "run.toml", "-q", "--set", "run.resume=auto", "--set", "trainer.max_duration=4ep")
+        self.assertNotIn("rule", [each["kind"] for each in self.result()["plugins"]])
+        self.assertTrue([line for line in self.journal() if "left out: [rules[0]] exploding_tensor" in line["why"]])
+
     def test_a_host_that_dies_again_at_the_same_place_is_not_started_for_ever(self):
         # `terminate` on a thread that the host knows nothing of, while no plugin's code runs, cannot be had here:
         # a kill from outside stands for it. The first comes after a checkpoint, the second ahead of a further one.
