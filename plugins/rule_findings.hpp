@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include <trainyard/error.hpp>
 #include <trainyard/rule.hpp>
 
@@ -27,6 +29,13 @@ inline const at::Tensor& values_of(const TensorRecord& tensor) {
   if (tensor.value.defined()) return tensor.value;
   throw PluginError("tensor \"" + tensor.name +
                     "\" was recorded without its values, which this rule needs; record them raw");
+}
+
+/// The elements of a tensor.
+inline std::vector<double> numbers_of(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.to(at::kDouble).contiguous();
+  const double* first = flat.const_data_ptr<double>();
+  return {first, first + flat.numel()};
 }
 
 class Offenders {

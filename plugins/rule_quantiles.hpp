@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "rule_findings.hpp"
+
 namespace trainyard {
 
 /// `sorted` is not empty; `share` is within [0, 1].
@@ -26,9 +28,7 @@ std::vector<double> sorted(const Numbers& numbers) {
 
 /// The elements of a tensor; none where one of them is NaN.
 inline std::vector<double> sorted_numbers(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.to(at::kDouble).contiguous();
-  const double* first = flat.const_data_ptr<double>();
-  std::vector<double> numbers(first, first + flat.numel());
+  std::vector<double> numbers = numbers_of(tensor);
   if (std::any_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); })) return {};
   std::sort(numbers.begin(), numbers.end());
   return numbers;

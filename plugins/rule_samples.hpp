@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
-
 #include "rule_findings.hpp"
+#include "rule_memory.hpp"
 
 namespace trainyard {
 
@@ -17,9 +16,7 @@ namespace trainyard {
 inline std::vector<double> samples(const StepRecord& record, std::string_view name) {
   const TensorRecord* tensor = record.find(name);
   if (tensor == nullptr) return {};
-  const at::Tensor flat = values_of(*tensor).to(at::kDouble).contiguous();
-  const double* first = flat.const_data_ptr<double>();
-  return {first, first + flat.numel()};
+  return numbers_of(values_of(*tensor));
 }
 
 /// Their mean.
@@ -30,6 +27,21 @@ inline std::optional<double> sample(const StepRecord& record, std::string_view n
   for (const double each : all) sum += each;
   return sum / static_cast<double>(all.size());
 }
+
+/// The newest samples of several quantities, by name, and how many were taken in all.
+struct SampleWindows {
+  std::int64_t samples = 0;
+  ByTensor<std::deque<double>> of;
+
+  void remember(StateWriter& state) const {
+    state.scalar("samples", samples);
+    trainyard::remember(state, "windows", of);
+  }
+  void recall(const StateReader& state) {
+    samples = state.integer("samples");
+    of = recall_series(state, "windows");
+  }
+};
 
 /// Appends, and lets the oldest go beyond `most`.
 inline void append(std::deque<double>& window, double number, std::int64_t most) {

@@ -1,5 +1,4 @@
 // A batch so small that neither the CPU nor the GPUs nor their memory are used.
-#include "rule_memory.hpp"
 #include "rule_quantiles.hpp"
 #include "rule_samples.hpp"
 
@@ -38,16 +37,16 @@ class BatchSize final : public Rule {
     const std::optional<double> cpu = sample(now, "system/cpu");
     const std::vector<double> gpus = samples(now, "system/gpu"), memory = samples(now, "system/gpu_memory");
     if (!cpu || gpus.empty() || memory.empty()) return std::nullopt;
-    ++samples_;
-    append(windows_["system/cpu"], *cpu, options_.window);
+    ++windows_.samples;
+    append(windows_.of["system/cpu"], *cpu, options_.window);
     for (std::size_t i = 0; i < gpus.size(); ++i)
-      append(windows_["system/gpu/" + std::to_string(i)], gpus[i], options_.window);
+      append(windows_.of["system/gpu/" + std::to_string(i)], gpus[i], options_.window);
     for (std::size_t i = 0; i < memory.size(); ++i)
-      append(windows_["system/gpu_memory/" + std::to_string(i)], memory[i], options_.window);
-    if (samples_ < options_.patience) return std::nullopt;
+      append(windows_.of["system/gpu_memory/" + std::to_string(i)], memory[i], options_.window);
+    if (windows_.samples < options_.patience) return std::nullopt;
 
     Finding finding;
-    for (const auto& [name, window] : windows_) {
+    for (const auto& [name, window] : windows_.of) {
       const double used = quantile(sorted(window), 0.95);
       if (!(used < threshold(name))) return std::nullopt;
       finding.tensors.push_back(name);
@@ -62,14 +61,8 @@ class BatchSize final : public Rule {
     return finding;
   }
 
-  void remember(StateWriter& state) const override {
-    state.scalar("samples", samples_);
-    trainyard::remember(state, "windows", windows_);
-  }
-  void recall(const StateReader& state) override {
-    samples_ = state.integer("samples");
-    windows_ = recall_series(state, "windows");
-  }
+  void remember(StateWriter& state) const override { windows_.remember(state); }
+  void recall(const StateReader& state) override { windows_.recall(state); }
 
  private:
   double threshold(const std::string& name) const {
@@ -78,8 +71,7 @@ class BatchSize final : public Rule {
   }
 
   Options options_;
-  std::int64_t samples_ = 0;
-  ByTensor<std::deque<double>> windows_;
+  SampleWindows windows_;
 };
 
 }  // namespace

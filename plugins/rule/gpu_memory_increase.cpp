@@ -1,7 +1,6 @@
 // Memory of a GPU that fills up: the mean of the newest samples against that of as many before them.
 #include <numeric>
 
-#include "rule_memory.hpp"
 #include "rule_samples.hpp"
 
 namespace {
@@ -28,13 +27,13 @@ class GpuMemoryIncrease final : public Rule {
 
   std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
     const std::vector<double> gpus = samples(now, "system/gpu_memory");
-    ++samples_;
+    ++windows_.samples;
     Offenders offenders;
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       const std::string name = "system/gpu_memory/" + std::to_string(i);
-      std::deque<double>& window = windows_[name];
+      std::deque<double>& window = windows_.of[name];
       append(window, gpus[i], 2 * options_.window);
-      if (samples_ < options_.patience || std::ssize(window) < 2 * options_.window) continue;
+      if (windows_.samples < options_.patience || std::ssize(window) < 2 * options_.window) continue;
       const auto middle = window.begin() + options_.window;
       const double before = mean(window.begin(), middle), after = mean(middle, window.end());
       if (!(after - before > options_.increase)) continue;
@@ -45,14 +44,8 @@ class GpuMemoryIncrease final : public Rule {
     return offenders.finding({{"increase", options_.increase}});
   }
 
-  void remember(StateWriter& state) const override {
-    state.scalar("samples", samples_);
-    trainyard::remember(state, "windows", windows_);
-  }
-  void recall(const StateReader& state) override {
-    samples_ = state.integer("samples");
-    windows_ = recall_series(state, "windows");
-  }
+  void remember(StateWriter& state) const override { windows_.remember(state); }
+  void recall(const StateReader& state) override { windows_.recall(state); }
 
  private:
   template <class Iterator>
@@ -61,8 +54,7 @@ class GpuMemoryIncrease final : public Rule {
   }
 
   Options options_;
-  std::int64_t samples_ = 0;
-  ByTensor<std::deque<double>> windows_;
+  SampleWindows windows_;
 };
 
 }  // namespace

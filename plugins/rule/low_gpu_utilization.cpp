@@ -1,5 +1,4 @@
 // A GPU that is used little, or by fits and starts.
-#include "rule_memory.hpp"
 #include "rule_quantiles.hpp"
 #include "rule_samples.hpp"
 
@@ -30,26 +29,20 @@ class LowGpuUtilization final : public Rule {
 
   std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
     const std::vector<double> gpus = samples(now, "system/gpu");
-    ++samples_;
+    ++windows_.samples;
     Offenders offenders;
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       const std::string name = "system/gpu/" + std::to_string(i);
-      std::deque<double>& window = windows_[name];
+      std::deque<double>& window = windows_.of[name];
       append(window, gpus[i], options_.window);
-      if (samples_ >= options_.patience) weigh(name, sorted(window), offenders);
+      if (windows_.samples >= options_.patience) weigh(name, sorted(window), offenders);
     }
     return offenders.finding(
         {{"threshold_p95", options_.threshold_p95}, {"threshold_p5", options_.threshold_p5}});
   }
 
-  void remember(StateWriter& state) const override {
-    state.scalar("samples", samples_);
-    trainyard::remember(state, "windows", windows_);
-  }
-  void recall(const StateReader& state) override {
-    samples_ = state.integer("samples");
-    windows_ = recall_series(state, "windows");
-  }
+  void remember(StateWriter& state) const override { windows_.remember(state); }
+  void recall(const StateReader& state) override { windows_.recall(state); }
 
  private:
   void weigh(const std::string& name, const std::vector<double>& uses, Offenders& offenders) const {
@@ -65,8 +58,7 @@ class LowGpuUtilization final : public Rule {
   }
 
   Options options_;
-  std::int64_t samples_ = 0;
-  ByTensor<std::deque<double>> windows_;
+  SampleWindows windows_;
 };
 
 }  // namespace

@@ -35,15 +35,10 @@ class Scripted final : public Network {
   std::vector<ForwardContext> passes;
 };
 
-class MetricHost final : public Host {
+class MetricHost final : public test::QuietHost {
  public:
   void log(LogLevel level, std::string_view) override { warnings += level == LogLevel::warning; }
-  void journal(std::string_view, std::string_view) override {}
   void metric(std::string_view name, double value) override { metrics[std::string(name)] = value; }
-  RandomStream random(std::string_view purpose) const override { return {0, purpose}; }
-  std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override { return {}; }
-  void swap(std::string_view, std::string_view, const std::vector<std::string>&) override {}
-  std::unique_ptr<Plugin> make(std::string_view, const Table&) override { return {}; }
 
   std::map<std::string, double> metrics;
   int warnings = 0;

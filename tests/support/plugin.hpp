@@ -24,7 +24,7 @@ inline const PluginEntry& entry(const std::string& kind, const std::string& name
 inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& name, const Table& options);
 
 /// A host that makes parts of plugins, and says nothing.
-class QuietHost final : public Host {
+class QuietHost : public Host {
  public:
   void log(LogLevel, std::string_view) override {}
   void journal(std::string_view, std::string_view) override {}

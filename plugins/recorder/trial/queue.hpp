@@ -10,7 +10,20 @@
 #include <stop_token>
 #include <utility>
 
+#include <trainyard/trial.hpp>
+
 namespace trainyard::recorder {
+
+/// Records with values that wait for a thread take no more.
+inline constexpr std::size_t most_bytes = std::size_t{256} << 20;
+
+/// What a record takes while it waits.
+inline std::size_t bytes_of(const StepRecord& record) {
+  std::size_t bytes = 1;
+  for (const TensorRecord& tensor : record.tensors)
+    bytes += sizeof(TensorRecord) + (tensor.value.defined() ? tensor.value.nbytes() : 0);
+  return bytes;
+}
 
 template <class Item>
 class Queue {

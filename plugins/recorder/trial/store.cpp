@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
-constexpr std::size_t most_bytes = std::size_t{256} << 20;
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -47,9 +46,7 @@ void Store::stop(milliseconds patience) {
 }
 
 bool Store::push(std::shared_ptr<const StepRecord> record, Wants wants) {
-  std::size_t bytes = 1;
-  for (const TensorRecord& tensor : record->tensors)
-    bytes += sizeof(TensorRecord) + (tensor.value.defined() ? tensor.value.nbytes() : 0);
+  const std::size_t bytes = bytes_of(*record);
   return queue_.push(
       [this, record = std::move(record), wants = std::move(wants)] {
         attempt([&] {

@@ -11,17 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds second{1000};
-/// Records with values that wait for the rules take no more.
-constexpr std::size_t most_bytes = std::size_t{256} << 20;
 /// Rules look back no further over the files of a run that is gone on with.
 constexpr std::size_t most_recalled = 1000;
-
-std::size_t bytes_of(const StepRecord& record) {
-  std::size_t bytes = 1;
-  for (const TensorRecord& tensor : record.tensors)
-    bytes += sizeof(TensorRecord) + (tensor.value.defined() ? tensor.value.nbytes() : 0);
-  return bytes;
-}
 
 }  // namespace
 
