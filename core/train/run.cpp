@@ -288,7 +288,8 @@ void Run::open_recorder(ActivePlugin& plugin) const {
                      .directory = config_.output_dir,
                      .started = {},
                      .total_steps = scale_.total_steps,
-                     .steps_per_epoch = scale_.steps_per_epoch};
+                     .steps_per_epoch = scale_.steps_per_epoch,
+                     .loader_workers = config_.workers};
   guarded(plugin.slot(), 0, [&] { plugin.as<Recorder>().open(info); });
 }
 

@@ -269,6 +269,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
                  .started = report::timestamp(),
                  .total_steps = run.scale().total_steps,
                  .steps_per_epoch = run.scale().steps_per_epoch,
+                 .loader_workers = config.workers,
                  .terminal = options.color,
                  .quiet = options.quiet,
                  .resumed_at = beginning.resumed ? beginning.loaded->step : 0};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -192,6 +193,10 @@ std::string framed(std::string_view record) {
   result += bytes_of(masked_crc(result));
   result += record;
   return result + bytes_of(masked_crc(record));
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 std::string version_record(double wall_time) {

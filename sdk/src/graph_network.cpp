@@ -269,8 +269,8 @@ void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
   program_->frame.dropout = std::move(service);
 }
 
-bool GraphNetwork::set_tap(NetworkTap tap) {
-  program_->tap = std::move(tap);
+bool GraphNetwork::set_tap(const NetworkTap& tap) {
+  program_->tap = tap;
   return true;
 }
 

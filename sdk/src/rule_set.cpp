@@ -1,6 +1,7 @@
 #include <trainyard/rule_set.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <trainyard/error.hpp>
@@ -44,35 +45,61 @@ void Rule::publish(bool fired) {
   published_ = std::move(state);
 }
 
+bool RuleCadence::due(Mode mode, std::int64_t mode_step) const {
+  if (std::find(modes.begin(), modes.end(), mode) == modes.end()) return false;
+  if (mode != Mode::train) return true;
+  return mode_step >= start && (end == 0 || mode_step < end) && (mode_step - start) % every == 0;
+}
+
+std::int64_t RuleCadence::next(std::int64_t step) const {
+  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  if (std::find(modes.begin(), modes.end(), Mode::train) == modes.end()) return never;
+  const std::int64_t behind = std::max<std::int64_t>(0, step - start);
+  const std::int64_t due = start + (behind + every - 1) / every * every;
+  return end == 0 || due < end ? due : never;
+}
+
+RuleCadence cadence_of(const NamedRule& named, const RunScale& scale) {
+  const auto steps = [&](const char* option, const Duration& length) {
+    if (const auto count = length.steps(scale)) return *count;
+    throw ConfigError("rules." + named.id + "." + option + " = \"" + length.text() +
+                      "\" cannot be converted to steps of this run; use ba");
+  };
+  const RuleCommon& common = named.rule->common;
+  RuleCadence cadence{.watches = {},
+                      .modes = {},
+                      .every = std::max<std::int64_t>(1, steps("every", common.every)),
+                      .start = steps("start", common.start),
+                      .end = common.end ? steps("end", *common.end) : 0};
+  named.within([&] {
+    cadence.watches = named.rule->watches();
+    cadence.modes = named.rule->modes();
+  });
+  return cadence;
+}
+
 struct RuleSet::Entry {
   NamedRule named;
-  std::vector<Watch> watches;
-  std::vector<Mode> modes;
-  std::int64_t every = 1, start = 0, end = 0;
+  RuleCadence cadence;
   std::int64_t window = 1;
   Trial trial;
   int errors_in_row = 0;
 
-  Entry(const NamedRule& rule, std::vector<Collection> collections)
-      : named(rule), trial(std::move(collections)) {
-    named.within([&] {
-      watches = named.rule->watches();
-      modes = named.rule->modes();
-      window = std::max<std::int64_t>(1, named.rule->window());
-    });
+  Entry(const NamedRule& rule, const RunScale& scale, std::vector<Collection> collections)
+      : named(rule), cadence(cadence_of(rule, scale)), trial(std::move(collections)) {
+    named.within([&] { window = std::max<std::int64_t>(1, named.rule->window()); });
     trial.keep(window);
   }
 
   bool watches_tensor(const TensorRecord& tensor, bool values) const {
-    return std::any_of(watches.begin(), watches.end(), [&](const Watch& watch) {
+    return std::any_of(cadence.watches.begin(), cadence.watches.end(), [&](const Watch& watch) {
       return (watch.values || !values) && trial.belongs(tensor.name, watch.tensors);
     });
   }
 
   bool concerns(const StepRecord& now) const {
-    if (std::find(modes.begin(), modes.end(), now.mode) == modes.end()) return false;
-    if (now.mode == Mode::train && !is_due(now.mode_step, every, start, end)) return false;
-    return std::any_of(now.tensors.begin(), now.tensors.end(),
+    return cadence.due(now.mode, now.mode_step) &&
+           std::any_of(now.tensors.begin(), now.tensors.end(),
                        [&](const TensorRecord& tensor) { return watches_tensor(tensor, false); });
   }
 
@@ -101,19 +128,8 @@ RuleSet::~RuleSet() = default;
 
 void RuleSet::attach(const std::vector<NamedRule>& rules, const RunScale& scale) {
   std::vector<std::shared_ptr<Entry>> fresh;
-  for (const NamedRule& named : rules) {
-    const RuleCommon& common = named.rule->common;
-    const auto steps = [&](const char* option, const Duration& length) {
-      if (const auto count = length.steps(scale)) return *count;
-      throw ConfigError("rules." + named.id + "." + option + " = \"" + length.text() +
-                        "\" cannot be converted to steps of this run; use ba");
-    };
-    auto entry = std::make_shared<Entry>(named, collections_);
-    entry->every = std::max<std::int64_t>(1, steps("every", common.every));
-    entry->start = steps("start", common.start);
-    if (common.end) entry->end = steps("end", *common.end);
-    fresh.push_back(std::move(entry));
-  }
+  fresh.reserve(rules.size());
+  for (const NamedRule& named : rules) fresh.push_back(std::make_shared<Entry>(named, scale, collections_));
   std::unique_lock lock(mutex_);
   for (std::shared_ptr<Entry>& entry : fresh)
     for (const std::shared_ptr<Entry>& old : entries_) {

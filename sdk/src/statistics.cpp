@@ -75,7 +75,9 @@ TRAINYARD_AVX512 inline __m512d widened(__m512 v) {
 /// The sum in double all along; |x| and x^2, which cannot cancel, sixteen vectors at a time in float.
 TRAINYARD_AVX512 Sums sums_avx512(std::span<const float> x) {
   constexpr std::size_t lanes = 16, group = 16 * lanes;
-  constexpr std::size_t ahead = 2048;  // elements; the machine itself does not look beyond a page
+  // Elements. The machine itself does not look beyond a page: from memory to the second cache long before, and
+  // from there to the first.
+  constexpr std::size_t far = 8192, near = 256;
   __m512d sum0 = _mm512_setzero_pd(), sum1 = sum0, l1 = sum0, squares = sum0;
   __m512 low = _mm512_set1_ps(std::numeric_limits<float>::infinity());
   __m512 high = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
@@ -85,8 +87,10 @@ TRAINYARD_AVX512 Sums sums_avx512(std::span<const float> x) {
   for (; static_cast<std::size_t>(end - p) >= group; p += group) {
     __m512 a0 = _mm512_setzero_ps(), a1 = a0, q0 = a0, q1 = a0;
     for (std::size_t i = 0; i < group; i += 2 * lanes) {
-      _mm_prefetch(p + i + ahead, _MM_HINT_T0);
-      _mm_prefetch(p + i + lanes + ahead, _MM_HINT_T0);
+      _mm_prefetch(p + i + far, _MM_HINT_T1);
+      _mm_prefetch(p + i + lanes + far, _MM_HINT_T1);
+      _mm_prefetch(p + i + near, _MM_HINT_T0);
+      _mm_prefetch(p + i + lanes + near, _MM_HINT_T0);
       const __m512 v0 = _mm512_loadu_ps(p + i), v1 = _mm512_loadu_ps(p + i + lanes);
       const __m512 abs0 = _mm512_abs_ps(v0), abs1 = _mm512_abs_ps(v1);
       sum0 = _mm512_add_pd(sum0, _mm512_cvtps_pd(_mm256_loadu_ps(p + i)));
@@ -162,6 +166,12 @@ bool has_avx512() {
 }
 #endif
 
+/// Deviations of `before` elements and of the n behind them, whose means are `delta` apart, put together.
+void join(double& all, double next, std::int64_t before, double n, double delta) {
+  const auto m = static_cast<double>(before);
+  all = before == 0 ? next : all + next + delta * delta * m * n / (m + n);
+}
+
 /// Takes the blocks of a tensor in order.
 class Reducer {
  public:
@@ -191,8 +201,8 @@ class Reducer {
         sums.l1 = n * abs_mean;
       }
     }
-    merge(s_.deviation, deviations.plain, mean - s_.sum / static_cast<double>(s_.count), n);
-    merge(s_.abs_deviation, deviations.abs, abs_mean - s_.l1 / static_cast<double>(s_.count), n);
+    join(s_.deviation, deviations.plain, s_.count, n, mean - s_.mean());
+    join(s_.abs_deviation, deviations.abs, s_.count, n, abs_mean - s_.abs_mean());
 
     s_.count += static_cast<std::int64_t>(x.size());
     s_.sum += sums.sum;
@@ -256,16 +266,6 @@ class Reducer {
     s_.nans += nans;
     s_.infinities += infinities;
     return nans + infinities;
-  }
-
-  /// `delta`: between the mean of the block and that of all before.
-  void merge(double& all, double block, double delta, double n) const {
-    if (s_.count == 0) {
-      all = block;
-      return;
-    }
-    const auto before = static_cast<double>(s_.count);
-    all += block + delta * delta * before * n / (before + n);
   }
 
   /// In order, as long as the product is within the range of double; what comes after that can change no
@@ -343,6 +343,32 @@ double Statistics::nan() {
 
 double Statistics::l2() const {
   return std::sqrt(squares);
+}
+
+void Statistics::append(const Statistics& next) {
+  if (next.count == 0) return;
+  const auto n = static_cast<double>(next.count);
+  join(deviation, next.deviation, count, n, next.mean() - mean());
+  join(abs_deviation, next.abs_deviation, count, n, next.abs_mean() - abs_mean());
+  const bool any = nans + next.nans > 0;
+  const auto extreme = [&](double& mine, double theirs, bool lower) {
+    if (any)
+      mine = nan();
+    else if (count == 0 || (lower ? theirs < mine : theirs > mine))
+      mine = theirs;
+  };
+  extreme(minimum, next.minimum, true);
+  extreme(maximum, next.maximum, false);
+  extreme(abs_minimum, next.abs_minimum, true);
+  extreme(abs_maximum, next.abs_maximum, false);
+  count += next.count;
+  zeros += next.zeros;
+  nans += next.nans;
+  infinities += next.infinities;
+  sum += next.sum;
+  l1 += next.l1;
+  squares += next.squares;
+  product *= next.product;
 }
 
 Statistics statistics(const at::Tensor& tensor) {

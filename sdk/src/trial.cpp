@@ -53,13 +53,6 @@ void Trial::add(std::shared_ptr<const StepRecord> record) {
   records_.push_back(std::move(record));
 }
 
-void Trial::go_back(Mode mode, std::int64_t mode_step) {
-  const auto first = std::find_if(records_.begin(), records_.end(), [&](const auto& each) {
-    return each->mode == mode && each->mode_step >= mode_step;
-  });
-  records_.erase(first, records_.end());
-}
-
 void Trial::go_back(std::int64_t step) {
   std::erase_if(records_, [&](const auto& each) { return each->step >= step; });
 }

@@ -32,10 +32,6 @@ constexpr std::string_view temporary = ".tmp";
 constexpr std::int64_t incomplete_window = 1000;
 constexpr std::int64_t steps_in_folder = 1000;
 
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 std::string padded(std::int64_t number, int width) {
   std::string digits = std::to_string(number);
   return digits.size() >= static_cast<std::size_t>(width)
@@ -211,7 +207,7 @@ std::string TrialWriter::index_name(std::int64_t step) const {
 
 void TrialWriter::write(const StepRecord& record, const std::function<Stored(const TensorRecord&)>& stored) {
   if (record.mode == Mode::global) return write_line(record);
-  const double now = wall_time();
+  const double now = event_file::wall_time();
   const int mode = number_of(record.mode);
   std::string events;
   Json places = Json::array(), shapes = Json::array(), numbers = Json::array();

@@ -192,6 +192,25 @@ TEST_CASE("one NaN among ten million is found, and Inf - Inf is one") {
   CHECK(statistics(difference).nans == 3);
 }
 
+TEST_CASE("parts put together are the whole") {
+  at::manual_seed(5);
+  std::mt19937 random(5);
+  const at::Tensor x = at::randn({20000});
+  at::Tensor odd = x.clone();
+  odd[12345] = not_a_number;
+  odd[3] = -infinity;
+  for (const at::Tensor& whole : {x, at::relu(x), x * 1e-3 + 1000.0, odd, at::full({9000}, 1.0001)}) {
+    Statistics parts;
+    for (std::int64_t first = 0; first < whole.numel();) {
+      const std::int64_t count =
+          std::min<std::int64_t>(whole.numel() - first, static_cast<std::int64_t>(random() % 6000));
+      parts.append(statistics(whole.narrow(0, first, count)));
+      first += count;
+    }
+    check_same(parts, reference(whole));
+  }
+}
+
 TEST_CASE("reductions by name") {
   const Statistics s = statistics(at::tensor({1.0, 2.0, 3.0, 4.0}).reshape({2, 2}));
   CHECK(reduction(s, "variance") == Approx(5.0 / 3.0));  // as at::var, everywhere

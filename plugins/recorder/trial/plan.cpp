@@ -12,10 +12,6 @@ constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 /// Combinations of who is due; beyond them they are made anew.
 constexpr std::size_t most_plans = 256;
 
-bool contains(const std::vector<Mode>& modes, Mode mode) {
-  return std::find(modes.begin(), modes.end(), mode) != modes.end();
-}
-
 }  // namespace
 
 bool Plan::for_rules() const {
@@ -53,23 +49,10 @@ Want Plan::make(const std::string& name) const {
 }
 
 void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scale) {
-  std::vector<Cadence> cadences;
+  std::vector<RuleCadence> cadences;
   for (const NamedRule& named : rules) {
-    const Rule& rule = *named.rule;
-    if (!rule.common.enabled) continue;
-    const auto steps = [&](const Duration& length) {
-      if (const auto count = length.steps(scale)) return *count;
-      throw ConfigError("rules." + named.id + ": \"" + length.text() +
-                        "\" cannot be converted to steps of this run; use ba");
-    };
-    Cadence cadence;
-    named.within([&] {
-      cadence.watches = rule.watches();
-      cadence.modes = rule.modes();
-    });
-    cadence.every = std::max<std::int64_t>(1, steps(rule.common.every));
-    cadence.start = steps(rule.common.start);
-    if (rule.common.end) cadence.end = steps(*rule.common.end);
+    if (!named.rule->common.enabled) continue;
+    RuleCadence cadence = cadence_of(named, scale);
     for (const Watch& watch : cadence.watches) {
       try {
         Trial(known_).belongs("", watch.tensors);
@@ -86,12 +69,7 @@ void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scal
 std::int64_t Agenda::next(std::int64_t step) const {
   std::int64_t next = never;
   for (const SavedCollection& each : saved_) next = std::min(next, each.save.next(step));
-  for (const Cadence& each : rules_) {
-    if (!contains(each.modes, Mode::train)) continue;
-    const std::int64_t behind = std::max<std::int64_t>(0, step - each.start);
-    const std::int64_t due = each.start + (behind + each.every - 1) / each.every * each.every;
-    if (each.end == 0 || due < each.end) next = std::min(next, due);
-  }
+  for (const RuleCadence& each : rules_) next = std::min(next, each.next(step));
   return next;
 }
 
@@ -100,8 +78,7 @@ std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
   const bool train = mode == Mode::train;
   due.push_back(train);  // those of another mode want other things
   for (const SavedCollection& each : saved_) due.push_back(!train || each.save.due(step));
-  for (const Cadence& each : rules_)
-    due.push_back(contains(each.modes, mode) && (!train || is_due(step, each.every, each.start, each.end)));
+  for (const RuleCadence& each : rules_) due.push_back(each.due(mode, step));
   if (std::find(due.begin() + 1, due.end(), true) == due.end()) return nullptr;
   if (plans_.size() >= most_plans) plans_.clear();
   std::shared_ptr<Plan>& plan = plans_[due];
@@ -110,7 +87,7 @@ std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
   std::size_t i = 1;
   for (const SavedCollection& each : saved_)
     if (due[i++]) sources.push_back({&each, {}});
-  for (const Cadence& each : rules_)
+  for (const RuleCadence& each : rules_)
     if (due[i++]) sources.push_back({nullptr, each.watches});
   return plan = std::make_shared<Plan>(std::move(sources), known_);
 }
@@ -121,8 +98,8 @@ bool Agenda::looks_at_machine() const {
                                    "profile/data",     "profile/forward",   "profile/loss",
                                    "profile/backward", "profile/optimizer", "profile/initialization"};
   const Trial trial(known_);
-  return std::any_of(rules_.begin(), rules_.end(), [&](const Cadence& rule) {
-    return contains(rule.modes, Mode::global) &&
+  return std::any_of(rules_.begin(), rules_.end(), [&](const RuleCadence& rule) {
+    return rule.due(Mode::global, 0) &&
            std::any_of(rule.watches.begin(), rule.watches.end(), [&](const Watch& watch) {
              return std::any_of(std::begin(names), std::end(names),
                                 [&](const char* name) { return trial.belongs(name, watch.tensors); });

@@ -63,14 +63,9 @@ class Agenda {
   bool looks_at_machine() const;
 
  private:
-  struct Cadence {
-    std::vector<Watch> watches;
-    std::vector<Mode> modes;
-    std::int64_t every = 1, start = 0, end = 0;
-  };
   const std::vector<SavedCollection>& saved_;
   std::vector<Collection> known_;
-  std::vector<Cadence> rules_;
+  std::vector<RuleCadence> rules_;
   std::map<std::vector<bool>, std::shared_ptr<Plan>> plans_;  ///< by who is due
 };
 

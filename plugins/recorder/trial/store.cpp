@@ -16,10 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 Store::Store(std::string folder, const std::vector<SavedCollection>& collections, bool tensorboard,
@@ -127,18 +123,19 @@ void Store::chart(const StepRecord& record, const Wants& wants) {
   }
   if (!charts_) {
     fs::create_directories(folder_ + "/tensorboard");
-    auto second = static_cast<std::int64_t>(wall_time());
+    auto second = static_cast<std::int64_t>(event_file::wall_time());
     std::string path;
     do {
       path = folder_ + "/tensorboard/events.out.tfevents." + std::to_string(second++) + ".trial." +
              std::to_string(::getpid()) + ".v2";
     } while (fs::exists(path));
     charts_.emplace(path, AppendFile::Mode::create);
-    charts_->append(event_file::version_record(wall_time()));
+    charts_->append(event_file::version_record(event_file::wall_time()));
   }
-  if (!scalars.empty()) charts_->append(event_file::scalars_record(wall_time(), record.step, scalars));
+  if (!scalars.empty())
+    charts_->append(event_file::scalars_record(event_file::wall_time(), record.step, scalars));
   if (!histograms.empty())
-    charts_->append(event_file::histograms_record(wall_time(), record.step, histograms));
+    charts_->append(event_file::histograms_record(event_file::wall_time(), record.step, histograms));
 }
 
 void Store::work(const std::stop_token& stop) {

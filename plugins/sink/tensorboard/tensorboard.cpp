@@ -30,7 +30,7 @@ class TensorBoard final : public trainyard::Sink {
   void open(const trainyard::RunInfo& run) override {
     last_step_.clear();
     if (run.resumed_at > 0) forget_after(run.directory, run.resumed_at);
-    const double now = wall_time();
+    const double now = events::wall_time();
     char host[256] = "localhost";
     ::gethostname(host, sizeof host - 1);
     // The reader takes a folder's files in the order of their names, and one process may open two in one
@@ -56,7 +56,7 @@ class TensorBoard final : public trainyard::Sink {
       last->second = record.step;
       fresh.push_back(value);
     }
-    if (!fresh.empty()) file_->append(events::scalars_record(wall_time(), record.step, fresh));
+    if (!fresh.empty()) file_->append(events::scalars_record(events::wall_time(), record.step, fresh));
   }
 
   void close() override {
@@ -65,10 +65,6 @@ class TensorBoard final : public trainyard::Sink {
   }
 
  private:
-  static double wall_time() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  }
-
   /// The run goes on from `step`: what earlier parts of it wrote beyond would be shown twice, and so would
   /// what is said again of the step itself (an evaluation that came after the checkpoint).
   void forget_after(const std::string& folder, std::int64_t step) {

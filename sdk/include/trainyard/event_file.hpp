@@ -28,6 +28,9 @@ std::uint32_t masked_crc(std::string_view bytes);
 
 std::string framed(std::string_view record);
 
+/// Now, in seconds since 1970, as events have it.
+double wall_time();
+
 /// The record that every file begins with.
 std::string version_record(double wall_time);
 std::string scalars_record(double wall_time, std::int64_t step,

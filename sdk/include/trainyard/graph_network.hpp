@@ -26,7 +26,7 @@ class GraphNetwork final : public Network {
   void adopt(const std::vector<NamedTensor>& tensors) override;
   DropoutPlaces dropout_places() const override;
   void set_dropout(Dropout* dropout, std::uint64_t seed) override;
-  bool set_tap(NetworkTap tap) override;
+  bool set_tap(const NetworkTap& tap) override;
   const Graph* graph() const override;
 
  private:

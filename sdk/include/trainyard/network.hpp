@@ -58,7 +58,7 @@ class Network {
 
   /// Who looks on at the passes from now on; an empty tap: nobody. False where the network has no nodes to
   /// show. Nodes within a linear layer that dropout took over are shown as that layer alone.
-  virtual bool set_tap(NetworkTap) { return false; }
+  virtual bool set_tap(const NetworkTap&) { return false; }
 
   /// The graph behind it, or null: plugins that need one then refuse the model by name.
   virtual const Graph* graph() const { return nullptr; }

@@ -4,11 +4,14 @@
 // Records of Mode::global, about two a second, where a rule looks at them or the recorder was told to:
 //   system/cpu, system/iowait         share of each core's time, in percent [cores]; of the machine
 //   system/memory                     share of the machine's memory that is in use, in percent
+//   system/gpu, system/gpu_memory     share of the time that each NVIDIA GPU is at work, and of its memory in
+//                                     use, in percent [GPUs]; absent without its driver
 //   system/disk_read, system/disk_write   bytes per second, of the machine
 //   profile/step_seconds              length of each step that ended since the record before [steps]; absent
 //                                     where none did
 //   profile/data, profile/forward, profile/loss, profile/backward, profile/optimizer   seconds of these steps
 //                                     that went into fetching, the model, the loss, backward, the update
+//   profile/loader_workers            threads that load data; 0: the loop's own
 //   profile/initialization            seconds from the recorder's opening to the first step
 #pragma once
 

@@ -21,6 +21,20 @@ struct NamedRule {
   std::function<void(const std::function<void()>&)> within = [](const auto& call) { call(); };
 };
 
+/// What a rule looks at and when, in steps of its run.
+struct RuleCadence {
+  std::vector<Watch> watches;
+  std::vector<Mode> modes;
+  std::int64_t every = 1, start = 0, end = 0;  ///< steps of training; end 0: none
+
+  /// Steps of other modes are not thinned out.
+  bool due(Mode mode, std::int64_t mode_step) const;
+  /// The first step of training from `step` on that is due; the largest integer where none is left.
+  std::int64_t next(std::int64_t step) const;
+};
+/// Throws ConfigError, with the option's name, for a length that `scale` cannot turn into steps.
+RuleCadence cadence_of(const NamedRule& rule, const RunScale& scale);
+
 /// A rule that fired.
 struct Verdict {
   NamedRule rule;
@@ -79,10 +93,5 @@ class RuleSet {
   std::vector<std::shared_ptr<Entry>> entries_;
   const Entry* busy_ = nullptr;
 };
-
-/// Whether a cadence takes a step: start, start + every, ... before end (0: no end).
-constexpr bool is_due(std::int64_t step, std::int64_t every, std::int64_t start, std::int64_t end) {
-  return step >= start && (end == 0 || step < end) && (step - start) % every == 0;
-}
 
 }  // namespace trainyard

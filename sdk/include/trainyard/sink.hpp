@@ -26,7 +26,8 @@ struct RunInfo {
   std::string started;  ///< ISO 8601, UTC
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;
-  bool terminal = false;  ///< standard output is a terminal and colours are wanted
+  int loader_workers = 0;  ///< threads that load data; 0: the loop's own
+  bool terminal = false;   ///< standard output is a terminal and colours are wanted
   bool quiet = false;
   std::int64_t resumed_at = 0;  ///< step of the checkpoint that the run continues, else 0
 };

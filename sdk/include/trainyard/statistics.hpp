@@ -14,8 +14,9 @@ namespace trainyard {
 ///
 /// Precision, for float32 and shorter: the sum is one of doubles; l1, squares and deviations are relatively
 /// exact to 1e-6 (sixteen elements are added in float32, these sums in double); the product is that of
-/// doubles from the first element to the last, so it ends at 0 or infinity where it leaves their range. Of
-/// float64 and integers everything is computed in double.
+/// doubles from the first element to the last, so it ends at 0 or infinity where it leaves their range (of
+/// parts that were put together: where that of a part does). Of float64 and integers everything is computed
+/// in double.
 struct Statistics {
   std::int64_t count = 0;
   std::int64_t zeros = 0;
@@ -39,6 +40,9 @@ struct Statistics {
   double variance() const { return count > 1 ? deviation / static_cast<double>(count - 1) : nan(); }
   double abs_variance() const { return count > 1 ? abs_deviation / static_cast<double>(count - 1) : nan(); }
   std::int64_t nonfinite() const { return nans + infinities; }
+
+  /// Takes in what comes behind: afterwards it is that of both parts, in this order.
+  void append(const Statistics& next);
 
   static double nan();
 };

@@ -3,9 +3,9 @@
 //
 // Names of tensors: a parameter's own, before the step ("fc1.weight"); "gradient/" and a parameter's name,
 // before clipping; NODE_output_0, NODE_input_0 of a node of the model, of the step's first micro-batch
-// ("relu1_output_0", "fc1_input_0"); "input_0" and "label" of the batch; "loss_output_0"; "metric/NAME";
-// "optimizer/NAME" of the optimizer's state; "system/..." and "profile/..." of the machine and of the run's
-// phases, at Mode::global (recorder.hpp lists them).
+// ("relu1_output_0", "fc1_input_0"); "input_0" and "label" of the batch, "output_0" of the network;
+// "loss_output_0"; "metric/NAME"; "optimizer/NAME" of the optimizer's state; "system/..." and "profile/..."
+// of the machine and of the run's phases, at Mode::global (recorder.hpp lists them).
 #pragma once
 
 #include <array>
@@ -68,8 +68,6 @@ class Trial {
   /// PluginError: a run that goes back says so first (go_back).
   void add(std::shared_ptr<const StepRecord> record);
   void keep(std::int64_t window) { window_ = window; }
-  /// Forgets the records at and after a step of a mode, and all later ones of other modes.
-  void go_back(Mode mode, std::int64_t mode_step);
   /// Forgets the records at and after a step, as StepRecord::step counts.
   void go_back(std::int64_t step);
 
