@@ -75,8 +75,8 @@ class Paced {
     run_.build_model();
     train::LoopParts parts;
     parts.signal = &stop_;
-    parts.log_due = [this](std::int64_t step) {
-      step_ended(step);
+    parts.log_due = [this](std::int64_t number) {
+      begin_step(number);
       return false;
     };
     run_.build_loop(std::move(parts));
@@ -100,9 +100,10 @@ class Paced {
   static double seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  void step_ended(std::int64_t step) {
-    if (step > 0) steps.push_back(seconds() - began_);
-    if (step == until_) {
+  /// `number`: of the step that begins, from 1.
+  void begin_step(std::int64_t number) {
+    if (number > 1) steps.push_back(seconds() - began_);
+    if (number == until_) {
       done_.release();
       go_.acquire();
     }
