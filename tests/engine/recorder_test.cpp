@@ -551,12 +551,12 @@ TEST_CASE("rules see what the GPUs do") {
   CHECK(any_contains(fired, "system/gpu/1: it is used too little: percentile 95 is 5 %"));
   CHECK(any_contains(fired, "it grew from 20 to 30 %, expected at most 9 points more"));
   CHECK(any_contains(fired, "a GPU was below 10 % while system/cpu was above 0 %"));
-  // All cores may be busy with something else.
-  const bool idle = std::none_of(records.begin() + 1, records.end(), [](const auto& record) {
-    const TensorRecord* const cpu = record->find("system/cpu");
-    return cpu == nullptr || cpu->value.mean().template item<double>() >= 100.0;
-  });
-  if (idle) CHECK(any_contains(fired, "try a larger batch"));
+  const TensorRecord* const cpu = records[1]->find("system/cpu");  // the first that has it
+  REQUIRE(cpu != nullptr);
+  if (cpu->value.mean().item<double>() < 100.0)
+    CHECK(any_contains(fired, "try a larger batch"));
+  else
+    WARN("all cores are busy with something else: batch_size is not checked");
   CHECK(gpus->opened == 0);
 }
 

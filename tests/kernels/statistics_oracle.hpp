@@ -54,6 +54,13 @@ inline bool close(double a, double b, double scale = 0.0) {
 inline bool same(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
+inline bool same(const Numbers& a, const Numbers& b) {
+  return a.count == b.count && a.zeros == b.zeros && a.nans == b.nans && a.infinities == b.infinities &&
+         same(a.minimum, b.minimum) && same(a.maximum, b.maximum) && same(a.abs_minimum, b.abs_minimum) &&
+         same(a.abs_maximum, b.abs_maximum) && same(a.sum, b.sum) && same(a.l1, b.l1) &&
+         same(a.squares, b.squares) && same(a.product, b.product) && same(a.deviation, b.deviation) &&
+         same(a.abs_deviation, b.abs_deviation);
+}
 
 /// `s` may be the Statistics of the SDK as well.
 template <class Found>

@@ -17,9 +17,9 @@ kernels::cuda::Numbers tallied(const T* data, std::int64_t count, kernels::cuda:
   for (const Chunk& chunk : partition(std::span(&view, 1)).chunks) {
     const auto* const first = static_cast<const T*>(chunk.data);
     const double shift = shift_of(first);
-    std::vector<Tally<ValueOf<T>>> lanes;
+    std::vector<Tally<ValueOf<T>>> lanes(threads_of_chunk);
     for (std::int32_t thread = 0; thread < threads_of_chunk; ++thread)
-      lanes.push_back(tally_of(first, chunk.count, thread, shift));
+      lanes[static_cast<std::size_t>(thread)] = tally_of(first, chunk.count, thread, shift);
     for (std::size_t distance = 16; distance > 0; distance /= 2)
       for (std::size_t i = 0; i < lanes.size(); ++i)
         if (i % 32 < distance) lanes[i].merge(lanes[i + distance]);
