@@ -20,7 +20,7 @@ namespace trainyard {
 namespace {
 
 /// Elements that are looked at together: a block stays in the first cache for the second look that some need.
-constexpr std::int64_t block_size = 4096;
+constexpr std::int64_t block_size = 8192;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// The part of a block's numbers that every block needs.
@@ -192,7 +192,7 @@ class Reducer {
     const double mean = sums.sum / n;
     double abs_mean = sums.l1 / n;
     Deviations deviations{sums.squares - sums.sum * mean, sums.squares - sums.l1 * abs_mean};
-    if (!nothing && !(4.0 * std::min(deviations.plain, deviations.abs) > sums.squares)) {
+    if (!nothing && !(6.0 * std::min(deviations.plain, deviations.abs) > sums.squares)) {
       deviations = exact_deviations(x, mean, abs_mean);
       const double rest = deviations.abs_rest / n;
       if (std::isfinite(deviations.abs_rest * rest)) {

@@ -202,6 +202,34 @@ TEST_CASE("gradients are those of the whole batch, before they are clipped, what
   }
 }
 
+TEST_CASE("what is reduced beside the passes is what the tensors held at their moment") {
+  Trained run;
+  const std::string all = ", save_interval = 1, save_raw_tensor = true, reductions = [\"l2\"] }";
+  REQUIRE(run.train(head + "[recorder]\ncollections = [{ name = \"weights\"" + all +
+                        ", { name = \"gradients\"" + all + "]\n",
+                    {"model.layers=[8,1024,1056,3]", "trainer.max_duration=6ba",
+                     "trainer.grad_clip={ type=\"norm\", max=0.01 }", "data.train.accumulation=2",
+                     "optimizer.lr=0.5", "checkpoint.interval=1000ba"}) == 0);
+  const TrialReader trial = run.trial();
+  std::vector<double> norms;
+  for (const std::int64_t step : range(0, 6)) {
+    const auto record = trial.record(Mode::train, step);
+    for (const char* name : {"fc1.weight", "fc2.weight", "gradient/fc2.weight"}) {
+      INFO(name << " at step " << step);
+      const TensorRecord* tensor = record->find(name);
+      REQUIRE(tensor != nullptr);
+      REQUIRE(tensor->statistics);
+      const Statistics whole = statistics(tensor->value);
+      CHECK(tensor->statistics->count == whole.count);
+      CHECK(tensor->statistics->minimum == whole.minimum);
+      CHECK(tensor->statistics->l2() == Approx(whole.l2()).epsilon(1e-9));
+      CHECK(tensor->statistics->deviation == Approx(whole.deviation).epsilon(1e-9));
+    }
+    norms.push_back(record->find("fc2.weight")->statistics->l2());
+  }
+  CHECK(std::adjacent_find(norms.begin(), norms.end()) == norms.end());
+}
+
 TEST_CASE("gradients of fp16 are recorded without their scale") {
   const std::string text = head + dense + "collections = [{ name = \"gradients\" }]\n";
   const auto refused =

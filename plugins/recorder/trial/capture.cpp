@@ -12,12 +12,19 @@
 namespace trainyard::recorder {
 
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
+  drop();
   plan_ = std::move(plan);
   record_ = std::make_shared<StepRecord>(std::move(head));
+}
+
+void Capture::drop() {
+  reductions_.finish();
+  plan_.reset();
   tensors_.clear();
 }
 
 Capture::Taken Capture::finish() {
+  settle();
   Taken taken;
   const std::shared_ptr<Plan> plan = std::exchange(plan_, nullptr);
   if (plan == nullptr || tensors_.empty()) return taken;
@@ -33,16 +40,25 @@ Capture::Taken Capture::finish() {
   return taken;
 }
 
-bool Capture::take(const std::string& name, const at::Tensor& tensor) {
+bool Capture::take(const std::string& name, const at::Tensor& tensor, bool stays) {
   const Want& want = plan_->want(name);
   if (!want.any() || !tensor.defined() || tensor.is_complex() || tensor.is_quantized()) return false;
   const at::Tensor plain = tensor.detach();
   TensorRecord record{.name = name, .shape = plain.sizes().vec(), .statistics = {}, .value = {}};
   const bool scalar = plain.numel() == 1;
   if (want.value || scalar) record.value = plain.is_cpu() ? plain.clone() : plain.cpu();
-  if (want.statistics) record.statistics = statistics(record.value.defined() ? record.value : plain);
+  if (want.statistics && !(stays && reductions_.add(tensors_.size(), plain)))
+    record.statistics = statistics(record.value.defined() ? record.value : plain);
   tensors_.emplace_back(std::move(record), want);
   return true;
+}
+
+void Capture::settle() {
+  for (const Reductions::Part& part : reductions_.finish()) {
+    std::optional<Statistics>& all = tensors_[part.tensor].first.statistics;
+    if (!all) all.emplace();
+    all->append(part.statistics);
+  }
 }
 
 void Capture::number(const std::string& name, double value) {
@@ -62,7 +78,7 @@ const std::vector<Capture::Parameter>& Capture::parameters(StepContext& context)
 }
 
 void Capture::weights(StepContext& context) {
-  for (const Parameter& each : parameters(context)) take(each.name, each.tensor);
+  for (const Parameter& each : parameters(context)) take(each.name, each.tensor, true);
 }
 
 /// As they are before clipping, without the scale that fp16 puts on them.
@@ -72,8 +88,9 @@ void Capture::gradients(StepContext& context) {
   for (const Parameter& each : parameters(context)) {
     const at::Tensor& gradient = each.tensor.grad();
     if (!gradient.defined() || !plan_->want(each.gradient).any()) continue;
-    take(each.gradient, scale == 1.0 ? gradient : at::mul(gradient.detach(), 1.0 / scale));
+    take(each.gradient, scale == 1.0 ? gradient : at::mul(gradient.detach(), 1.0 / scale), true);
   }
+  settle();
 }
 
 void Capture::optimizer(StepContext& context) {

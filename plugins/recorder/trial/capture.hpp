@@ -11,6 +11,7 @@
 #include <trainyard/network.hpp>
 
 #include "plan.hpp"
+#include "reductions.hpp"
 #include "store.hpp"
 
 namespace trainyard::recorder {
@@ -30,11 +31,13 @@ class Capture {
   Taken finish();
   /// Of the record that was begun.
   StepRecord& head() { return *record_; }
-  void drop() { plan_.reset(); }
+  void drop();
 
   void inputs(const Batch& batch);
   /// Of the network, for the first micro-batch.
   void output(const at::Tensor& output) { take("output_0", output); }
+  /// Large ones are looked at while the passes of the step go on, until `gradients`: no plugin writes the
+  /// model in between.
   void weights(StepContext& context);
   void gradients(StepContext& context);
   void optimizer(StepContext& context);
@@ -46,19 +49,26 @@ class Capture {
   /// The network is another, or may be.
   void forget_names() { parameters_.clear(); }
 
+  /// The thread beside the loop's, for large tensors.
+  void start(Host& host) { reductions_.start(host); }
+  void stop() { reductions_.stop(); }
+
  private:
   struct Parameter {
     std::string name, gradient;
     at::Tensor tensor;
   };
   const std::vector<Parameter>& parameters(StepContext& context);
-  /// Whether it was wanted.
-  bool take(const std::string& name, const at::Tensor& tensor);
+  /// Whether it was wanted. `stays`: it does not change until `settle`.
+  bool take(const std::string& name, const at::Tensor& tensor, bool stays = false);
+  /// Waits for the statistics of tensors that are about to change.
+  void settle();
   void node(const NodeActivity& activity);
 
   std::shared_ptr<Plan> plan_;
   std::shared_ptr<StepRecord> record_;
   std::vector<std::pair<TensorRecord, Want>> tensors_;
+  Reductions reductions_;  ///< of tensors_
   std::vector<Parameter> parameters_;
   Network* watched_ = nullptr;
   bool node_wanted_ = false, node_seen_ = false;

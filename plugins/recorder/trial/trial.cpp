@@ -279,6 +279,7 @@ class TrialRecorder final : public Recorder {
     begun_ = false;
     next_ = 0;
     watcher_->start();
+    capture_.start(host());
     if (storing_) store_->start();
     sample();
   }
@@ -286,6 +287,7 @@ class TrialRecorder final : public Recorder {
   void stop(milliseconds patience) {
     if (!std::exchange(started_, false)) return;
     sampler_.reset();
+    capture_.stop();
     watcher_->stop(patience);
     store_->stop(patience);
     collect();
