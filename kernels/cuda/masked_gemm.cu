@@ -9,6 +9,8 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/cuda/demand.hpp"
+
 namespace trainyard::kernels::cuda {
 namespace {
 
@@ -17,10 +19,6 @@ using bfloat16 = __nv_bfloat16;
 constexpr int strip_width = 16;
 constexpr int tile = 128;  // rows and columns of the result that a thread block computes
 constexpr int threads = 256;
-
-void demand(cudaError_t result) {
-  if (result != cudaSuccess) throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(result));
-}
 
 int divided_up(std::int64_t value, int by) {
   return static_cast<int>((value + by - 1) / by);
@@ -328,15 +326,6 @@ __global__ void add_bias_gradient(const SliceAxes* slice_at, int out, const T* d
 }
 
 }  // namespace
-
-bool available() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return false;
-  cudaFuncAttributes attributes;
-  if (cudaFuncGetAttributes(&attributes, multiply<bfloat16, Product::forward>) == cudaSuccess) return true;
-  cudaGetLastError();  // none of its business later
-  return false;
-}
 
 struct MaskedGemm::State {
   MaskedLinear layer;

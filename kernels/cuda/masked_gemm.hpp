@@ -10,9 +10,6 @@
 
 namespace trainyard::kernels::cuda {
 
-/// Whether a device is there that the kernels were compiled for.
-bool available();
-
 enum class Type { float32, bfloat16 };
 
 /// Rows [begin, end) of the batch and the numbers of the blocks of units that are live in them, ascending.

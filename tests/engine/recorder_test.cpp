@@ -1,5 +1,7 @@
 // The recorder in whole trainings: what it takes and when, what its rules do to the run, what they cannot do
 // to it, and that a run that goes on leaves one trial.
+#include <dlfcn.h>
+
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +16,7 @@
 
 #include "core/config/print.hpp"
 #include "core/train/train_command.hpp"
+#include "made/nvml.hpp"
 #include "support/folder.hpp"
 #include "support/live.hpp"
 #include "support/run.hpp"
@@ -505,6 +508,116 @@ TEST_CASE("the machine and the phases are sampled where a rule looks at them") {
     parts += (*sample)->find(std::string("profile/") + part)->scalar();
   CHECK(parts > 0.3 * steps.sum);
   CHECK(parts <= 1.01 * steps.sum);
+}
+
+namespace {
+
+/// The made library of NVIDIA's, by its name for whoever asks for that from here on.
+class MadeLibrary {
+ public:
+  MadeLibrary()
+      : library_(::dlopen(TRAINYARD_BINARY_DIR "/tests/made/libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    REQUIRE(library_ != nullptr);
+    gpus_ = static_cast<test::MadeGpus*>(::dlsym(library_, "made_gpus"));
+    REQUIRE(gpus_ != nullptr);
+  }
+  ~MadeLibrary() { ::dlclose(library_); }
+  MadeLibrary(const MadeLibrary&) = delete;
+  MadeLibrary& operator=(const MadeLibrary&) = delete;
+  test::MadeGpus* operator->() const { return gpus_; }
+
+ private:
+  void* library_;
+  test::MadeGpus* gpus_ = nullptr;
+};
+
+/// Runs long enough for some samples, and gives those.
+std::vector<std::shared_ptr<const StepRecord>> sampled(Trained& run, const std::string& rules,
+                                                       std::vector<std::string> sets = {}) {
+  sets.insert(sets.end(), {"trainer.max_duration=1000000ba", "trainer.max_wall_time=2.3s", "logging.sinks=[]",
+                           "checkpoint.interval=100000ba"});
+  REQUIRE(run.train(head + rules, sets) == 75);
+  auto records = run.trial().take();
+  std::erase_if(records, [](const auto& each) { return each->mode != Mode::global; });
+  return records;
+}
+
+bool any_contains(const std::vector<std::string>& texts, const std::string& part) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("rules see what the GPUs do") {
+  const MadeLibrary gpus;
+  gpus->count = 2;
+  gpus->use[0] = 95, gpus->use[1] = 5;
+  gpus->used[0] = gpus->used[1] = 200;
+  gpus->growth = 100;
+  const std::string rules =
+      "[[rules]]\ntype = \"low_gpu_utilization\"\npatience = 1\n"
+      "[[rules]]\ntype = \"gpu_memory_increase\"\npatience = 1\nwindow = 1\nincrease = 9.0\n"
+      "[[rules]]\ntype = \"cpu_bottleneck\"\npatience = 1\ncpu_threshold = 0.0\n"
+      "[[rules]]\ntype = \"batch_size\"\npatience = 1\ncpu_threshold_p95 = 100.0\n"
+      "gpu_threshold_p95 = 96.0\ngpu_memory_threshold_p95 = 90.0\n";
+  Trained run;
+  const auto records = sampled(run, rules);
+  REQUIRE(records.size() >= 3);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto values = [&](const char* name) {
+      const TensorRecord* tensor = records[i]->find(name);
+      REQUIRE(tensor != nullptr);
+      REQUIRE(tensor->value.numel() == 2);
+      return std::pair(tensor->value[0].item<double>(), tensor->value[1].item<double>());
+    };
+    CHECK(values("system/gpu") == std::pair(95.0, 5.0));
+    const double memory = 20.0 + 10.0 * static_cast<double>(i);  // of 1000
+    CHECK(values("system/gpu_memory").first == Approx(memory));
+  }
+  const std::vector<std::string> fired = run.journal("rule_fired");
+  CHECK(any_contains(fired, "system/gpu/1: it is used too little: percentile 95 is 5 %"));
+  CHECK(any_contains(fired, "it grew from 20 to 30 %, expected at most 9 points more"));
+  CHECK(any_contains(fired, "a GPU was below 10 % while system/cpu was above 0 %"));
+  const TensorRecord* const cpu = records[1]->find("system/cpu");  // the first that has it
+  REQUIRE(cpu != nullptr);
+  if (cpu->value.mean().item<double>() < 100.0)
+    CHECK(any_contains(fired, "try a larger batch"));
+  else
+    WARN("all cores are busy with something else: batch_size is not checked");
+  CHECK(gpus->opened == 0);
+}
+
+TEST_CASE("without a driver there are no GPUs, and no word about it") {
+  const MadeLibrary gpus;
+  gpus->init = 9;  // NVML_ERROR_DRIVER_NOT_LOADED
+  gpus->count = 2;
+  Trained run;
+  const auto records = sampled(run, "[[rules]]\ntype = \"low_gpu_utilization\"\npatience = 1\n");
+  REQUIRE(!records.empty());
+  for (const auto& record : records) {
+    CHECK(record->find("system/gpu") == nullptr);
+    CHECK(record->find("system/gpu_memory") == nullptr);
+  }
+  CHECK(run.journal("rule_fired").empty());
+  CHECK_THAT(run.log(), !Contains("nvml", Catch::CaseSensitive::No));
+  CHECK(gpus->opened == 0);
+}
+
+TEST_CASE("dataloader knows how many threads load data") {
+  for (const double most : {1.0, 1e6}) {
+    const std::string rule =
+        "[[rules]]\ntype = \"dataloader\"\nmin_threshold = 0.0\nmax_threshold = " + std::to_string(most) +
+        "\n";
+    Trained run;
+    const auto records = sampled(run, rule, {"data.workers=4"});
+    REQUIRE(!records.empty());
+    for (const auto& record : records) {
+      REQUIRE(record->find("profile/loader_workers") != nullptr);
+      CHECK(record->find("profile/loader_workers")->scalar() == 4.0);
+    }
+    CHECK(any_contains(run.journal("rule_fired"), "4 threads load data on ") == (most == 1.0));
+  }
 }
 
 TEST_CASE("what cannot be recorded is refused in words") {

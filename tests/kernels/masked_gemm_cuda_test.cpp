@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/masked_gemm.hpp"
 
 namespace {

@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/masked_gemm.hpp"
 
 namespace trainyard {

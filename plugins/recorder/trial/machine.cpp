@@ -88,6 +88,8 @@ std::vector<TensorRecord> Machine::sample() {
     bytes_read_ = read;
     bytes_written_ = written;
   }
+
+  for (TensorRecord& record : gpus_.sample()) records.push_back(std::move(record));
   return records;
 }
 

@@ -1,4 +1,4 @@
-// What the machine does, read from /proc.
+// What the machine does, read from /proc and asked of its GPUs.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <trainyard/trial.hpp>
+
+#include "gpu.hpp"
 
 namespace trainyard::recorder {
 
@@ -23,6 +25,7 @@ class Machine {
   std::vector<Core> cores_;
   std::int64_t bytes_read_ = -1, bytes_written_ = -1;
   std::chrono::steady_clock::time_point last_;
+  Gpus gpus_;
 };
 
 /// A record of numbers, with their statistics.

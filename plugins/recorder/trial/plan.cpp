@@ -93,10 +93,11 @@ std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
 }
 
 bool Agenda::looks_at_machine() const {
-  constexpr const char* names[] = {"system/cpu",       "system/iowait",     "system/memory",
-                                   "system/disk_read", "system/disk_write", "profile/step_seconds",
-                                   "profile/data",     "profile/forward",   "profile/loss",
-                                   "profile/backward", "profile/optimizer", "profile/initialization"};
+  constexpr const char* names[] = {"system/cpu",        "system/iowait",          "system/memory",
+                                   "system/gpu",        "system/gpu_memory",      "system/disk_read",
+                                   "system/disk_write", "profile/step_seconds",   "profile/data",
+                                   "profile/forward",   "profile/loss",           "profile/backward",
+                                   "profile/optimizer", "profile/loader_workers", "profile/initialization"};
   const Trial trial(known_);
   return std::any_of(rules_.begin(), rules_.end(), [&](const RuleCadence& rule) {
     return rule.due(Mode::global, 0) &&

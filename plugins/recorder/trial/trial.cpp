@@ -77,6 +77,7 @@ class TrialRecorder final : public Recorder {
   void open(const RunInfo& run) override {
     const auto most = static_cast<std::size_t>(options_.queue);
     opened_ = std::chrono::steady_clock::now();
+    loader_workers_ = run.loader_workers;
     saved_ = saved_collections(options_);
     agenda_.emplace(saved_, known_collections(saved_));
     watcher_.emplace(known_collections(saved_), most, host(), run.directory, !options_.dry_run);
@@ -336,6 +337,7 @@ class TrialRecorder final : public Recorder {
     for (std::size_t i = 0; i < part_names.size(); ++i)
       record->tensors.push_back(number(std::string("profile/") + part_names[i], phases.parts[i]));
     if (!phases.steps.empty()) record->tensors.push_back(numbers("profile/step_seconds", phases.steps));
+    record->tensors.push_back(number("profile/loader_workers", loader_workers_));
     record->tensors.push_back(number("profile/initialization", initialization_));
     std::sort(record->tensors.begin(), record->tensors.end(),
               [](const TensorRecord& a, const TensorRecord& b) { return a.name < b.name; });
@@ -397,6 +399,7 @@ class TrialRecorder final : public Recorder {
   std::optional<Watcher> watcher_;
   std::optional<Store> store_;
   std::chrono::steady_clock::time_point opened_;
+  int loader_workers_ = 0;
   std::shared_ptr<void> sampler_;
 
   std::int64_t next_ = 0;  ///< step at which something is due
