@@ -230,6 +230,33 @@ TEST_CASE("what is reduced beside the passes is what the tensors held at their m
   CHECK(std::adjacent_find(norms.begin(), norms.end()) == norms.end());
 }
 
+TEST_CASE("what a device computes of tensors is what the CPU computes of their copies") {
+  if (!at::hasCUDA()) {
+    WARN("skipped: it takes a GPU");
+    return;
+  }
+  Trained run;
+  const std::string all = ", save_interval = 1, save_raw_tensor = true, reductions = [\"l2\"] }";
+  REQUIRE(run.train(head + "[recorder]\ncollections = [{ name = \"weights\"" + all +
+                        ", { name = \"gradients\"" + all + ", { name = \"outputs\"" + all + "]\n",
+                    {"run.device=cuda", "data.train.accumulation=2"}) == 0);
+  const TrialReader trial = run.trial();
+  CHECK(trial.steps(Mode::train) == range(0, 24));
+  for (const std::int64_t step : range(0, 24)) {
+    const auto record = trial.record(Mode::train, step);
+    CHECK(record->find("loss_output_0") != nullptr);
+    for (const TensorRecord& tensor : record->tensors) {
+      if (!tensor.value.defined() || !tensor.statistics) continue;
+      INFO(tensor.name << " at step " << step);
+      const Statistics whole = statistics(tensor.value);
+      CHECK(tensor.statistics->count == whole.count);
+      CHECK(tensor.statistics->minimum == whole.minimum);
+      CHECK(tensor.statistics->l2() == Approx(whole.l2()).epsilon(1e-6));
+      CHECK(tensor.statistics->deviation == Approx(whole.deviation).epsilon(1e-6));
+    }
+  }
+}
+
 TEST_CASE("gradients of fp16 are recorded without their scale") {
   const std::string text = head + dense + "collections = [{ name = \"gradients\" }]\n";
   const auto refused =

@@ -14,29 +14,46 @@ namespace trainyard::recorder {
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   drop();
   plan_ = std::move(plan);
+  if (!device_) device_ = spare_ ? std::move(spare_) : std::make_unique<DeviceStatistics>();
   record_ = std::make_shared<StepRecord>(std::move(head));
 }
 
 void Capture::drop() {
   reductions_.finish();
+  device_.reset();
   plan_.reset();
   tensors_.clear();
 }
 
-Capture::Taken Capture::finish() {
+Capture::Draft Capture::finish() {
   settle();
-  Taken taken;
+  if (!active() || tensors_.empty()) {
+    drop();
+    return {};
+  }
   const std::shared_ptr<Plan> plan = std::exchange(plan_, nullptr);
-  if (plan == nullptr || tensors_.empty()) return taken;
-  std::sort(tensors_.begin(), tensors_.end(),
+  return {.record = std::move(record_),
+          .tensors = std::exchange(tensors_, {}),
+          .late = device_->any() ? std::exchange(device_, nullptr) : nullptr,
+          .for_rules = plan->for_rules()};
+}
+
+Capture::Taken Capture::complete(Draft draft) {
+  if (draft.late) {
+    draft.late->results([&](std::size_t place, const Statistics& statistics) {
+      TensorRecord& tensor = draft.tensors[place].first;
+      tensor.statistics = statistics;
+      if (statistics.count == 1) tensor.value = at::full(tensor.shape, statistics.sum, at::kDouble);
+    });
+    spare_ = std::move(draft.late);
+  }
+  std::sort(draft.tensors.begin(), draft.tensors.end(),
             [](const auto& a, const auto& b) { return a.first.name < b.first.name; });
-  for (auto& [tensor, want] : tensors_) {
-    record_->tensors.push_back(std::move(tensor));
+  Taken taken{.record = draft.record, .wants = {}, .for_rules = draft.for_rules};
+  for (auto& [tensor, want] : draft.tensors) {
+    draft.record->tensors.push_back(std::move(tensor));
     taken.wants.push_back(std::move(want));
   }
-  tensors_.clear();
-  taken.record = std::move(record_);
-  taken.for_rules = plan->for_rules();
   return taken;
 }
 
@@ -46,8 +63,9 @@ bool Capture::take(const std::string& name, const at::Tensor& tensor, bool stays
   const at::Tensor plain = tensor.detach();
   TensorRecord record{.name = name, .shape = plain.sizes().vec(), .statistics = {}, .value = {}};
   const bool scalar = plain.numel() == 1;
-  if (want.value || scalar) record.value = plain.is_cpu() ? plain.clone() : plain.cpu();
-  if (want.statistics && !(stays && reductions_.add(tensors_.size(), plain)))
+  const bool late = (want.statistics || scalar) && device_->add(tensors_.size(), plain);
+  if (scalar ? !late : want.value) record.value = plain.is_cpu() ? plain.clone() : plain.cpu();
+  if (want.statistics && !late && !(stays && reductions_.add(tensors_.size(), plain)))
     record.statistics = statistics(record.value.defined() ? record.value : plain);
   tensors_.emplace_back(std::move(record), want);
   return true;
@@ -61,13 +79,20 @@ void Capture::settle() {
   }
 }
 
-void Capture::number(const std::string& name, double value) {
-  if (plan_->want(name).any()) take(name, at::full({}, value, at::kDouble));
+void Capture::scalar(const std::string& name, const at::Tensor& value) {
+  take(name, value);
+  device_->launch();
+}
+
+void Capture::output(const at::Tensor& output) {
+  take("output_0", output);
+  device_->launch();
 }
 
 void Capture::inputs(const Batch& batch) {
   for (std::size_t i = 0; i < batch.inputs.size(); ++i) take("input_" + std::to_string(i), batch.inputs[i]);
   take("label", batch.target);
+  device_->launch();
 }
 
 const std::vector<Capture::Parameter>& Capture::parameters(StepContext& context) {
@@ -79,6 +104,7 @@ const std::vector<Capture::Parameter>& Capture::parameters(StepContext& context)
 
 void Capture::weights(StepContext& context) {
   for (const Parameter& each : parameters(context)) take(each.name, each.tensor, true);
+  device_->launch();
 }
 
 /// As they are before clipping, without the scale that fp16 puts on them.
@@ -90,6 +116,7 @@ void Capture::gradients(StepContext& context) {
     if (!gradient.defined() || !plan_->want(each.gradient).any()) continue;
     take(each.gradient, scale == 1.0 ? gradient : at::mul(gradient.detach(), 1.0 / scale), true);
   }
+  device_->launch();
   settle();
 }
 
@@ -100,6 +127,7 @@ void Capture::optimizer(StepContext& context) {
   context.optimizer().save(writer);
   bool wanted = false;
   for (const auto& [name, tensor] : state.tensors) wanted = take("optimizer/" + name, tensor) || wanted;
+  device_->launch();
   // The first steps of an optimizer may have no state.
   if (!state.tensors.empty()) plan_->optimizer = wanted;
 }
@@ -132,6 +160,7 @@ void Capture::node(const NodeActivity& activity) {
   };
   each(activity.inputs, "_input_");
   each(activity.outputs, "_output_");
+  device_->launch();
 }
 
 }  // namespace trainyard::recorder

@@ -10,6 +10,7 @@
 #include <trainyard/context.hpp>
 #include <trainyard/network.hpp>
 
+#include "device_statistics.hpp"
 #include "plan.hpp"
 #include "reductions.hpp"
 #include "store.hpp"
@@ -18,9 +19,18 @@ namespace trainyard::recorder {
 
 class Capture {
  public:
+  /// A tensor of a record, and what is wanted of it.
+  using Tensors = std::vector<std::pair<TensorRecord, Want>>;
+  /// A record for which everything is taken; what a device computes of it may be under way.
+  struct Draft {
+    std::shared_ptr<StepRecord> record;  ///< without its tensors; null where nothing was wanted
+    Tensors tensors;
+    std::unique_ptr<DeviceStatistics> late;  ///< of tensors; null where nothing is under way
+    bool for_rules = false;
+  };
   struct Taken {
-    std::shared_ptr<const StepRecord> record;  ///< null where nothing was wanted
-    Wants wants;                               ///< of its tensors
+    std::shared_ptr<const StepRecord> record;
+    Wants wants;  ///< of its tensors
     bool for_rules = false;
   };
 
@@ -28,20 +38,23 @@ class Capture {
   void begin(std::shared_ptr<Plan> plan, StepRecord head);
   bool active() const { return plan_ != nullptr; }
   /// What it has come to; nothing where none was begun.
-  Taken finish();
+  Draft finish();
+  /// Waits for what is under way.
+  Taken complete(Draft draft);
   /// Of the record that was begun.
   StepRecord& head() { return *record_; }
   void drop();
 
   void inputs(const Batch& batch);
   /// Of the network, for the first micro-batch.
-  void output(const at::Tensor& output) { take("output_0", output); }
+  void output(const at::Tensor& output);
   /// Large ones are looked at while the passes of the step go on, until `gradients`: no plugin writes the
   /// model in between.
   void weights(StepContext& context);
   void gradients(StepContext& context);
   void optimizer(StepContext& context);
-  void number(const std::string& name, double value);
+  /// A tensor of one element.
+  void scalar(const std::string& name, const at::Tensor& value);
   /// Looks on at the passes of the network, until `unwatch`.
   void watch(Network& network);
   void unwatch();
@@ -61,14 +74,16 @@ class Capture {
   const std::vector<Parameter>& parameters(StepContext& context);
   /// Whether it was wanted. `stays`: it does not change until `settle`.
   bool take(const std::string& name, const at::Tensor& tensor, bool stays = false);
-  /// Waits for the statistics of tensors that are about to change.
+  /// Waits for the statistics of tensors that are about to change; a device computes in order anyway.
   void settle();
   void node(const NodeActivity& activity);
 
   std::shared_ptr<Plan> plan_;
   std::shared_ptr<StepRecord> record_;
-  std::vector<std::pair<TensorRecord, Want>> tensors_;
-  Reductions reductions_;  ///< of tensors_
+  Tensors tensors_;
+  Reductions reductions_;                     ///< of tensors_
+  std::unique_ptr<DeviceStatistics> device_;  ///< of tensors_
+  std::unique_ptr<DeviceStatistics> spare_;
   std::vector<Parameter> parameters_;
   Network* watched_ = nullptr;
   bool node_wanted_ = false, node_seen_ = false;

@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mul.h>
+
 #include <trainyard/host.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/recorder.hpp>
@@ -112,6 +116,7 @@ class TrialRecorder final : public Recorder {
     pending_ = any ? firings_of(state.text("verdicts")) : std::vector<Firing>();
     if (watcher_) watcher_->take();  // of steps that are no more
     capture_.drop();
+    late_.reset();
     begun_ = false;
     next_ = 0;
   }
@@ -126,6 +131,7 @@ class TrialRecorder final : public Recorder {
   }
   void fit_end(StepContext&) {
     push(capture_.finish());
+    push_late();
     if (storing_) store_->end();
     stop(end_patience);
     for (const Firing& firing : std::exchange(pending_, {})) tell(firing);
@@ -147,7 +153,7 @@ class TrialRecorder final : public Recorder {
     next_ = agenda_->next(step + 1);
     std::shared_ptr<Plan> plan = agenda_->at(Mode::train, step);
     if (!plan) return;
-    loss_ = 0.0;
+    loss_.reset();
     capture_.begin(std::move(plan), {.mode = Mode::train,
                                      .mode_step = step,
                                      .step = step + evaluations_,
@@ -171,8 +177,9 @@ class TrialRecorder final : public Recorder {
   }
   void after_loss(StepContext& context) {
     if (sampled_) phases_.end(Part::loss);
-    if (capture_.active() && context.repeats() == 0)
-      loss_ += context.loss_share() * context.loss().item().toDouble();
+    if (!capture_.active() || context.repeats() > 0) return;
+    const at::Tensor loss = at::mul(context.loss().detach().to(at::kDouble), context.loss_share());
+    loss_ = loss_.defined() ? at::add(loss_, loss) : loss;
   }
   void micro_end(StepContext& context) {
     if (capture_.active() && context.repeats() == 0 && context.micro() == context.micros() - 1)
@@ -180,8 +187,9 @@ class TrialRecorder final : public Recorder {
   }
   void batch_end(StepContext&) {
     step_now_ = 1 + step_now_;
+    push_late();
     if (!capture_.active()) return;
-    capture_.number("loss_output_0", loss_);
+    capture_.scalar("loss_output_0", loss_);
     push(capture_.finish());
   }
 
@@ -209,8 +217,9 @@ class TrialRecorder final : public Recorder {
     const std::string prefix = std::string(context.split()) + "/";
     for (const auto& [name, value] : context.metrics()) {
       if (!name.starts_with(prefix)) continue;
-      capture_.number("metric/" + name, value);
-      if (name == prefix + "loss") capture_.number("loss_output_0", value);
+      const at::Tensor number = at::full({}, value, at::kDouble);
+      capture_.scalar("metric/" + name, number);
+      if (name == prefix + "loss") capture_.scalar("loss_output_0", number);
     }
     push(capture_.finish());
   }
@@ -234,6 +243,7 @@ class TrialRecorder final : public Recorder {
 
   void before_checkpoint(StepContext& context) {
     if (sampled_) phases_.pause();
+    push_late();
     // A rule, or a disk, that hangs is waited for once.
     const milliseconds patience = behind_ ? milliseconds(0) : checkpoint_patience;
     const bool seen = watcher_->drain(patience), stored = !storing_ || store_->drain(patience);
@@ -286,6 +296,7 @@ class TrialRecorder final : public Recorder {
 
   void stop(milliseconds patience) {
     if (!std::exchange(started_, false)) return;
+    push_late();
     sampler_.reset();
     capture_.stop();
     watcher_->stop(patience);
@@ -345,8 +356,17 @@ class TrialRecorder final : public Recorder {
     if (storing_ && !store_->push(std::move(record), {})) drop();
   }
 
-  void push(Capture::Taken taken) {
-    if (!taken.record) return;
+  /// One whose tensors are on a device is kept until the step after: by then it is there, and nobody waits.
+  void push(Capture::Draft draft) {
+    push_late();
+    if (!draft.record) return;
+    late_ = std::move(draft);
+    if (!late_->late) push_late();
+  }
+
+  void push_late() {
+    if (!late_) return;
+    Capture::Taken taken = capture_.complete(*std::exchange(late_, std::nullopt));
     if (taken.for_rules && !watcher_->push(taken.record)) drop();
     if (storing_ && !store_->push(std::move(taken.record), std::move(taken.wants))) drop();
   }
@@ -409,8 +429,9 @@ class TrialRecorder final : public Recorder {
   bool first_ = true;      ///< no step was seen yet
   bool evaluating_ = false;
   bool sampled_ = false;
-  bool behind_ = false;  ///< rules or disk were, at the last checkpoint
-  double loss_ = 0.0;
+  bool behind_ = false;                 ///< rules or disk were, at the last checkpoint
+  at::Tensor loss_;                     ///< of the micro-batches so far, where their tensors are
+  std::optional<Capture::Draft> late_;  ///< a record that is not handed on yet
   std::atomic<double> initialization_{0.0};
   std::atomic<std::int64_t> step_now_{0};
 
