@@ -1,5 +1,5 @@
-// Draws what dropout plugins keep. On the CPU the bits are those of the call's stream on every machine; a
-// device draws with its own generator, which the stream seeds.
+// Draws what dropout plugins keep, and noise. On the CPU the bits are those of the call's stream on every
+// machine; a device draws with its own generator, which the stream seeds.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,17 @@ class DropoutMasks {
                          : on_device(shape, keep, like, random, number);
   }
 
+  /// Standard normal numbers, in float at least.
+  at::Tensor normal(at::IntArrayRef shape, const at::Tensor& like, const RandomStream& random,
+                    std::uint64_t number = 0) {
+    const at::TensorOptions options = like.options().requires_grad(false);
+    const bool wide = like.scalar_type() == at::kDouble;
+    at::Tensor result = at::empty(shape, options.dtype(wide ? at::kDouble : at::kFloat));
+    if (!like.is_cpu()) return result.normal_(0.0, 1.0, seeded(like, random, number));
+    fill_normal(result, random, 0.0, 1.0, number * ((static_cast<std::uint64_t>(result.numel()) + 3) / 4));
+    return result;
+  }
+
  private:
   static at::Tensor on_cpu(at::IntArrayRef shape, double keep, const RandomStream& random,
                            std::uint64_t number) {
@@ -43,12 +54,19 @@ class DropoutMasks {
 
   at::Tensor on_device(at::IntArrayRef shape, double keep, const at::Tensor& like, const RandomStream& random,
                        std::uint64_t number) {
+    return at::empty(shape, like.options().requires_grad(false))
+        .bernoulli_(keep, seeded(like, random, number));
+  }
+
+  /// The generator of `like`'s device.
+  const std::optional<at::Generator>& seeded(const at::Tensor& like, const RandomStream& random,
+                                             std::uint64_t number) {
     if (!generator_ || generator_->device() != like.device())
       generator_ = at::globalContext()
                        .getAcceleratorHooksInterface(like.device().type())
                        .getNewGenerator(like.device().index());
     generator_->set_current_seed(random.bits(number));
-    return at::empty(shape, like.options().requires_grad(false)).bernoulli_(keep, generator_);
+    return generator_;
   }
 
   std::optional<at::Generator> generator_;

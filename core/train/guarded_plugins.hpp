@@ -70,6 +70,13 @@ class GuardedDropout final : public Dropout {
   at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call) override {
     return guarded(slot_, 0, [&] { return dropout_.mask_weight(weight, index, call); });
   }
+  bool evaluates_linears() const override { return dropout_.evaluates_linears(); }
+  at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
+                             const std::optional<at::Tensor>& bias, const Activation& activation,
+                             std::size_t index, const DropoutCall& call) override {
+    return guarded(slot_, 0,
+                   [&] { return dropout_.evaluate_linear(x, weight, bias, activation, index, call); });
+  }
   bool fuses(std::size_t linear) const override { return dropout_.fuses(linear); }
   at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias, std::size_t linear,

@@ -474,7 +474,7 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   LossMeter losses;
   context_.evaluating_ = true;
   context_.split_ = split.name;
-  const ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
+  ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
   auto of_training = std::exchange(extra_, {});  // for its next log point
   std::map<std::string, double, std::less<>> values;
   const auto began = SteadyClock::now();
@@ -496,6 +496,7 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
           losses.add(context_.loss_, batch.weight);
           update_metrics(context_.output_, context_.loss_, batch);
         });
+        ++pass.micro;
         context_.output_.reset();
         context_.loss_.reset();
       }

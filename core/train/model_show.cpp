@@ -56,8 +56,8 @@ std::string show(const Graph& graph, const DropoutPlaces& places) {
   rows.push_back({"total", "", "one sample", grouped(total.parameters), grouped(total.multiply_adds)});
   std::vector<Row> sites, weights, cells;
   for (const DropoutSite& site : places.sites)
-    sites.push_back(
-        {"  " + site.id, "axis " + std::to_string(site.axis), "width " + std::to_string(site.width), "", ""});
+    sites.push_back({"  " + site.id, "axis " + std::to_string(site.axis),
+                     "width " + std::to_string(site.width), site.by_name ? "only by name" : "", ""});
   for (const DropoutWeight& weight : places.weights)
     weights.push_back({"  " + weight.id, shape_text(weight.shape), "", "", ""});
   for (const DropoutCell& cell : places.cells)

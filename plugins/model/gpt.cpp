@@ -61,7 +61,7 @@ class Gpt final : public Model {
 
     ValueId y = b.linear(b.layer_norm(x, name + ".ln_1"), name + ".attn.qkv", 3 * width, true, deviation);
     const std::vector<ValueId> qkv = b.split(b.reshape(y, {-1, time, 3 * width}), 3, 2);
-    y = b.flatten(b.attention(qkv[0], qkv[1], qkv[2], options_.n_head, true), 2);
+    y = b.flatten(b.attention(qkv[0], qkv[1], qkv[2], name + ".attn", options_.n_head, true), 2);
     y = b.linear(y, name + ".attn.proj", width, true, residual);
     x = b.add(x, b.dropout(y, name + ".attn.drop"));
 

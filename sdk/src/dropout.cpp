@@ -15,6 +15,11 @@ at::Tensor Dropout::mask_weight(const at::Tensor&, std::size_t, const DropoutCal
   throw PluginError("masks weights, and does not override Dropout::mask_weight");
 }
 
+at::Tensor Dropout::evaluate_linear(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                    const Activation&, std::size_t, const DropoutCall&) {
+  throw PluginError("evaluates linear layers, and does not override Dropout::evaluate_linear");
+}
+
 bool Dropout::fuses(std::size_t) const {
   return false;
 }
@@ -36,21 +41,33 @@ void switch_off(std::vector<Place>& places) {
   for (Place& place : places) place.active = false;
 }
 
+bool by_name(const DropoutSite& site) {
+  return site.by_name;
+}
+bool by_name(const auto&) {
+  return false;
+}
+
 /// Switches off the places that no pattern means. Throws where a pattern means none.
 template <class Place>
 void choose(std::vector<Place>& places, const std::vector<std::string>& patterns, const char* kind) {
   if (places.empty())
     throw ConfigError(std::string("the model has no ") + kind +
                       " where this dropout could act; drop [model.dropout] or take a model that has some");
-  if (patterns.empty()) return;
+  std::string names;
+  for (const Place& place : places) names += (names.empty() ? "" : ", ") + place.id;
   switch_off(places);
-  for (const std::string& pattern : patterns) {
+  const auto activate = [&](const std::string& pattern, bool named) {
     bool any = false;
     for (Place& place : places)
-      if (fits(pattern, place.id)) place.active = any = true;
-    if (any) continue;
-    std::string names;
-    for (const Place& place : places) names += (names.empty() ? "" : ", ") + place.id;
+      if (by_name(place) == named && fits(pattern, place.id)) place.active = any = true;
+    return any;
+  };
+  if (patterns.empty() && !activate("*", false))
+    throw ConfigError("the model's dropout sites act by name only; name some in model.dropout.sites: " +
+                      names);
+  for (const std::string& pattern : patterns) {
+    if (activate(pattern, false) || activate(pattern, true)) continue;
     throw ConfigError("model.dropout.sites: \"" + pattern + "\" fits none of the model's: " + names);
   }
 }

@@ -271,8 +271,9 @@ ValueId GraphBuilder::softmax(ValueId x, std::int64_t axis) {
   return node("Softmax", "", {x}, {{"axis", axis}});
 }
 
-ValueId GraphBuilder::attention(ValueId q, ValueId k, ValueId v, std::int64_t heads, bool causal) {
-  return node("Attention", "", {q, k, v},
+ValueId GraphBuilder::attention(ValueId q, ValueId k, ValueId v, const std::string& name, std::int64_t heads,
+                                bool causal) {
+  return node("Attention", name, {q, k, v},
               {{"q_num_heads", heads}, {"kv_num_heads", heads}, {"is_causal", std::int64_t{causal}}});
 }
 

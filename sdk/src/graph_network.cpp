@@ -20,7 +20,8 @@ struct GraphNetwork::Program {
     Call call;
     std::vector<ValueId> release;  ///< values that nobody reads afterwards
     const Node* node;
-    std::optional<std::size_t> linear;  ///< number among the places
+    std::optional<std::size_t> linear, weight;  ///< numbers among the places, of a linear layer
+    std::size_t activation = 0;                 ///< steps after that layer that are its activation
   };
 
   Graph graph;
@@ -41,7 +42,7 @@ struct GraphNetwork::Program {
       const NodeView view(graph, node);
       const Operator* entry = find_operator(node.op);
       if (entry == nullptr) view.fail("unknown operator");
-      steps.push_back({entry->compile(view), {}, &node, {}});
+      steps.push_back({entry->compile(view), {}, &node, {}, {}});
     }
     plan_releases();
     places = find_dropout_places(graph);
@@ -49,12 +50,19 @@ struct GraphNetwork::Program {
     for (std::size_t i = 0; i < places.linears.size(); ++i)
       for (Step& step : steps)
         if (step.node->name == places.linears[i].id) step.linear = i;
+    for (std::size_t i = 0; i < places.weights.size(); ++i)
+      for (std::size_t k = 0; k < steps.size() && places.weights[i].linear; ++k)
+        if (steps[k].node->inputs.size() > 1 && steps[k].node->inputs[1] == masked[i]) {
+          steps[k].weight = i;
+          steps[k].activation = activation_nodes(graph, k);
+        }
   }
 
   /// The steps of one pass from `first` on; `first` is left at the last of them that is done.
   void run_step(std::size_t& first) {
     const Step& step = steps[first];
     if (takes_over(step)) return run_linear(first);
+    if (evaluates(step)) return evaluate_linear(first);
     step.call(frame);
     if (tap) [[unlikely]]
       show(*step.node, step.node->outputs);
@@ -72,12 +80,44 @@ struct GraphNetwork::Program {
     const std::size_t linear = *steps[first].linear;
     const DropoutService& dropout = frame.dropout;
     const std::size_t last = first + nodes_of(dropout.places.linears[linear]) - 1;
-    const ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : no_value;
     frame[steps[last].node->outputs[0]] =
-        dropout.plugin->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], frame.optional(bias),
-                                      linear, dropout.call(dropout.linears[linear], frame.context));
+        dropout.plugin->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node), linear,
+                                      dropout.call(dropout.linears[linear], frame.context));
+    finish(first, last);
+  }
+
+  bool evaluates(const Step& step) const {
+    const DropoutService& dropout = frame.dropout;
+    return step.weight && dropout.p > 0.0 && !frame.context.drops() &&
+           dropout.places.weights[*step.weight].active && dropout.plugin->evaluates_linears();
+  }
+
+  /// A linear layer and its activation, in an evaluation, by the dropout that masks its weight in training.
+  void evaluate_linear(std::size_t& first) {
+    const Step& step = steps[first];
+    const Node& node = *step.node;
+    const std::size_t begin = first, last = first + step.activation;
+    const auto activation = [&](const at::Tensor& y) {
+      frame[node.outputs[0]] = y;
+      for (std::size_t i = begin + 1; i <= last; ++i) steps[i].call(frame);
+      return frame[steps[last].node->outputs[0]];
+    };
+    const DropoutService& dropout = frame.dropout;
+    frame[steps[last].node->outputs[0]] = dropout.plugin->evaluate_linear(
+        frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node),
+        step.activation == 0 ? Dropout::Activation() : activation, *step.weight,
+        dropout.call(dropout.weights[*step.weight], frame.context));
+    finish(first, last);
+  }
+
+  std::optional<at::Tensor> bias_of(const Node& linear) const {
+    return frame.optional(linear.inputs.size() > 2 ? linear.inputs[2] : no_value);
+  }
+
+  /// What ends steps `first` to `last`, which ran as the layer that is the first of them.
+  void finish(std::size_t& first, std::size_t last) {
     if (tap) [[unlikely]]
-      show(node, steps[last].node->outputs);
+      show(*steps[first].node, steps[last].node->outputs);
     for (; first < last; ++first) release(steps[first]);
     release(steps[last]);
   }

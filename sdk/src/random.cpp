@@ -249,12 +249,13 @@ void fill_uniform(at::Tensor& tensor, const RandomStream& stream, double low, do
   });
 }
 
-void fill_normal(at::Tensor& tensor, const RandomStream& stream, double mean, double deviation) {
+void fill_normal(at::Tensor& tensor, const RandomStream& stream, double mean, double deviation,
+                 std::uint64_t first_block) {
   write_elements(tensor, [&]<class T>(T* data, std::size_t count) {
     std::uint32_t words[chunk];
     for (std::size_t i = 0; i < count; i += chunk) {
       const std::size_t size = std::min(chunk, count - i);
-      stream.fill_words(words, i / 4);
+      stream.fill_words(words, first_block + i / 4);
       for (std::size_t k = 0; k < size; k += 2) {
         const double radius = deviation * std::sqrt(-2.0 * portable_log((words[k] + 1.0) * 0x1p-32));
         const Point point = portable_circle(words[k + 1] * 0x1p-32);

@@ -75,6 +75,29 @@ class Resume(HostTest):
         self.assertEqual((self.run_folder / "config.toml").read_text(), before)
         self.assertEqual(self.train(RUN)["digest"], expected)
 
+    def test_dropout_draws_the_same_after_a_resume(self):
+        language = (RUN.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "gpt"\nn_layer = 2\nn_head = 2\nd_model = 8')
+                    .replace('kind = "classification"\nshape = [8]\nclasses = 3', 'kind = "language"\nseq_len = 6\nvocabulary = 9'))
+        attention = 'sites = ["*.attn_weights"]\n'
+        plain = {text: self.undisturbed(text) for text in (RUN, language)}
+        for text, table in ((RUN, 'type = "dropconnect"\ninference = "gaussian"\n'),
+                            (RUN, 'type = "multi_sample"\nsamples = 3\n'),
+                            (language, 'type = "standard"\n' + attention),
+                            (language, 'type = "gyro"\nsigma = 4\ntau = 2\n' + attention),
+                            (language, 'type = "spatial"\n' + attention)):
+            with self.subTest(table):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
+                text += "[model.dropout]\n" + table
+                whole = self.train(text)
+                shutil.rmtree(self.folder / "runs")
+                self.interrupted(text)
+                resumed = self.train(text)
+                for result in (whole, resumed):
+                    del result["metrics"]["samples_per_second"]
+                for key in ("digest", "metrics"):
+                    self.assertEqual(resumed[key], whole[key])
+                self.assertNotIn(whole["digest"], plain.values())
+
     # --- where it goes on from
 
     def test_must_needs_a_run(self):

@@ -144,6 +144,50 @@ TEST_CASE("in networks, evaluations are exactly those without dropout; of zoneou
   CHECK(at::allclose(cell.forward(images, {}), plain * 0.95, 1e-5, 1e-6));
 }
 
+TEST_CASE("weights of attention are dropped where sites names them, by what drops elements, heads or samples",
+          "[family][attention]") {
+  BatchSchema text;
+  text.inputs = {{"tokens", {5}, at::kLong}};
+  text.target = {"next", {5}, at::kLong};
+  text.classes = text.vocabulary = 7;
+  const auto network = test::make<Model>("gpt", test::table({{"n_layer", 2}, {"n_head", 4}, {"d_model", 8}}))
+                           ->build({text, 1});
+  const Batch batch{.inputs = {at::randint(7, {6, 5}, at::kLong)}};
+  const at::Tensor plain = network->forward(batch, {}), fused = network->forward(batch, {.training = true});
+  const Table bank = test::table({{"sigma", 32}, {"tau", 3}});
+  for (const auto& [name, more] : std::map<std::string, Table>{
+           {"standard", {}}, {"gyro", bank}, {"spatial", {}}, {"droppath", test::table({{"p", 0.9}})}}) {
+    INFO(name);
+    Table options = more;
+    options.set("sites", Value(std::vector<Value>{Value("h.*.attn_weights")}));
+    const auto dropout = test::make<Dropout>(name, options);
+    const DropoutPlaces places = dropout->chosen(network->dropout_places());
+    CHECK(std::count_if(places.sites.begin(), places.sites.end(), [](auto& site) { return site.active; }) ==
+          2);
+    dropout->open(places);
+    network->set_dropout(dropout.get(), 3);
+    CHECK(at::equal(network->forward(batch, {}), plain));
+    const at::Tensor y = network->forward(batch, {.training = true});
+    CHECK_FALSE(at::allclose(y, fused, 1e-4, 1e-5));
+    CHECK(at::equal(y, network->forward(batch, {.training = true})));
+    CHECK(at::isfinite(y).all().item<bool>());
+    y.sum().backward();
+    for (const NamedTensor& each : network->parameters()) {
+      INFO(each.name);
+      CHECK(at::isfinite(each.tensor.grad()).all().item<bool>());
+      each.tensor.mutable_grad() = at::Tensor();
+    }
+  }
+  // Elements of the weights of a sample and head, or whole heads.
+  const DropoutSite site{.id = "h.0.attn_weights", .rank = 4, .axis = 1, .width = 4, .by_name = true};
+  const at::Tensor ones = at::ones({6, 4, 5, 5});
+  CHECK_FALSE(shared(AtSite("standard", {}, site).apply(ones), {2, 3}));
+  CHECK(shared(AtSite("spatial", {}, site).apply(ones), {2, 3}));
+  const at::Tensor heads = AtSite("gyro", bank, site).apply(ones);
+  CHECK(shared(heads, {2, 3}));
+  CHECK(shared(heads.narrow(0, 0, 2), {0}));  // two samples of each of three masks
+}
+
 TEST_CASE("the gradient of what is masked is the mask; streams repeat; types stay", "[family]") {
   std::vector<Variant> variants = masking(0.4);
   variants.push_back({"dropblock",

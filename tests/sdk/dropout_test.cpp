@@ -46,6 +46,13 @@ class Fake final : public Dropout {
     ++masked[index];
     return masks(weight);
   }
+  bool evaluates_linears() const override { return evaluated != nullptr; }
+  at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
+                             const std::optional<at::Tensor>& bias, const Activation& activation,
+                             std::size_t index, const DropoutCall& call) override {
+    seen.push_back(call);
+    return evaluated(at::linear(x, weight, bias), activation, index);
+  }
   bool fuses(std::size_t linear) const override { return linears.contains(linear); }
   at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& b,
                            std::size_t linear, const DropoutCall&) override {
@@ -60,6 +67,7 @@ class Fake final : public Dropout {
   }
 
   std::function<at::Tensor(const at::Tensor&)> masks;
+  std::function<at::Tensor(const at::Tensor&, const Activation&, std::size_t)> evaluated;
   std::function<at::Tensor(const at::Tensor&, const at::Tensor&, bool, std::int64_t)> carried;
   std::map<std::size_t, int> applied, masked, linears;
   std::vector<DropoutCall> seen;
@@ -194,6 +202,56 @@ TEST_CASE("patterns choose among the places of a plugin's kind", "[dropout]") {
   CHECK_THROWS_WITH(dropout.chosen(all), Contains("no recurrent layer where this dropout could act"));
 }
 
+TEST_CASE("sites that act by name are meant by patterns that fit no others", "[dropout]") {
+  GraphBuilder b(schema_of({4, 6}), 1);
+  const ValueId x = b.dropout(b.input(), "h.0.drop", 2);
+  GraphNetwork network(b.finish(b.dropout(b.attention(x, x, x, "h.0.attn", 3, true), "h.1.drop", 2)));
+  const DropoutPlaces all = network.dropout_places();
+  REQUIRE(all.sites.size() == 3);
+  CHECK(all.sites[1].id == "h.0.attn_weights");
+  CHECK(all.sites[1].rank == 4);
+  CHECK(all.sites[1].axis == 1);
+  CHECK(all.sites[1].width == 3);
+  Fake dropout;
+  const auto meant = [&](Names patterns) {
+    dropout.common.sites = std::move(patterns);
+    return names(dropout.chosen(all).sites);
+  };
+  const Names others = {"h.0.drop", "h.1.drop"};
+  CHECK(meant({}) == others);
+  CHECK(meant({"*"}) == others);
+  CHECK(meant({"h.*"}) == others);
+  CHECK(meant({"h.0.*"}) == Names{"h.0.drop"});
+  CHECK(meant({"*attn_weights"}) == Names{"h.0.attn_weights"});
+  CHECK(meant({"h.1*", "*.attn*"}) == Names{"h.0.attn_weights", "h.1.drop"});
+  CHECK_THROWS_WITH(meant({"fc*"}), Contains("\"fc*\" fits none of the model's: h.0.drop, h.0.attn_weights"));
+
+  GraphBuilder only(schema_of({4, 6}), 1);
+  const ValueId in = only.input();
+  const GraphNetwork attention(only.finish(only.attention(in, in, in, "attn", 3, true)));
+  dropout.common.sites = {};
+  CHECK_THROWS_WITH(dropout.chosen(attention.dropout_places()),
+                    Contains("by name only") && Contains("attn_weights"));
+}
+
+TEST_CASE("a head is a site through which all that comes after it depends on the batch", "[dropout]") {
+  GraphBuilder b(schema_of({6}), 1);
+  const ValueId x = b.dropout(b.linear(b.input(), "fc1", 6), "whole");
+  const ValueId branch = b.dropout(b.linear(x, "fc2", 6), "branch");
+  const ValueId sum = b.dropout(b.add(x, branch), "sum");
+  const GraphNetwork network(b.finish(b.linear(b.relu(sum), "fc3", 2)));
+  const std::vector<DropoutSite> sites = network.dropout_places().sites;
+  REQUIRE(sites.size() == 3);
+  CHECK(sites[0].head);
+  CHECK_FALSE(sites[1].head);
+  CHECK(sites[2].head);
+
+  GraphBuilder around(schema_of({6}), 1);  // the output comes from before the site
+  const ValueId y = around.relu(around.input());
+  around.dropout(y, "unread");
+  CHECK_FALSE(GraphNetwork(around.finish(y)).dropout_places().sites[0].head);
+}
+
 TEST_CASE("a dropout that cannot serve the model leaves the one before in place", "[dropout]") {
   GraphNetwork network = chain();
   Fake one, other;
@@ -323,6 +381,68 @@ TEST_CASE("weights come back after a pass that failed", "[dropout]") {
   CHECK_THROWS_WITH(network.forward(batch, {.training = true}),
                     in_mask ? Contains("masks fail") : Contains("node \"fc1\" (Gemm)"));
   CHECK(at::equal(network.forward(batch, {}), plain));
+}
+
+TEST_CASE("evaluations ask for linear layers and their activations where dropout says so", "[dropout]") {
+  GraphBuilder b(schema_of({5, 6}), 1);
+  ValueId x = b.gelu(b.linear(b.input(), "fold", 8));  // with a Reshape between
+  x = b.relu(b.linear(b.flatten(x), "fc1", 8));
+  x = b.sigmoid(b.linear(x, "fc2", 8));
+  GraphNetwork network(b.finish(b.linear(x, "head", 3)));
+  const Batch batch = batch_of(at::randn({4, 5, 6}));
+  const at::Tensor plain = network.forward(batch, {});
+  Fake dropout;
+  dropout.masks = [](const at::Tensor& weight) { return weight; };
+  std::map<std::size_t, bool> activations;
+  // Half of what the activation gives at y - 1, and half at y + 1.
+  dropout.evaluated = [&](const at::Tensor& y, const Dropout::Activation& activation, std::size_t index) {
+    activations[index] = static_cast<bool>(activation);
+    if (!activation) return y;
+    const at::Tensor low = activation(y - 1);
+    return (low + activation(y + 1)) / 2;
+  };
+  dropout.common.sites = {"fold.weight", "fc2.weight", "head.weight"};
+  network.set_dropout(&dropout, 7);
+  const auto weight = [&](const std::string& layer) { return parameter(network, layer + ".weight"); };
+  const auto linear = [&](const at::Tensor& in, const std::string& layer) {
+    return at::linear(in, weight(layer), parameter(network, layer + ".bias"));
+  };
+  const at::Tensor y = linear(batch.input(), "fold");
+  const at::Tensor folded = (at::gelu(y - 1) + at::gelu(y + 1)) / 2;
+  const at::Tensor second = linear(at::relu(linear(folded.flatten(1), "fc1")), "fc2");
+  const at::Tensor expected = linear((at::sigmoid(second - 1) + at::sigmoid(second + 1)) / 2, "head");
+
+  Names nodes;
+  network.set_tap([&](const NodeActivity& activity) {
+    nodes.push_back(std::string(activity.node) + " " + shape_text(activity.outputs.front().sizes().vec()));
+  });
+  CHECK(at::allclose(network.forward(batch, {.step = 3, .micro = 1}), expected, 1e-5, 1e-6));
+  CHECK(activations == std::map<std::size_t, bool>{{0, true}, {2, true}, {3, false}});
+  CHECK(nodes == Names{"flatten1 [20, 6]", "fold [4, 5, 8]", "flatten2 [4, 40]", "fc1 [4, 8]", "relu1 [4, 8]",
+                       "fc2 [4, 8]", "head [4, 3]"});
+  network.set_tap({});
+
+  activations.clear();  // the masks are what counts in training, and for samples
+  CHECK(at::equal(network.forward(batch, {.training = true}), plain));
+  CHECK(at::equal(network.forward(batch, {.sampling = true}), plain));
+  CHECK(activations.empty());
+  dropout.common.p = 0.0;
+  CHECK(at::equal(network.forward(batch, {}), plain));
+  CHECK(activations.empty());
+
+  // Each batch of an evaluation draws its own numbers, and not those of training.
+  REQUIRE(dropout.seen.size() == 3);
+  const std::uint64_t drawn = dropout.seen[0].random.bits(0);
+  dropout.common.p = 0.5;
+  const auto draws = [&](const ForwardContext& pass) {
+    dropout.seen.clear();
+    network.forward(batch, pass);
+    return dropout.seen.at(0).random.bits(0);
+  };
+  CHECK(draws({.step = 3, .micro = 1}) == drawn);
+  CHECK(draws({.step = 3, .micro = 2}) != drawn);
+  CHECK(draws({.step = 4, .micro = 1}) != drawn);
+  CHECK(RandomStream(7, "dropout/fold.weight", 3, 1).bits(0) != drawn);
 }
 
 TEST_CASE("a linear layer that dropout takes over stands for the nodes after it", "[dropout]") {

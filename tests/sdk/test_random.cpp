@@ -75,6 +75,14 @@ TEST_CASE("a mask keeps its share", "[random]") {
   CHECK(std::ranges::count(mask, 1.0f) == static_cast<std::ptrdiff_t>(mask.size()));
 }
 
+TEST_CASE("normal numbers from a block on are those of the stream there", "[random]") {
+  const trainyard::RandomStream stream(7, "noise");
+  at::Tensor whole = at::empty({5000}, at::kDouble), rest = at::empty({4988}, at::kDouble);
+  trainyard::fill_normal(whole, stream, 1.0, 2.0);
+  trainyard::fill_normal(rest, stream, 1.0, 2.0, 3);
+  CHECK(at::equal(whole.slice(0, 12), rest));
+}
+
 TEST_CASE("tensor fills have their moments and the C library's values", "[random]") {
   const RandomStream stream(11, "fill");
   at::Tensor normal = at::empty({1 << 20}, at::kDouble);

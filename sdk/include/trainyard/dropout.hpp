@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ struct DropoutSite {
   std::int64_t axis = 1;   ///< the feature axis of them
   std::int64_t width = 0;  ///< its length
   std::int64_t rows = 1;   ///< rows of the first axis that each sample has: tokens, where they are folded
+  bool by_name = false;    ///< acts only where the run names it (Dropout::chosen): weights of attention
+  bool head = false;       ///< what comes after it depends on the batch through it alone
   bool active = true;      ///< the run's [model.dropout] means it
 };
 
@@ -33,6 +36,7 @@ struct DropoutSite {
 struct DropoutWeight {
   std::string id;  ///< the parameter's name: "fc1.weight", "lstm1.weight_hh"
   std::vector<std::int64_t> shape;
+  bool linear = false;  ///< of a layer y = x W^T + b
   bool active = true;
 };
 
@@ -63,7 +67,7 @@ struct DropoutPlaces {
 /// What a call at a place is given. The same call draws the same numbers again (recomputation, resume).
 struct DropoutCall {
   double p = 0.0;       ///< the probability of this step, above 0
-  RandomStream random;  ///< keyed by (seed, place, step, micro-batch or sample)
+  RandomStream random;  ///< keyed by (seed, place, step, micro-batch, sample or batch of an evaluation)
   ForwardContext pass;
 };
 
@@ -98,13 +102,24 @@ class Dropout : public Plugin {
   /// are not active get no call. Throws ConfigError for an active one that it cannot serve.
   virtual void open(const DropoutPlaces& places) = 0;
 
-  /// The tensor with dropout applied at site number `site`; under autograd.
+  /// The tensor with dropout applied at site number `site`; under autograd. At a head it may have k times the
+  /// rows: then the network's output has, and the plugin sees to the targets (before_loss).
   virtual at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call);
 
   /// Whether weights are masked: then `mask_weight` gives what a pass takes in place of weight number
   /// `weight`; under autograd. Neither LSTM nor autocast ask for more than the shape to stay.
   virtual bool masks_weights() const { return false; }
   virtual at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call);
+
+  /// Whether evaluations ask about linear layers whose weights are masked (DropoutWeight::linear), which else
+  /// take the weights as they are. Then `evaluate_linear` gives what stands for activation(x W^T + b), its
+  /// mean over the masks, say; W is weight number `weight`. The activation works element by element, on any
+  /// tensor of the output's shape, and may be called often; it is empty where none follows the layer at once.
+  using Activation = std::function<at::Tensor(const at::Tensor&)>;
+  virtual bool evaluates_linears() const { return false; }
+  virtual at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
+                                     const std::optional<at::Tensor>& bias, const Activation& activation,
+                                     std::size_t index, const DropoutCall& call);
 
   /// Whether it takes over linear layer number `linear`. Then `masked_linear` gives the layer's output, after
   /// ReLU and dropout where the layer has an output site: y = mask_out * relu(x W^T + b) / keep; x comes
@@ -123,7 +138,9 @@ class Dropout : public Plugin {
 
   // The host's side.
 
-  /// The places with those inactive that `common.sites` does not mean; linear layers lose inactive sites.
+  /// The places with those inactive that `common.sites` does not mean; linear layers lose inactive sites. A
+  /// pattern means the places that it fits; those that act by name only where it fits no others, so that
+  /// "h.*" does not, and "*.attn_weights" does.
   DropoutPlaces chosen(DropoutPlaces places) const;
   /// Resolves `common.cutoff`. Throws ConfigError where the run's length does not tell.
   void place(const RunScale& scale);

@@ -11,7 +11,7 @@ struct ForwardContext {
   /// and Ghahramani, ICML 2016, section 4); all else is as in any evaluation.
   bool sampling = false;
   std::uint64_t step = 0;   ///< of the run, from 0; keys random masks
-  std::uint32_t micro = 0;  ///< micro-batch of the step, or number of the sample
+  std::uint32_t micro = 0;  ///< micro-batch of the step, number of the sample, or batch of the evaluation
 
   bool drops() const { return training || sampling; }
 };

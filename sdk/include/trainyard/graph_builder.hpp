@@ -73,8 +73,10 @@ class GraphBuilder {
   ValueId slice(ValueId x, std::int64_t axis, std::int64_t start, std::int64_t end, std::int64_t step = 1);
   ValueId pad(ValueId x, std::int64_t axis, std::int64_t before, std::int64_t after);  ///< with zeros
   ValueId softmax(ValueId x, std::int64_t axis = -1);
-  /// Scaled-dot-product attention; q, k, v [batch, time, heads * width].
-  ValueId attention(ValueId q, ValueId k, ValueId v, std::int64_t heads, bool causal);
+  /// Scaled-dot-product attention; q, k, v [batch, time, heads * width]. Its weights are a dropout site,
+  /// NAME_weights, that acts where a run names it.
+  ValueId attention(ValueId q, ValueId k, ValueId v, const std::string& name, std::int64_t heads,
+                    bool causal);
   /// A site that the run's dropout plugin serves; the identity without one, and in evaluation.
   ValueId dropout(ValueId x, const std::string& name, std::int64_t axis = 1);
 

@@ -57,7 +57,7 @@ class Network {
   virtual void set_dropout(Dropout* dropout, std::uint64_t seed);
 
   /// Who looks on at the passes from now on; an empty tap: nobody. False where the network has no nodes to
-  /// show. Nodes within a linear layer that dropout took over are shown as that layer alone.
+  /// show. Nodes within a linear layer that dropout took over, or evaluates, are shown as that layer alone.
   virtual bool set_tap(const NetworkTap&) { return false; }
 
   /// The graph behind it, or null: plugins that need one then refuse the model by name.

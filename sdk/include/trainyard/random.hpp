@@ -60,7 +60,8 @@ class RandomStream {
 // In-place initialisers for a contiguous CPU tensor of float or double, the same bits on every machine; throw
 // PluginError for another tensor.
 void fill_uniform(at::Tensor& tensor, const RandomStream& stream, double low, double high);
-/// By the Box-Muller transform.
-void fill_normal(at::Tensor& tensor, const RandomStream& stream, double mean, double deviation);
+/// By the Box-Muller transform, from a block on, four elements a block.
+void fill_normal(at::Tensor& tensor, const RandomStream& stream, double mean, double deviation,
+                 std::uint64_t first_block = 0);
 
 }  // namespace trainyard

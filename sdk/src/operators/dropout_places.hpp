@@ -11,11 +11,18 @@ namespace trainyard {
 /// Sites, weights, linear layers and cells, each in the order of the nodes. Needs shapes.
 DropoutPlaces find_dropout_places(const Graph& graph);
 
+/// Number of a node among the sites; none of one that is no site.
+std::optional<std::size_t> site_number(const Graph& graph, const Node& node);
+
 /// Number of a recurrent node among the cells; none of one that runs in both directions.
 std::optional<std::size_t> cell_number(const Graph& graph, const Node& node);
 
 /// The nodes that a linear layer with an output site stands for: its own, the ReLU's, the site's; they follow
 /// each other.
 std::size_t nodes_of(const DropoutLinear& linear);
+
+/// How many nodes after linear layer `index` of the graph are its activation, a function of single elements,
+/// or a Reshape before it; each alone reads the one before.
+std::size_t activation_nodes(const Graph& graph, std::size_t index);
 
 }  // namespace trainyard

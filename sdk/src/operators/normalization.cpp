@@ -4,6 +4,7 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/softmax.h>
 
+#include "dropout_places.hpp"
 #include "operator.hpp"
 
 namespace trainyard {
@@ -84,20 +85,10 @@ std::vector<TensorType> infer_dropout(const NodeView& op) {
 }
 
 /// A site that the run's dropout plugin serves. Attribute `axis` is ours: the feature axis; ONNX's ratio is
-/// the plugin's to choose. GraphNetwork numbers the sites in the order of the nodes.
+/// the plugin's to choose.
 Call compile_dropout(const NodeView& op) {
-  std::size_t site = 0;
-  for (const Node& node : op.graph().nodes) {
-    if (node.name == op.node().name) break;
-    if (node.op == "Dropout") ++site;
-  }
-  return [=, x = op.input(0), y = op.output()](Frame& f) {
-    const DropoutService& dropout = f.dropout;
-    if (dropout.p == 0.0 || !f.context.drops() || !dropout.places.sites[site].active) {
-      f[y] = f[x];
-      return;
-    }
-    f[y] = dropout.plugin->apply(f[x], site, dropout.call(dropout.sites[site], f.context));
+  return [site = *site_number(op.graph(), op.node()), x = op.input(0), y = op.output()](Frame& f) {
+    f[y] = f.drops_at(site) ? f.dropped(f[x], site) : f[x];
   };
 }
 

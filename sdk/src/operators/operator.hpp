@@ -28,10 +28,10 @@ struct DropoutService {
   std::vector<RandomStream> sites, weights, linears, cells;  ///< a stream for each place
   double p = 0.0;                                            ///< of the pass
 
-  /// What the plugin is told at a place. Samples draw other numbers than micro-batches.
+  /// What the plugin is told at a place. Samples, evaluations and micro-batches draw different numbers.
   DropoutCall call(const RandomStream& stream, const ForwardContext& pass) const {
-    constexpr std::uint32_t of_samples = 1u << 31;
-    return {p, stream.at(pass.step, pass.sampling ? pass.micro | of_samples : pass.micro), pass};
+    const std::uint32_t lanes = pass.sampling ? 1u << 31 : pass.training ? 0 : 1u << 30;
+    return {p, stream.at(pass.step, pass.micro | lanes), pass};
   }
 };
 
@@ -45,6 +45,14 @@ struct Frame {
   /// The tensor of an optional input.
   std::optional<at::Tensor> optional(ValueId id) const {
     return id == no_value ? std::nullopt : std::optional(values[static_cast<std::size_t>(id)]);
+  }
+
+  /// Whether dropout acts at a site in this pass, and what it makes of the activations there.
+  bool drops_at(std::size_t site) const {
+    return dropout.p > 0.0 && context.drops() && dropout.places.sites[site].active;
+  }
+  at::Tensor dropped(const at::Tensor& x, std::size_t site) const {
+    return dropout.plugin->apply(x, site, dropout.call(dropout.sites[site], context));
   }
 };
 

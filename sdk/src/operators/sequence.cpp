@@ -1,15 +1,20 @@
 // LSTM and Attention.
+#include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/lstm.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/promote_types.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <optional>
 #include <tuple>
 
@@ -203,19 +208,42 @@ std::vector<TensorType> infer_attention(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
+/// Attention of [batch, heads, time, width] by its formula, such that dropout can act on the weights (Vaswani
+/// et al., "Attention is all you need", NeurIPS 2017, equation 1; GPT-2 drops them).
+at::Tensor dropped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             std::optional<at::Tensor> mask, bool causal, std::optional<double> scale,
+                             std::size_t site, const Frame& f) {
+  const std::int64_t shared = q.size(1) / k.size(1);  // query heads that a key head serves
+  const auto of_queries = [&](const at::Tensor& x) {
+    return shared == 1 ? x : x.repeat_interleave(shared, 1);
+  };
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  at::Tensor scores = at::matmul(at::mul(q, factor), of_queries(k).transpose(2, 3));
+  if (causal) mask = at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril();
+  if (mask)
+    scores = mask->scalar_type() == at::kBool ? scores.masked_fill(mask->logical_not(), -INFINITY)
+                                              : at::add(scores, *mask);
+  // Rows that attend to nothing are 0, as in the fused operator.
+  const at::Tensor weights =
+      at::_safe_softmax(scores, -1, at::promote_types(scores.scalar_type(), at::kFloat));
+  return at::matmul(f.dropped(weights, site).to(v.scalar_type()), of_queries(v));
+}
+
 Call compile_attention(const NodeView& op) {
   const Heads h = attention_sizes(op);
   const bool causal = op.node().integer("is_causal", 0) != 0;
   const double factor = op.node().number("scale", 0.0);
   const std::optional<double> scale = factor == 0.0 ? std::nullopt : std::optional(factor);
-  return [=, q = op.input(0), k = op.input(1), v = op.input(2), mask = op.input(3),
-          y = op.output()](Frame& f) {
+  return [=, q = op.input(0), k = op.input(1), v = op.input(2), mask = op.input(3), y = op.output(),
+          site = *site_number(op.graph(), op.node())](Frame& f) {
     const auto heads = [&](const at::Tensor& x, std::int64_t count) {
       return h.flat ? x.view({x.size(0), x.size(1), count, x.size(2) / count}).transpose(1, 2) : x;
     };
-    at::Tensor result =
-        at::scaled_dot_product_attention(heads(f[q], h.query), heads(f[k], h.key), heads(f[v], h.key),
-                                         f.optional(mask), 0.0, causal, scale, h.key != h.query);
+    const at::Tensor query = heads(f[q], h.query), key = heads(f[k], h.key), value = heads(f[v], h.key);
+    const at::Tensor result =
+        f.drops_at(site) ? dropped_attention(query, key, value, f.optional(mask), causal, scale, site, f)
+                         : at::scaled_dot_product_attention(query, key, value, f.optional(mask), 0.0, causal,
+                                                            scale, h.key != h.query);
     f[y] = h.flat ? result.transpose(1, 2).reshape({result.size(0), h.query_time, h.query * h.value_width})
                   : result;
   };
