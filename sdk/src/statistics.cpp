@@ -75,8 +75,8 @@ TRAINYARD_AVX512 inline __m512d widened(__m512 v) {
 /// The sum in double all along; |x| and x^2, which cannot cancel, sixteen vectors at a time in float.
 TRAINYARD_AVX512 Sums sums_avx512(std::span<const float> x) {
   constexpr std::size_t lanes = 16, group = 16 * lanes;
-  // Elements. The machine itself does not look beyond a page: from memory to the second cache long before, and
-  // from there to the first.
+  // Elements. The machine itself does not look beyond a page: from memory to the second cache long before,
+  // and from there to the first.
   constexpr std::size_t far = 8192, near = 256;
   __m512d sum0 = _mm512_setzero_pd(), sum1 = sum0, l1 = sum0, squares = sum0;
   __m512 low = _mm512_set1_ps(std::numeric_limits<float>::infinity());
