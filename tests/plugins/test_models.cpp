@@ -259,7 +259,7 @@ TEST_CASE("models announce their dropout sites", "[models]") {
         Ids{"fc1.dropout:5", "fc2.dropout:4"});
   CHECK(ids(*build("lenet", {}, images({1, 28, 28}))) == Ids{"fc1.dropout:120", "fc2.dropout:84"});
   CHECK(ids(*build("gpt", table({{"n_layer", 1}, {"n_head", 2}, {"d_model", 8}}), tokens())) ==
-        Ids{"drop:8", "h.0.attn.drop:8", "h.0.mlp.drop:8"});
+        Ids{"drop:8", "h.0.attn_weights:2", "h.0.attn.drop:8", "h.0.mlp.drop:8"});
   CHECK(ids(*build("lstm", table({{"n_layer", 1}, {"hidden", 9}}), tokens())) == Ids{"lstm1.dropout:9"});
 
   const auto resnet = [&](const char* sites) {
@@ -303,7 +303,10 @@ TEST_CASE("models announce what else dropout may act on", "[models]") {
   CHECK(names(gpt.weights) ==
         Ids{"h.0.attn.qkv.weight", "h.0.attn.proj.weight", "h.0.mlp.fc.weight", "h.0.mlp.proj.weight"});
   CHECK(names(gpt.linears) == Ids{"h.0.attn.proj", "h.0.mlp.proj"});
-  for (const DropoutSite& site : gpt.sites) CHECK(site.rows == 5);
+  for (const DropoutSite& site : gpt.sites) {
+    CHECK(site.by_name == (site.id == "h.0.attn_weights"));
+    CHECK(site.rows == (site.by_name ? 1 : 5));
+  }
 
   const DropoutPlaces lstm =
       build("lstm", table({{"n_layer", 2}, {"hidden", 9}}), tokens())->dropout_places();
