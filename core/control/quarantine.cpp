@@ -14,9 +14,12 @@
 #include "core/report/run_directory.hpp"
 
 namespace trainyard::control {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quarantined, plugin, slot, kind, digest, event, step, reason, time)
+
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 std::string file_of(const std::string& directory) {
   return directory + "/quarantine.json";
@@ -49,17 +52,7 @@ std::vector<Quarantined> read_quarantine(const std::string& directory) {
   const std::string path = file_of(directory);
   if (!std::filesystem::exists(path)) return {};
   try {
-    std::vector<Quarantined> all;
-    for (const Json& each : Json::parse(std::ifstream(path)))
-      all.push_back({.plugin = each.at("plugin"),
-                     .slot = each.at("slot"),
-                     .kind = each.at("kind"),
-                     .digest = each.at("digest"),
-                     .event = each.at("event"),
-                     .step = each.at("step"),
-                     .reason = each.at("reason"),
-                     .time = each.at("time")});
-    return all;
+    return Json::parse(std::ifstream(path)).get<std::vector<Quarantined>>();
   } catch (const Json::exception& error) {
     throw DataError(path + " is no list of quarantined plugins: " + error.what() + "; mend or remove it");
   }
@@ -68,18 +61,8 @@ std::vector<Quarantined> read_quarantine(const std::string& directory) {
 void quarantine(const std::string& directory, Quarantined plugin) {
   std::vector<Quarantined> all = read_quarantine(directory);
   all.push_back(std::move(plugin));
-  Json json = Json::array();
-  for (const Quarantined& each : all)
-    json.push_back({{"plugin", each.plugin},
-                    {"slot", each.slot},
-                    {"kind", each.kind},
-                    {"digest", each.digest},
-                    {"event", each.event},
-                    {"step", each.step},
-                    {"reason", each.reason},
-                    {"time", each.time}});
   report::write_atomically(file_of(directory),
-                           json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+                           Json(all).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,

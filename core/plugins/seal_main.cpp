@@ -47,25 +47,34 @@ ManifestData described(const std::string& path) {
 
 /// Runs objcopy on `from`, so that `to` has `text` as its manifest, in place of one that it may have had.
 void add_section(const std::string& from, const std::string& text_file, const std::string& to) {
-  const std::string section(manifest_section);
-  const std::vector<std::string> words = {"objcopy",
-                                          "--remove-section=" + section,
-                                          "--add-section=" + section + "=" + text_file,
-                                          "--set-section-flags=" + section + "=noload,readonly",
-                                          from,
-                                          to};
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::string section(manifest_section), remove = "--remove-section=" + section,
+                                               add = "--add-section=" + section + "=" + text_file,
+                                               flags = "--set-section-flags=" + section + "=noload,readonly";
+  const char* const arguments[] = {"objcopy",    remove.c_str(), add.c_str(), flags.c_str(),
+                                   from.c_str(), to.c_str(),     nullptr};
   pid_t child = 0;
-  if (const int error = ::posix_spawnp(&child, "objcopy", nullptr, nullptr, arguments.data(), environ);
+  if (const int error =
+          ::posix_spawnp(&child, "objcopy", nullptr, nullptr, const_cast<char* const*>(arguments), environ);
       error != 0)
     throw PluginError(std::string("cannot be sealed: objcopy does not start (") + std::strerror(error) +
                       "); install binutils");
   int status = 0;
   if (::waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
     throw PluginError("cannot be sealed: objcopy failed, see above");
+}
+
+/// objcopy moves the end of what becomes read-only where a plugin has variables of a thread; the loader shall
+/// find what the linker wrote.
+void restore_program_headers(const std::string& from, const fs::path& to) {
+  std::ifstream original(from, std::ios::binary);
+  Elf64_Ehdr header{};
+  original.read(reinterpret_cast<char*>(&header), sizeof header);
+  std::string table(header.e_phnum * sizeof(Elf64_Phdr), '\0');
+  original.seekg(static_cast<std::streamoff>(header.e_phoff)).read(table.data(), std::ssize(table));
+  std::fstream sealed(to, std::ios::binary | std::ios::in | std::ios::out);
+  sealed.seekp(static_cast<std::streamoff>(header.e_phoff)).write(table.data(), std::ssize(table));
+  if (!original || !sealed.flush())
+    throw PluginError("cannot be sealed: " + to.string() + " cannot be written");
 }
 
 /// Removes its files whatever happens.
@@ -105,6 +114,7 @@ void seal(const std::string& path) {
   stream.close();
   if (!stream) throw PluginError("cannot be sealed: " + temporary.text.string() + " cannot be written");
   add_section(path, temporary.text, temporary.object);
+  restore_program_headers(path, temporary.object);
 
   // What the host will do, done once here: nothing that it would refuse leaves the build.
   const ElfFile sealed(temporary.object);
