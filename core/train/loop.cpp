@@ -187,9 +187,8 @@ void Loop::compute_gradients(data::StepData& step) {
 
 /// What the schedule says of the step to come, into the optimizer's groups.
 void Loop::set_rates() {
-  const std::int64_t done = context_.clock_.step;
   const auto [factor, momentum] = guarded(parts_.config->schedule, context_.number_, [&] {
-    return std::pair(parts_.schedule->factor(done), parts_.schedule->momentum(done));
+    return std::pair(parts_.schedule->factor(updates_), parts_.schedule->momentum(updates_));
   });
   for (ParamGroup& group : parts_.optimizer->groups()) {
     group.lr = group.base_lr * factor;
@@ -217,6 +216,7 @@ void Loop::update(data::StepData& step) {
       if (!finite || skip || repeat) return;
       const Timer timer(timing_ ? &seconds_.optimizer : nullptr);
       guarded(config.optimizer, context_.number_, [&] { parts_.optimizer->step(); });
+      ++updates_;
       context_.skip_reason_ = SkipReason::none;
       closing = Event::after_step;
     });
@@ -363,6 +363,7 @@ void Loop::settle_checkpoints() {
 void Loop::save(StateWriter& state) const {
   const Clock& clock = context_.clock_;
   state.scalar("step", clock.step);
+  state.scalar("updates", updates_);
   state.scalar("epoch", clock.epoch);
   state.scalar("step_in_epoch", clock.step_in_epoch);
   state.scalar("in_epoch", in_epoch_);
@@ -385,6 +386,7 @@ void Loop::load(const State& saved) {
   const StateReader state(saved);
   Clock& clock = context_.clock_;
   clock.step = state.integer("step");
+  updates_ = state.integer("updates");
   clock.epoch = state.integer("epoch");
   clock.step_in_epoch = state.integer("step_in_epoch");
   in_epoch_ = state.boolean("in_epoch");

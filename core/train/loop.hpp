@@ -116,6 +116,8 @@ class Loop {
 
   const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
   const Clock& clock() const { return context_.clock_; }
+  /// Steps that the optimizer took, which the schedule is read at; skipped ones are not among them.
+  std::int64_t updates() const { return updates_; }
   /// The last value of everything that was reported.
   const std::map<std::string, double, std::less<>>& latest() const { return latest_; }
   /// Seconds of training, those before a resume included.
@@ -171,6 +173,7 @@ class Loop {
   PhaseSeconds seconds_;
   std::map<std::string, double, std::less<>> latest_, extra_;
 
+  std::int64_t updates_ = 0;
   std::int64_t evaluate_every_ = 0;
   std::int64_t last_evaluated_ = -1;
   bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short

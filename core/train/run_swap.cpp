@@ -213,7 +213,7 @@ void Run::come_back(ActivePlugin& plugin) {
 
 /// Where the curve of a schedule that comes in begins, and its scale.
 void Run::place_curve(PreparedSwap& swap) {
-  const std::int64_t step = context_.clock_.step;
+  const std::int64_t step = loop_->updates();
   auto& schedule = swap.parts_.front().plugin.as<Schedule>();
   const config::SlotConfig& slot = swap.parts_.front().config;
   CurvePlace place;
