@@ -316,7 +316,7 @@ at::Tensor tensor_of(std::string_view framed_record) {
   if (result.nbytes() != content.size())
     throw DataError("the record holds " + std::to_string(content.size()) + " bytes for a tensor of " +
                     std::to_string(result.nbytes()));
-  std::memcpy(result.mutable_data_ptr(), content.data(), content.size());
+  if (!content.empty()) std::memcpy(result.mutable_data_ptr(), content.data(), content.size());
   return result;
 }
 
