@@ -28,7 +28,7 @@ class Dataloader final : public Rule {
   std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
     const std::optional<double> workers = sample(now, "profile/loader_workers");
     const std::vector<double> cores = samples(now, "system/cpu");
-    if (!workers || cores.empty()) return std::nullopt;
+    if (!workers || *workers == 0.0 || cores.empty()) return std::nullopt;  // 0: the loop loads by itself
     const double share = 100.0 * *workers / static_cast<double>(cores.size());
     if (share >= options_.min_threshold && share <= options_.max_threshold) return std::nullopt;
     Finding finding;

@@ -201,6 +201,7 @@ TEST_CASE("dataloader holds the loader's threads against the cores") {
   };
   CHECK_FALSE(one(7, 10));
   CHECK_FALSE(one(20, 10));
+  CHECK_FALSE(one(0, 10));  // the loop loads by itself
   CHECK(one(6, 10));
   CHECK(one(21, 10));
   CHECK(steps("dataloader", {}, {sample(0, {{"system/cpu", {50}}})}) == Steps{});
