@@ -60,13 +60,18 @@ struct DeviceStatistics::State {
   std::optional<at::Device> device;
 };
 
-DeviceStatistics::DeviceStatistics() : state_(cuda::available() ? std::make_unique<State>() : nullptr) {}
+DeviceStatistics::DeviceStatistics() = default;
 DeviceStatistics::~DeviceStatistics() = default;
 
 bool DeviceStatistics::add(std::size_t tensor, const at::Tensor& values) {
-  if (!state_ || !values.is_cuda() || !values.is_contiguous()) return false;
+  if (!values.is_cuda() || !values.is_contiguous()) return false;
   const std::optional<cuda::Dtype> dtype = dtype_of(values);
-  if (!dtype || state_->device.value_or(values.device()) != values.device()) return false;
+  if (!dtype) return false;
+  if (!state_) {
+    if (!cuda::available()) return false;
+    state_ = std::make_unique<State>();
+  }
+  if (state_->device.value_or(values.device()) != values.device()) return false;
   state_->device = values.device();
   state_->views.push_back({values.const_data_ptr(), values.numel(), *dtype});
   state_->tensors.push_back(tensor);

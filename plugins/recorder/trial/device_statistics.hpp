@@ -27,7 +27,8 @@ class DeviceStatistics {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;  ///< null where nothing of a device is known
+  /// Null until the first tensor that it takes: a run on the CPU asks CUDA nothing.
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace trainyard::recorder
