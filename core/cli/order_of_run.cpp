@@ -1,16 +1,11 @@
 #include "core/cli/order_of_run.hpp"
 
-#include "core/events/hooks_of.hpp"
+#include "core/config/hook_order.hpp"
 
 namespace trainyard::cli {
 
 OrderOfRun order_of(const config::RunConfig& config, const plugins::Registry& registry) {
-  OrderOfRun result;
-  for (const config::SlotConfig* slot : config.slots()) {
-    const auto files = registry.find(slot->kind, slot->type);
-    if (files.size() == 1)
-      result.participants.push_back({slot->id, slot->type, events::hooks_of(*slot, files.front()->manifest)});
-  }
+  OrderOfRun result{config::participants(config, registry), {}};
   result.order = events::make_order(result.participants);
   return result;
 }

@@ -8,19 +8,8 @@
 #include <sstream>
 
 #include "core/cli/engine_library.hpp"
-#include "core/cli/order_of_run.hpp"
 
 namespace trainyard::cli {
-namespace {
-
-/// Order problems need no code of a plugin: manifests tell. They are findings like any other.
-void check_order(const RunFile& run, config::Findings& findings) {
-  for (const events::OrderProblem& problem : order_of(run.config, run.registry).order.problems)
-    findings.error(problem.code, {}, problem.message, problem.hint);
-}
-
-}  // namespace
-
 std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
                                         const std::vector<std::string>& of_run) {
   std::vector<std::string> folders = given;
@@ -41,10 +30,7 @@ std::optional<RunFile> read_run_file(const RunFileOptions& options) {
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);
   std::optional<RunFile> run;
-  if (resolution.config) {
-    run = RunFile{std::move(registry), std::move(*resolution.config)};
-    check_order(*run, resolution.findings);
-  }
+  if (resolution.config) run = RunFile{std::move(registry), std::move(*resolution.config)};
   if (options.json)
     std::printf("%s\n", resolution.findings.json().c_str());
   else if (!resolution.findings.empty())

@@ -10,12 +10,16 @@
 namespace trainyard::config {
 
 struct PlannedSwaps {
-  std::vector<PlannedSwap> swaps;
-  Array printed;  ///< as `config show` prints them
+  std::vector<PlannedSwap> swaps;  ///< in the order of time, as far as the file tells
+  Array printed;                   ///< as `config show` prints them, in the order of the file
 };
 
-/// Each of the `entries` is tried on the run as those before it leave it. `resolved`: all other tables.
-PlannedSwaps plan_swaps(const Value& entries, const Table& resolved, const plugins::Registry& registry,
+/// Each of the `entries` is tried on the run as those before it in time leave it, as a run file and as a
+/// change of a running training. `run`: without any of them.
+PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugins::Registry& registry,
                         Checker& checker, Findings& findings);
+
+/// An entry as it is printed, read back.
+PlannedSwap planned_swap(const Table& printed);
 
 }  // namespace trainyard::config

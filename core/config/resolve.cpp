@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/config/data_tables.hpp"
+#include "core/config/hook_order.hpp"
 #include "core/config/planned_swaps.hpp"
 #include "core/config/rules.hpp"
 #include "core/config/tables.hpp"
@@ -77,9 +78,12 @@ class Resolver {
     check_together(tables_.in_use(), resolved_, checker_.percent(), findings_);
     if (findings_.failed()) return std::nullopt;
     fill_in(resolved_, config_);
+    config_.resolved = resolved_;
+    for (const events::OrderProblem& problem : events::make_order(participants(config_, registry_)).problems)
+      findings_.error(problem.code, {}, problem.message, problem.hint);
+    if (findings_.failed()) return std::nullopt;
     swaps();
     if (findings_.failed()) return std::nullopt;
-    config_.resolved = resolved_;
     return std::move(config_);
   }
 
@@ -207,9 +211,9 @@ class Resolver {
   void swaps() {
     const Value* entries = root_.find("swap");
     if (entries == nullptr) return;
-    PlannedSwaps planned = plan_swaps(*entries, resolved_, registry_, checker_, findings_);
+    PlannedSwaps planned = plan_swaps(*entries, config_, registry_, checker_, findings_);
     config_.swaps = std::move(planned.swaps);
-    resolved_.set("swap", Value(std::move(planned.printed)));
+    config_.resolved.set("swap", Value(std::move(planned.printed)));
   }
 
   const Table& root_;

@@ -217,22 +217,24 @@ std::vector<Section> make_schema() {
             .by_default("abort")
             .one_of({"abort", "disable"})})
       .list = true;
-  table("swap", "another plugin, or other options, in a slot from a step of the run on; options go here too",
-        {key("at", duration, "when, at the first safe point that is not before it")
-             .needed()
-             .in(Units::progress),
-         key("slot", string, "the slot: optimizer, model.dropout, hooks.ID").needed(),
-         key("type", string, "the plugin that takes over; the same one, with other options, without it"),
-         key("carry", string,
-             "what takes over from the old one: its state, nothing, or of a schedule: restart (begins anew "
-             "over "
-             "the rest of the run), splice (scaled such that the factor does not jump)")
-             .by_default("state")
-             .one_of({"state", "fresh", "restart", "splice"}),
-         key("watch", duration,
-             "length for which the run goes back if anything fails; at most to the epoch's end")
-             .by_default("5ba")
-             .in(Units::progress)})
+  table(
+      "swap",
+      "another plugin, or other options, in a slot from a step of the run on; options go here too, or into a "
+      "table `options`: one that is called as a key below is",
+      {key("at", duration, "when, at the first safe point that is not before it")
+           .needed()
+           .in(Units::progress),
+       key("slot", string, "the slot: optimizer, model.dropout, hooks.ID").needed(),
+       key("type", string, "the plugin that takes over; the same one, with other options, without it"),
+       key("carry", string,
+           "what takes over from the old one: its state, nothing, or of a schedule: restart (begins anew "
+           "over "
+           "the rest of the run), splice (scaled such that the factor does not jump)")
+           .by_default("state")
+           .one_of({"state", "fresh", "restart", "splice"}),
+       key("watch", duration, "length for which the run goes back to before the swap if anything fails")
+           .by_default("5ba")
+           .in(Units::progress)})
       .list = true;
   return all;
 }

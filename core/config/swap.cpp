@@ -8,6 +8,7 @@
 #include "core/config/rules.hpp"
 #include "core/config/schema.hpp"
 #include "core/config/suggest.hpp"
+#include "core/events/order.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -60,11 +61,10 @@ Carry carry_of(std::string_view word) {
   return found->second;
 }
 
-Document with_swap(const Table& resolved, const SwapRequest& swap, const plugins::Registry& registry,
-                   const Origin& at) {
-  Document document;
-  document.root = resolved;
-  document.file = "the swap of " + swap.slot;
+namespace {
+
+void put_swap(Document& document, const SwapRequest& swap, const plugins::Registry& registry,
+              const Origin& at) {
   Place place;
   std::vector<std::string> known;
   each_slot(document.root, [&](const std::string& address, const Place& candidate) {
@@ -75,7 +75,7 @@ Document with_swap(const Table& resolved, const SwapRequest& swap, const plugins
     document.readable = false;
     document.findings.error("E212", at, "the run has no slot \"" + swap.slot + "\"",
                             suggestion(swap.slot, known, "its slots are"));
-    return document;
+    return;
   }
   if ((swap.carry == Carry::restart || swap.carry == Carry::splice) && place.section->kind != "schedule")
     document.findings.error("E213", at,
@@ -102,7 +102,71 @@ Document with_swap(const Table& resolved, const SwapRequest& swap, const plugins
     for (const Table::Entry& inner : option.value.as<Table>().entries())
       table.find(option.key)->as<Table>().set(inner.key, inner.value);
   }
+}
+
+constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
+
+/// The first event that a running training has behind it and at which a plugin writes more than its own.
+const HookSpec* too_late(const ManifestData& manifest) {
+  for (const HookSpec& hook : manifest.hooks)
+    for (const Event event : set_up)
+      if (hook.event == event && !Regions(Region::plugin_own).contains(hook.writes)) return &hook;
+  return nullptr;
+}
+
+}  // namespace
+
+Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps,
+                    const plugins::Registry& registry, const Origin& at) {
+  Document document;
+  document.root = resolved;
+  document.root.erase("swap");  // a plan: none of the live configuration
+  document.file = "the swap of " + (swaps.empty() ? "nothing" : swaps.front().slot);
+  for (const SwapRequest& swap : swaps)
+    if (document.readable) put_swap(document, swap, registry, at);
   return document;
+}
+
+bool replaces(const std::string& address, const SlotConfig& slot) {
+  if (slot.address() == address) return true;
+  if (address == "data") return slot.kind == "dataset" || slot.kind == "sampler";
+  return address == "model" && slot.kind == "dropout";
+}
+
+void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<SwapRequest>& swaps,
+                 const plugins::Registry& registry, const Origin& at, Findings& findings) {
+  const auto keeps = [&](const std::string& what, const std::string& mend) {
+    findings.error("E214", at, "a running training keeps " + what, mend);
+  };
+  const std::vector<const SlotConfig*> here = now.slots(), there = then.slots();
+  const auto same = [](const SlotConfig* a, const SlotConfig* b) {
+    return a->slot == b->slot && a->address() == b->address();
+  };
+  const auto [old_slot, new_slot] = std::mismatch(here.begin(), here.end(), there.begin(), there.end(), same);
+  if (old_slot != here.end() || new_slot != there.end()) {
+    const std::string what = there.size() > here.size() ? "add [" + (*new_slot)->slot + "]"
+                             : there.size() < here.size()
+                                 ? "drop [" + (*old_slot)->slot + "]"
+                                 : "rename " + (*old_slot)->address() + " to " + (*new_slot)->address();
+    return keeps("its slots and their names: the swap would " + what,
+                 "leave `id` and the tables as they are");
+  }
+  if (then.train.batch_size != now.train.batch_size ||
+      then.train.micro_batch_size != now.train.micro_batch_size ||
+      then.train.drop_last != now.train.drop_last)
+    keeps("its batch size: a swap of data changes the samples alone",
+          "leave batch_size, micro_batch_size and drop_last out");
+  if (then.workers != now.workers || then.prefetch != now.prefetch)
+    keeps("data.workers and data.prefetch", "they change with a resume");
+  for (const SlotConfig* slot : there)
+    for (const SwapRequest& swap : swaps)
+      if (replaces(swap.slot, *slot))
+        for (const plugins::PluginFile* plugin : registry.find(slot->kind, slot->type))
+          if (const HookSpec* hook = too_late(plugin->manifest))
+            findings.error("E215", at,
+                           slot->slot + ": " + slot->type + " writes " + events::text(hook->writes) + " at " +
+                               std::string(name(hook->event)) + ", which a running training has behind it",
+                           "it can only be there from the beginning");
 }
 
 void assign(Table& options, const std::string& assignment) {
@@ -146,27 +210,30 @@ std::vector<SwapRequest> swaps_of(const Table& resolved, const std::vector<std::
   return swaps;
 }
 
-std::string text(const SwapRequest& swap) {
-  std::string options;
-  for (const Table::Entry& option : swap.options.entries())
-    options += (options.empty() ? "" : ", ") + option.key + " = " + toml_text(option.value);
-  return swap.slot + (swap.type.empty() ? "" : " = " + swap.type) +
-         (options.empty() ? "" : " (" + options + ")");
+std::string text(const std::vector<SwapRequest>& swaps) {
+  std::string line;
+  for (const SwapRequest& swap : swaps) {
+    std::string options;
+    for (const Table::Entry& option : swap.options.entries())
+      options += (options.empty() ? "" : ", ") + option.key + " = " + toml_text(option.value);
+    line += (line.empty() ? "" : "; ") + swap.slot + (swap.type.empty() ? "" : " = " + swap.type) +
+            (options.empty() ? "" : " (" + options + ")");
+  }
+  return line;
 }
 
-std::string toml(const SwapRequest& swap) {
+Table table_of(const SwapRequest& swap) {
   Table table;
   table.set("slot", Value(swap.slot));
   if (!swap.type.empty()) table.set("type", Value(swap.type));
   for (const auto& [word, carry] : carry_words)
     if (carry == swap.carry) table.set("carry", Value(std::string(word)));
   table.set("watch", Value(swap.watch));
-  table.set("options", Value(swap.options));
-  return toml_file(table);
+  if (!swap.options.entries().empty()) table.set("options", Value(swap.options));
+  return table;
 }
 
-SwapRequest swap_from_toml(const std::string& text) {
-  const Table table = load_resolved("the journal", text).root;
+SwapRequest swap_of(const Table& table) {
   SwapRequest swap;
   if (const auto* slot = at_path<std::string>(table, "slot")) swap.slot = *slot;
   if (const auto* type = at_path<std::string>(table, "type")) swap.type = *type;
@@ -174,12 +241,6 @@ SwapRequest swap_from_toml(const std::string& text) {
   if (const auto* watch = at_path<std::string>(table, "watch")) swap.watch = *watch;
   if (const auto* options = at_path<Table>(table, "options")) swap.options = *options;
   return swap;
-}
-
-std::int64_t swap_number(const std::string& text) {
-  const Table table = load_resolved("the journal", text).root;
-  const auto* number = at_path<std::int64_t>(table, "number");
-  return number == nullptr ? 0 : *number;
 }
 
 }  // namespace trainyard::config

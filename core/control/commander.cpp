@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -36,10 +37,17 @@ std::string what(const std::exception_ptr& error) {
 
 }  // namespace
 
-Commander::Commander(CommanderParts parts, std::vector<DueSwap> due)
-    : parts_(std::move(parts)), due_(due.begin(), due.end()), thread_([this] { work(); }) {
-  std::stable_sort(due_.begin(), due_.end(),
-                   [](const DueSwap& a, const DueSwap& b) { return a.step < b.step; });
+Commander::Commander(CommanderParts parts, Ledger ledger)
+    : parts_(std::move(parts)), next_number_(ledger.next), thread_([this] { work(); }) {
+  for (Entry& entry : ledger.open) {
+    if (entry.step) {
+      due_.push_back(std::move(entry));
+      continue;
+    }
+    const auto job = std::make_shared<Job>();
+    job->entry = std::move(entry);
+    waiting_.push_back(job);
+  }
 }
 
 Commander::~Commander() {
@@ -96,7 +104,7 @@ void Commander::hand_on() {
 void Commander::start(const std::shared_ptr<Job>& job) {
   later([this, job] {
     try {
-      job->prepared = parts_.run->prepare(job->request);
+      job->prepared = parts_.run->prepare(job->entry.swaps);
     } catch (...) {
       job->error = std::current_exception();
     }
@@ -117,24 +125,11 @@ void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
 
 void Commander::at_safe_point() {
   const Clock& clock = parts_.run->clock();
-  if (watched_ &&
-      (clock.step >= watched_->until || clock.epoch != watched_->epoch || clock.step == clock.total_steps))
-    settle();
-  while (!due_.empty() && due_.front().step <= clock.step) {
-    settle();
-    put_back();
-    const auto job = std::make_shared<Job>();
-    job->request = std::move(due_.front().request);
-    job->who = std::move(due_.front().who);
-    due_.pop_front();
-    start(job);
-    wait_for(*job);
-    if (job->error) std::rethrow_exception(job->error);
-    commit(job);
-  }
+  end_watches(clock.step);
+  while (!due_.empty() && due_.front().step <= clock.step) make_due();
   finish();
   prepare_next();
-  if (!checkpoints_.empty()) answer_checkpoints();
+  answer_checkpoints();
   hand_on();
   if (parts_.channel == nullptr) return;
   if (parts_.channel->pending()) obey();
@@ -142,22 +137,27 @@ void Commander::at_safe_point() {
     if (parts_.channel->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
     finish();
     prepare_next();
+    parts_.run->loop().settle_checkpoints();
     answer_checkpoints();
     hand_on();
   }
 }
 
-/// The swap that was watched has done well: it stays. Throws where it has not.
-void Commander::settle() {
-  if (!watched_) return;
+/// Swaps that have done well up to `step` stay, once nothing can take the run back to before them.
+void Commander::end_watches(std::int64_t step) {
+  const auto over = [&](const Standing& each) { return each.watch && step >= each.watch->until; };
+  if (std::none_of(standing_.begin(), standing_.end(), over)) return;
   parts_.run->check_weights();
-  retire(std::move(watched_->job->prepared));
-  watched_.reset();
-  put_off_ = false;
+  for (Standing& each : standing_)
+    if (over(each)) each.watch.reset();
+  const auto stays = std::find_if(standing_.begin(), standing_.end(),
+                                  [](const Standing& each) { return each.watch.has_value(); });
+  for (auto each = standing_.begin(); each != stays; ++each) retire(std::move(each->swap));
+  standing_.erase(standing_.begin(), stays);
 }
 
-bool Commander::puts_off_checkpoint() {
-  return put_off_ = watched_.has_value();
+void Commander::close_watches() {
+  end_watches(std::numeric_limits<std::int64_t>::max());
 }
 
 /// The run is about to be another one than the swap in preparation was made for: it is prepared once more.
@@ -165,9 +165,8 @@ void Commander::put_back() {
   if (!current_) return;
   wait_for(*current_);
   const auto again = std::make_shared<Job>();
-  again->request = current_->request;
-  again->who = current_->who;
-  again->reply = current_->reply;
+  again->entry = std::move(current_->entry);
+  again->command = std::move(current_->command);
   retire(std::move(current_->prepared));
   current_.reset();
   waiting_.push_front(again);
@@ -180,80 +179,137 @@ void Commander::prepare_next() {
   start(current_);
 }
 
-/// Commits what a client asked for and is prepared, or tells why not; the run goes on either way.
-void Commander::finish() {
-  if (!current_ || !current_->done) return;
-  if (!current_->error) settle();
-  const std::shared_ptr<Job> job = std::exchange(current_, nullptr);
-  std::string done, refused;
-  try {
-    if (job->error) std::rethrow_exception(job->error);
-    done = commit(job);
-  } catch (...) {
-    refused = what(std::current_exception());
-    retire(std::move(job->prepared));
-    note(job->who, "swap_refused", config::text(job->request) + ": " + refused);
-  }
-  if (!job->reply) return;
-  Reply& reply = *job->reply;
-  const auto add = [](std::string& lines, const std::string& line) {
-    if (!line.empty()) lines += (lines.empty() ? "" : "\n") + line;
-  };
-  add(reply.done, done);
-  add(reply.refused, refused);
-  if (--reply.open > 0) return;
-  later([answered = job->reply] {  // after the journal
-    Reply& reply = *answered;
-    if (reply.refused.empty())
-      reply.command.answer({{"message", reply.done}});
-    else
-      reply.command.refuse(reply.refused + (reply.done.empty() ? "" : "\nbut done: " + reply.done));
-  });
+/// The next request whose step has come; the loop waits for it.
+void Commander::make_due() {
+  put_back();
+  const auto job = std::make_shared<Job>();
+  job->entry = std::move(due_.front());
+  due_.pop_front();
+  start(job);
+  wait_for(*job);
+  commit(*job);
 }
 
-/// Puts a prepared swap into the run, and says what that was.
-std::string Commander::commit(const std::shared_ptr<Job>& job) {
+/// Commits what was asked for and is prepared.
+void Commander::finish() {
+  if (!current_ || !current_->done) return;
+  commit(*std::exchange(current_, nullptr));
+}
+
+/// Puts a prepared swap into the run, or tells why not; the run goes on either way.
+void Commander::commit(Job& job) {
   train::Run& run = *parts_.run;
-  const Clock& clock = run.clock();
-  std::int64_t watch = 0;
-  if (const std::optional<Duration> length = Duration::parse(job->request.watch))
-    watch = length->steps(run.scale()).value_or(0);
+  Entry& entry = job.entry;
   std::optional<Snapshot> before;
-  if (watch > 0) before = copy_of(run.snapshot());
-  run.commit(*job->prepared);
-  std::string text = job->prepared->text() + ", at step " + std::to_string(clock.step);
-  ++generations_[job->request.slot];
-  note_later({clock.step, job->who, "swap", text, "number = " + std::to_string(run.swaps()) + "\n"}, job);
+  const std::int64_t watch = watch_of(entry);
+  try {
+    if (job.error) std::rethrow_exception(job.error);
+    if (watch > 0) before = copy_of(run.snapshot());
+    run.commit(*job.prepared);
+  } catch (...) {
+    return refuse(job, what(std::current_exception()));
+  }
+  entry.step = run.clock().step;
+  for (const config::SwapRequest& swap : entry.swaps) ++generations_[swap.slot];
+  ++counts_.made;
+  const std::string text = job.prepared->text() + ", at step " + std::to_string(*entry.step);
+  note_end(entry, swap_made, text);
   parts_.swapped();
-  if (before)
-    watched_.emplace(Watched{job, std::move(*before), clock.step + watch, clock.epoch});
-  else
-    retire(std::move(job->prepared));
-  return text;
+  if (job.command)
+    later([command = std::make_shared<Command>(std::move(*job.command)), text] {  // after the journal
+      command->answer({{"message", text}});
+    });
+  if (!before && standing_.empty()) return retire(std::move(job.prepared));
+  std::optional<Watch> watched;
+  if (before) watched.emplace(Watch{std::move(*before), *entry.step + watch});
+  standing_.push_back({std::move(entry), std::move(job.prepared), std::move(watched)});
+}
+
+/// A client hears it, and so does everybody of what was planned, which nobody waits for.
+void Commander::refuse(Job& job, const std::string& why) {
+  retire(std::move(job.prepared));
+  ++counts_.refused;
+  const std::string text = config::text(job.entry.swaps) + ": " + why;
+  note_end(job.entry, swap_refused, text);
+  if (!job.command) return parts_.warn(job.entry.who + ": the run goes on without a swap: " + text);
+  later([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
+}
+
+/// Steps for which a request is watched: the longest that its swaps ask for.
+std::int64_t Commander::watch_of(const Entry& entry) const {
+  std::int64_t longest = 0;
+  for (const config::SwapRequest& swap : entry.swaps)
+    if (const std::optional<Duration> length = Duration::parse(swap.watch))
+      longest = std::max(longest, length->steps(parts_.run->scale()).value_or(0));
+  return longest;
 }
 
 bool Commander::recover(const Error& error) {
-  if (!watched_) return false;
-  const Watched watched = std::move(*watched_);
-  watched_.reset();
-  put_back();
-  const std::string text = watched.job->prepared->text();
-  const std::int64_t number = parts_.run->swaps();
-  const std::int64_t failed_at = parts_.run->clock().step + 1;
-  parts_.run->roll_back(*watched.job->prepared, watched.before);
-  --generations_[watched.job->request.slot];
-  const std::int64_t step = parts_.run->clock().step;
-  note_later({step, watched.job->who, "swap_rolled_back",
-              text + ", from step " + std::to_string(failed_at) + " back to step " + std::to_string(step) +
-                  ": " + error.what(),
-              "number = " + std::to_string(number) + "\n"},
-             nullptr);
-  if (std::exchange(put_off_, false))
-    parts_.run->loop().request(Control::checkpoint, "host", "put off while the swap was watched");
+  put_back();  // whoever goes back otherwise changes the run, too
+  if (standing_.empty()) return false;
+  train::Run& run = *parts_.run;
+  const std::int64_t failed_at = run.clock().step + 1;
+  while (!standing_.back().watch) {
+    Standing later_one = std::move(standing_.back());
+    standing_.pop_back();
+    run.take_back(*later_one.swap);
+    retire(std::move(later_one.swap));
+    for (const config::SwapRequest& swap : later_one.entry.swaps) --generations_[swap.slot];
+    --counts_.made;
+    due_.push_front(std::move(later_one.entry));
+  }
+  Standing failed = std::move(standing_.back());
+  standing_.pop_back();
+  run.take_back(*failed.swap);
+  run.go_back(failed.watch->before.states);
+  for (const config::SwapRequest& swap : failed.entry.swaps) --generations_[swap.slot];
+  --counts_.made;
+  ++counts_.rolled_back;
+  const std::int64_t step = run.clock().step;
+  const std::string text = failed.swap->text();
+  note_end(failed.entry, swap_rolled_back,
+           text + ", from step " + std::to_string(failed_at) + " back to step " + std::to_string(step) +
+               ": " + error.what());
   parts_.warn(text + " is taken back: " + error.what());
   parts_.swapped();
-  retire(std::move(watched.job->prepared));
+  retire(std::move(failed.swap));
   return true;
+}
+
+void Commander::complete(Snapshot& snapshot) const {
+  Ledger ledger{.next = next_number_, .open = {}, .made = {}};
+  const auto asked = [&](const Job& job) {
+    if (!job.command) ledger.open.push_back(job.entry);  // a client is told that the run ended before
+  };
+  if (current_) asked(*current_);
+  for (const std::shared_ptr<Job>& job : waiting_) asked(*job);
+  ledger.open.insert(ledger.open.end(), due_.begin(), due_.end());
+  for (const Standing& each : standing_) {
+    ledger.made.push_back({each.entry, each.watch ? std::optional(each.watch->until) : std::nullopt});
+    if (!each.watch) continue;
+    for (State state : each.watch->before.states) {
+      state.owner = before_owner(each.entry.number, state.owner);
+      snapshot.states.push_back(std::move(state));
+    }
+  }
+  State state{.owner = ledger_owner, .version = {}, .scalars = {{"text", ledger.text()}}, .tensors = {}};
+  snapshot.states.push_back(std::move(state));
+}
+
+void Commander::go_on_with(std::vector<MadeBefore> made) {
+  for (MadeBefore& each : made) {
+    Entry& entry = each.made.entry;
+    std::vector<config::SwapRequest> swaps = entry.swaps;
+    for (config::SwapRequest& swap : swaps) swap.carry = config::Carry::fresh;  // all state is restored later
+    std::unique_ptr<train::PreparedSwap> swap = parts_.run->prepare(swaps);
+    parts_.run->commit(*swap);
+    std::optional<Watch> watch;
+    if (each.made.until)
+      watch.emplace(
+          Watch{{.step = *entry.step, .states = std::move(each.before), .metrics = {}}, *each.made.until});
+    standing_.push_back({std::move(entry), std::move(swap), std::move(watch)});
+  }
+  parts_.swapped();
 }
 
 void Commander::obey() {
@@ -294,23 +350,11 @@ void Commander::obey(Command command) {
         paused_ = false;
         return;
       case Verb::checkpoint:
-        settle();
         loop.checkpoint();
         checkpoints_.push_back({std::move(command), parts_.run->clock().step});
         answer_checkpoints();
         return;
-      case Verb::eval: {
-        if (loop.evaluations().empty())
-          return command.refuse("the run has neither [data.val] nor [data.test]");
-        Json values = Json::object();
-        std::string message = "evaluated " + here;
-        for (const auto& [name, value] : loop.evaluate(loop.evaluations().front())) {
-          values[name] = number(value);
-          message += "\n  " + name + "  " + std::to_string(value);
-        }
-        command.answer({{"message", message}, {"metrics", std::move(values)}});
-        return;
-      }
+      case Verb::eval: evaluate(command); return;
       case Verb::stop:
         paused_ = false;
         loop.request(Control::stop_run, "ctl", "asked to");
@@ -324,20 +368,40 @@ void Commander::obey(Command command) {
 
 void Commander::ask(config::SwapRequest request, const std::string& who) {
   const auto job = std::make_shared<Job>();
-  job->request = std::move(request);
-  job->who = who;
+  job->entry = {.number = next_number_++, .who = who, .step = {}, .swaps = {std::move(request)}};
   waiting_.push_back(job);
 }
 
-void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> requests) {
-  const auto reply = std::make_shared<Reply>(Reply{std::move(command), requests.size(), {}, {}});
-  for (config::SwapRequest& request : requests) {
-    const auto job = std::make_shared<Job>();
-    job->request = std::move(request);
-    job->who = "ctl";
-    job->reply = reply;
-    waiting_.push_back(job);
+void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swaps) {
+  const auto job = std::make_shared<Job>();
+  job->entry = {.number = next_number_++, .who = "ctl", .step = {}, .swaps = std::move(swaps)};
+  job->command.emplace(std::move(command));
+  waiting_.push_back(job);
+}
+
+/// A look that steers nothing: whatever hooks and schedules make of it is undone, and no sink is told.
+void Commander::evaluate(Command& command) {
+  train::Run& run = *parts_.run;
+  train::Loop& loop = run.loop();
+  if (loop.evaluations().empty()) return command.refuse("the run has neither [data.val] nor [data.test]");
+  put_back();
+  const Snapshot before = copy_of(run.snapshot());
+  std::map<std::string, double, std::less<>> seen;
+  try {
+    seen = loop.look(loop.evaluations().front());
+  } catch (const Error& error) {
+    run.go_back(before.states);
+    return command.refuse(error.what());
   }
+  run.go_back(before.states);
+  if (seen.empty()) return command.refuse("the run was told to end while it evaluated");
+  Json values = Json::object();
+  std::string message = "evaluated at step " + std::to_string(run.clock().step);
+  for (const auto& [name, value] : seen) {
+    values[name] = number(value);
+    message += "\n  " + name + "  " + std::to_string(value);
+  }
+  command.answer({{"message", message}, {"metrics", std::move(values)}});
 }
 
 void Commander::answer_checkpoints() {
@@ -386,11 +450,12 @@ void Commander::note(const std::string& who, const std::string& what, const std:
   parts_.journal({parts_.run->clock().step, who, what, why, {}});
 }
 
-/// With details, which are synced to the disk: not while the loop waits. A client has its answer after that;
-/// what is lost with the process before it, nobody was told.
-void Commander::note_later(report::JournalEntry entry, const std::shared_ptr<Job>& job) {
-  later([this, entry = std::move(entry), job]() mutable {
-    if (job) entry.details += config::toml(job->request);
+/// Synced to the disk: not while the loop waits. A client has its answer after that; what is lost with the
+/// process before it, nobody was told.
+void Commander::note_end(const Entry& of, std::string_view what, std::string why) {
+  report::JournalEntry entry{parts_.run->clock().step, of.who, std::string(what), std::move(why), {}};
+  later([this, entry = std::move(entry), of]() mutable {
+    entry.details = details(of);
     try {
       parts_.journal(std::move(entry));
     } catch (const Error& error) {

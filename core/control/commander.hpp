@@ -1,5 +1,4 @@
-// Obeys, at safe points: commands of the control socket, and swaps that the run file plans or a resume
-// repeats.
+// Obeys, at safe points: commands of the control socket, and the requests of the run's ledger.
 #pragma once
 
 #include <atomic>
@@ -15,17 +14,11 @@
 #include <vector>
 
 #include "core/control/channel.hpp"
+#include "core/control/ledger.hpp"
 #include "core/report/run_directory.hpp"
 #include "core/train/prepared_swap.hpp"
 
 namespace trainyard::control {
-
-/// A swap that comes at a step.
-struct DueSwap {
-  std::int64_t step = 0;  ///< at the first safe point that is not before it
-  config::SwapRequest request;
-  std::string who;  ///< "config"; of one that a resume repeats: "ctl", or the id of a plugin
-};
 
 struct CommanderParts {
   train::Run* run = nullptr;
@@ -41,51 +34,72 @@ struct CommanderParts {
   };
 };
 
+/// A swap of a saved run, and what the run was before it, where it was watched.
+struct MadeBefore {
+  Made made;
+  std::vector<State> before;
+};
+
 /// Loop thread. Swaps are prepared on a thread of its own, one at a time.
 class Commander {
  public:
-  Commander(CommanderParts parts, std::vector<DueSwap> due);
+  /// `ledger`: what is open from the beginning. What it holds as made is made by go_on_with().
+  Commander(CommanderParts parts, Ledger ledger);
   ~Commander();
   Commander(const Commander&) = delete;
   Commander& operator=(const Commander&) = delete;
 
-  /// LoopParts::control. Throws what a swap of the run file throws.
+  /// LoopParts::control. Throws where the weights are not finite at the end of a watch.
   void at_safe_point();
   /// As a client's command; what becomes of it goes into the journal.
   void ask(config::SwapRequest request, const std::string& who);
-  /// LoopParts::recover: takes back a swap that is still watched.
+  /// LoopParts::recover: takes back the newest swap that is still watched, with what was made after it, which
+  /// then comes again.
   bool recover(const Error& error);
-  /// CheckpointParts::put_off: a checkpoint holds swaps only that are there to stay.
-  bool puts_off_checkpoint();
+  /// LoopParts::closing: the watches end with the training. Throws as at_safe_point() does.
+  void close_watches();
+
+  /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
+  void complete(Snapshot& snapshot) const;
+  /// Of a run that was saved while swaps were watched, and that was built as it was before them: makes them
+  /// again, with what the run was before each. The caller restores the state of the run itself after that.
+  void go_on_with(std::vector<MadeBefore> made);
+
+  struct Counts {
+    std::int64_t made = 0, refused = 0, rolled_back = 0;
+  };
+  /// What became of requests so far, in this process.
+  const Counts& counts() const { return counts_; }
 
  private:
-  /// The answer to a command that asks for several swaps.
-  struct Reply {
-    Command command;
-    std::size_t open;  ///< swaps to come
-    std::string done, refused;
+  /// What the run goes back to if anything fails before `until`.
+  struct Watch {
+    Snapshot before;
+    std::int64_t until;  ///< step
   };
   /// A swap from its request to its end.
   struct Job {
-    config::SwapRequest request;
-    std::string who;
-    std::shared_ptr<Reply> reply;  ///< null: nobody waits for an answer
+    Entry entry;
+    std::optional<Command> command;  ///< of a client who waits for the answer
     std::unique_ptr<train::PreparedSwap> prepared;
     std::exception_ptr error;
     std::atomic<bool> done{false};  ///< prepared, or failed
   };
-  struct Watched {
-    std::shared_ptr<Job> job;
-    Snapshot before;
-    std::int64_t until;  ///< step
-    std::int64_t epoch;
+  /// A swap of the run that is watched, or was made after one that is.
+  struct Standing {
+    Entry entry;
+    std::unique_ptr<train::PreparedSwap> swap;
+    std::optional<Watch> watch;
   };
 
-  void settle();
+  void end_watches(std::int64_t step);
   void prepare_next();
   void put_back();
+  void make_due();
   void finish();
-  std::string commit(const std::shared_ptr<Job>& job);
+  void commit(Job& job);
+  void refuse(Job& job, const std::string& why);
+  std::int64_t watch_of(const Entry& entry) const;
   void start(const std::shared_ptr<Job>& job);
   void wait_for(const Job& job);
   void retire(std::unique_ptr<train::PreparedSwap> swap);
@@ -93,18 +107,21 @@ class Commander {
   void hand_on();
   void obey();
   void obey(Command command);
-  void ask_swaps(Command command, std::vector<config::SwapRequest> requests);
+  void ask_swaps(Command command, std::vector<config::SwapRequest> swaps);
+  void evaluate(Command& command);
   void answer_checkpoints();
   Status status() const;
   void note(const std::string& who, const std::string& what, const std::string& why) const;
-  void note_later(report::JournalEntry entry, const std::shared_ptr<Job>& job);
+  void note_end(const Entry& of, std::string_view what, std::string why);
   void work();
 
   CommanderParts parts_;
-  std::deque<DueSwap> due_;
+  std::int64_t next_number_;
+  std::deque<Entry> due_;  ///< in the order of time
   std::deque<std::shared_ptr<Job>> waiting_;
-  std::shared_ptr<Job> current_;  ///< in preparation, or ready
-  std::optional<Watched> watched_;
+  std::shared_ptr<Job> current_;    ///< in preparation, or ready
+  std::vector<Standing> standing_;  ///< oldest first, which is watched
+  Counts counts_;
   std::map<std::string, std::int64_t> generations_;  ///< swaps of each slot
   struct AskedCheckpoint {
     Command command;
@@ -112,7 +129,6 @@ class Commander {
   };
   std::deque<AskedCheckpoint> checkpoints_;
   bool paused_ = false;
-  bool put_off_ = false;  ///< a checkpoint, since the swap that is watched
 
   std::vector<std::function<void()>> added_;  ///< to tasks_, at the end of the safe point
   std::mutex mutex_;

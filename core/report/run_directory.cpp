@@ -170,8 +170,13 @@ std::vector<JournalEntry> RunDirectory::read_journal() const {
   for (std::string text; std::getline(file, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) continue;  // cut short by a kill
-    entries.push_back({line.value("step", std::int64_t{0}), line.value("plugin", ""), line.value("what", ""),
-                       line.value("why", ""), line.value("details", "")});
+    try {
+      entries.push_back({line.value("step", std::int64_t{0}), line.value("plugin", ""),
+                         line.value("what", ""), line.value("why", ""), line.value("details", "")});
+    } catch (const Json::exception&) {
+      throw DataError(journal_.path() + ": a line is not as it was written: " + text.substr(0, 200) +
+                      "; `step` is a number, all else is text: mend the line, or begin anew");
+    }
   }
   return entries;
 }

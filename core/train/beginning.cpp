@@ -1,6 +1,9 @@
 #include "core/train/beginning.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include <trainyard/context.hpp>
@@ -9,7 +12,9 @@
 #include "core/checkpoint/folder.hpp"
 #include "core/config/changes.hpp"
 #include "core/config/load.hpp"
+#include "core/config/planned_swaps.hpp"
 #include "core/config/resolve.hpp"
+#include "core/config/rules.hpp"
 #include "core/control/quarantine.hpp"
 
 namespace trainyard::train {
@@ -41,19 +46,61 @@ std::vector<std::string> checked_changes(const std::vector<config::Difference>& 
   return lines;
 }
 
-/// What swaps and commands made of the run, with what the new file changed on top.
-config::RunConfig effective(const checkpoint::Loaded& loaded,
-                            const std::vector<config::Difference>& differences,
+std::vector<config::PlannedSwap> planned_in(const Table& file) {
+  std::vector<config::PlannedSwap> planned;
+  if (const auto* entries = config::at_path<Array>(file, "swap"))
+    for (const Value& entry : *entries) planned.push_back(config::planned_swap(entry.as<Table>()));
+  return planned;
+}
+
+/// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
+/// taken back since, the run stands where it was before that one.
+void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& journal) {
+  checkpoint::Loaded& loaded = *beginning.loaded;
+  const State* const saved = loaded.find(control::ledger_owner);
+  if (saved == nullptr) throw DataError(loaded.path + " holds no ledger of the run's swaps");
+  beginning.ledger = control::Ledger::from_text(StateReader(*saved).text("text"), loaded.path);
+  std::map<std::int64_t, std::vector<State>> befores;
+  std::vector<State> states;
+  for (State& state : loaded.states) {
+    if (state.owner == control::ledger_owner) continue;
+    std::optional<std::pair<std::int64_t, std::string>> before = control::owner_before(state.owner);
+    if (before) state.owner = std::move(before->second);
+    (before ? befores[before->first] : states).push_back(std::move(state));
+  }
+  loaded.states = std::move(states);
+  if (const std::optional<std::int64_t> number = beginning.ledger.follow(journal)) {
+    loaded.states = std::move(befores.at(*number));
+    loaded.step = StateReader(*loaded.find("run")).integer("step");
+  }
+  beginning.planned = planned_in(tree_in(loaded, "file"));
+  for (control::Made& made : std::exchange(beginning.ledger.made, {}))
+    beginning.made.push_back(
+        {made, made.until ? std::move(befores.at(made.entry.number)) : std::vector<State>()});
+}
+
+/// The run as swaps that stay have left it, with what the new file changed on top. Those that are watched are
+/// made again on it.
+config::RunConfig effective(const Beginning& beginning, const std::vector<config::Difference>& differences,
                             const config::RunConfig& config, const plugins::Registry& registry) {
-  const Table saved = tree_in(loaded, "config");
-  if (config::diff(saved, tree_in(loaded, "file")).empty()) return config;
+  checkpoint::Loaded bottom{.path = beginning.loaded->path, .step = 0, .states = {}};
+  const std::vector<State>& states =
+      beginning.made.empty() ? beginning.loaded->states : beginning.made.front().before;
+  std::copy_if(states.begin(), states.end(), std::back_inserter(bottom.states),
+               [](const State& each) { return each.owner == "run"; });
+  const Table saved = tree_in(bottom, "config");
+  Table file = tree_in(bottom, "file");
+  file.erase("swap");
+  if (config::diff(saved, file).empty()) return config;
   config::Document document;
   document.root = config::with_changes(saved, differences, config.resolved);
-  document.file = loaded.path;
+  document.root.erase("swap");
+  document.file = bottom.path;
   config::Resolution resolution = config::resolve(std::move(document), registry);
   if (!resolution.config)
     throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
                       resolution.findings.text());
+  resolution.config->swaps = config.swaps;
   return std::move(*resolution.config);
 }
 
@@ -67,7 +114,7 @@ void drop_stop(checkpoint::Loaded& loaded) {
 }
 
 Beginning anew(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {
-  return {RunDirectory::create(config.output_dir, resolved_toml, overwrite), config, {}, false, {}};
+  return {.directory = RunDirectory::create(config.output_dir, resolved_toml, overwrite), .config = config};
 }
 
 std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::Registry& registry,
@@ -98,17 +145,33 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
     for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
     return beginning;
   }
-  if (stopped && config.resume == "must") drop_stop(*loaded);
   const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
   for (const std::string& line : checked_changes(differences, loaded->step))
     notes.push_back("changed: " + line);
-  directory.set_config(resolved_toml);
-  config::RunConfig now = effective(*loaded, differences, config, registry);
-  return Beginning{std::move(directory), std::move(now), std::move(loaded), true, std::move(notes)};
+  Beginning beginning{.directory = std::move(directory),
+                      .config = config,
+                      .loaded = std::move(loaded),
+                      .resumed = true,
+                      .notes = std::move(notes)};
+  take_ledger(beginning, beginning.directory.read_journal());
+  if (stopped && config.resume == "must") drop_stop(*beginning.loaded);
+  beginning.config = effective(beginning, differences, config, registry);
+  beginning.directory.set_config(resolved_toml);
+  return beginning;
+}
+
+/// Whether a run file describes the run just as its swaps have left it.
+bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& config) {
+  Table file = config.resolved;
+  file.erase("swap");
+  config::Findings findings;
+  config::check_changes(config::diff(tree_in(loaded, "config"), file), loaded.step, findings);
+  return !findings.failed();
 }
 
 /// Another run's state, in a directory of its own.
-Beginning from_elsewhere(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {
+Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registry& registry,
+                         const std::string& resolved_toml, bool overwrite) {
   std::vector<std::string> notes;
   const bool single = fs::exists(fs::path(config.resume) / checkpoint::manifest_name);
   std::optional<checkpoint::Loaded> loaded;
@@ -122,12 +185,20 @@ Beginning from_elsewhere(const config::RunConfig& config, const std::string& res
   if (!loaded)
     throw DataError("run.resume: '" + config.resume + "' holds no checkpoint that is whole" +
                     (notes.empty() ? "" : ": " + notes.front()));
-  for (const std::string& line :
-       checked_changes(config::diff(tree_in(*loaded, "config"), config.resolved), loaded->step))
+  const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
+  config::Findings refused;
+  for (const std::string& line : config::check_changes(differences, loaded->step, refused))
     notes.push_back("changed: " + line);
+  const bool swapped = refused.failed() && as_swapped(*loaded, config);
+  if (refused.failed() && !swapped) throw ConfigError(refused.text());
   Beginning beginning = anew(config, resolved_toml, overwrite);
   beginning.loaded = std::move(loaded);
   beginning.notes = std::move(notes);
+  take_ledger(beginning, {});
+  if (swapped)
+    beginning.made.clear();  // the file has them
+  else
+    beginning.config = effective(beginning, differences, config, registry);
   return beginning;
 }
 
@@ -145,7 +216,7 @@ std::optional<Beginning> begin(const config::RunConfig& config, const plugins::R
   if (config.resume == "must")
     throw ConfigError("run.resume is \"must\", and '" + config.output_dir + "' holds no run");
   if (same_run || config.resume == "never" || !config.load_all) return anew(config, resolved_toml, overwrite);
-  return from_elsewhere(config, resolved_toml, overwrite);
+  return from_elsewhere(config, registry, resolved_toml, overwrite);
 }
 
 }  // namespace trainyard::train

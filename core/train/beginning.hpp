@@ -7,6 +7,7 @@
 
 #include "core/checkpoint/load.hpp"
 #include "core/config/run_config.hpp"
+#include "core/control/commander.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/report/run_directory.hpp"
 
@@ -14,10 +15,13 @@ namespace trainyard::train {
 
 struct Beginning {
   report::RunDirectory directory;
-  config::RunConfig config;                  ///< of the run file, or as swaps of the run have left it
+  config::RunConfig config;                  ///< of the run file, or as swaps that stay have left the run
   std::optional<checkpoint::Loaded> loaded;  ///< what the run goes on from; nothing: anew
   bool resumed = false;                      ///< the same run goes on in its directory
   std::vector<std::string> notes;            ///< for the journal
+  control::Ledger ledger;                    ///< what is open there, without what the run file plans anew
+  std::vector<config::PlannedSwap> planned;  ///< that the ledger was written with
+  std::vector<control::MadeBefore> made;     ///< swaps that are watched where the run goes on
 };
 
 /// Where the run's checkpoints lie.

@@ -33,7 +33,12 @@ void Checkpoints::call(Call&& call) {
 
 CheckpointParts Checkpoints::parts() {
   return {.every = every_,
-          .save = [this] { call([this](Checkpointer& plugin) { plugin.take(run_.snapshot()); }); },
+          .save =
+              [this] {
+                Snapshot snapshot = run_.snapshot();
+                complete_(snapshot);
+                call([&](Checkpointer& plugin) { plugin.take(std::move(snapshot)); });
+              },
           .committed = [this] { return committed(); },
           .drain = [this] { call([](Checkpointer& plugin) { plugin.drain(); }); }};
 }

@@ -1,6 +1,7 @@
 // How the loop of a run has checkpoints written: by the plugin in the slot, into the run's store.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ class Checkpoints {
   Checkpoints(Run& run, const std::string& folder);
 
   CheckpointParts parts();
+  /// Adds to every snapshot of the run what the run does not know itself.
+  void set_completion(std::function<void(Snapshot&)> complete) { complete_ = std::move(complete); }
 
   // Of a swap (OutsidePlugins):
   void open(ActivePlugin& plugin);
@@ -35,6 +38,7 @@ class Checkpoints {
   Run& run_;
   ActivePlugin* plugin_ = nullptr;
   checkpoint::Store store_;
+  std::function<void(Snapshot&)> complete_ = [](Snapshot&) {};
   std::int64_t every_ = 0;
   std::vector<std::string> waiting_;
   std::string last_;

@@ -90,15 +90,28 @@ Ending Loop::fit(const std::function<void()>& restore) {
   started_ = logged_at_ = SteadyClock::now();
   bracket(Event::fit_start, Event::fit_end, [&] {
     restore();
-    if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
+    if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
-    while (!ending_ && (in_epoch_ || !finished())) run_epoch();
-    if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
+    for (bool done = false; !done;) {
+      try {
+        train();
+        done = true;
+      } catch (const Error& error) {
+        if (!parts_.recover(error)) throw;
+        ending_.reset();
+      }
+    }
     parts_.checkpoint.drain();
     settle_checkpoints();
   });
   return ending_.value_or(Ending::completed);
+}
+
+void Loop::train() {
+  while (!ending_ && (in_epoch_ || !finished())) run_epoch();
+  if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
+  if (ending_ != Ending::signal && ending_ != Ending::wall_time) parts_.closing();
 }
 
 /// At the end of a training. What a signal cuts short is made anew when the run is resumed.
@@ -120,11 +133,10 @@ void Loop::run_epoch() {
   end_epoch_ = end_epoch_ && in_epoch_;
   const auto steps = [&] {
     in_epoch_ = true;
-    if (evaluation_due_) after_batch();
-    while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
+    for (bool done = false; !done;) {
       try {
-        run_step();
-        after_batch();
+        run_steps();
+        done = true;
       } catch (const Error& error) {
         if (!parts_.recover(error)) throw;
       }
@@ -140,6 +152,18 @@ void Loop::run_epoch() {
   ++context_.clock_.epoch;
   context_.clock_.step_in_epoch = 0;
   if (end_epoch_) parts_.train->seek(context_.clock_.epoch, 0);
+}
+
+/// To the end of the epoch, or of the training.
+void Loop::run_steps() {
+  if (evaluation_due_)
+    after_batch();
+  else if (std::exchange(arrived_, false))
+    parts_.control();  // what comes at this safe point after what was loaded was saved
+  while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
+    run_step();
+    after_batch();
+  }
 }
 
 void Loop::run_step() {
@@ -314,10 +338,7 @@ void Loop::after_batch() {
   poll();
   const std::int64_t every = parts_.checkpoint.every;
   if (!context_.take(Control::checkpoint) && (every == 0 || (step % every != 0 && !finished()))) return;
-  if (finished() || !parts_.checkpoint.put_off())
-    checkpoint();
-  else
-    context_.set_requests(context_.requests() | static_cast<unsigned>(Control::checkpoint));
+  checkpoint();
 }
 
 void Loop::poll() {
@@ -394,8 +415,15 @@ void Loop::load(const State& saved) {
   clock.samples = state.integer("samples");
   clock.tokens = state.integer("tokens");
   context_.number_ = clock.step;
+  // Another course leads on from here, and nothing of a step or an evaluation that failed.
+  last_saved_ = -1;
+  arrived_ = true;
+  context_.evaluating_ = false;
+  context_.split_ = "train";
+  context_.output_.reset();
+  context_.loss_.reset();
   context_.set_requests(static_cast<unsigned>(state.integer("requests")));
-  seconds_before_ = state.number("seconds");
+  seconds_before_ = state.number("seconds") - elapsed();
   evaluation_due_ = state.boolean("evaluation_due");
   last_evaluated_ = state.integer("last_evaluated");
   best_ = state.number("best");
@@ -465,7 +493,21 @@ void Loop::log_point() {
   parts_.record(std::move(record));
 }
 
-std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit& split) {
+MetricValues Loop::evaluate(const EvaluationSplit& split) {
+  const auto began = SteadyClock::now();
+  const MetricValues values = look(split);
+  if (values.empty()) return values;
+  Record record{.what = Record::What::eval,
+                .step = context_.clock_.step,
+                .epoch = context_.clock_.epoch,
+                .seconds = seconds_trained()};
+  record.values.assign(values.begin(), values.end());
+  parts_.record(std::move(record));
+  logged_at_ += SteadyClock::now() - began;  // throughput is that of training
+  return values;
+}
+
+MetricValues Loop::look(const EvaluationSplit& split) {
   const config::RunConfig& config = *parts_.config;
   const std::int64_t step_done = context_.clock_.step;
   const at::NoGradGuard no_grad;
@@ -478,8 +520,7 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   context_.split_ = split.name;
   ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
   auto of_training = std::exchange(extra_, {});  // for its next log point
-  std::map<std::string, double, std::less<>> values;
-  const auto began = SteadyClock::now();
+  MetricValues values;
   bracket(Event::eval_start, Event::eval_end, [&] {
     split.loader->seek(0, 0);
     while (std::optional<data::StepData> step = split.loader->next()) {
@@ -512,15 +553,6 @@ std::map<std::string, double, std::less<>> Loop::evaluate(const EvaluationSplit&
   context_.split_ = "train";
   for (const auto& [name, value] : std::exchange(extra_, std::move(of_training)))
     if (!values.empty()) values[name] = latest_[name] = value;
-  if (values.empty()) return values;
-
-  Record record{.what = Record::What::eval,
-                .step = context_.clock_.step,
-                .epoch = context_.clock_.epoch,
-                .seconds = seconds_trained()};
-  record.values.assign(values.begin(), values.end());
-  parts_.record(std::move(record));
-  logged_at_ += SteadyClock::now() - began;  // throughput is that of training
   return values;
 }
 
@@ -528,7 +560,7 @@ std::int64_t Loop::patience() const {
   return std::max<std::int64_t>(1, parts_.config->early_stopping->patience);
 }
 
-void Loop::watch(const std::map<std::string, double, std::less<>>& values) {
+void Loop::watch(const MetricValues& values) {
   if (!parts_.config->early_stopping) return;
   const config::EarlyStopping& rule = *parts_.config->early_stopping;
   const auto found = values.find(rule.metric);

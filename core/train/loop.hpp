@@ -26,6 +26,8 @@
 
 namespace trainyard::train {
 
+using MetricValues = std::map<std::string, double, std::less<>>;
+
 /// A split to evaluate on.
 struct EvaluationSplit {
   std::string name;  ///< "val", "test"
@@ -45,8 +47,6 @@ struct CheckpointParts {
   std::function<void()> save;  ///< takes what the run is now; none: nothing is ever saved
   std::function<bool()> committed = [] { return false; };  ///< true once for each that reached the disk
   std::function<void()> drain = [] {};                     ///< waits for those on their way
-  /// Asked where one is due: true puts it off to a later step, of a run that may go back yet.
-  std::function<bool()> put_off = [] { return false; };
 };
 
 /// What the loop runs on; all of it outlives the loop. Whoever owns it changes it between steps only: that is
@@ -70,6 +70,9 @@ struct LoopParts {
   std::function<void()> control = [] {};
   /// A step failed: true where the run went back to a safe point before it, and goes on from there.
   std::function<bool(const Error&)> recover = [](const Error&) { return false; };
+  /// Called once the training and its last evaluations are done: what is not settled yet has to be. May
+  /// throw, and have the run go back.
+  std::function<void()> closing = [] {};
   /// Whether training metrics of the step of that number are wanted.
   std::function<bool(std::int64_t step)> log_due = [](std::int64_t) { return false; };
   /// Called at safe points; throws what a plugin's own threads threw.
@@ -110,16 +113,20 @@ class Loop {
   void request(Control control, std::string_view who, std::string_view why);
   /// Within LoopParts::control: takes a checkpoint now.
   void checkpoint();
-
-  /// Metric values of one pass over a split: "val/loss", "val/accuracy", ...
-  std::map<std::string, double, std::less<>> evaluate(const EvaluationSplit& split);
+  /// Within LoopParts::control: tells hooks of the checkpoints that have reached the disk.
+  void settle_checkpoints();
+  /// The metric values of one pass over a split: "val/loss", "val/accuracy", ... Empty where a signal cut it
+  /// short.
+  MetricValues evaluate(const EvaluationSplit& split);
+  /// The same, and no sink is told; what hooks make of it is the caller's to undo. Within LoopParts::control.
+  MetricValues look(const EvaluationSplit& split);
 
   const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
   const Clock& clock() const { return context_.clock_; }
   /// Steps that the optimizer took, which the schedule is read at; skipped ones are not among them.
   std::int64_t updates() const { return updates_; }
   /// The last value of everything that was reported.
-  const std::map<std::string, double, std::less<>>& latest() const { return latest_; }
+  const MetricValues& latest() const { return latest_; }
   /// Seconds of training, those before a resume included.
   double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
@@ -136,8 +143,10 @@ class Loop {
   template <class Body>
   void close_after(const Event& close, Body&& body);
 
+  void train();
   void evaluate_all();
   void run_epoch();
+  void run_steps();
   void run_step();
   void run_micro(Batch& batch);
   void update(data::StepData& step);
@@ -146,10 +155,9 @@ class Loop {
   bool repeated();
   bool prepare_gradients();
   void after_batch();
-  void settle_checkpoints();
   void log_point();
   std::int64_t patience() const;
-  void watch(const std::map<std::string, double, std::less<>>& values);
+  void watch(const MetricValues& values);
   bool finished();
   [[noreturn]] void refuse_loss(double loss) const;
   void poll();
@@ -171,13 +179,14 @@ class Loop {
   std::optional<LossScaler> scaler_;
   LossMeter loss_meter_;
   PhaseSeconds seconds_;
-  std::map<std::string, double, std::less<>> latest_, extra_;
+  MetricValues latest_, extra_;
 
   std::int64_t updates_ = 0;
   std::int64_t evaluate_every_ = 0;
   std::int64_t last_evaluated_ = -1;
   bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
   std::int64_t last_saved_ = -1;
+  bool arrived_ = false;         ///< at a safe point, by what was loaded and not by a step
   double seconds_before_ = 0.0;  ///< of training, before the run was resumed
   bool logging_ = false;         ///< this step ends at a log point
   bool timing_ = false;          ///< this step is one of those that are timed

@@ -50,6 +50,7 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
+  run.rehearse(run.plan());
   const RunScale& scale = run.scale();
 
   std::printf("Steps\n");

@@ -1,4 +1,4 @@
-// A swap that was made ready beside the run, and, once committed, what it replaced.
+// Swaps that were made ready together beside the run, and, once committed, what they replaced.
 #pragma once
 
 #include <map>
@@ -13,8 +13,7 @@ namespace trainyard::train {
 
 class PreparedSwap {
  public:
-  const config::SwapRequest& request() const { return request_; }
-  /// "schedule: cosine 1.0.0, generation 2", as prepared.
+  /// "schedule: cosine 1.0.0, generation 2", as prepared; of several, one after the other.
   const std::string& text() const { return text_; }
 
  private:
@@ -26,14 +25,22 @@ class PreparedSwap {
     config::SlotConfig* slot;
     ActivePlugin plugin;
     config::SlotConfig config;
+    config::Carry carry = config::Carry::state;
     /// What the plugin made for itself: it is freed with the swap, not where other state takes its place.
     State own;
   };
 
-  config::SwapRequest request_;
+  /// That of a slot, where the swap replaces it.
+  ActivePlugin* find(const std::string& slot) {
+    for (Part& part : parts_)
+      if (part.config.slot == slot) return &part.plugin;
+    return nullptr;
+  }
+
+  PreparedSwap* after_ = nullptr;  ///< the swap that it follows, uncommitted; null: the run as it is
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap
-  std::vector<Part> parts_;   ///< one; data and model bring those along that depend on them
+  std::vector<Part> parts_;   ///< data and model bring those along that depend on them
   events::Bus::Table table_;
   // What belongs to the parts:
   std::unique_ptr<Network> network_;

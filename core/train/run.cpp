@@ -58,6 +58,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
       device_(make_device(config_.device)) {
   const config::RunConfig& config = config_;
   file_ = config::toml_file(config.resolved);
+  config_.resolved.erase("swap");  // a plan, which is no part of the live configuration
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.deterministic);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <trainyard/checkpointer.hpp>
@@ -55,18 +56,31 @@ class Run {
   /// Swaps committed so far, before a resume too.
   std::int64_t swaps() const { return swaps_; }
 
-  /// Makes a swap ready beside the run: checks it as a run file, loads the code, constructs and opens the
-  /// plugin. One thread at a time, not while a commit runs. Throws Error; the run does not notice.
-  std::unique_ptr<PreparedSwap> prepare(const config::SwapRequest& request);
-  /// Between two steps, on the loop thread: hands the state over and publishes the new plugin. Throws Error
-  /// where the old or the new plugin objects; the run is then as it was. The swap holds the old one from then
+  /// Makes swaps ready beside the run, as one: checks what they make of it as a run file, loads the code,
+  /// constructs and opens the plugins. One thread at a time, not while a commit runs. Throws Error; the run
+  /// does not notice. `after`: for the run as that one would leave it, which outlives this one.
+  std::unique_ptr<PreparedSwap> prepare(const std::vector<config::SwapRequest>& swaps,
+                                        PreparedSwap* after = nullptr);
+  /// Between two steps, on the loop thread: hands the state over and publishes the new plugins. Throws Error
+  /// where an old or a new plugin objects; the run is then as it was. The swap holds the old ones from then
   /// on. Only the latest preparation may be committed.
   void commit(PreparedSwap& swap);
+  /// The newest of the commits that stand is undone: the old plugins return. State is the caller's to
+  /// restore.
+  void take_back(PreparedSwap& swap);
+  /// Swaps that come together, at the safe point of a step.
+  struct Planned {
+    std::int64_t step;
+    std::vector<config::SwapRequest> swaps;
+  };
+  /// [[swap]] of the run file, in the order of time.
+  std::vector<Planned> plan() const;
+  /// Tries a plan on the run before it begins, as far as that can be told: each is prepared for the run as
+  /// those before it leave it, takes the state over, and nothing is committed. Throws ConfigError for the
+  /// first that cannot be made.
+  void rehearse(const std::vector<Planned>& plan);
   /// Throws NumericError where a weight is not finite.
   void check_weights() const;
-  /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
-  /// that was taken at the commit.
-  void roll_back(PreparedSwap& swap, const Snapshot& before);
   /// To where the run was when it saved these states; plugins that were disabled since are left out.
   void go_back(const std::vector<State>& states);
 
@@ -133,7 +147,10 @@ class Run {
   void open(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);
   void come_back(ActivePlugin& plugin);
-  void place_curve(PreparedSwap& swap);
+  ActivePlugin& filling(PreparedSwap* swap, const config::SlotConfig& slot);
+  Network& network_with(PreparedSwap* swap);
+  std::pair<const ScheduleCurve*, CurvePlace> curve_with(PreparedSwap* swap) const;
+  void place_curve(PreparedSwap& swap, std::int64_t step);
   void place_curve(CurvePlace place);
   static void check_momentum(const ScheduleCurve& curve, const Optimizer& optimizer,
                              const config::RunConfig& config);

@@ -1,12 +1,12 @@
 // The part of Run that replaces plugins while it is going.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
 #include <utility>
 
 #include <trainyard/recorder.hpp>
 
+#include "core/config/print.hpp"
 #include "core/config/resolve.hpp"
 #include "core/config/swap.hpp"
 #include "core/train/finite_guard.hpp"
@@ -20,51 +20,20 @@ namespace {
 /// Events that a plugin expects to have seen once it is in a run.
 constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
 
-/// Whether a swap of `address` replaces the plugin of a slot: its own, and those that look into it.
-bool replaces(const std::string& address, const config::SlotConfig& slot) {
-  if (slot.address() == address) return true;
-  if (address == "data") return slot.kind == "dataset" || slot.kind == "sampler";
-  return address == "model" && slot.kind == "dropout";
+bool same_shape(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
-void check_set_up(const ActivePlugin& plugin) {
-  for (const HookSpec& hook : plugin.manifest().hooks)
-    for (const Event event : set_up)
-      if (hook.event == event && !Regions(Region::plugin_own).contains(hook.writes))
-        throw ConfigError(
-            plugin.slot().slot + ": " + plugin.slot().type + " writes " + events::text(hook.writes) + " at " +
-            std::string(name(event)) +
-            ", which a running training has behind it: it can only be there from the beginning");
-}
-
-/// A swap fills places again; their number and their names stay.
-void check_same_slots(const std::vector<const config::SlotConfig*>& now,
-                      const std::vector<const config::SlotConfig*>& then) {
-  const auto differs = [](const config::SlotConfig* a, const config::SlotConfig* b) {
-    return a->slot != b->slot || a->address() != b->address();
-  };
-  const auto [here, there] =
-      std::mismatch(now.begin(), now.end(), then.begin(), then.end(), std::not_fn(differs));
-  if (here == now.end() && there == then.end()) return;
-  throw ConfigError("a running training keeps its slots: the swap would " +
-                    (then.size() > now.size() ? "add [" + (*there)->slot + "]"
-                     : then.size() < now.size()
-                         ? "drop [" + (*here)->slot + "]"
-                         : "rename " + (*here)->address() + " to " + (*there)->address()));
-}
-
-/// What `fresh` would save, with all tensors that `old` has under the same name, shape and type; with any of
-/// them its numbers, too: a moment without the count of its updates would be corrected for a bias that it
-/// does not have.
+/// For another plugin: what `fresh` would save, with all tensors that `old` has under the same name, shape
+/// and type; with any of them its numbers, too: a moment without the count of its updates would be corrected
+/// for a bias that it does not have.
 State overlaid(State fresh, const State& old) {
   bool any = false;
   for (auto& [name, tensor] : fresh.tensors) {
     const auto found = old.tensors.find(name);
-    if (found != old.tensors.end() && found->second.sizes() == tensor.sizes() &&
-        found->second.scalar_type() == tensor.scalar_type()) {
-      tensor = found->second;
-      any = true;
-    }
+    if (found == old.tensors.end() || !same_shape(found->second, tensor)) continue;
+    tensor = found->second;
+    any = true;
   }
   if (!any) return fresh;
   for (auto& [name, scalar] : fresh.scalars)
@@ -74,50 +43,91 @@ State overlaid(State fresh, const State& old) {
   return fresh;
 }
 
+/// For the same plugin with other options: all that `old` has, and of `fresh` what these options bring or
+/// shape otherwise.
+State completed(State old, const State& fresh) {
+  for (const auto& [name, tensor] : fresh.tensors) {
+    at::Tensor& own = old.tensors.try_emplace(name, tensor).first->second;
+    if (!same_shape(own, tensor)) own = tensor;
+  }
+  for (const auto& [name, scalar] : fresh.scalars) {
+    Scalar& own = old.scalars.try_emplace(name, scalar).first->second;
+    if (own.index() != scalar.index()) own = scalar;
+  }
+  return old;
+}
+
 void hand_over(const ActivePlugin& from, ActivePlugin& to, config::Carry carry) {
   if (carry == config::Carry::fresh) return;
   State state = from.state();
   if (state.scalars.empty() && state.tensors.empty()) return;
-  if (from.slot().type != to.slot().type) state = overlaid(to.state(), state);
+  const bool same_type = from.slot().type == to.slot().type;
+  if (!same_type)
+    state = overlaid(to.state(), state);
+  else if (config::toml_file(from.slot().options) != config::toml_file(to.slot().options))
+    state = completed(std::move(state), to.state());
   guarded(to.slot(), 0, [&] { to.as<Plugin>().load(StateReader(state)); });
 }
 
 }  // namespace
 
-std::unique_ptr<PreparedSwap> Run::prepare(const config::SwapRequest& request) {
+/// Who fills a slot once `swap` and those that it follows are made.
+ActivePlugin& Run::filling(PreparedSwap* swap, const config::SlotConfig& slot) {
+  for (; swap != nullptr; swap = swap->after_)
+    if (ActivePlugin* found = swap->find(slot.slot)) return *found;
+  return plugin_of(slot);
+}
+
+Network& Run::network_with(PreparedSwap* swap) {
+  for (; swap != nullptr; swap = swap->after_)
+    if (swap->network_) return *swap->network_;
+  return *network_;
+}
+
+std::pair<const ScheduleCurve*, CurvePlace> Run::curve_with(PreparedSwap* swap) const {
+  for (; swap != nullptr; swap = swap->after_)
+    if (swap->curve_) return {&*swap->curve_, swap->curve_place_};
+  return {&*curve_, curve_place_};
+}
+
+std::unique_ptr<PreparedSwap> Run::prepare(const std::vector<config::SwapRequest>& swaps,
+                                           PreparedSwap* after) {
   auto swap = std::make_unique<PreparedSwap>();
-  swap->request_ = request;
+  swap->after_ = after;
+  const config::RunConfig& config = after != nullptr ? after->config_ : config_;
   const plugins::Registry registry = registry_.rescan();
   config::Resolution resolution =
-      config::resolve(config::with_swap(config_.resolved, request, registry), registry);
-  if (!resolution.config) throw ConfigError(resolution.findings.text());
+      config::resolve(config::with_swaps(config.resolved, swaps, registry), registry);
+  if (resolution.config)
+    config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
+  if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
-  const config::RunConfig& next = swap->config_;
-  if (next.train.batch_size != config_.train.batch_size ||
-      next.train.micro_batch_size != config_.train.micro_batch_size ||
-      next.train.drop_last != config_.train.drop_last)
-    throw ConfigError("a running training keeps its batch size: a swap of data changes the samples alone");
-
-  if (next.workers != config_.workers || next.prefetch != config_.prefetch)
-    throw ConfigError("a running training keeps data.workers and data.prefetch: they change with a resume");
-  const std::vector<const config::SlotConfig*> now = config_.slots(), then = next.slots();
-  check_same_slots(now, then);
-  std::map<const events::Subscriber*, const events::Subscriber*> replacements;
+  const std::vector<const config::SlotConfig*> now = config_.slots(), then = swap->config_.slots();
   swap->parts_.reserve(now.size());
   for (std::size_t i = 0; i < now.size(); ++i) {
-    if (!replaces(request.slot, *then[i])) continue;
-    ActivePlugin plugin = make_plugin(*then[i], registry);
-    check_set_up(plugin);
-    PreparedSwap::Part& part = swap->parts_.emplace_back(PreparedSwap::Part{
-        &plugins_[i], const_cast<config::SlotConfig*>(now[i]), std::move(plugin), *then[i], {}});
-    replacements.emplace(&part.place->subscriber(), &part.plugin.subscriber());
-    if (swap->text_.empty())
-      swap->text_ = request.slot + ": " + part.config.type + " " + part.plugin.manifest().version +
-                    ", generation " + std::to_string(part.plugin.generation());
+    const auto asked = std::find_if(swaps.rbegin(), swaps.rend(), [&](const config::SwapRequest& each) {
+      return config::replaces(each.slot, *then[i]);
+    });
+    if (asked == swaps.rend()) continue;
+    const PreparedSwap::Part& part =
+        swap->parts_.emplace_back(PreparedSwap::Part{.place = &plugins_[i],
+                                                     .slot = const_cast<config::SlotConfig*>(now[i]),
+                                                     .plugin = make_plugin(*then[i], registry),
+                                                     .config = *then[i],
+                                                     .carry = asked->carry,
+                                                     .own = {}});
+    if (part.config.address() == asked->slot || asked->slot == "data")
+      swap->text_ += (swap->text_.empty() ? "" : "; ") + part.config.address() + ": " + part.config.type +
+                     " " + part.plugin.manifest().version + ", generation " +
+                     std::to_string(part.plugin.generation());
   }
   open(*swap);
-  if (request.carry == config::Carry::state)
-    for (PreparedSwap::Part& part : swap->parts_) part.own = part.plugin.state();
+  for (PreparedSwap::Part& part : swap->parts_)
+    if (part.carry == config::Carry::state) part.own = part.plugin.state();
+  std::map<const events::Subscriber*, const events::Subscriber*> replacements;
+  for (PreparedSwap* each = swap.get(); each != nullptr; each = each->after_)
+    for (PreparedSwap::Part& part : each->parts_)
+      replacements.emplace(&part.place->subscriber(), &part.plugin.subscriber());
   swap->table_ = bus_->table_with(replacements);
   return swap;
 }
@@ -125,11 +135,6 @@ std::unique_ptr<PreparedSwap> Run::prepare(const config::SwapRequest& request) {
 /// Everything that plugins do before their first step.
 void Run::open(PreparedSwap& swap) {
   const config::RunConfig& next = swap.config_;
-  const auto filling = [&](const config::SlotConfig& slot) -> ActivePlugin& {
-    for (PreparedSwap::Part& part : swap.parts_)
-      if (part.config.slot == slot.slot) return part.plugin;
-    return plugin_of(slot);
-  };
   const auto splits = [&](const std::string& slot) {
     return slot == "data.train" ? &next.train : slot == "data.val" ? &*next.val : &*next.test;
   };
@@ -142,20 +147,19 @@ void Run::open(PreparedSwap& swap) {
       if (kind == "dataset") {
         open_dataset(part.config.slot.substr(5), *splits(part.config.slot), plugin);
       } else if (kind == "sampler") {
-        open_sampler(plugin, next.train, filling(next.train.dataset).as<Dataset>());
+        open_sampler(plugin, next.train, filling(&swap, next.train.dataset).as<Dataset>());
       } else if (kind == "model") {
         swap.network_ = plugin.as<Model>().build({schema_, config_.seed});
         swap.network_->to(device_);
       } else if (kind == "dropout") {
-        swap.dropout_ = open_dropout(part.config, plugin.as<Dropout>(),
-                                     swap.network_ ? *swap.network_ : *network_, scale_);
+        swap.dropout_ = open_dropout(part.config, plugin.as<Dropout>(), network_with(&swap), scale_);
       } else if (kind == "loss") {
-        plugin.as<Loss>().check(network_->output_shape(), schema_);
+        plugin.as<Loss>().check(network_with(&swap).output_shape(), schema_);
       } else if (kind == "metric") {
-        plugin.as<Metric>().check(network_->output_shape(), schema_);
+        plugin.as<Metric>().check(network_with(&swap).output_shape(), schema_);
       } else if (kind == "optimizer") {
         auto& optimizer = plugin.as<Optimizer>();
-        optimizer.open(make_groups(network_->parameters(), optimizer.common));
+        optimizer.open(make_groups(network_with(&swap).parameters(), optimizer.common));
       } else if (kind == "schedule") {
         swap.curve_.emplace(plugin.as<Schedule>(), scale_);
       } else if (kind == "recorder") {
@@ -165,19 +169,46 @@ void Run::open(PreparedSwap& swap) {
       }
     });
   }
-  check_momentum(swap.curve_ ? *swap.curve_ : *curve_, filling(next.optimizer).as<Optimizer>(), next);
+  check_momentum(*curve_with(&swap).first, filling(&swap, next.optimizer).as<Optimizer>(), next);
   if (!data) return;
-  ActivePlugin& loss = filling(next.loss);
+  ActivePlugin& loss = filling(&swap, next.loss);
   for (const auto& [name, split] : splits_) {
     const config::SplitConfig& config = *splits("data." + name);
-    Split made = make_split(name, {&config, &filling(config.dataset).as<Dataset>(),
-                                   split.sampler ? &filling(next.sampler) : nullptr, &loss});
+    Split made = make_split(name, {&config, &filling(&swap, config.dataset).as<Dataset>(),
+                                   split.sampler ? &filling(&swap, next.sampler) : nullptr, &loss});
     if (made.loader->steps_per_epoch() != split.loader->steps_per_epoch() ||
         made.loader->samples_per_epoch() != split.loader->samples_per_epoch())
       throw ConfigError("[data." + name + "] would have " + std::to_string(made.loader->samples_per_epoch()) +
                         " samples an epoch in place of " + std::to_string(split.loader->samples_per_epoch()) +
                         ": a running training keeps their number");
     swap.splits_.emplace(name, std::move(made));
+  }
+}
+
+std::vector<Run::Planned> Run::plan() const {
+  std::vector<Planned> plan;
+  for (const config::PlannedSwap& each : config_.swaps)
+    plan.push_back({in_steps(each.at, scale_, "swap.at"), {each.request}});
+  std::stable_sort(plan.begin(), plan.end(),
+                   [](const Planned& a, const Planned& b) { return a.step < b.step; });
+  return plan;
+}
+
+void Run::rehearse(const std::vector<Planned>& plan) {
+  std::vector<std::unique_ptr<PreparedSwap>> made;
+  for (const Planned& planned : plan) {
+    try {
+      PreparedSwap* const after = made.empty() ? nullptr : made.back().get();
+      PreparedSwap& swap = *made.emplace_back(prepare(planned.swaps, after));
+      if (swap.network_) swap.network_->adopt(weights());
+      for (PreparedSwap::Part& part : swap.parts_)
+        if (part.plugin.has_state() && part.config.kind != Recorder::kind.name)  // which would cut its files
+          hand_over(filling(after, part.config), part.plugin, part.carry);
+      if (swap.curve_) place_curve(swap, planned.step);
+    } catch (const Error& error) {
+      throw ConfigError("the swap that is planned at step " + std::to_string(planned.step) + " (" +
+                        config::text(planned.swaps) + ") cannot be made: " + error.what());
+    }
   }
 }
 
@@ -188,12 +219,12 @@ void Run::commit(PreparedSwap& swap) {
       bus_->call_alone(swap.parts_[out].place->subscriber(), Event::swap_out, context_);
     for (PreparedSwap::Part& part : swap.parts_) {
       for (const Event event : set_up) bus_->call_alone(part.plugin.subscriber(), event, context_);
-      hand_over(*part.place, part.plugin, swap.request_.carry);
+      hand_over(*part.place, part.plugin, part.carry);
       bus_->call_alone(part.plugin.subscriber(), Event::swap_in, context_);
     }
     if (swap.network_) swap.network_->adopt(weights());
-    if (swap.curve_) place_curve(swap);
-    outside_.settle(*swap.parts_.front().place);
+    if (swap.curve_) place_curve(swap, loop_->updates());
+    for (PreparedSwap::Part& part : swap.parts_) outside_.settle(*part.place);
   } catch (...) {
     for (std::size_t i = 0; i < out; ++i) come_back(*swap.parts_[i].place);
     throw;
@@ -211,17 +242,19 @@ void Run::come_back(ActivePlugin& plugin) {
   }
 }
 
-/// Where the curve of a schedule that comes in begins, and its scale.
-void Run::place_curve(PreparedSwap& swap) {
-  const std::int64_t step = loop_->updates();
-  auto& schedule = swap.parts_.front().plugin.as<Schedule>();
-  const config::SlotConfig& slot = swap.parts_.front().config;
+/// Where the curve of a schedule that comes in at an update begins, and its scale.
+void Run::place_curve(PreparedSwap& swap, std::int64_t step) {
+  const auto part = std::find_if(swap.parts_.begin(), swap.parts_.end(), [](const PreparedSwap::Part& each) {
+    return each.config.kind == Schedule::kind.name;
+  });
+  const config::SlotConfig& slot = part->config;
+  const auto [old_curve, old_place] = curve_with(swap.after_);
   CurvePlace place;
-  switch (swap.request_.carry) {
-    case config::Carry::state: place = curve_place_; break;
+  switch (part->carry) {
+    case config::Carry::state: place = old_place; break;
     case config::Carry::restart: place.start = step; break;
     case config::Carry::splice: {
-      const double before = guarded(config_.schedule, step, [&] { return curve_->factor(step); });
+      const double before = guarded(slot, step, [&] { return old_curve->factor(step); });
       const double after = guarded(slot, step, [&] { return swap.curve_->factor(step); });
       if (!(after > 0.0 && before > 0.0))
         throw ConfigError("[schedule] " + slot.type + " has the factor " + std::to_string(after) +
@@ -233,7 +266,8 @@ void Run::place_curve(PreparedSwap& swap) {
     }
     case config::Carry::fresh: break;
   }
-  guarded(slot, step, [&] { swap.curve_.emplace(schedule, scale_from(place.start), place); });
+  guarded(slot, step,
+          [&] { swap.curve_.emplace(part->plugin.as<Schedule>(), scale_from(place.start), place); });
   swap.curve_place_ = place;
 }
 
@@ -264,10 +298,9 @@ void Run::check_weights() const {
                        std::to_string(context_.clock_.step));
 }
 
-void Run::roll_back(PreparedSwap& swap, const Snapshot& before) {
+void Run::take_back(PreparedSwap& swap) {
   exchange(swap);
   for (PreparedSwap::Part& part : swap.parts_) come_back(*part.place);
-  go_back(before.states);
 }
 
 void Run::go_back(const std::vector<State>& states) {

@@ -12,7 +12,6 @@
 #include <trainyard/safetensors.hpp>
 
 #include "core/checkpoint/load.hpp"
-#include "core/config/swap.hpp"
 #include "core/control/commander.hpp"
 #include "core/control/quarantine.hpp"
 #include "core/events/watchdog.hpp"
@@ -165,30 +164,15 @@ void check_space(const std::string& folder, std::int64_t bytes) {
                     " MiB, and room for three is needed");
 }
 
-/// Swaps of the run file that are still to come, and those that clients and plugins asked for after the
-/// checkpoint: a resumed run goes the same way again.
-std::vector<control::DueSwap> due_swaps(const Run& run, const report::RunDirectory& directory,
-                                        const std::optional<checkpoint::Loaded>& loaded) {
-  std::vector<control::DueSwap> due;
-  const std::int64_t step = loaded ? loaded->step : 0;
-  for (const config::PlannedSwap& planned : run.config().swaps) {
-    const std::int64_t at = in_steps(planned.at, run.scale(), "swap.at");
-    if (at > step) due.push_back({at, planned.request, "config"});
-  }
-  if (!loaded) return due;
-  const std::int64_t done = StateReader(*loaded->find("run")).integer("swaps");
-  std::map<std::int64_t, control::DueSwap> repeated;
-  for (const report::JournalEntry& entry : directory.read_journal()) {
-    if (entry.details.empty() || entry.plugin == "config") continue;
-    const std::int64_t number = config::swap_number(entry.details);
-    if (number <= done) continue;
-    if (entry.what == "swap")
-      repeated[number] = {entry.step, config::swap_from_toml(entry.details), entry.plugin};
-    else if (entry.what == "swap_rolled_back")
-      repeated.erase(number);
-  }
-  for (auto& [number, swap] : repeated) due.push_back(std::move(swap));
-  return due;
+/// Entries of [[swap]] as requests at steps of this run.
+std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& planned, const Run& run) {
+  std::vector<control::Entry> entries;
+  for (const config::PlannedSwap& each : planned)
+    entries.push_back({.number = 0,
+                       .who = std::string(control::run_file),
+                       .step = in_steps(each.at, run.scale(), "swap.at"),
+                       .swaps = {each.request}});
+  return entries;
 }
 
 /// The answer of [guard] nan = "rollback" to a hook that wrote what it must not: the run goes back to its
@@ -285,12 +269,13 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.journal = journal;
     checkpoints.emplace(run, checkpoint_folder(directory));
     parts.checkpoint = checkpoints->parts();
-    parts.checkpoint.put_off = [&] { return commander->puts_off_checkpoint(); };
+    checkpoints->set_completion([&](Snapshot& snapshot) { commander->complete(snapshot); });
     parts.checkpoint.save = [&, save = std::move(parts.checkpoint.save)] {
       sinks->flush();  // what a checkpoint has behind it is not told again
       save();
     };
     parts.control = [&] { commander->at_safe_point(); };
+    parts.closing = [&] { commander->close_watches(); };
     parts.recover = [&](const Error& error) {
       const bool taken_back = commander->recover(error);
       if (!taken_back && !go_back(run, error, checkpoint_folder(directory))) return false;
@@ -318,6 +303,8 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     Loop& built = run.build_loop(std::move(parts));
     loop = &built;
     check_space(directory.path(), bytes_of(run.snapshot()));
+    beginning.ledger.replan(entries_of(beginning.planned, run), entries_of(run.config().swaps, run));
+    if (!beginning.loaded) run.rehearse(run.plan());
     channel.emplace(directory.path());
     commander.emplace(
         control::CommanderParts{
@@ -328,18 +315,18 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
             .warn = [&](const std::string& text) { messages.send(LogLevel::warning, text); },
             .swapped = [&] { faults.set_plugins(reported(run)); },
             .last_checkpoint = [&] { return std::pair(checkpoints->last(), checkpoints->last_step()); }},
-        due_swaps(run, directory, beginning.resumed ? beginning.loaded : std::nullopt));
+        std::move(beginning.ledger));
     commands = &*commander;
     for (const std::string& note : beginning.notes) journal("host", "resume", note);
     const Ending ending = built.fit([&] {
       if (!beginning.loaded) return;
+      commander->go_on_with(std::move(beginning.made));
       run.restore(beginning.loaded->states,
                   [&](const std::string& note) { journal("host", "resume", note); });
       journal("host", "resumed", "from " + beginning.loaded->path);
       messages.send(LogLevel::info, "goes on from step " + std::to_string(beginning.loaded->step) + ", " +
                                         beginning.loaded->path);
       beginning.loaded.reset();
-      commander->at_safe_point();  // what came there after the checkpoint was taken
     });
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();

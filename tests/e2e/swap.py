@@ -1,6 +1,7 @@
 """Swaps of a live run, by `trainyard ctl` and by the run file: killed and gone on with, it ends as the file alone would."""
 import csv
 import json
+import signal
 import subprocess
 import time
 import tomllib
@@ -78,7 +79,9 @@ class Swap(HostTest):
                 swaps.pop(details["number"], None)
         text = RUN
         for step, details in swaps.values():
-            text += planned(step, details["slot"], details["type"], carry=details["carry"], watch=details["watch"], **details["options"])
+            for swap in details["swap"]:
+                text += "[[swap]]\n" + "".join(f"{key} = {json.dumps(swap[key])}\n" for key in ("slot", "type", "carry", "watch") if key in swap)
+                text += f'at = "{step}ba"\n' + "".join(f"{key} = {json.dumps(value)}\n" for key, value in swap.get("options", {}).items())
         self.assertEqual(self.journal("swap_refused"), [])
         return len(swaps), self.train(text, "--overwrite", "--set", "run.output_dir=planned", run="planned")["digest"]
 
@@ -161,6 +164,123 @@ class Swap(HostTest):
         self.ctl("resume")
         self.assertEqual(process.wait(60), 0)
         self.assertEqual(self.result()["digest"], self.train(RUN, "--set", "run.output_dir=plain", run="plain")["digest"])
+
+    def test_a_watch_goes_on_after_a_resume(self):
+        """A swap that fails at a step of its watch, whatever happened to the process before that."""
+        text = RUN + """
+[[hooks]]
+type = "faulty"
+step = 100000
+way = "throw"
+[[hooks]]
+type = "slow"
+at = "batch_end"
+step = 1150
+seconds = 2
+sign = "asleep"
+"""
+        swap = '[[swap]]\nat = "1000ba"\nslot = "hooks.faulty"\nstep = 1250\nwatch = "300ba"\n'
+        expected = self.train(text, "--plugins", FAULTY, "--set", "run.output_dir=plain", run="plain")["digest"]
+        for stop in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(stop=stop):
+                (self.folder / "asleep").unlink()
+                self.write("run.toml", text + swap)
+                process = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY), cwd=self.folder,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+                self.wait_for((self.folder / "asleep").exists)
+                process.send_signal(stop)
+                self.assertEqual(process.wait(60), 75 if stop == signal.SIGTERM else -stop)
+                self.host("train", "run.toml", "-q", "--plugins", FAULTY)
+                (resumed,) = self.journal("resumed")
+                self.assertGreater(resumed["step"], 1000)
+                (back,) = self.journal("swap_rolled_back")
+                self.assertEqual(back["step"], 1000)
+                self.assertEqual(self.result()["digest"], expected)
+
+    def test_a_swap_at_the_step_of_an_evaluation_that_was_cut_short(self):
+        text = RUN.replace('"2000ba"', '"1000ba"').replace('interval = "100ba"', 'interval = "5000ba"')
+        nap = '[[hooks]]\ntype = "slow"\nat = "eval_start"\nstep = 999\nseconds = 2\nsign = "asleep"\n'
+        text += planned(1000, "optimizer", "sgd", lr=0.05)
+        self.write("run.toml", text + nap)
+        process = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+        self.wait_for((self.folder / "asleep").exists)
+        process.terminate()
+        self.assertEqual(process.wait(60), 75)
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY)
+        self.assertEqual([line["step"] for line in self.journal("swap")], [1000])
+        self.assertEqual(self.result()["digest"], self.train(text, "--set", "run.output_dir=plain", run="plain")["digest"])
+
+    def test_an_evaluation_on_request_steers_nothing(self):
+        text = RUN + '[schedule]\ntype = "plateau"\npatience = 0\nfactor = 0.1\n[[hooks]]\ntype = "ema"\n'
+        process = self.start(text)
+        first, second = self.ctl("eval").stdout, self.ctl("eval").stdout
+        self.assertIn("val/loss", first)
+        self.assertEqual(first, second)
+        self.ctl("resume")
+        self.assertEqual(process.wait(60), 0)
+        plain = self.train(text + NAP.replace("1.0", "0.0"), "--plugins", FAULTY, "--set", "run.output_dir=plain", run="plain")
+        self.assertEqual(self.result()["digest"], plain["digest"])
+        records = [[line for line in map(json.loads, (self.folder / run / "metrics.jsonl").read_text().splitlines()) if line["what"] == "eval"]
+                   for run in ("runs/small", "plain")]
+        self.assertEqual([line["step"] for line in records[0]], [line["step"] for line in records[1]])
+
+    def test_no_swap_that_was_acknowledged_is_lost_over_two_kills(self):
+        process = self.start()
+        self.ctl("checkpoint")
+        self.ctl("resume")
+        self.ctl("pause")
+        self.ctl("swap", "optimizer", "adam", "lr=0.002")
+        (first,) = self.journal("swap")
+        self.kill(process)
+        (self.folder / "asleep").unlink()
+        text = RUN + NAP.replace("step = 5", "step = 6")
+        self.write("run.toml", text)
+        process = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.wait_for((self.folder / "asleep").exists)
+        self.ctl("set", "schedule.warmup=50ba")
+        second = self.journal("swap")[-1]
+        self.kill(process)
+        digest = self.go_on()
+        self.assertNotEqual(*(tomllib.loads(line["details"])["number"] for line in (first, second)))
+        self.assertEqual(self.as_planned(), (2, digest))
+
+    def test_a_paused_run_answers_that_its_checkpoint_is_written(self):
+        process = self.start(RUN.replace('type = "full"', 'type = "async"'))
+        self.assertIn("saved in", self.ctl("checkpoint").stdout)
+        self.ctl("stop")
+        self.assertEqual(process.wait(60), 0)
+
+    def test_a_command_is_done_as_a_whole_or_not_at_all(self):
+        process = self.start()
+        refusal = self.ctl("set", "optimizer.lr=0.5", "schedule.warmup=\"99999ba\"", code=2).stderr
+        self.assertIn("longer than the run", refusal)
+        self.assertNotIn("but done", refusal)
+        self.assertEqual(self.journal("swap"), [])
+        self.assertIn("optimizer: adamw", self.ctl("set", "optimizer.lr=0.5", "schedule.warmup=\"9ba\"").stdout)
+        (line,) = self.journal("swap")
+        self.assertEqual([each["slot"] for each in tomllib.loads(line["details"])["swap"]], ["optimizer", "schedule"])
+        self.ctl("stop")
+        self.assertEqual(process.wait(60), 0)
+
+    def test_a_run_begins_from_a_checkpoint_behind_a_swap_of_its_plan(self):
+        text = RUN + planned(1000, "optimizer", "sgd", lr=0.05) + planned(3000, "optimizer", "adam")
+        whole = self.train(text)
+        (checkpoint,) = self.folder.glob("runs/small/checkpoints/step-00005900")
+        more = self.train(text.replace('resume = "auto"', f'resume = "{checkpoint}"'), "--set", "run.output_dir=more", run="more")
+        self.assertEqual(more["digest"], whole["digest"])
+
+    def test_options_that_are_called_as_keys_of_the_host(self):
+        text = RUN + '[[swap]]\nat = "1000ba"\nslot = "schedule"\ntype = "multi_step"\noptions = { at = ["2000ba", "4000ba"] }\n'
+        swapped = self.train(text)
+        self.assertEqual(len(self.journal("swap")), 1)
+        direct = RUN + '[schedule]\ntype = "multi_step"\nat = ["2000ba", "4000ba"]\n'
+        self.assertEqual(swapped["digest"], self.train(direct, "--set", "run.output_dir=direct", run="direct")["digest"])
+        self.host("train", "runs/small/config.toml", "-q", "--set", "run.output_dir=again")  # as it was printed
+        self.assertEqual(self.result("again")["digest"], swapped["digest"])
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ Table options(const std::string& key, Value value) {
 }
 
 /// Learning-rate factors of the steps of a run with `due`; the base is 1.
-std::vector<double> factors(const std::string& schedule, std::vector<control::DueSwap> due) {
+std::vector<double> factors(const std::string& schedule, const std::vector<test::Due>& due) {
   std::vector<double> seen;
   train::LoopParts parts;
   parts.log_due = [](std::int64_t) { return true; };
@@ -76,8 +76,8 @@ std::vector<double> factors(const std::string& schedule, std::vector<control::Du
     for (const auto& [name, value] : record.values)
       if (name == "lr") seen.push_back(value);
   };
-  LiveRun run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {},
-              std::move(due), std::move(parts));
+  LiveRun run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {}, due,
+              std::move(parts));
   run.fit();
   return seen;
 }
@@ -153,11 +153,6 @@ TEST_CASE("a swap that goes wrong while it is watched is taken back to the bit")
         const std::vector<std::string> assigned = {std::string("at=") + at,
                                                    "step=" + std::to_string(own_step)};
         LiveRun run(adamw, registry(), {{begins, "optimizer", "troubled", assigned, "fresh", "3ba"}});
-        // Not beyond the first safe point of the next epoch.
-        if (own_step > 1 && (begins + own_step - 2) / 6 != (begins - 1) / 6) {
-          CHECK_THROWS_AS(run.fit(), Error);
-          continue;
-        }
         run.fit();
         CHECK(run.told().at(0).done);
         CHECK(run.count("swap") == 1);
@@ -193,12 +188,12 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
   CHECK(*config::at_path<std::string>(run->config().resolved, "optimizer.type") == "adamw");
   const std::int64_t landed = run.journal().back().step;
   LiveRun same(text, registry(), {},
-               {{landed, request("schedule", "constant", options("value", Value(0.5))), "config"}});
+               {{landed, request("schedule", "constant", options("value", Value(0.5)))}});
   same.fit();
   CHECK(run.result() == same.result());
 }
 
-TEST_CASE("no checkpoint is taken while a swap is watched") {
+TEST_CASE("checkpoints go on while a swap is watched") {
   for (const bool fails : {false, true}) {
     std::vector<std::int64_t> saved;
     train::LoopParts parts;
@@ -210,20 +205,116 @@ TEST_CASE("no checkpoint is taken while a swap is watched") {
                 {}, std::move(parts));
     live = &run;
     run.fit();
-    if (fails) {
-      const std::vector<std::int64_t> expected = {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24};
-      CHECK(saved == expected);
-    } else {
-      const std::vector<std::int64_t> expected = {2, 4, 6, 11, 12, 14, 16, 18, 20, 22, 24};
-      CHECK(saved == expected);
-    }
+    std::vector<std::int64_t> expected = {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24};
+    if (fails) expected.insert(expected.begin() + 3, 8);  // the step was made again without the swap
+    CHECK(saved == expected);
   }
 }
 
-TEST_CASE("a planned swap that cannot be made ends the run, and says why") {
-  LiveRun run(adamw, registry(), {},
-              {{4, request("optimizer", "troubled", options("at", Value("load"))), "config"}});
-  CHECK_THROWS_WITH(run.fit(), Contains("thrown on purpose"));
+TEST_CASE("a planned swap that cannot be made after all is refused, and the run goes on") {
+  LiveRun run(adamw, registry(), {}, {{4, request("optimizer", "troubled", options("at", Value("load")))}});
+  run.fit();
+  CHECK(run.count("swap_refused") == 1);
+  CHECK(run->swaps() == 0);
+  CHECK(run.result() == undisturbed(adamw));
+}
+
+TEST_CASE("a plan that cannot be made is refused before the run begins") {
+  const auto refusal = [](const std::string& text) -> std::string {
+    train::Run run(test::config_of(text, {}, registry()), registry());
+    run.build_model();
+    run.build_loop({});
+    try {
+      run.rehearse(run.plan());
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const auto planned = [](const std::string& at, const std::string& slot, const std::string& rest) {
+    return "[[swap]]\nat = \"" + at + "\"\nslot = \"" + slot + "\"\n" + rest + "\n";
+  };
+  CHECK_THAT(refusal(adamw + planned("4ba", "model", "layers = [8, 20, 3]")), Contains("at step 4"));
+  CHECK_THAT(refusal(adamw + planned("4ba", "loss", "type = \"mse\"")), Contains("[loss] mse"));
+  CHECK_THAT(refusal(adamw + planned("4ba", "data", "train = { size = 48 }")), Contains("samples an epoch"));
+  const std::string cycled = run_with("\"sgd\"\nmomentum = 0.9", "[schedule]\ntype = \"one_cycle\"\n");
+  CHECK_THAT(refusal(cycled + planned("4ba", "optimizer", "type = \"adagrad\"")), Contains("momentum"));
+  CHECK_THAT(refusal(adamw + planned("4ba", "schedule", "type = \"constant\"\nvalue = 0.0") +
+                     planned("8ba", "schedule", "type = \"linear\"\ncarry = \"splice\"")),
+             Contains("at step 8") && Contains("no scale makes them meet"));
+  // Each on what those before it leave, in the order of time and not of the file.
+  CHECK(refusal(adamw + planned("8ba", "optimizer", "eps = 0.5") +
+                planned("4ba", "optimizer", "type = \"adam\"")) == "nothing");
+  CHECK(refusal(adamw + planned("50%", "optimizer", "type = \"sgd\"\nmomentum = 0.5") +
+                planned("4ba", "schedule", "type = \"rex\"") +
+                planned("75%", "schedule", "type = \"linear\"\ncarry = \"splice\"")) == "nothing");
+}
+
+TEST_CASE("options of the same plugin change, whatever state they bring or drop") {
+  const std::string sgd = run_with("\"sgd\"");
+  const auto momentum = [](double value) {
+    return request("optimizer", "", options("momentum", Value(value)));
+  };
+  LiveRun run(sgd, registry(), {}, {{6, momentum(0.5)}, {10, momentum(0.0)}, {14, momentum(0.9)}});
+  run.fit();
+  CHECK(run.count("swap_refused") == 0);
+  CHECK(run->swaps() == 3);
+  // The buffer that comes in begins at 0, and the first update with it is that of plain gradient descent.
+  LiveRun late(sgd, registry(), {}, {{23, momentum(0.9)}});
+  late.fit();
+  CHECK(late.result() == undisturbed(sgd).replace(65, 64, late->optimizer_digest()));
+}
+
+TEST_CASE("a swap comes on what the swaps before it have left") {
+  // A planned change of options, then another type: none of the first one's options may be in its way.
+  LiveRun run(run_with("\"sgd\"", "[[swap]]\nat = \"90%\"\nslot = \"schedule\"\ntype = \"rex\"\n"),
+              registry(), {{12, "optimizer", "adamw", {}}, {15, "optimizer", "", {"eps=0.5"}}},
+              {{6, request("optimizer", "", options("momentum", Value(0.5)))}});
+  run.fit();
+  for (const test::Told& told : run.told()) {
+    INFO(told.text);
+    CHECK(told.done);
+  }
+  CHECK(run->swaps() == 3);
+  CHECK(run->config().optimizer.type == "adamw");
+}
+
+TEST_CASE("swaps that are watched together are taken back one after the other") {
+  const std::string text = run_with(
+      "\"adamw\"",
+      "[schedule]\ntype = \"constant\"\n[[hooks]]\ntype = \"faulty\"\nstep = 1000\nway = \"throw\"\n");
+  const std::string plain = undisturbed(text);
+  auto failing = request("hooks.faulty", "", options("step", Value(std::int64_t{11})));
+  failing.watch = "5ba";
+  auto schedule = request("schedule", "constant", options("value", Value(0.5)));
+  for (const int other : {7, 8, 9})
+    for (const char* watch : {"0ba", "5ba"}) {
+      INFO("the other comes at step " << other << ", watched for " << watch);
+      schedule.watch = watch;
+      LiveRun run(text, registry(), {}, {{7, failing}, {other, schedule}});
+      run.fit();
+      // One that is watched itself is suspected first; one that is not stands, at the step it was asked for.
+      const bool suspected = schedule.watch != "0ba";
+      CHECK(run.count("swap_rolled_back") == (suspected ? 2 : 1));
+      CHECK(run->swaps() == (suspected ? 0 : 1));
+      LiveRun same(text, registry(), {}, {{other, schedule}});
+      same.fit();
+      CHECK(run.result() == (suspected ? plain : same.result()));
+    }
+}
+
+TEST_CASE("a watch lasts to the end of the training, its last evaluations included") {
+  const std::string text = adamw;
+  for (const char* at : {"step", "not_finite"}) {
+    Table own = options("at", Value(at));
+    own.set("step", Value(std::int64_t{2}));
+    auto troubled = request("optimizer", "troubled", own, config::Carry::fresh);
+    troubled.watch = "50ba";
+    LiveRun run(text, registry(), {}, {{22, troubled}});  // its second step is the run's last
+    run.fit();
+    CHECK(run.count("swap_rolled_back") == 1);
+    CHECK(run.result() == undisturbed(text));
+  }
 }
 
 TEST_CASE("moments go across by name, and begin anew where the other has none") {
@@ -234,7 +325,7 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
     run.at_safe_point = [&] {
       if (run->clock().step != 7 || std::exchange(done, true)) return;
       states.first = optimizer_state(run);
-      auto swap = run->prepare(request("optimizer", to, more));
+      auto swap = run->prepare({request("optimizer", to, more)});
       run->commit(*swap);
       states.second = optimizer_state(run);
       run->loop().request(Control::stop_run, "test", "seen enough");  // they are handles: no step more
@@ -292,8 +383,8 @@ TEST_CASE("a schedule that comes in follows its formula at every step") {
   for (const config::Carry carry :
        {config::Carry::state, config::Carry::fresh, config::Carry::restart, config::Carry::splice}) {
     INFO("carry " << static_cast<int>(carry));
-    const std::vector<double> seen = factors("type = \"linear\"\nend_factor = 0.0\n",
-                                             {{at, request("schedule", "cosine", {}, carry), "config"}});
+    const std::vector<double> seen =
+        factors("type = \"linear\"\nend_factor = 0.0\n", {{at, request("schedule", "cosine", {}, carry)}});
     REQUIRE(seen.size() == steps);
     for (std::int64_t done = 0; done < steps; ++done) {
       INFO("after " << done << " steps");
@@ -331,7 +422,7 @@ TEST_CASE("schedules that read steps, or are made of others, follow their curves
         place.gain = old.factor(at) / ScheduleCurve(*after, scale).factor(at);
       const ScheduleCurve fresh(*after, rest, place);
       const std::vector<double> seen = factors("type = \"" + std::string(from) + "\"\n",
-                                               {{at, request("schedule", to, its_options, carry), "config"}});
+                                               {{at, request("schedule", to, its_options, carry)}});
       REQUIRE(seen.size() == steps);
       for (std::int64_t done = 0; done < steps; ++done) {
         INFO("after " << done << " steps");
@@ -344,8 +435,7 @@ TEST_CASE("a schedule that gets another budget follows its formula over that one
   constexpr std::int64_t at = 9, budget = 14;
   const std::vector<double> seen = factors(
       "type = \"linear\"\nend_factor = 0.0\n",
-      {{at, request("schedule", "", options("budget", Value(std::string("14ba"))), config::Carry::state),
-        "config"}});
+      {{at, request("schedule", "", options("budget", Value(std::string("14ba"))), config::Carry::state)}});
   REQUIRE(seen.size() == steps);
   for (std::int64_t done = 0; done < steps; ++done) {
     INFO("after " << done << " steps");
@@ -363,7 +453,7 @@ TEST_CASE("a hook that was disabled meanwhile stays so") {
               registry());
   std::unique_ptr<train::PreparedSwap> swap;
   run.at_safe_point = [&] {
-    if (run->clock().step == 5) swap = run->prepare(request("optimizer"));
+    if (run->clock().step == 5) swap = run->prepare({request("optimizer")});
     if (run->clock().step == 7) run->commit(*swap);
   };
   run.fit();

@@ -75,7 +75,7 @@ TEST_CASE("a change of an unknown slot names the nearest and all there are", "[c
   CHECK_THROWS_WITH(set("lr=0.5"), !Catch::Contains("did you mean"));
 
   const config::Document swapped =
-      config::with_swap(now, {.slot = "shedule", .type = "cosine"}, test::registry());
+      config::with_swaps(now, {{.slot = "shedule", .type = "cosine"}}, test::registry());
   CHECK_THAT(swapped.findings.text(),
              Catch::Contains("did you mean `schedule`?") && Catch::Contains("its slots are: model, "));
 }

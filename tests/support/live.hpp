@@ -41,6 +41,12 @@ struct Ask {
   bool beside = false;
 };
 
+/// A swap of the plan.
+struct Due {
+  std::int64_t step;
+  config::SwapRequest swap;
+};
+
 /// What a client was told.
 struct Told {
   bool done = false;
@@ -51,7 +57,7 @@ class LiveRun {
  public:
   /// `registry` outlives the run.
   LiveRun(const std::string& text, const plugins::Registry& registry, const std::vector<Ask>& asks = {},
-          std::vector<control::DueSwap> due = {}, train::LoopParts parts = {})
+          const std::vector<Due>& due = {}, train::LoopParts parts = {})
       : directory_(report::RunDirectory::create(folder_ / "run", "", false)),
         asks_(asks.begin(), asks.end()),
         run_(config_of(text, {}, registry), registry),
@@ -59,9 +65,11 @@ class LiveRun {
     run_.build_model();
     parts.control = [this] { serve(); };
     parts.recover = [this](const Error& error) { return commander_->recover(error); };
+    parts.closing = [this] { commander_->close_watches(); };
     if (!parts.checkpoint.save) {
       checkpoints_.emplace(run_, directory_.file("checkpoints"));
       parts.checkpoint = checkpoints_->parts();
+      checkpoints_->set_completion([this](Snapshot& snapshot) { commander_->complete(snapshot); });
       const auto ours = [](train::ActivePlugin& plugin) { return plugin.slot().kind == "checkpointer"; };
       run_.set_outside({.open =
                             [=, this](auto& plugin) {
@@ -76,12 +84,14 @@ class LiveRun {
                               if (ours(plugin)) checkpoints_->use(plugin);
                             }});
     }
-    parts.checkpoint.put_off = [this] { return commander_->puts_off_checkpoint(); };
     run_.build_loop(std::move(parts));
     control::CommanderParts command{.run = &run_, .channel = &*channel_};
     command.journal = [this](const report::JournalEntry& entry) { directory_.journal(entry); };
     command.swapped = [this] { swapped(); };
-    commander_.emplace(std::move(command), std::move(due));
+    control::Ledger ledger;
+    for (const Due& each : due)
+      ledger.add({.number = 0, .who = "config", .step = each.step, .swaps = {each.swap}});
+    commander_.emplace(std::move(command), std::move(ledger));
   }
 
   ~LiveRun() {

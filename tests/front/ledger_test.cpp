@@ -1,0 +1,136 @@
+// What is asked of a run, in a checkpoint and in the journal behind it.
+#include <catch2/catch.hpp>
+
+#include <trainyard/error.hpp>
+
+#include "core/control/ledger.hpp"
+
+using namespace trainyard;
+using control::Entry;
+using control::Ledger;
+using report::JournalEntry;
+
+namespace {
+
+Entry entry(std::int64_t number, std::optional<std::int64_t> step, const std::string& slot,
+            const std::string& who = "ctl") {
+  Table options;
+  options.set("at", Value("${vars.not_a_reference}"));
+  return {
+      .number = number,
+      .who = who,
+      .step = step,
+      .swaps = {
+          {.slot = slot, .type = "x", .options = options, .carry = config::Carry::fresh, .watch = "3ba"}}};
+}
+
+JournalEntry line(const Entry& of, std::string_view what, std::int64_t step) {
+  return {step, of.who, std::string(what), "", control::details(of)};
+}
+
+/// "3 at 54, 1 at 84"
+std::string text(const std::vector<Entry>& entries) {
+  std::string text;
+  for (const Entry& each : entries)
+    text += (text.empty() ? "" : ", ") + std::to_string(each.number) +
+            (each.step ? " at " + std::to_string(*each.step) : "");
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a ledger reads back as it was written", "[ledger]") {
+  Ledger ledger{
+      .next = 7, .open = {entry(5, {}, "optimizer"), entry(2, 40, "schedule", "config")}, .made = {}};
+  ledger.made = {{entry(3, 12, "model.dropout"), 17}, {entry(4, 14, "hooks.ema"), {}}};
+  ledger.open[0].swaps.push_back({.slot = "loss", .type = {}, .options = {}});
+  const Ledger read = Ledger::from_text(ledger.text(), "here");
+  CHECK(read.text() == ledger.text());
+  CHECK(read.next == 7);
+  CHECK(text(read.open) == "5, 2 at 40");
+  REQUIRE(read.open[0].swaps.size() == 2);
+  CHECK(read.open[0].swaps[0].options.find("at")->as<std::string>() == "${vars.not_a_reference}");
+  CHECK(read.open[0].swaps[0].carry == config::Carry::fresh);
+  CHECK(read.open[1].who == "config");
+  REQUIRE(read.made.size() == 2);
+  CHECK(read.made[0].until == 17);
+  CHECK_FALSE(read.made[1].until);
+  CHECK_THROWS_WITH(Ledger::from_text("next = \"x\"", "step-7"), Catch::Contains("step-7"));
+  CHECK_THROWS_WITH(Ledger::from_text("next = [", "step-7"), Catch::Contains("step-7"));
+}
+
+TEST_CASE("what was made after the checkpoint comes again, each at its step", "[ledger]") {
+  Ledger ledger;  // of a checkpoint at step 50
+  ledger.add(entry(0, 60, "schedule", "config"));
+  const Entry first = entry(2, {}, "optimizer"), second = entry(3, {}, "loss"), third = entry(4, {}, "data");
+  const std::vector<JournalEntry> journal = {
+      line(first, "swap", 84),  // then it was killed, went on from 50, and was asked for another
+      line(second, "swap", 54), line(third, "swap_refused", 55)};
+  CHECK_FALSE(ledger.follow(journal));
+  CHECK(text(ledger.open) == "3 at 54, 1 at 60, 2 at 84");
+  CHECK(ledger.open[0].who == "ctl");
+  ledger.add(entry(0, 70, "hooks.ema"));
+  CHECK(text(ledger.open) == "3 at 54, 1 at 60, 5 at 70, 2 at 84");  // 4 was used
+
+  Ledger later{.next = 4, .open = {entry(2, 84, "optimizer")}, .made = {}};  // of one at step 60
+  CHECK_FALSE(later.follow(journal));
+  CHECK(text(later.open) == "2 at 84");
+}
+
+TEST_CASE("what was taken back does not come again, and what came after it does", "[ledger]") {
+  const Entry first = entry(1, 98, "optimizer"), second = entry(2, 99, "loss"), third = entry(3, 100, "data");
+  const Ledger saved{.next = 4, .open = {}, .made = {{first, 103}, {second, 104}, {third, {}}}};
+  const std::vector<JournalEntry> made = {line(first, "swap", 98), line(second, "swap", 99),
+                                          line(third, "swap", 100)};
+
+  Ledger ledger = saved;
+  CHECK_FALSE(ledger.follow(made));
+  CHECK(ledger.made.size() == 3);
+  CHECK(ledger.open.empty());
+
+  std::vector<JournalEntry> journal = made;
+  journal.push_back(line(second, "swap_rolled_back", 99));
+  ledger = saved;
+  CHECK(ledger.follow(journal) == 2);
+  CHECK(ledger.made.size() == 1);
+  CHECK(text(ledger.open) == "3 at 100");
+
+  journal.push_back(line(third, "swap", 100));
+  journal.push_back(line(first, "swap_rolled_back", 98));
+  ledger = saved;
+  CHECK(ledger.follow(journal) == 1);
+  CHECK(ledger.made.empty());
+  CHECK(text(ledger.open) == "3 at 100");
+
+  Ledger before{.next = 1, .open = {}, .made = {}};  // of a checkpoint ahead of all of it
+  CHECK_FALSE(before.follow(journal));
+  CHECK(text(before.open) == "3 at 100");
+  CHECK(before.next == 4);
+}
+
+TEST_CASE("a plan that changed drops what is not in it any more, and only that", "[ledger]") {
+  const Entry a = entry(0, 10, "optimizer", "config"), b = entry(0, 20, "schedule", "config"),
+              c = entry(0, 30, "loss", "config");
+  Ledger ledger;
+  ledger.replan({}, {a, b, b});
+  ledger.open.erase(ledger.open.begin());  // a is made
+  ledger.replan({a, b, b}, {a, b, c});
+  CHECK(text(ledger.open) == "3 at 20, 4 at 30");
+  ledger.replan({a, b, c}, {});
+  CHECK(ledger.open.empty());
+}
+
+TEST_CASE("a journal that cannot be read is refused, not passed over", "[ledger]") {
+  Ledger ledger;
+  JournalEntry broken{17, "ctl", "swap", "", "number = \"one\""};
+  CHECK_THROWS_WITH(ledger.follow({broken}), Catch::Contains("step 17") && Catch::Contains("mend the line"));
+  broken.what = "changed";
+  CHECK_NOTHROW(ledger.follow({broken}));
+}
+
+TEST_CASE("what a run was before a swap has names of its own in a checkpoint", "[ledger]") {
+  CHECK(control::owner_before(control::before_owner(12, "hooks.a/b")) ==
+        std::pair(std::int64_t{12}, std::string("hooks.a/b")));
+  for (const char* other : {"before", "before/", "before/x/model", "before/3", "optimizer"})
+    CHECK_FALSE(control::owner_before(other));
+}
