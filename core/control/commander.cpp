@@ -276,13 +276,11 @@ bool Commander::recover(const Error& error) {
   return true;
 }
 
-void Commander::complete(Snapshot& snapshot) const {
+void Commander::complete(Snapshot& snapshot) {
+  write_lines();  // a checkpoint that holds the end of a request as settled comes after the journal's line
   Ledger ledger{.next = next_number_, .open = {}, .made = {}};
-  const auto asked = [&](const Job& job) {
-    if (!job.command) ledger.open.push_back(job.entry);  // a client is told that the run ended before
-  };
-  if (current_) asked(*current_);
-  for (const std::shared_ptr<Job>& job : waiting_) asked(*job);
+  if (current_) ledger.open.push_back(current_->entry);
+  for (const std::shared_ptr<Job>& job : waiting_) ledger.open.push_back(job->entry);
   ledger.open.insert(ledger.open.end(), due_.begin(), due_.end());
   for (const Standing& each : standing_) {
     ledger.made.push_back({each.entry, each.watch ? std::optional(each.watch->until) : std::nullopt});
@@ -374,7 +372,7 @@ void Commander::ask(config::SwapRequest request, const std::string& who) {
 
 void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swaps) {
   const auto job = std::make_shared<Job>();
-  job->entry = {.number = next_number_++, .who = "ctl", .step = {}, .swaps = std::move(swaps)};
+  job->entry = {.number = next_number_++, .who = std::string(client), .step = {}, .swaps = std::move(swaps)};
   job->command.emplace(std::move(command));
   waiting_.push_back(job);
 }
@@ -453,15 +451,25 @@ void Commander::note(const std::string& who, const std::string& what, const std:
 /// Synced to the disk: not while the loop waits. A client has its answer after that; what is lost with the
 /// process before it, nobody was told.
 void Commander::note_end(const Entry& of, std::string_view what, std::string why) {
-  report::JournalEntry entry{parts_.run->clock().step, of.who, std::string(what), std::move(why), {}};
-  later([this, entry = std::move(entry), of]() mutable {
-    entry.details = details(of);
+  {
+    const std::lock_guard lock(lines_mutex_);
+    lines_.push_back({{parts_.run->clock().step, of.who, std::string(what), std::move(why), {}}, of});
+  }
+  later([this] { write_lines(); });
+}
+
+/// Any thread.
+void Commander::write_lines() {
+  const std::lock_guard lock(lines_mutex_);
+  for (; !lines_.empty(); lines_.pop_front()) {
+    auto& [line, of] = lines_.front();
+    line.details = details(of);
     try {
-      parts_.journal(std::move(entry));
+      parts_.journal(std::move(line));
     } catch (const Error& error) {
       parts_.warn(std::string("a resume will not repeat the swap: ") + error.what());
     }
-  });
+  }
 }
 
 }  // namespace trainyard::control

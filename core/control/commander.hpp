@@ -60,16 +60,13 @@ class Commander {
   void close_watches();
 
   /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
-  void complete(Snapshot& snapshot) const;
+  void complete(Snapshot& snapshot);
   /// Of a run that was saved while swaps were watched, and that was built as it was before them: makes them
   /// again, with what the run was before each. The caller restores the state of the run itself after that.
   void go_on_with(std::vector<MadeBefore> made);
 
-  struct Counts {
-    std::int64_t made = 0, refused = 0, rolled_back = 0;
-  };
   /// What became of requests so far, in this process.
-  const Counts& counts() const { return counts_; }
+  const report::SwapCounts& counts() const { return counts_; }
 
  private:
   /// What the run goes back to if anything fails before `until`.
@@ -113,6 +110,7 @@ class Commander {
   Status status() const;
   void note(const std::string& who, const std::string& what, const std::string& why) const;
   void note_end(const Entry& of, std::string_view what, std::string why);
+  void write_lines();
   void work();
 
   CommanderParts parts_;
@@ -121,7 +119,7 @@ class Commander {
   std::deque<std::shared_ptr<Job>> waiting_;
   std::shared_ptr<Job> current_;    ///< in preparation, or ready
   std::vector<Standing> standing_;  ///< oldest first, which is watched
-  Counts counts_;
+  report::SwapCounts counts_;
   std::map<std::string, std::int64_t> generations_;  ///< swaps of each slot
   struct AskedCheckpoint {
     Command command;
@@ -131,6 +129,10 @@ class Commander {
   bool paused_ = false;
 
   std::vector<std::function<void()>> added_;  ///< to tasks_, at the end of the safe point
+  std::mutex lines_mutex_;
+  /// Of the journal, not written yet, each without its details.
+  std::deque<std::pair<report::JournalEntry, Entry>> lines_;
+
   std::mutex mutex_;
   std::condition_variable wake_, finished_;
   std::deque<std::function<void()>> tasks_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -107,6 +108,13 @@ void Ledger::add(Entry entry) {
   open.insert(behind, std::move(entry));
 }
 
+std::vector<Entry> Ledger::planned() const {
+  std::vector<Entry> entries;
+  std::copy_if(open.begin(), open.end(), std::back_inserter(entries),
+               [](const Entry& each) { return each.who == run_file; });
+  return entries;
+}
+
 void Ledger::replan(const std::vector<Entry>& before, const std::vector<Entry>& now) {
   std::vector<Entry> gone = before, fresh;
   for (const Entry& entry : now) {
@@ -145,6 +153,8 @@ std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntr
     next = std::max(next, number + 1);
     if (end.what == swap_made) add(std::move(end.entry));
   }
+  // Clients whose request was not made when the process ended were told so.
+  std::erase_if(open, [](const Entry& each) { return each.who == client && !each.step; });
   return before;
 }
 

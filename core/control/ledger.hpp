@@ -18,13 +18,13 @@ namespace trainyard::control {
 /// What the journal calls the ends of a entry.
 inline constexpr std::string_view swap_made = "swap", swap_refused = "swap_refused",
                                   swap_rolled_back = "swap_rolled_back";
-/// Who asks where it is the run file.
-inline constexpr std::string_view run_file = "config";
+/// Who asks where it is the run file, or a client.
+inline constexpr std::string_view run_file = "config", client = "ctl";
 
 /// Swaps that are made together, or not at all.
 struct Entry {
   std::int64_t number = 0;           ///< never used twice in a run; 0: not numbered yet
-  std::string who;                   ///< run_file, "ctl", or the id of a plugin
+  std::string who;                   ///< run_file, client, or the id of a plugin
   std::optional<std::int64_t> step;  ///< at whose safe point; nothing: as soon as they are prepared
   std::vector<config::SwapRequest> swaps;
 
@@ -46,11 +46,15 @@ struct Ledger {
   /// Numbers a request and puts it behind those that come with it or earlier.
   void add(Entry entry);
 
+  /// What the run file planned of `open`.
+  std::vector<Entry> planned() const;
+
   /// The plan of the run file is another one since the ledger was written.
   void replan(const std::vector<Entry>& before, const std::vector<Entry>& now);
 
   /// Goes through what the journal of the run has of the time after this ledger was written: requests made
-  /// then come again at their steps, those that ended are dropped. Of those in `made` that were taken back it
+  /// then come again at their steps, those that ended are dropped, and so are those of clients that were not
+  /// made. Of those in `made` that were taken back it
   /// gives the oldest one's number: the run stands where it was before that. Throws DataError that names the
   /// entry.
   std::optional<std::int64_t> follow(const std::vector<report::JournalEntry>& journal);

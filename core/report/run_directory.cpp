@@ -52,12 +52,17 @@ bool going(const std::string& journal) {
   return !lock(file.descriptor());
 }
 
+void remove_results(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path() != folder / journal_name && entry.path() != folder / config_name)
+      fs::remove_all(entry.path());
+}
+
 /// What makes the folder a run goes last, the other way round than it came: a kill on the way leaves a run,
 /// or what is left of the making of one.
 void remove_contents(const fs::path& folder) {
   const fs::path journal = folder / journal_name, config = folder / config_name;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.path() != journal && entry.path() != config) fs::remove_all(entry.path());
+  remove_results(folder);
   if (fs::exists(journal)) fs::resize_file(journal, 0);
   fs::remove(config);
   fs::remove(journal);
@@ -127,6 +132,13 @@ RunDirectory RunDirectory::extend(const std::string& path) {
   written.seekg(-1, std::ios::end);
   if (written && written.get() != '\n') journal.append("\n");  // a kill cut the last line
   return RunDirectory(path, std::move(journal));
+}
+
+RunDirectory RunDirectory::restart(const std::string& path, std::string_view resolved_toml) {
+  RunDirectory directory = extend(path);
+  remove_results(path);
+  directory.set_config(resolved_toml);
+  return directory;
 }
 
 bool RunDirectory::holds_run(const std::string& path) {
@@ -207,6 +219,10 @@ void RunDirectory::finish(const RunResult& result) {
       {"digest",
        {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
       {"plugins", std::move(plugins)},
+      {"swaps",
+       {{"made", result.swaps.made},
+        {"refused", result.swaps.refused},
+        {"rolled_back", result.swaps.rolled_back}}},
       {"error", text_or_null(result.error)},
   };
   write_atomically(file(result_name), text_of(json, 2) + "\n");

@@ -28,6 +28,11 @@ struct PluginUse {
   double seconds = 0.0;  ///< spent in its calls; of a dataset, that the loop waited for it
 };
 
+struct SwapCounts {
+  std::int64_t made = 0;  ///< that stand
+  std::int64_t refused = 0, rolled_back = 0;
+};
+
 /// result.json, field by field. Digests are empty where the run had not come so far.
 struct RunResult {
   Status status = Status::failed;
@@ -37,6 +42,7 @@ struct RunResult {
   std::vector<std::pair<std::string, double>> metrics;  ///< the last value of each
   std::string model_digest, optimizer_digest;
   std::vector<PluginUse> plugins;
+  SwapCounts swaps;   ///< since the process began; the journal has each
   std::string error;  ///< of a failed run
 };
 
@@ -61,6 +67,10 @@ class RunDirectory {
   /// Goes on with the run that the folder holds: its journal is extended. Throws ConfigError where another
   /// process writes it now.
   static RunDirectory extend(const std::string& path);
+
+  /// Begins the run that the folder holds anew: all that it left is removed but its journal, which is
+  /// extended. Throws as extend() does.
+  static RunDirectory restart(const std::string& path, std::string_view resolved_toml);
 
   /// Whether a run lies there, whatever became of it.
   static bool holds_run(const std::string& path);

@@ -31,6 +31,10 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
   for (const auto& [name, value] : result.metrics)
     if (name.starts_with("val/") || name.starts_with("test/"))
       text += "  " + name + "  " + number(value) + "\n";
+  if (result.swaps.refused + result.swaps.rolled_back > 0)
+    text += "  swaps          " + std::to_string(result.swaps.made) + " made, " +
+            std::to_string(result.swaps.refused) + " refused, " + std::to_string(result.swaps.rolled_back) +
+            " taken back (journal.jsonl says why)\n";
   text +=
       "  run directory  " + directory + "  (config.toml, metrics.jsonl, result.json, model.safetensors)\n";
   text += "\nTry next:\n";

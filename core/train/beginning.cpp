@@ -138,11 +138,12 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
   if (!loaded && (completed || config.resume == "must"))
     throw ConfigError("'" + path + "' holds no checkpoint to go on from; --overwrite begins anew");
   if (!loaded || loaded->step == 0) {
-    // Nothing was trained yet.
+    // Nothing that was trained is left; what was asked of the run is.
     { const RunDirectory unlocked = std::move(directory); }
     const std::vector<control::Quarantined> quarantined = control::read_quarantine(path);
-    Beginning beginning = anew(config, resolved_toml, true);
+    Beginning beginning{.directory = RunDirectory::restart(path, resolved_toml), .config = config};
     for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
+    beginning.ledger.follow(beginning.directory.read_journal());
     return beginning;
   }
   const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);

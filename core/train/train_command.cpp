@@ -232,6 +232,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (loop) result.metrics.assign(loop->latest().begin(), loop->latest().end());
     commands = nullptr;
+    if (commander) result.swaps = commander->counts();
     commander.reset();
     channel.reset();
     run.shutdown();
@@ -303,7 +304,9 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     Loop& built = run.build_loop(std::move(parts));
     loop = &built;
     check_space(directory.path(), bytes_of(run.snapshot()));
-    beginning.ledger.replan(entries_of(beginning.planned, run), entries_of(run.config().swaps, run));
+    beginning.ledger.replan(
+        beginning.loaded ? entries_of(beginning.planned, run) : beginning.ledger.planned(),
+        entries_of(run.config().swaps, run));
     if (!beginning.loaded) run.rehearse(run.plan());
     channel.emplace(directory.path());
     commander.emplace(

@@ -248,6 +248,14 @@ sign = "asleep"
         self.assertNotEqual(*(tomllib.loads(line["details"])["number"] for line in (first, second)))
         self.assertEqual(self.as_planned(), (2, digest))
 
+    def test_what_was_acknowledged_ahead_of_the_first_checkpoint_is_not_lost(self):
+        process = self.start(RUN.replace('interval = "100ba"', 'interval = "5000ba"'))
+        self.ctl("swap", "optimizer", "adam", "lr=0.002")
+        self.kill(process)
+        digest = self.go_on()
+        self.assertEqual(self.journal("resumed"), [])
+        self.assertEqual(self.as_planned(), (1, digest))
+
     def test_a_paused_run_answers_that_its_checkpoint_is_written(self):
         process = self.start(RUN.replace('type = "full"', 'type = "async"'))
         self.assertIn("saved in", self.ctl("checkpoint").stdout)

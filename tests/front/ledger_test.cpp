@@ -77,6 +77,19 @@ TEST_CASE("what was made after the checkpoint comes again, each at its step", "[
   CHECK(text(later.open) == "2 at 84");
 }
 
+TEST_CASE("what was asked for when the checkpoint was taken, and made after it", "[ledger]") {
+  const Ledger saved{
+      .next = 4,
+      .open = {entry(1, {}, "optimizer"), entry(2, {}, "loss"), entry(3, {}, "data", "a_rule")},
+      .made = {}};
+  Ledger ledger = saved;
+  CHECK_FALSE(ledger.follow({line(entry(1, {}, "optimizer"), "swap", 51)}));
+  CHECK(text(ledger.open) == "3, 1 at 51");  // whoever asked for 2 was told that the run ended
+  ledger = saved;
+  ledger.follow({line(entry(3, {}, "data", "a_rule"), "swap", 52)});
+  CHECK(text(ledger.open) == "3 at 52");
+}
+
 TEST_CASE("what was taken back does not come again, and what came after it does", "[ledger]") {
   const Entry first = entry(1, 98, "optimizer"), second = entry(2, 99, "loss"), third = entry(3, 100, "data");
   const Ledger saved{.next = 4, .open = {}, .made = {{first, 103}, {second, 104}, {third, {}}}};

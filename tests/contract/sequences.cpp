@@ -1,0 +1,350 @@
+// Random plans, commands, kills and resumes, over every slot, every shipped plugin and its options: no run
+// ends that validation accepted, what is refused changes nothing, and the bits are those of a run whose file
+// plans what was made in the end.
+//   TRAINYARD_SEQUENCES=2000 TRAINYARD_SEED=1 build/release/bin/contract_tests "random plans*"
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "contract/host_run.hpp"
+#include "contract/process.hpp"
+#include "core/config/load.hpp"
+#include "core/config/print.hpp"
+#include "core/config/rules.hpp"
+#include "core/control/client.hpp"
+#include "support/folder.hpp"
+#include "support/run.hpp"
+
+using namespace trainyard;
+using namespace trainyard::contract;
+using nlohmann::json;
+using plugins::PluginFile;
+using test::shipped;
+
+namespace {
+
+constexpr int run_steps = 60;
+
+const plugins::Registry& all_plugins() {
+  static const auto made =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return made;
+}
+
+int from_environment(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+class Dice {
+ public:
+  explicit Dice(int seed) : engine_(static_cast<std::uint64_t>(seed)) {}
+  int below(int n) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(n)); }
+  bool chance(int percent) { return below(100) < percent; }
+  template <class List>
+  auto& one_of(List& list) {
+    return list[static_cast<std::size_t>(below(static_cast<int>(std::size(list))))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// A swap as somebody would write it: options as TOML.
+struct Wish {
+  std::string slot, type, carry, watch;
+  std::vector<std::pair<std::string, std::string>> options;
+
+  std::string planned(const std::string& at) const {
+    std::string text = "[[swap]]\nat = \"" + at + "\"\nslot = \"" + slot + "\"\n";
+    for (const auto& [key, value] : {std::pair("type", type), {"carry", carry}, {"watch", watch}})
+      if (!value.empty()) text += std::string(key) + " = \"" + value + "\"\n";
+    if (options.empty()) return text;
+    text += "options = { ";
+    for (const auto& [key, value] : options) text += (text.ends_with("{ ") ? "" : ", ") + key + " = " + value;
+    return text + " }\n";
+  }
+};
+
+std::string address_of(const config::SlotConfig& slot) {
+  return slot.kind == "dataset" ? "data" : slot.address();
+}
+
+/// A run file around a plugin, and what could be asked of it.
+class Subject {
+ public:
+  Subject(Dice& dice, const PluginFile& plugin) : dice_(dice), host_(*host_run(plugin).host) {
+    text_ = host_run(plugin).text();
+    if (plugin.manifest.kind != "checkpointer")
+      text_ += "[checkpoint]\ntype = \"" + std::string(dice.chance(50) ? "full" : "async") + "\"\n";
+    text_ += "[[hooks]]\ntype = \"faulty\"\nstep = 100000\nway = \"throw\"\n";
+    text_ += "[[hooks]]\ntype = \"dawdling\"\nsteps = 1\nseconds = 0.001\n";
+    sets_ = {"run.resume=auto", "trainer.max_duration=20ep", "logging.interval=10ba",
+             "checkpoint.interval=" + std::to_string(3 + dice.below(12)) + "ba",
+             "trainer.eval_interval=" + std::to_string(3 + dice.below(9)) + "ba"};
+    const config::RunConfig config = test::valid(text_, sets_, all_plugins());
+    for (const config::SlotConfig* slot : config.slots())
+      if (slot->type != "dawdling") slots_.push_back(*slot);
+  }
+
+  const std::string& text() const { return text_; }
+  const std::vector<std::string>& sets() const { return sets_; }
+
+  Wish wish(int now) {
+    const config::SlotConfig& slot = dice_.one_of(slots_);
+    static const char* const watches[] = {"", "", "0ba", "1ba", "7ba", "20ba"};
+    Wish wish{
+        .slot = address_of(slot), .type = {}, .carry = {}, .watch = dice_.one_of(watches), .options = {}};
+    if (slot.type == "faulty") {  // fails while it is watched
+      wish.watch = std::to_string(run_steps) + "ba";
+      wish.options = {{"step", std::to_string(now + 1 + dice_.below(6))}};
+      return wish;
+    }
+    std::vector<const PluginFile*> choices;
+    for (const PluginFile& file : shipped().files())
+      if (file.manifest.kind == slot.kind) choices.push_back(&file);
+    const PluginFile* plugin = dice_.one_of(choices);
+    if (dice_.chance(40))
+      for (const PluginFile* each : choices)
+        if (each->manifest.name == slot.type) plugin = each;
+    wish.type = plugin->manifest.name;
+    if (dice_.chance(25)) wish.carry = "fresh";
+    static const char* const of_schedules[] = {"state", "restart", "splice"};
+    if (slot.kind == "schedule" && dice_.chance(50)) wish.carry = dice_.one_of(of_schedules);
+    for (const OptionSpec& option : plugin->manifest.options) {
+      const bool needed = option.required && plugin->manifest.name != slot.type;
+      if (!needed && !dice_.chance(plugin->manifest.options.size() > 6 ? 10 : 30)) continue;
+      const std::vector<std::string> values = candidates(option, host_);
+      if (!values.empty()) wish.options.emplace_back(option.name, dice_.one_of(values));
+    }
+    if (dice_.chance(3)) wish.options.emplace_back("nonsense", "1");
+    return wish;
+  }
+
+ private:
+  Dice& dice_;
+  const Surroundings& host_;
+  std::string text_;
+  std::vector<std::string> sets_;
+  std::vector<config::SlotConfig> slots_;
+};
+
+std::string random_plan(Dice& dice, Subject& subject) {
+  std::string plan;
+  for (int wanted = dice.below(5), tries = 0; wanted > 0 && tries < 40; ++tries) {
+    const int at = 1 + dice.below(run_steps - 2);
+    const std::string entry = subject.wish(at).planned(std::to_string(at) + "ba");
+    if (!test::resolve(subject.text() + plan + entry, subject.sets(), all_plugins()).config) continue;
+    plan += entry;
+    --wanted;
+  }
+  return plan;
+}
+
+/// One client after the other, until the process is gone.
+class Disturbance {
+ public:
+  Disturbance(Dice& dice, Subject& subject, std::string run)
+      : dice_(dice), subject_(subject), run_(std::move(run)) {}
+
+  /// Sends something. False where nobody listens.
+  bool command() {
+    try {
+      control::Client client(run_);
+      const auto ask = [&](const control::Request& request) {
+        client.ask(request, std::chrono::seconds(20));
+      };
+      const control::Status status =
+          client.ask({.verb = control::Verb::status}, std::chrono::seconds(20)).get<control::Status>();
+      pid_ = static_cast<pid_t>(status.pid);
+      const int what = dice_.below(100);
+      try {
+        if (what < 60)
+          ask(swap(static_cast<int>(status.step)));
+        else if (what < 70)
+          ask({.verb = control::Verb::checkpoint});
+        else if (what < 80)
+          ask({.verb = control::Verb::eval});
+        else if (what < 90)
+          ask({.verb = control::Verb::pause});
+        else
+          ask({.verb = control::Verb::resume});
+      } catch (const Error& refused) {}
+      if (what >= 80 && what < 90 && dice_.chance(70)) {
+        for (int more = dice_.below(3); more > 0; --more) command();
+        ask({.verb = control::Verb::resume});
+      }
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  void end_pause() {
+    try {
+      control::Client(run_).ask({.verb = control::Verb::resume}, std::chrono::seconds(20));
+    } catch (const std::exception&) {}
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  control::Request swap(int step) {
+    const Wish wish = subject_.wish(step + 4);
+    control::Request request{.verb = control::Verb::swap};
+    for (const auto& [key, value] : wish.options) request.assignments.push_back(key + "=" + value);
+    const bool set = !request.assignments.empty() && dice_.chance(30) && wish.watch.empty();
+    if (set) {
+      request.verb = control::Verb::set;
+      for (std::string& each : request.assignments) each = wish.slot + "." + each;
+      if (dice_.chance(50))
+        request.assignments.push_back("optimizer.lr=0.0" + std::to_string(1 + dice_.below(9)));
+      return request;
+    }
+    request.slot = wish.slot;
+    request.type = wish.type.empty() ? "faulty" : wish.type;
+    request.carry = wish.carry;
+    if (!wish.watch.empty()) request.watch = Duration::parse(wish.watch);
+    return request;
+  }
+
+  Dice& dice_;
+  Subject& subject_;
+  std::string run_;
+  pid_t pid_ = 0;
+};
+
+/// What was made in the end, as the plan of a run file.
+std::string made(const std::string& run) {
+  std::map<std::int64_t, std::pair<std::int64_t, std::string>> swaps;
+  for (const std::string& text : test::lines(run + "/journal.jsonl")) {
+    const json line = json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("details")) continue;
+    const Table details = config::load_resolved("journal", line["details"].get<std::string>()).root;
+    const std::int64_t number = *config::at_path<std::int64_t>(details, "number");
+    swaps.erase(number);
+    if (line["what"] != "swap") continue;
+    std::string plan;
+    for (const Value& swap : *config::at_path<Array>(details, "swap")) {
+      plan += "[[swap]]\nat = \"" + std::to_string(line["step"].get<std::int64_t>()) + "ba\"\n";
+      for (const Table::Entry& entry : swap.as<Table>().entries())
+        plan +=
+            entry.key + " = " + (entry.key == "watch" ? "\"0ba\"" : config::toml_text(entry.value)) + "\n";
+    }
+    swaps[number] = {line["step"].get<std::int64_t>(), plan};
+  }
+  std::multimap<std::int64_t, std::string> in_time;
+  for (const auto& [number, swap] : swaps) in_time.emplace(swap.first, swap.second);
+  std::string plan;
+  for (const auto& [step, entries] : in_time) plan += entries;
+  return plan;
+}
+
+std::string outcome(const std::string& run) {
+  const json result = json::parse(test::read_file(run + "/result.json"));
+  std::string text = result["digest"].dump() + " " + result["steps"].dump();
+  for (const auto& [name, value] : result["metrics"].items())
+    if (name.starts_with("val/")) text += " " + name + "=" + value.dump();
+  return text;
+}
+
+struct Tally {
+  int runs = 0, starts = 0, kills = 0, signals = 0, commands = 0, swaps = 0, refused_at_start = 0;
+};
+
+/// One run, disturbed to its end, and the same undisturbed.
+void sequence(int seed, Tally& tally) {
+  Dice dice(seed);
+  Subject subject(dice, dice.one_of(shipped().files()));
+  std::string plan = random_plan(dice, subject);
+  const test::TempFolder folder;
+  const std::string run = folder.path("run");
+  std::vector<std::string> sets = subject.sets();
+  sets.push_back("run.output_dir=" + run);
+  int disturbances = dice.below(4);
+  for (bool ended = false; !ended;) {
+    const std::string file = folder.write("run.toml", subject.text() + plan);
+    INFO("seed " << seed << "\n" << subject.text() << plan);
+    auto training = std::async(std::launch::async, [&] { return train_apart(file, sets); });
+    ++tally.starts;
+    const auto going = [&] {
+      return training.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+    };
+    Disturbance disturbance(dice, subject, run);
+    const bool to_be_killed = disturbances-- > 0;
+    int commands = dice.below(6);
+    while (going()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(dice.below(12)));
+      if (commands > 0) {
+        if (disturbance.command()) --commands, ++tally.commands;
+        continue;
+      }
+      if (to_be_killed && disturbance.pid() == 0) {
+        disturbance.end_pause();
+        if (disturbance.command()) ++tally.commands;
+        continue;
+      }
+      if (to_be_killed) {
+        const bool kills = dice.chance(60);
+        ++(kills ? tally.kills : tally.signals);
+        kill(disturbance.pid(), kills ? SIGKILL : SIGTERM);
+        training.wait();
+      }
+      disturbance.end_pause();
+    }
+    const int status = training.get();
+    const std::string said = test::read_file(file + ".said");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2 &&
+        said.find("that is planned at step") != std::string::npos) {
+      ++tally.refused_at_start;  // before its first step, and nothing is lost
+      const std::size_t last = plan.rfind("[[swap]]");
+      plan = plan.substr(0, last);
+      std::filesystem::remove_all(run);
+      continue;
+    }
+    INFO(said);
+    const bool interrupted = (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) ||
+                             (WIFEXITED(status) && WEXITSTATUS(status) == 75);
+    if (to_be_killed && interrupted) continue;
+    ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    CHECK(ended);
+    if (!ended) return;
+  }
+  ++tally.runs;
+  const std::string as_made = made(run);
+  for (std::size_t at = 0; (at = as_made.find("[[swap]]", at)) != std::string::npos; ++at) ++tally.swaps;
+  const std::string file = folder.write("plain.toml", subject.text() + as_made);
+  sets.back() = "run.output_dir=" + folder.path("plain");
+  const int status = train_apart(file, sets);
+  INFO("seed " << seed << "\n" << subject.text() << "\nplan:\n" << plan << "\nmade:\n" << as_made);
+  INFO(test::read_file(file + ".said"));
+  const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  CHECK(ended);
+  if (ended) CHECK(outcome(run) == outcome(folder.path("plain")));
+}
+
+}  // namespace
+
+TEST_CASE("random plans, commands, kills and resumes end as what was made of them") {
+  const int count = from_environment("TRAINYARD_SEQUENCES", 50),
+            first = from_environment("TRAINYARD_SEED", 1);
+  Tally tally;
+  for (int i = 0; i < count; ++i) {
+    try {
+      sequence(first + i, tally);
+    } catch (const std::runtime_error& error) {
+      FAIL_CHECK("seed " << first + i << ": " << error.what());
+    }
+  }
+  WARN(tally.runs << " runs with " << tally.swaps << " swaps, " << tally.starts << " starts, " << tally.kills
+                  << " kills, " << tally.signals << " signals, " << tally.commands << " commands; "
+                  << tally.refused_at_start << " plans refused before the first step");
+  CHECK(tally.runs > count / 2);
+}
