@@ -33,7 +33,11 @@ void Checkpoints::call(Call&& call) {
 
 CheckpointParts Checkpoints::parts() {
   return {.every = every_,
-          .save = [this] { call([this](Checkpointer& plugin) { plugin.take(run_.snapshot()); }); },
+          .save =
+              [this] {
+                run_.check_weights();  // ahead of everything that could let go of the last good one
+                call([this](Checkpointer& plugin) { plugin.take(run_.snapshot()); });
+              },
           .committed = [this] { return committed(); },
           .drain = [this] { call([](Checkpointer& plugin) { plugin.drain(); }); }};
 }

@@ -62,7 +62,7 @@ class Run {
   /// where the old or the new plugin objects; the run is then as it was. The swap holds the old one from then
   /// on. Only the latest preparation may be committed.
   void commit(PreparedSwap& swap);
-  /// Throws NumericError where a weight is not finite.
+  /// Throws NumericError where a parameter or a buffer is not finite; guard.nan = "off" lets it pass.
   void check_weights() const;
   /// Takes a commit back: the old plugin returns, and everything is again as `before`, a copy of a snapshot
   /// that was taken at the commit.

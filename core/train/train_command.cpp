@@ -341,6 +341,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
       beginning.loaded.reset();
       commander->at_safe_point();  // what came there after the checkpoint was taken
     });
+    run.check_weights();
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();
     write_safetensors(directory.file("model.safetensors"), run.weights());
