@@ -33,17 +33,6 @@ namespace fs = std::filesystem;
   throw DataError(what + ": " + std::strerror(errno));
 }
 
-/// Waits until the names in a folder are on the disk.
-void sync_folder(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail("cannot open '" + path + "'");
-  const int result = ::fsync(descriptor);
-  const int reason = errno;
-  ::close(descriptor);
-  errno = reason;
-  if (result != 0 && errno != EINVAL && errno != EROFS) fail("cannot sync '" + path + "'");
-}
-
 /// A tensor on its way into a file.
 struct Item {
   const std::string* owner;
@@ -123,7 +112,7 @@ void write_checkpoint(const std::string& folder, const Snapshot& snapshot) {
   const std::string path = folder + "/" + manifest_name, text = to_text(manifest);
   (void)from_text(text, path);  // what could not be read is not committed
   write_text(path, text);
-  sync_folder(folder);
+  report::sync_folder(folder);
 }
 
 /// Gives the folder its name. Where another has it they change places, in one step where the file system can:
@@ -172,7 +161,7 @@ Store::Store(std::string folder, Retention retention)
   if (error)
     throw DataError("cannot make the folder of the checkpoints '" + folder_ + "': " + error.message() +
                     "; set run.output_dir to a folder that can be written");
-  sync_folder(folder_ + "/..");
+  report::sync_folder(folder_ + "/..");
   sweep(folder_);
 }
 
@@ -200,7 +189,7 @@ void Store::commit(const Snapshot& snapshot) {
     undo();
     throw DataError("cannot write '" + path + "': " + error.what());
   }
-  sync_folder(folder_);
+  report::sync_folder(folder_);
   {
     const std::lock_guard lock(mutex_);
     committed_.push_back(path);
@@ -220,8 +209,12 @@ void Store::retain(std::int64_t committed) {
   std::set<std::int64_t> kept;
   for (auto each = course.rbegin(); each != course.rend() && std::ssize(kept) < retention_.keep_last; ++each)
     kept.insert(*step_of(*each));
+  std::int64_t reached = 0;  // multiples of keep_every
   for (const std::string& each : course)
-    if (retention_.keep_every > 0 && *step_of(each) % retention_.keep_every == 0) kept.insert(*step_of(each));
+    if (retention_.keep_every > 0 && *step_of(each) / retention_.keep_every > reached) {
+      reached = *step_of(each) / retention_.keep_every;
+      kept.insert(*step_of(each));
+    }
   if (retention_.keep_best)
     for (const std::int64_t step : best(course, *retention_.keep_best)) kept.insert(step);
 
@@ -234,7 +227,7 @@ void Store::retain(std::int64_t committed) {
     if (::rename(each.c_str(), aside.c_str()) == 0) removed.push_back(aside);
   }
   if (removed.empty()) return;
-  sync_folder(folder_);
+  report::sync_folder(folder_);
   std::error_code ignored;
   for (const std::string& each : removed) fs::remove_all(each, ignored);
 }

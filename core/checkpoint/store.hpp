@@ -15,7 +15,7 @@ namespace trainyard::checkpoint {
 /// course that the run left when it went back to an older one.
 struct Retention {
   std::int64_t keep_last = 1;
-  std::int64_t keep_every = 0;  ///< those of steps that are a multiple of it; 0: none
+  std::int64_t keep_every = 0;  ///< the first at or after each multiple of it, whatever moved a save; 0: none
   std::optional<KeepBest> keep_best;
 };
 

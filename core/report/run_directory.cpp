@@ -47,6 +47,15 @@ bool lock(int descriptor) {
   return true;
 }
 
+/// Makes it and those above it, their names on the disk. False where it is there.
+bool make_folders(const fs::path& path) {
+  if (path.empty() || fs::is_directory(path)) return false;
+  make_folders(path.parent_path());
+  const bool made = fs::create_directory(path);
+  sync_folder(path / "..");
+  return made;
+}
+
 bool going(const std::string& journal) {
   const AppendFile file(journal, AppendFile::Mode::extend);
   return !lock(file.descriptor());
@@ -99,7 +108,7 @@ void check_free(const std::string& path, bool overwrite) {
 RunDirectory RunDirectory::create(const std::string& path, std::string_view resolved_toml, bool overwrite) {
   bool made = false;
   try {
-    made = fs::create_directories(path);
+    made = make_folders(path);
     if (!fs::is_empty(path)) {
       check_free(path, overwrite);
       remove_contents(path);
@@ -112,6 +121,7 @@ RunDirectory RunDirectory::create(const std::string& path, std::string_view reso
     AppendFile journal(path + "/" + journal_name, AppendFile::Mode::create);
     if (!lock(journal.descriptor()))
       throw DataError("cannot lock '" + journal.path() + "': " + std::strerror(errno));
+    sync_folder(path);  // a folder with a journal is ours, whatever else of it is lost
     write_atomically(path + "/" + config_name, resolved_toml);
     return RunDirectory(path, std::move(journal));
   } catch (const DataError&) {
@@ -127,7 +137,8 @@ RunDirectory RunDirectory::extend(const std::string& path) {
   if (!lock(journal.descriptor()))
     throw ConfigError("another process is writing the run in '" + path +
                       "' now: wait for it, or set run.output_dir (or run.name) to another folder");
-  fs::remove(path + "/" + result_name);
+  if (fs::remove(path + "/" + result_name))
+    sync_folder(path);  // ahead of anything that is not of that result
   std::ifstream written(path + "/" + journal_name);
   written.seekg(-1, std::ios::end);
   if (written && written.get() != '\n') journal.append("\n");  // a kill cut the last line
@@ -229,6 +240,15 @@ void RunDirectory::finish(const RunResult& result) {
   journal_.sync();
 }
 
+void sync_folder(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) throw DataError("cannot open '" + path + "': " + std::strerror(errno));
+  const int reason = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (reason != 0 && reason != EINVAL && reason != EROFS)
+    throw DataError("cannot sync '" + path + "': " + std::strerror(reason));
+}
+
 void write_atomically(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
   try {
@@ -241,12 +261,8 @@ void write_atomically(const std::string& path, std::string_view text) {
     std::remove(temporary.c_str());
     throw;
   }
-  // The name, too, has to reach the disk.
   const std::string folder = fs::path(path).parent_path().string();
-  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
+  sync_folder(folder.empty() ? "." : folder);
 }
 
 std::string timestamp() {

@@ -104,7 +104,10 @@ class RunDirectory {
   std::unique_ptr<std::mutex> journal_mutex_ = std::make_unique<std::mutex>();
 };
 
-/// Replaces the file in one step: a reader sees the old text or the new one.
+/// Waits until the names in a folder are on the disk. Throws DataError.
+void sync_folder(const std::string& path);
+
+/// Replaces the file in one step, on the disk when this returns: a reader sees the old text or the new one.
 void write_atomically(const std::string& path, std::string_view text);
 
 /// Now, as ISO 8601 in UTC with milliseconds.

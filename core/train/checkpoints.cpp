@@ -35,6 +35,7 @@ CheckpointParts Checkpoints::parts() {
   return {.every = every_,
           .save =
               [this] {
+                run_.check_weights();  // ahead of everything that could let go of the last good one
                 Snapshot snapshot = run_.snapshot();
                 complete_(snapshot);
                 call([&](Checkpointer& plugin) { plugin.take(std::move(snapshot)); });

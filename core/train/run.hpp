@@ -79,7 +79,7 @@ class Run {
   /// those before it leave it, takes the state over, and nothing is committed. Throws ConfigError for the
   /// first that cannot be made.
   void rehearse(const std::vector<Planned>& plan);
-  /// Throws NumericError where a weight is not finite.
+  /// Throws NumericError where a parameter or a buffer is not finite; guard.nan = "off" lets it pass.
   void check_weights() const;
   /// To where the run was when it saved these states; plugins that were disabled since are left out.
   void go_back(const std::vector<State>& states);

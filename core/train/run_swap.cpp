@@ -293,9 +293,12 @@ void Run::exchange(PreparedSwap& swap) {
 }
 
 void Run::check_weights() const {
+  if (config_.guard.nan == config::GuardConfig::Nan::off) return;
   if (const std::optional<std::string> bad = first_infinite(weights()))
-    throw NumericError(*bad + " holds a value that is not finite after step " +
-                       std::to_string(context_.clock_.step));
+    throw NumericError(
+        *bad + " holds a value that is not finite after step " + std::to_string(context_.clock_.step) +
+        ": lower optimizer.lr or add trainer.grad_clip, and resume from the last checkpoint, which "
+        "stays; set guard.nan = \"off\" where such a value is meant");
 }
 
 void Run::take_back(PreparedSwap& swap) {

@@ -331,6 +331,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
                                         beginning.loaded->path);
       beginning.loaded.reset();
     });
+    run.check_weights();
     result.model_digest = run.model_digest();
     result.optimizer_digest = run.optimizer_digest();
     write_safetensors(directory.file("model.safetensors"), run.weights());

@@ -181,6 +181,8 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     throw;
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, std::strerror(errno));
+  const std::size_t slash = path.rfind('/');
+  File(slash == std::string::npos ? "." : path.substr(0, slash + 1), O_RDONLY | O_DIRECTORY).sync();
 }
 
 std::vector<NamedTensor> read_safetensors(const std::string& path) {

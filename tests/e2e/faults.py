@@ -126,6 +126,27 @@ class Faults(HostTest):
                 self.assertIn("disabled", journal)
                 self.assertEqual(without["digest"], self.train(SMALL, "--overwrite")["digest"])
 
+    def test_weights_that_are_not_finite_are_no_result(self):
+        far = ("--set", "optimizer.lr=1e300", "--set", "schedule.warmup=0ba", "--set", "trainer.max_duration=1ba")
+        report, said = self.fails(SMALL, *far, ends=5)
+        for word in ("fc1.", "not finite after step 1", "lower optimizer.lr", 'guard.nan = "off"'):
+            self.assertIn(word, said)
+        self.assertEqual(report["cause"], "error")
+        self.assertEqual((self.result()["status"], self.result()["exit_code"]), ("failed", 5))
+        self.assertFalse((self.folder / "runs/small/model.safetensors").exists())
+        # One that goes on from a good checkpoint keeps it, also as the only one that is kept; and it can be mended.
+        kept = SMALL.replace("2ep", "4ba") + '[checkpoint]\ninterval = "1ba"\nkeep_last = 1\n'
+        good = self.train(kept, "--overwrite")["digest"]
+        weights = (self.folder / "runs/small/model.safetensors").read_bytes()
+        on = ("train", "run.toml", "-q", "--set", "run.resume=auto", "--set", "trainer.max_duration=6ba")
+        self.assertIn("not finite after step 5", self.host(*on, "--set", "optimizer.lr=1e300", code=5).stderr)
+        self.assertEqual([path.name for path in (self.folder / "runs/small/checkpoints").glob("step-*")], ["step-00000004"])
+        self.assertEqual((self.folder / "runs/small/model.safetensors").read_bytes(), weights)
+        self.host(*on)
+        mended = self.result()
+        self.assertNotEqual(mended["digest"], good)
+        self.assertEqual(mended["digest"], self.train(kept.replace("4ba", "6ba"), "--overwrite")["digest"])
+
     def test_strict_state_finds_undeclared_writes(self):
         mends = {"model": ".writes(Region::model)", "model_below_autograd": ".writes(Region::model)", "grads": ".writes(Region::grads)",
                  "optimizer": "it may at optimizer_ready", "hyper": ".writes(Region::hyper)", "batch": "it may at"}

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <random>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -342,6 +344,37 @@ TEST_CASE("retention keeps the newest, multiples and the best, and nothing else"
   CHECK(kept(wish("val/other", "min", 1), {1, 2}) == Steps{20});
   best.keep_every = 40;
   CHECK(kept(wish("val/loss", "min", 1), {9, 1, 9, 9, 9}) == Steps{20, 40, 50});
+}
+
+TEST_CASE("keep_every keeps the first checkpoint at or after each multiple, whatever steps they come at") {
+  std::mt19937 random(5);
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
+  for (int round = 0; round < 40; ++round) {
+    const Folder folder;
+    const Retention retention{.keep_last = draw(1, 3), .keep_every = draw(1, 40)};
+    std::set<std::int64_t> saved, kept;  // on the course that the run is on: ever; and still there
+    std::int64_t step = 0;
+    for (int save = 0; save < 15; ++save) {
+      // A new store: as after a resume. A step back: as after a run went back.
+      std::optional<Store> store(std::in_place, folder.path(), retention);
+      step = draw(0, 9) == 0 && step > 5 ? step - draw(1, 5) : step + draw(1, draw(0, 3) == 0 ? 60 : 8);
+      store->commit({.step = step, .states = {{"run", "1", {{"step", step}}, {}}}, .metrics = {}});
+      for (std::set<std::int64_t>* steps : {&saved, &kept}) {
+        steps->erase(steps->upper_bound(step), steps->end());
+        steps->insert(step);
+      }
+      std::set<std::int64_t> expected;
+      for (std::int64_t multiple = retention.keep_every; multiple <= step; multiple += retention.keep_every)
+        expected.insert(*saved.lower_bound(multiple));
+      auto newest = kept.rbegin();
+      for (std::int64_t i = 0; i < retention.keep_last && newest != kept.rend(); ++i)
+        expected.insert(*newest++);
+      INFO("round " << round << ", save " << save << ", step " << step << ", keep_every "
+                    << retention.keep_every << ", keep_last " << retention.keep_last);
+      REQUIRE(steps_in(folder.path()) == expected);
+      kept = std::move(expected);
+    }
+  }
 }
 
 TEST_CASE("a step that was saved before is replaced, and what the run left by going back goes") {

@@ -460,6 +460,61 @@ TEST_CASE("a signal ends the run at the next safe point, without a last evaluati
   }
 }
 
+TEST_CASE(
+    "an evaluation that a signal cuts short has no values, and those before it are not taken for its own") {
+  Rig rig(6, 2, 2, 6);
+  rig.evaluate = true;
+  rig.config.eval_interval = Duration{2, Duration::Unit::steps};
+  rig.config.early_stopping = config::EarlyStopping{.metric = "val/loss", .patience = 9};
+  int evaluations = 0;
+  std::vector<bool> with_loss;  // at each eval_end: what a hook sees there
+  rig.actor.on(Event::eval_batch_start, [&](StepContext&) {
+    rig.loop->add_metric("seen", 1.0 + evaluations);  // Host::metric of a plugin
+    if (evaluations == 1) rig.signal = SIGTERM;
+  });
+  rig.watch = [&](StepContext& context) {
+    if (context.event() != Event::eval_end) return;
+    ++evaluations;
+    with_loss.push_back(context.metrics().contains("val/loss"));
+  };
+  CHECK(rig.fit() == Ending::signal);
+  CHECK(with_loss == std::vector<bool>{true, false});
+  // Neither told, nor kept, nor counted.
+  CHECK(std::count_if(rig.records.begin(), rig.records.end(),
+                      [](const Record& each) { return each.what == Record::What::eval; }) == 1);
+  CHECK(rig.logged(Record::What::eval, "seen") == std::map<std::int64_t, double>{{2, 1.0}});
+  CHECK(rig.loop->latest().at("seen") == 1.0);
+  State state;
+  StateWriter writer(state);
+  rig.loop->save(writer);
+  const StateReader saved(state);
+  CHECK(saved.integer("last_evaluated") == 2);
+  CHECK(saved.boolean("evaluation_due"));
+  CHECK(saved.integer("evaluations_without_gain") == 0);
+  CHECK(saved.number("best") == -rig.logged(Record::What::eval, "val/loss").at(2));
+  CHECK(saved.number("latest/seen") == 1.0);
+
+  // A resume makes it anew, and goes on as if nothing had been.
+  Rig whole(6, 2, 2, 6), resumed(6, 2, 2, 6);
+  for (Rig* each : {&whole, &resumed}) {
+    each->evaluate = true;
+    each->config.eval_interval = rig.config.eval_interval;
+    each->config.early_stopping = rig.config.early_stopping;
+  }
+  whole.fit();
+  resumed.restore = [&] {
+    resumed.loop->load(state);
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < 2; ++i)
+      resumed.network.parameters()[i].tensor.copy_(rig.network.parameters()[i].tensor);
+    resumed.train->seek(resumed.context.clock_.epoch, resumed.context.clock_.step_in_epoch);
+  };
+  CHECK(resumed.fit() == Ending::completed);
+  auto expected = whole.logged(Record::What::eval, "val/loss");
+  expected.erase(2);
+  CHECK(resumed.logged(Record::What::eval, "val/loss") == expected);
+}
+
 TEST_CASE("a wall time ends the run") {
   Rig rig(6, 2, 2, 1000000);
   rig.config.max_wall_seconds = 0.0;
