@@ -6,6 +6,7 @@ Each command is looked up: program, files, options, targets, presets, names of t
 runs: as a test of its own (ctest), or here with --quick."""
 import concurrent.futures
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -19,21 +20,22 @@ from support.host import BUILD, DATA, SOURCE, TRAINYARD
 
 DOCUMENTS = sorted(path for path in SOURCE.rglob("*.md") if not {"build", ".deps", "runs", ".git"} & set(path.relative_to(SOURCE).parts))
 REFERENCE = {"type", "file", "folder", "library", "part", "taken", "trainyard ..."}
-PROGRAM = re.compile(r"tools/\w|tests/\w|build/release/\w|(?:trainyard|cmake|ctest|python3)$")
+PROGRAM = re.compile(r"tools/\w|tests/\w|build/release/\w|\w+\.py$|(?:trainyard|bench|cmake|ctest|python3)$")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\*|\.\.\.")
 PATH = re.compile(r"(?:configs|tools|tests|data|docs|plugins|kernels|sdk|core)/")
 SPAN = re.compile(r"`([^`]+)`")
 
 
 def words_of(text):
-    """The words of a command, without settings of the environment; none where it is no command."""
+    """The words of a command, with `env` for settings of the environment; none where it is no command."""
     try:
         words = shlex.split(text.replace(r"\|", "|"))
     except ValueError:
         return []
-    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-        words.pop(0)
-    return words if words and PROGRAM.match(words[0]) and words[-1] != "..." else []
+    typed = list(itertools.dropwhile(lambda word: re.fullmatch(r"[A-Z_]+=.*", word), words))
+    if not typed or not PROGRAM.match(typed[0]) or PLACEHOLDER.search(" ".join(typed[:2])):
+        return []
+    return typed if typed == words else ["env", *typed]
 
 
 def cells(line):
@@ -114,6 +116,7 @@ def targets():
 
 def program(words):
     """The file that a command runs, as far as it is one of ours."""
+    words = words[1:] if words[0] == "env" else words
     if words[0] == "trainyard":
         words = ["build/release/bin/trainyard", *words[1:]]
     if words[0] == "python3":
@@ -133,7 +136,7 @@ class Commands(unittest.TestCase):
         found = 0
         for document in map(Document, DOCUMENTS):
             for line, words in document.commands():
-                if len(words) == 1 and not words[0].startswith("trainyard"):  # a file is named
+                if len(words) == 1 and "/" in words[0]:  # a file is named
                     self.assertTrue(list(SOURCE.glob(words[0])) or program(words).exists(), f"{document.name}:{line}: {words[0]}")
                     continue
                 found += 1
@@ -191,6 +194,7 @@ class Commands(unittest.TestCase):
 
     def check(self, words):
         """Fails where a reader who types it would be told that something is not there."""
+        words = words[1:] if words[0] == "env" else words
         if words[0] == "cmake":
             return self.check_cmake(words)
         if words[0] == "ctest":
@@ -199,6 +203,8 @@ class Commands(unittest.TestCase):
         self.assertTrue(path.exists() or self.source(path).exists(), f"{path} is not there")
         if words[0] != "python3" and path.exists():
             self.assertTrue(os.access(path, os.X_OK), f"{path} cannot be run by its name")
+        if path.parent == SOURCE / "tests" / "e2e":
+            self.assertEqual(self.bare("import support.host")[0], 0, "it needs an environment that only ctest makes")
         for word in words[1:]:
             if PATH.match(word) and not PLACEHOLDER.search(word):
                 self.assertTrue((SOURCE / word).exists(), f"{word} is not there")
@@ -213,6 +219,14 @@ class Commands(unittest.TestCase):
         if path.name.startswith("bench_"):
             for word in words[3:]:
                 self.assertIn(f'"{word}"', text, f"{path.name} takes no {word}")
+
+    @staticmethod
+    @functools.cache
+    def bare(code):
+        """Python beside the end-to-end tests, as a reader starts it: without the environment of ctest."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("TRAINYARD_")}
+        done = subprocess.run(["python3", "-c", code], cwd=SOURCE / "tests" / "e2e", env=environment, text=True, capture_output=True)
+        return done.returncode, done.stderr
 
     @staticmethod
     def source(path):
