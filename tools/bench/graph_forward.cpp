@@ -161,6 +161,9 @@ double percentile20(std::vector<double> times) {
   return times[times.size() / 5];
 }
 
+std::string wanted;  // beginning of a title
+int chunks = 300;
+
 void compare(const char* title, Network& network, const Forward& hand, Batch batch) {
   const ForwardContext context{.training = true};
   if (!at::equal(network.forward(batch, context), hand(batch.input()))) {
@@ -173,7 +176,7 @@ void compare(const char* title, Network& network, const Forward& hand, Batch bat
     const auto by_graph = [&] { network.forward(batch, context); };
     const int repeats = std::max(1, static_cast<int>(2000.0 / microseconds(by_hand, 3)));
     std::vector<double> hand_times, graph_times;
-    for (int chunk = 0; chunk < 300; ++chunk) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
       // The order alternates, so that neither always follows the other.
       if (chunk % 2 == 0) hand_times.push_back(microseconds(by_hand, repeats));
       graph_times.push_back(microseconds(by_graph, repeats));
@@ -197,8 +200,6 @@ BatchSchema schema_of(std::vector<std::int64_t> shape) {
   return schema;
 }
 
-std::string wanted;  // beginning of a title
-
 template <class Make>
 void run(const char* title, const char* model, const Table& options, const BatchSchema& schema,
          std::int64_t size, const Make& make) {
@@ -218,10 +219,13 @@ void run(const char* title, const char* model, const Table& options, const Batch
 
 }  // namespace
 
-/// graph_forward [PART]: only the models whose title begins with PART.
+/// graph_forward [PART | --quick]: only the models whose title begins with PART.
 int main(int argc, char** argv) try {
   at::set_num_threads(1);
-  if (argc > 1) wanted = argv[1];
+  if (argc > 1 && std::string(argv[1]) == "--quick")
+    chunks = 4;
+  else if (argc > 1)
+    wanted = argv[1];
   std::printf("%-24s %-9s %12s %12s %8s\n", "model", "mode", "by hand, us", "graph, us", "ratio");
   run("mlp 64-128-10, 64", "mlp", test::table({{"layers", numbers({64, 128, 10})}}), schema_of({64}), 64,
       mlp);

@@ -16,7 +16,8 @@
 namespace trainyard::bench {
 namespace {
 
-constexpr std::int64_t images = 60000, side = 28, batch_size = 64;
+constexpr std::int64_t side = 28, batch_size = 64;
+std::int64_t images = 60000;
 constexpr double mean = 0.2860, deviation = 0.3530;
 
 /// What an epoch gave, so that contenders can be seen to have done the same work.
@@ -117,7 +118,7 @@ struct Data {
 };
 
 bool same_images(const Data& data) {
-  const std::vector<std::int64_t> rows = {0, 1, 31234, images - 1};
+  const std::vector<std::int64_t> rows = {0, 1, images / 2 + 1234, images - 1};
   const Batch ours = data.dataset->read(rows, {RandomStream(1, "data"), 0});
   ImagePerCall theirs(data.pixels, data.labels);
   for (std::size_t i = 0; i < rows.size(); ++i)
@@ -128,6 +129,7 @@ bool same_images(const Data& data) {
 }
 
 int run(bool quick) {
+  if (quick) images = 6000;
   Data data;
   const auto sampler = test::make<Sampler>("random");
   sampler->open({images, RandomStream(1, "sampler"), {}});

@@ -1,5 +1,5 @@
-// What a recorder costs: the fused reduction against memory and against reductions one by one, and the steps
-// of trainings that record this much or that.
+// What a recorder costs: the fused reduction against memory and against reductions one by one, whole runs
+// that record this much or that against runs without a recorder, and runs with a rule that sleeps.
 #include <ATen/Parallel.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/max.h>
@@ -9,6 +9,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/var.h>
 
+#include <array>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -17,9 +18,11 @@
 
 #include <trainyard/statistics.hpp>
 
+#include "core/cli/engine_library.hpp"
 #include "support/temporary.hpp"
 #include "tools/bench/contest.hpp"
 #include "tools/bench/ours.hpp"
+#include "tools/bench/process.hpp"
 
 namespace trainyard::bench {
 namespace {
@@ -63,9 +66,16 @@ bool measure_reduction(std::int64_t bytes, int rounds, int repeats, bool in_cach
   return (in_cache ? rate >= 30.0 : share >= 0.9) && best(3) >= 4.0 * best(1);
 }
 
-/// Steps before anything is counted: caches, allocator, lazy set-up; of a chunk; and at its beginning, when
-/// the caches hold what others left there.
-constexpr int warm_up = 30, chunk = 20, cold = 5;
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Steps before anything is counted: caches, allocator, lazy set-up.
+constexpr int warm_up = 30;
+
+struct Spent {
+  double wall, cpu;
+};
 
 /// A training on a thread of its own that goes on for so many steps at a time; it never ends in between.
 class Paced {
@@ -76,188 +86,303 @@ class Paced {
     train::LoopParts parts;
     parts.signal = &stop_;
     parts.log_due = [this](std::int64_t number) {
-      begin_step(number);
+      if (number == until_) {
+        done_.release();
+        go_.acquire();
+      }
       return false;
     };
     run_.build_loop(std::move(parts));
-    thread_ = std::thread([this] { run_.loop().fit(); });
+    thread_ = std::thread([this] {
+      run_.loop().fit();
+      run_.shutdown();
+    });
     done_.acquire();
   }
-  ~Paced() {
+  ~Paced() { end(); }
+  /// Seconds that so many steps take, what the loop waits for included; CPU time of the loop alone.
+  Spent operator()(int steps) {
+    until_ = until_ + steps;
+    const double began = now(), cpu = cpu_seconds();
+    go_.release();
+    done_.acquire();
+    return {now() - began, cpu_seconds() - cpu};
+  }
+  /// Seconds from the last step to the end of the run.
+  double end() {
+    const double began = now();
+    if (!thread_.joinable()) return 0.0;
     stop_ = 1;
     go_.release();
     thread_.join();
+    return now() - began;
   }
-  void operator()(int steps) {
-    until_ = until_ + steps;
-    go_.release();
-    done_.acquire();
-  }
-  /// Length of each step: what the loop waits for counts, too.
-  std::vector<double> steps;
 
  private:
-  static double seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
-  /// `number`: of the step that begins, from 1.
-  void begin_step(std::int64_t number) {
-    if (number > 1) steps.push_back(seconds() - began_);
-    if (number == until_) {
-      done_.release();
-      go_.acquire();
-    }
-    began_ = seconds();
+  double cpu_seconds() {
+    clockid_t clock{};
+    timespec time{};
+    pthread_getcpuclockid(thread_.native_handle(), &clock);
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
 
   cli::RunFile file_;
   train::Run run_;
   std::atomic<int> stop_{0};
   std::atomic<std::int64_t> until_{warm_up};
-  double began_ = 0.0;
   std::binary_semaphore go_{0}, done_{0};
   std::thread thread_;
 };
 
-/// Steps at which something is due: every so many or, with 1, all of every other twenty.
-struct Rhythm {
-  int every = 1;
-  bool due(std::size_t step) const {
-    return every == 1 ? step / 20 % 2 == 1 : step % static_cast<std::size_t>(every) == 0;
-  }
-  std::string config(int steps) const {
-    if (every > 1) return "save_interval=" + std::to_string(every);
-    std::string list;
-    for (int i = 0; i < steps; ++i)
-      if (due(static_cast<std::size_t>(i))) list += (list.empty() ? "" : ",") + std::to_string(i);
-    return "save_interval=1000000000, save_steps=[" + list + "]";
-  }
-};
-
-enum class What { losses, reductions, tensors };
-
+/// What a run records, and which rules look at it.
 struct Way {
   std::string name;
-  What what;
-  Rhythm rhythm;
-  double bar;  ///< percent; 0: none
+  int every;             ///< steps of a chunk: each has as many as any other at which something is due
+  double bar;            ///< percent; 0: none
+  std::string recorder;  ///< options; empty: none
+  std::string rules = {};
 };
 
-/// The recorder's options, in one line.
-std::string options(const Way& way, int steps) {
-  const std::string rhythm = way.rhythm.config(steps);
-  if (way.what == What::losses) return rhythm;
+std::string losses(int every) {
+  return "save_interval=" + std::to_string(every);
+}
+
+/// Weights, biases and gradients, with what else is said of each.
+std::string collections(int every, const std::string& each) {
   std::string text = "save_interval=1000000000, collections=[";
   for (const char* name : {"weights", "biases", "gradients"})
-    text += std::string("{name=\"") + name + "\", " + rhythm +
-            (way.what == What::tensors
-                 ? ""
-                 : ", reductions=[\"min\",\"max\",\"abs_mean\",\"l2\",\"nonfinite\",\"zeros\"]") +
-            "},";
+    text += std::string("{name=\"") + name + "\", save_interval=" + std::to_string(every) + each + "},";
   return text + "]";
 }
 
-std::unique_ptr<Paced> paced(const std::string& layers, const std::string& recorder,
-                             const std::string& folder) {
+const char* const statistics_of_each =
+    ", reductions=[\"min\",\"max\",\"abs_mean\",\"l2\",\"nonfinite\",\"zeros\"]";
+
+std::string reductions(int every) {
+  return collections(every, statistics_of_each);
+}
+std::string histograms(int every) {
+  return collections(every, std::string(statistics_of_each) + ", save_histogram=true");
+}
+std::string tensors(int every) {
+  return collections(every, std::string(statistics_of_each) + ", save_raw_tensor=true, save_histogram=true");
+}
+
+/// Statistics of weights, gradients and losses, values of activations and of weights.
+std::string five_rules(int every) {
+  std::string text;
+  for (const char* type :
+       {"vanishing_gradient", "exploding_tensor", "dead_relu", "weight_update_ratio", "loss_not_decreasing"})
+    text += std::string("{type=\"") + type + "\", every=\"" + std::to_string(every) + "ba\", repeat=true},";
+  return text;
+}
+
+std::unique_ptr<Paced> paced(const std::string& layers, const Way& way, const std::string& folder) {
   std::vector<std::string> sets = {"model.layers=" + layers, "optimizer.type=sgd", "optimizer.lr=0.0001",
                                    "run.output_dir=" + folder};
-  if (!recorder.empty()) sets.push_back("recorder={type=\"trial\", " + recorder + "}");
+  if (!way.recorder.empty()) sets.push_back("recorder={type=\"trial\", " + way.recorder + "}");
+  if (!way.rules.empty()) sets.push_back("rules=[" + way.rules + "]");
   return std::make_unique<Paced>(sets);
 }
 
-/// All go on in turn, in short chunks, until each has made so many steps.
-void take_turns(const std::vector<std::unique_ptr<Paced>>& runs, int steps) {
-  std::mt19937 random(17);
-  std::vector<std::size_t> turns(runs.size());
-  std::iota(turns.begin(), turns.end(), std::size_t{0});
-  for (int done = 0; done < steps; done += chunk) {
-    std::shuffle(turns.begin(), turns.end(), random);
-    for (const std::size_t i : turns) (*runs[i])(chunk);
-  }
-}
-
-/// The steps that count and at which something is due, or not; all of them for null.
-double median_step(const std::vector<double>& steps, const Rhythm* rhythm = nullptr, bool due = true) {
-  std::vector<double> those;
-  for (std::size_t i = warm_up; i < steps.size(); ++i)
-    if ((i - warm_up) % chunk >= cold && (rhythm == nullptr || rhythm->due(i) == due))
-      those.push_back(steps[i]);
-  return percentile(those, 0.5);
-}
-
-/// Steps that are due against the others of the same run: two runs of the same kind differ by some percent
-/// through where their tensors lie. Returns the median of all others.
-double measure_steps(const char* title, const std::string& layers, const std::vector<Way>& ways, int steps,
-                     bool& good) {
+/// Two runs, one without a recorder, which take turns; who begins is drawn.
+std::array<Times, 2> race(const std::string& layers, const Way& way, int chunks, int chunk,
+                          std::mt19937& random) {
   const test::TemporaryFolder folder;
-  std::vector<std::unique_ptr<Paced>> runs;
-  for (const Way& way : ways)
-    runs.push_back(paced(layers, options(way, steps + warm_up), folder / std::to_string(runs.size())));
-  take_turns(runs, steps);
-  std::printf("%s, medians of %d steps\n  %-28s %10s %10s %10s\n", title, steps, "", "others, us", "due, us",
-              "cost");
-  std::vector<double> all;
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const Way& way = ways[i];
-    const double due = median_step(runs[i]->steps, &way.rhythm, true);
-    const double others = median_step(runs[i]->steps, &way.rhythm, false);
-    const double cost = 100.0 * (due / others - 1.0) / way.rhythm.every;
-    std::printf("  %-28s %10.1f %10.1f %+8.2f %%", way.name.c_str(), 1e6 * others, 1e6 * due, cost);
+  const std::unique_ptr<Paced> runs[] = {paced(layers, {}, folder / "without"),
+                                         paced(layers, way, folder / "with")};
+  std::array<Times, 2> times;
+  for (int i = 0; i < chunks; ++i) {
+    const std::size_t first = random() % 2;
+    for (const std::size_t turn : {first, 1 - first}) {
+      const Spent spent = (*runs[turn])(chunk);
+      times[turn].wall.push_back(spent.wall);
+      times[turn].cpu.push_back(spent.cpu);
+    }
+  }
+  return times;
+}
+
+double sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+double percent(double with, double without) {
+  return 100.0 * (with / without - 1.0);
+}
+
+struct Length {
+  int pairs, steps;
+};
+
+/// Whole runs in pairs. Two runs of the same kind differ by some percent through where their tensors lie:
+/// every pair has new ones, and the first line is a run without a recorder against another.
+bool measure_runs(const char* title, const std::string& layers, const std::vector<Way>& ways, Length length) {
+  std::mt19937 random(17);
+  bool good = true;
+  std::printf(
+      "%s; %d pairs of whole runs of %d steps or more: by how much those that record are longer\n"
+      "  %-38s %9s %10s %20s %10s %10s\n",
+      title, length.pairs, length.steps, "", "plain, us", "wall", "lowest, highest", "p20 of it", "loop cpu");
+  for (const Way& way : ways) {
+    const int chunk = std::min(way.every < 20 ? 20 : way.every, length.steps);
+    const int chunks = std::max(length.steps / chunk, std::min(4, length.steps / 20));
+    std::vector<double> plain, wall, quiet, cpu;
+    for (int pair = 0; pair < length.pairs; ++pair) {
+      const auto [without, with] = race(layers, way, chunks, chunk, random);
+      plain.push_back(sum(without.wall) / chunks / chunk);
+      wall.push_back(percent(sum(with.wall), sum(without.wall)));
+      quiet.push_back(percent(percentile(with.wall, 0.2), percentile(without.wall, 0.2)));
+      cpu.push_back(percent(sum(with.cpu), sum(without.cpu)));
+    }
+    const double cost = percentile(wall, 0.5);
+    std::printf("  %-38s %9.1f %+8.2f %% %+8.2f, %+7.2f %% %+8.2f %% %+8.2f %%", way.name.c_str(),
+                1e6 * percentile(plain, 0.5), cost, percentile(wall, 0.0), percentile(wall, 1.0),
+                percentile(quiet, 0.5), percentile(cpu, 0.5));
     if (way.bar > 0.0) std::printf("   (bar %.1f)", way.bar);
     std::printf("\n");
+    std::fflush(stdout);
     good = good && (way.bar == 0.0 || cost <= way.bar);
-    all.push_back(others);
   }
   std::printf("\n");
-  return percentile(all, 0.5);
+  return good;
 }
 
-/// What the hooks cost where nothing is due, seen on a model that takes no time, as a share of a step.
-bool measure_idle(double step, int steps) {
+/// The same where a step takes no time: a difference that the percents of a large run hide.
+void measure_small(Length length) {
+  std::mt19937 random(17);
+  const std::vector<Way> ways = {
+      {"no recorder, once more (noise)", 20, 0, ""},
+      {"nothing is due", 20, 0, losses(1'000'000'000)},
+      {"losses, every step", 20, 0, losses(1)},
+  };
+  std::printf("A step of an MLP 64-8-10, batch 64; %d pairs of runs of %d steps\n", length.pairs,
+              length.steps);
+  for (const Way& way : ways) {
+    std::vector<double> difference;
+    for (int pair = 0; pair < length.pairs; ++pair) {
+      const auto [without, with] = race("[64,8,10]", way, length.steps / 20, 20, random);
+      difference.push_back((percentile(with.wall, 0.2) - percentile(without.wall, 0.2)) / 20);
+    }
+    std::printf("  %-42s %+8.2f us a step (%+.2f to %+.2f)\n", way.name.c_str(),
+                1e6 * percentile(difference, 0.5), 1e6 * percentile(difference, 0.0),
+                1e6 * percentile(difference, 1.0));
+  }
+  std::printf("\n");
+}
+
+/// A run whose rule sleeps beside one whose rule does not, for as long as it sleeps; and how long the run's
+/// end waits for it, which comes into the last two seconds of the sleep.
+bool measure_sleep(double seconds) {
   const test::TemporaryFolder folder;
-  std::vector<std::unique_ptr<Paced>> runs;
-  for (int i = 0; i < 8; ++i)
-    runs.push_back(
-        paced("[64,8,10]", i % 2 == 0 ? "" : "save_interval=1000000000", folder / std::to_string(i)));
-  take_turns(runs, steps);
-  double seconds[2] = {};
-  for (std::size_t i = 0; i < runs.size(); ++i) seconds[i % 2] += median_step(runs[i]->steps) / 4.0;
-  const double cost = seconds[1] - seconds[0], share = 100.0 * cost / step;
+  const auto run = [&](const char* name, double sleep) {
+    return Paced({"run.output_dir=" + (folder / name),
+                  "rules=[{type=\"asleep\", every=\"1ba\", at=" + std::to_string(warm_up + 200) +
+                      ", seconds=" + std::to_string(sleep) + "}]"});
+  };
+  Paced awake = run("awake", 0.0), asleep = run("asleep", seconds);
+  std::mt19937 random(17);
+  Times times[2];
+  awake(220), asleep(220);
+  for (const double until = now() + 0.8 * seconds; now() < until;) {
+    const bool first = random() % 2 == 1;
+    for (const bool turn : {first, !first}) {
+      const Spent spent = (turn ? asleep : awake)(200);
+      times[turn].wall.push_back(spent.wall);
+      times[turn].cpu.push_back(spent.cpu);
+    }
+  }
+  const double end = asleep.end(), usual = awake.end();
+  const double wall = percent(sum(times[1].wall), sum(times[0].wall));
   std::printf(
-      "Nothing is due: %.2f us a step over %.1f us without a recorder; of a step at 1 M: %+.3f %% (bar "
-      "0.1)\n\n",
-      1e6 * cost, 1e6 * seconds[0], share);
-  return share <= 0.1;
+      "A rule that sleeps %.0f s, MLP 64-128-10: %zu steps beside it, against a run whose rule is awake\n"
+      "  %+.2f %% by wall time, %+.2f %% by its 20th percentiles, %+.2f %% by CPU time of the loop (bar "
+      "0.1)\n"
+      "  longest 200 steps %.1f ms, awake %.1f; an end of the run in the sleep takes %.2f s, awake %.2f\n\n",
+      seconds, 200 * times[1].wall.size(), wall,
+      percent(percentile(times[1].wall, 0.2), percentile(times[0].wall, 0.2)),
+      percent(sum(times[1].cpu), sum(times[0].cpu)), 1e3 * percentile(times[1].wall, 1.0),
+      1e3 * percentile(times[0].wall, 1.0), end, usual);
+  return wall <= 0.1;
+}
+
+/// Whole programs with checkpoints: one of them falls into the sleep.
+void measure_sleep_in_a_run(double seconds, int pairs, int steps) {
+  const auto time = [&](double sleep) {
+    const test::TemporaryFolder folder;
+    const double began = now();
+    run({cli::home() + "/bin/trainyard", "train", TRAINYARD_SOURCE_DIR "/tools/bench/loop.toml", "-q",
+         "--plugins", TRAINYARD_BENCH_PLUGINS, "--set", "run.output_dir=" + (folder / "run"), "--set",
+         "trainer.max_duration=" + std::to_string(steps) + "ba", "--set",
+         "checkpoint={type=\"full\", interval=\"" + std::to_string(steps / 20) + "ba\"}", "--set",
+         "rules=[{type=\"asleep\", every=\"1ba\", at=100, seconds=" + std::to_string(sleep) + "}]"});
+    return now() - began;
+  };
+  std::vector<double> more, awake;
+  for (int pair = 0; pair < pairs; ++pair) {
+    const double asleep = time(seconds);
+    awake.push_back(time(0.0));
+    more.push_back(asleep - awake.back());
+  }
+  std::printf(
+      "The same rule in a whole `trainyard train` of %d steps with 20 checkpoints, %d pairs\n"
+      "  %+.2f s (%+.2f to %+.2f) on %.2f s: the first checkpoint in the sleep waits a second\n\n",
+      steps, pairs, percentile(more, 0.5), percentile(more, 0.0), percentile(more, 1.0),
+      percentile(awake, 0.5));
+}
+
+bool measure_steps(bool quick) {
+  std::vector<Way> ways = {
+      {"no recorder, once more (noise)", 20, 0, ""},
+      {"nothing is due", 20, 0.1, losses(1'000'000'000)},
+      {"losses, every step", 1, 0, losses(1)},
+      {"reductions, every step", 1, 5.0, reductions(1)},
+      {"reductions and histograms, every step", 1, 5.0, histograms(1)},
+      {"reductions, every step, and five rules", 1, 0, reductions(1), five_rules(1)},
+      {"reductions, every 10", 10, 0, reductions(10)},
+      {"reductions, every 50", 50, 0, reductions(50)},
+      {"reductions, every 50, and five rules", 50, 0, reductions(50), five_rules(50)},
+      {"reductions, every 500", 500, 0.5, reductions(500)},
+      {"reductions, every 500, and five rules", 500, 0.5, reductions(500), five_rules(500)},
+      {"tensors and histograms, every 500", 500, 0, tensors(500)},
+  };
+  if (quick) ways = {ways[0], ways[5], ways.back()};
+  bool good =
+      measure_runs("A step of an MLP of 1 M parameters, batch 64; weights and gradients",
+                   quick ? "[64,64,10]" : "[64,960,960,10]", ways, quick ? Length{1, 20} : Length{5, 200});
+  measure_small(quick ? Length{1, 20} : Length{10, 4000});
+  if (quick) return good;
+  std::vector<Way> large;
+  for (const std::size_t i : {0, 2, 3, 4, 5, 6, 8}) large.push_back(ways[i]);
+  for (Way& way : large) way.bar *= 2.0;
+  good = measure_runs("A step of an MLP of 20 M parameters, batch 64", "[64,4400,4400,10]", large, {3, 40}) &&
+         good;
+  return good;
 }
 
 }  // namespace
 }  // namespace trainyard::bench
 
-/// `bench recorder [reduction | steps | --quick]`.
+/// `bench recorder [reduction | steps | isolation] [--quick]`.
 int main(int count, char** words) {
   using namespace trainyard::bench;
-  const std::string only = count > 1 ? words[1] : "";
-  const bool quick = only == "--quick";
+  std::string only;
+  bool quick = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    word == "--quick" ? void(quick = true) : void(only = word);
+  }
+  const auto wanted = [&](const char* part) { return only.empty() || only == part; };
   at::set_num_threads(1);
   bool good = true;
-  if (only != "steps") {
+  if (wanted("reduction")) {
     good = measure_reduction(4 << 20, quick ? 2 : 200, quick ? 2 : 10, true);
     good = measure_reduction(quick ? 8 << 20 : 400 << 20, quick ? 2 : 5, 1, false) && good;
   }
-  if (only == "reduction") return good ? 0 : 1;
-  std::vector<Way> ways = {{"losses, every step", What::losses, {1}, 0},
-                           {"reductions, every step", What::reductions, {1}, 5.0},
-                           {"reductions, every 10", What::reductions, {10}, 0},
-                           {"reductions, every 50", What::reductions, {50}, 0},
-                           {"reductions, every 500", What::reductions, {500}, 0.5},
-                           {"tensors, every 500", What::tensors, {500}, 0}};
-  if (quick) ways.resize(3);
-  const double step = measure_steps("A step of an MLP of 1 M parameters, batch 64, weights and gradients",
-                                    "[64,960,960,10]", ways, quick ? 60 : 4000, good);
-  good = measure_idle(step, quick ? 40 : 4000) && good;
-  if (quick) return 0;
-  std::vector<Way> large(ways.begin(), ways.begin() + 3);
-  large[1].bar = 10.0;
-  measure_steps("A step of an MLP of 20 M parameters, batch 64", "[64,4400,4400,10]", large, 400, good);
-  return good ? 0 : 1;
+  if (wanted("steps")) good = measure_steps(quick) && good;
+  if (wanted("isolation")) {
+    good = measure_sleep(quick ? 0.3 : 10.0) && good;
+    measure_sleep_in_a_run(quick ? 0.3 : 10.0, quick ? 1 : 3, quick ? 200 : 200'000);
+  }
+  return quick || good ? 0 : 1;  // no time is asserted there
 }
