@@ -5,6 +5,7 @@
 
 #include "core/config/data_tables.hpp"
 #include "core/config/planned_swaps.hpp"
+#include "core/config/rule_actions.hpp"
 #include "core/config/rules.hpp"
 #include "core/config/tables.hpp"
 #include "core/config/typed_fields.hpp"
@@ -46,6 +47,7 @@ class Resolver {
   Resolver(Document& document, const plugins::Registry& registry)
       : root_(document.root),
         default_name_(document.default_name),
+        of_files_(!document.layers.empty()),
         registry_(registry),
         findings_(document.findings),
         checker_(findings_, has_steps(root_)),
@@ -77,7 +79,9 @@ class Resolver {
     check_together(tables_.in_use(), resolved_, checker_.percent(), findings_);
     if (findings_.failed()) return std::nullopt;
     fill_in(resolved_, config_);
+    const Table begins = resolved_;
     swaps();
+    if (of_files_) check_rule_actions(config_, begins, registry_, findings_);
     if (findings_.failed()) return std::nullopt;
     config_.resolved = resolved_;
     return std::move(config_);
@@ -214,6 +218,7 @@ class Resolver {
 
   const Table& root_;
   const std::string& default_name_;
+  const bool of_files_;  ///< else of a run that is going, in which a swap was made
   const plugins::Registry& registry_;
   Findings& findings_;
   Checker checker_;
