@@ -297,6 +297,7 @@ int run_command_line(int argc, char** argv) {
   rules->require_subcommand(1);
   CLI::App* check =
       rules->add_subcommand("check", "show rules what was recorded of a run, and print what fires");
+  check->footer("Exit codes: 0 nothing fires, 5 something does, 7 nothing does, but a rule could not look.");
   check->add_option("run", what, "the run's directory, or a name below runs/")->required();
   check->add_option("--config", other, "run file whose [[rules]] look, in place of the run's own");
   check->add_option("--set", command.run_file.sets, "change a key: --set rules.0.threshold=1e-6")

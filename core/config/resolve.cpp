@@ -6,6 +6,7 @@
 #include "core/config/data_tables.hpp"
 #include "core/config/hook_order.hpp"
 #include "core/config/planned_swaps.hpp"
+#include "core/config/rule_actions.hpp"
 #include "core/config/rules.hpp"
 #include "core/config/tables.hpp"
 #include "core/config/typed_fields.hpp"
@@ -47,6 +48,7 @@ class Resolver {
   Resolver(Document& document, const plugins::Registry& registry)
       : root_(document.root),
         default_name_(document.default_name),
+        of_files_(!document.layers.empty()),
         registry_(registry),
         findings_(document.findings),
         checker_(findings_, has_steps(root_)),
@@ -83,6 +85,7 @@ class Resolver {
       findings_.error(problem.code, {}, problem.message, problem.hint);
     if (findings_.failed()) return std::nullopt;
     swaps();
+    if (of_files_) check_rule_actions(config_, resolved_, registry_, findings_);
     if (findings_.failed()) return std::nullopt;
     return std::move(config_);
   }
@@ -218,6 +221,7 @@ class Resolver {
 
   const Table& root_;
   const std::string& default_name_;
+  const bool of_files_;  ///< else of a run that is going, in which a swap was made
   const plugins::Registry& registry_;
   Findings& findings_;
   Checker checker_;

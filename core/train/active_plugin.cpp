@@ -12,6 +12,20 @@
 
 namespace trainyard::train {
 
+namespace {
+
+/// Objects that such a thread is in; for the life of the process.
+std::vector<std::shared_ptr<HostServices>>& kept() {
+  static auto& objects = *new std::vector<std::shared_ptr<HostServices>>();
+  return objects;
+}
+
+}  // namespace
+
+bool left_threads() {
+  return !kept().empty();
+}
+
 struct HostServices::Worker {
   std::jthread thread;
 };
@@ -22,20 +36,31 @@ HostServices::~HostServices() {
     if (const std::shared_ptr<Worker> alive = worker.lock()) alive->thread = {};  // asked to stop and joined
 }
 
+void HostServices::close() {
+  const std::lock_guard lock(open_);
+  outputs_ = nullptr;
+}
+
+template <class Call>
+void HostServices::with_outputs(Call&& call) {
+  const std::lock_guard lock(open_);
+  if (outputs_ != nullptr) call(*outputs_);
+}
+
 void HostServices::log(LogLevel level, std::string_view message) {
-  outputs_.log(level, owner_ + ": " + std::string(message));
+  with_outputs([&](const HostOutputs& to) { to.log(level, owner_ + ": " + std::string(message)); });
 }
 
 void HostServices::journal(std::string_view what, std::string_view why) {
-  outputs_.journal(owner_, what, why);
+  with_outputs([&](const HostOutputs& to) { to.journal(owner_, what, why); });
 }
 
 void HostServices::metric(std::string_view name, double value) {
-  outputs_.metric(std::string(name), value);
+  with_outputs([&](const HostOutputs& to) { to.metric(std::string(name), value); });
 }
 
 RandomStream HostServices::random(std::string_view purpose) const {
-  return {outputs_.seed, owner_ + "/" + std::string(purpose)};
+  return {seed_, owner_ + "/" + std::string(purpose)};
 }
 
 std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<void(std::stop_token)> work) {
@@ -67,11 +92,18 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
   return worker;
 }
 
+void HostServices::leave(std::shared_ptr<void> thread) {
+  std::jthread& left = static_cast<Worker*>(thread.get())->thread;
+  left.request_stop();
+  left.detach();
+  kept().push_back(shared_from_this());
+}
+
 void HostServices::swap(std::string_view slot, std::string_view type,
                         const std::vector<std::string>& options) {
   config::SwapRequest request{.slot = std::string(slot), .type = std::string(type), .options = {}};
   for (const std::string& assignment : options) config::assign(request.options, assignment);
-  outputs_.swap(std::move(request), owner_);
+  with_outputs([&](const HostOutputs& to) { to.swap(std::move(request), owner_); });
 }
 
 std::unique_ptr<Plugin> HostServices::make(std::string_view kind, const Table& table) {
@@ -99,9 +131,15 @@ std::string HostServices::take_thread_error() {
 
 namespace {
 
-plugins::LoadedPlugin::Instance create(const config::SlotConfig& slot, const plugins::LoadedPlugin& code) {
+std::shared_ptr<PluginObject> make_object(const config::SlotConfig& slot, const plugins::LoadedPlugin& code,
+                                          PartCode parts, const HostOutputs& outputs) {
   const events::CallScope scope(slot.slot.c_str(), slot.type.c_str());
-  return code.create(slot.options);
+  const auto object = std::make_shared<PluginObject>(slot, outputs, std::move(parts));
+  object->instance = code.create(slot.options);
+  object->instance.plugin->set_host(*object);
+  return {object.get(), [object](const PluginObject*) {
+            if (object.use_count() > 1) object->close();  // a call that does not return holds it, too
+          }};
 }
 
 }  // namespace
@@ -111,19 +149,17 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
     : slot_(std::move(slot)),
       file_(std::move(file)),
       code_(code),
-      services_(std::make_unique<HostServices>(slot_, outputs, std::move(parts))),
-      instance_(create(slot_, code_)) {
-  instance_.plugin->set_host(*services_);
+      object_(make_object(slot_, code_, std::move(parts), outputs)) {
   subscriber_.participant = {slot_.id, slot_.type, events::hooks_of(slot_, code_.manifest())};
   subscriber_.slot = slot_.slot;
-  subscriber_.self = instance_.self;
+  subscriber_.self = object_->instance.self;
   subscriber_.disable_on_error = slot_.disable_on_error;
 }
 
 State ActivePlugin::state() const {
   State state{.owner = slot_.address(), .version = manifest().version, .scalars = {}, .tensors = {}};
   StateWriter writer(state);
-  guarded(slot_, 0, [&] { instance_.plugin->save(writer); });
+  guarded(slot_, 0, [&] { object_->instance.plugin->save(writer); });
   return state;
 }
 

@@ -35,10 +35,15 @@ struct HostOutputs {
 using PartCode = std::map<std::pair<std::string, std::string>, plugins::LoadedPlugin, std::less<>>;
 
 /// The host as one plugin sees it.
-class HostServices final : public Host {
+class HostServices : public Host, public std::enable_shared_from_this<HostServices> {
  public:
   HostServices(const config::SlotConfig& slot, const HostOutputs& outputs, PartCode parts = {})
-      : slot_(slot.slot), plugin_(slot.type), owner_(slot.id), parts_(std::move(parts)), outputs_(outputs) {}
+      : slot_(slot.slot),
+        plugin_(slot.type),
+        owner_(slot.id),
+        parts_(std::move(parts)),
+        seed_(outputs.seed),
+        outputs_(&outputs) {}
   ~HostServices() override;
 
   void log(LogLevel level, std::string_view message) override;
@@ -48,7 +53,10 @@ class HostServices final : public Host {
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
   void swap(std::string_view slot, std::string_view type, const std::vector<std::string>& options) override;
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
+  void leave(std::shared_ptr<void> thread) override;
 
+  /// The plugin lives on without its slot: what it asks for from here on comes to nothing.
+  void close();
   /// Whether a thread of the plugin threw; asked after every step, so it takes no lock.
   bool thread_failed() const { return thread_failed_; }
   /// What the first of them threw, once.
@@ -56,14 +64,29 @@ class HostServices final : public Host {
 
  private:
   struct Worker;
+  template <class Call>
+  void with_outputs(Call&& call);
+
   std::string slot_, plugin_, owner_;
   PartCode parts_;
-  const HostOutputs& outputs_;
+  const std::uint64_t seed_;
+  std::mutex open_;
+  const HostOutputs* outputs_;  ///< null: closed
   std::mutex mutex_;
   std::vector<std::weak_ptr<Worker>> workers_;
   std::string thread_error_;
   std::atomic<bool> thread_failed_{false};
 };
+
+/// A plugin's object, which goes before its services.
+struct PluginObject final : HostServices {
+  using HostServices::HostServices;
+  plugins::LoadedPlugin::Instance instance{};
+};
+
+/// Whether threads of this process are in calls that do not return. Such a process has to end without taking
+/// itself down (_exit).
+bool left_threads();
 
 class ActivePlugin {
  public:
@@ -77,13 +100,15 @@ class ActivePlugin {
   const ManifestData& manifest() const { return code_.manifest(); }
   const plugins::PluginFile& file() const { return file_; }
   events::Subscriber& subscriber() { return subscriber_; }
-  HostServices& services() { return *services_; }
+  HostServices& services() { return *object_; }
+  /// Who calls the object on another thread holds it for the call: it may outlive the slot.
+  std::weak_ptr<HostServices> object() const { return object_->weak_from_this(); }
 
   /// The object as the interface of its kind; the registry has checked the kind and the loader the
   /// fingerprint.
   template <class Interface>
   Interface& as() {
-    return static_cast<Interface&>(*instance_.plugin);
+    return static_cast<Interface&>(*object_->instance.plugin);
   }
 
   /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
@@ -96,8 +121,7 @@ class ActivePlugin {
   config::SlotConfig slot_;
   plugins::PluginFile file_;
   plugins::LoadedPlugin code_;
-  std::unique_ptr<HostServices> services_;
-  plugins::LoadedPlugin::Instance instance_;  ///< goes before its services
+  std::shared_ptr<PluginObject> object_;
   events::Subscriber subscriber_;
 };
 

@@ -5,6 +5,7 @@
 #include <ATen/Version.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -25,7 +26,7 @@ namespace {
 
 /// Errors of a verb that leaves no run directory: one message, the exit code of its class.
 template <class Verb>
-int reported(Verb&& verb) {
+int code_of(Verb&& verb) {
   try {
     return verb();
   } catch (const Error& error) {
@@ -35,6 +36,15 @@ int reported(Verb&& verb) {
     std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
     return static_cast<int>(ExitCode::internal);
   }
+}
+
+/// The libraries are not taken down below threads that are still in them.
+template <class Verb>
+int reported(Verb&& verb) {
+  const int code = code_of(verb);
+  if (!left_threads()) return code;
+  std::fflush(nullptr);
+  ::_exit(code);
 }
 
 std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,

@@ -108,7 +108,9 @@ inline std::unique_ptr<Dropout> open_dropout(const config::SlotConfig& slot, Dro
 /// A rule as the recorder knows it: it calls it within the guard of the rule's own slot.
 inline NamedRule named_rule(ActivePlugin& plugin) {
   return {plugin.slot().id, &plugin.as<Rule>(),
-          [slot = plugin.slot()](const std::function<void()>& call) { guarded(slot, 0, call); }};
+          [slot = plugin.slot(), object = plugin.object()](const std::function<void()>& call) {
+            if (const auto held = object.lock()) guarded(slot, 0, call);
+          }};
 }
 
 }  // namespace trainyard::train

@@ -22,7 +22,7 @@ class CpuBottleneck final : public Bottleneck {
   }
   explicit CpuBottleneck(const Options& options) : options_(options) {}
 
-  std::vector<Watch> watches() const override { return {{"^system/(cpu|gpu)$", true}}; }
+  std::vector<Watch> watches() const override { return {{"^system/cpu$", true}, {"^system/gpu$", true}}; }
 
   std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
     return count(now, "system/cpu",

@@ -24,7 +24,7 @@ class IoBottleneck final : public Bottleneck {
   }
   explicit IoBottleneck(const Options& options) : options_(options) {}
 
-  std::vector<Watch> watches() const override { return {{"^system/(iowait|gpu)$", true}}; }
+  std::vector<Watch> watches() const override { return {{"^system/iowait$", true}, {"^system/gpu$", true}}; }
 
   std::optional<Finding> evaluate(const Trial&, const StepRecord& now) override {
     return count(now, "system/iowait",

@@ -1,6 +1,7 @@
 #include <trainyard/rule_set.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace {
 
 /// A rule that throws so often in a row is not asked again.
 constexpr int most_errors = 3;
+/// What is attached waits so long for a rule that goes and is in a call.
+constexpr std::chrono::seconds patience{1};
 
 }  // namespace
 
@@ -27,9 +30,13 @@ void Rule::load(const StateReader& state) {
 }
 
 void Rule::settle() {
-  const std::lock_guard lock(mutex_);
-  if (!std::exchange(loaded_, false)) return;
-  const StateReader reader(published_);
+  State loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(loaded_, false)) return;
+    loaded = published_;
+  }
+  const StateReader reader(loaded);
   fired_ = reader.has_scalar("fired") && reader.boolean("fired");
   if (reader.has_scalar("fired")) recall(reader);
 }
@@ -116,9 +123,39 @@ struct RuleSet::Entry {
   }
 };
 
-struct RuleSet::End {
-  RuleSet& set;
-  ~End() { set.end(); }
+/// A rule at work, in a turn: not where the rule has gone, or the turn is over.
+class RuleSet::Work {
+ public:
+  Work(RuleSet& set, const Turn& turn, const std::shared_ptr<Entry>& of) : entry(*of), set_(set) {
+    const std::lock_guard lock(set.mutex_);
+    began_ = turn.number == set.turns_ &&
+             std::find(set.entries_.begin(), set.entries_.end(), of) != set.entries_.end();
+    if (began_) set.busy_ = &entry;
+  }
+  ~Work() {
+    {
+      const std::lock_guard lock(set_.mutex_);
+      if (!goes_on_locked()) return;
+      set_.busy_ = nullptr;
+    }
+    set_.idle_.notify_all();
+  }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+  /// Whether it began, and was not left behind since.
+  bool goes_on() const {
+    const std::lock_guard lock(set_.mutex_);
+    return goes_on_locked();
+  }
+
+  Entry& entry;
+
+ private:
+  bool goes_on_locked() const { return began_ && set_.busy_ == &entry; }
+
+  RuleSet& set_;
+  bool began_ = false;
 };
 
 RuleSet::RuleSet(std::vector<Collection> collections,
@@ -126,11 +163,19 @@ RuleSet::RuleSet(std::vector<Collection> collections,
     : collections_(std::move(collections)), complain_(std::move(complain)) {}
 RuleSet::~RuleSet() = default;
 
-void RuleSet::attach(const std::vector<NamedRule>& rules, const RunScale& scale) {
+std::optional<std::string> RuleSet::attach(const std::vector<NamedRule>& rules, const RunScale& scale) {
   std::vector<std::shared_ptr<Entry>> fresh;
   fresh.reserve(rules.size());
   for (const NamedRule& named : rules) fresh.push_back(std::make_shared<Entry>(named, scale, collections_));
+  std::optional<std::string> left;
   std::unique_lock lock(mutex_);
+  const auto wait = [&](const auto& idle) {
+    if (idle_.wait_for(lock, patience, idle)) return true;
+    left = busy_->named.id;
+    busy_ = nullptr;
+    ++turns_;
+    return false;
+  };
   for (std::shared_ptr<Entry>& entry : fresh)
     for (const std::shared_ptr<Entry>& old : entries_) {
       if (old->named.id != entry->named.id) continue;
@@ -138,62 +183,48 @@ void RuleSet::attach(const std::vector<NamedRule>& rules, const RunScale& scale)
         entry = old;  // it may be at work
         break;
       }
-      idle_.wait(lock, [&] { return busy_ != old.get(); });
-      for (const auto& record : old->trial.records()) entry->trial.add(record);
+      if (wait([&] { return busy_ != old.get(); }))
+        for (const auto& record : old->trial.records()) entry->trial.add(record);
       break;
     }
   for (const std::shared_ptr<Entry>& entry : fresh)
     if (std::find(entries_.begin(), entries_.end(), entry) == entries_.end())
-      entry->named.within(
-          [&] { entry->named.rule->publish(false); });  // a run that goes back to here finds a state
+      entry->named.within([&] {  // a run that goes back to here finds a state
+        if (const auto alone = entry->named.rule->enter()) entry->named.rule->publish(false);
+      });
   entries_ = std::move(fresh);
-  idle_.wait(lock, [&] {
+  wait([&] {
     return busy_ == nullptr || std::any_of(entries_.begin(), entries_.end(),
                                            [&](const auto& each) { return each.get() == busy_; });
   });
+  return left;
 }
 
-std::vector<std::shared_ptr<RuleSet::Entry>> RuleSet::entries() const {
+RuleSet::Turn RuleSet::turn() const {
   const std::lock_guard lock(mutex_);
-  return entries_;
-}
-
-/// Whether the rule is still attached; it stays until `end`.
-bool RuleSet::begin(Entry& entry) {
-  const std::lock_guard lock(mutex_);
-  const bool attached =
-      std::any_of(entries_.begin(), entries_.end(), [&](const auto& each) { return each.get() == &entry; });
-  if (attached) busy_ = &entry;
-  return attached;
-}
-
-void RuleSet::end() {
-  {
-    const std::lock_guard lock(mutex_);
-    busy_ = nullptr;
-  }
-  idle_.notify_all();
+  return {entries_, turns_};
 }
 
 template <class Look>
-void RuleSet::look(Entry& entry, const StepRecord* at, const std::function<void(const Verdict&)>& fired,
+void RuleSet::look(const Work& work, const StepRecord* at, const std::function<void(const Verdict&)>& fired,
                    Look&& call) {
-  if (!begin(entry)) return;
-  const End scope{*this};
-  Rule& rule = *entry.named.rule;
-  if (entry.errors_in_row == most_errors) return;
+  Entry& entry = work.entry;
+  if (!work.goes_on() || entry.errors_in_row == most_errors) return;
   try {
-    std::optional<Finding> finding;
     entry.named.within([&] {
+      Rule& rule = *entry.named.rule;
+      const auto alone = rule.enter();
+      if (!alone) return;
       rule.settle();
       if (!rule.common.enabled || (rule.fired() && !rule.common.repeat)) return;
-      finding = call(rule);
+      std::optional<Finding> finding = call(rule);
+      if (!work.goes_on()) return;
       entry.errors_in_row = 0;
       rule.publish(rule.fired() || finding);
+      if (finding)
+        fired({entry.named, std::move(*finding), at == nullptr ? Mode::global : at->mode,
+               at == nullptr ? -1 : at->mode_step});
     });
-    if (finding)
-      fired({entry.named, std::move(*finding), at == nullptr ? Mode::global : at->mode,
-             at == nullptr ? -1 : at->mode_step});
   } catch (const std::exception& error) {
     fail(entry, error.what());
   } catch (...) {
@@ -211,9 +242,10 @@ void RuleSet::fail(Entry& entry, const std::string& message) {
 
 void RuleSet::add(std::shared_ptr<const StepRecord> record,
                   const std::function<void(const Verdict&)>& fired) {
-  for (const std::shared_ptr<Entry>& entry : entries()) {
+  const Turn now = turn();
+  for (const std::shared_ptr<Entry>& entry : now.entries) {
     if (!entry->concerns(*record)) continue;
-    look(*entry, record.get(), fired, [&](Rule& rule) {
+    look(Work(*this, now, entry), record.get(), fired, [&](Rule& rule) {
       entry->trial.add(entry->kept(record));
       return rule.evaluate(entry->trial, *record);
     });
@@ -221,16 +253,18 @@ void RuleSet::add(std::shared_ptr<const StepRecord> record,
 }
 
 void RuleSet::remember(const std::shared_ptr<const StepRecord>& record) {
-  for (const std::shared_ptr<Entry>& entry : entries()) {
-    if (!entry->concerns(*record) || !begin(*entry)) continue;
-    const End scope{*this};
-    entry->trial.add(entry->kept(record));
+  const Turn now = turn();
+  for (const std::shared_ptr<Entry>& entry : now.entries) {
+    if (!entry->concerns(*record)) continue;
+    const Work work(*this, now, entry);
+    if (work.goes_on()) entry->trial.add(entry->kept(record));
   }
 }
 
 void RuleSet::waited(double seconds, const std::function<void(const Verdict&)>& fired) {
-  for (const std::shared_ptr<Entry>& entry : entries())
-    look(*entry, nullptr, fired, [&](Rule& rule) { return rule.waited(seconds); });
+  const Turn now = turn();
+  for (const std::shared_ptr<Entry>& entry : now.entries)
+    look(Work(*this, now, entry), nullptr, fired, [&](Rule& rule) { return rule.waited(seconds); });
 }
 
 std::vector<Verdict> RuleSet::add(std::shared_ptr<const StepRecord> record) {
@@ -246,10 +280,10 @@ std::vector<Verdict> RuleSet::waited(double seconds) {
 }
 
 void RuleSet::go_back(std::int64_t step) {
-  for (const std::shared_ptr<Entry>& entry : entries()) {
-    if (!begin(*entry)) continue;
-    const End scope{*this};
-    entry->trial.go_back(step);
+  const Turn now = turn();
+  for (const std::shared_ptr<Entry>& entry : now.entries) {
+    const Work work(*this, now, entry);
+    if (work.goes_on()) entry->trial.go_back(step);
   }
 }
 

@@ -111,6 +111,13 @@ class Faults(HostTest):
         self.assertIn("[hooks[0]] faulty at before_step, step 8", log)
         self.assertFalse((self.folder / "runs/small/report.json").exists())
 
+    def test_a_rule_that_hangs_is_left_behind_at_the_end(self):
+        self.write("run.toml", SMALL + '[[rules]]\ntype = "probe"\nevery = "1ba"\nhang_at = 3\ntrace = "trace"\n')
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, timeout=40)
+        self.assertIn("rule probe does not return from a call: it is left behind", (self.folder / "runs/small/run.log").read_text())
+        self.assertTrue([line for line in self.journal() if line["what"] == "rule_left_behind"])
+        self.assertEqual(self.result()["status"], "completed")
+
     def test_nan_is_laid_at_the_door_of_the_hook_that_wrote_it(self):
         for into, event in (("model", "after_step"), ("grads", "before_step"), ("outputs", "after_forward")):
             with self.subTest(into=into):

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <thread>
 
@@ -481,6 +482,47 @@ TEST_CASE("rules that throw or sleep do nothing to the run") {
   CHECK_THAT(asleep.log(), Contains("records are dropped, as recorder.queue = 5") &&
                                Contains("records were dropped in all"));
   for (const double seconds : asleep.metric("seconds")) CHECK(seconds < 3.0);
+}
+
+TEST_CASE(
+    "a rule that hangs is left behind by a swap, and called no more; the run and its other rules go on") {
+  for (const std::string swap : {"rules.stuck\"\nenabled = false\n", "recorder\"\nsave_interval = 2\n"}) {
+    INFO(swap);
+    Trained run;
+    const std::string stuck = run.folder() / "stuck", other = run.folder() / "other";
+    const std::string release = run.folder() / "release";
+    const auto named = [](const std::string& id, const std::string& options) {
+      return rule("id = \"" + id + "\"\n" + options);
+    };
+    auto ended = std::async(std::launch::async, [&] {
+      return run.train(
+          head + "[recorder]\n" +
+          named("stuck", "hang_at = 4\ntrace = \"" + stuck + "\"\nrelease = \"" + release + "\"\n") +
+          named("other", "trace = \"" + other + "\"\n") + "[[swap]]\nat = \"12ba\"\nslot = \"" + swap);
+    });
+    const bool in_time = ended.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    const std::vector<std::string> held = test::lines(stuck);
+    std::ofstream(release) << "now";
+    CHECK(in_time);
+    REQUIRE(ended.get() == 0);
+    CHECK(run.digest() == undisturbed());
+    REQUIRE(run.journal("rule_left_behind").size() == 1);
+    CHECK_THAT(run.journal("rule_left_behind").at(0), Contains("rule stuck does not return"));
+    CHECK_THAT(run.log(), Contains("rule stuck does not return"));
+    // What came while it hung waited in the queue, and was lost with the recorder; the record that it hung in
+    // is the one that the other missed.
+    Steps seen = range(0, 24);
+    seen.erase(seen.begin() + 4, seen.begin() + (swap.starts_with("recorder") ? 12 : 5));
+    CHECK(traced(other) == seen);
+    // Its object is there until it comes back; what it says then nobody hears, and nobody calls it again.
+    CHECK(held.back() == "hangs");
+    const auto gone = [&] { return test::lines(stuck).back() == "gone"; };
+    for (int i = 0; i < 1000 && !gone(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::vector<std::string> end = test::lines(stuck);
+    REQUIRE(end.size() == held.size() + 2);
+    CHECK(std::vector(end.end() - 2, end.end()) == std::vector<std::string>{"back", "gone"});
+    CHECK_THAT(run.log(), !Contains("it came back"));
+  }
 }
 
 TEST_CASE("a disk that fills up ends the storing with one message, and nothing else") {

@@ -1,9 +1,13 @@
-// A rule that does as it is told: fires, throws, sleeps; and writes down every record that it is shown.
+// A rule that does as it is told: fires, throws, sleeps, hangs; and writes down every record that it is
+// shown.
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include <trainyard/host.hpp>
 #include <trainyard/rule.hpp>
 
 namespace {
@@ -16,13 +20,13 @@ class Probe final : public Rule {
     std::string watch = "losses";
     bool values = false;
     std::string mode = "train";
-    std::int64_t fire_at = -1, throw_at = -1, sleep_at = -1;
+    std::int64_t fire_at = -1, throw_at = -1, sleep_at = -1, hang_at = -1;
     double seconds = 0.0;
-    std::string trace;
+    std::string trace, release;
     std::int64_t window = 3;
   };
   static void describe(Manifest<Options>& m) {
-    m.name("probe").version("1.0.0").summary("Fires, throws or sleeps where it is told.");
+    m.name("probe").version("1.0.0").summary("Fires, throws, sleeps or hangs where it is told.");
     m.option("watch", &Options::watch, "tensors");
     m.option("values", &Options::values, "their values, too");
     m.option("mode", &Options::mode, "whose steps").one_of({"train", "eval", "global"});
@@ -30,10 +34,15 @@ class Probe final : public Rule {
     m.option("throw_at", &Options::throw_at, "step from which on it throws");
     m.option("sleep_at", &Options::sleep_at, "step at which it sleeps");
     m.option("seconds", &Options::seconds, "for how long");
+    m.option("hang_at", &Options::hang_at, "step at which it does not return, until `release` is there");
+    m.option("release", &Options::release, "a file; empty: never");
     m.option("trace", &Options::trace, "file of what it saw: step, records before it, tensors");
     m.option("window", &Options::window, "records that it looks back");
   }
   explicit Probe(const Options& options) : options_(options) {}
+  ~Probe() override {
+    if (hung_) write("gone");
+  }
 
   std::vector<Watch> watches() const override { return {{options_.watch, options_.values}}; }
   std::vector<Mode> modes() const override {
@@ -44,12 +53,13 @@ class Probe final : public Rule {
   std::optional<Finding> evaluate(const Trial& trial, const StepRecord& now) override {
     ++seen_;
     if (!options_.trace.empty()) {
-      std::ofstream file(options_.trace, std::ios::app);
+      std::ostringstream file;
       file << now.mode_step << ' ' << trial.records().size() << ' ' << seen_;
       for (const TensorRecord* tensor : trial.tensors(now, options_.watch))
         file << ' ' << tensor->name << (tensor->value.defined() && tensor->value.numel() > 1 ? "=" : "");
-      file << '\n';
+      write(file.str());
     }
+    if (now.mode_step == options_.hang_at) hang();
     if (now.mode_step == options_.sleep_at)
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds));
     if (options_.throw_at >= 0 && now.mode_step >= options_.throw_at)
@@ -63,7 +73,18 @@ class Probe final : public Rule {
   void recall(const StateReader& state) override { seen_ = state.integer("seen"); }
 
  private:
+  void write(const std::string& line) const { std::ofstream(options_.trace, std::ios::app) << line << '\n'; }
+  void hang() {
+    hung_ = true;
+    write("hangs");
+    while (options_.release.empty() || !std::filesystem::exists(options_.release))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    host().log(LogLevel::warning, "it came back");
+    write("back");
+  }
+
   Options options_;
+  bool hung_ = false;
   std::int64_t seen_ = 0;
 };
 

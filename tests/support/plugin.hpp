@@ -33,6 +33,7 @@ class QuietHost : public Host {
   std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override {
     throw std::logic_error("this host has no threads");
   }
+  void leave(std::shared_ptr<void>) override {}
   void swap(std::string_view slot, std::string_view, const std::vector<std::string>&) override {
     throw std::logic_error("a swap of " + std::string(slot) + " was asked for, and this host does none");
   }

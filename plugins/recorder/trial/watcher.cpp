@@ -29,9 +29,10 @@ Watcher::Watcher(std::vector<Collection> collections, std::size_t most_records, 
 
 void Watcher::start() {
   if (thread_) return;
-  set_.attach(rules_, scale_);
+  hand(rules_);
   last_record_ = last_wait_ = std::chrono::steady_clock::now();
-  thread_ = host_.thread("rules", [this](const std::stop_token& stop) { work(stop); });
+  thread_ = host_.thread("rules",
+                         [this, shift = shift_.load()](const std::stop_token& stop) { work(stop, shift); });
 }
 
 void Watcher::stop(milliseconds patience) {
@@ -40,14 +41,30 @@ void Watcher::stop(milliseconds patience) {
     if (const std::size_t left = queue_.clear(); left > 0)
       host_.log(LogLevel::warning, std::to_string(left) + " records were not shown to the rules: they took " +
                                        "longer than the run waits for them");
-  set_.attach({}, scale_);
+  hand({});
   thread_.reset();
+}
+
+/// These rules from here on. The thread that is in a call of another one, and does not come back, is left
+/// with it.
+void Watcher::hand(const std::vector<NamedRule>& rules) {
+  const std::optional<std::string> left = set_.attach(rules, scale_);
+  if (!left) return;
+  const std::string what =
+      "rule " + *left + " does not return from a call: it is left behind, and called no more";
+  host_.log(LogLevel::warning, what);
+  host_.journal("rule_left_behind", what);
+  ++shift_;
+  host_.leave(std::move(thread_));
+  thread_ = nullptr;
 }
 
 void Watcher::attach(std::vector<NamedRule> rules, const RunScale& scale) {
   rules_ = std::move(rules);
   scale_ = scale;
-  if (thread_) set_.attach(rules_, scale_);
+  if (!thread_) return;
+  hand(rules_);
+  start();
 }
 
 bool Watcher::push(std::shared_ptr<const StepRecord> record) {
@@ -93,14 +110,16 @@ std::vector<Firing> Watcher::take() {
   return std::exchange(firings_, {});
 }
 
-void Watcher::work(const std::stop_token& stop) {
+void Watcher::work(const std::stop_token& stop, int shift) {
   while (!stop.stop_requested()) {
     if (const auto task = queue_.pop(stop, second)) (*task)();
+    if (shift != shift_) return;
     const auto now = std::chrono::steady_clock::now();
     if (now - last_wait_ >= second && !stop.stop_requested()) {
       last_wait_ = now;
       set_.waited(std::chrono::duration<double>(now - last_record_).count(),
                   [this](const Verdict& verdict) { done(verdict); });
+      if (shift != shift_) return;
     }
     notices_.settle();
   }

@@ -25,7 +25,8 @@ class Watcher {
           bool notify);
 
   void start();
-  /// Waits for what is in the queue, then for the rule that is at work; rules are called no more.
+  /// Waits for what is in the queue, then for the rule that is at work, for a moment; rules are called no
+  /// more.
   void stop(std::chrono::milliseconds patience);
   /// As Recorder::attach: from now on, or from the next start on.
   void attach(std::vector<NamedRule> rules, const RunScale& scale);
@@ -45,7 +46,8 @@ class Watcher {
   std::vector<Firing> take();
 
  private:
-  void work(const std::stop_token& stop);
+  void hand(const std::vector<NamedRule>& rules);
+  void work(const std::stop_token& stop, int shift);
   void done(const Verdict& verdict);
 
   Host& host_;
@@ -59,6 +61,7 @@ class Watcher {
   std::mutex mutex_;
   std::vector<Firing> firings_;
   std::chrono::steady_clock::time_point last_record_, last_wait_;
+  std::atomic<int> shift_{0};  ///< threads that were left behind; each knows the number that it began with
   std::shared_ptr<void> thread_;
 };
 

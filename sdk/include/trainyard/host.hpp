@@ -38,6 +38,10 @@ class Host {
   /// the handle goes, and by the host at the end of the run. Any thread.
   virtual std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) = 0;
 
+  /// Gives up on a thread, by its handle, that is in a call which does not return: it is asked to stop, and
+  /// nobody waits for it, at the end of the run either. This plugin's object stays for good. Loop thread.
+  virtual void leave(std::shared_ptr<void> thread) = 0;
+
   /// Asks for another plugin, or other options ("lr=1e-4"), in a slot, as trainyard ctl swap does; prepared
   /// beside the run and done at a safe point to come. What becomes of it is in the journal. `type` empty: the
   /// same plugin. Loop thread.

@@ -100,6 +100,8 @@ class Rule : public Plugin {
 
   // The recorder's and the host's side.
 
+  /// Held by who calls it; owns nothing while a call that was left behind is still in it.
+  std::unique_lock<std::mutex> enter() { return {calls_, std::try_to_lock}; }
   /// What was published last; any thread. Checkpoints do not wait for a rule that is at work.
   void save(StateWriter& state) const final;
   void load(const StateReader& state) final;
@@ -112,6 +114,7 @@ class Rule : public Plugin {
   Common common;
 
  private:
+  std::mutex calls_;
   mutable std::mutex mutex_;
   State published_;
   bool loaded_ = false;  ///< published_, and it was not taken in yet

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace trainyard {
 struct NamedRule {
   std::string id;  ///< of its slot: "exploding_tensor"
   Rule* rule = nullptr;
-  /// Runs a call into the rule. The host's says who it was where one throws or crashes.
+  /// Runs a call into the rule. The host's says who it was where one throws or crashes, and keeps the rule
+  /// until it returns; a rule that is gone is not called.
   std::function<void(const std::function<void()>&)> within = [](const auto& call) { call(); };
 };
 
@@ -55,8 +57,10 @@ class RuleSet {
 
   /// Takes these rules from now on; a rule with the id of one before it goes on with that one's trial.
   /// `scale` turns cadences into steps. Any thread; waits for a rule that is at work and is not among them,
-  /// and when it returns none of those is called any more.
-  void attach(const std::vector<NamedRule>& rules, const RunScale& scale);
+  /// and when it returns none of those is called any more. One that does not return within a second is left
+  /// behind, and its id is returned: what it finds is lost, and the thread that it is in shows no more rules
+  /// what it was to show.
+  std::optional<std::string> attach(const std::vector<NamedRule>& rules, const RunScale& scale);
 
   /// Shows a record to every rule that it concerns: enabled, not fired yet (or `repeat`), of its modes, at
   /// its cadence, with a tensor that it watches. `fired` is called with each verdict while its rule is still
@@ -76,12 +80,15 @@ class RuleSet {
 
  private:
   struct Entry;
-  struct End;
-  std::vector<std::shared_ptr<Entry>> entries() const;
-  bool begin(Entry& entry);
-  void end();
+  class Work;
+  /// The rules that are attached when a record comes. It is over when one of them is left behind.
+  struct Turn {
+    std::vector<std::shared_ptr<Entry>> entries;
+    std::int64_t number;
+  };
+  Turn turn() const;
   template <class Look>
-  void look(Entry& entry, const StepRecord* at, const std::function<void(const Verdict&)>& fired,
+  void look(const Work& work, const StepRecord* at, const std::function<void(const Verdict&)>& fired,
             Look&& call);
   void fail(Entry& entry, const std::string& message);
 
@@ -92,6 +99,7 @@ class RuleSet {
   std::condition_variable idle_;
   std::vector<std::shared_ptr<Entry>> entries_;
   const Entry* busy_ = nullptr;
+  std::int64_t turns_ = 0;  ///< that are over
 };
 
 }  // namespace trainyard

@@ -73,9 +73,9 @@ class HostTest(unittest.TestCase):
     def environment(self, **more):
         return {**os.environ, "TRAINYARD_DATA": str(DATA), "NO_COLOR": "1", **more}
 
-    def host(self, *words, code=0, **environment):
+    def host(self, *words, code=0, timeout=300, **environment):
         """Runs the executable in the test's folder; gives what it printed, standard output and error apart."""
-        done = subprocess.run(self.command(*words), cwd=self.folder, text=True, capture_output=True, timeout=300,
+        done = subprocess.run(self.command(*words), cwd=self.folder, text=True, capture_output=True, timeout=timeout,
                               env=self.environment(**environment))
         self.assertEqual(done.returncode, code, f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
         return done
