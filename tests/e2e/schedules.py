@@ -1,5 +1,5 @@
 """Every schedule through kill -9 and resume: the learning rates of the steps, and the digests that the momenta went into,
-are those of a run that was left alone. `schedules.py --kills N` kills each run at least N times (default 1)."""
+are those of a run that was left alone. `python3 tests/e2e/schedules.py --kills N` kills each run at least N times (default 1)."""
 import json
 import random
 import shutil

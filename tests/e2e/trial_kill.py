@@ -1,4 +1,5 @@
-"""A run that is killed leaves a trial that can be read, its last complete step whole; one that goes on leaves no gap."""
+"""A run that is killed leaves a trial that can be read, its last complete step whole; one that goes on leaves no gap.
+`TRAINYARD_KILLS=100 python3 tests/e2e/trial_kill.py` kills it a hundred times."""
 import json
 import os
 import random
@@ -19,7 +20,7 @@ interval = "50ba"
 save_interval = 4
 collections = [{ name = "weights" }, { name = "gradients", reductions = ["l2", "abs_mean"] }]
 """
-KILLS = int(os.environ.get("TRAINYARD_KILLS", "6"))  # tools/chaos/trial kills more
+KILLS = int(os.environ.get("TRAINYARD_KILLS", "6"))
 
 
 def crc32c(data, table=[]):

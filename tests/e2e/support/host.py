@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
-BUILD = pathlib.Path(os.environ["TRAINYARD_BINARY_DIR"])
 SOURCE = pathlib.Path(os.environ.get("TRAINYARD_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[3]))
+BUILD = pathlib.Path(os.environ.get("TRAINYARD_BINARY_DIR", SOURCE / "build" / "release"))
 TRAINYARD = BUILD / "bin" / "trainyard"
 DATA = pathlib.Path(os.environ.get("TRAINYARD_DATA", SOURCE.parent / "shared" / "data"))
 
