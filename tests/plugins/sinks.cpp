@@ -269,6 +269,27 @@ TEST_CASE("tensorboard writes a step of a tag once") {
   CHECK(bytes.size() - second == second - first);  // one record of step 10, one of step 20
 }
 
+TEST_CASE("a file of tensorboard's that a resumed run begins comes after those that are there") {
+  const Folder folder;
+  // Of a process with a number that sorts behind every other, in a second that is still going or, by another
+  // clock, to come.
+  const std::string begun = std::to_string(static_cast<std::int64_t>(events::wall_time()) + 1);
+  const std::string before =
+      folder.write("events.out.tfevents." + begun + ".zoo.99999.v2", events::version_record(1.0));
+  const auto sink = test::make<Sink>("tensorboard");
+  RunInfo run = run_in(folder);
+  run.resumed_at = 10;
+  for (int files = 2; files < 4; ++files) {
+    sink->open(run);
+    const std::vector<std::string> names = event_files(folder.path());
+    CHECK(names.size() == static_cast<std::size_t>(files));
+    sink->record(train(10 * files, 1.0));
+    sink->close();
+    CHECK(names.front() == before);
+    CHECK(test::read_file(names.back()).size() > events::version_record(1.0).size());
+  }
+}
+
 TEST_CASE("damaged event files are read up to the damage") {
   std::string file = events::version_record(1.0);
   const std::size_t head = file.size();

@@ -1,6 +1,8 @@
 // Scalars for TensorBoard: `tensorboard --logdir runs` shows each run under its folder's name.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -33,15 +35,9 @@ class TensorBoard final : public trainyard::Sink {
     const double now = events::wall_time();
     char host[256] = "localhost";
     ::gethostname(host, sizeof host - 1);
-    // The reader takes a folder's files in the order of their names, and one process may open two in one
-    // second.
-    auto second = static_cast<std::int64_t>(now);
-    std::string path;
-    std::error_code ignored;
-    do {
-      path = run.directory + "/events.out.tfevents." + std::to_string(second++) + "." + host + "." +
-             std::to_string(::getpid()) + ".v2";
-    } while (fs::exists(path, ignored));
+    const std::string path = run.directory + "/" + std::string(prefix) +
+                             std::to_string(second_for(run.directory, now)) + "." + host + "." +
+                             std::to_string(::getpid()) + ".v2";
     file_.emplace(path, AppendFile::Mode::create);
     file_->append(events::version_record(now));
   }
@@ -65,11 +61,26 @@ class TensorBoard final : public trainyard::Sink {
   }
 
  private:
+  static constexpr std::string_view prefix = "events.out.tfevents.";
+
+  /// What stands in the file's name. The reader takes a folder's files in the order of their names, and a run
+  /// may be gone on with in the second in which it was begun: this one comes after all that are there.
+  static std::int64_t second_for(const std::string& folder, double now) {
+    auto second = static_cast<std::int64_t>(now);
+    std::error_code ignored;  // a folder that cannot be read is told of when the file is made
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(prefix))
+        second = std::max<std::int64_t>(second, std::atoll(name.c_str() + prefix.size()) + 1);
+    }
+    return second;
+  }
+
   /// The run goes on from `step`: what earlier parts of it wrote beyond would be shown twice, and so would
   /// what is said again of the step itself (an evaluation that came after the checkpoint).
   void forget_after(const std::string& folder, std::int64_t step) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
+      if (!entry.path().filename().string().starts_with(prefix)) continue;
       std::ifstream stream(entry.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
       const std::size_t kept = events::length_through(bytes, step, [&](std::string_view event) {
