@@ -1,13 +1,16 @@
 // Reading the files of datasets: plain or gzip, in bounded memory, with errors that name the file.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,33 +19,37 @@
 
 namespace trainyard::files {
 
-/// A file from its beginning; one that ends in .gz is unpacked while it is read.
+/// A file from its beginning; one that holds gzip data is unpacked while it is read, all members of it.
 class Reader {
  public:
   explicit Reader(std::string path) : path_(std::move(path)) {
-    errno = 0;
-    file_.reset(gzopen(path_.c_str(), "rb"));
-    if (!file_) fail(errno == 0 ? "not enough memory to read it" : std::strerror(errno));
-    gzbuffer(file_.get(), 1 << 18);
-    if (path_.ends_with(".gz") && gzdirect(file_.get()) != 0) {
-      const int first = gzgetc(file_.get());  // tells a folder or an empty file from one of another format
-      check();
-      fail(first < 0 ? "the file is empty" : "the name ends in .gz, but the file is not gzip data");
-    }
+    // Not to wait for the other end of a pipe.
+    file_.fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status {};
+    if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail(std::strerror(errno));
+    if (S_ISDIR(status.st_mode)) fail(std::strerror(EISDIR));
+    if (!S_ISREG(status.st_mode))
+      fail("it is a pipe, a socket or a device, which may never end: write what comes from it to a file");
+    const bool named_so = path_.ends_with(".gz");
+    if (!fill() && named_so) fail("the file is empty");
+    packed_ = input_.size() > 1 && input_[0] == 0x1f && input_[1] == 0x8b;
+    if (named_so && !packed_) fail("the name ends in .gz, but the file is not gzip data");
+    constexpr int gzip_alone = 16;
+    if (packed_ && inflateInit2(&unpacker_.stream, gzip_alone + MAX_WBITS) != Z_OK)
+      fail("not enough memory to read it");
   }
 
   const std::string& path() const { return path_; }
 
   /// Up to `size` bytes; fewer only at the end of the file.
   std::size_t read(void* out, std::size_t size) {
+    auto* bytes = static_cast<std::uint8_t*>(out);
     std::size_t done = 0;
     while (done < size) {
-      const std::size_t chunk = std::min<std::size_t>(size - done, 1 << 30);
-      const int got = gzread(file_.get(), static_cast<char*>(out) + done, static_cast<unsigned>(chunk));
-      if (got <= 0) break;
-      done += static_cast<std::size_t>(got);
+      const std::size_t got = packed_ ? unpack(bytes + done, size - done) : copy(bytes + done, size - done);
+      if (got == 0) break;
+      done += got;
     }
-    if (done < size) check();
     return done;
   }
 
@@ -79,8 +86,15 @@ class Reader {
 
  private:
   static constexpr std::size_t max_line = 64 << 20;
-  struct Close {
-    void operator()(gzFile file) const { gzclose_r(file); }
+  struct File {
+    int fd = -1;
+    ~File() {
+      if (fd >= 0) ::close(fd);
+    }
+  };
+  struct Unpacker {
+    z_stream stream{};
+    ~Unpacker() { inflateEnd(&stream); }  // harmless where none was begun
   };
 
   bool refill() {
@@ -90,19 +104,75 @@ class Reader {
     return !buffer_.empty();
   }
 
-  void check() const {
-    int code = Z_OK;
-    const char* message = gzerror(file_.get(), &code);
-    if (code == Z_OK || code == Z_STREAM_END) return;
-    const std::string place = " after " + std::to_string(gztell(file_.get())) + " bytes of content";
-    if (code == Z_BUF_ERROR) fail("the gzip data is truncated" + place + ": fetch the file again");
-    if (code == Z_DATA_ERROR)
-      fail("the gzip data is corrupt" + place + " (" + message + "): fetch the file again");
-    fail(code == Z_ERRNO ? std::strerror(errno) : message);
+  /// The next part of the file as it lies on the disk; false at its end.
+  bool fill() {
+    chunk_.resize(1 << 18);
+    ssize_t count = 0;
+    do count = ::read(file_.fd, chunk_.data(), chunk_.size());
+    while (count < 0 && errno == EINTR);
+    if (count < 0) fail(std::strerror(errno));
+    input_ = std::span(chunk_).first(static_cast<std::size_t>(count));
+    read_ += input_.size();
+    return !input_.empty();
   }
 
+  /// Some bytes; none at the end of the file.
+  std::size_t copy(std::uint8_t* out, std::size_t size) {
+    if (input_.empty() && !fill()) return 0;
+    const std::size_t count = std::min(size, input_.size());
+    std::copy_n(input_.begin(), count, out);
+    input_ = input_.subspan(count);
+    return count;
+  }
+
+  /// The same of what is packed.
+  std::size_t unpack(std::uint8_t* out, std::size_t size) {
+    z_stream& stream = unpacker_.stream;
+    for (;;) {
+      if (ended_ && !next_member()) return 0;
+      if (input_.empty() && !fill()) fail("the gzip data is truncated" + place() + ": fetch the file again");
+      const auto room = static_cast<uInt>(std::min<std::size_t>(size, 1 << 30));
+      stream.next_in = input_.data();
+      stream.avail_in = static_cast<uInt>(input_.size());
+      stream.next_out = out;
+      stream.avail_out = room;
+      const int code = inflate(&stream, Z_NO_FLUSH);
+      input_ = input_.last(stream.avail_in);
+      const std::size_t count = room - stream.avail_out;
+      content_ += count;
+      ended_ = code == Z_STREAM_END;
+      if (code == Z_MEM_ERROR) fail("not enough memory to read it");
+      if (code != Z_OK && code != Z_BUF_ERROR && !ended_)
+        fail("the gzip data is corrupt" + place() + " (" +
+             (stream.msg != nullptr ? stream.msg : "no gzip data") + "): fetch the file again");
+      if (count > 0) return count;
+    }
+  }
+
+  /// Goes to the gzip data that may follow the one that ended; false where the file ends. Zeros that fill up
+  /// a file are no data, as for gzip(1).
+  bool next_member() {
+    for (;;) {
+      if (input_.empty() && !fill()) return false;
+      if (input_.front() != 0) break;
+      input_ = input_.subspan(1);
+    }
+    if (input_.front() != 0x1f)
+      fail("byte " + std::to_string(read_ - input_.size()) +
+           ": the gzip data is over, and what follows is none: fetch the file again");
+    inflateReset(&unpacker_.stream);
+    return true;
+  }
+
+  std::string place() const { return " after " + std::to_string(content_) + " bytes of content"; }
+
   std::string path_;
-  std::unique_ptr<gzFile_s, Close> file_;
+  File file_;
+  std::vector<std::uint8_t> chunk_;     ///< of the file
+  std::span<std::uint8_t> input_;       ///< what of it is not used yet
+  std::size_t read_ = 0, content_ = 0;  ///< bytes of the file so far, and of what was unpacked
+  bool packed_ = false, ended_ = false;
+  Unpacker unpacker_;
   std::string buffer_;  ///< of line()
   std::size_t at_ = 0;
 };

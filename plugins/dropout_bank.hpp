@@ -30,10 +30,10 @@ struct BankOptions {
 
   template <class Options>  // these or some that have more
   static void describe(Fields<Options>& m) {
-    m.option("sigma", &BankOptions::sigma, "masks in the bank").min(1);
+    m.option("sigma", &BankOptions::sigma, "masks in the bank").range(1, 1 << 24);
     m.option("tau", &BankOptions::tau,
              "masks that are trained together, each on its slice of the batch; at most sigma")
-        .min(1);
+        .range(1, 1 << 16);
     m.option(
          "draw", &BankOptions::draw,
          "partition: every mask once before any comes again; replacement: any; per_site: any, for each site "
@@ -85,7 +85,8 @@ class MaskBank {
   void start(const StepContext& context, Host& host) {
     start_ = context.clock().step;
     const std::int64_t left = context.scale().total_steps - start_;
-    const std::int64_t share = left * options_.tau / options_.sigma;
+    const std::int64_t share =
+        left / options_.sigma * options_.tau + left % options_.sigma * options_.tau / options_.sigma;
     stretch_ = std::max<std::int64_t>(1, share);
     if (share == 0)
       host.log(LogLevel::warning, "the run has " + std::to_string(left) + " steps: too few for " +

@@ -26,7 +26,7 @@ std::string read_at(int fd, std::int64_t offset, std::size_t size) {
 
 LineFollower::News LineFollower::take() {
   News news;
-  const control::Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const control::Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return news;
   const auto known = static_cast<std::int64_t>(before_.size());

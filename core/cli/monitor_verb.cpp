@@ -43,14 +43,18 @@ void add_lines(const std::string& text, std::vector<std::string>& lines) {
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
 }
 
+int share(const RunState& run) {
+  const double percent = 100.0 * static_cast<double>(run.steps) / static_cast<double>(run.total_steps);
+  return static_cast<int>(std::clamp(percent, 0.0, 100.0));
+}
+
 std::string head(const View& view) {
   const RunState& run = view.run;
   std::string text = printable(run.status ? run.status->run : run.path) + "  ";
   text += run.status ? name(run.status->state) : name(run.life);
   text += "  step " + std::to_string(run.steps);
   if (run.total_steps > 0)
-    text += " of " + std::to_string(run.total_steps) + " (" +
-            std::to_string(100 * run.steps / run.total_steps) + "%)";
+    text += " of " + std::to_string(run.total_steps) + " (" + std::to_string(share(run)) + "%)";
   if (run.status) text += "  epoch " + std::to_string(run.status->epoch);
   const double rate = run.status ? run.status->samples_per_second : view.samples_per_second;
   if (rate > 0) text += "  " + rate_text(rate) + " samples/s";
@@ -114,7 +118,7 @@ class Watch {
       view_.loss.clear();
       view_.run.metrics.clear();
     }
-    for (const std::string& line : news.lines) take(Json::parse(line, nullptr, false));
+    for (const std::string& line : news.lines) take(object_in(line));
     take_report(view_.run);
     news = journal_.take();
     if (news.restarted) view_.journal.clear();

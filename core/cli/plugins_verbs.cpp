@@ -220,13 +220,14 @@ ExitCode plugins_list(const Registry& registry, Format format, std::ostream& out
   std::stable_sort(files.begin(), files.end(), [](const PluginFile* a, const PluginFile* b) {
     return std::pair(a->manifest.kind, a->manifest.name) < std::pair(b->manifest.kind, b->manifest.name);
   });
+  const ExitCode code = registry.refusals().empty() ? ExitCode::done : ExitCode::plugin;
   if (format == Format::json) {
     ordered_json json = {{"plugins", ordered_json::array()}, {"refused", ordered_json::array()}};
     for (const PluginFile* file : files) json["plugins"].push_back(summary_json(*file));
     for (const Refusal& refusal : registry.refusals())
       json["refused"].push_back({{"path", refusal.path}, {"message", refusal.message}});
     print(json, out);
-    return ExitCode::done;
+    return code;
   }
   std::vector<std::vector<std::string>> rows;
   rows.reserve(files.size());
@@ -237,7 +238,7 @@ ExitCode plugins_list(const Registry& registry, Format format, std::ostream& out
   if (files.empty()) out << "no plugins\n";
   if (!registry.refusals().empty()) out << "\nrefused\n";
   for (const Refusal& refusal : registry.refusals()) out << "  " << refusal.message << '\n';
-  return ExitCode::done;
+  return code;
 }
 
 ExitCode plugins_inspect(const Registry& registry, const std::string& what, Format format, std::ostream& out,
@@ -246,8 +247,8 @@ ExitCode plugins_inspect(const Registry& registry, const std::string& what, Form
     const std::vector<PluginFile> found = named(registry, what);
     if (found.empty()) {
       errors << "no plugin is named \"" << what << "\": `trainyard plugins list` shows all of them\n";
-      for (const Refusal& refusal : registry.refusals())
-        if (refusal.path.ends_with("/lib" + what + ".so")) errors << "  " << refusal.message << '\n';
+      if (const Refusal* refusal = registry.refused(what.substr(what.find('/') + 1)))
+        errors << "  " << refusal->message << '\n';
       return ExitCode::plugin;
     }
     if (format == Format::json) {

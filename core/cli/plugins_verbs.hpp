@@ -13,8 +13,7 @@ namespace trainyard::cli {
 
 enum class Format : std::uint8_t { text, json };
 
-/// A table of all plugins by kind, and every refused file with its reason. `done`, also where files were
-/// refused.
+/// A table of all plugins by kind, and every refused file with its reason. `plugin` where files were refused.
 ExitCode plugins_list(const plugins::Registry& registry, Format format, std::ostream& out);
 
 /// Everything that a manifest says. `what`: a name, "kind/name", or a file (anything with ".so" at its end).

@@ -7,17 +7,34 @@
 #include <filesystem>
 #include <sstream>
 
+#include <trainyard/error.hpp>
+
 #include "core/cli/engine_library.hpp"
 
 namespace trainyard::cli {
+namespace {
+
+void require_folder(const std::string& folder, const char* given_by) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    throw ConfigError(std::string(given_by) + " names " + folder +
+                      ", which is no folder of plugins: correct it");
+}
+
+}  // namespace
+
 std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
                                         const std::vector<std::string>& of_run) {
+  for (const std::string& folder : given) require_folder(folder, "--plugins");
   std::vector<std::string> folders = given;
   folders.insert(folders.end(), of_run.begin(), of_run.end());
   if (const char* variable = std::getenv("TRAINYARD_PLUGINS")) {
     std::stringstream list(variable);
-    for (std::string folder; std::getline(list, folder, ':');)
-      if (!folder.empty()) folders.push_back(folder);
+    for (std::string folder; std::getline(list, folder, ':');) {
+      if (folder.empty()) continue;
+      require_folder(folder, "TRAINYARD_PLUGINS");
+      folders.push_back(folder);
+    }
   }
   folders.push_back(home() + "/lib/trainyard/plugins");
   return folders;

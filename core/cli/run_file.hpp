@@ -24,7 +24,8 @@ struct RunFile {
 };
 
 /// Folders that plugins are looked for in: those given, then [plugins] paths, TRAINYARD_PLUGINS
-/// (colon-separated), and the shipped ones.
+/// (colon-separated), and the shipped ones. Throws ConfigError where one that is given, or of
+/// TRAINYARD_PLUGINS, is not there; of [plugins] paths the check of the run file tells.
 std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
                                         const std::vector<std::string>& of_run = {});
 

@@ -30,10 +30,10 @@ bool locked(const std::string& path) {
 }
 
 Json json_file(const std::string& path) {
+  std::error_code absent;
+  if (!fs::is_regular_file(path, absent)) return {};
   std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_object() ? json : Json();
+  return object_in(std::string{std::istreambuf_iterator<char>(file), {}});
 }
 
 Life ending_of(const Json& result) {
@@ -96,6 +96,13 @@ RunState life_of(const std::string& path, std::chrono::milliseconds patience) {
   return run;
 }
 
+Json object_in(std::string_view text) {
+  constexpr int deepest = 16;
+  Json json = Json::parse(
+      text, [](int depth, Json::parse_event_t, const Json&) { return depth < deepest; }, false);
+  return json.is_object() ? json : Json();
+}
+
 void take_record(const Json& record, RunState& run) {
   if (!record.is_object()) return;
   if (const Json step = record.value("step", Json()); step.is_number_integer()) run.steps = step;
@@ -115,8 +122,7 @@ void take_report(RunState& run) {
 
 RunState look_at(const std::string& path, std::chrono::milliseconds patience) {
   RunState run = life_of(path, patience);
-  for (const std::string& line : last_lines(path + "/metrics.jsonl", 2000))
-    take_record(Json::parse(line, nullptr, false), run);
+  for (const std::string& line : last_lines(path + "/metrics.jsonl", 2000)) take_record(object_in(line), run);
   take_report(run);
   return run;
 }
@@ -146,7 +152,7 @@ std::string how_it_ended(const RunState& run) {
 }
 
 std::string journal_text(const std::string& line) {
-  const Json entry = Json::parse(line, nullptr, false);
+  const Json entry = object_in(line);
   if (!entry.is_object()) return {};
   const auto text = [&](const char* key) {
     const Json value = entry.value(key, Json());
@@ -161,8 +167,10 @@ std::string journal_text(const std::string& line) {
 
 std::vector<std::string> last_lines(const std::string& file, std::size_t count) {
   constexpr std::streamoff most = std::streamoff{256} * 1024;
-  std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  if (!stream) return {};
+  std::error_code absent;
+  std::ifstream stream;
+  if (fs::is_regular_file(file, absent)) stream.open(file, std::ios::binary | std::ios::ate);
+  if (!stream.is_open()) return {};
   const std::streamoff size = stream.tellg();
   const std::streamoff begin = std::max<std::streamoff>(size - most, 0);
   stream.seekg(begin);

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <limits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -122,8 +121,8 @@ void print_json(const std::string& title, const std::vector<train::Rate>& rates)
 
 int schedule_plot(const config::RunConfig& config, const plugins::Registry& registry, Format format,
                   const std::string& svg) {
-  // For a person no more than a drawing can show.
-  const std::int64_t most = format == Format::json ? std::numeric_limits<std::int64_t>::max() : 2000;
+  // For a person no more than a drawing can show; for a program each step, of a very long run a million.
+  const std::int64_t most = format == Format::json ? 1'000'000 : 2000;
   std::vector<train::Rate> rates;
   if (const int code = engine().rates(config, registry, most, rates); code != 0) return code;
   const std::string title = config.name + ": " + config.schedule.type;

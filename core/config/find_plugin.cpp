@@ -16,6 +16,23 @@ std::string paths(const std::vector<const PluginFile*>& files) {
   return join(names);
 }
 
+/// What stands in the table where `type` was meant.
+const Value* misspelt_type(const Section& section, const Table& table) {
+  for (const Table::Entry& entry : table.entries())
+    if (!nearest(entry.key, {"type"}).empty() && !has_child(section, entry.key) &&
+        std::ranges::find(section.keys, entry.key, &Key::name) == section.keys.end())
+      return &entry.value;
+  return nullptr;
+}
+
+/// Of a plugin that is not there: whether it may be in a file that was refused.
+std::string refused_too(const plugins::Registry& registry) {
+  const std::size_t count = registry.refusals().size();
+  if (count == 0) return {};
+  return "   " + std::to_string(count) + (count == 1 ? " file was" : " files were") +
+         " refused, as `trainyard plugins list` tells";
+}
+
 /// An option that the host's own key would hide from the plugin.
 bool reserved_option(const Section& section, const PluginFile& plugin, const Origin& at, Findings& findings) {
   std::vector<const Section*> tables = {&section};
@@ -42,8 +59,11 @@ Filling find_plugin(const Section& section, const Table& table, const Origin& at
                     const std::string& default_type, const plugins::Registry& registry, Findings& findings) {
   const Value* written = table.find("type");
   if (written == nullptr && default_type.empty()) {
-    findings.error("E108", at, header(section) + " needs `type`, the name of a plugin",
-                   suggestion("", registry.names(section.kind), "one of"));
+    const Value* misspelt = misspelt_type(section, table);
+    findings.error("E108", misspelt == nullptr ? at : misspelt->key_origin,
+                   header(section) + " needs `type`, the name of a plugin",
+                   (misspelt == nullptr ? "" : "did you mean `type`?   ") +
+                       suggestion("", registry.names(section.kind), "one of"));
     return {};
   }
   Filling filling;
@@ -61,9 +81,15 @@ Filling find_plugin(const Section& section, const Table& table, const Origin& at
 
   const Origin& place = written == nullptr ? at : written->origin;
   const std::vector<const PluginFile*> found = registry.find(section.kind, filling.type);
-  if (found.empty())
-    findings.error("E301", place, "no " + section.kind + " plugin is called \"" + filling.type + "\"",
-                   suggestion(filling.type, registry.names(section.kind), "there are"));
+  const plugins::Refusal* refused = registry.refused(filling.type);
+  if (found.empty() && refused != nullptr)
+    findings.error(
+        "E301", place,
+        "the " + section.kind + " plugin \"" + filling.type + "\" cannot be used: " + refused->message);
+  else if (found.empty())
+    findings.error(
+        "E301", place, "no " + section.kind + " plugin is called \"" + filling.type + "\"",
+        suggestion(filling.type, registry.names(section.kind), "there are") + refused_too(registry));
   else if (found.size() > 1)
     findings.error("E302", place,
                    "more than one file provides the " + section.kind + " plugin \"" + filling.type +
@@ -71,6 +97,10 @@ Filling find_plugin(const Section& section, const Table& table, const Origin& at
                    "take all but one out of the plugin folders");
   else if (!reserved_option(section, *found.front(), place, findings))
     filling.plugin = found.front();
+  if (refused != nullptr && filling.plugin != nullptr)
+    findings.warning("E308", place,
+                     "the " + section.kind + " plugin \"" + filling.type + "\" is that of " +
+                         found.front()->path + "; a file of the same name was refused: " + refused->message);
   return filling;
 }
 

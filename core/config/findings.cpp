@@ -7,8 +7,22 @@
 namespace trainyard::config {
 namespace {
 
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
+constexpr std::size_t mark_distance = 256;
+
+bool begins_column(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+std::vector<std::size_t> marks_of(const std::string& line) {
+  std::vector<std::size_t> marks;
+  std::size_t column = 0;
+  for (std::size_t byte = 0; byte < line.size(); ++byte)
+    if (begins_column(line[byte]) && column++ % mark_distance == 0) marks.push_back(byte);
+  return marks;
+}
+
+std::vector<SourceLine> split_lines(const std::string& text) {
+  std::vector<SourceLine> lines;
   std::size_t begin = 0;
   while (begin < text.size()) {
     std::size_t end = text.find('\n', begin);
@@ -18,26 +32,31 @@ std::vector<std::string> split_lines(const std::string& text) {
     // No control characters on the terminal of the reader; tabs would shift the caret.
     for (char& c : line)
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-    lines.push_back(std::move(line));
+    std::vector<std::size_t> marks = marks_of(line);
+    lines.push_back({std::move(line), std::move(marks)});
     begin = end + 1;
   }
   return lines;
 }
 
 /// Columns count code points; the byte where the 1-based `column` begins.
-std::size_t byte_of(const std::string& line, int column) {
-  std::size_t byte = 0;
-  for (int i = 1; i < column && byte < line.size(); ++i) {
+std::size_t byte_of(const SourceLine& source, int column) {
+  const std::string& line = source.text;
+  const std::size_t before = static_cast<std::size_t>(std::max(column, 1)) - 1;
+  if (before / mark_distance >= source.marks.size()) return before == 0 ? 0 : line.size();
+  std::size_t byte = source.marks[before / mark_distance];
+  for (std::size_t i = before % mark_distance; i > 0 && byte < line.size(); --i) {
     ++byte;
-    while (byte < line.size() && (static_cast<unsigned char>(line[byte]) & 0xC0) == 0x80) ++byte;
+    while (byte < line.size() && !begins_column(line[byte])) ++byte;
   }
   return byte;
 }
 
 /// Columns of the key or value that begins at `column`: to the closing quote or bracket, else to the end of
 /// the bare word.
-int token_length(const std::string& line, int column) {
-  const std::size_t begin = byte_of(line, column);
+int token_length(const SourceLine& source, int column) {
+  const std::string& line = source.text;
+  const std::size_t begin = byte_of(source, column);
   if (begin >= line.size()) return 1;
   std::size_t end = begin;
   const char first = line[begin];
@@ -58,13 +77,12 @@ int token_length(const std::string& line, int column) {
     end = std::min(line.find_first_of(" =,]}#", begin), line.size());
   }
   int columns = 0;
-  for (std::size_t i = begin; i < end; ++i) columns += (static_cast<unsigned char>(line[i]) & 0xC0) != 0x80;
+  for (std::size_t i = begin; i < end; ++i) columns += begins_column(line[i]);
   return std::max(columns, 1);
 }
 
-bool same_place(const Origin& a, const Origin& b) {
-  const bool same_file = a.file == b.file || (a.file && b.file && *a.file == *b.file);
-  return same_file && a.line == b.line && a.column == b.column;
+std::string file_of(const Origin& at) {
+  return at.file == nullptr ? "" : *at.file;
 }
 
 const char* name_of(Finding::Severity severity) {
@@ -82,24 +100,25 @@ void Findings::warning(std::string code, const Origin& at, std::string message, 
 }
 
 void Findings::add(Finding finding) {
-  for (const Finding& other : findings_)
-    if (finding.code == other.code && same_place(finding.at, other.at) && finding.message == other.message)
-      return;
-  if (const std::string* line = line_of(finding.at)) finding.length = token_length(*line, finding.at.column);
+  const auto& [file, line, column] = finding.at;
+  if (!keys_.emplace(file_of(finding.at), line, column, finding.code, finding.message).second) return;
+  if (const SourceLine* shown = line_of(finding.at)) finding.length = token_length(*shown, column);
   errors_ += finding.severity == Finding::Severity::error;
   findings_.push_back(std::move(finding));
 }
 
 bool Findings::mentions(const Origin& at) const {
-  return at.line > 0 && std::any_of(findings_.begin(), findings_.end(),
-                                    [&](const Finding& finding) { return same_place(finding.at, at); });
+  if (at.line == 0) return false;
+  const auto next = keys_.lower_bound({file_of(at), at.line, at.column, {}, {}});
+  return next != keys_.end() && std::get<0>(*next) == file_of(at) && std::get<1>(*next) == at.line &&
+         std::get<2>(*next) == at.column;
 }
 
 void Findings::add_source(const std::string& file, const std::string& text) {
   sources_.try_emplace(file, Source{sources_.size(), split_lines(text)});
 }
 
-const std::string* Findings::line_of(const Origin& at) const {
+const SourceLine* Findings::line_of(const Origin& at) const {
   if (at.file == nullptr || at.line < 1) return nullptr;
   const auto source = sources_.find(*at.file);
   if (source == sources_.end() || static_cast<std::size_t>(at.line) > source->second.lines.size())
@@ -132,14 +151,14 @@ std::string Findings::block(const Finding& finding, bool color) const {
   std::string out = paint("1", place) + ": " +
                     paint(warning ? "1;33" : "1;31", finding.code + (warning ? " warning:" : "")) + " " +
                     finding.message + "\n";
-  const std::string* line = line_of(finding.at);
+  const SourceLine* line = line_of(finding.at);
   const std::string margin = "      | ";
   if (line == nullptr) return finding.hint.empty() ? out : out + margin + finding.hint + "\n";
   // A very long line is shown around the place only.
   constexpr int window = 160;
   const int skipped = finding.at.column > window ? finding.at.column - window / 2 : 0;
   const std::size_t begin = byte_of(*line, skipped + 1);
-  const std::string shown = line->substr(begin, byte_of(*line, skipped + 1 + window) - begin);
+  const std::string shown = line->text.substr(begin, byte_of(*line, skipped + 1 + window) - begin);
   std::string number = std::to_string(finding.at.line);
   number.insert(0, number.size() < 5 ? 5 - number.size() : 0, ' ');
   out += number + " | " + shown + "\n";
@@ -160,7 +179,7 @@ std::string Findings::json() const {
   for (const Finding& finding : list())
     findings.push_back({{"code", finding.code},
                         {"severity", name_of(finding.severity)},
-                        {"file", finding.at.file == nullptr ? "" : *finding.at.file},
+                        {"file", file_of(finding.at)},
                         {"line", finding.at.line},
                         {"column", finding.at.column},
                         {"length", finding.length},

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <trainyard/value.hpp>
@@ -22,6 +24,12 @@ struct Finding {
   int length = 0;       ///< of the caret; columns
   std::string message;  ///< what was found and what was expected
   std::string hint;     ///< how to mend it; may be empty
+};
+
+/// A line of a file as the report shows it.
+struct SourceLine {
+  std::string text;
+  std::vector<std::size_t> marks;  ///< the byte at which every so many columns begin: lines may be long
 };
 
 /// One report. A finding that repeats another (same code, place and message) is kept once.
@@ -51,14 +59,16 @@ class Findings {
  private:
   struct Source {
     std::size_t order;
-    std::vector<std::string> lines;
+    std::vector<SourceLine> lines;
   };
+  using Key = std::tuple<std::string, int, int, std::string, std::string>;  ///< place, code, message
 
   void add(Finding finding);
-  const std::string* line_of(const Origin& at) const;
+  const SourceLine* line_of(const Origin& at) const;
   std::string block(const Finding& finding, bool color) const;
 
   std::vector<Finding> findings_;
+  std::set<Key> keys_;  ///< of findings_
   std::map<std::string, Source, std::less<>> sources_;
   std::size_t errors_ = 0;
 };

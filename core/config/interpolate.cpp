@@ -6,17 +6,22 @@
 
 #include "core/config/load.hpp"
 #include "core/config/print.hpp"
+#include "core/config/rules.hpp"
 #include "core/config/suggest.hpp"
 
 namespace trainyard::config {
 namespace {
 
-constexpr std::size_t longest = 1 << 16;
+constexpr std::size_t longest = 1 << 16;       // of one text
+constexpr std::size_t most_in_all = 16 << 20;  // of all texts that references were put into
+constexpr std::size_t deepest = 100;           // variables, each of which needs the next
 
 class Interpolation {
  public:
   Interpolation(const Table& root, const Scope& scope, Findings& findings)
-      : root_(root), scope_(scope), findings_(findings) {}
+      : scope_(scope), findings_(findings) {
+    look_up(root);
+  }
 
   /// A copy with all strings filled; a string that cannot be stays as it was, with a finding.
   Value filled(const Value& value) {
@@ -43,7 +48,7 @@ class Interpolation {
     if (written == nullptr && name == "run.name") return Value(scope_.run_name);
     if (written == nullptr && name == "run.data") return Value(absolute_path(scope_.data_root, {}));
     if (written == nullptr)
-      return fail(at, "${" + name + "} names nothing", suggestion(name, names(), "known"));
+      return fail(at, "${" + name + "} names nothing", suggestion(name, names_, "known"));
     if (written->get_if<Table>() || written->get_if<Array>())
       return fail(
           at, "${" + name + "} is a whole " + written->type_name() + ", and only a single value fits here",
@@ -51,6 +56,11 @@ class Interpolation {
     if (std::find(open_.begin(), open_.end(), name) != open_.end())
       return fail(at, "${" + name + "} is defined by itself: " + join(open_, " -> ") + " -> " + name,
                   "give one of them a value");
+    if (open_.size() == deepest)
+      return fail(at,
+                  "${" + name + "} is needed by a chain of " + std::to_string(deepest) +
+                      " variables: " + open_[0] + " -> " + open_[1] + " -> ... -> " + open_.back(),
+                  "write the value out in one of them, or define each before those that need it");
     open_.push_back(name);
     Value value = filled(*written);
     open_.pop_back();
@@ -83,8 +93,12 @@ class Interpolation {
                     "write ${vars.NAME}; for the characters themselves, $${");
       std::optional<Value> value = named(text.substr(i + 2, end - i - 2), at);
       if (!value) return std::nullopt;
+      const auto* put_in = value->get_if<std::string>();
+      if (put_in != nullptr && (grown_ += put_in->size()) > most_in_all)
+        return fail(at, "with this the values of references grow beyond 16 MiB",
+                    "do the variables multiply each other?");
       if (i == 0 && end + 1 == text.size()) return value;
-      out += value->get_if<std::string>() ? value->as<std::string>() : toml_text(*value);
+      out += put_in != nullptr ? *put_in : toml_text(*value);
       if (out.size() > longest)
         return fail(at, "grows beyond 64 KiB", "do the variables multiply each other?");
       i = end + 1;
@@ -93,27 +107,30 @@ class Interpolation {
   }
 
   const Value* find(const std::string& name) const {
-    const std::size_t dot = name.find('.');
-    const std::string table = name.substr(0, dot);
-    if (table != "vars" && name != "run.name" && name != "run.data") return nullptr;
-    const Value* found = root_.find(table);
-    if (found == nullptr || !found->get_if<Table>() || dot == std::string::npos) return nullptr;
-    return found->as<Table>().find(name.substr(dot + 1));
+    const auto found = written_.find(name);
+    return found == written_.end() ? nullptr : found->second;
   }
 
-  std::vector<std::string> names() const {
-    std::vector<std::string> result;
-    if (const Value* vars = root_.find("vars"); vars != nullptr && vars->get_if<Table>())
-      for (const Table::Entry& entry : vars->as<Table>().entries()) result.push_back("vars." + entry.key);
-    result.insert(result.end(), {"run.data", "run.name"});
-    return result;
+  /// What references may name, as it was written.
+  void look_up(const Table& root) {
+    if (const auto* vars = at_path<Table>(root, "vars"))
+      for (const Table::Entry& entry : vars->entries()) {
+        names_.push_back("vars." + entry.key);
+        written_.emplace(names_.back(), &entry.value);
+      }
+    for (const char* name : {"run.data", "run.name"}) {
+      names_.emplace_back(name);
+      if (const Value* value = value_at(root, name)) written_.emplace(name, value);
+    }
   }
 
-  const Table& root_;
   const Scope& scope_;
   Findings& findings_;
+  std::vector<std::string> names_;
+  std::map<std::string, const Value*> written_;
   std::map<std::string, Value> known_;
   std::vector<std::string> open_;  // names being filled
+  std::size_t grown_ = 0;          // bytes that references were replaced by
 };
 
 }  // namespace
@@ -123,8 +140,17 @@ void interpolate(Table& root, const Scope& scope, Findings& findings) {
     findings.error("E105", vars->origin, "vars: expected a table, found " + std::string(vars->type_name()),
                    "[vars] holds one value a line: width = 128");
   Interpolation interpolation(root, scope, findings);
-  Table result = interpolation.filled(Value(root)).as<Table>();
+  Table result = root;
+  if (const auto* vars = at_path<Table>(root, "vars")) {
+    for (const Table::Entry& entry : vars->entries()) {  // in their order, so that most need no chain
+      if (entry.value.get_if<std::string>())
+        interpolation.named("vars." + entry.key, entry.value.origin);
+      else
+        interpolation.filled(entry.value);
+    }
+  }
   result.erase("vars");
+  result = interpolation.filled(Value(std::move(result))).as<Table>();
   if (Value* run = result.find("run"); run != nullptr && run->get_if<Table>())
     if (Value* data = run->as<Table>().find("data"); data != nullptr && data->get_if<std::string>())
       if (std::optional<Value> anchored = interpolation.named("run.data", data->origin))

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "core/config/interpolate.hpp"
 #include "core/config/parse.hpp"
@@ -117,11 +118,14 @@ class Loader {
   }
 
   void merge(Table& base, Table over, const std::string& path) {
+    std::map<std::string, std::size_t> places;  // a file may have thousands of keys
+    for (const Table::Entry& entry : base.entries()) places.emplace(entry.key, places.size());
     for (Table::Entry& entry : over.entries()) {
       const std::string here = child_path(path, entry.key);
-      Value* present = base.find(entry.key);
+      const auto place = places.find(entry.key);
+      Value* present = place == places.end() ? nullptr : &base.entries()[place->second].value;
       if (present == nullptr)
-        base.set(entry.key, std::move(entry.value));
+        base.entries().push_back(std::move(entry));
       else if (present->get_if<Table>() && entry.value.get_if<Table>())
         merge(present->as<Table>(), std::move(entry.value.as<Table>()), here);
       else if (present->get_if<Array>() && entry.value.get_if<Array>() &&
@@ -134,18 +138,16 @@ class Loader {
 
   void merge_list(Array& base, Array over, const std::string& path) {
     // Entries of one file never merge with each other, so that a duplicate is seen as one.
-    const std::size_t inherited = base.size();
+    std::map<std::string, std::size_t> inherited;
+    for (std::size_t i = 0; i < base.size(); ++i)
+      if (const std::string* id = id_of(base[i])) inherited.emplace(*id, i);
     for (Value& entry : over) {
       const std::string* id = id_of(entry);
-      const auto end = base.begin() + static_cast<std::ptrdiff_t>(inherited);
-      const auto present = std::find_if(base.begin(), end, [&](const Value& other) {
-        const std::string* other_id = id_of(other);
-        return id != nullptr && other_id != nullptr && *id == *other_id;
-      });
-      if (present == end)
+      const auto present = id == nullptr ? inherited.end() : inherited.find(*id);
+      if (present == inherited.end())
         base.push_back(std::move(entry));
       else
-        merge(present->as<Table>(), std::move(entry.as<Table>()), path);
+        merge(base[present->second].as<Table>(), std::move(entry.as<Table>()), path);
     }
   }
 

@@ -41,6 +41,18 @@ std::string near_file(const std::filesystem::path& folder, const std::string& pa
 
 }  // namespace
 
+const char* no_file(const std::string& path) {
+  std::error_code error;
+  switch (std::filesystem::status(path, error).type()) {
+    case std::filesystem::file_type::directory: return "a folder";
+    case std::filesystem::file_type::fifo: return "a pipe";
+    case std::filesystem::file_type::socket: return "a socket";
+    case std::filesystem::file_type::block:
+    case std::filesystem::file_type::character: return "a device";
+    default: return nullptr;
+  }
+}
+
 void anchor_files(const std::vector<OptionSpec>& specs, Table& options) {
   each_file(specs, options, [](Value& path, const std::string&) {
     auto& text = path.as<std::string>();
@@ -50,17 +62,27 @@ void anchor_files(const std::vector<OptionSpec>& specs, Table& options) {
 
 void files_exist(const std::vector<OptionSpec>& specs, const Table& options, const std::string& where,
                  Findings& findings) {
+  constexpr int most_looked_up = 20;  // of a list of thousands
+  int missing = 0;
   each_file(specs, options, [&](const Value& path, const std::string& name) {
     const auto& text = path.as<std::string>();
     if (text.empty()) return;
     std::error_code error;
     if (!std::filesystem::exists(text, error)) {
       const std::filesystem::path folder = std::filesystem::path(text).parent_path();
+      if (++missing > most_looked_up) {
+        findings.error("E401", path.origin, where + "." + name + ": " + text + " does not exist");
+        return;
+      }
       findings.error("E401", path.origin, where + "." + name + ": " + text + " does not exist",
                      std::filesystem::is_directory(folder, error)
                          ? near_file(folder, text)
                          : "nor does its folder; a path is relative to the file that it is written "
                            "in, ${run.data} is TRAINYARD_DATA or run.data");
+    } else if (const char* kind = no_file(text);
+               kind != nullptr && !std::filesystem::is_directory(text, error)) {
+      findings.error("E401", path.origin, where + "." + name + ": " + text + " is " + kind + ", not a file",
+                     "write what comes from it to a file first");
     } else if (access(text.c_str(), R_OK) != 0) {
       findings.error("E401", path.origin, where + "." + name + ": no right to read " + text);
     }

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <trainyard/duration.hpp>
 
+#include "core/config/option_files.hpp"
+
 namespace trainyard::config {
 namespace {
 
@@ -156,8 +158,8 @@ std::optional<Table> parse_text(const std::string& file, const std::string& text
 std::optional<Table> parse_file(const std::string& file, Findings& findings) {
   const Origin whole{std::make_shared<const std::string>(file), 0, 0};
   std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
-    findings.error("E101", whole, "is a folder, not a run file");
+  if (const char* kind = no_file(file)) {
+    findings.error("E101", whole, std::string("is ") + kind + ", not a run file");
     return std::nullopt;
   }
   std::ifstream stream(file, std::ios::binary);

@@ -1,6 +1,8 @@
 #include "core/config/plugins_together.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "core/config/rules.hpp"
 
@@ -24,6 +26,8 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
                     Findings& findings) {
   const auto* device = at_path<std::string>(resolved, "run.device");
   const ManifestData* bare_model = model_without_graph(plugins);
+  std::multimap<std::string_view, const PluginInUse*> by_name;
+  for (const PluginInUse& used : plugins) by_name.emplace(used.plugin->manifest.name, &used);
   for (const PluginInUse& used : plugins) {
     const ManifestData& manifest = used.plugin->manifest;
     const std::string who = used.slot + ": the " + manifest.kind + " \"" + manifest.name + "\"";
@@ -46,13 +50,16 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
                        who + " needs the graph of the model, and \"" + bare_model->name + "\" has none",
                        "take a model that is a graph, or drop this plugin");
     }
-    for (const std::string& other : manifest.conflicts)
-      for (const PluginInUse& rival : plugins)
-        if (rival.plugin->manifest.name == other && rival.plugin != used.plugin)
-          findings.error("E304", used.at,
-                         who + " cannot be in a run with the " + rival.plugin->manifest.kind + " \"" + other +
-                             "\" of " + rival.slot,
-                         "drop one of the two");
+    for (const std::string& other : manifest.conflicts) {
+      const auto [begin, end] = by_name.equal_range(other);
+      const auto rival =
+          std::find_if(begin, end, [&](const auto& each) { return each.second->plugin != used.plugin; });
+      if (rival != end)
+        findings.error("E304", used.at,
+                       who + " cannot be in a run with the " + rival->second->plugin->manifest.kind + " \"" +
+                           other + "\" of " + rival->second->slot,
+                       "drop one of the two");
+    }
   }
 }
 

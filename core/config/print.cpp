@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <utility>
 
 namespace trainyard::config {
@@ -135,16 +136,18 @@ std::vector<Difference> diff(const Table& a, const Table& b) {
   std::vector<std::pair<std::string, std::string>> left, right;
   flatten(Value(a), "", left);
   flatten(Value(b), "", right);
-  const auto value_in = [](const auto& list, const std::string& key) {
-    const auto at =
-        std::find_if(list.begin(), list.end(), [&](const auto& entry) { return entry.first == key; });
-    return at == list.end() ? std::string() : at->second;
+  const std::map<std::string, std::string> of_left(left.begin(), left.end()),
+      of_right(right.begin(), right.end());
+  const auto value_in = [](const auto& values, const std::string& key) {
+    const auto at = values.find(key);
+    return at == values.end() ? std::string() : at->second;
   };
   std::vector<Difference> result;
   for (const auto& [key, value] : left)
-    if (const std::string other = value_in(right, key); other != value) result.push_back({key, value, other});
+    if (const std::string other = value_in(of_right, key); other != value)
+      result.push_back({key, value, other});
   for (const auto& [key, value] : right)
-    if (value_in(left, key).empty()) result.push_back({key, "", value});
+    if (!of_left.contains(key)) result.push_back({key, "", value});
   return result;
 }
 

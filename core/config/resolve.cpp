@@ -1,10 +1,12 @@
 #include "core/config/resolve.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "core/config/data_tables.hpp"
 #include "core/config/hook_order.hpp"
+#include "core/config/output_files.hpp"
 #include "core/config/planned_swaps.hpp"
 #include "core/config/rule_actions.hpp"
 #include "core/config/rules.hpp"
@@ -78,6 +80,8 @@ class Resolver {
     tables_.unknown_tables();
     check_rules(resolved_, findings_);
     check_together(tables_.in_use(), resolved_, checker_.percent(), findings_);
+    if (const auto* folder = at_path<std::string>(resolved_, "run.output_dir"))
+      check_output_files(config_, *folder, registry_, findings_);
     if (findings_.failed()) return std::nullopt;
     fill_in(resolved_, config_);
     config_.resolved = resolved_;
@@ -125,7 +129,14 @@ class Resolver {
     std::optional<Checked> folders = tables_.plain("plugins");
     if (!folders) return;
     if (Value* paths = folders->host.find("paths"))
-      for (Value& path : paths->as<Array>()) path = Value(absolute_path(path.as<std::string>(), path.origin));
+      for (Value& path : paths->as<Array>()) {
+        const std::string folder = absolute_path(path.as<std::string>(), path.origin);
+        std::error_code error;
+        if (!std::filesystem::is_directory(folder, error))
+          findings_.error("E401", path.origin, "plugins.paths: there is no folder " + folder,
+                          "a path is relative to the file that it is written in");
+        path = Value(folder);
+      }
     resolved_.set("plugins", folders->table());
   }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <trainyard/duration.hpp>
 
+#include "core/config/option_files.hpp"
 #include "core/config/suggest.hpp"
 
 namespace trainyard::config {
@@ -91,6 +92,10 @@ void resuming(const Table& run, Findings& findings) {
   if (path && !std::filesystem::exists(*resume, error))
     findings.error("E401", origin_of(run, "run.resume"), "run.resume: " + *resume + " does not exist",
                    "never, auto, must, or the path of a run's folder, a checkpoint or a safetensors file");
+  else if (const char* kind = path ? no_file(*resume) : nullptr;
+           kind != nullptr && !std::filesystem::is_directory(*resume, error))
+    findings.error("E401", origin_of(run, "run.resume"), "run.resume: " + *resume + " is " + kind,
+                   "name a run's folder, a checkpoint or a safetensors file");
   const auto* load = at_path<std::string>(run, "run.load");
   const auto* match = at_path<Array>(run, "run.load_match");
   if (!path && load != nullptr && *load == "weights")

@@ -1,6 +1,7 @@
 #include "core/config/suggest.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace trainyard::config {
 
@@ -19,11 +20,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   constexpr std::size_t longest = 64;  // beyond it no slip of the fingers, and the table is quadratic
+  constexpr std::size_t most = 300;    // of a list of thousands the first will do
   if (word.empty() || word.size() > longest) return {};
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    if (candidate.size() > longest) continue;
+  for (const std::string& candidate : std::span(candidates).first(std::min(candidates.size(), most))) {
+    const std::size_t lengths =
+        candidate.size() > word.size() ? candidate.size() - word.size() : word.size() - candidate.size();
+    if (candidate.size() > longest || lengths >= best_distance) continue;  // it is at least that far
     const std::size_t distance = edit_distance(word, candidate);
     if (distance >= best_distance) continue;
     best = candidate;
@@ -34,9 +38,13 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates,
                        std::string_view label) {
+  constexpr std::size_t most = 50;  // words that a reader may want to see
   const std::string near = nearest(word, candidates);
   std::string hint = near.empty() ? "" : "did you mean `" + near + "`?   ";
-  return hint + std::string(label) + ": " + (candidates.empty() ? "none" : join(candidates));
+  hint += std::string(label) + ": ";
+  if (candidates.size() <= most) return hint + (candidates.empty() ? "none" : join(candidates));
+  return hint + join({candidates.begin(), candidates.begin() + most}) + " and " +
+         std::to_string(candidates.size() - most) + " more";
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view separator) {

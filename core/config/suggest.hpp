@@ -11,10 +11,12 @@ namespace trainyard::config {
 /// alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The nearest candidate, if it is near enough to be a slip of the fingers, else empty. The first of equals.
+/// The nearest candidate, if it is near enough to be a slip of the fingers, else empty. The first of equals;
+/// of a list of thousands only the first hundreds are compared.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// "did you mean `momentum`?   allowed: dampening, lr, momentum": a hint; candidates in the given order.
+/// "did you mean `momentum`?   allowed: dampening, lr, momentum": a hint; candidates in the given order, of a
+/// long list the first.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates,
                        std::string_view label = "allowed");
 

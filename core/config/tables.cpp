@@ -97,6 +97,7 @@ Checked Tables::keys(const Section& section, const Value* table, const std::stri
   Checked checked;
   checked.at = table == nullptr ? file_ : table->origin;
   if (filling) checked.filling = *filling;
+  const Value* type = filling ? given.find("type") : nullptr;
   for (const Table::Entry& entry : given.entries()) {
     const std::string here = path.empty() ? entry.key : path + "." + entry.key;
     if (const Key* key = spec_of(section.keys, entry.key)) {
@@ -109,7 +110,7 @@ Checked Tables::keys(const Section& section, const Value* table, const std::stri
     if (filling && checked.filling.plugin == nullptr) continue;
     const OptionSpec* spec = spec_of(checked.specs(), entry.key);
     if (spec == nullptr) {
-      if (!filling || !left_behind(given, entry, here)) unknown_key(section, entry, checked);
+      if (type == nullptr || !left_behind(*type, entry, here)) unknown_key(section, entry, checked);
     } else if (std::optional<Value> value =
                    spec->plugins.empty() ? checker_.value(*spec, entry.value, here,
                                                           option_units(checked.filling.plugin->manifest.kind))
@@ -169,12 +170,11 @@ void Tables::complete_options(const Section& section, const Table& given, Checke
 }
 
 /// An option from before a later layer changed the slot's type: it belonged to the other plugin.
-bool Tables::left_behind(const Table& table, const Table::Entry& entry, const std::string& path) {
-  const Value* type = table.find("type");
-  if (type == nullptr || layer_of(entry.value.origin) >= layer_of(type->origin)) return false;
+bool Tables::left_behind(const Value& type, const Table::Entry& entry, const std::string& path) {
+  if (layer_of(entry.value.origin) >= layer_of(type.origin)) return false;
   findings_.warning("E113", entry.value.key_origin,
-                    path + " is left out: " + *type->origin.file + " made the type \"" +
-                        type->as<std::string>() + "\", which has no such option");
+                    path + " is left out: " + *type.origin.file + " made the type \"" +
+                        type.as<std::string>() + "\", which has no such option");
   return true;
 }
 

@@ -68,7 +68,7 @@ class Tables {
   std::optional<Value> parts(const OptionSpec& spec, const Value& given, const std::string& path);
   std::optional<Value> part(const std::string& kind, const Value& given, const std::string& path);
   void unknown_key(const Section& section, const Table::Entry& entry, const Checked& checked);
-  bool left_behind(const Table& table, const Table::Entry& entry, const std::string& path);
+  bool left_behind(const Value& type, const Table::Entry& entry, const std::string& path);
   std::size_t layer_of(const Origin& origin) const;
 
   const Document& document_;

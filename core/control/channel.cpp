@@ -56,7 +56,6 @@ using namespace std::chrono_literals;
 
 constexpr const char* ended = "the run ended before it came to this request";
 constexpr std::size_t read_bytes = std::size_t{16} * 1024;  // at a time of one client
-constexpr int lines_a_turn = 64;                            // of one client, before the next one's
 constexpr std::size_t read_below = max_answer_bytes / 2;    // more to send: the client is not read either
 constexpr std::size_t max_output = 2 * max_answer_bytes;    // more to send: the client is dropped
 constexpr std::chrono::milliseconds patience = 5s, farewell_time = 500ms, breath = 1s;
@@ -65,6 +64,11 @@ constexpr std::chrono::milliseconds patience = 5s, farewell_time = 500ms, breath
 // no client is read, and the thread sleeps.
 constexpr double allowance_a_second = 20'000.0, allowance_most = 4'000.0, allowance_to_go_on = 200.0;
 constexpr double cost_of_line = 1.0, cost_of_byte = 1.0 / 256, cost_of_command = 80.0, cost_of_client = 10.0;
+// Each client has a turn after the others, and new ones have one, too: who asks now and then waits for a
+// turn of each flood and no longer. Where all places are taken, the client that sends most makes room.
+constexpr double cost_of_turn = 20.0;
+constexpr int clients_a_turn = 8;
+constexpr double forgotten_a_second = 50.0, much = 100.0;  // of what a client has sent
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int reason = errno) {
   throw DataError("cannot " + what + " the control socket '" + path + "/" + socket_name +
@@ -119,10 +123,12 @@ struct Client {
   std::string out;           // not sent yet
   Clock::time_point stuck;   // since when nothing of `out` could be sent
   int open = 0;              // requests in the loop's hands
+  double sent = 0.0;         // what it cost lately
   short events = 0;          // of the last poll
 
   bool finished() const { return !sends && !more && (!reads || (open == 0 && out.empty())); }
   bool wants_turn() const { return more && out.size() < read_below; }
+  bool busy() const { return wants_turn() || (events & (POLLIN | POLLHUP | POLLERR)) != 0; }
 };
 
 /// The channel's thread.
@@ -151,8 +157,8 @@ class Server {
       drop();
       earn();
       wait();
-      serve();
       accept();
+      serve();
     }
     say_farewell();
   }
@@ -191,8 +197,10 @@ class Server {
 
   void earn() {
     now_ = Clock::now();
-    const double earned = allowance_a_second * std::chrono::duration<double>(now_ - earned_at_).count();
-    allowance_ = std::min(allowance_ + earned, allowance_most);
+    const double seconds = std::chrono::duration<double>(now_ - earned_at_).count();
+    allowance_ = std::min(allowance_ + allowance_a_second * seconds, allowance_most);
+    for (auto& [id, client] : clients_)
+      client.sent = std::max(0.0, client.sent - forgotten_a_second * seconds);
     earned_at_ = now_;
   }
 
@@ -234,6 +242,11 @@ class Server {
     return static_cast<int>(std::max<std::int64_t>(left, 0));
   }
 
+  void charge(Client& client, double cost) {
+    allowance_ -= cost;
+    client.sent += cost;
+  }
+
   /// Every client a little, and next time from where the allowance ended.
   void serve() {
     auto next = clients_.upper_bound(last_served_);
@@ -250,7 +263,7 @@ class Server {
     char buffer[read_bytes];
     const ssize_t count = ::recv(client.socket.get(), buffer, sizeof buffer, 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    allowance_ -= cost_of_line;
+    charge(client, cost_of_line);
     if (count > 0) {
       client.in.append(buffer, static_cast<std::size_t>(count));
       client.more = true;
@@ -266,15 +279,16 @@ class Server {
   void handle_lines(std::uint64_t id, Client& client) {
     std::size_t begin = 0;
     client.more = false;
-    for (int lines = 0;; ++lines) {
+    const double turn_ends = client.sent + cost_of_turn;
+    for (;;) {
       const std::size_t end = client.in.find('\n', std::max(begin, client.searched));
       if (end == std::string::npos) break;
-      if (lines == lines_a_turn || allowance_ <= 0 || client.out.size() >= read_below) {
+      if (client.sent >= turn_ends || allowance_ <= 0 || client.out.size() >= read_below) {
         client.more = true;
         break;
       }
       const std::string_view line(client.in.data() + begin, end - begin);
-      allowance_ -= cost_of_line + cost_of_byte * static_cast<double>(line.size());
+      charge(client, cost_of_line + cost_of_byte * static_cast<double>(line.size()));
       begin = client.searched = end + 1;
       if (std::exchange(client.skips, false)) continue;
       if (line.size() < max_request_bytes)
@@ -286,7 +300,7 @@ class Server {
     client.searched = client.more ? 0 : client.in.size();
     if (client.more || (client.in.size() < max_request_bytes && !client.skips)) return;
     if (!std::exchange(client.skips, true)) refuse_long(client);
-    allowance_ -= cost_of_byte * static_cast<double>(client.in.size());
+    charge(client, cost_of_byte * static_cast<double>(client.in.size()));
     client.in.clear();
     client.searched = 0;
   }
@@ -299,7 +313,7 @@ class Server {
         return refuse(client, request.id,
                       "busy: " + std::to_string(max_open) +
                           " requests of this client are not answered yet; wait for an answer");
-      allowance_ -= cost_of_command;
+      charge(client, cost_of_command);
       ++client.open;
       open_.emplace(++last_serial_, Open{id, request.id});
       const std::lock_guard lock(mailbox_->mutex);
@@ -341,7 +355,12 @@ class Server {
 
   void accept() {
     if (polled_[1].revents == 0) return;
-    while (allowance_ > 0) {
+    for (int i = 0; i < clients_a_turn && allowance_ > 0; ++i) {
+      const bool full = clients_.size() >= max_clients;
+      const auto gives_way = full ? one_that_sends_much() : clients_.end();
+      const auto busy = [](const auto& each) { return each.second.busy(); };
+      if (full && gives_way == clients_.end() && std::any_of(clients_.begin(), clients_.end(), busy))
+        return;  // after their next turns some of them are gone, or have sent much
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
@@ -352,11 +371,26 @@ class Server {
       Client client(std::move(socket));
       if (!belongs_to_owner(client))
         refuse(client, {}, "only the owner of a run may control it");
-      else if (clients_.size() >= max_clients)
+      else if (full && gives_way == clients_.end())
         refuse(client, {}, "busy: this run has " + std::to_string(max_clients) + " clients already");
-      else
+      else {
+        if (full) drop_for_another(gives_way);
         clients_.emplace(++last_client_, std::move(client));
+      }
     }
+  }
+
+  /// The client that has sent most, where that is much.
+  std::map<std::uint64_t, Client>::iterator one_that_sends_much() {
+    const auto most = std::max_element(clients_.begin(), clients_.end(), [](const auto& a, const auto& b) {
+      return a.second.sent < b.second.sent;
+    });
+    return most->second.sent < much ? clients_.end() : most;
+  }
+
+  void drop_for_another(std::map<std::uint64_t, Client>::iterator client) {
+    refuse(client->second, {}, "busy: others wait for a place, and this client sends most: send less");
+    clients_.erase(client);
   }
 
   static bool belongs_to_owner(const Client& client) {

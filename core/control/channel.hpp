@@ -3,7 +3,8 @@
 // One thread of its own serves all clients, so that nothing that they do is felt by the loop: what comes is
 // checked there, and only whole, valid requests reach the loop, at most max_open of one client at a time and
 // not more than some hundred a second of all together. Lines, answers and clients are bounded; who sends
-// garbage is told so, who does not read is dropped.
+// garbage is told so, who does not read is dropped. Clients have turns, so that a flood keeps none of the
+// others waiting, and where all places are taken the one that sends most gives way to a new one.
 #pragma once
 
 #include <chrono>

@@ -3,12 +3,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 namespace trainyard::control {
 namespace {
 
+constexpr timeval patience{.tv_sec = 2, .tv_usec = 0};
 constexpr const char* went_away = "the run ended, or closed the connection, before it answered";
 
 }  // namespace
@@ -16,10 +18,15 @@ constexpr const char* went_away = "the run ended, or closed the connection, befo
 Client::Client(const std::string& run_directory) {
   const Descriptor folder = open_folder(run_directory);
   if (!folder) throw NoAnswer("cannot open '" + run_directory + "': " + std::strerror(errno));
-  socket_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socket_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = address_in(folder);
   if (!socket_) throw NoAnswer(std::string("cannot make a socket: ") + std::strerror(errno));
-  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return;
+  // Where many come at once it waits its turn.
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    ::fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
+    return;
+  }
   if (errno == ENOENT) throw NoAnswer("it has no control socket");
   if (errno == ECONNREFUSED) throw NoAnswer("the process that made its control socket is gone");
   if (errno == EAGAIN) throw NoAnswer("too many clients wait for it already: try again");

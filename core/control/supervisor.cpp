@@ -118,7 +118,11 @@ std::optional<Quarantined> culprit(const std::string& directory, pid_t child) {
   std::ifstream file(directory + "/report.json");
   if (!file) return std::nullopt;
   const auto report = nlohmann::json::parse(file, nullptr, false);
-  if (!report.is_object() || report.value("pid", std::int64_t{0}) != child) return std::nullopt;
+  const auto whole = [&](const char* key) {
+    const auto found = report.find(key);
+    return found != report.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  if (!report.is_object() || whole("pid") != child) return std::nullopt;
   const auto text = [&](const char* key) {
     const auto found = report.find(key);
     return found != report.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -128,7 +132,7 @@ std::optional<Quarantined> culprit(const std::string& directory, pid_t child) {
                      .kind = text("kind"),
                      .digest = text("digest"),
                      .event = text("event"),
-                     .step = report.value("step", std::int64_t{0}),
+                     .step = whole("step"),
                      .reason = text("cause") == "signal" ? text("signal") : text("error"),
                      .time = report::timestamp()};
   if (text("cause") == "hang") plugin.reason = "a call that did not return";

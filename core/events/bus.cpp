@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -30,7 +31,7 @@ Resolved resolve(const std::string& text, Event event, const Subscriber& who, co
     throw ConfigError(place() + ": \"" + text + "\" is not a duration, e.g. \"100ba\" or \"2ep\"");
   const bool of_epochs = event == Event::epoch_start || event == Event::epoch_end;
   if (of_epochs && duration->unit == Duration::Unit::epochs)
-    return {static_cast<std::int64_t>(duration->count), true};
+    return {Duration{std::floor(duration->count), Duration::Unit::steps}.steps(scale).value(), true};
   const std::optional<std::int64_t> steps = duration->steps(scale);
   if (!steps)
     throw ConfigError(place() + ": \"" + text + "\" cannot be counted in steps in this run; use ba or ep");

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/events/table.hpp"
 
@@ -19,23 +22,35 @@ struct Candidate {
   std::optional<std::size_t> opened = {};  ///< its plugin's place among the transforms of the opening event
 };
 
-/// Why `a` must run before `b`; empty: nothing says so.
-std::string edge(const Candidate& a, const Candidate& b) {
+/// Why a hook must run before another. Found for every pair of hooks of a phase, so without making text.
+enum class Why : std::uint8_t { nothing, before, after, priority, opening };
+
+Why edge(const Candidate& a, const Candidate& b) {
   const auto names = [](const std::vector<std::string>& list, const Participant& who) {
     return std::any_of(list.begin(), list.end(),
                        [&](const std::string& name) { return name == who.id || name == who.plugin; });
   };
-  if (names(a.spec->before, *b.owner)) return a.owner->id + " declares before = " + b.owner->id;
-  if (names(b.spec->after, *a.owner)) return b.owner->id + " declares after = " + a.owner->id;
-  if (a.spec->priority < b.spec->priority)
-    return "priority " + std::to_string(a.spec->priority) + " before " + std::to_string(b.spec->priority);
-  return {};
+  if (names(a.spec->before, *b.owner)) return Why::before;
+  if (names(b.spec->after, *a.owner)) return Why::after;
+  return a.spec->priority < b.spec->priority ? Why::priority : Why::nothing;
 }
 
 /// Why `a` is sorted before `b`. A closing event is sorted like its opening one, and reversed afterwards.
-std::string reason(const Candidate& a, const Candidate& b) {
+Why reason(const Candidate& a, const Candidate& b) {
   if (!a.opened || !b.opened || *a.opened == *b.opened) return edge(a, b);
-  return *a.opened < *b.opened ? "order of the opening event" : "";
+  return *a.opened < *b.opened ? Why::opening : Why::nothing;
+}
+
+std::string words(Why why, const Candidate& a, const Candidate& b) {
+  switch (why) {
+    case Why::before: return a.owner->id + " declares before = " + b.owner->id;
+    case Why::after: return b.owner->id + " declares after = " + a.owner->id;
+    case Why::priority:
+      return "priority " + std::to_string(a.spec->priority) + " before " + std::to_string(b.spec->priority);
+    case Why::opening: return "order of the opening event";
+    case Why::nothing: break;
+  }
+  return {};
 }
 
 /// Walks back along unsorted predecessors until one repeats: a cycle, in the order of its edges.
@@ -45,7 +60,7 @@ std::vector<std::size_t> find_cycle(const std::vector<Candidate>& hooks, const s
   while (std::find(path.begin(), path.end(), at) == path.end()) {
     path.push_back(at);
     for (std::size_t from = 0; from < hooks.size(); ++from)
-      if (!done[from] && from != at && !reason(hooks[from], hooks[at]).empty()) {
+      if (!done[from] && from != at && reason(hooks[from], hooks[at]) != Why::nothing) {
         at = from;
         break;
       }
@@ -55,42 +70,47 @@ std::vector<std::size_t> find_cycle(const std::vector<Candidate>& hooks, const s
   return cycle;
 }
 
+OrderProblem cycle_problem(const std::vector<Candidate>& hooks, const std::vector<std::size_t>& cycle,
+                           Event event) {
+  std::string names, reasons;
+  for (std::size_t k = 0; k < cycle.size(); ++k) {
+    const Candidate& from = hooks[cycle[k]];
+    const Candidate& to = hooks[cycle[(k + 1) % cycle.size()]];
+    names += from.owner->id + " -> ";
+    reasons += (k == 0 ? "" : "; ") + words(reason(from, to), from, to);
+  }
+  return {"E318",
+          "order cycle at " + std::string(name(event)) + ": " + names + hooks[cycle.front()].owner->id,
+          reasons + ": drop one of them"};
+}
+
 /// Stable topological sort of one phase of one event; ties go by config order, then id.
 std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
                                   std::vector<OrderProblem>& problems) {
   std::sort(hooks.begin(), hooks.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.participant, a.owner->id, a.hook) < std::tie(b.participant, b.owner->id, b.hook);
   });
+  const auto first_of_two = [&](std::size_t i, std::size_t j) {
+    return i != j && reason(hooks[i], hooks[j]) != Why::nothing;
+  };
+  std::vector<std::size_t> waits_for(hooks.size(), 0);  // how many hooks that are not sorted yet
+  std::set<std::size_t> free;
+  for (std::size_t j = 0; j < hooks.size(); ++j) {
+    for (std::size_t i = 0; i < hooks.size(); ++i) waits_for[j] += first_of_two(i, j);
+    if (waits_for[j] == 0) free.insert(j);
+  }
   std::vector<Candidate> sorted;
   std::vector<bool> done(hooks.size(), false);
-  while (sorted.size() < hooks.size()) {
-    std::size_t next = hooks.size();
-    for (std::size_t i = 0; i < hooks.size() && next == hooks.size(); ++i) {
-      if (done[i]) continue;
-      bool free = true;
-      for (std::size_t j = 0; j < hooks.size() && free; ++j)
-        free = done[j] || j == i || reason(hooks[j], hooks[i]).empty();
-      if (free) next = i;
-    }
-    if (next == hooks.size()) {
-      const std::vector<std::size_t> cycle = find_cycle(hooks, done);
-      std::string names, reasons;
-      for (std::size_t k = 0; k < cycle.size(); ++k) {
-        const Candidate& from = hooks[cycle[k]];
-        const Candidate& to = hooks[cycle[(k + 1) % cycle.size()]];
-        names += from.owner->id + " -> ";
-        reasons += (k == 0 ? "" : "; ") + reason(from, to);
-      }
-      problems.push_back(
-          {"E318",
-           "order cycle at " + std::string(name(event)) + ": " + names + hooks[cycle.front()].owner->id,
-           reasons + ": drop one of them"});
-      return {};
-    }
+  while (!free.empty()) {
+    const std::size_t next = free.extract(free.begin()).value();
     done[next] = true;
     sorted.push_back(hooks[next]);
+    for (std::size_t j = 0; j < hooks.size(); ++j)
+      if (!done[j] && first_of_two(next, j) && --waits_for[j] == 0) free.insert(j);
   }
-  return sorted;
+  if (sorted.size() == hooks.size()) return sorted;
+  problems.push_back(cycle_problem(hooks, find_cycle(hooks, done), event));
+  return {};
 }
 
 /// True where a chain of edges leads from one hook to the other; `sorted` is in a valid order.
@@ -100,56 +120,61 @@ bool ordered(const std::vector<Candidate>& sorted, std::size_t from, std::size_t
   for (std::size_t i = from; i < to; ++i)
     if (reached[i])
       for (std::size_t j = i + 1; j <= to; ++j)
-        if (!edge(sorted[i], sorted[j]).empty()) reached[j] = true;
+        if (edge(sorted[i], sorted[j]) != Why::nothing) reached[j] = true;
   return reached[to];
 }
 
 /// Effects that do not depend on the order of their writers.
 constexpr Regions commutative = Region::control | Region::metrics | Region::plugin_own;
 
-Regions exclusive_overlap(const Candidate& a, const Candidate& b) {
-  Regions overlap;
-  for (std::size_t i = 0; i < region_count; ++i) {
-    const auto region = static_cast<Region>(i);
-    if (a.spec->writes.contains(region) && b.spec->writes.contains(region) && !commutative.contains(region))
-      overlap = overlap | region;
-  }
-  return overlap;
-}
+/// Writers of one region, in the sorted order, that are hooks of one plugin; and those of the plugin before.
+struct Writers {
+  std::vector<std::size_t> before, now;
+};
 
+/// Each writer against those next before it: where these are ordered, the ones further away are, too.
 void check_writers(const std::vector<Candidate>& sorted, Event event, std::vector<OrderProblem>& problems) {
-  for (std::size_t i = 0; i < sorted.size(); ++i)
-    for (std::size_t j = i + 1; j < sorted.size(); ++j) {
-      const Regions overlap = exclusive_overlap(sorted[i], sorted[j]);
-      if (overlap.empty() || sorted[i].participant == sorted[j].participant || ordered(sorted, i, j))
-        continue;
+  std::array<Writers, region_count> writers;
+  for (std::size_t j = 0; j < sorted.size(); ++j) {
+    std::map<std::size_t, Regions> shared;
+    for (std::size_t r = 0; r < region_count; ++r) {
+      const auto region = static_cast<Region>(r);
+      if (!sorted[j].spec->writes.contains(region) || commutative.contains(region)) continue;
+      auto& [before, now] = writers[r];
+      if (!now.empty() && sorted[now.back()].participant != sorted[j].participant)
+        before = std::exchange(now, {});
+      now.push_back(j);
+      for (const std::size_t i : before) shared[i] = shared[i] | region;
+    }
+    for (const auto& [i, regions] : shared) {
+      if (ordered(sorted, i, j)) continue;
       problems.push_back({"E319",
                           sorted[i].owner->id + " and " + sorted[j].owner->id + " both write " +
-                              text(overlap) + " at " + std::string(name(event)) + " in no declared order",
+                              text(regions) + " at " + std::string(name(event)) + " in no declared order",
                           "give one of them `after = [\"" + sorted[i].owner->id + "\"]`, or drop one"});
     }
+  }
 }
 
 std::string reason_between(const Candidate& a, const Candidate& b, bool reversed) {
   if (a.spec->phase != b.spec->phase)
     return "phase " + std::string(name(a.spec->phase)) + " before " + std::string(name(b.spec->phase));
   if (reversed && a.opened && b.opened) return "reverse of " + std::string(name(opening_of(a.spec->event)));
-  const std::string declared = reversed ? edge(b, a) : edge(a, b);
+  const std::string declared = reversed ? words(edge(b, a), b, a) : words(edge(a, b), a, b);
   const std::string why = !declared.empty()                ? declared
                           : a.participant != b.participant ? "config order"
                                                            : "manifest order";
   return reversed ? "closing event, reverse of: " + why : why;
 }
 
-/// Where the first transform of a participant stands in the order of an event.
-std::optional<std::size_t> transform_place(const std::vector<Place>& places,
-                                           const std::vector<Participant>& participants,
-                                           std::size_t participant) {
+/// Where the first transform of each participant stands in the order of an event.
+std::vector<std::optional<std::size_t>> transform_places(const std::vector<Place>& places,
+                                                         const std::vector<Participant>& participants) {
+  std::vector<std::optional<std::size_t>> first(participants.size());
   for (std::size_t i = 0; i < places.size(); ++i)
-    if (places[i].participant == participant &&
-        participants[participant].hooks[places[i].hook].phase == Phase::transform)
-      return i;
-  return std::nullopt;
+    if (participants[places[i].participant].hooks[places[i].hook].phase == Phase::transform)
+      if (auto& place = first[places[i].participant]; !place) place = i;
+  return first;
 }
 
 }  // namespace
@@ -191,6 +216,8 @@ Order make_order(const std::vector<Participant>& participants) {
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
     const bool closing = opening_of(event) != event;
+    const auto opened =
+        transform_places(order.places[static_cast<std::size_t>(opening_of(event))], participants);
     std::array<std::vector<Candidate>, phase_names.size()> phases;
     for (std::size_t p = 0; p < participants.size(); ++p)
       for (std::size_t h = 0; h < participants[p].hooks.size(); ++h) {
@@ -198,8 +225,7 @@ Order make_order(const std::vector<Participant>& participants) {
         if (spec.event != event) continue;
         phases[static_cast<std::size_t>(spec.phase)].push_back({p, h, &participants[p], &spec});
         if (closing && spec.phase == Phase::transform)
-          phases[static_cast<std::size_t>(spec.phase)].back().opened =
-              transform_place(order.places[static_cast<std::size_t>(opening_of(event))], participants, p);
+          phases[static_cast<std::size_t>(spec.phase)].back().opened = opened[p];
         if (!writable(event).contains(spec.writes))
           order.problems.push_back(
               {"E320",

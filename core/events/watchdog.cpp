@@ -47,8 +47,8 @@ Watchdog::~Watchdog() {
 void Watchdog::watch(const std::stop_token& stop) {
   using Clock = std::chrono::steady_clock;
   // A call is noticed within a quarter of the deadline after it is overdue.
-  const auto pause = std::clamp<Clock::duration>(std::chrono::duration_cast<Clock::duration>(deadline_ / 4),
-                                                 std::chrono::milliseconds(1), std::chrono::seconds(1));
+  const auto pause = std::chrono::duration_cast<Clock::duration>(
+      std::clamp<Seconds>(deadline_ / 4, Seconds(1e-3), Seconds(1)));
   Where watched;
   auto since = Clock::now();
   bool told = false;

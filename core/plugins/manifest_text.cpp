@@ -38,6 +38,7 @@ Array option_array(const std::vector<OptionSpec>& specs) {
     set_if(table, "common", spec.common);
     set_if(table, "required", spec.required);
     set_if(table, "file", spec.file);
+    set_if(table, "output", spec.output);
     if (spec.fallback) table.set("default", *spec.fallback);
     if (spec.minimum) table.set("min", *spec.minimum);
     if (spec.maximum) table.set("max", *spec.maximum);
@@ -143,6 +144,7 @@ std::vector<OptionSpec> options_from(const Array& array, const std::string& wher
     spec.common = reader.optional<bool>("common");
     spec.required = reader.optional<bool>("required");
     spec.file = reader.optional<bool>("file");
+    spec.output = reader.optional<bool>("output");
     if (const Value* fallback = reader.find("default")) spec.fallback = *fallback;
     spec.minimum = reader.number("min");
     spec.maximum = reader.number("max");

@@ -88,4 +88,11 @@ std::vector<std::string> Registry::names(std::string_view kind) const {
   return {names.begin(), names.end()};
 }
 
+const Refusal* Registry::refused(std::string_view name) const {
+  const std::string file = "/lib" + std::string(name) + ".so";
+  const auto found = std::find_if(refusals_.begin(), refusals_.end(),
+                                  [&](const Refusal& refusal) { return refusal.path.ends_with(file); });
+  return found == refusals_.end() ? nullptr : &*found;
+}
+
 }  // namespace trainyard::plugins

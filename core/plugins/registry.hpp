@@ -51,6 +51,9 @@ class Registry {
   /// Names of a kind, sorted, for suggestions.
   std::vector<std::string> names(std::string_view kind) const;
 
+  /// Why the file that a plugin of that name lies in, libNAME.so, was refused; null: there is no such file.
+  const Refusal* refused(std::string_view name) const;
+
   const std::vector<PluginFile>& files() const { return files_; }
   const std::vector<Refusal>& refusals() const { return refusals_; }
 

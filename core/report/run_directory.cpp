@@ -164,8 +164,9 @@ std::string RunDirectory::read_config(const std::string& path) {
 
 std::optional<Status> RunDirectory::status(const std::string& path) {
   std::ifstream file(path + "/" + result_name);
-  const Json result = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!result.is_object() || !result.contains("status")) return std::nullopt;
+  // Not in order: that would copy what is read, and a copy of what is nested without end takes the stack.
+  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!result.is_object() || !result.contains("status") || !result["status"].is_string()) return std::nullopt;
   const auto* found =
       std::find(std::begin(status_names), std::end(status_names), result["status"].get<std::string>());
   if (found == std::end(status_names)) return std::nullopt;

@@ -59,7 +59,9 @@ std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Regis
   const std::int64_t points = std::min(steps, most);
   std::vector<Rate> rates;
   for (std::int64_t i = 0; i < points; ++i) {
-    const std::int64_t done = points == 1 ? 0 : i * (steps - 1) / (points - 1);
+    // i * (steps - 1) / (points - 1), where the product may be too large.
+    const std::int64_t gaps = std::max<std::int64_t>(1, points - 1);
+    const std::int64_t done = i * ((steps - 1) / gaps) + i * ((steps - 1) % gaps) / gaps;
     rates.push_back({done + 1, base * run.schedule().factor(done), run.schedule().momentum(done)});
   }
   return rates;

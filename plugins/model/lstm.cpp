@@ -20,7 +20,7 @@ class Lstm final : public Model {
         "Recurrent language model: an embedding, LSTM layers with a dropout site after each, a linear "
         "output.");
     m.provides("graph");
-    m.option("n_layer", &Options::n_layer, "LSTM layers").min(1);
+    m.option("n_layer", &Options::n_layer, "LSTM layers").range(1, 1 << 16);
     m.option("embedding", &Options::embedding, "width of the token embedding").min(1);
     m.option("hidden", &Options::hidden, "width of the LSTM layers").min(1);
   }

@@ -25,7 +25,7 @@ class ResNet final : public Model {
   static void describe(Manifest<Options>& m) {
     m.name("resnet").version("1.0.0").summary("CIFAR-style residual network of depth 6n + 2.");
     m.provides("graph");
-    m.option("depth", &Options::depth, "layers with weights: 8, 14, 20, 32, 44, 56, 110").min(8);
+    m.option("depth", &Options::depth, "layers with weights: 8, 14, 20, 32, 44, 56, 110").range(8, 1 << 16);
     m.option("width", &Options::width, "channels of the first stage").min(1);
     m.option("shortcut", &Options::shortcut,
              "where a stage changes the shape: every second pixel and zero channels (option A of the paper), "

@@ -21,7 +21,7 @@ class Csv final : public trainyard::Sink {
   };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("csv").version("1.0.0").summary("Metrics as a long table (step, epoch, seconds, name, value).");
-    m.option("file", &Options::file, "name of the file in the run's folder");
+    m.option("file", &Options::file, "name of the file in the run's folder").output();
   }
   explicit Csv(const Options& options) : options_(options) {}
 

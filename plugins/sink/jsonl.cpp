@@ -21,7 +21,7 @@ class Jsonl final : public trainyard::Sink {
   };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("jsonl").version("1.0.0").summary("Metrics as JSON lines in the run's folder.");
-    m.option("file", &Options::file, "name of the file in the run's folder");
+    m.option("file", &Options::file, "name of the file in the run's folder").output();
   }
   explicit Jsonl(const Options& options) : options_(options) {}
 

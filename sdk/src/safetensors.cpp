@@ -39,7 +39,7 @@ constexpr DtypeName dtype_names[] = {{at::kFloat, "F32"},     {at::kDouble, "F64
 class File {
  public:
   File(const std::string& path, int flags)
-      : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+      : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644)) {
     if (descriptor_ < 0) fail(path, std::strerror(errno));
   }
   ~File() { ::close(descriptor_); }

@@ -1,10 +1,11 @@
 """Bad data and bad surroundings: one clear message, the right exit code, nothing half-written."""
 import gzip
+import os
 import shutil
 import subprocess
 import unittest
 
-from support.host import ROWS, SMALL, HostTest, rows
+from support.host import BUILD, ROWS, SMALL, HostTest, rows
 
 CONFIG, PLUGIN, FAILED_DATA, NUMERIC = 2, 3, 4, 5
 
@@ -95,6 +96,103 @@ class BadData(HostTest):
         message = self.refused(CONFIG, SMALL.replace("seed = 3", 'seed = 3\ndevice = "cuda"'), 'run.device = "cuda:0"',
                                'set run.device = "cpu"')
         self.assertEqual(len(message.strip().splitlines()), 1, message)
+
+
+    def test_data_after_gzip_data(self):
+        packed = gzip.compress(rows().encode(), mtime=0)
+        text = ROWS.replace("rows.csv", "rows.csv.gz")
+        self.refused(FAILED_DATA, text, f"rows.csv.gz: byte {len(packed)}", rows__csv__gz=packed + b"0,0,0,0,0,0,0,0,1\n")
+        shutil.rmtree(self.folder / "runs")
+        self.write("rows.csv.gz", packed + packed)
+        self.assertEqual(self.train(text)["status"], "completed")
+
+    def test_a_pipe_in_place_of_a_file(self):
+        """Nobody writes into it: who waited for it would wait for ever."""
+        os.mkfifo(self.folder / "rows.csv")
+        os.mkfifo(self.folder / "pipe.toml")
+        self.refused(CONFIG, ROWS, "rows.csv is a pipe, not a file")
+        self.assertFalse((self.folder / "runs").exists())
+        for verb in ("validate", "plan", "train"):
+            self.assertIn("pipe.toml: E101 is a pipe", self.host(verb, "pipe.toml", code=CONFIG).stderr)
+        self.write("run.toml", SMALL)
+        self.host("eval", "run.toml", "--weights", "pipe.toml", code=FAILED_DATA)
+
+
+class LongDurations(HostTest):
+    """From 2^63 on no integer holds the steps: they are more than any run takes, not fewer than none."""
+
+    def test_a_run_of_such_a_length_goes_on_until_something_else_ends_it(self):
+        for number, length in enumerate(("1e19ba", "99999999999999999999ep", "1e300sp")):
+            self.write("run.toml", SMALL)
+            run = f"runs/{number}"
+            self.host("train", "run.toml", "-q", "--set", f"trainer.max_duration={length}", "--set", "trainer.max_wall_time=0.2s",
+                      "--set", f"run.output_dir={run}", code=75)
+            result = self.result(run)
+            self.assertEqual(result["status"], "interrupted")
+            self.assertGreater(result["steps"], 10)
+
+    def test_what_is_due_after_it_never_comes(self):
+        far = "99999999999999999999"
+        text = SMALL + f"""
+[checkpoint]
+interval = "{far}ba"
+[[swap]]
+at = "{far}ba"
+slot = "optimizer"
+lr = 0.5
+[schedule]
+type = "step"
+every = "{far}ep"
+sampling = "1ba"
+"""
+        plain = self.train(SMALL)
+        shutil.rmtree(self.folder / "runs")
+        result = self.train(text, "--set", f"logging.interval={far}sp", "--set", f"guard.deadline={far}d")
+        self.assertEqual((result["status"], result["steps"]), ("completed", 8))
+        self.assertEqual(result["digest"]["model"], plain["digest"]["model"])
+        self.assertNotIn("swap", (self.folder / "runs/small/journal.jsonl").read_text())
+
+
+class BadPlugins(HostTest):
+    def damaged(self):
+        """A folder with a plugin of which the second half is missing."""
+        whole = next((BUILD / "lib/trainyard/plugins").rglob("libconstant.so")).read_bytes()
+        return self.write("mine/librex2.so", whole[:len(whole) // 2]).parent
+
+    def test_a_damaged_file_is_named(self):
+        folder = self.damaged()
+        self.write("run.toml", SMALL + '[schedule]\ntype = "rex2"\n')
+        message = self.host("validate", "run.toml", "--plugins", folder, code=CONFIG).stderr
+        self.assertIn('the schedule plugin "rex2" cannot be used', message)
+        self.assertIn("mine/librex2.so: is truncated or damaged", message)
+        for words in (["list"], ["list", "--format", "json"], ["inspect", "schedule/rex2"]):
+            done = self.host("plugins", *words, "--plugins", folder, code=PLUGIN)
+            self.assertIn("mine/librex2.so: is truncated or damaged", done.stdout + done.stderr)
+
+    def test_a_folder_that_is_not_there(self):
+        self.write("run.toml", SMALL)
+        for words in (["validate", "run.toml"], ["train", "run.toml"], ["plugins", "list"], ["plugins", "inspect", "rex"]):
+            for folder in ("nowhere", "run.toml"):
+                self.assertIn(f"--plugins names {folder}", self.host(*words, "--plugins", folder, code=CONFIG).stderr)
+                self.assertIn(f"TRAINYARD_PLUGINS names {folder}", self.host(*words, code=CONFIG, TRAINYARD_PLUGINS=folder).stderr)
+        self.write("run.toml", SMALL + '[plugins]\npaths = ["nowhere"]\n')
+        self.assertRegex(self.host("validate", "run.toml", code=CONFIG).stderr, r"run.toml:\d+:10: E401 plugins.paths: there is no folder")
+        self.assertFalse((self.folder / "runs").exists())
+
+
+class OwnFiles(HostTest):
+    def test_a_sink_takes_no_file_of_the_run(self):
+        """Whatever a run leaves behind, and a sink did not write, is the run's."""
+        text = SMALL + '[[logging.sinks]]\ntype = "tensorboard"\n[[rules]]\ntype = "dead_relu"\n[checkpoint]\ninterval = "1ep"\n'
+        self.train(text)
+        names = {path.name for path in (self.folder / "runs/small").iterdir()} - {"metrics.jsonl"}
+        self.assertLess({"config.toml", "journal.jsonl", "result.json", "run.log", "checkpoints", "trial", "model.safetensors"}, names)
+        for name in (*names, "ctl.sock", "report.json", "quarantine.json"):
+            for written in (name, f"./{name}", f"x/../{name}", f"{name}/x"):
+                with self.subTest(written):
+                    message = self.host("validate", "run.toml", "--set", f"logging.sinks.0.file={written}", code=CONFIG).stderr
+                    self.assertIn("E403 logging.sinks[0].file", message)
+        self.host("validate", "run.toml", "--set", "logging.sinks.0.file=other.jsonl")
 
 
 class BadSurroundings(HostTest):

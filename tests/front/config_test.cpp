@@ -6,6 +6,9 @@
 #include <random>
 #include <sstream>
 
+#include <sys/stat.h>
+
+#include "core/cli/order_of_run.hpp"
 #include "core/config/changes.hpp"
 #include "core/config/check.hpp"
 #include "core/config/parse.hpp"
@@ -108,6 +111,7 @@ on_error = "disable"
 std::string write_everything(const Folder& folder) {
   folder.write("store/digits/train.csv", "1");
   folder.write("store/digits/test.csv", "1");
+  std::filesystem::create_directories(folder.path() + "/mine");
   return folder.write("all.toml", everything);
 }
 
@@ -532,7 +536,17 @@ TEST_CASE("files that cannot be read are one finding") {
   CHECK_THAT(test::resolve({folder.path() + "/none.toml"}).findings.text(),
              Catch::Contains("E101 cannot be read: No such file"));
   CHECK_THAT(test::resolve({folder.path()}).findings.text(), Catch::Contains("E101 is a folder"));
-  CHECK_THAT(test::resolve({"/dev/zero"}).findings.text(), Catch::Contains("E101 is larger than 1 MiB"));
+  CHECK_THAT(test::resolve({folder.write("large.toml", std::string((1 << 20) + 1, '#'))}).findings.text(),
+             Catch::Contains("E101 is larger than 1 MiB"));
+  CHECK_THAT(test::resolve({"/dev/zero"}).findings.text(),
+             Catch::Contains("E101 is a device, not a run file"));
+  const std::string pipe = folder.path() + "/pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(test::resolve({pipe}).findings.text(), Catch::Contains("/pipe: E101 is a pipe, not a run file"));
+  CHECK_THAT(test::resolve({folder.write("top.toml", "extends = \"pipe\"")}).findings.text(),
+             Catch::Contains("/pipe: E101 is a pipe"));
+  CHECK_THAT(test::resolve({write_minimal(folder)}, {"data.path=" + pipe}).findings.text(),
+             Catch::Contains("E401 data.train.path: " + pipe + " is a pipe, not a file"));
   CHECK_THAT(test::resolve({folder.write("empty.toml", "")}).findings.text(),
              Catch::Contains("E103 the file does not say"));
   CHECK_THAT(test::resolve({}).findings.text(), Catch::Contains("run: E101 no run file was given"));
@@ -663,6 +677,127 @@ TEST_CASE("no mutation of a run file crashes the host") {
       check_same(*run.config,
                  resolved({folder.write("again.toml", config::toml_file(run.config->resolved))}));
   }
+}
+
+namespace {
+
+/// So many lines, each made from its number.
+template <class Line>
+std::string lines(int count, Line&& line) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += line(i) + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a chain of variables costs no stack, whichever way round it is written") {
+  const Folder folder;
+  const auto chain = [&](int count, int step) {
+    const std::string vars = lines(count, [&](int i) {
+      const int next = i + step;
+      return "v" + std::to_string(i) + " = " +
+             (next < 0 || next == count ? "7" : "\"${vars.v" + std::to_string(next) + "}\"");
+    });
+    return test::resolve({write_minimal(folder, "[vars]\n" + vars)}, {"run.seed=${vars.v0}"});
+  };
+  REQUIRE(chain(60, 1).config.has_value());
+  CHECK(chain(60, 1).config->seed == 7);
+  CHECK(chain(30'000, -1).config.has_value());
+  const config::Resolution deep = chain(30'000, 1);
+  CHECK_FALSE(deep.config.has_value());
+  CHECK_THAT(deep.findings.text(),
+             Catch::Contains(":118:7: E110 ${vars.v100} is needed by a chain of 100 variables: "
+                             "vars.v0 -> vars.v1 -> ... -> vars.v99"));
+
+  const std::string wide = "[vars]\nlong = \"" + std::string(60'000, 'x') + "\"\n" + lines(5'000, [](int i) {
+                             return "v" + std::to_string(i) + " = \"${vars.long}\"";
+                           });
+  CHECK_THAT(test::resolve({write_minimal(folder, wide)}).findings.text(),
+             Catch::Contains("grow beyond 16 MiB"));
+}
+
+// Quadratic work would take minutes at these sizes.
+TEST_CASE("as much as a run file can hold is reported, all of it") {
+  const Folder folder;
+  const auto errors = [&](const std::string& more, const std::vector<std::string>& layers = {}) {
+    std::vector<std::string> files = layers;
+    files.insert(files.begin(), write_minimal(folder, more));
+    const config::Resolution run = test::resolve(files);
+    CHECK_FALSE(run.findings.text().empty());
+    return run.findings.errors();
+  };
+  const std::string keys = lines(80'000, [](int i) { return "k" + std::to_string(i) + "=1"; });
+  CHECK(errors("[early_stopping]\nmetric=\"val/loss\"\nmode=\"min\"\n" + keys) >= 80'000);
+  CHECK(errors("[run]\n" + keys, {folder.write("over.toml", "[run]\n" + keys)}) == 80'000);
+  CHECK(errors("", {folder.write("top.toml", keys)}) == 80'000);
+  std::string wrong = "[\"\u00e9\"";
+  for (int i = 1; i < 150'000; ++i) wrong += ",\"a\"";
+  CHECK(errors("[run]\nload_match=" + wrong + ",1]\n") == 1);
+  CHECK(errors("[model.dropout]\ntype=\"standard\"\np=" + wrong + "]\n") == 1);
+  std::string text = minimal;
+  text.replace(text.find("[64, 10]"), 8, wrong + "]");
+  CHECK(test::resolve({folder.write("wide.toml", text)}).findings.errors() == 150'000);
+  // Each names nothing, and each hint could list all that there are.
+  const std::string lost = lines(12'000, [](int i) {
+    return "v" + std::to_string(i) + "=1\nw" + std::to_string(i) + "=\"${vars.x" + std::to_string(i) + "}\"";
+  });
+  CHECK(errors("[vars]\n" + lost) == 12'000);
+  std::string files = "[\"a\"";
+  for (int i = 0; i < 50'000; ++i) files += ",\"no" + std::to_string(i) + "\"";
+  for (int i = 0; i < 1'000; ++i) folder.write("beside/near" + std::to_string(i), "");
+  text = minimal;
+  text.replace(text.find("\"csv\""), 5, "\"csvs\"");
+  text.replace(text.find("\"train.csv\""), 11, files + "]");
+  CHECK(test::resolve({folder.write("beside/run.toml", text)}).findings.errors() == 50'001);
+}
+
+TEST_CASE("thousands of hooks have an order, and it is found") {
+  const Folder folder;
+  const std::string hooks = lines(4'000, [](int i) {
+    return "[[hooks]]\ntype=\"ema\"\nid=\"h" + std::to_string(i) + "\"\nafter=[\"h" + std::to_string(i + 1) +
+           "\"]";
+  });
+  const RunConfig run = resolved({write_minimal(folder, hooks)});
+  const cli::OrderOfRun order = cli::order_of(run, test::registry());
+  CHECK(order.order.problems.empty());
+  const auto& places = order.order.places[static_cast<std::size_t>(Event::after_step)];
+  REQUIRE(places.size() == 4'000);
+  CHECK(order.participants[places.front().participant].id == "h3999");
+  CHECK(order.participants[places.back().participant].id == "h0");
+  CHECK(
+      config::diff(run.resolved, resolved({write_minimal(folder, hooks)}, {"hooks.3999.decay=0.5"}).resolved)
+          .size() == 1);
+
+  std::vector<events::Participant> writers;
+  const HookSpec writer{.event = Event::before_step, .phase = Phase::transform, .writes = Region::grads};
+  for (int i = 0; i < 4'000; ++i) writers.push_back({"w" + std::to_string(i), "writer", {writer}});
+  const std::vector<events::OrderProblem> problems = events::make_order(writers).problems;
+  REQUIRE(problems.size() == 3'999);  // each with the one after it
+  CHECK(problems.back().message == "w3998 and w3999 both write grads at before_step in no declared order");
+  for (std::size_t i = 0; i + 1 < writers.size(); ++i) writers[i].hooks[0].after = {writers[i + 1].id};
+  CHECK(events::make_order(writers).problems.empty());
+  writers.back().hooks[0].after = {"w0"};
+  REQUIRE(events::make_order(writers).problems.size() == 1);
+  CHECK(events::make_order(writers).problems[0].code == "E318");
+}
+
+TEST_CASE("a link to a file of the run is such a file") {
+  const Folder folder;
+  folder.write("run/config.toml", "");
+  std::filesystem::create_symlink("config.toml", folder.path() + "/run/m.jsonl");
+  std::filesystem::create_symlink("checkpoints/x", folder.path() + "/run/c.jsonl");
+  std::filesystem::create_symlink("/elsewhere/m.jsonl", folder.path() + "/run/far.jsonl");
+  const auto report = [&](const std::string& file) {
+    return test::resolve({write_minimal(folder)}, {"run.output_dir=" + folder.path() + "/run",
+                                                   "logging.sinks=[{type=\"jsonl\", file=\"" + file + "\"}]"})
+        .findings.text();
+  };
+  CHECK_THAT(report("m.jsonl"),
+             Catch::Contains("E403 logging.sinks[0].file: \"m.jsonl\" leads to config.toml"));
+  CHECK_THAT(report("c.jsonl"), Catch::Contains("leads to checkpoints/x, a file of the run itself"));
+  CHECK(report("far.jsonl").empty());  // to another disk, say
+  CHECK(report("new.jsonl").empty());
 }
 
 TEST_CASE("hostile nesting is refused, not followed") {

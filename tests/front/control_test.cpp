@@ -357,7 +357,7 @@ TEST_CASE("control: garbage is answered, and the same connection goes on", "[con
   }
 }
 
-TEST_CASE("control: too many requests of one client and too many clients are told", "[control]") {
+TEST_CASE("control: too many requests of one client are told", "[control]") {
   const test::Folder folder;
   Channel channel(folder.path());
   Raw raw(folder.path());
@@ -375,9 +375,13 @@ TEST_CASE("control: too many requests of one client and too many clients are tol
     CHECK(raw.answer().result == i);
   }
   CHECK_FALSE(channel.pending());
+}
 
+TEST_CASE("control: too many clients are told, where none of them sends much", "[control]") {
+  const test::Folder folder;
+  Channel channel(folder.path());
   std::vector<Raw> others;
-  for (std::size_t i = 1; i < max_clients; ++i) others.emplace_back(folder.path());
+  for (std::size_t i = 0; i < max_clients; ++i) others.emplace_back(folder.path());
   REQUIRE(others.back().send(request(1)));
   REQUIRE(channel.wait(10s));
   Raw further(folder.path());
@@ -436,6 +440,62 @@ void flood_with(const std::string& line, int lines) {
 TEST_CASE("control: a flood is answered at its own cost, and others are served", "[control]") {
   flood_with("garbage\n", 10'000);
   flood_with(request(1), 200);
+}
+
+namespace {
+
+/// Clients that send garbage as fast as it is taken, each in a thread of its own, and come again when they
+/// are sent away.
+class Floods {
+ public:
+  /// `stay`: they read what is answered, and send again; else they go when they have sent a little.
+  Floods(const std::string& folder, std::size_t count, bool stay) {
+    for (std::size_t i = 0; i < count; ++i)
+      threads_.emplace_back([this, folder, stay] {
+        std::string block;
+        for (int line = 0; line < 50; ++line) block += "garbage\n";
+        while (!over_) {
+          Raw raw(folder);
+          ++came_;
+          while (!over_ && raw.send(block) && stay)
+            for (int line = 0; line < 50 && !raw.line(5s).empty(); ++line) ++answered_;
+        }
+      });
+  }
+  ~Floods() {
+    over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  std::int64_t came() const { return came_; }
+  std::int64_t answered() const { return answered_; }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::atomic<std::int64_t> came_{0}, answered_{0};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("control: who asks now and then is served while others flood", "[control]") {
+  const auto [floods, stay] =
+      GENERATE(table<std::size_t, bool>({{max_clients - 1, true}, {max_clients + 8, true}, {16, false}}));
+  CAPTURE(floods, stay);
+  const test::Folder folder;
+  Channel channel(folder.path());
+  const FakeLoop loop(channel);
+  const Floods others(folder.path(), floods, stay);
+  while (stay ? others.answered() < 1'000 : others.came() < 200) std::this_thread::sleep_for(1ms);
+  std::chrono::milliseconds longest{0};
+  for (int i = 0; i < 10; ++i) {
+    const auto asked = std::chrono::steady_clock::now();
+    Client client(folder.path());
+    CHECK(client.ask({.verb = Verb::status}, 20s).at("verb") == "status");
+    longest = std::max(longest, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                    std::chrono::steady_clock::now() - asked));
+    std::this_thread::sleep_for(50ms);
+  }
+  WARN(floods << " floods: the slowest answer took " << longest.count() << " ms");
 }
 
 TEST_CASE("control: a long flood", "[.][long]") {

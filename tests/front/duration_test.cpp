@@ -31,9 +31,10 @@ TEST_CASE("wall time may be of several parts, each smaller than the one before")
 }
 
 TEST_CASE("anything else is not a duration") {
-  for (const char* text : {"",     "ep",     "10",    "10 ep",   " 10ep",  "10ep ",     "-1ep",
-                           "+1ep", "nanep",  "infba", "1e999ba", "0x10ba", "30 epochs", "30epochs",
-                           "10Ep", "1ep2ep", "20%%",  "1.ep.",   "1h30",   ".5ep",      "e5ba"})
+  for (const char* text :
+       {"",      "ep",    "10",      "10 ep",  " 10ep",     "10ep ",    "-1ep",        "+1ep",
+        "nanep", "infba", "1e999ba", "0x10ba", "30 epochs", "30epochs", "10Ep",        "1ep2ep",
+        "20%%",  "1.ep.", "1h30",    ".5ep",   "e5ba",      "1e308d",   "1e308h1e308m"})
     CHECK_FALSE(Duration::parse(text));
 }
 
@@ -82,6 +83,27 @@ TEST_CASE("durations become steps by the scale of the run") {
   CHECK(steps("1001sp") == 17);
   CHECK(steps("128000tok") == 16);
   CHECK_FALSE(steps("10s"));
+}
+
+TEST_CASE("a duration longer than any run is as many steps as none takes, never fewer than a shorter one") {
+  const RunScale scale{16, 1000, 64, 128, 480}, endless{16, 1000, 64, 128, Duration::most_steps};
+  constexpr double two = 2.0;
+  for (const char* unit : {"ep", "ba", "sp", "tok", "%"})
+    for (const RunScale& each : {scale, endless}) {
+      std::int64_t before = 0;
+      for (int power = 0; power < 1024; ++power) {
+        const Duration duration{std::pow(two, power), Duration::parse("1" + std::string(unit))->unit};
+        INFO(duration.text());
+        const std::int64_t steps = duration.steps(each).value();
+        REQUIRE(steps >= before);
+        REQUIRE(steps <= Duration::most_steps);
+        before = steps;
+      }
+      CHECK(before == Duration::most_steps);
+    }
+  CHECK(Duration::parse("4503599627370495ba")->steps(scale) == (std::int64_t{1} << 52) - 1);
+  CHECK(Duration::parse("1e19ba")->steps(scale) == Duration::most_steps);
+  CHECK(Duration::parse("99999999999999999999ba")->steps(scale) == Duration::most_steps);
 }
 
 TEST_CASE("what the scale does not tell has no steps") {

@@ -25,8 +25,12 @@ PluginFile example() {
                   .open_minimum = true,
                   .open_maximum = true,
                   .help = "a \"rate\""};
-  OptionSpec mode{
-      .name = "mode", .type = OptionType::string, .required = true, .choices = {"a", "b"}, .common = true};
+  OptionSpec mode{.name = "mode",
+                  .type = OptionType::string,
+                  .required = true,
+                  .choices = {"a", "b"},
+                  .output = true,
+                  .common = true};
   HookSpec hook{.event = Event::after_step,
                 .phase = Phase::transform,
                 .writes = Region::model | Region::plugin_own,
@@ -92,6 +96,8 @@ TEST_CASE("a manifest reads back as it was written, field by field") {
   CHECK(manifest.needs == std::vector<std::string>{"cuda"});
   CHECK(manifest.conflicts == std::vector<std::string>{"other"});
   REQUIRE(manifest.options.size() == 3);
+  CHECK(manifest.options[1].output);
+  CHECK_FALSE(manifest.options[0].output);
   const OptionSpec& rate = manifest.options[0];
   CHECK(rate.name == "rate");
   CHECK(rate.type == OptionType::number);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 
@@ -23,6 +24,7 @@
 #include "core/cli/runs_verb.hpp"
 #include "core/control/channel.hpp"
 #include "core/control/socket.hpp"
+#include "core/report/run_directory.hpp"
 #include "support/folder.hpp"
 
 using namespace trainyard;
@@ -252,6 +254,49 @@ TEST_CASE("monitor: a run's state is read from its directory", "[monitor]") {
     CHECK(run.metrics.at("val/accuracy") == 0.75);
   }
   CHECK_THROWS_AS(look_at(folder.path(), 1s), ConfigError);
+}
+
+TEST_CASE("monitor: no file of a run brings down who looks at it", "[monitor]") {
+  const test::Folder folder;
+  const std::string run = make_run(folder, "a", "failed");
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const std::vector<std::string> values = {
+      "null", "true", "-1",         "1.5",         "1e999", "18446744073709551615", "\"x\"", "\"\\u0000\"",
+      "[]",   "{}",   "[[[[[]]]]]", "{\"a\":[1]}", deep};
+  const auto look = [&] {
+    CHECK_NOTHROW(how_it_ended(look_at(run, 0ms)));
+    std::ostringstream out, errors;
+    CHECK(runs(folder.path(), false, out, errors) == 0);
+    CHECK(runs(folder.path(), true, out, errors) == 0);
+    View view{.run = look_at(run, 0ms)};
+    view.journal = {journal_text(test::read_file(run + "/journal.jsonl"))};
+    CHECK_NOTHROW(frame(view, 80, 24, true));
+    CHECK_NOTHROW(report::RunDirectory::status(run));
+  };
+  for (const std::string& value : values) {
+    INFO(value.substr(0, 40));
+    folder.write("a/result.json", value);
+    look();
+    for (const char* key : {"status", "steps", "metrics", "error", "plugins"}) {
+      folder.write("a/result.json", std::string(R"({"status":"failed",)") + "\"" + key + "\":" + value + "}");
+      look();
+    }
+    folder.write("a/result.json",
+                 R"({"status":"failed","plugins":[{"name":)" + value + R"(,"seconds":)" + value + "}]}");
+    folder.write("a/metrics.jsonl",
+                 value + "\n" + R"({"what":)" + value + R"(,"step":)" + value + R"(,"values":)" + value +
+                     "}\n" + R"({"what":"train","step":1,"values":{"train/loss":)" + value + "}}\n");
+    folder.write("a/journal.jsonl", R"({"step":)" + value + R"(,"plugin":)" + value + R"(,"what":)" + value +
+                                        R"(,"why":)" + value + "}\n");
+    look();
+  }
+  std::filesystem::remove(run + "/result.json");
+  std::filesystem::remove(run + "/metrics.jsonl");
+  REQUIRE(::mkfifo((run + "/result.json").c_str(), 0600) == 0);
+  REQUIRE(::mkfifo((run + "/metrics.jsonl").c_str(), 0600) == 0);
+  CHECK(look_at(run, 0ms).life == Life::killed);
+  LineFollower follower(run + "/metrics.jsonl");
+  CHECK(follower.take().lines.empty());
 }
 
 TEST_CASE("runs: a table and JSON", "[monitor]") {

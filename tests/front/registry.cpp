@@ -12,6 +12,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/plugins_verbs.hpp"
+#include "core/config/resolve.hpp"
 #include "core/plugins/elf.hpp"
 #include "support/temporary.hpp"
 
@@ -169,16 +170,52 @@ TEST_CASE("a registry finds by kind and name, and each file once") {
 TEST_CASE("plugins list shows what is there and what was refused") {
   const Registry registry = Registry::scan({samples});
   std::ostringstream text;
-  CHECK(cli::plugins_list(registry, cli::Format::text, text) == ExitCode::done);
+  CHECK(cli::plugins_list(registry, cli::Format::text, text) == ExitCode::plugin);
   CHECK_THAT(text.str(), Catch::Contains("schedule  options      1.2.3  Every type of option.\n"));
   CHECK_THAT(text.str(), Catch::Contains("\nrefused\n") && Catch::Contains("libhelper.so: has no manifest"));
 
   std::ostringstream stream;
-  CHECK(cli::plugins_list(registry, cli::Format::json, stream) == ExitCode::done);
+  CHECK(cli::plugins_list(registry, cli::Format::json, stream) == ExitCode::plugin);
+  const Registry sound = Registry::scan({samples + "/sealed"});
+  CHECK(cli::plugins_list(sound, cli::Format::text, text) == ExitCode::done);
+  CHECK(cli::plugins_list(sound, cli::Format::json, text) == ExitCode::done);
   const auto json = nlohmann::json::parse(stream.str());
   CHECK(json["plugins"].size() == registry.files().size());
   CHECK(json["refused"].size() == registry.refusals().size());
   CHECK(json["plugins"][0].contains("summary"));
+}
+
+TEST_CASE("a plugin whose file was refused is called refused, not missing") {
+  const test::TemporaryFolder folder;
+  std::string bytes = test::bytes_of(good);
+  bytes.resize(bytes.size() / 2);
+  test::write_bytes(folder / "liboptions.so", bytes);
+  const Registry registry = Registry::scan({folder.path()});
+  REQUIRE(registry.refused("options") != nullptr);
+  CHECK(registry.refused("options")->path == folder / "liboptions.so");
+  CHECK(registry.refused("option") == nullptr);
+  CHECK(registry.refused("ptions") == nullptr);
+  for (const char* what : {"options", "schedule/options"}) {
+    std::ostringstream text, errors;
+    CHECK(cli::plugins_inspect(registry, what, cli::Format::text, text, errors) == ExitCode::plugin);
+    CHECK_THAT(errors.str(), Catch::Contains("liboptions.so: is truncated or damaged"));
+  }
+  const std::string run = "schema = 1\n[schedule]\ntype = ";
+  const auto report = [&](const Registry& all, const std::string& type) {
+    const std::string file = folder / "run.toml";
+    test::write_bytes(file, run + "\"" + type + "\"\n");
+    return config::resolve(config::load({file}, {}, {}), all).findings.text();
+  };
+  CHECK_THAT(report(registry, "options"),
+             Catch::Contains(":3:8: E301 the schedule plugin \"options\" cannot be used: " + folder.path() +
+                             "/liboptions.so: is truncated or damaged"));
+  CHECK_THAT(report(registry, "other"),
+             Catch::Contains("no schedule plugin is called \"other\"") &&
+                 Catch::Contains("1 file was refused, as `trainyard plugins list`"));
+  const std::string both = report(Registry::scan({folder.path(), samples + "/sealed"}), "options");
+  CHECK_THAT(both, !Catch::Contains("cannot be used") &&
+                       Catch::Contains("E308 warning: the schedule plugin \"options\" is that of " + good) &&
+                       Catch::Contains("is truncated or damaged"));
 }
 
 TEST_CASE("plugins inspect shows every option and hook, by name or file") {

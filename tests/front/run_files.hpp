@@ -170,6 +170,18 @@ struct Ema : Plugin {
   void average(StepContext&) {}
 };
 
+struct Jsonl : Plugin {
+  static constexpr Kind kind{"sink", 1};
+  using Common = SinkCommon;
+  struct Options {
+    std::string file = "metrics.jsonl";
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("jsonl").version("1.0.0");
+    m.option("file", &Options::file, "in the run's folder").output();
+  }
+};
+
 template <class T>
 plugins::PluginFile file_of() {
   plugins::PluginFile file;
@@ -212,7 +224,7 @@ inline plugins::Registry registry() {
                                             plain_file<ScheduleOperators>("schedule", "constant"),
                                             plain_file<ScheduleOperators>("schedule", "cosine"),
                                             plain_file<SinkCommon>("sink", "console"),
-                                            plain_file<SinkCommon>("sink", "jsonl"),
+                                            file_of<Jsonl>(),
                                             plain_file<SinkCommon>("sink", "tensorboard"),
                                             plain_file("hook", "swa")};
   plugins::PluginFile needy = plain_file("hook", "gpu_only");

@@ -3,10 +3,13 @@
 #include <numeric>
 #include <set>
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <trainyard/dataset.hpp>
 
 #include "support/files.hpp"
+#include "support/folder.hpp"
 #include "support/plugin.hpp"
 
 using namespace trainyard;
@@ -239,6 +242,45 @@ TEST_CASE("csv: truncated, corrupt and mislabelled gzip files") {
   CHECK_THAT(data_error("csv", table({{"path", path}})), Contains("t.csv.gz: the gzip data is corrupt"));
   std::ofstream(folder.path("plain.csv.gz")) << "1,0\n";
   CHECK_THAT(data_error("csv", table({{"path", folder.path("plain.csv.gz")}})), Contains("is not gzip data"));
+}
+
+TEST_CASE("csv: gzip data may have several members and zeros at its end, and nothing else") {
+  const TempFolder folder;
+  const std::string one = test::read_file(folder.write("a.gz", "1,0\n2,1\n")),
+                    two = test::read_file(folder.write("b.gz", "3,0\n"));
+  const auto sizes = [&](const std::string& bytes) {
+    std::ofstream(folder.path("t.csv.gz"), std::ios::binary) << bytes;
+    return open("csv", table({{"path", folder.path("t.csv.gz")}}))->size();
+  };
+  const auto message = [&](const std::string& bytes) {
+    std::ofstream(folder.path("t.csv.gz"), std::ios::binary) << bytes;
+    return data_error("csv", table({{"path", folder.path("t.csv.gz")}}));
+  };
+  CHECK(sizes(one + two) == 3);
+  CHECK(sizes(one + two + two) == 4);
+  CHECK(sizes(one + std::string(1000, '\0')) == 2);
+  const std::string at = "t.csv.gz: byte " + std::to_string(one.size());
+  CHECK_THAT(message(one + "garbage"), Contains(at + ": the gzip data is over"));
+  CHECK_THAT(message(one + "4,1\n"), Contains(at + ": the gzip data is over"));
+  CHECK_THAT(message(one + std::string(10, '\0') + "x"),
+             Contains("t.csv.gz: byte " + std::to_string(one.size() + 10)));
+  CHECK_THAT(message(one + two.substr(0, two.size() - 1)), Contains("the gzip data is truncated"));
+  CHECK_THAT(message(one + "\x1f"), Contains("the gzip data is truncated"));
+  CHECK_THAT(message(one + "\x1f\x8b\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+             Contains("the gzip data is corrupt"));
+  // Larger than what is read at a time, so that members end anywhere in it.
+  std::string many;
+  for (int i = 0; i < 20000; ++i) many += two;
+  CHECK(sizes(many) == 20000);
+  CHECK_THAT(message(many + "x"), Contains("byte " + std::to_string(many.size())));
+}
+
+TEST_CASE("what is no file is refused, and nobody waits for it") {
+  const TempFolder folder;
+  REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  CHECK_THAT(data_error("csv", table({{"path", folder.path("pipe")}})), Contains("/pipe: it is a pipe"));
+  CHECK_THAT(data_error("text", table({{"path", "/dev/zero"}})),
+             Contains("/dev/zero: it is a pipe, a socket or a device"));
 }
 
 TEST_CASE("csv: the optical digits that come with the source") {

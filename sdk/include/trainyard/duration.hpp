@@ -28,6 +28,10 @@ struct Duration {
 
   bool operator==(const Duration&) const = default;
 
+  /// More steps than any run takes (three centuries at one a microsecond), and so few that a double holds
+  /// each number of them exactly and sums and multiples of two fit an integer.
+  static constexpr std::int64_t most_steps = std::int64_t{1} << 53;
+
   /// Parses the grammar above: a finite, non-negative number and a unit, without spaces; h, m and s combine
   /// in that order ("1h30m"). Returns nothing for any other text.
   static std::optional<Duration> parse(std::string_view text);
@@ -35,8 +39,9 @@ struct Duration {
   /// The shortest text that parses to the same duration.
   std::string text() const;
 
-  /// Optimizer steps, rounded to the nearest (half up) so that "50%" and "2.5ep" hit the step they name.
-  /// Nothing where the scale does not tell: wall time, or a percentage of a run of unknown length.
+  /// Optimizer steps, rounded to the nearest (half up) so that "50%" and "2.5ep" hit the step they name; of a
+  /// longer duration most_steps, which no run comes to. Nothing where the scale does not tell: wall time, or
+  /// a percentage of a run of unknown length.
   std::optional<std::int64_t> steps(const RunScale& scale) const;
 };
 
@@ -75,6 +80,7 @@ inline std::optional<Duration> Duration::parse(std::string_view text) {
     result.count += number * found->factor;
     last_factor = found->factor;
   }
+  if (!std::isfinite(result.count)) return std::nullopt;
   return result;
 }
 
@@ -86,14 +92,17 @@ inline std::string Duration::text() const {
 }
 
 inline std::optional<std::int64_t> Duration::steps(const RunScale& scale) const {
-  const auto rounded = [](double value) { return static_cast<std::int64_t>(std::floor(value + 0.5)); };
+  const auto rounded = [](double value) {
+    const double whole = std::floor(value + 0.5);
+    return whole < static_cast<double>(most_steps) ? static_cast<std::int64_t>(whole) : most_steps;
+  };
   // Samples count along epochs, whose last batch may be ragged: whole epochs first, the rest in steps.
   const auto of_samples = [&](double samples) -> std::optional<std::int64_t> {
     if (scale.samples_per_step <= 0 || scale.samples_per_epoch <= 0) return std::nullopt;
     const double epochs = std::floor(samples / static_cast<double>(scale.samples_per_epoch));
     const double rest = samples - epochs * static_cast<double>(scale.samples_per_epoch);
-    return rounded(epochs * static_cast<double>(scale.steps_per_epoch)) +
-           static_cast<std::int64_t>(std::ceil(rest / static_cast<double>(scale.samples_per_step)));
+    return rounded(epochs * static_cast<double>(scale.steps_per_epoch) +
+                   std::ceil(rest / static_cast<double>(scale.samples_per_step)));
   };
   switch (unit) {
     case Unit::steps: return rounded(count);

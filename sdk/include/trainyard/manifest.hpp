@@ -41,7 +41,8 @@ struct OptionSpec {
   std::vector<std::string> choices;  ///< of a string
   std::vector<OptionSpec> fields;    ///< of a table
   std::string plugins;               ///< kind of the plugins that a list of tables holds; empty: plain tables
-  bool file = false;  ///< a string that names a file or folder to read: the host resolves and checks it
+  bool file = false;    ///< a string that names a file or folder to read: the host resolves and checks it
+  bool output = false;  ///< a string that names a file to write in the run's folder: the host checks it
   std::string help;
   /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
   /// not part of the sealed text.
@@ -191,6 +192,13 @@ class OptionRef {
   OptionRef& file() {
     static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>);
     spec().file = true;
+    return *this;
+  }
+  /// Names a file that is written in the run's folder: a plain name. The run is refused where it is a file of
+  /// the run itself, or that of another plugin.
+  OptionRef& output() {
+    static_assert(std::is_same_v<T, std::string>);
+    spec().output = true;
     return *this;
   }
   OptionRef& required() {
