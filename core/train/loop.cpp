@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 
 #include <cmath>
+#include <utility>
 
 #include <trainyard/error.hpp>
 
@@ -174,12 +175,15 @@ void Loop::compute_gradients(data::StepData& step) {
   clear_gradients(parameters_);
   context_.micros_ = static_cast<int>(step.batches.size());
   context_.loss_scale_ = scaler_ ? static_cast<double>(scaler_->scale()) : 1.0;
+  StepPart part{.before = context_.clock_.samples};
+  for (const Batch& batch : step.batches) part.samples += batch.size();
   for (std::size_t i = 0; i < step.batches.size(); ++i) {
     Batch& batch = step.batches[i];
+    part.first += std::exchange(part.count, batch.size());
     context_.micro_ = static_cast<int>(i);
     context_.batch_ = &batch;
     context_.loss_share_ = step.weight > 0.0 ? batch.weight / step.weight : 0.0;
-    bracket(Event::micro_start, Event::micro_end, [&] { run_micro(batch); });
+    bracket(Event::micro_start, Event::micro_end, [&] { run_micro(batch, part); });
     context_.output_.reset();
     context_.loss_.reset();
   }
@@ -234,12 +238,13 @@ bool Loop::repeated() {
   return true;
 }
 
-void Loop::run_micro(Batch& batch) {
+void Loop::run_micro(Batch& batch, const StepPart& part) {
   const config::RunConfig& config = *parts_.config;
   if (batch.weight <= 0.0) return;  // nothing in it counts; its mean would be 0/0
   const ForwardContext pass{.training = true,
                             .step = static_cast<std::uint64_t>(context_.clock_.step),
-                            .micro = static_cast<std::uint32_t>(context_.micro_)};
+                            .micro = static_cast<std::uint32_t>(context_.micro_),
+                            .part = part};
   {
     const AutocastScope autocast(parts_.device.type(), config.precision);
     bracket(Event::before_forward, Event::after_forward, [&] {

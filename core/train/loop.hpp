@@ -139,7 +139,7 @@ class Loop {
   void evaluate_all();
   void run_epoch();
   void run_step();
-  void run_micro(Batch& batch);
+  void run_micro(Batch& batch, const StepPart& part);
   void update(data::StepData& step);
   void set_rates();
   void compute_gradients(data::StepData& step);

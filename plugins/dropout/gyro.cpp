@@ -20,13 +20,11 @@ class Gyro final : public Dropout {
     m.needs("steps");
     Options::describe(m);
     m.hook<&Gyro::fit_start>(Event::fit_start);
-    m.hook<&Gyro::micro_start>(Event::micro_start);
   }
   explicit Gyro(const Options& options) : bank_(options, 1) {}
 
   void open(const DropoutPlaces& places) override { bank_.open(places.sites, host()); }
   void fit_start(StepContext& context) { bank_.start(context, host()); }
-  void micro_start(StepContext& context) { bank_.start_micro(context); }
 
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
     return bank_.apply(x, site, call);

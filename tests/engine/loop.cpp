@@ -289,6 +289,30 @@ TEST_CASE("the batch of an evaluation is there while it is evaluated, and not at
   CHECK(batches == 2);
 }
 
+TEST_CASE("a pass knows which samples of its step it has, whatever hooks made of them") {
+  Rig rig(11, 6, 4, 4);
+  int doubled = 0;
+  rig.actor.on(
+      Event::micro_start,
+      [&](StepContext& context) {
+        if (++doubled > 2) return;
+        Batch& batch = context.mutable_batch();
+        batch.inputs[0] = at::cat({batch.inputs[0], batch.inputs[0]});
+        batch.target = at::cat({batch.target, batch.target});
+      },
+      Region::batch);
+  rig.fit();
+  Lines parts;
+  for (const ForwardContext& pass : rig.network.passes) {
+    const auto& [first, count, samples, before] = pass.part;
+    parts.push_back(std::to_string(first) + " + " + std::to_string(count) + " of " + std::to_string(samples) +
+                    " after " + std::to_string(before));
+  }
+  CHECK(parts == Lines{"0 + 4 of 6 after 0", "4 + 2 of 6 after 0", "0 + 4 of 5 after 6", "4 + 1 of 5 after 6",
+                       "0 + 4 of 6 after 11", "4 + 2 of 6 after 11", "0 + 4 of 5 after 17",
+                       "4 + 1 of 5 after 17"});
+}
+
 TEST_CASE("hooks see the clock, the micro-batch and what exists at their event") {
   Rig rig(8, 6, 2, 2);
   std::map<std::string, std::set<std::int64_t>> numbers, steps;
@@ -755,6 +779,44 @@ TEST_CASE("k micro-batches of b equal one of k x b, ragged last groups and unequ
       INFO("micro-batches of " << micro);
       test::BuiltRun parts(test::valid(accumulating(model, loss, 8, micro)));
       CHECK(parts->model_digest() == start);
+      parts->loop().fit();
+      CHECK(parts->clock().step == whole->clock().step);
+      CHECK(largest_difference(*whole, *parts) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("masks of a bank are given to the rows of the whole step, whatever its micro-batches") {
+  const auto model = [](const std::string& dropout) {
+    return "type = \"mlp\"\nlayers = [16, 64, 64, 4]\n[model.dropout]\n" + dropout;
+  };
+  const std::string gyro = "type = \"gyro\"\nsigma = 32\n",
+                    blockwise = "type = \"blockwise\"\nsigma = 32\nblock = 8\n";
+  const std::string plain = "type = \"cross_entropy\"\n", twice = plain + "[[hooks]]\ntype = \"rdrop\"\n";
+  struct Case {
+    std::string dropout, loss;
+    std::int64_t samples, batch;  ///< the last step of an epoch has fewer than the batch
+    std::vector<std::int64_t> micros;
+  };
+  const Case cases[] = {
+      {gyro + "tau = 16\n", plain, 111, 64, {32, 16, 8}},  // at last 47, as 32 and 15
+      {blockwise + "tau = 16\n", plain, 111, 64, {32, 16, 8}},
+      {gyro + "tau = 32\n", plain, 29, 16, {8, 4, 1}},  // fewer rows than masks
+      {blockwise + "tau = 32\n", plain, 29, 16, {8, 4, 1}},
+      {gyro + "tau = 4\n", twice, 58, 32, {16, 8}},  // rows that a hook doubles
+      {blockwise + "tau = 4\n", twice, 58, 32, {16, 8}},
+  };
+  for (const Case& c : cases) {
+    INFO(c.dropout << c.loss << c.samples << " samples in steps of " << c.batch);
+    const auto text = [&](std::int64_t micro) {
+      return accumulating(model(c.dropout), c.loss, c.batch, micro);
+    };
+    const std::vector<std::string> size = {"data.train.size=" + std::to_string(c.samples)};
+    test::BuiltRun whole(test::valid(text(c.batch), size));
+    whole->loop().fit();
+    for (const std::int64_t micro : c.micros) {
+      INFO("micro-batches of " << micro);
+      test::BuiltRun parts(test::valid(text(micro), size));
       parts->loop().fit();
       CHECK(parts->clock().step == whole->clock().step);
       CHECK(largest_difference(*whole, *parts) < 1e-6);

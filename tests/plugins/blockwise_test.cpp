@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -34,13 +35,6 @@ class Blockwise final : public StepContext {
     blockwise_.fire(*this);
   }
   Dropout& plugin() { return blockwise_.plugin(); }
-  /// Before each micro-batch of a step.
-  void start_micro(int micro, int micros) {
-    micro_ = micro;
-    micros_ = micros;
-    event_ = Event::micro_start;
-    blockwise_.fire(*this);
-  }
 
  private:
   test::Subscribed<Dropout> blockwise_;
@@ -85,10 +79,10 @@ Batch batch_of(Tensor x) {
 
 /// Output, and gradients of its product with `direction`, for the parameters and the input.
 Tensors pass(Network& network, const Tensor& x, const Tensor& direction, std::uint64_t step = 0,
-             std::uint32_t micro = 0) {
+             const StepPart& part = {}) {
   for (const NamedTensor& each : network.parameters()) each.tensor.mutable_grad() = Tensor();
   const Tensor input = x.detach().clone().requires_grad_();
-  const Tensor y = network.forward(batch_of(input), {.training = true, .step = step, .micro = micro});
+  const Tensor y = network.forward(batch_of(input), {.training = true, .step = step, .part = part});
   y.backward(direction);
   Tensors result = {y.detach(), input.grad()};
   for (const NamedTensor& each : network.parameters()) result.push_back(each.tensor.grad());
@@ -145,28 +139,32 @@ TEST_CASE("units are dropped in blocks, and the network sees that they are") {
 TEST_CASE("gradients of one batch are those of its micro-batches, layers taken over or not") {
   at::manual_seed(6);
   const std::unique_ptr<Network> network = mlp({96, 160, 128, 64});
-  // Slices that end within micro-batches and with them, and fewer rows than slices.
-  for (const auto& [rows, tau, micros] :
-       {std::tuple(128, 8, 4), std::tuple(120, 16, 3), std::tuple(8, 16, 4)}) {
+  // Slices that end within micro-batches and with them, sizes that divide nothing, fewer rows than slices.
+  using Sizes = std::vector<std::int64_t>;
+  for (const auto& [tau, sizes] : {std::pair<std::int64_t, Sizes>{8, {32, 32, 32, 32}},
+                                   {16, {40, 40, 40}},
+                                   {16, {32, 15}},
+                                   {16, {20, 20, 7}},
+                                   {16, {2, 2, 2, 2}},
+                                   {16, {8, 5}}}) {
+    const std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+    INFO("tau " << tau << ", " << rows << " rows, " << sizes.front() << " first");
     Blockwise blockwise(options(32, tau, 32));
     blockwise.plugin().open(network->dropout_places());
     Elementwise elementwise(blockwise.plugin());
     const Tensor x = at::randn({rows, 96}), direction = at::randn({rows, 64});
     for (Dropout* dropout : {&blockwise.plugin(), static_cast<Dropout*>(&elementwise)}) {
       network->set_dropout(dropout, 1);
-      blockwise.start_micro(0, 1);
       const Tensors whole = pass(*network, x, direction, 7);
       Tensors sum;
-      for (int micro = 0; micro < micros; ++micro) {
-        const auto part_of = [&](const Tensor& tensor) {
-          return tensor.chunk(micros)[static_cast<std::size_t>(micro)];
-        };
-        blockwise.start_micro(micro, micros);
-        const Tensors part =
-            pass(*network, part_of(x), part_of(direction), 7, static_cast<std::uint32_t>(micro));
+      StepPart here{.samples = rows, .before = 7 * rows};
+      for (const std::int64_t size : sizes) {
+        here.first += std::exchange(here.count, size);
+        const auto part_of = [&](const Tensor& tensor) { return tensor.narrow(0, here.first, size); };
+        const Tensors part = pass(*network, part_of(x), part_of(direction), 7, here);
         CHECK(largest_error({part[0], part[1]}, {part_of(whole[0]), part_of(whole[1])}) <= 1e-6);
         for (std::size_t i = 2; i < part.size(); ++i)
-          micro == 0 ? sum.push_back(part[i].clone()) : static_cast<void>(sum[i - 2].add_(part[i]));
+          here.first == 0 ? sum.push_back(part[i].clone()) : static_cast<void>(sum[i - 2].add_(part[i]));
       }
       CHECK(largest_error(sum, Tensors(whole.begin() + 2, whole.end())) <= 1e-6);
     }

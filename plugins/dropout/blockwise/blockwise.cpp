@@ -42,7 +42,6 @@ class Blockwise final : public Dropout {
     BankOptions::describe(m);
     m.option("block", &Options::block, "units that are dropped together: a multiple of 8").range(8, 128);
     m.hook<&Blockwise::fit_start>(Event::fit_start);
-    m.hook<&Blockwise::micro_start>(Event::micro_start);
   }
   explicit Blockwise(const Options& options)
       : block_(options.block),
@@ -58,7 +57,6 @@ class Blockwise final : public Dropout {
     for (const DropoutLinear& place : places.linears) linears_.push_back({place, {}});
   }
   void fit_start(StepContext& context) { bank_.start(context, host()); }
-  void micro_start(StepContext& context) { bank_.start_micro(context); }
 
   Tensor apply(const Tensor& x, std::size_t site, const DropoutCall& call) override {
     return bank_.apply(x, site, call);
