@@ -103,11 +103,12 @@ void write_checkpoint(const std::string& folder, const Snapshot& snapshot) {
                     .files = {},
                     .tensors = {}};
   std::map<std::string, std::vector<Item>> files;
-  for (const State& state : snapshot.states) {
-    manifest.states.push_back({state.owner, state.version, state.scalars});
-    for (const auto& [name, tensor] : state.tensors)
-      files[file_of(state.owner)].push_back({&state.owner, &name, &tensor});
-  }
+  for (const std::vector<State>* states : {&snapshot.states, &snapshot.fixed})
+    for (const State& state : *states) {
+      manifest.states.push_back({state.owner, state.version, state.scalars});
+      for (const auto& [name, tensor] : state.tensors)
+        files[file_of(state.owner)].push_back({&state.owner, &name, &tensor});
+    }
   for (auto& [name, items] : files) write_file(folder, name, std::move(items), manifest);
   const std::string path = folder + "/" + manifest_name, text = to_text(manifest);
   (void)from_text(text, path);  // what could not be read is not committed

@@ -287,7 +287,7 @@ void Commander::complete(Snapshot& snapshot) {
     if (!each.watch) continue;
     for (State state : each.watch->before.states) {
       state.owner = before_owner(each.entry.number, state.owner);
-      snapshot.states.push_back(std::move(state));
+      snapshot.fixed.push_back(std::move(state));
     }
   }
   State state{.owner = ledger_owner, .version = {}, .scalars = {{"text", ledger.text()}}, .tensors = {}};

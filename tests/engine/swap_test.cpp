@@ -211,6 +211,19 @@ TEST_CASE("checkpoints go on while a swap is watched") {
   }
 }
 
+TEST_CASE("what the run was before a swap takes no further copy in a checkpoint") {
+  const std::string wide = "[model]\ntype = \"mlp\"\nlayers = [8, 20000, 3]\n";  // 0.9 MiB
+  std::string text =
+      run_with("\"sgd\"", "[checkpoint]\ntype = \"async\"\nmemory_budget = 1\ninterval = \"2ba\"\n");
+  text.replace(text.find("[model]"), text.find("[loss]") - text.find("[model]"), wide);
+  auto schedule = request("schedule", "rex");
+  schedule.watch = "9ba";
+  LiveRun run(text, registry(), {}, {{3, schedule}});
+  run.fit();
+  CHECK(run.count("swap_rolled_back") == 0);
+  CHECK(run->swaps() == 1);
+}
+
 TEST_CASE("a planned swap that cannot be made after all is refused, and the run goes on") {
   LiveRun run(adamw, registry(), {}, {{4, request("optimizer", "troubled", options("at", Value("load")))}});
   run.fit();

@@ -17,6 +17,7 @@ namespace trainyard {
 struct Snapshot {
   std::int64_t step = 0;
   std::vector<State> states;  ///< of the run itself, the model and every plugin that has some; owners differ
+  std::vector<State> fixed;   ///< more of them, whose tensors nobody changes any more: they need no copy
   std::map<std::string, double, std::less<>> metrics;  ///< the last values, which keep_best compares
 };
 
@@ -70,8 +71,8 @@ class Checkpointer : public Plugin {
   /// Called once, before anything else. `store` outlives the plugin's use.
   virtual void open(CheckpointStore& store) = 0;
 
-  /// At a safe point. The tensors of the snapshot are the run's own and change as soon as this returns: what
-  /// is written later has to be copied now. Commits go to the store, at once or later, in the order of the
+  /// At a safe point. The tensors of `snapshot.states` are the run's own and change as soon as this returns:
+  /// what of them is written later has to be copied now. Commits go to the store, at once or later, in the order of the
   /// calls.
   virtual void take(Snapshot snapshot) = 0;
 
