@@ -115,7 +115,8 @@ ordered_json options_json(const std::vector<OptionSpec>& options) {
     ordered_json json = {
         {"name", option.name},     {"type", option_type_names[static_cast<std::size_t>(option.type)]},
         {"list", option.list},     {"required", option.required},
-        {"common", option.common}, {"help", option.help}};
+        {"common", option.common}, {"file", option.file},
+        {"help", option.help}};
     if (option.fallback) json["default"] = json_of(*option.fallback);
     if (option.minimum) json[option.open_minimum ? "above" : "min"] = *option.minimum;
     if (option.maximum) json[option.open_maximum ? "below" : "max"] = *option.maximum;
