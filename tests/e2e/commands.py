@@ -81,8 +81,10 @@ class Document:
             measures = any(re.search(r"\d", SPAN.sub("", cell)) for row in rows for cell in row[1:])
             if not measures or names & REFERENCE:
                 continue
-            around = [" ".join(part[2]) for part in self.parts[max(0, place - 1):place + 2] if part[0] == "text"]
-            given = [command for text in around if text.startswith("Command") for command in self.commands_in(text)]
+            above, below, beyond = (self.parts[i] if 0 <= i < len(self.parts) else ("", 0, []) for i in (place - 1, place + 1, place + 2))
+            beside = [above] if beyond[0] == "table" else [above, below]  # between two tables it is the second one's
+            texts = [" ".join(lines) for kind, _, lines in beside if kind == "text" and lines[0].startswith("Command")]
+            given = [command for text in texts for command in self.commands_in(text)]
             if "command" in names and not given:
                 column, last = [cell.strip("`* ") for cell in header].index("command"), []
                 for row in rows:
