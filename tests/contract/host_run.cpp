@@ -266,18 +266,24 @@ Outcome train_shortly(const std::string& text, const std::vector<std::string>& s
   train::TrainOptions options;
   options.quiet = true;
   options.resolved_toml = config::toml_file(config.resolved);
-  Outcome outcome;
-  outcome.exit_code = train::train_command(config, registry, options);
-  const auto result = nlohmann::json::parse(test::read_file(runs.path("run") + "/result.json"));
-  CHECK(result["exit_code"] == outcome.exit_code);
+  const int code = train::train_command(config, registry, options);
+  Outcome outcome = outcome_of(config.output_dir);
+  CHECK(outcome.exit_code == code);
+  return outcome;
+}
+
+Outcome outcome_of(const std::string& run_folder) {
+  const auto result = nlohmann::json::parse(test::read_file(run_folder + "/result.json"));
   const auto text_of = [](const nlohmann::json& value) {
     return value.is_null() ? "" : value.get<std::string>();
   };
+  Outcome outcome;
+  outcome.exit_code = result["exit_code"];
   outcome.model = text_of(result["digest"]["model"]);
   outcome.optimizer = text_of(result["digest"]["optimizer"]);
   outcome.error = text_of(result["error"]);
   outcome.steps = result["steps"];
-  for (const std::string& line : test::lines(runs.path("run") + "/journal.jsonl"))
+  for (const std::string& line : test::lines(run_folder + "/journal.jsonl"))
     outcome.swaps += nlohmann::json::parse(line)["what"] == "swap";
   if (const auto loss = result["metrics"].find("val/loss");
       loss != result["metrics"].end() && loss->is_number())

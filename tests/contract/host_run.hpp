@@ -51,6 +51,9 @@ struct Outcome {
   double loss = 0.0;       ///< of validation
 };
 
+/// What a run left in its folder.
+Outcome outcome_of(const std::string& run_folder);
+
 /// Trains in a fresh folder, as `trainyard train` does.
 Outcome train_shortly(const std::string& text, const std::vector<std::string>& sets,
                       const plugins::Registry& registry);

@@ -264,15 +264,13 @@ void sequence(int seed, Tally& tally) {
   Dice dice(seed);
   Subject subject(dice, dice.one_of(shipped().files()));
   std::string plan = random_plan(dice, subject);
-  const test::TempFolder folder;
-  const std::string run = folder.path("run");
-  std::vector<std::string> sets = subject.sets();
-  sets.push_back("run.output_dir=" + run);
+  Apart disturbed;
+  const std::string run = disturbed.run();
   int disturbances = dice.below(4);
   for (bool ended = false; !ended;) {
-    const std::string file = folder.write("run.toml", subject.text() + plan);
+    disturbed.write(subject.text() + plan);
     INFO("seed " << seed << "\n" << subject.text() << plan);
-    auto training = std::async(std::launch::async, [&] { return train_apart(file, sets); });
+    auto training = std::async(std::launch::async, [&] { return disturbed.train(subject.sets()); });
     ++tally.starts;
     const auto going = [&] {
       return training.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
@@ -300,7 +298,7 @@ void sequence(int seed, Tally& tally) {
       disturbance.end_pause();
     }
     const int status = training.get();
-    const std::string said = test::read_file(file + ".said");
+    const std::string said = disturbed.said();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2 &&
         said.find("that is planned at step") != std::string::npos) {
       ++tally.refused_at_start;  // before its first step, and nothing is lost
@@ -320,14 +318,13 @@ void sequence(int seed, Tally& tally) {
   ++tally.runs;
   const std::string as_made = made(run);
   for (std::size_t at = 0; (at = as_made.find("[[swap]]", at)) != std::string::npos; ++at) ++tally.swaps;
-  const std::string file = folder.write("plain.toml", subject.text() + as_made);
-  sets.back() = "run.output_dir=" + folder.path("plain");
-  const int status = train_apart(file, sets);
+  const Apart plain(subject.text() + as_made);
+  const int status = plain.train(subject.sets());
   INFO("seed " << seed << "\n" << subject.text() << "\nplan:\n" << plan << "\nmade:\n" << as_made);
-  INFO(test::read_file(file + ".said"));
+  INFO(plain.said());
   const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   CHECK(ended);
-  if (ended) CHECK(outcome(run) == outcome(folder.path("plain")));
+  if (ended) CHECK(outcome(run) == outcome(plain.run()));
 }
 
 }  // namespace

@@ -1,0 +1,139 @@
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // listeners; ahead of every header
+#include "contract/process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include "core/config/load.hpp"
+#include "core/config/print.hpp"
+#include "core/config/resolve.hpp"
+#include "core/train/train_command.hpp"
+#include "support/folder.hpp"
+
+/// Stands in for the C library's: tests/faulty/hook_killer.cpp asks to die inside a save, that is when the
+/// second file of a checkpoint is to reach the disk.
+extern "C" int fsync(int descriptor) {
+  static int saved = 0;
+  if (std::getenv("TRAINYARD_KILL_IN_SAVE") != nullptr) {
+    char path[4096] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+    if (readlink(link.c_str(), path, sizeof path - 1) > 0 &&
+        std::string(path).find(".tmp-") != std::string::npos && ++saved == 2)
+      raise(SIGKILL);
+  }
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
+namespace trainyard::contract {
+namespace {
+
+constexpr std::size_t longest_request = 1 << 16;
+int requests = -1;  ///< socket to the process that forks
+
+/// Exit code of the training that a request describes: run file and changes, a line each.
+int train(const std::string& request, const plugins::Registry& registry) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end = 0; at < request.size(); at = end + 1) {
+    end = std::min(request.find('\n', at), request.size());
+    lines.push_back(request.substr(at, end - at));
+  }
+  const std::string file = lines.front();
+  if (freopen((file + ".said").c_str(), "w", stderr) == nullptr) return 99;
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  lines.erase(lines.begin());
+  try {
+    const std::string folder = file.substr(0, file.rfind('/'));
+    config::Resolution resolution = config::resolve(config::load({file}, lines, {folder}), registry);
+    std::fputs(resolution.findings.text().c_str(), stderr);
+    if (!resolution.config) return 2;
+    train::TrainOptions options;
+    options.quiet = true;
+    options.resolved_toml = config::toml_file(resolution.config->resolved);
+    return train::train_command(*resolution.config, registry, options);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
+
+[[noreturn]] void serve(int socket) {
+  const auto registry = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  std::string request(longest_request, '\0');
+  for (ssize_t size; (size = recv(socket, request.data(), request.size(), 0)) > 0;) {
+    const pid_t child = fork();
+    if (child == 0) {
+      close(socket);
+      const int code = train(request.substr(0, static_cast<std::size_t>(size)), registry);
+      std::fflush(nullptr);
+      _exit(code);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    if (send(socket, &status, sizeof status, MSG_NOSIGNAL) < 0) break;
+  }
+  _exit(0);
+}
+
+/// A process that is killed leaves all that it wrote: a folder in memory will do, and a save takes no time
+/// there.
+void use_memory() {
+  constexpr std::uintmax_t enough = 1 << 28;
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space("/dev/shm", error);
+  if (!error && space.available > enough && access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
+}
+
+/// Ahead of the first test, as long as this process has one thread.
+struct Server : Catch::TestEventListenerBase {
+  using TestEventListenerBase::TestEventListenerBase;
+  void testRunStarting(const Catch::TestRunInfo&) override {
+    use_memory();
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+      throw std::runtime_error("no sockets");
+    server_ = fork();
+    if (server_ == 0) {
+      close(ends[0]);
+      serve(ends[1]);
+    }
+    close(ends[1]);
+    requests = ends[0];
+  }
+  void testRunEnded(const Catch::TestRunStats&) override {
+    close(requests);
+    waitpid(server_, nullptr, 0);
+  }
+
+ private:
+  pid_t server_ = -1;
+};
+CATCH_REGISTER_LISTENER(Server)
+
+}  // namespace
+
+int Apart::train(std::vector<std::string> sets) const {
+  sets.push_back("run.output_dir=" + run());
+  std::string request = file_;
+  for (const std::string& set : sets) request += "\n" + set;
+  int status = -1;
+  if (request.size() > longest_request || send(requests, request.data(), request.size(), MSG_NOSIGNAL) < 0 ||
+      recv(requests, &status, sizeof status, 0) != sizeof status)
+    FAIL("the process that trains is gone");
+  return status;
+}
+
+std::string Apart::said() const {
+  return test::read_file(file_ + ".said");
+}
+
+}  // namespace trainyard::contract

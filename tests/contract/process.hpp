@@ -1,0 +1,32 @@
+// Trainings in processes of their own, which can be killed. Such a process is forked off one that has
+// LibTorch loaded and has not used it yet: a start takes milliseconds, and no thread is lost on the way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/files.hpp"
+
+namespace trainyard::contract {
+
+/// A run file in a folder of its own, trained as `trainyard train` does, with the shipped plugins and those
+/// of tests/faulty.
+class Apart {
+ public:
+  /// The files that the text names may lie in `folder()`.
+  explicit Apart(const std::string& text = {}) { write(text); }
+  void write(const std::string& text) { file_ = folder_.write("run.toml", text); }
+  const test::TempFolder& folder() const { return folder_; }
+  std::string run() const { return folder_.path("run"); }
+
+  /// Begins the run, or goes on with it. Gives what waitpid says.
+  int train(std::vector<std::string> sets) const;
+  /// What it printed.
+  std::string said() const;
+
+ private:
+  test::TempFolder folder_;
+  std::string file_;
+};
+
+}  // namespace trainyard::contract

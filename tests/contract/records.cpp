@@ -1,0 +1,191 @@
+#include "contract/records.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include <trainyard/event_file.hpp>
+#include <trainyard/trial_files.hpp>
+
+#include "core/checkpoint/folder.hpp"
+#include "core/plugins/sha256.hpp"
+#include "support/folder.hpp"
+
+namespace trainyard::contract {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Lines = std::vector<std::string>;
+
+/// Names of values that are times: of a record, and of the host's own state.
+bool is_time(const std::string& name) {
+  return name == "seconds" || name.ends_with("samples_per_second");
+}
+
+Json without_times(Json values) {
+  for (auto each = values.begin(); each != values.end();)
+    each = is_time(each.key()) ? values.erase(each) : std::next(each);
+  return values;
+}
+
+void read_jsonl(const std::string& path, Lines& lines) {
+  for (const std::string& line : test::lines(path)) {
+    Json record = without_times(Json::parse(line));
+    if (record["what"] != "train" && record["what"] != "eval") continue;
+    record["values"] = without_times(record["values"]);
+    lines.push_back(record.dump());
+  }
+}
+
+void read_csv(const std::string& path, Lines& lines) {  // step,epoch,seconds,name,value
+  for (const std::string& line : test::lines(path)) {
+    Lines cells;
+    std::istringstream stream(line);
+    for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+    REQUIRE(cells.size() == 5);
+    if (!is_time(cells[3])) lines.push_back(cells[0] + "," + cells[1] + "," + cells[3] + "," + cells[4]);
+  }
+}
+
+/// The fields of a protobuf message: number, and its bytes.
+std::vector<std::pair<int, std::string_view>> fields(std::string_view message) {
+  std::vector<std::pair<int, std::string_view>> found;
+  std::size_t at = 0;
+  const auto varint = [&] {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(message.at(at++));
+      value |= std::uint64_t{byte & 127u} << shift;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < message.size()) {
+    const std::uint64_t key = varint();
+    const std::size_t begin = at;
+    const std::size_t length = (key & 7) == 1 ? 8 : (key & 7) == 5 ? 4 : varint();
+    const bool number = (key & 7) == 0;
+    const std::size_t start = (key & 7) == 2 ? at : begin;
+    if (!number) at = start + length;
+    found.emplace_back(static_cast<int>(key >> 3), message.substr(start, at - start));
+  }
+  return found;
+}
+
+/// Every value of TensorBoard's: step, tag, and the bytes of the rest.
+void read_events(const std::string& path, Lines& lines) {
+  event_file::length_through(test::read_file(path), std::numeric_limits<std::int64_t>::max(),
+                             [&](std::string_view event) {
+                               for (const auto& [number, summary] : fields(event)) {
+                                 if (number != 5) continue;
+                                 for (const auto& [_, value] : fields(summary)) {
+                                   const std::string tag(fields(value).front().second);
+                                   if (!is_time(tag))
+                                     lines.push_back(std::to_string(event_file::step_of(event)) + " " + tag +
+                                                     " " + plugins::Sha256::of(value));
+                                 }
+                               }
+                             });
+}
+
+/// Every step of a trial, and its tensors; not what the machine did (Mode::global).
+Lines read_trial(const std::string& folder) {
+  Lines lines;
+  for (const auto& entry : fs::recursive_directory_iterator(folder + "/index"))
+    if (entry.is_regular_file())
+      lines.push_back(entry.path().filename().string() + " " +
+                      without_times(Json::parse(test::read_file(entry.path()))).dump());
+  std::sort(lines.begin(), lines.end());
+  const TrialReader trial(folder);
+  for (const Mode mode : trial.modes())
+    for (const std::int64_t step : trial.steps(mode)) {
+      const std::shared_ptr<const StepRecord> record = trial.record(mode, step);
+      for (const TensorRecord& tensor : record->tensors) {
+        if (!tensor.value.defined()) continue;
+        const at::Tensor plain = tensor.value.contiguous();
+        const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+        lines.push_back(std::string(mode_names[static_cast<std::size_t>(mode)]) + std::to_string(step) + " " +
+                        tensor.name + " " + plugins::Sha256::of(bytes));
+      }
+    }
+  return lines;
+}
+
+void read_checkpoint(const std::string& run_folder, Remains& remains) {
+  const std::string newest = checkpoint::find(run_folder).back();
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(newest);
+  for (const checkpoint::StateEntry& state : manifest.states) {
+    Lines& lines = remains["state of " + state.owner];
+    lines.push_back(state.version);
+    const bool recorder = state.owner.starts_with("recorder");
+    for (const auto& [name, value] : state.scalars)
+      if (!is_time(name) && !(recorder && name == "samples"))  // looks at the machine, twice a second
+        lines.push_back(name + " " + std::visit([](const auto& held) { return Json(held).dump(); }, value));
+  }
+  for (const checkpoint::TensorEntry& tensor : manifest.tensors)
+    remains["state of " + tensor.owner].push_back(tensor.name + " " + tensor.digest);
+}
+
+/// What the host itself leaves, and says when it did what.
+bool of_host(const std::string& name) {
+  static const std::set<std::string> names = {"config.toml", "journal.jsonl",    "run.log",
+                                              "result.json", "checkpoints",      "ctl.sock",
+                                              "run.lock",    "model.safetensors"};
+  return names.contains(name);
+}
+
+}  // namespace
+
+Remains remains_of(const std::string& run_folder) {
+  Remains remains;
+  const Json result = Json::parse(test::read_file(run_folder + "/result.json"));
+  for (const char* key : {"status", "exit_code", "steps", "epochs", "samples", "error"})
+    remains["result"].push_back(std::string(key) + " " + result[key].dump());
+  for (const char* key : {"model", "optimizer"})
+    remains["digest"].push_back(std::string(key) + " " + result["digest"][key].dump());
+  const Json metrics = without_times(result["metrics"]);
+  for (const auto& [name, value] : metrics.items())
+    remains["last metrics"].push_back(name + " " + value.dump());
+  std::set<std::string> names;  // of several files of events the earlier comes first
+  for (const auto& entry : fs::directory_iterator(run_folder)) names.insert(entry.path().filename().string());
+  for (const std::string& name : names) {
+    const std::string path = run_folder + "/" + name;
+    if (of_host(name)) continue;
+    if (name == "trial")
+      remains["trial"] = read_trial(path);
+    else if (name.ends_with(".jsonl"))
+      read_jsonl(path, remains[name]);
+    else if (name.ends_with(".csv"))
+      read_csv(path, remains[name]);
+    else if (name.starts_with("events.out.tfevents."))
+      read_events(path, remains["events"]);
+    else
+      FAIL_CHECK("nobody here can read " << path << ": add it to tests/contract/records.cpp");
+  }
+  read_checkpoint(run_folder, remains);
+  return remains;
+}
+
+std::string difference(const Remains& found, const Remains& expected) {
+  for (const auto& [name, lines] : expected)
+    if (!found.contains(name)) return name + ": nothing, expected " + std::to_string(lines.size()) + " lines";
+  for (const auto& [name, lines] : found) {
+    const auto wanted = expected.find(name);
+    if (wanted == expected.end())
+      return name + ": " + std::to_string(lines.size()) + " lines, expected nothing";
+    const auto [a, b] =
+        std::mismatch(lines.begin(), lines.end(), wanted->second.begin(), wanted->second.end());
+    if (a == lines.end() && b == wanted->second.end()) continue;
+    return name + ", line " + std::to_string(a - lines.begin() + 1) + " of " + std::to_string(lines.size()) +
+           ": " + (a == lines.end() ? "nothing" : a->substr(0, 300)) + "\n  expected " +
+           (b == wanted->second.end() ? "nothing" : b->substr(0, 300));
+  }
+  return {};
+}
+
+}  // namespace trainyard::contract
