@@ -127,6 +127,7 @@ class Resume(HostTest):
                             (mlp, gyro + '[[hooks]]\ntype = "rdrop"\n'),
                             (mlp, blockwise + '[[hooks]]\ntype = "mc_dropout"\nsamples = 3\n')):
             with self.subTest(table):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
                 plain = without[text]
                 text += "[model.dropout]\n" + table
                 whole = self.train(text)
@@ -139,7 +140,6 @@ class Resume(HostTest):
                 for key in ("digest", "metrics"):
                     self.assertEqual(resumed[key], whole[key])
                 self.assertNotEqual(whole["digest"], plain)
-                shutil.rmtree(self.folder / "runs")
 
     # --- where it goes on from
 
