@@ -80,7 +80,7 @@ Scalar scalar_of(const Json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number_float()) return json.get<double>();
-  if (!(json.is_string())) return json.get<std::string>();
+  if (json.is_string()) return json.get<std::string>();
   if (json.contains("bytes")) return bytes_of(json.at("bytes").get<std::string>());
   const auto bits = json.at("double").get<std::string>();
   std::uint64_t value = 0;
