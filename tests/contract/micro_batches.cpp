@@ -33,10 +33,6 @@ const std::map<std::string, std::string> by_micro_batch = {
     {"dropout variational", "draws for each micro-batch"},
     {"dropout zoneout", "draws for each micro-batch"},
     {"model resnet", "normalises by the mean and variance of a micro-batch"},
-    // Issue 12, A3: their masks go by the place in the batch, but a last batch that is not full is cut
-    // wrongly. To be taken out with its mend.
-    {"dropout blockwise", "A3"},
-    {"dropout gyro", "A3"},
 };
 
 /// A run as it was trained.

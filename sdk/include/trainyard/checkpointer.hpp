@@ -57,7 +57,8 @@ struct CheckpointCommon {
     m.option("interval", &CheckpointCommon::interval,
              "steps between checkpoints, and one at the end; without it only when the run is interrupted");
     m.option("keep_last", &CheckpointCommon::keep_last, "how many of the newest are kept").range(1, 1e6);
-    m.option("keep_every", &CheckpointCommon::keep_every, "those at multiples of it are kept for good");
+    m.option("keep_every", &CheckpointCommon::keep_every,
+             "the first at or after each multiple of it is kept for good");
     m.option("keep_best", &CheckpointCommon::keep_best, "those with the best values of a metric are kept");
   }
 };
@@ -71,9 +72,9 @@ class Checkpointer : public Plugin {
   /// Called once, before anything else. `store` outlives the plugin's use.
   virtual void open(CheckpointStore& store) = 0;
 
-  /// At a safe point. The tensors of `snapshot.states` are the run's own and change as soon as this returns:
-  /// what of them is written later has to be copied now. Commits go to the store, at once or later, in the order of the
-  /// calls.
+  /// At a safe point. The tensors of `states` are the run's own and change as soon as this returns: what of
+  /// them is written later has to be copied now. Commits go to the store, at once or later, in the order of
+  /// the calls.
   virtual void take(Snapshot snapshot) = 0;
 
   /// Waits until everything that was given to `take` is committed; throws what went wrong with it.
