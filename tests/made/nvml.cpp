@@ -1,8 +1,26 @@
 #include "nvml.hpp"
 
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+/// What a process of its own is to see: MADE_GPUS = "USE/USED USE/USED GROWTH" of two GPUs.
+trainyard::test::MadeGpus from_environment() {
+  trainyard::test::MadeGpus gpus;
+  const char* text = std::getenv("MADE_GPUS");
+  if (text == nullptr) return gpus;
+  const int read = std::sscanf(text, "%u/%llu %u/%llu %llu", &gpus.use[0], &gpus.used[0], &gpus.use[1],
+                               &gpus.used[1], &gpus.growth);
+  gpus.count = read == 5 ? 2 : 0;
+  return gpus;
+}
+
+}  // namespace
+
 extern "C" {
 
-trainyard::test::MadeGpus made_gpus;
+trainyard::test::MadeGpus made_gpus = from_environment();
 
 int nvmlInit_v2() {
   if (made_gpus.init == 0) ++made_gpus.opened;
