@@ -305,6 +305,8 @@ void Commander::go_on_with(std::vector<MadeBefore> made) {
     if (each.made.until)
       watch.emplace(
           Watch{{.step = *entry.step, .states = std::move(each.before), .metrics = {}}, *each.made.until});
+    for (const config::SwapRequest& each_swap : entry.swaps) ++generations_[each_swap.slot];
+    ++counts_.made;
     standing_.push_back({std::move(entry), std::move(swap), std::move(watch)});
   }
   parts_.swapped();

@@ -37,6 +37,15 @@ class PreparedSwap {
     return nullptr;
   }
 
+  /// Frees what nobody asks for any more once `later` has followed: plans are long, and models are large.
+  void free_replaced_by(PreparedSwap& later) {
+    splits_.clear();
+    if (later.curve_) curve_.reset();
+    if (later.network_) network_.reset();
+    if (later.dropout_) dropout_.reset();
+    std::erase_if(parts_, [&](const Part& part) { return later.find(part.config.slot) != nullptr; });
+  }
+
   PreparedSwap* after_ = nullptr;  ///< the swap that it follows, uncommitted; null: the run as it is
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap

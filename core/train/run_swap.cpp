@@ -205,6 +205,8 @@ void Run::rehearse(const std::vector<Planned>& plan) {
         if (part.plugin.has_state() && part.config.kind != Recorder::kind.name)  // which would cut its files
           hand_over(filling(after, part.config), part.plugin, part.carry);
       if (swap.curve_) place_curve(swap, planned.step);
+      for (const std::unique_ptr<PreparedSwap>& earlier : made)
+        if (earlier.get() != &swap) earlier->free_replaced_by(swap);
     } catch (const Error& error) {
       throw ConfigError("the swap that is planned at step " + std::to_string(planned.step) + " (" +
                         config::text(planned.swaps) + ") cannot be made: " + error.what());
