@@ -146,7 +146,7 @@ class Run {
   void connect();
   void open(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);
-  void come_back(ActivePlugin& plugin);
+  void tell(ActivePlugin& plugin, Event event);
   ActivePlugin& filling(PreparedSwap* swap, const config::SlotConfig& slot);
   Network& network_with(PreparedSwap* swap);
   std::pair<const ScheduleCurve*, CurvePlace> curve_with(PreparedSwap* swap) const;

@@ -215,7 +215,7 @@ void Run::rehearse(const std::vector<Planned>& plan) {
 }
 
 void Run::commit(PreparedSwap& swap) {
-  std::size_t out = 0;  // of them have been told to go
+  std::size_t out = 0, in = 0;  // of them have been told to go, to come
   try {
     for (; out < swap.parts_.size(); ++out)
       bus_->call_alone(swap.parts_[out].place->subscriber(), Event::swap_out, context_);
@@ -223,22 +223,24 @@ void Run::commit(PreparedSwap& swap) {
       for (const Event event : set_up) bus_->call_alone(part.plugin.subscriber(), event, context_);
       hand_over(*part.place, part.plugin, part.carry);
       bus_->call_alone(part.plugin.subscriber(), Event::swap_in, context_);
+      ++in;
     }
     if (swap.network_) swap.network_->adopt(weights());
     if (swap.curve_) place_curve(swap, loop_->updates());
     for (PreparedSwap::Part& part : swap.parts_) outside_.settle(*part.place);
   } catch (...) {
-    for (std::size_t i = 0; i < out; ++i) come_back(*swap.parts_[i].place);
+    for (std::size_t i = 0; i < in; ++i) tell(swap.parts_[i].plugin, Event::swap_out);
+    for (std::size_t i = 0; i < out; ++i) tell(*swap.parts_[i].place, Event::swap_in);
     throw;
   }
   exchange(swap);
   ++swaps_;
 }
 
-/// Tells a plugin that was told to go that it stays.
-void Run::come_back(ActivePlugin& plugin) {
+/// Of a swap that is taken back: whatever the plugin makes of it, the run goes on.
+void Run::tell(ActivePlugin& plugin, Event event) {
   try {
-    bus_->call_alone(plugin.subscriber(), Event::swap_in, context_);
+    bus_->call_alone(plugin.subscriber(), event, context_);
   } catch (const Error& error) {
     outputs_.log(LogLevel::warning, error.what());
   }
@@ -304,8 +306,9 @@ void Run::check_weights() const {
 }
 
 void Run::take_back(PreparedSwap& swap) {
+  for (PreparedSwap::Part& part : swap.parts_) tell(*part.place, Event::swap_out);
   exchange(swap);
-  for (PreparedSwap::Part& part : swap.parts_) come_back(*part.place);
+  for (PreparedSwap::Part& part : swap.parts_) tell(*part.place, Event::swap_in);
 }
 
 void Run::go_back(const std::vector<State>& states) {

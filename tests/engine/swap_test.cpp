@@ -316,6 +316,19 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
     }
 }
 
+TEST_CASE("what is taken back is told to go, and may object in vain") {
+  const std::string text =
+      run_with("\"adamw\"", "[[hooks]]\ntype = \"faulty\"\nstep = 1000\nway = \"throw\"\n");
+  auto failing = request("hooks.faulty", "", options("step", Value(std::int64_t{11})));
+  auto objecting = request("optimizer", "troubled", options("at", Value("swap_out")), config::Carry::fresh);
+  failing.watch = objecting.watch = "9ba";
+  LiveRun run(text, registry(), {}, {{7, failing}, {8, objecting}});
+  run.fit();
+  CHECK(run.count("swap_rolled_back") == 2);
+  CHECK(run.logged("[optimizer] troubled at swap_out"));
+  CHECK(run.result() == undisturbed(text));
+}
+
 TEST_CASE("a watch lasts to the end of the training, its last evaluations included") {
   const std::string text = adamw;
   for (const char* at : {"step", "not_finite"}) {

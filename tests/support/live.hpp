@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -60,7 +61,7 @@ class LiveRun {
           const std::vector<Due>& due = {}, train::LoopParts parts = {})
       : directory_(report::RunDirectory::create(folder_ / "run", "", false)),
         asks_(asks.begin(), asks.end()),
-        run_(config_of(text, {}, registry), registry),
+        run_(config_of(text, {}, registry), registry, outputs()),
         channel_(std::in_place, directory_.path()) {
     run_.build_model();
     parts.control = [this] { serve(); };
@@ -128,6 +129,13 @@ class LiveRun {
                       [&](const report::JournalEntry& each) { return each.what == what; }));
   }
 
+  /// Whether host or plugin logged a text with this part in it.
+  bool logged(const std::string& part) {
+    const std::lock_guard lock(log_mutex_);
+    return std::any_of(log_.begin(), log_.end(),
+                       [&](const std::string& each) { return each.find(part) != std::string::npos; });
+  }
+
   /// Model, optimizer and last validation loss: what must not differ.
   std::string result() {
     const auto loss = run_.loop().latest().find("val/loss");
@@ -137,6 +145,15 @@ class LiveRun {
   }
 
  private:
+  train::HostOutputs outputs() {
+    train::HostOutputs outputs;
+    outputs.log = [this](LogLevel, const std::string& text) {
+      const std::lock_guard lock(log_mutex_);
+      log_.push_back(text);
+    };
+    return outputs;
+  }
+
   void serve() {
     at_safe_point();
     for (;;) {
@@ -183,6 +200,8 @@ class LiveRun {
     });
   }
 
+  std::mutex log_mutex_;
+  std::vector<std::string> log_;
   Folder folder_;
   report::RunDirectory directory_;
   std::deque<Ask> asks_;
