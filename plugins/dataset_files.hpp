@@ -82,6 +82,12 @@ class Reader {
     return found;
   }
 
+  /// Of gzip data: reads on to the end. What is damaged is told as that, and not by what was read of it.
+  void check_rest() {
+    std::vector<std::uint8_t> rest(packed_ ? 1 << 16 : 0);
+    while (!rest.empty() && read(rest.data(), rest.size()) > 0) continue;
+  }
+
   [[noreturn]] void fail(const std::string& message) const { throw DataError(path_ + ": " + message); }
 
  private:

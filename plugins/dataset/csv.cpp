@@ -219,6 +219,7 @@ void Csv::each_row(const std::string& path, Row&& row) const {
     if (number == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // byte order mark
     if (number <= options_.skip_rows || trimmed(line).empty()) continue;
     const auto fail_line = [&](const std::string& message) {
+      file.check_rest();
       throw trainyard::DataError(path + ":" + std::to_string(number) + ": " + message);
     };
     if (!split_line(line, options_.separator[0], fields)) fail_line("a quote is not closed on its line");
