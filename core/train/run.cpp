@@ -294,13 +294,13 @@ void Run::open_recorder(ActivePlugin& plugin) const {
   guarded(plugin.slot(), 0, [&] { plugin.as<Recorder>().open(info); });
 }
 
-/// Tells the recorder which rules there are.
-void Run::attach_rules() {
+/// Tells the recorder which rules there are; with `swap`, once that is made.
+void Run::attach_rules(PreparedSwap* swap) {
   if (!config_.recorder) return;
   std::vector<NamedRule> rules;
-  for (const config::SlotConfig& slot : config_.rules) rules.push_back(named_rule(plugin_of(slot)));
+  for (const config::SlotConfig& slot : config_.rules) rules.push_back(named_rule(filling(swap, slot)));
   guarded(*config_.recorder, context_.clock_.step,
-          [&] { plugin_of(*config_.recorder).as<Recorder>().attach(std::move(rules), scale_); });
+          [&] { filling(swap, *config_.recorder).as<Recorder>().attach(std::move(rules), scale_); });
 }
 
 Snapshot Run::snapshot() const {

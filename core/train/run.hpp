@@ -142,7 +142,7 @@ class Run {
   void open_sampler(ActivePlugin& sampler, const config::SplitConfig& train, const Dataset& training) const;
   Split make_split(const std::string& name, const Sources& sources) const;
   void open_recorder(ActivePlugin& plugin) const;
-  void attach_rules();
+  void attach_rules(PreparedSwap* swap = nullptr);
   void connect();
   void open(PreparedSwap& swap);
   void exchange(PreparedSwap& swap);

@@ -216,6 +216,9 @@ void Run::rehearse(const std::vector<Planned>& plan) {
 
 void Run::commit(PreparedSwap& swap) {
   std::size_t out = 0, in = 0;  // of them have been told to go, to come
+  const bool rules = std::any_of(swap.parts_.begin(), swap.parts_.end(), [](const PreparedSwap::Part& part) {
+    return part.config.kind == Rule::kind.name || part.config.kind == Recorder::kind.name;
+  });
   try {
     for (; out < swap.parts_.size(); ++out)
       bus_->call_alone(swap.parts_[out].place->subscriber(), Event::swap_out, context_);
@@ -228,7 +231,9 @@ void Run::commit(PreparedSwap& swap) {
     if (swap.network_) swap.network_->adopt(weights());
     if (swap.curve_) place_curve(swap, loop_->updates());
     for (PreparedSwap::Part& part : swap.parts_) outside_.settle(*part.place);
+    if (rules) attach_rules(&swap);  // it may object to them; nothing may once the swap is in
   } catch (...) {
+    if (rules) attach_rules();
     for (std::size_t i = 0; i < in; ++i) tell(swap.parts_[i].plugin, Event::swap_out);
     for (std::size_t i = 0; i < out; ++i) tell(*swap.parts_[i].place, Event::swap_in);
     throw;

@@ -316,6 +316,20 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
     }
 }
 
+TEST_CASE("a rule that its recorder objects to does not come in") {
+  const std::string text = run_with("\"adamw\"", "[recorder]\nsave = false\n[[rules]]\ntype = \"probe\"\n");
+  LiveRun run(text, registry(),
+              {{7, "rules.probe", "", {"watch=\"(\""}}, {9, "rules.probe", "", {"fire_at=1000"}}});
+  run.fit();
+  REQUIRE(run.told().size() == 2);
+  CHECK_FALSE(run.told()[0].done);
+  CHECK_THAT(run.told()[0].text, Contains("is no expression"));
+  CHECK(run.told()[1].done);  // the one that stayed is there to be replaced
+  CHECK(run->swaps() == 1);
+  CHECK(run->config().rules.front().options.find("watch")->as<std::string>() != "(");
+  CHECK(run.result() == undisturbed(text));
+}
+
 TEST_CASE("what is taken back is told to go, and may object in vain") {
   const std::string text =
       run_with("\"adamw\"", "[[hooks]]\ntype = \"faulty\"\nstep = 1000\nway = \"throw\"\n");
