@@ -159,7 +159,8 @@ void Run::open(PreparedSwap& swap) {
         plugin.as<Metric>().check(network_with(&swap).output_shape(), schema_);
       } else if (kind == "optimizer") {
         auto& optimizer = plugin.as<Optimizer>();
-        optimizer.open(make_groups(network_with(&swap).parameters(), optimizer.common));
+        // A network that comes in takes these very tensors over.
+        optimizer.open(make_groups(network_->parameters(), optimizer.common));
       } else if (kind == "schedule") {
         swap.curve_.emplace(plugin.as<Schedule>(), scale_);
       } else if (kind == "recorder") {

@@ -316,6 +316,18 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
     }
 }
 
+TEST_CASE("a model and its optimizer that come in together train each other") {
+  LiveRun run(adamw, registry());
+  std::unique_ptr<train::PreparedSwap> swap;
+  run.at_safe_point = [&] {
+    if (run->clock().step != 7 || swap) return;
+    swap = run->prepare({request("model"), request("optimizer")});
+    run->commit(*swap);
+  };
+  run.fit();
+  CHECK(run.result() == undisturbed(adamw));
+}
+
 TEST_CASE("a rule that its recorder objects to does not come in") {
   const std::string text = run_with("\"adamw\"", "[recorder]\nsave = false\n[[rules]]\ntype = \"probe\"\n");
   LiveRun run(text, registry(),
