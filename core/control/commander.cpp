@@ -405,6 +405,7 @@ void Commander::evaluate(Command& command) {
 }
 
 void Commander::answer_checkpoints() {
+  if (checkpoints_.empty()) return;
   const auto [path, step] = parts_.last_checkpoint();
   while (!checkpoints_.empty() && checkpoints_.front().step <= step) {
     checkpoints_.front().command.answer({{"message", "saved in " + path}, {"path", path}});

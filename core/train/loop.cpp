@@ -169,6 +169,7 @@ void Loop::run_steps() {
 
 void Loop::run_step() {
   const config::RunConfig& config = *parts_.config;
+  arrived_ = false;  // what comes from here on comes by steps
   context_.number_ = context_.clock_.step + 1;
   logging_ = parts_.log_due(context_.number_);
   timing_ = context_.number_ % timed_one_in == 0;
