@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -572,7 +573,7 @@ TEST_CASE("the machine and the phases are sampled where a rule looks at them") {
   REQUIRE(sample != records.end());
   const Statistics steps = (*sample)->find("profile/step_seconds")->numbers();
   CHECK(steps.count > 10);
-  CHECK(steps.sum < 0.7);
+  CHECK(steps.sum < (*sample)->seconds + 0.1);  // those since the sample before, of which there is none
   double parts = 0.0;
   for (const char* part : {"data", "forward", "loss", "backward", "optimizer"})
     parts += (*sample)->find(std::string("profile/") + part)->scalar();
@@ -601,14 +602,23 @@ class MadeLibrary {
   test::MadeGpus* gpus_ = nullptr;
 };
 
-/// Runs long enough for some samples, and gives those.
+/// Trains until there are as many samples, and gives them: a busy machine takes few of them in a second.
 std::vector<std::shared_ptr<const StepRecord>> sampled(Trained& run, const std::string& rules,
+                                                       std::size_t enough,
                                                        std::vector<std::string> sets = {}) {
-  sets.insert(sets.end(), {"trainer.max_duration=1000000ba", "trainer.max_wall_time=2.3s", "logging.sinks=[]",
-                           "checkpoint.interval=100000ba"});
-  REQUIRE(run.train(head + rules, sets) == 75);
-  auto records = run.trial().take();
-  std::erase_if(records, [](const auto& each) { return each->mode != Mode::global; });
+  sets.insert(sets.end(),
+              {"trainer.max_duration=1000000ba", "logging.sinks=[]", "checkpoint.interval=100000ba"});
+  std::vector<std::shared_ptr<const StepRecord>> records;
+  for (const char* time : {"2.3s", "10s", "60s"}) {
+    fs::remove_all(run.directory());
+    std::vector<std::string> all = sets;
+    all.push_back("trainer.max_wall_time=" + std::string(time));
+    REQUIRE(run.train(head + rules, all) == 75);
+    records = run.trial().take();
+    std::erase_if(records, [](const auto& each) { return each->mode != Mode::global; });
+    if (records.size() >= enough) break;
+  }
+  REQUIRE(records.size() >= enough);
   return records;
 }
 
@@ -632,8 +642,7 @@ TEST_CASE("rules see what the GPUs do") {
       "[[rules]]\ntype = \"batch_size\"\npatience = 1\ncpu_threshold_p95 = 100.0\n"
       "gpu_threshold_p95 = 96.0\ngpu_memory_threshold_p95 = 90.0\n";
   Trained run;
-  const auto records = sampled(run, rules);
-  REQUIRE(records.size() >= 3);
+  const auto records = sampled(run, rules, 3);
   double before = 10.0;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const auto values = [&](const char* name) {
@@ -651,14 +660,18 @@ TEST_CASE("rules see what the GPUs do") {
   }
   const std::vector<std::string> fired = run.journal("rule_fired");
   CHECK(any_contains(fired, "system/gpu/1: it is used too little: percentile 95 is 5 %"));
-  CHECK(any_contains(fired, "it grew from 20 to 30 %, expected at most 9 points more"));
+  CHECK(std::any_of(fired.begin(), fired.end(), [](const std::string& why) {
+    return std::regex_search(why, std::regex("it grew from \\d+ to \\d+ %, expected at most 9 points more"));
+  }));
   CHECK(any_contains(fired, "a GPU was below 10 % while system/cpu was above 0 %"));
-  const TensorRecord* const cpu = records[1]->find("system/cpu");  // the first that has it
-  REQUIRE(cpu != nullptr);
-  if (cpu->value.mean().item<double>() < 100.0)
+  const bool idle = before < 90.0 && std::none_of(records.begin(), records.end(), [](const auto& each) {
+                      const TensorRecord* const cpu = each->find("system/cpu");  // the first has none
+                      return cpu != nullptr && cpu->value.max().template item<double>() >= 100.0;
+                    });
+  if (idle)
     CHECK(any_contains(fired, "try a larger batch"));
   else
-    WARN("all cores are busy with something else: batch_size is not checked");
+    WARN("the machine is busy with something else: batch_size is not checked");
   CHECK(gpus->opened == 0);
 }
 
@@ -667,8 +680,7 @@ TEST_CASE("without a driver there are no GPUs, and no word about it") {
   gpus->init = 9;  // NVML_ERROR_DRIVER_NOT_LOADED
   gpus->count = 2;
   Trained run;
-  const auto records = sampled(run, "[[rules]]\ntype = \"low_gpu_utilization\"\npatience = 1\n");
-  REQUIRE(!records.empty());
+  const auto records = sampled(run, "[[rules]]\ntype = \"low_gpu_utilization\"\npatience = 1\n", 1);
   for (const auto& record : records) {
     CHECK(record->find("system/gpu") == nullptr);
     CHECK(record->find("system/gpu_memory") == nullptr);
@@ -684,8 +696,7 @@ TEST_CASE("dataloader knows how many threads load data") {
         "[[rules]]\ntype = \"dataloader\"\nmin_threshold = 0.0\nmax_threshold = " + std::to_string(most) +
         "\n";
     Trained run;
-    const auto records = sampled(run, rule, {"data.workers=4"});
-    REQUIRE(!records.empty());
+    const auto records = sampled(run, rule, 1, {"data.workers=4"});
     for (const auto& record : records) {
       REQUIRE(record->find("profile/loader_workers") != nullptr);
       CHECK(record->find("profile/loader_workers")->scalar() == 4.0);
