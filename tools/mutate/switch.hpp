@@ -1,0 +1,36 @@
+// What tools/mutate puts in front of every unit of the tree that it breaks: all mutations are compiled in at
+// once, and the environment says which of them is on. Where the compiler computes, none is.
+#pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <type_traits>
+
+namespace mutate {
+
+/// Leaves a file of that number in $MUTATE_REACHED: the test that runs comes by here.
+inline void reached(int number) {
+  static const char* const folder = std::getenv("MUTATE_REACHED");
+  static unsigned char seen[4096];
+  if (folder == nullptr || seen[number] != 0) return;
+  seen[number] = 1;
+  char path[4096];
+  std::snprintf(path, sizeof path, "%s/%d", folder, number);
+  ::close(::open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+}
+
+inline bool chosen(int number) {
+  static const char* const text = std::getenv("MUTATE");
+  static const int active = text == nullptr ? -1 : std::atoi(text);
+  reached(number);
+  return number == active;
+}
+
+constexpr bool on(int number) {
+  if (std::is_constant_evaluated()) return false;
+  return chosen(number);
+}
+
+}  // namespace mutate
