@@ -117,7 +117,7 @@ HostRun search(const plugins::PluginFile& plugin) {
                               (option.fallback->as<bool>() ? " = false\n" : " = true\n"));
         }
         for (const std::string& options : tries) {
-          HostRun run{&host, &plugin, options};
+          HostRun run{&host, plugin, options};
           const std::string reason = refusal(run);
           if (reason.empty()) return run;
           reasons += host.name + ", " + options + ": " + reason + "\n";
@@ -208,7 +208,7 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
 }
 
 std::string HostRun::text() const {
-  const std::string kind = plugin->manifest.kind;
+  const std::string kind = plugin.manifest.kind;
   std::string data = host->data;
   // A sampler makes the order by itself.
   if (const std::size_t at = data.find(", shuffle = true"); kind == "sampler" && at != std::string::npos)
@@ -220,7 +220,7 @@ std::string HostRun::text() const {
                                                {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
                                                {"logging", "interval = \"2ba\"\n"}};
   const Slot& place = slot(kind);
-  const std::string own = "type = " + quoted(plugin->manifest.name) + "\n" + options;
+  const std::string own = "type = " + quoted(plugin.manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
   table = kind == "dataset" ? own + table : own;
   if (kind == "rule") {  // it looks at every step

@@ -23,7 +23,7 @@ const std::vector<Surroundings>& hosts();
 /// A plugin in its slot of a host's run, with the options that it needs.
 struct HostRun {
   const Surroundings* host = nullptr;
-  const plugins::PluginFile* plugin = nullptr;
+  plugins::PluginFile plugin;
   std::string options;  ///< as lines of TOML
 
   std::string text() const;
