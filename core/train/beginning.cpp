@@ -69,20 +69,30 @@ void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& 
     (before ? befores[before->first] : states).push_back(std::move(state));
   }
   loaded.states = std::move(states);
+  beginning.planned = planned_in(tree_in(loaded, "file"));
+  const auto before = [&](std::int64_t number) {
+    std::vector<State> found = std::move(befores[number]);
+    const auto holds = [&](const char* owner) {
+      return std::any_of(found.begin(), found.end(), [&](const State& each) { return each.owner == owner; });
+    };
+    if (holds("run") && holds("model")) return found;
+    throw DataError(loaded.path + ": by its ledger, swap " + std::to_string(number) +
+                    " is watched, and what the run was before that swap is not in the checkpoint; remove "
+                    "this folder to go on from the checkpoint before it, or begin anew with --overwrite");
+  };
   if (const std::optional<std::int64_t> number = beginning.ledger.follow(journal)) {
-    loaded.states = std::move(befores.at(*number));
+    loaded.states = before(*number);
     loaded.step = StateReader(*loaded.find("run")).integer("step");
   }
-  beginning.planned = planned_in(tree_in(loaded, "file"));
+  beginning.made.clear();
   for (control::Made& made : std::exchange(beginning.ledger.made, {}))
-    beginning.made.push_back(
-        {made, made.until ? std::move(befores.at(made.entry.number)) : std::vector<State>()});
+    beginning.made.push_back({made, made.until ? before(made.entry.number) : std::vector<State>()});
 }
 
-/// The run as swaps that stay have left it, with what the new file changed on top. Those that are watched are
-/// made again on it.
-config::RunConfig effective(const Beginning& beginning, const std::vector<config::Difference>& differences,
-                            const config::RunConfig& config, const plugins::Registry& registry) {
+/// The run as swaps that stay have left it, with what the file changed since then on top. Those that are
+/// watched are made again on it.
+config::RunConfig effective(const Beginning& beginning, const config::RunConfig& config,
+                            const plugins::Registry& registry) {
   checkpoint::Loaded bottom{.path = beginning.loaded->path, .step = 0, .states = {}};
   const std::vector<State>& states =
       beginning.made.empty() ? beginning.loaded->states : beginning.made.front().before;
@@ -90,6 +100,7 @@ config::RunConfig effective(const Beginning& beginning, const std::vector<config
                [](const State& each) { return each.owner == "run"; });
   const Table saved = tree_in(bottom, "config");
   Table file = tree_in(bottom, "file");
+  const std::vector<config::Difference> differences = config::diff(file, config.resolved);
   file.erase("swap");
   if (config::diff(saved, file).empty()) return config;
   config::Document document;
@@ -102,6 +113,19 @@ config::RunConfig effective(const Beginning& beginning, const std::vector<config
                       resolution.findings.text());
   resolution.config->swaps = config.swaps;
   return std::move(*resolution.config);
+}
+
+/// The run that lies in its directory, from a checkpoint on.
+void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
+                const plugins::Registry& registry) {
+  const std::int64_t step = loaded.step;
+  const std::vector<config::Difference> differences = config::diff(tree_in(loaded, "file"), config.resolved);
+  for (const std::string& line : checked_changes(differences, step))
+    beginning.notes.push_back("changed: " + line);
+  beginning.loaded = std::move(loaded);
+  beginning.resumed = true;
+  take_ledger(beginning, beginning.directory.read_journal());
+  beginning.config = effective(beginning, config, registry);
 }
 
 /// Of a run that was stopped and is resumed by hand: it is to go on.
@@ -146,17 +170,9 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
     beginning.ledger.follow(beginning.directory.read_journal());
     return beginning;
   }
-  const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
-  for (const std::string& line : checked_changes(differences, loaded->step))
-    notes.push_back("changed: " + line);
-  Beginning beginning{.directory = std::move(directory),
-                      .config = config,
-                      .loaded = std::move(loaded),
-                      .resumed = true,
-                      .notes = std::move(notes)};
-  take_ledger(beginning, beginning.directory.read_journal());
+  Beginning beginning{.directory = std::move(directory), .config = config, .notes = std::move(notes)};
+  go_on_from(std::move(*loaded), beginning, config, registry);
   if (stopped && config.resume == "must") drop_stop(*beginning.loaded);
-  beginning.config = effective(beginning, differences, config, registry);
   beginning.directory.set_config(resolved_toml);
   return beginning;
 }
@@ -199,7 +215,7 @@ Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registr
   if (swapped)
     beginning.made.clear();  // the file has them
   else
-    beginning.config = effective(beginning, differences, config, registry);
+    beginning.config = effective(beginning, config, registry);
   return beginning;
 }
 
@@ -218,6 +234,15 @@ std::optional<Beginning> begin(const config::RunConfig& config, const plugins::R
     throw ConfigError("run.resume is \"must\", and '" + config.output_dir + "' holds no run");
   if (same_run || config.resume == "never" || !config.load_all) return anew(config, resolved_toml, overwrite);
   return from_elsewhere(config, registry, resolved_toml, overwrite);
+}
+
+bool begin_again(Beginning& beginning, const config::RunConfig& config, const plugins::Registry& registry) {
+  std::optional<checkpoint::Loaded> loaded = checkpoint::load_newest(
+      checkpoint_folder(beginning.directory), [](const std::string&, const std::string&) {});
+  if (!loaded) return false;
+  beginning.notes.clear();
+  go_on_from(std::move(*loaded), beginning, config, registry);
+  return true;
 }
 
 }  // namespace trainyard::train

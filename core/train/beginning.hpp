@@ -8,6 +8,7 @@
 #include "core/checkpoint/load.hpp"
 #include "core/config/run_config.hpp"
 #include "core/control/commander.hpp"
+#include "core/events/bus.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/report/run_directory.hpp"
 
@@ -22,6 +23,7 @@ struct Beginning {
   control::Ledger ledger;                    ///< what is open there, without what the run file plans anew
   std::vector<config::PlannedSwap> planned;  ///< that the ledger was written with
   std::vector<control::MadeBefore> made;     ///< swaps that are watched where the run goes on
+  std::vector<events::HookError> left_out;   ///< by hooks that the run goes on without
 };
 
 /// Where the run's checkpoints lie.
@@ -32,5 +34,9 @@ std::string checkpoint_folder(const report::RunDirectory& directory);
 /// (config/changes.hpp), DataError where no checkpoint is whole.
 std::optional<Beginning> begin(const config::RunConfig& config, const plugins::Registry& registry,
                                const std::string& resolved_toml, bool overwrite);
+
+/// Has a run that ended in this process begin again at its newest checkpoint, as a resume does. False where
+/// there is none. Throws as begin() does.
+bool begin_again(Beginning& beginning, const config::RunConfig& config, const plugins::Registry& registry);
 
 }  // namespace trainyard::train
