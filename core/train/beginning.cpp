@@ -53,13 +53,32 @@ std::vector<config::PlannedSwap> planned_in(const Table& file) {
   return planned;
 }
 
+/// A swap has failed, too, where what it brought ended the process while it was watched: the journal tells.
+void give_up_quarantined(Beginning& beginning, std::vector<report::JournalEntry>& journal) {
+  const auto quarantined = control::read_quarantine(beginning.directory.path());
+  for (const control::Made& made : beginning.ledger.made) {
+    const auto brings = [&](const control::Quarantined& plugin) {
+      const std::vector<config::SwapRequest>& swaps = made.entry.swaps;
+      return std::any_of(swaps.begin(), swaps.end(),
+                         [&](const config::SwapRequest& swap) { return swap.type == plugin.plugin; });
+    };
+    const auto culprit = std::find_if(quarantined.begin(), quarantined.end(), brings);
+    if (!made.until || culprit == quarantined.end()) continue;
+    journal.push_back({made.entry.step.value_or(0), made.entry.who, std::string(control::swap_rolled_back),
+                       culprit->plugin + " is quarantined (" + culprit->reason + ")",
+                       control::details(made.entry)});
+    beginning.directory.journal(journal.back());
+  }
+}
+
 /// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
 /// taken back since, the run stands where it was before that one.
-void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& journal) {
+void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal) {
   checkpoint::Loaded& loaded = *beginning.loaded;
   const State* const saved = loaded.find(control::ledger_owner);
   if (saved == nullptr) throw DataError(loaded.path + " holds no ledger of the run's swaps");
   beginning.ledger = control::Ledger::from_text(StateReader(*saved).text("text"), loaded.path);
+  give_up_quarantined(beginning, journal);
   std::map<std::int64_t, std::vector<State>> befores;
   std::vector<State> states;
   for (State& state : loaded.states) {

@@ -228,6 +228,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   Run run(beginning.config, registry, std::move(outputs));
   clock = &run.clock();
   run.set_file(options.resolved_toml);
+  run.set_quarantined(quarantined);
   const config::RunConfig& config = run.config();
   std::optional<report::SinkThread> sinks;
   std::optional<control::Channel> channel;
@@ -313,7 +314,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     beginning.ledger.replan(beginning.loaded ? entries_of(beginning.planned, run)
                                              : control::ended_of_plan(directory.read_journal()),
                             entries_of(run.config().swaps, run));
-    if (!beginning.loaded) run.rehearse(run.plan());
+    if (!beginning.loaded && quarantined.empty()) run.rehearse(run.plan());
     channel.emplace(directory.path());
     commander.emplace(
         control::CommanderParts{
