@@ -53,24 +53,6 @@ std::vector<config::PlannedSwap> planned_in(const Table& file) {
   return planned;
 }
 
-/// A swap has failed, too, where what it brought ended the process while it was watched: the journal tells.
-void give_up_quarantined(Beginning& beginning, std::vector<report::JournalEntry>& journal) {
-  const auto quarantined = control::read_quarantine(beginning.directory.path());
-  for (const control::Made& made : beginning.ledger.made) {
-    const auto brings = [&](const control::Quarantined& plugin) {
-      const std::vector<config::SwapRequest>& swaps = made.entry.swaps;
-      return std::any_of(swaps.begin(), swaps.end(),
-                         [&](const config::SwapRequest& swap) { return swap.type == plugin.plugin; });
-    };
-    const auto culprit = std::find_if(quarantined.begin(), quarantined.end(), brings);
-    if (!made.until || culprit == quarantined.end()) continue;
-    journal.push_back({made.entry.step.value_or(0), made.entry.who, std::string(control::swap_rolled_back),
-                       culprit->plugin + " is quarantined (" + culprit->reason + ")",
-                       control::details(made.entry)});
-    beginning.directory.journal(journal.back());
-  }
-}
-
 /// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
 /// taken back since, the run stands where it was before that one.
 void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal) {
@@ -78,7 +60,16 @@ void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal
   const State* const saved = loaded.find(control::ledger_owner);
   if (saved == nullptr) throw DataError(loaded.path + " holds no ledger of the run's swaps");
   beginning.ledger = control::Ledger::from_text(StateReader(*saved).text("text"), loaded.path);
-  give_up_quarantined(beginning, journal);
+  // A swap that brought what ended the process while it was watched has failed, too.
+  for (const control::Quarantined& each : control::read_quarantine(beginning.directory.path()))
+    for (const auto& [entry, until] : beginning.ledger.made) {
+      if (!until ||
+          std::ranges::find(entry.swaps, each.plugin, &config::SwapRequest::type) == entry.swaps.end())
+        continue;
+      journal.push_back({*entry.step, entry.who, std::string(control::swap_rolled_back),
+                         each.plugin + " is quarantined (" + each.reason + ")", control::details(entry)});
+      beginning.directory.journal(journal.back());
+    }
   std::map<std::int64_t, std::vector<State>> befores;
   std::vector<State> states;
   for (State& state : loaded.states) {
@@ -91,13 +82,11 @@ void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal
   beginning.planned = planned_in(tree_in(loaded, "file"));
   const auto before = [&](std::int64_t number) {
     std::vector<State> found = std::move(befores[number]);
-    const auto holds = [&](const char* owner) {
-      return std::any_of(found.begin(), found.end(), [&](const State& each) { return each.owner == owner; });
-    };
-    if (holds("run") && holds("model")) return found;
-    throw DataError(loaded.path + ": by its ledger, swap " + std::to_string(number) +
-                    " is watched, and what the run was before that swap is not in the checkpoint; remove "
-                    "this folder to go on from the checkpoint before it, or begin anew with --overwrite");
+    const auto needed = [](const State& each) { return each.owner == "run" || each.owner == "model"; };
+    if (std::ranges::count_if(found, needed) == 2) return found;
+    throw DataError(loaded.path + ": swap " + std::to_string(number) +
+                    " is watched, and the run before it is not there; remove this folder to go on from the "
+                    "checkpoint before it, or take --overwrite");
   };
   if (const std::optional<std::int64_t> number = beginning.ledger.follow(journal)) {
     loaded.states = before(*number);
@@ -137,9 +126,8 @@ config::RunConfig effective(const Beginning& beginning, const config::RunConfig&
 /// The run that lies in its directory, from a checkpoint on.
 void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
                 const plugins::Registry& registry) {
-  const std::int64_t step = loaded.step;
-  const std::vector<config::Difference> differences = config::diff(tree_in(loaded, "file"), config.resolved);
-  for (const std::string& line : checked_changes(differences, step))
+  for (const std::string& line :
+       checked_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step))
     beginning.notes.push_back("changed: " + line);
   beginning.loaded = std::move(loaded);
   beginning.resumed = true;
@@ -255,12 +243,20 @@ std::optional<Beginning> begin(const config::RunConfig& config, const plugins::R
   return from_elsewhere(config, registry, resolved_toml, overwrite);
 }
 
-bool begin_again(Beginning& beginning, const config::RunConfig& config, const plugins::Registry& registry) {
-  std::optional<checkpoint::Loaded> loaded = checkpoint::load_newest(
-      checkpoint_folder(beginning.directory), [](const std::string&, const std::string&) {});
+bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+                 const plugins::Registry& registry) {
+  const events::Blame& blame = error.blame();
+  for (const events::HookError& each : beginning.left_out)
+    if (each.blame().slot == blame.slot && each.blame().step == blame.step) return false;
+  if (!error.rollback()) return false;
+  std::optional<checkpoint::Loaded> loaded =
+      checkpoint::load_newest(checkpoint_folder(beginning.directory), [](const auto&, const auto&) {});
   if (!loaded) return false;
   beginning.notes.clear();
   go_on_from(std::move(*loaded), beginning, config, registry);
+  beginning.left_out.push_back(error);
+  beginning.directory.journal(
+      {blame.step, "host", "rolled_back", "to the last checkpoint: " + std::string(error.what()), {}});
   return true;
 }
 

@@ -35,8 +35,9 @@ std::string checkpoint_folder(const report::RunDirectory& directory);
 std::optional<Beginning> begin(const config::RunConfig& config, const plugins::Registry& registry,
                                const std::string& resolved_toml, bool overwrite);
 
-/// Has a run that ended in this process begin again at its newest checkpoint, as a resume does. False where
-/// there is none. Throws as begin() does.
-bool begin_again(Beginning& beginning, const config::RunConfig& config, const plugins::Registry& registry);
+/// The answer of [guard] nan = "rollback": the run begins again at its newest checkpoint, as at a resume, and
+/// without that hook. False where it cannot, or has led here before: a swap brought the hook back.
+bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+                 const plugins::Registry& registry);
 
 }  // namespace trainyard::train

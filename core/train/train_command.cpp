@@ -175,34 +175,6 @@ std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& p
   return entries;
 }
 
-/// The answer of [guard] nan = "rollback" to a hook that wrote what it must not: the run begins again at its
-/// last checkpoint, without that hook. False where it cannot, or where it has led here already: the hook came
-/// back by a swap.
-bool go_back(const events::HookError& error, Beginning& beginning, const config::RunConfig& config,
-             const plugins::Registry& registry) {
-  if (!error.rollback()) return false;
-  for (const events::HookError& before : beginning.left_out)
-    if (before.blame().slot == error.blame().slot && before.blame().step == error.blame().step) return false;
-  if (!begin_again(beginning, config, registry)) return false;
-  beginning.left_out.push_back(error);
-  beginning.directory.journal({error.blame().step,
-                               "host",
-                               "rolled_back",
-                               std::string("to the last checkpoint: ") + error.what(),
-                               {}});
-  return true;
-}
-
-/// Whose hooks are not called any more. One that a swap brings into the slot is another.
-void leave_out(const std::vector<events::HookError>& errors, Run& run) {
-  for (const events::HookError& error : errors)
-    for (ActivePlugin& plugin : run.plugins())
-      if (plugin.slot().slot == error.blame().slot && plugin.slot().type == error.blame().plugin) {
-        plugin.subscriber().disabled = true;
-        plugin.subscriber().error = error.what();
-      }
-}
-
 /// Trains, and fills in the result as far as it comes.
 void train_run(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
                Messages& messages, report::FaultReport& faults, report::RunResult& result) {
@@ -327,7 +299,10 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
             .last_checkpoint = [&] { return std::pair(checkpoints->last(), checkpoints->last_step()); }},
         std::move(beginning.ledger));
     commands = &*commander;
-    leave_out(beginning.left_out, run);
+    for (const events::HookError& error : beginning.left_out)
+      for (ActivePlugin& plugin : run.plugins())
+        if (plugin.slot().slot == error.blame().slot && plugin.slot().type == error.blame().plugin)
+          std::tie(plugin.subscriber().disabled, plugin.subscriber().error) = std::pair(true, error.what());
     for (const events::Subscriber* each : run.bus().rebuild())
       journal(each->participant.id, "disabled", each->error);
     for (const std::string& note : beginning.notes) journal("host", "resume", note);
@@ -387,18 +362,13 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     result.error = what;
     messages.send(LogLevel::error, "trainyard: " + what);
   };
-  const auto trained = [&] {
-    try {
-      train_run(*beginning, registry, options, messages, faults, result);
-      return true;
-    } catch (const events::HookError& error) {
-      if (!go_back(error, *beginning, config, registry)) throw;
-      messages.send(LogLevel::warning, std::string("back to the last checkpoint: ") + error.what());
-      return false;
-    }
-  };
   try {
-    while (!trained()) {}
+    for (bool again = true; again;) try {
+        train_run(*beginning, registry, options, messages, faults, result);
+        again = false;
+      } catch (const events::HookError& error) {
+        if (!begin_again(*beginning, error, config, registry)) throw;
+      }
   } catch (const Error& error) {
     faults.write(error);
     fail(error.code(), error.what());
