@@ -191,8 +191,7 @@ std::vector<Section> make_schema() {
        key("nan", string,
            "when a hook writes a value that is not finite: the run ends, goes on without the plugin, or goes "
            "back to the last checkpoint; weights that are not finite at a checkpoint or at the end have no "
-           "hook "
-           "to blame and end the run; off: nobody looks")
+           "hook to blame and end the run; off: nobody looks")
            .by_default("abort")
            .one_of({"off", "abort", "disable", "rollback"}),
        key("strict_state", boolean, "find writes that hooks did not declare; slow").by_default(false)});

@@ -273,6 +273,7 @@ bool Commander::recover(const Error& error) {
   parts_.warn(text + " is taken back: " + error.what());
   parts_.swapped();
   retire(std::move(failed.swap));
+  if (stopping_) run.loop().request(Control::stop_run, client, "asked to, before a swap was taken back");
   return true;
 }
 
@@ -357,7 +358,8 @@ void Commander::obey(Command command) {
       case Verb::eval: evaluate(command); return;
       case Verb::stop:
         paused_ = false;
-        loop.request(Control::stop_run, "ctl", "asked to");
+        stopping_ = true;
+        loop.request(Control::stop_run, client, "asked to");
         say("stops " + here);
         return;
     }

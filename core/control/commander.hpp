@@ -127,6 +127,7 @@ class Commander {
   };
   std::deque<AskedCheckpoint> checkpoints_;
   bool paused_ = false;
+  bool stopping_ = false;  ///< a client was told so
 
   std::vector<std::function<void()>> added_;  ///< to tasks_, at the end of the safe point
   std::mutex lines_mutex_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <map>
 #include <utility>
 
@@ -34,7 +33,9 @@ Table table_of(const Entry& entry) {
   return table;
 }
 
-Entry entry_of(const Table& table) {
+Entry entry_of(const Value& value) {
+  if (value.get_if<Table>() == nullptr) throw DataError("one of its entries is no table");
+  const Table& table = value.as<Table>();
   Entry entry;
   const auto* number = config::at_path<std::int64_t>(table, "number");
   const auto* who = config::at_path<std::string>(table, "who");
@@ -77,7 +78,7 @@ std::map<std::int64_t, End> ends_in(const std::vector<report::JournalEntry>& jou
     if (line.details.empty() || (what != swap_made && what != swap_refused && what != swap_rolled_back))
       continue;
     try {
-      Entry entry = entry_of(parsed(line.details));
+      Entry entry = entry_of(Value(parsed(line.details)));
       entry.who = line.plugin;
       entry.step = line.step;
       const std::int64_t number = entry.number;
@@ -106,13 +107,6 @@ void Ledger::add(Entry entry) {
   const auto earlier = [](const Entry& a, const Entry& b) { return time_of(a) < time_of(b); };
   const auto behind = std::upper_bound(open.begin(), open.end(), entry, earlier);
   open.insert(behind, std::move(entry));
-}
-
-std::vector<Entry> Ledger::planned() const {
-  std::vector<Entry> entries;
-  std::copy_if(open.begin(), open.end(), std::back_inserter(entries),
-               [](const Entry& each) { return each.who == run_file; });
-  return entries;
 }
 
 void Ledger::replan(const std::vector<Entry>& before, const std::vector<Entry>& now) {
@@ -158,6 +152,13 @@ std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntr
   return before;
 }
 
+std::vector<Entry> ended_of_plan(const std::vector<report::JournalEntry>& journal) {
+  std::vector<Entry> entries;
+  for (auto& [number, end] : ends_in(journal))
+    if (end.entry.who == run_file) entries.push_back(std::move(end.entry));
+  return entries;
+}
+
 std::string Ledger::text() const {
   Table table;
   table.set("next", Value(next));
@@ -181,11 +182,13 @@ Ledger Ledger::from_text(const std::string& text, const std::string& source) {
     if (next == nullptr) throw DataError("it has no `next`");
     ledger.next = *next;
     if (const auto* open = config::at_path<Array>(table, "open"))
-      for (const Value& each : *open) ledger.open.push_back(entry_of(each.as<Table>()));
+      for (const Value& each : *open) ledger.open.push_back(entry_of(each));
     if (const auto* made = config::at_path<Array>(table, "made"))
       for (const Value& each : *made) {
+        Entry entry = entry_of(each);
+        if (!entry.step) throw DataError("it does not tell the step of a swap that was made");
         const auto* until = config::at_path<std::int64_t>(each.as<Table>(), "until");
-        ledger.made.push_back({entry_of(each.as<Table>()), until ? std::optional(*until) : std::nullopt});
+        ledger.made.push_back({std::move(entry), until ? std::optional(*until) : std::nullopt});
       }
     return ledger;
   } catch (const Error& error) {

@@ -46,9 +46,6 @@ struct Ledger {
   /// Numbers a request and puts it behind those that come with it or earlier.
   void add(Entry entry);
 
-  /// What the run file planned of `open`.
-  std::vector<Entry> planned() const;
-
   /// The plan of the run file is another one since the ledger was written.
   void replan(const std::vector<Entry>& before, const std::vector<Entry>& now);
 
@@ -63,6 +60,10 @@ struct Ledger {
   /// Throws DataError that names `source`.
   static Ledger from_text(const std::string& text, const std::string& source);
 };
+
+/// What the run file planned and the journal tells the end of: made, refused or taken back. To a run that
+/// begins anew it is nothing new.
+std::vector<Entry> ended_of_plan(const std::vector<report::JournalEntry>& journal);
 
 /// A request as the journal keeps it: its number and its swaps, as TOML.
 std::string details(const Entry& entry);

@@ -55,11 +55,21 @@ std::vector<config::PlannedSwap> planned_in(const Table& file) {
 
 /// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
 /// taken back since, the run stands where it was before that one.
-void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& journal) {
+void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal) {
   checkpoint::Loaded& loaded = *beginning.loaded;
   const State* const saved = loaded.find(control::ledger_owner);
   if (saved == nullptr) throw DataError(loaded.path + " holds no ledger of the run's swaps");
   beginning.ledger = control::Ledger::from_text(StateReader(*saved).text("text"), loaded.path);
+  // A swap that brought what ended the process while it was watched has failed, too.
+  for (const control::Quarantined& each : control::read_quarantine(beginning.directory.path()))
+    for (const auto& [entry, until] : beginning.ledger.made) {
+      if (!until ||
+          std::ranges::find(entry.swaps, each.plugin, &config::SwapRequest::type) == entry.swaps.end())
+        continue;
+      journal.push_back({*entry.step, entry.who, std::string(control::swap_rolled_back),
+                         each.plugin + " is quarantined (" + each.reason + ")", control::details(entry)});
+      beginning.directory.journal(journal.back());
+    }
   std::map<std::int64_t, std::vector<State>> befores;
   std::vector<State> states;
   for (State& state : loaded.states) {
@@ -69,20 +79,28 @@ void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& 
     (before ? befores[before->first] : states).push_back(std::move(state));
   }
   loaded.states = std::move(states);
+  beginning.planned = planned_in(tree_in(loaded, "file"));
+  const auto before = [&](std::int64_t number) {
+    std::vector<State> found = std::move(befores[number]);
+    const auto needed = [](const State& each) { return each.owner == "run" || each.owner == "model"; };
+    if (std::ranges::count_if(found, needed) == 2) return found;
+    throw DataError(loaded.path + ": swap " + std::to_string(number) +
+                    " is watched, and the run before it is not there; remove this folder to go on from the "
+                    "checkpoint before it, or take --overwrite");
+  };
   if (const std::optional<std::int64_t> number = beginning.ledger.follow(journal)) {
-    loaded.states = std::move(befores.at(*number));
+    loaded.states = before(*number);
     loaded.step = StateReader(*loaded.find("run")).integer("step");
   }
-  beginning.planned = planned_in(tree_in(loaded, "file"));
+  beginning.made.clear();
   for (control::Made& made : std::exchange(beginning.ledger.made, {}))
-    beginning.made.push_back(
-        {made, made.until ? std::move(befores.at(made.entry.number)) : std::vector<State>()});
+    beginning.made.push_back({made, made.until ? before(made.entry.number) : std::vector<State>()});
 }
 
-/// The run as swaps that stay have left it, with what the new file changed on top. Those that are watched are
-/// made again on it.
-config::RunConfig effective(const Beginning& beginning, const std::vector<config::Difference>& differences,
-                            const config::RunConfig& config, const plugins::Registry& registry) {
+/// The run as swaps that stay have left it, with what the file changed since then on top. Those that are
+/// watched are made again on it.
+config::RunConfig effective(const Beginning& beginning, const config::RunConfig& config,
+                            const plugins::Registry& registry) {
   checkpoint::Loaded bottom{.path = beginning.loaded->path, .step = 0, .states = {}};
   const std::vector<State>& states =
       beginning.made.empty() ? beginning.loaded->states : beginning.made.front().before;
@@ -90,6 +108,7 @@ config::RunConfig effective(const Beginning& beginning, const std::vector<config
                [](const State& each) { return each.owner == "run"; });
   const Table saved = tree_in(bottom, "config");
   Table file = tree_in(bottom, "file");
+  const std::vector<config::Difference> differences = config::diff(file, config.resolved);
   file.erase("swap");
   if (config::diff(saved, file).empty()) return config;
   config::Document document;
@@ -102,6 +121,18 @@ config::RunConfig effective(const Beginning& beginning, const std::vector<config
                       resolution.findings.text());
   resolution.config->swaps = config.swaps;
   return std::move(*resolution.config);
+}
+
+/// The run that lies in its directory, from a checkpoint on.
+void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
+                const plugins::Registry& registry) {
+  for (const std::string& line :
+       checked_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step))
+    beginning.notes.push_back("changed: " + line);
+  beginning.loaded = std::move(loaded);
+  beginning.resumed = true;
+  take_ledger(beginning, beginning.directory.read_journal());
+  beginning.config = effective(beginning, config, registry);
 }
 
 /// Of a run that was stopped and is resumed by hand: it is to go on.
@@ -146,17 +177,9 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
     beginning.ledger.follow(beginning.directory.read_journal());
     return beginning;
   }
-  const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
-  for (const std::string& line : checked_changes(differences, loaded->step))
-    notes.push_back("changed: " + line);
-  Beginning beginning{.directory = std::move(directory),
-                      .config = config,
-                      .loaded = std::move(loaded),
-                      .resumed = true,
-                      .notes = std::move(notes)};
-  take_ledger(beginning, beginning.directory.read_journal());
+  Beginning beginning{.directory = std::move(directory), .config = config, .notes = std::move(notes)};
+  go_on_from(std::move(*loaded), beginning, config, registry);
   if (stopped && config.resume == "must") drop_stop(*beginning.loaded);
-  beginning.config = effective(beginning, differences, config, registry);
   beginning.directory.set_config(resolved_toml);
   return beginning;
 }
@@ -199,7 +222,7 @@ Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registr
   if (swapped)
     beginning.made.clear();  // the file has them
   else
-    beginning.config = effective(beginning, differences, config, registry);
+    beginning.config = effective(beginning, config, registry);
   return beginning;
 }
 
@@ -218,6 +241,23 @@ std::optional<Beginning> begin(const config::RunConfig& config, const plugins::R
     throw ConfigError("run.resume is \"must\", and '" + config.output_dir + "' holds no run");
   if (same_run || config.resume == "never" || !config.load_all) return anew(config, resolved_toml, overwrite);
   return from_elsewhere(config, registry, resolved_toml, overwrite);
+}
+
+bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+                 const plugins::Registry& registry) {
+  const events::Blame& blame = error.blame();
+  for (const events::HookError& each : beginning.left_out)
+    if (each.blame().slot == blame.slot && each.blame().step == blame.step) return false;
+  if (!error.rollback()) return false;
+  std::optional<checkpoint::Loaded> loaded =
+      checkpoint::load_newest(checkpoint_folder(beginning.directory), [](const auto&, const auto&) {});
+  if (!loaded) return false;
+  beginning.notes.clear();
+  go_on_from(std::move(*loaded), beginning, config, registry);
+  beginning.left_out.push_back(error);
+  beginning.directory.journal(
+      {blame.step, "host", "rolled_back", "to the last checkpoint: " + std::string(error.what()), {}});
+  return true;
 }
 
 }  // namespace trainyard::train

@@ -8,6 +8,7 @@
 #include "core/checkpoint/load.hpp"
 #include "core/config/run_config.hpp"
 #include "core/control/commander.hpp"
+#include "core/events/bus.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/report/run_directory.hpp"
 
@@ -22,6 +23,7 @@ struct Beginning {
   control::Ledger ledger;                    ///< what is open there, without what the run file plans anew
   std::vector<config::PlannedSwap> planned;  ///< that the ledger was written with
   std::vector<control::MadeBefore> made;     ///< swaps that are watched where the run goes on
+  std::vector<events::HookError> left_out;   ///< by hooks that the run goes on without
 };
 
 /// Where the run's checkpoints lie.
@@ -32,5 +34,10 @@ std::string checkpoint_folder(const report::RunDirectory& directory);
 /// (config/changes.hpp), DataError where no checkpoint is whole.
 std::optional<Beginning> begin(const config::RunConfig& config, const plugins::Registry& registry,
                                const std::string& resolved_toml, bool overwrite);
+
+/// The answer of [guard] nan = "rollback": the run begins again at its newest checkpoint, as at a resume, and
+/// without that hook. False where it cannot, or has led here before: a swap brought the hook back.
+bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+                 const plugins::Registry& registry);
 
 }  // namespace trainyard::train

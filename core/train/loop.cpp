@@ -86,6 +86,19 @@ void Loop::close_after(const Event& close, Body&& body) {
   fire(close);
 }
 
+/// Where the run can go back from an error, the body goes on from there.
+template <class Body>
+void Loop::recovering(Body&& body) {
+  for (;;) {
+    try {
+      return body();
+    } catch (const Error& error) {
+      if (!parts_.recover(error)) throw;
+      ending_.reset();  // whatever ends the run does so again
+    }
+  }
+}
+
 Ending Loop::fit(const std::function<void()>& restore) {
   ending_.reset();
   started_ = logged_at_ = SteadyClock::now();
@@ -94,15 +107,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
     parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
     if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
-    for (bool done = false; !done;) {
-      try {
-        train();
-        done = true;
-      } catch (const Error& error) {
-        if (!parts_.recover(error)) throw;
-        ending_.reset();
-      }
-    }
+    recovering([&] { train(); });
     parts_.checkpoint.drain();
     settle_checkpoints();
   });
@@ -134,14 +139,7 @@ void Loop::run_epoch() {
   end_epoch_ = end_epoch_ && in_epoch_;
   const auto steps = [&] {
     in_epoch_ = true;
-    for (bool done = false; !done;) {
-      try {
-        run_steps();
-        done = true;
-      } catch (const Error& error) {
-        if (!parts_.recover(error)) throw;
-      }
-    }
+    recovering([&] { run_steps(); });
   };
   // A run that was resumed in the middle of an epoch has begun it already.
   if (in_epoch_)

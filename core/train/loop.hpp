@@ -143,6 +143,8 @@ class Loop {
   template <class Body>
   void close_after(const Event& close, Body&& body);
 
+  template <class Body>
+  void recovering(Body&& body);
   void train();
   void evaluate_all();
   void run_epoch();

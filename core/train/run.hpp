@@ -15,6 +15,7 @@
 #include <trainyard/sampler.hpp>
 #include <trainyard/state.hpp>
 
+#include "core/control/quarantine.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/train/active_plugin.hpp"
 #include "core/train/loop.hpp"
@@ -52,6 +53,8 @@ class Run {
   /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
   void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
   void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
+  /// Plugins that the run was begun without, and that no swap may bring.
+  void set_quarantined(std::vector<control::Quarantined> plugins) { quarantined_ = std::move(plugins); }
   void set_checkpoint_interval(std::int64_t steps) { parts_.checkpoint.every = steps; }
   /// Swaps committed so far, before a resume too.
   std::int64_t swaps() const { return swaps_; }
@@ -176,6 +179,7 @@ class Run {
   CurvePlace curve_place_;
   OutsidePlugins outside_;
   std::string file_;
+  std::vector<control::Quarantined> quarantined_;
   std::int64_t swaps_ = 0;
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;

@@ -1,6 +1,5 @@
 // The part of Run that replaces plugins while it is going.
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -98,6 +97,7 @@ std::unique_ptr<PreparedSwap> Run::prepare(const std::vector<config::SwapRequest
   const plugins::Registry registry = registry_.rescan();
   config::Resolution resolution =
       config::resolve(config::with_swaps(config.resolved, swaps, registry), registry);
+  if (resolution.config) control::leave_out(*resolution.config, registry, quarantined_);
   if (resolution.config)
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());

@@ -175,24 +175,6 @@ std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& p
   return entries;
 }
 
-/// The answer of [guard] nan = "rollback" to a hook that wrote what it must not: the run goes back to its
-/// last checkpoint, and on without that plugin. False where it cannot.
-bool go_back(Run& run, const Error& error, const std::string& folder) {
-  const auto* fault = dynamic_cast<const events::HookError*>(&error);
-  if (fault == nullptr || !fault->rollback()) return false;
-  const std::optional<checkpoint::Loaded> loaded =
-      checkpoint::load_newest(folder, [](const std::string&, const std::string&) {});
-  // Of a run with other plugins in its slots: a resume from it repeats the swaps.
-  if (!loaded || StateReader(*loaded->find("run")).integer("swaps") != run.swaps()) return false;
-  for (ActivePlugin& plugin : run.plugins())
-    if (plugin.slot().slot == fault->blame().slot) {
-      plugin.subscriber().disabled = true;
-      plugin.subscriber().error = error.what();
-    }
-  run.go_back(loaded->states);
-  return true;
-}
-
 /// Trains, and fills in the result as far as it comes.
 void train_run(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
                Messages& messages, report::FaultReport& faults, report::RunResult& result) {
@@ -218,6 +200,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
   Run run(beginning.config, registry, std::move(outputs));
   clock = &run.clock();
   run.set_file(options.resolved_toml);
+  run.set_quarantined(quarantined);
   const config::RunConfig& config = run.config();
   std::optional<report::SinkThread> sinks;
   std::optional<control::Channel> channel;
@@ -229,7 +212,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     result.steps = clock.step;
     result.epochs = clock.epoch;
     result.samples = clock.samples;
-    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    result.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (loop) result.metrics.assign(loop->latest().begin(), loop->latest().end());
     commands = nullptr;
     if (commander) result.swaps = commander->counts();
@@ -278,12 +261,8 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     parts.control = [&] { commander->at_safe_point(); };
     parts.closing = [&] { commander->close_watches(); };
     parts.recover = [&](const Error& error) {
-      const bool taken_back = commander->recover(error);
-      if (!taken_back && !go_back(run, error, checkpoint_folder(directory))) return false;
+      if (!commander->recover(error)) return false;
       sinks->go_back(run.clock().step);
-      if (taken_back) return true;
-      journal("host", "rolled_back", std::string("to the last checkpoint: ") + error.what());
-      messages.send(LogLevel::warning, std::string("back to the last checkpoint: ") + error.what());
       return true;
     };
     run.set_outside({.open =
@@ -304,10 +283,10 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     Loop& built = run.build_loop(std::move(parts));
     loop = &built;
     check_space(directory.path(), bytes_of(run.snapshot()));
-    beginning.ledger.replan(
-        beginning.loaded ? entries_of(beginning.planned, run) : beginning.ledger.planned(),
-        entries_of(run.config().swaps, run));
-    if (!beginning.loaded) run.rehearse(run.plan());
+    beginning.ledger.replan(beginning.loaded ? entries_of(beginning.planned, run)
+                                             : control::ended_of_plan(directory.read_journal()),
+                            entries_of(run.config().swaps, run));
+    if (!beginning.loaded && quarantined.empty()) run.rehearse(run.plan());
     channel.emplace(directory.path());
     commander.emplace(
         control::CommanderParts{
@@ -320,6 +299,12 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
             .last_checkpoint = [&] { return std::pair(checkpoints->last(), checkpoints->last_step()); }},
         std::move(beginning.ledger));
     commands = &*commander;
+    for (const events::HookError& error : beginning.left_out)
+      for (ActivePlugin& plugin : run.plugins())
+        if (plugin.slot().slot == error.blame().slot && plugin.slot().type == error.blame().plugin)
+          std::tie(plugin.subscriber().disabled, plugin.subscriber().error) = std::pair(true, error.what());
+    for (const events::Subscriber* each : run.bus().rebuild())
+      journal(each->participant.id, "disabled", each->error);
     for (const std::string& note : beginning.notes) journal("host", "resume", note);
     const Ending ending = built.fit([&] {
       if (!beginning.loaded) return;
@@ -338,7 +323,8 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     result.status = status_of(ending);
     result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
   } catch (const std::exception& error) {
-    faults.write(error);
+    const auto* hook = dynamic_cast<const events::HookError*>(&error);
+    if (hook == nullptr || !hook->rollback()) faults.write(error);  // else the run may go on
     run.fail();
     conclude();
     throw;
@@ -377,7 +363,12 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     messages.send(LogLevel::error, "trainyard: " + what);
   };
   try {
-    train_run(*beginning, registry, options, messages, faults, result);
+    for (bool again = true; again;) try {
+        train_run(*beginning, registry, options, messages, faults, result);
+        again = false;
+      } catch (const events::HookError& error) {
+        if (!begin_again(*beginning, error, config, registry)) throw;
+      }
   } catch (const Error& error) {
     faults.write(error);
     fail(error.code(), error.what());

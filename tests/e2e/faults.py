@@ -195,6 +195,25 @@ class Faults(HostTest):
                 self.assertGreaterEqual(resumed, 7 - 1 - 2)
                 self.assertTrue([line for line in self.journal() if "left out: [hooks[0]] faulty" in line["why"]])
 
+    def test_a_crash_inside_a_watch(self):
+        """The watch goes on after the restart; a swap that brought the plugin that crashed is taken back."""
+        adam = '[[swap]]\nat = "3ba"\nslot = "optimizer"\ntype = "adam"\nwatch = "20ba"\n'
+        hooks = '[[hooks]]\ntype = "ema"\n'
+        crash = 'watch = "20ba"\noptions = { at = "batch_end", step = 7, way = "segv" }\n'
+        brings = f'[[swap]]\nat = "3ba"\nslot = "hooks.ema"\ntype = "faulty"\n{crash}'
+        turns = f'[[swap]]\nat = "3ba"\nslot = "hooks.faulty"\n{crash}'
+        later = '[[swap]]\nat = "5ba"\nslot = "logging.sinks.jsonl"\nwatch = "0ba"\n'
+        for every in ("2ba", "100ba"):
+            for text, plan, stays, backs in ((hook("segv", "batch_end", 7) + hooks, adam + later, adam, 0), (hooks, brings + later, "", 1),
+                                             (hook("nothing") + hooks, turns + later, "", 0)):
+                with self.subTest(plan=plan, every=every):
+                    expected = self.train(SMALL + hooks + stays, "--overwrite")["digest"]
+                    self.supervised(SMALL + text + plan + self.CHECKPOINTS.replace("2ba", every), ends=0)
+                    self.assertEqual((self.result()["status"], self.result()["digest"]), ("completed", expected))
+                    told = [line["what"] for line in self.journal()]
+                    self.assertEqual(told.count("swap_rolled_back"), backs if every == "2ba" else 0)
+                    self.assertEqual(told.count("swap_refused"), backs if every == "100ba" else 0)
+
     def test_two_culprits_are_found_one_after_the_other(self):
         poison = '[[hooks]]\ntype = "poison"\ninto = "model"\nstep = 7\n'
         self.supervised(SMALL + self.CHECKPOINTS + hook("abort", "batch_start", 5) + poison, ends=0)

@@ -211,6 +211,50 @@ sign = "asleep"
         self.assertEqual([line["step"] for line in self.journal("swap")], [1000])
         self.assertEqual(self.result()["digest"], self.train(text, "--set", "run.output_dir=plain", run="plain")["digest"])
 
+    def test_a_run_goes_back_behind_a_swap_that_nobody_watches_any_more(self):
+        """To its last checkpoint, without the hook that wrote NaN; the swap comes again at its step."""
+        text = RUN + planned(1020, "optimizer", "sgd", lr=0.05, watch="5ba")
+        expected = self.train(text, "--set", "run.output_dir=plain", run="plain")
+        guard = '[guard]\nnan = "rollback"\n[[hooks]]\ntype = "poison"\ninto = "model"\nstep = 1050\n'
+        result = self.train(text + guard, "--plugins", FAULTY)
+        self.assertEqual((result["digest"], result["steps"]), (expected["digest"], 6000))
+        self.assertEqual([line["step"] for line in self.journal("swap")], [1020, 1020])
+        (back,) = self.journal("rolled_back")
+        self.assertEqual(back["step"], 1050)
+        self.assertEqual([line["plugin"] for line in self.journal("disabled")], ["poison"])
+        self.assertFalse((self.run_folder / "report.json").exists())
+        steps = [[line["step"] for line in map(json.loads, (self.folder / run / "metrics.jsonl").read_text().splitlines())
+                  if line["what"] != "message"]
+                 for run in ("runs/small", "plain")]
+        self.assertEqual(*steps)
+
+    def test_a_hook_that_comes_back_by_its_swap_ends_the_run(self):
+        text = RUN + '[guard]\nnan = "rollback"\n[[hooks]]\ntype = "poison"\nstep = 100000\n'
+        swap = '[[swap]]\nat = "1020ba"\nslot = "hooks.poison"\nstep = 1050\nwatch = "5ba"\n'
+        said = self.host("train", self.write("run.toml", text + swap), "-q", "--plugins", FAULTY, code=5).stderr
+        self.assertIn("[hooks[0]] poison", said)
+        self.assertEqual(len(self.journal("rolled_back")), 1)
+        report = json.loads((self.run_folder / "report.json").read_text())
+        self.assertEqual([report[key] for key in ("plugin", "event", "step")], ["poison", "after_step", 1050])
+        # Ahead of the first checkpoint there is nothing to go back to.
+        late = ("--overwrite", "--set", "checkpoint.interval=3000ba")
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, *late, code=5)
+        self.assertEqual(self.journal("rolled_back"), [])
+
+    def test_a_rule_that_hangs_is_swapped_out_and_the_run_is_killed(self):
+        text = RUN + '[recorder]\n[[rules]]\ntype = "probe"\nevery = "1ba"\nhang_at = 3\ntrace = "trace"\n'
+        process = self.start(text)
+        self.wait_for(lambda: "hangs" in (self.folder / "trace").read_text())
+        self.ctl("set", "rules.probe.hang_at=-1")
+        self.ctl("swap", "optimizer", "adam", "lr=0.002")
+        self.ctl("checkpoint")
+        self.ctl("swap", "rules.probe", "probe", "hang_at=-1", "window=5")
+        self.kill(process)
+        self.go_on()
+        (resumed,) = self.journal("resumed")
+        self.assertEqual(self.journal("swap")[-1]["step"], resumed["step"])
+        self.assertEqual(self.journal("swap_refused"), [])
+
     def test_an_evaluation_on_request_steers_nothing(self):
         text = RUN + '[schedule]\ntype = "plateau"\npatience = 0\nfactor = 0.1\n[[hooks]]\ntype = "ema"\n'
         process = self.start(text)

@@ -369,6 +369,29 @@ TEST_CASE("a watch lasts to the end of the training, its last evaluations includ
   }
 }
 
+TEST_CASE("a client who was told that the run stops is not forgotten over a swap that is taken back") {
+  const std::string text = adamw;
+  Table own = options("at", Value("not_finite"));
+  own.set("step", Value(std::int64_t{2}));
+  auto troubled = request("optimizer", "troubled", own, config::Carry::fresh);
+  troubled.watch = "50ba";
+  LiveRun run(text, registry(), {}, {{7, troubled}});  // its second step is the last, ahead of the stop
+  std::future<std::string> told;
+  run.at_safe_point = [&] {
+    if (run->clock().step != 9 || told.valid()) return;
+    told = std::async(std::launch::async, [&] {
+      return control::Client(run.directory())
+          .ask({.verb = control::Verb::stop}, std::chrono::minutes(1))
+          .value("message", "");
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  };
+  run.fit();
+  CHECK(told.get() == "stops at step 9");
+  CHECK(run.count("swap_rolled_back") == 1);
+  CHECK(run->clock().step == 7);
+}
+
 TEST_CASE("moments go across by name, and begin anew where the other has none") {
   const auto handed = [](const std::string& from, const std::string& to, const Table& more = {}) {
     std::pair<State, State> states;

@@ -56,7 +56,11 @@ TEST_CASE("a ledger reads back as it was written", "[ledger]") {
   CHECK(read.made[0].until == 17);
   CHECK_FALSE(read.made[1].until);
   CHECK_THROWS_WITH(Ledger::from_text("next = \"x\"", "step-7"), Catch::Contains("step-7"));
-  CHECK_THROWS_WITH(Ledger::from_text("next = [", "step-7"), Catch::Contains("step-7"));
+  for (const char* broken : {"next = [", "next = 1\nopen = [3]", "next = 1\nmade = [\"x\"]",
+                             "next = 2\n[[made]]\nnumber = 1\nuntil = 9\nswap = [{ slot = \"loss\" }]"}) {
+    INFO(broken);
+    CHECK_THROWS_WITH(Ledger::from_text(broken, "step-7"), Catch::Contains("step-7: the ledger"));
+  }
 }
 
 TEST_CASE("what was made after the checkpoint comes again, each at its step", "[ledger]") {
