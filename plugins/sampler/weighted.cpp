@@ -18,7 +18,7 @@ class AliasTable {
     std::vector<std::size_t> small, large;
     for (std::size_t i = 0; i < keep_.size(); ++i) {
       keep_[i] *= static_cast<double>(keep_.size()) / sum;
-      alias_[i] = i;
+      alias_[i] = i;  // what rounding leaves over is its own
       (keep_[i] < 1.0 ? small : large).push_back(i);
     }
     while (!small.empty() && !large.empty()) {
@@ -30,7 +30,6 @@ class AliasTable {
       large.pop_back();
       small.push_back(much);
     }
-    for (const std::size_t i : small) keep_[i] = 1.0;  // what rounding left over
   }
 
   /// `uniform` in [0, 1).

@@ -196,6 +196,11 @@ class Commands(HostTest):
         points = xml.etree.ElementTree.parse(self.folder / "lr.svg").getroot().find(".//{*}polyline").get("points").split()
         self.assertEqual(len(points), 8)
         self.assertEqual(points[2].split(",")[1], "40.00")  # the highest
+        self.host("schedule", "plot", "run.toml", "--set", "schedule.type=one_cycle", "--set", "optimizer.type=sgd",
+                  "--set", "optimizer.momentum=0.9", "--set", "run.name=a & <b>", "--svg", "both.svg")
+        both = xml.etree.ElementTree.parse(self.folder / "both.svg").getroot()
+        self.assertEqual(len(both.findall(".//{*}polyline")), 2)  # the rate and the momentum
+        self.assertIn("a & <b>", " ".join(text.text for text in both.findall(".//{*}text")))
         self.assertIn("lr.svg", self.host("schedule", "plot", "run.toml", "--svg", "nowhere/lr.svg", code=4).stderr)
         self.host("schedule", "plot", "run.toml", "--set", "trainer.max_duration=10s", "--set", "schedule.type=constant", code=2)
 

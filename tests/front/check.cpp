@@ -60,6 +60,8 @@ TEST_CASE("a default must keep its option's own rules") {
         Lines{"option `m`: has the default \"x\", which is none of its choices: a, b"});
   CHECK(with({.name = "d", .type = duration, .fallback = Value("ten")}) ==
         Lines{"option `d`: has the default \"ten\", which is no duration"});
+  CHECK(with({.name = "t", .type = table, .fallback = Value(1), .fields = {{.name = "x", .help = "h"}}}) ==
+        Lines{"option `t`: has a default of type integer, expected table"});
   CHECK(with({.name = "r", .type = number, .minimum = 2.0, .maximum = 1.0}) ==
         Lines{"option `r`: has the empty range 2 to 1"});
   CHECK(with({.name = "s", .type = string, .minimum = 0.0}) ==

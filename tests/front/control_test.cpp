@@ -602,6 +602,14 @@ TEST_CASE("control: a dead run's socket is replaced, a live one and other files 
   CHECK_THROWS_AS(Channel(folder.path()), ConfigError);
   CHECK(test::read_file(folder / socket_name) == "a file");
   CHECK_THROWS_AS(Channel(folder / "absent"), DataError);
+
+  const test::Folder foreign;  // where a socket lies that takes other messages than ours
+  const Descriptor datagrams(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor where = open_folder(foreign.path());
+  const sockaddr_un address = address_in(where);
+  REQUIRE(::bind(datagrams.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  CHECK_THROWS_WITH(Channel(foreign.path()), Catch::Contains("look at"));
+  CHECK(std::filesystem::is_socket(foreign / socket_name));
 }
 
 TEST_CASE("control: a socket that took the place of ours stays", "[control]") {

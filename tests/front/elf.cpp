@@ -101,4 +101,7 @@ TEST_CASE("the seal tool says what is wrong with a plugin and leaves it as it wa
     CHECK_THAT(output.text, Catch::Contains(wrong.message));
     CHECK(test::bytes_of(copy) == before);
   }
+  const test::Output alone = test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal");
+  CHECK(alone.status == 2);
+  CHECK_THAT(alone.text, Catch::StartsWith("usage: trainyard-seal FILE"));
 }

@@ -207,6 +207,19 @@ TEST_CASE("state that does not fit is refused by name and changes nothing") {
   CHECK(digest(saved(*optimizer)) == before);
 }
 
+TEST_CASE("a schedule may set the momentum of those that have one") {
+  const auto has = [](const char* plugin, std::vector<std::pair<std::string, Value>> more) {
+    Table options = test::table({{"lr", 0.1}});
+    for (auto& [name, value] : more) options.set(name, value);
+    return test::make<Optimizer>(plugin, options)->has_momentum();
+  };
+  for (const char* plugin : {"adam", "adamw", "lamb", "lars"}) CHECK(has(plugin, {}));
+  for (const char* plugin : {"sgd", "rmsprop"}) {
+    CHECK_FALSE(has(plugin, {}));
+    CHECK(has(plugin, {{"momentum", 0.5}}));
+  }
+}
+
 TEST_CASE("options that contradict each other and parameters that cannot be updated are refused") {
   using Catch::Contains;
   Problem problem;

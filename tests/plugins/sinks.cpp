@@ -336,6 +336,22 @@ TEST_CASE("the console writes plain lines where there is no terminal") {
         "done  epoch 2 step 100  val/loss nan  in 0:10\n");
 }
 
+TEST_CASE("the console tells hours, minutes and seconds") {
+  const auto took = [](double seconds) {
+    const auto sink = test::make<Sink>("console");
+    Output output;
+    sink->open({});
+    sink->record({.what = Record::What::summary, .step = 1, .epoch = 1, .seconds = seconds, .values = {}});
+    sink->close();
+    const std::string text = output.text();
+    return text.substr(text.rfind(' ') + 1);
+  };
+  CHECK(took(59.5) == "1:00\n");
+  CHECK(took(3599.0) == "59:59\n");
+  CHECK(took(3600.0) == "1:00:00\n");
+  CHECK(took(2 * 3600 + 61 * 60 + 7) == "3:01:07\n");
+}
+
 TEST_CASE("the console shows the metrics that are asked for") {
   const auto sink =
       test::make<Sink>("console", test::table({{"metrics", Array{Value("samples_per_second")}}}));

@@ -39,6 +39,13 @@ TEST_CASE("bulk fills equal the stream drawn element by element", "[random]") {
     }
 }
 
+TEST_CASE("a tensor that is not in one piece, or no tensor of floats, is not filled", "[random]") {
+  const RandomStream stream(1, "test");
+  at::Tensor turned = at::zeros({4, 3}).t(), whole = at::zeros({4}, at::kLong);
+  CHECK_THROWS_WITH(fill_uniform(turned, stream, 0.0, 1.0), Catch::Contains("not contiguous"));
+  CHECK_THROWS_WITH(fill_uniform(whole, stream, 0.0, 1.0), Catch::Contains("holds Long"));
+}
+
 TEST_CASE("seed, owner, step and lane each give another stream", "[random]") {
   std::vector<std::uint64_t> first;
   for (const std::uint64_t seed : {0, 1})

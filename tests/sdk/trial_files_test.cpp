@@ -86,6 +86,12 @@ TEST_CASE("checksums are those of the standard, and records end in the one that 
   }
   const at::Tensor brain = at::randn({9}).to(at::kBFloat16);
   CHECK(at::equal(tensor_of(tensor_record(0, 0, "b", brain, 1, 0)), brain.to(at::kFloat)));
+
+  std::string foreign(*front(tensor_record(0, 0, "f", at::ones({2}), 1, 0)));
+  const std::size_t type = foreign.find("\x08\x01\x12");  // DT_FLOAT, ahead of the shape
+  REQUIRE(type != std::string::npos);
+  foreign[type + 1] = 23;  // DT_UINT64
+  CHECK_THROWS_WITH(tensor_of(framed(foreign)), Contains("of type 23, which is not known"));
 }
 
 TEST_CASE("a record that was written is read the same") {

@@ -5,8 +5,9 @@ computes (template arguments, case labels, constexpr, enumerators), and what a p
 when the plugin is sealed, so that a switch in the running program cannot change it.
 """
 import bisect
+import concurrent.futures
+import functools
 import json
-import pathlib
 import re
 import shlex
 import subprocess
@@ -56,7 +57,7 @@ class File:
 
 
 class Unit:
-    """Walks one parsed unit and collects the places in the files that nobody has walked before."""
+    """Walks one parsed unit and collects the places in the files of the tree that it takes."""
 
     def __init__(self, files, wanted):
         self.files, self.wanted, self.found, self.file = files, wanted, [], None
@@ -142,7 +143,7 @@ class Unit:
         elif kind == Kind.FLOATING_LITERAL:
             text = self.file.slice(start, end)
             if re.fullmatch(r"[\d.]+(e-?\d+)?f?", text):
-                self.add("constant", start, end, "either", f"({text} * 1.5{'f' if text.endswith('f') else ''} + 0.5{'f' if text.endswith('f') else ''})")
+                self.add("constant", start, end, "either", f"{float(text.rstrip('f')) * 1.5 + 0.5!r}{'f' if text.endswith('f') else ''}")
         elif kind == Kind.CXX_BOOL_LITERAL_EXPR:
             text = self.file.slice(start, end)
             if text in ("true", "false"):
@@ -190,27 +191,27 @@ class Unit:
             self.add("early return", start, end, "early", "return;")
 
 
-def sites(tree, database, say):
+def read_unit(tree, entry):
+    """(the places in a unit and in the headers that it takes, why it could not be read)"""
+    parsed = cindex.Index.create().parse(entry["file"], args=command_of(entry))
+    if errors := [each for each in parsed.diagnostics if each.severity >= cindex.Diagnostic.Fatal]:
+        return [], f"{entry['file']} is not read: {errors[0]}"
+    names = {entry["file"], *(each.include.name for each in parsed.get_includes())}
+    inside = {name: name[len(str(tree)) + 1:] for name in names if name.startswith(str(tree) + "/")}
+    wanted = {name: path for name, path in inside.items() if path.startswith(FOLDERS)}
+    unit = Unit({path: File(tree, path) for path in wanted.values()}, wanted.get)
+    unit.top(parsed.cursor)
+    return unit.found, None
+
+
+def sites(tree, database, jobs, say):
     """All places, in the order of files and lines. Takes minutes: each unit is parsed with all its headers."""
-    units = [entry for entry in json.loads(database.read_text()) if entry["file"].startswith(str(tree) + "/")]
-    units = [entry for entry in units if entry["file"][len(str(tree)) + 1:].startswith(FOLDERS) and entry["file"].endswith(".cpp")]
-    listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=tree, text=True, capture_output=True, check=True).stdout.splitlines()
-    files = {path: File(tree, path) for path in listed if path.endswith((".cpp", ".hpp"))}
-    done, found, index = set(), [], cindex.Index.create()
-    for number, entry in enumerate(units):
-        if entry["file"][len(str(tree)) + 1:] in done:
-            continue
-        parsed = index.parse(entry["file"], args=command_of(entry))
-        if errors := [each for each in parsed.diagnostics if each.severity >= 4]:
-            say(f"{entry['file']} is not read: {errors[0]}")
-            continue
-        own = {path for path in ({pathlib.Path(each.include.name) for each in parsed.get_includes()} | {pathlib.Path(entry["file"])})}
-        own = {str(path)[len(str(tree)) + 1:] for path in own if str(path).startswith(str(tree) + "/")} & files.keys() - done
-        unit = Unit(files, lambda name: name[len(str(tree)) + 1:] if name[len(str(tree)) + 1:] in own and name.startswith(str(tree)) else None)
-        unit.top(parsed.cursor)
-        found += unit.found
-        done |= own
-        say(f"read {number + 1} of {len(units)} units, {len(found)} places", end="\r")
-    say("")
-    unique = {(each["file"], each["start"], each["end"], each["form"], each["broken"]): each for each in found}
+    units = [entry for entry in json.loads(database.read_text()) if entry["file"].endswith(".cpp") and
+             entry["file"].startswith(tuple(f"{tree}/{folder}" for folder in FOLDERS))]
+    unique = {}
+    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
+        for count, (found, problem) in enumerate(pool.map(functools.partial(read_unit, tree), units), 1):
+            say(problem or f"read {count} of {len(units)} units", end="\n" if problem or count == len(units) else "\r")
+            for each in found:
+                unique[(each["file"], each["start"], each["end"], each["form"], each["broken"])] = each
     return sorted(unique.values(), key=lambda each: (each["file"], each["line"], each["start"], each["end"], each["broken"]))

@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <type_traits>
 
 namespace mutate {
 
@@ -29,7 +28,7 @@ inline bool chosen(int number) {
 }
 
 constexpr bool on(int number) {
-  if (std::is_constant_evaluated()) return false;
+  if (__builtin_is_constant_evaluated()) return false;
   return chosen(number);
 }
 

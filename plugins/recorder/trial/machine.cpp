@@ -28,7 +28,7 @@ std::vector<TensorRecord> Machine::sample() {
 
   // cpuN user nice system idle iowait irq softirq steal ...
   std::vector<Core> cores;
-  std::ifstream stat("/proc/stat");
+  std::ifstream stat(root_ + "/proc/stat");
   for (std::string line; std::getline(stat, line) && line.starts_with("cpu");) {
     if (line.starts_with("cpu ")) continue;
     std::istringstream words(line.substr(line.find(' ')));
@@ -51,7 +51,7 @@ std::vector<TensorRecord> Machine::sample() {
   }
   cores_ = std::move(cores);
 
-  std::ifstream memory("/proc/meminfo");
+  std::ifstream memory(root_ + "/proc/meminfo");
   double all = 0.0, available = -1.0;
   for (std::string name, unit; memory >> name;) {
     double kilobytes = 0.0;
@@ -65,7 +65,7 @@ std::vector<TensorRecord> Machine::sample() {
 
   // major minor name reads merged SECTORS_READ ms writes merged SECTORS_WRITTEN ...; of whole disks
   constexpr std::int64_t sector = 512;
-  std::ifstream disks("/proc/diskstats");
+  std::ifstream disks(root_ + "/proc/diskstats");
   std::int64_t read = 0, written = 0;
   bool any = false;
   for (std::string line; std::getline(disks, line);) {
@@ -75,7 +75,7 @@ std::vector<TensorRecord> Machine::sample() {
     words >> skip >> skip >> name;
     for (std::int64_t& value : values) words >> value;
     std::error_code none;
-    if (!words || !std::filesystem::exists("/sys/block/" + name, none) || name.starts_with("loop")) continue;
+    if (!words || !std::filesystem::exists(root_ + "/sys/block/" + name, none) || name.starts_with("loop")) continue;
     any = true;
     read += values[2] * sector;
     written += values[6] * sector;
