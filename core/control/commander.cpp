@@ -18,13 +18,6 @@ namespace {
 constexpr int most_commands = 8;  ///< obeyed at one safe point
 constexpr const char* control_thread = "control";
 
-Snapshot copy_of(const Snapshot& snapshot) {
-  Snapshot copy = snapshot;
-  for (State& state : copy.states)
-    for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
-  return copy;
-}
-
 std::string what(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -149,7 +142,7 @@ void Commander::end_watches(std::int64_t step) {
   if (std::none_of(standing_.begin(), standing_.end(), over)) return;
   parts_.run->check_weights();
   for (Standing& each : standing_)
-    if (over(each)) each.watch.reset();
+    if (over(each)) later([gone = std::exchange(each.watch, std::nullopt)] {});
   const auto stays = std::find_if(standing_.begin(), standing_.end(),
                                   [](const Standing& each) { return each.watch.has_value(); });
   for (auto each = standing_.begin(); each != stays; ++each) retire(std::move(each->swap));
@@ -200,15 +193,15 @@ void Commander::finish() {
 void Commander::commit(Job& job) {
   train::Run& run = *parts_.run;
   Entry& entry = job.entry;
-  std::optional<Snapshot> before;
+  std::shared_ptr<train::StateCopy> before;
   const std::int64_t watch = watch_of(entry);
   try {
     if (job.error) std::rethrow_exception(job.error);
-    if (watch > 0) before = copy_of(run.snapshot());
-    run.commit(*job.prepared);
+    before = run.commit(*job.prepared, watch > 0);
   } catch (...) {
     return refuse(job, what(std::current_exception()));
   }
+  if (before && !before->settled()) later([before] { before->help(); });
   entry.step = run.clock().step;
   for (const config::SwapRequest& swap : entry.swaps) ++generations_[swap.slot];
   ++counts_.made;
@@ -221,7 +214,7 @@ void Commander::commit(Job& job) {
     });
   if (!before && standing_.empty()) return retire(std::move(job.prepared));
   std::optional<Watch> watched;
-  if (before) watched.emplace(Watch{std::move(*before), *entry.step + watch});
+  if (before) watched.emplace(Watch{std::move(before), *entry.step + watch});
   standing_.push_back({std::move(entry), std::move(job.prepared), std::move(watched)});
 }
 
@@ -261,7 +254,8 @@ bool Commander::recover(const Error& error) {
   Standing failed = std::move(standing_.back());
   standing_.pop_back();
   run.take_back(*failed.swap);
-  run.go_back(failed.watch->before.states);
+  // Plugins keep what they load, and a checkpoint that is being written may hold the copy.
+  run.go_back(train::StateCopy(failed.watch->before->states()).states());
   for (const config::SwapRequest& swap : failed.entry.swaps) --generations_[swap.slot];
   --counts_.made;
   ++counts_.rolled_back;
@@ -286,7 +280,7 @@ void Commander::complete(Snapshot& snapshot) {
   for (const Standing& each : standing_) {
     ledger.made.push_back({each.entry, each.watch ? std::optional(each.watch->until) : std::nullopt});
     if (!each.watch) continue;
-    for (State state : each.watch->before.states) {
+    for (State state : each.watch->before->states()) {
       state.owner = before_owner(each.entry.number, state.owner);
       snapshot.fixed.push_back(std::move(state));
     }
@@ -304,8 +298,7 @@ void Commander::go_on_with(std::vector<MadeBefore> made) {
     parts_.run->commit(*swap);
     std::optional<Watch> watch;
     if (each.made.until)
-      watch.emplace(
-          Watch{{.step = *entry.step, .states = std::move(each.before), .metrics = {}}, *each.made.until});
+      watch.emplace(Watch{std::make_shared<train::StateCopy>(std::move(each.before)), *each.made.until});
     for (const config::SwapRequest& each_swap : entry.swaps) ++generations_[each_swap.slot];
     ++counts_.made;
     standing_.push_back({std::move(entry), std::move(swap), std::move(watch)});
@@ -387,15 +380,15 @@ void Commander::evaluate(Command& command) {
   train::Loop& loop = run.loop();
   if (loop.evaluations().empty()) return command.refuse("the run has neither [data.val] nor [data.test]");
   put_back();
-  const Snapshot before = copy_of(run.snapshot());
+  train::StateCopy before(run.snapshot().states);
   std::map<std::string, double, std::less<>> seen;
   try {
     seen = loop.look(loop.evaluations().front());
   } catch (const Error& error) {
-    run.go_back(before.states);
+    run.go_back(before.states());
     return command.refuse(error.what());
   }
-  run.go_back(before.states);
+  run.go_back(before.states());
   if (seen.empty()) return command.refuse("the run was told to end while it evaluated");
   Json values = Json::object();
   std::string message = "evaluated at step " + std::to_string(run.clock().step);

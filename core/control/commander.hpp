@@ -71,7 +71,7 @@ class Commander {
  private:
   /// What the run goes back to if anything fails before `until`.
   struct Watch {
-    Snapshot before;
+    std::shared_ptr<train::StateCopy> before;
     std::int64_t until;  ///< step
   };
   /// A swap from its request to its end.

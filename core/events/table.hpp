@@ -57,4 +57,11 @@ constexpr Regions writable(Event event) {
   return {};
 }
 
+/// Whether hooks may write weights or the optimizer's state at an event. The optimizer itself does it behind
+/// one of these.
+constexpr bool weights_written_at(Event event) {
+  const Regions regions = writable(event);
+  return regions.contains(Region::model) || regions.contains(Region::optimizer);
+}
+
 }  // namespace trainyard::events

@@ -20,6 +20,7 @@
 #include "core/config/run_config.hpp"
 #include "core/data/loader.hpp"
 #include "core/events/bus.hpp"
+#include "core/events/table.hpp"
 #include "core/train/loop_context.hpp"
 #include "core/train/loss_meter.hpp"
 #include "core/train/loss_scaler.hpp"
@@ -70,6 +71,8 @@ struct LoopParts {
   std::function<void()> control = [] {};
   /// A step failed: true where the run went back to a safe point before it, and goes on from there.
   std::function<bool(const Error&)> recover = [](const Error&) { return false; };
+  /// Called ahead of everything that may write weights or the optimizer's state: until then others read them.
+  std::function<void()> settle = [] {};
   /// Called once the training and its last evaluations are done: what is not settled yet has to be. May
   /// throw, and have the run go back.
   std::function<void()> closing = [] {};
@@ -136,7 +139,10 @@ class Loop {
  private:
   using SteadyClock = std::chrono::steady_clock;
 
-  void fire(Event event) { parts_.bus->fire(event, context_); }
+  void fire(Event event) {
+    if (events::weights_written_at(event)) parts_.settle();
+    parts_.bus->fire(event, context_);
+  }
   /// Fires `open`, runs `body`, fires `close`, which the body may choose; `close` also where `body` throws.
   template <class Body>
   void bracket(Event open, const Event& close, Body&& body);

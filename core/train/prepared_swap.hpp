@@ -49,6 +49,7 @@ class PreparedSwap {
   PreparedSwap* after_ = nullptr;  ///< the swap that it follows, uncommitted; null: the run as it is
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap
+  std::string config_text_;
   std::vector<Part> parts_;   ///< data and model bring those along that depend on them
   events::Bus::Table table_;
   // What belongs to the parts:

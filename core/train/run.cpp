@@ -59,6 +59,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   const config::RunConfig& config = config_;
   file_ = config::toml_file(config.resolved);
   config_.resolved.erase("swap");  // a plan, which is no part of the live configuration
+  config_text_ = config::toml_file(config.resolved);
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.deterministic);
@@ -256,6 +257,7 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.context = &context_;
   parts.device = device_;
   parts.scale = scale_;
+  parts.settle = [this] { settle(); };
   parts.check_threads = [this] {
     for (ActivePlugin& plugin : plugins_)
       if (plugin.services().thread_failed()) [[unlikely]]
@@ -308,7 +310,7 @@ Snapshot Run::snapshot() const {
   State run{.owner = "run", .version = TRAINYARD_SDK_VERSION, .scalars = {}, .tensors = {}};
   StateWriter writer(run);
   loop_->save(writer);
-  writer.scalar("config", config::toml_file(config_.resolved));
+  writer.scalar("config", config_text_);
   writer.scalar("file", file_);
   writer.scalar("swaps", swaps_);
   writer.scalar("curve_start", curve_place_.start);
@@ -358,6 +360,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   const State* const run = take("run");
   const State* const model = take("model");
   if (run == nullptr || model == nullptr) throw DataError("the checkpoint holds no run, or no model");
+  settle();
   bus_->fire(Event::before_load, context_);
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});

@@ -19,6 +19,7 @@
 #include "core/plugins/registry.hpp"
 #include "core/train/active_plugin.hpp"
 #include "core/train/loop.hpp"
+#include "core/train/state_copy.hpp"
 
 namespace trainyard::train {
 
@@ -66,8 +67,9 @@ class Run {
                                         PreparedSwap* after = nullptr);
   /// Between two steps, on the loop thread: hands the state over and publishes the new plugins. Throws Error
   /// where an old or a new plugin objects; the run is then as it was. The swap holds the old ones from then
-  /// on. Only the latest preparation may be committed.
-  void commit(PreparedSwap& swap);
+  /// on. Only the latest preparation may be committed. `watched`: gives what the run was before it, a copy
+  /// that may be under way still: the run settles it before it writes what is copied.
+  std::shared_ptr<StateCopy> commit(PreparedSwap& swap, bool watched = false);
   /// The newest of the commits that stand is undone: the old plugins return. State is the caller's to
   /// restore.
   void take_back(PreparedSwap& swap);
@@ -148,6 +150,8 @@ class Run {
   void attach_rules(PreparedSwap* swap = nullptr);
   void connect();
   void open(PreparedSwap& swap);
+  bool steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor);
+  void settle();
   void exchange(PreparedSwap& swap);
   void tell(ActivePlugin& plugin, Event event);
   ActivePlugin& filling(PreparedSwap* swap, const config::SlotConfig& slot);
@@ -161,6 +165,7 @@ class Run {
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
   config::RunConfig config_;
+  std::string config_text_;  ///< as a run file
   const plugins::Registry& registry_;
   HostOutputs outputs_;
   at::Device device_;
@@ -181,6 +186,7 @@ class Run {
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
   std::int64_t swaps_ = 0;
+  std::shared_ptr<StateCopy> copying_;  ///< null: nothing is being copied
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

@@ -3,6 +3,8 @@
 #include <set>
 #include <utility>
 
+#include <trainyard/graph_network.hpp>
+#include <trainyard/hook.hpp>
 #include <trainyard/recorder.hpp>
 
 #include "core/config/print.hpp"
@@ -68,6 +70,13 @@ void hand_over(const ActivePlugin& from, ActivePlugin& to, config::Carry carry) 
   guarded(to.slot(), 0, [&] { to.as<Plugin>().load(StateReader(state)); });
 }
 
+/// Whether the loop settles before each hook of a plugin.
+bool comes_after_settle(ActivePlugin& plugin) {
+  const std::vector<HookSpec>& hooks = plugin.subscriber().participant.hooks;
+  return std::all_of(hooks.begin(), hooks.end(),
+                     [](const HookSpec& hook) { return events::weights_written_at(hook.event); });
+}
+
 }  // namespace
 
 /// Who fills a slot once `swap` and those that it follows are made.
@@ -102,6 +111,7 @@ std::unique_ptr<PreparedSwap> Run::prepare(const std::vector<config::SwapRequest
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
+  swap->config_text_ = config::toml_file(swap->config_.resolved);
   const std::vector<const config::SlotConfig*> now = config_.slots(), then = swap->config_.slots();
   swap->parts_.reserve(now.size());
   for (std::size_t i = 0; i < now.size(); ++i) {
@@ -215,7 +225,32 @@ void Run::rehearse(const std::vector<Planned>& plan) {
   }
 }
 
-void Run::commit(PreparedSwap& swap) {
+/// Whether nobody writes a tensor of the run's state, with the swap, before the loop settles: a graph reads
+/// its parameters only, an optimizer is called for its step only, and hooks are called at events.
+bool Run::steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor) {
+  const auto graph = [](const Network& network) { return dynamic_cast<const GraphNetwork*>(&network); };
+  if (state.owner == "model")  // its buffers require no gradients
+    return tensor.requires_grad() && graph(*network_) && graph(network_with(&swap));
+  for (ActivePlugin& plugin : plugins_) {
+    const config::SlotConfig& slot = plugin.slot();
+    if (slot.address() != state.owner) continue;
+    return (slot.kind == Optimizer::kind.name || slot.kind == Hook::kind.name) &&
+           comes_after_settle(plugin) && comes_after_settle(filling(&swap, slot));
+  }
+  return false;
+}
+
+void Run::settle() {
+  if (copying_) std::exchange(copying_, nullptr)->settle();
+}
+
+std::shared_ptr<StateCopy> Run::commit(PreparedSwap& swap, bool watched) {
+  settle();
+  std::shared_ptr<StateCopy> before;
+  if (watched)
+    before = std::make_shared<StateCopy>(
+        snapshot().states,
+        [&](const State& state, const at::Tensor& tensor) { return steady(swap, state, tensor); });
   std::size_t out = 0, in = 0;  // of them have been told to go, to come
   const bool rules = std::any_of(swap.parts_.begin(), swap.parts_.end(), [](const PreparedSwap::Part& part) {
     return part.config.kind == Rule::kind.name || part.config.kind == Recorder::kind.name;
@@ -241,6 +276,7 @@ void Run::commit(PreparedSwap& swap) {
   }
   exchange(swap);
   ++swaps_;
+  return copying_ = before;
 }
 
 /// Of a swap that is taken back: whatever the plugin makes of it, the run goes on.
@@ -288,6 +324,7 @@ void Run::exchange(PreparedSwap& swap) {
     std::swap(*part.slot, part.config);
   }
   std::swap(config_.resolved, swap.config_.resolved);
+  std::swap(config_text_, swap.config_text_);
   if (swap.network_) std::swap(network_, swap.network_);
   if (swap.dropout_) std::swap(dropout_, swap.dropout_);
   if (swap.network_ || swap.dropout_) network_->set_dropout(dropout_.get(), config_.seed);
