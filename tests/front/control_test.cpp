@@ -192,6 +192,7 @@ TEST_CASE("control: what is wrong with a request is said", "[control]") {
       {R"({"v":1,"id":1,"verb":"set","args":{"assignment":["a=1"]}})", "did you mean `assignments`"},
       {R"({"v":1,"id":1,"verb":"swap","args":{"type":"rex"}})", "no \"slot\""},
       {R"({"v":1,"id":1,"verb":"swap","args":{"slot":"schedule"}})", "no \"type\""},
+      {R"({"v":1,"id":1,"verb":"swap","args":{"slot":"a","type":"b","step":5}})", "no key \"step\""},
       {R"({"v":1,"id":1,"verb":"swap","args":{"slot":"","type":"a"}})", "\"slot\" is empty"},
       {R"({"v":1,"id":1,"verb":"swap","args":{"slot":"a\nb","type":"a"}})", "control characters"},
       {R"({"v":1,"id":1,"verb":"swap","args":{"slot":"a","type":"b","watch":"5"}})", "\"watch\" is \"5\""},

@@ -207,7 +207,16 @@ TEST_CASE("monitor: a curve stands where its values are", "[monitor]") {
   CHECK(lines[4].back() == '*');
   CHECK(lines[5].find('0') == 12);
   CHECK(lines[5].ends_with("100"));
-  for (const auto& line : draw(series, 40, 6, true)) CHECK(width(line) == 40);
+  unsigned dots = 0;  // a line that falls through all of it sets each of the eight dots of a cell somewhere
+  for (const auto& line : draw(series, 40, 6, true)) {
+    CHECK(width(line) == 40);
+    for (std::size_t i = 0; i + 2 < line.size(); ++i) {
+      const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(line[i + k]); };
+      if (byte(0) == 0xe2 && byte(1) >= 0xa0 && byte(1) <= 0xa3)
+        dots |= (byte(1) - 0xa0u) << 6 | (byte(2) & 0x3fu);
+    }
+  }
+  CHECK(dots == 0xff);
 
   Series flat;
   flat.add(1, 2.0);

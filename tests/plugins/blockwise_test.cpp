@@ -297,4 +297,5 @@ TEST_CASE("a second derivative, and blocks of an odd width, are refused") {
   CHECK_THROWS_WITH(y.sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true),
                     Catch::Contains("differentiated once"));
   CHECK_THROWS_WITH(Blockwise(options(16, 4, 12)), Catch::Contains("multiple of 8; take 16"));
+  CHECK_THROWS_WITH(Blockwise(options(16, 4, 68)), Catch::Contains("multiple of 8; take 72"));
 }

@@ -141,6 +141,15 @@ TEST_CASE("overtraining waits for a better loss, each mode by its own patience")
   CHECK(steps("overtraining", {}, losses(1, flat, Mode::eval)) == Steps{10, 11});
   CHECK(steps("overtraining", table({{"patience_validation", 1}}),
               losses(1, {1, no_number, 0.5}, Mode::eval)) == Steps{1});
+  // Of two losses the one that has risen further is told first, however high they are.
+  std::vector<Shown> two;
+  for (int i = 0; i < 3; ++i)
+    two.push_back({.tensors = {test::numbers("loss_a", at::full({}, 100.0 + (i > 0), at::kDouble)),
+                               test::numbers("loss_b", at::full({}, i > 0 ? 9.0 : 1.0, at::kDouble))},
+                   .step = i});
+  const auto worst = watch("overtraining", table({{"patience_train", 2}, {"tensors", "^loss_"}}), two);
+  REQUIRE(worst.size() == 1);
+  CHECK(worst[0].finding.message.starts_with("loss_b: it is 9"));
   // A loss of training is no better evaluation.
   std::vector<Shown> both = losses(1, flat, Mode::eval);
   for (int i = 0; i < 12; ++i) both.insert(both.begin() + 2 * i, loss(i, 12.0 - i));

@@ -149,6 +149,25 @@ TEST_CASE("weight_update_ratio says what it lacks where only statistics were rec
   CHECK(run.complaints[0].find("\"fc1.weight\" was recorded without its values") != std::string::npos);
 }
 
+TEST_CASE("a rule that works again between two failures is not switched off") {
+  test::RuleRun run("weight_update_ratio", {});
+  int step = 0;
+  const auto show = [&](bool values, int times) {
+    for (int i = 0; i < times; ++i, ++step)
+      run.show({.tensors = {values ? raw("fc1.weight", at::full({4}, 1.0 + step))
+                                   : numbers("fc1.weight", at::ones({4}))},
+                .step = step});
+  };
+  show(false, 2);
+  show(true, 2);
+  show(false, 2);
+  const std::size_t before = run.complaints.size();
+  CHECK(before >= 4);
+  for (const std::string& said : run.complaints) CHECK(said.find("switched off") == std::string::npos);
+  show(false, 3);
+  CHECK(run.complaints.back().find("3 times in a row and is switched off") != std::string::npos);
+}
+
 TEST_CASE("unchanged_tensor is silent to step 1 and fires at step 2") {
   const at::Tensor x = at::tensor({1.0, 2.0});
   const auto run = [](const std::vector<at::Tensor>& values) {

@@ -37,6 +37,12 @@ TEST_CASE("a trial finds steps and the tensor of the step before") {
   CHECK(trial.previous(newest, "c") == nullptr);
   trial.go_back(5);
   CHECK(trial.records().size() == 1);
+
+  Trial short_one;
+  short_one.keep(2);
+  for (std::int64_t step = 0; step < 5; ++step) short_one.add(record(Mode::train, step, {"a"}));
+  CHECK(short_one.find(Mode::train, 2) == nullptr);
+  CHECK(short_one.find(Mode::train, 3) != nullptr);
 }
 
 TEST_CASE("the next step of a cadence is the first that is due") {
