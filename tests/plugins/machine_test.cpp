@@ -7,8 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "plugins/recorder/trial/machine.hpp"
-#include "support/files.hpp"
-#include "support/folder.hpp"
+#include "support/temporary.hpp"
 
 using namespace trainyard;
 namespace fs = std::filesystem;
@@ -30,7 +29,7 @@ Figures sample(recorder::Machine& machine) {
 }  // namespace
 
 TEST_CASE("the machine's figures are those of /proc since the call before") {
-  const test::Folder root;
+  const test::TemporaryFolder root;
   fs::create_directories(root / "proc");
   fs::create_directories(root / "sys/block/sda");
   fs::create_directories(root / "sys/block/loop0");

@@ -341,7 +341,11 @@ TEST_CASE("the console tells hours, minutes and seconds") {
     const auto sink = test::make<Sink>("console");
     Output output;
     sink->open({});
-    sink->record({.what = Record::What::summary, .step = 1, .epoch = 1, .seconds = seconds, .values = {}});
+    sink->record({.what = Record::What::summary,
+                  .step = 1,
+                  .epoch = 1,
+                  .seconds = seconds,
+                  .values = {{"val/loss", 0.5}}});
     sink->close();
     const std::string text = output.text();
     return text.substr(text.rfind(' ') + 1);
