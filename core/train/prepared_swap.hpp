@@ -50,7 +50,7 @@ class PreparedSwap {
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap
   std::string config_text_;
-  std::vector<Part> parts_;   ///< data and model bring those along that depend on them
+  std::vector<Part> parts_;  ///< data and model bring those along that depend on them
   events::Bus::Table table_;
   // What belongs to the parts:
   std::unique_ptr<Network> network_;

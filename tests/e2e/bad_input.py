@@ -66,6 +66,12 @@ class BadData(HostTest):
         self.refused(FAILED_DATA, ROWS, "rows.csv", "oops",
                      rows__csv=rows(feature=lambda row, column: "oops" if (row, column) == (5, 2) else row + column))
 
+    def test_splits_of_different_samples(self):
+        narrow = "\n".join(line.split(",", 1)[1] for line in rows().splitlines()) + "\n"
+        of_two = ROWS.replace("val = { ", 'val = { path = "narrow.csv", ')
+        self.refused(FAILED_DATA, of_two, "[data.val] the shape of input", "is [7], in [data.train] it is [8]",
+                     rows__csv=rows(), narrow__csv=narrow)
+
     def test_empty_file(self):
         self.refused(FAILED_DATA, ROWS, "rows.csv", rows__csv="")
 

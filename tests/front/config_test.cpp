@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/cli/order_of_run.hpp"
 #include "core/config/changes.hpp"
@@ -547,6 +549,18 @@ TEST_CASE("files that cannot be read are one finding") {
              Catch::Contains("/pipe: E101 is a pipe"));
   CHECK_THAT(test::resolve({write_minimal(folder)}, {"data.path=" + pipe}).findings.text(),
              Catch::Contains("E401 data.train.path: " + pipe + " is a pipe, not a file"));
+  const std::string closed = folder.write("closed.csv", "1,2\n"), open = write_minimal(folder);
+  ::chmod(closed.c_str(), 0);
+  ::chmod(folder.path().c_str(), 0755);
+  const pid_t child = ::fork();  // somebody else than root, who may read everything
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(9);
+    const std::string found = test::resolve({open}, {"data.path=" + closed}).findings.text();
+    ::_exit(found.find("E401 data.train.path: no right to read " + closed) != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 0);
   CHECK_THAT(test::resolve({folder.write("empty.toml", "")}).findings.text(),
              Catch::Contains("E103 the file does not say"));
   CHECK_THAT(test::resolve({}).findings.text(), Catch::Contains("run: E101 no run file was given"));

@@ -142,9 +142,8 @@ TEST_CASE("csv: regression, mean and std, shape, named labels") {
   CHECK(labelled->schema().classes == 3);
   CHECK_THAT(data_error("csv", table({{"path", named}, {"labels", Array{"cat", "emu"}}})),
              Contains("named.csv:2: column 2 \"kind\": 'dog' is none of the 2 labels"));
-  CHECK_THROWS_WITH(
-      open("csv", table({{"path", named}, {"labels", Array{"cat", "dog"}}, {"classes", 2}})),
-      Contains("give either labels or classes"));
+  CHECK_THROWS_WITH(open("csv", table({{"path", named}, {"labels", Array{"cat", "dog"}}, {"classes", 2}})),
+                    Contains("give either labels or classes"));
 }
 
 TEST_CASE("csv: standardize_with takes mean and deviation of another file's columns") {

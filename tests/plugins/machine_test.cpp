@@ -20,8 +20,7 @@ Figures sample(recorder::Machine& machine) {
   Figures figures;
   for (const TensorRecord& record : machine.sample()) {
     const at::Tensor flat = record.value.reshape({-1});
-    for (std::int64_t i = 0; i < flat.numel(); ++i)
-      figures[record.name].push_back(flat[i].item<double>());
+    for (std::int64_t i = 0; i < flat.numel(); ++i) figures[record.name].push_back(flat[i].item<double>());
   }
   return figures;
 }

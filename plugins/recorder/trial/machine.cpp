@@ -75,7 +75,8 @@ std::vector<TensorRecord> Machine::sample() {
     words >> skip >> skip >> name;
     for (std::int64_t& value : values) words >> value;
     std::error_code none;
-    if (!words || !std::filesystem::exists(root_ + "/sys/block/" + name, none) || name.starts_with("loop")) continue;
+    if (!words || !std::filesystem::exists(root_ + "/sys/block/" + name, none) || name.starts_with("loop"))
+      continue;
     any = true;
     read += values[2] * sector;
     written += values[6] * sector;
