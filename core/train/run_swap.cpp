@@ -297,7 +297,11 @@ void Run::place_curve(PreparedSwap& swap, std::int64_t step) {
   const auto [old_curve, old_place] = curve_with(swap.after_);
   CurvePlace place;
   switch (part->carry) {
-    case config::Carry::state: place = old_place; break;
+    case config::Carry::state:
+      place = old_place;
+      // A scale that made two curves meet says nothing of a third.
+      if (slot.type != filling(swap.after_, slot).slot().type) place.gain = 1.0;
+      break;
     case config::Carry::restart: place.start = step; break;
     case config::Carry::splice: {
       const double before = guarded(slot, step, [&] { return old_curve->factor(step); });

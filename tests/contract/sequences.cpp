@@ -320,8 +320,8 @@ void sequence(int seed, Tally& tally) {
     const bool interrupted = (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) ||
                              (WIFEXITED(status) && WEXITSTATUS(status) == 75);
     if (to_be_killed && interrupted) continue;
-    const std::string report = run + "/report.json";
-    INFO((std::filesystem::exists(report) ? test::read_file(report) : "no report"));
+    for (const char* left : {"/report.json", "/journal.jsonl"})
+      if (std::filesystem::exists(run + left)) UNSCOPED_INFO(test::read_file(run + left));
     ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     CHECK(ended);
     if (!ended) return;

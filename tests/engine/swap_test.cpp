@@ -469,6 +469,27 @@ TEST_CASE("a schedule that comes in follows its formula at every step") {
   }
 }
 
+TEST_CASE("the scale of a splice stays with its schedule, and goes when another comes in") {
+  constexpr std::int64_t at = 9, options_at = 12, other_at = 15;
+  const auto share = [](std::int64_t done) { return static_cast<double>(done) / steps; };
+  const auto falling = [&](std::int64_t done, double end) { return 1.0 - (1.0 - end) * share(done); };
+  const std::vector<double> seen =
+      factors("type = \"constant\"\n",
+              {{at, request("schedule", "linear", options("end_factor", Value(0.1)), config::Carry::splice)},
+               {options_at, request("schedule", "", options("end_factor", Value(0.3)), config::Carry::state)},
+               {other_at, request("schedule", "cosine", {}, config::Carry::state)}});
+  REQUIRE(seen.size() == steps);
+  const double gain = 1.0 / falling(at, 0.1);
+  for (std::int64_t done = 0; done < steps; ++done) {
+    INFO("after " << done << " steps");
+    const double expected = done < at           ? 1.0
+                            : done < options_at ? gain * falling(done, 0.1)
+                            : done < other_at   ? gain * falling(done, 0.3)
+                                                : 0.5 * (1.0 + std::cos(std::numbers::pi * share(done)));
+    CHECK(seen[static_cast<std::size_t>(done)] == Approx(expected).epsilon(1e-12).margin(1e-15));
+  }
+}
+
 TEST_CASE("schedules that read steps, or are made of others, follow their curves when they come in") {
   constexpr std::int64_t at = 9;
   RunScale scale{.steps_per_epoch = 6, .samples_per_epoch = 96, .samples_per_step = 16, .total_steps = steps};

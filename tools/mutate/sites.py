@@ -1,7 +1,7 @@
 """What can be broken: the places of the syntax tree where one line is changed so that it still compiles.
 
 A place is a range of a file with what stands there instead. Left out are preprocessor lines and macros, what the compiler
-computes (template arguments, case labels, constexpr, enumerators), and what a plugin says of itself (`describe`): it is read
+computes (template arguments, case labels, constexpr, enumerators, variables that begin with a constant), and what a plugin says of itself (`describe`): it is read
 when the plugin is sealed, so that a switch in the running program cannot change it.
 """
 import bisect
@@ -39,6 +39,11 @@ def command_of(entry):
         kept.append(word)
     resources = subprocess.run(["clang", "-print-resource-dir"], text=True, capture_output=True, check=True).stdout.strip()
     return [*kept, "-w", "-resource-dir", resources]
+
+
+def calls(node):
+    """Whether the first value of a variable takes a call; else the compiler computes it."""
+    return any(each.kind in (Kind.LAMBDA_EXPR, Kind.CALL_EXPR) for each in node.walk_preorder())
 
 
 class File:
@@ -89,6 +94,8 @@ class Unit:
                     self.walk(child, function)
             return
         if node.kind == Kind.VAR_DECL and re.search(r"\b(constexpr|constinit)\b", self.file.slice(*self.file.of(node)).split("=")[0]):
+            return
+        if node.kind == Kind.VAR_DECL and (function is None or node.storage_class == cindex.StorageClass.STATIC) and not calls(node):
             return
         if node.kind in FUNCTIONS or node.kind == Kind.LAMBDA_EXPR:
             if node.kind in FUNCTIONS and not node.is_definition():
