@@ -4,8 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Hidden: a plugin may export nothing that all plugins of a process would share.
-namespace mutate __attribute__((visibility("hidden"))) {
+// A plugin may export nothing that all plugins of a process would share.
+#pragma GCC visibility push(hidden)
+namespace mutate {
 
 /// Leaves a file of that number in $MUTATE_REACHED: the test that runs comes by here.
 inline void reached(int number) {
@@ -31,3 +32,4 @@ constexpr bool on(int number) {
 }
 
 }  // namespace mutate
+#pragma GCC visibility pop
