@@ -127,12 +127,12 @@ class Unit:
         kind = node.kind
         start, end = self.file.of(node)
         if kind in (Kind.BINARY_OPERATOR, Kind.COMPOUND_ASSIGNMENT_OPERATOR) and len(children) == 2:
-            self.operator(start, end, self.between(*children), node)
+            self.operator(start, end, self.between(*children))
         elif kind == Kind.CALL_EXPR:
             arguments = list(node.get_arguments())
             if re.fullmatch(r"operator\W+", node.spelling) and len(arguments) == 2:
                 if node.spelling not in ("operator()", "operator[]") and "string" not in node.type.spelling:
-                    self.operator(start, end, self.between(*arguments), node)
+                    self.operator(start, end, self.between(*arguments))
             else:
                 self.arguments(start, end, arguments)
         elif kind == Kind.UNARY_OPERATOR and len(children) == 1:
@@ -160,7 +160,7 @@ class Unit:
             if kind == Kind.CONDITIONAL_OPERATOR or re.fullmatch(r"(if|while)\s*\(\s*", head):
                 self.add("negated", *self.file.of(children[0]), "negated", "!(" + self.file.slice(*self.file.of(children[0])) + ")")
 
-    def operator(self, start, end, place, node):
+    def operator(self, start, end, place):
         if place is None:
             return
         first, last, sign = place
