@@ -16,6 +16,9 @@ namespace trainyard::recorder {
 
 /// Records with values that wait for a thread take no more.
 inline constexpr std::size_t most_bytes = std::size_t{256} << 20;
+/// So many samples of the machine have room beside the records of steps, which would crowd them out where a
+/// disk or a rule is slow. They are small, and come twice a second.
+inline constexpr std::size_t most_samples = 120;
 
 /// What a record takes while it waits.
 inline std::size_t bytes_of(const StepRecord& record) {
@@ -25,17 +28,23 @@ inline std::size_t bytes_of(const StepRecord& record) {
   return bytes;
 }
 
+inline std::size_t room_beside(const StepRecord& record) {
+  return record.mode == Mode::global ? most_samples : 0;
+}
+
 template <class Item>
 class Queue {
  public:
   /// At most so many items, of so many bytes together.
   Queue(std::size_t most_items, std::size_t most_bytes) : most_items_(most_items), most_bytes_(most_bytes) {}
 
-  /// False where it is full: the item is dropped. One of no bytes is an order, which there is room for.
-  bool push(Item item, std::size_t bytes) {
+  /// False where it is full: the item is dropped. One of no bytes is an order, which there is room for. With
+  /// `beside`, so many items more may wait, whatever their bytes.
+  bool push(Item item, std::size_t bytes, std::size_t beside = 0) {
     {
       const std::lock_guard lock(mutex_);
-      if (bytes > 0 && (items_.size() >= most_items_ || bytes_ + bytes > most_bytes_)) return false;
+      const bool large = beside == 0 && bytes_ + bytes > most_bytes_;
+      if (bytes > 0 && (large || items_.size() >= most_items_ + beside)) return false;
       items_.emplace_back(std::move(item), bytes);
       bytes_ += bytes;
       if (!sleeping_) return true;

@@ -42,7 +42,7 @@ void Store::stop(milliseconds patience) {
 }
 
 bool Store::push(std::shared_ptr<const StepRecord> record, Wants wants) {
-  const std::size_t bytes = bytes_of(*record);
+  const std::size_t bytes = bytes_of(*record), beside = room_beside(*record);
   return queue_.push(
       [this, record = std::move(record), wants = std::move(wants)] {
         attempt([&] {
@@ -53,7 +53,7 @@ bool Store::push(std::shared_ptr<const StepRecord> record, Wants wants) {
           if (tensorboard_ && record->mode != Mode::global) chart(*record, wants);
         });
       },
-      bytes);
+      bytes, beside);
 }
 
 void Store::cut(std::int64_t step) {

@@ -342,9 +342,9 @@ class TrialRecorder final : public Recorder {
     record->mode = Mode::global;
     record->mode_step = samples_++;
     record->step = step_now_;
-    record->seconds = seconds();
     record->tensors = machine.sample();
     const Phases::Sample phases = phases_.take();
+    record->seconds = seconds();
     for (std::size_t i = 0; i < part_names.size(); ++i)
       record->tensors.push_back(number(std::string("profile/") + part_names[i], phases.parts[i]));
     if (!phases.steps.empty()) record->tensors.push_back(numbers("profile/step_seconds", phases.steps));

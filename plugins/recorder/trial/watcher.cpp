@@ -68,14 +68,14 @@ void Watcher::attach(std::vector<NamedRule> rules, const RunScale& scale) {
 }
 
 bool Watcher::push(std::shared_ptr<const StepRecord> record) {
-  const std::size_t bytes = bytes_of(*record);
+  const std::size_t bytes = bytes_of(*record), beside = room_beside(*record);
   return queue_.push(
       [this, record = std::move(record)] {
         if (record->mode != Mode::global)  // the machine goes on where the training hangs
           last_record_ = last_wait_ = std::chrono::steady_clock::now();
         set_.add(record, [this](const Verdict& verdict) { done(verdict); });
       },
-      bytes);
+      bytes, beside);
 }
 
 void Watcher::go_back(std::int64_t step) {
