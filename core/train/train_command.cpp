@@ -32,12 +32,14 @@ namespace {
 std::atomic<int> caught_signal{0};
 
 /// For its lifetime these signals end the run at a step boundary, with a checkpoint; a second one ends the
-/// process at once.
+/// process at once. Handled on the thread's SignalStack: kernels of oneDNN (3.10, LibTorch 2.11's LSTM) lay
+/// their stack pointer into a block of the heap, whose neighbours a handler there would overwrite.
 class SignalScope {
  public:
   SignalScope() {
     caught_signal = 0;
     struct sigaction action {};
+    action.sa_flags = SA_ONSTACK;
     action.sa_handler = [](int number) {
       if (caught_signal.exchange(number) == 0) return;
       signal(number, SIG_DFL);

@@ -275,6 +275,11 @@ class Faults(HostTest):
         self.assertEqual(process.returncode, 128 + signal.SIGKILL, said)
         self.assertIn("no newer checkpoint than before", said)
 
+    def test_a_signal_writes_on_no_stack_that_a_plugin_lays_into_the_heap(self):
+        self.write("run.toml", SMALL + hook("", plugin="elsewhere"))
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, code=75)
+        self.assertEqual(self.result()["steps"], STEP)
+
     def test_signals_are_handed_on(self):
         self.write("run.toml", SMALL + self.CHECKPOINTS + hook("doze", "batch_end", 2))
         process = subprocess.Popen(self.command("train", "run.toml", "-q", "--supervise", "--plugins", FAULTY, "--set", "trainer.max_duration=100ba"),
