@@ -100,6 +100,7 @@ class ActivePlugin {
   const ManifestData& manifest() const { return code_.manifest(); }
   const plugins::PluginFile& file() const { return file_; }
   events::Subscriber& subscriber() { return subscriber_; }
+  const events::Subscriber& subscriber() const { return subscriber_; }
   HostServices& services() { return *object_; }
   /// Who calls the object on another thread holds it for the call: it may outlive the slot.
   std::weak_ptr<HostServices> object() const { return object_->weak_from_this(); }

@@ -20,6 +20,11 @@
 namespace trainyard::train {
 namespace {
 
+/// Under which a checkpoint says that a plugin is disabled: that very code stays so, once mended it is called.
+std::string disabled_as(const ActivePlugin& plugin) {
+  return "disabled/" + plugin.slot().address() + "/" + plugin.file().digest;
+}
+
 void set_threads(const config::RunConfig& config) {
   if (config.intra_op_threads > 0) at::set_num_threads(config.intra_op_threads);
   // May be set once a process: a second run in it keeps the first's.
@@ -318,6 +323,7 @@ Snapshot Run::snapshot() const {
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
   for (const NamedTensor& each : weights()) model.tensors.emplace(each.name, each.tensor);
   for (const ActivePlugin& plugin : plugins_) {
+    if (plugin.subscriber().disabled) writer.scalar(disabled_as(plugin), plugin.subscriber().error);
     if (!plugin.has_state()) continue;
     writer.scalar("type/" + plugin.slot().address(), plugin.slot().type);
     State state = plugin.state();
@@ -350,6 +356,20 @@ RunScale Run::scale_from(std::int64_t step) const {
   return rest;
 }
 
+/// Those that were disabled when a run was saved.
+void Run::leave_out(const State& run, const std::function<void(const std::string&)>& note) {
+  bool any = false;
+  for (ActivePlugin& plugin : plugins_) {
+    events::Subscriber& subscriber = plugin.subscriber();
+    const auto error = run.scalars.find(disabled_as(plugin));
+    if (error == run.scalars.end() || subscriber.disabled) continue;
+    subscriber.disabled = any = true;
+    subscriber.error = std::get<std::string>(error->second);
+    note(plugin.slot().address() + " (" + plugin.slot().type + ") stays disabled: " + subscriber.error);
+  }
+  if (any) bus_->rebuild();
+}
+
 void Run::restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note) {
   std::map<std::string_view, const State*> saved;
   for (const State& state : states) saved.emplace(state.owner, &state);
@@ -361,6 +381,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   const State* const model = take("model");
   if (run == nullptr || model == nullptr) throw DataError("the checkpoint holds no run, or no model");
   settle();
+  leave_out(*run, note);
   bus_->fire(Event::before_load, context_);
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});

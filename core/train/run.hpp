@@ -47,8 +47,8 @@ class Run {
   /// Everything that has to be saved in order to go on from here: tensors by handle. At a safe point.
   Snapshot snapshot() const;
   /// Goes on from what was saved, within Loop::fit. A plugin that the checkpoint does not know begins anew,
-  /// and the state of one that is gone is left; both are told to `note`. Throws Error where a state does not
-  /// fit.
+  /// one that was disabled then stays so, and the state of one that is gone is left; all are told to `note`.
+  /// Throws Error where a state does not fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
   /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
@@ -154,6 +154,7 @@ class Run {
   void settle();
   void exchange(PreparedSwap& swap);
   void tell(ActivePlugin& plugin, Event event);
+  void leave_out(const State& run, const std::function<void(const std::string&)>& note);
   ActivePlugin& filling(PreparedSwap* swap, const config::SlotConfig& slot);
   Network& network_with(PreparedSwap* swap);
   std::pair<const ScheduleCurve*, CurvePlace> curve_with(PreparedSwap* swap) const;

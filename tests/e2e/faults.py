@@ -133,6 +133,20 @@ class Faults(HostTest):
                 self.assertIn("disabled", journal)
                 self.assertEqual(without["digest"], self.train(SMALL, "--overwrite")["digest"])
 
+    def test_a_hook_that_was_disabled_stays_so_over_a_resume(self):
+        # It halves the rate, and throws, at every step from the fifth on.
+        text = SMALL.replace("2ep", "12ba") + self.CHECKPOINTS + hook("throw") + 'touch = "hyper"\non_error = "disable"\n'
+        self.write("run.toml", text)
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY)
+        whole = self.result()["digest"]
+        for parts in (7, 9, 12):
+            self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--set", "run.name=parts", "--set", "run.resume=auto",
+                      "--set", f"trainer.max_duration={parts}ba")
+        self.assertEqual(self.result("runs/parts")["digest"], whole)
+        journal = self.journal("runs/parts")
+        self.assertEqual(len([line for line in journal if line["what"] == "disabled"]), 1, journal)
+        self.assertEqual(len([line for line in journal if "stays disabled" in line["why"]]), 2, journal)
+
     def test_weights_that_are_not_finite_are_no_result(self):
         far = ("--set", "optimizer.lr=1e300", "--set", "schedule.warmup=0ba", "--set", "trainer.max_duration=1ba")
         report, said = self.fails(SMALL, *far, ends=5)
@@ -177,8 +191,8 @@ class Faults(HostTest):
         self.assertEqual(done.returncode, ends, done.stdout + done.stderr)
         return done.stderr
 
-    def journal(self):
-        return [json.loads(line) for line in (self.folder / "runs/small/journal.jsonl").read_text().splitlines()]
+    def journal(self, run="runs/small"):
+        return [json.loads(line) for line in (self.folder / run / "journal.jsonl").read_text().splitlines()]
 
     def test_a_plugin_that_crashes_is_left_out_from_the_last_checkpoint_on(self):
         expected = self.train(SMALL + self.CHECKPOINTS)["digest"]
