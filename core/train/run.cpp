@@ -20,7 +20,8 @@
 namespace trainyard::train {
 namespace {
 
-/// Under which a checkpoint says that a plugin is disabled: that very code stays so, once mended it is called.
+/// Under which a checkpoint says that a plugin is disabled: that very code stays so, once mended it is
+/// called.
 std::string disabled_as(const ActivePlugin& plugin) {
   return "disabled/" + plugin.slot().address() + "/" + plugin.file().digest;
 }
