@@ -403,6 +403,8 @@ TEST_CASE("monitor: a frame fits its terminal", "[monitor]") {
   CHECK_THAT(joined(frame(view, 100, 60, true)),
              Catch::Contains("digits  paused  step 7 of 100 (7%)") && Catch::Contains("cosine") &&
                  Catch::Contains("1 retired") && Catch::Contains("größer") && Catch::Contains("│"));
+  view.run.steps = 150;  // it was longer before it was resumed
+  CHECK_THAT(joined(frame(view, 100, 60, true)), Catch::Contains("step 150 of 100 (100%)"));
 }
 
 TEST_CASE("monitor: follows a run on a terminal until it ends, and gives the terminal back", "[monitor]") {

@@ -98,6 +98,9 @@ TEST_CASE("loss_not_decreasing takes the losses of evaluations where there are a
   CHECK(steps("loss_not_decreasing", {}, evaluations(1.5)) == Steps{30});
   CHECK(steps("loss_not_decreasing", table({{"mode", "train"}}), evaluations(0.5)) == Steps{15, 25});
   CHECK(steps("loss_not_decreasing", table({{"mode", "global"}}), evaluations(1.5)) == Steps{});
+  // The first evaluation is held against no loss of training, and the next one is looked at.
+  run = {loss(0, 1.0), loss(10, 0.5), loss(12, 2.0, Mode::eval), loss(22, 2.0, Mode::eval)};
+  CHECK(steps("loss_not_decreasing", {}, run) == Steps{22});
 }
 
 TEST_CASE("overfit holds an evaluation against the mean loss of training since the one before") {

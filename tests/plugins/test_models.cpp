@@ -236,6 +236,18 @@ TEST_CASE("gpt and resnet start as their papers say", "[models]") {
   CHECK(deviation(*resnet, "layer3.1.conv2.weight") == Approx(std::sqrt(2.0 / (9 * 64))).epsilon(0.03));
 }
 
+TEST_CASE("other layers start as PyTorch's: uniform, as wide as the root of what a unit sees allows",
+          "[models]") {
+  const auto lenet = build("lenet", {}, images({1, 28, 28}, 10));
+  for (const NamedTensor& p : lenet->parameters()) {
+    INFO(p.name);
+    if (!p.name.ends_with(".weight")) continue;
+    const double bound = 1.0 / std::sqrt(static_cast<double>(p.tensor[0].numel()));
+    CHECK(p.tensor.abs().max().item<double>() <= bound);
+    CHECK(p.tensor.std().item<double>() == Approx(bound / std::sqrt(3.0)).epsilon(0.15));
+  }
+}
+
 TEST_CASE("gpt looks at no later token", "[models]") {
   const auto network = build("gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 8}}), tokens(6, 7));
   Batch batch = random_batch(tokens(6, 7), 2, at::kFloat);

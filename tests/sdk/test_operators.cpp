@@ -243,6 +243,9 @@ TEST_CASE("Layout", "[operators]") {
     check({"Split", {x}, {ints({1, 2, 3})}, {{"axis", std::int64_t{2}}}, 3, part}, [&](auto& i) {
       return i[0].split_with_sizes({1, 2, 3}, 2)[part];
     });
+    check({"Split", {at::randn({6, 7})}, {ints({1, 2, 3})}, {}, 3, part, false}, [&](auto& i) {
+      return i[0].split_with_sizes({1, 2, 3})[part];
+    });
     check({"Split",
            {at::randn({2, 7})},
            {},
