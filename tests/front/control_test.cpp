@@ -115,6 +115,13 @@ class Raw {
     }
   }
   Answer answer() { return parse_answer(line()); }
+  /// How many lines have come that are not taken yet.
+  std::ptrdiff_t lines() {
+    std::array<char, 65536> buffer;
+    const ssize_t count = ::recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (count > 0) in_.append(buffer.data(), static_cast<std::size_t>(count));
+    return std::count(in_.begin(), in_.end(), '\n');
+  }
 
   bool connected = false, ended = false;
 
@@ -497,6 +504,136 @@ TEST_CASE("control: who asks now and then is served while others flood", "[contr
     std::this_thread::sleep_for(50ms);
   }
   WARN(floods << " floods: the slowest answer took " << longest.count() << " ms");
+}
+
+TEST_CASE("control: whoever sends it, work is done no faster than the allowance for it grows") {
+  // The bound is a lower one, which a busy machine only exceeds.
+  constexpr double a_second = 20'000.0, at_once = 4'000.0 + 300.0;  // 300: what overdraws it
+  const std::string garbage = "garbage\n";
+  const auto answered = [](Raw& raw, const std::string& sent) {
+    raw.send(sent);
+    REQUIRE_FALSE(raw.line().empty());
+  };
+  const struct {
+    const char* what;
+    int times;
+    double cost;  ///< of each, at least
+    std::function<void(const std::string& folder, int times)> send;
+  } kinds[] = {
+      {"requests", 150, 80.0,
+       [](const std::string& folder, int times) {
+         Client client(folder);
+         for (int i = 0; i < times; ++i) client.ask({}, 20s);
+       }},
+      {"clients", 1'200, 10.0,
+       [&](const std::string& folder, int times) {
+         for (int i = 0; i < times; ++i) {
+           Raw raw(folder);
+           answered(raw, garbage);
+         }
+       }},
+      {"lines", 12'000, 1.0,
+       [&](const std::string& folder, int times) {
+         Raw raw(folder);
+         std::string block;
+         for (int i = 0; i < 100; ++i) block += garbage;
+         for (int i = 0; i < times; i += 100) {
+           raw.send(block);
+           for (int j = 0; j < 100; ++j) REQUIRE_FALSE(raw.line().empty());
+         }
+       }},
+      {"bytes of lines", 60, 200.0,
+       [&](const std::string& folder, int times) {
+         Raw raw(folder);
+         for (int i = 0; i < times; ++i) answered(raw, std::string(200 * 256, 'x') + "\n");
+       }},
+      {"bytes of a line that is too long", 50, 256.0,
+       [&](const std::string& folder, int times) {
+         Raw raw(folder);
+         for (int i = 0; i < times; ++i) raw.send(std::string(max_request_bytes, 'x'));
+         answered(raw, "\n" + request(1));
+         REQUIRE_FALSE(raw.line().empty());  // one says that it was too long
+       }},
+  };
+  for (const auto& kind : kinds) {
+    INFO(kind.what);
+    const test::Folder folder;
+    Channel channel(folder.path());
+    const FakeLoop loop(channel);
+    std::this_thread::sleep_for(300ms);  // what nobody used meanwhile is not saved up
+    const auto began = std::chrono::steady_clock::now();
+    kind.send(folder.path(), kind.times);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    CHECK(took.count() >= (kind.times * kind.cost - at_once) / a_second);
+  }
+}
+
+TEST_CASE("control: where all places are taken, the client that has sent most makes room") {
+  const test::Folder folder;
+  Channel channel(folder.path());
+  const FakeLoop loop(channel);
+  std::vector<Raw> quiet;
+  const auto asks = [](Raw& raw) {
+    REQUIRE(raw.send(request(1)));
+    CHECK(raw.answer().id == 1);
+  };
+  for (std::size_t i = 0; i + 1 < max_clients; ++i) asks(quiet.emplace_back(folder.path()));
+  Raw flood(folder.path());
+  std::string block;
+  for (int i = 0; i < 100; ++i) block += "garbage\n";
+  for (int i = 0; i < 40; ++i) {  // what it has sent by now is forgotten after more than a minute
+    REQUIRE(flood.send(block));
+    for (int j = 0; j < 100; ++j) REQUIRE_FALSE(flood.line().empty());
+  }
+  Raw further(folder.path());
+  asks(further);
+  CHECK_THAT(flood.answer().error, Catch::Contains("others wait for a place"));
+  CHECK(flood.line().empty());
+  CHECK(flood.ended);
+  for (Raw& each : quiet) asks(each);
+}
+
+TEST_CASE("control: a line waits for a turn or two of another client, and not for all that it has sent") {
+  const test::Folder folder;
+  Channel channel(folder.path());
+  Raw flood(folder.path()), other(folder.path());
+  constexpr int lines = 1'000, soon = 20, turns = 100;  // 100 lines: five turns
+  std::string block;
+  for (int i = 0; i < lines; ++i) block += "garbage\n";
+  int judged = 0;
+  for (int round = 0; round < 200 && judged < 20; ++round) {
+    REQUIRE(flood.send(block));
+    REQUIRE(other.send("garbage\n"));
+    int answers = 0;
+    if (flood.lines() <= soon) {  // else this thread came too late to see it
+      for (; answers < turns; ++answers) REQUIRE_FALSE(flood.line().empty());
+      CHECK(other.lines() == 1);
+      ++judged;
+    }
+    REQUIRE_FALSE(other.line().empty());
+    for (; answers < lines; ++answers) REQUIRE_FALSE(flood.line().empty());
+  }
+  CHECK(judged > 0);
+}
+
+TEST_CASE("control: all have their turns, where there is not enough for a turn of each at a time") {
+  constexpr int rounds = 4, lines = 300, used_up = 100, turns = 70;  // 100 of each: more than comes at once
+  std::string block;
+  for (int i = 0; i < lines; ++i) block += "garbage\n";
+  for (int round = 0; round < rounds; ++round) {
+    const test::Folder folder;
+    Channel channel(folder.path());
+    std::vector<Raw> floods;
+    for (std::size_t i = 0; i + 1 < max_clients; ++i) floods.emplace_back(folder.path());
+    Raw other(folder.path());
+    for (Raw& each : floods) REQUIRE(each.send(block));
+    for (int i = 0; i < used_up; ++i) REQUIRE_FALSE(floods.front().line().empty());
+    REQUIRE(other.send("garbage\n"));
+    const std::ptrdiff_t seen = floods.front().lines();
+    if (used_up + seen + turns > lines) continue;  // this thread came too late to see it
+    for (int i = 0; i < seen + turns; ++i) REQUIRE_FALSE(floods.front().line().empty());
+    CHECK(other.lines() == 1);
+  }
 }
 
 TEST_CASE("control: a long flood", "[.][long]") {
