@@ -55,11 +55,24 @@ TEST_CASE("a ledger reads back as it was written", "[ledger]") {
   REQUIRE(read.made.size() == 2);
   CHECK(read.made[0].until == 17);
   CHECK_FALSE(read.made[1].until);
-  CHECK_THROWS_WITH(Ledger::from_text("next = \"x\"", "step-7"), Catch::Contains("step-7"));
-  for (const char* broken : {"next = [", "next = 1\nopen = [3]", "next = 1\nmade = [\"x\"]",
-                             "next = 2\n[[made]]\nnumber = 1\nuntil = 9\nswap = [{ slot = \"loss\" }]"}) {
-    INFO(broken);
-    CHECK_THROWS_WITH(Ledger::from_text(broken, "step-7"), Catch::Contains("step-7: the ledger"));
+}
+
+TEST_CASE("a ledger that cannot be read is refused, with the reason", "[ledger]") {
+  const std::string one = "next = 2\n[[open]]\n", loss = "swap = [{ slot = \"loss\" }]\n";
+  const std::pair<std::string, const char*> broken[] = {
+      {"next = [", "array"},
+      {"next = \"x\"", "no `next`"},
+      {"next = 1\nopen = [3]", "one of its entries is no table"},
+      {"next = 1\nmade = [\"x\"]", "one of its entries is no table"},
+      {one + loss, "no number"},
+      {one + "number = 0\n" + loss, "no number"},
+      {one + "number = 1", "no swap"},
+      {one + "number = 1\nswap = [3]", "one of its swaps is no table"},
+      {"next = 2\n[[made]]\nnumber = 1\nuntil = 9\n" + loss, "the step of a swap that was made"}};
+  for (const auto& [text, reason] : broken) {
+    INFO(text);
+    CHECK_THROWS_WITH(Ledger::from_text(text, "step-7"),
+                      Catch::Contains("step-7: the ledger") && Catch::Contains(reason));
   }
 }
 
@@ -89,6 +102,7 @@ TEST_CASE("what was asked for when the checkpoint was taken, and made after it",
   Ledger ledger = saved;
   CHECK_FALSE(ledger.follow({line(entry(1, {}, "optimizer"), "swap", 51)}));
   CHECK(text(ledger.open) == "3, 1 at 51");  // whoever asked for 2 was told that the run ended
+  CHECK(ledger.next == 4);
   ledger = saved;
   ledger.follow({line(entry(3, {}, "data", "a_rule"), "swap", 52)});
   CHECK(text(ledger.open) == "3 at 52");
@@ -137,17 +151,51 @@ TEST_CASE("a plan that changed drops what is not in it any more, and only that",
   CHECK(ledger.open.empty());
 }
 
+TEST_CASE("of a plan the same is what asks the same, at the same step, and nobody else's", "[ledger]") {
+  const auto planned = [](std::int64_t step, const std::string& slot) {
+    return entry(0, step, slot, "config");
+  };
+  const auto left = [&](const std::vector<Entry>& before, const std::vector<Entry>& now) {
+    Ledger ledger;
+    ledger.add(entry(0, 20, "loss"));  // a client's, to be made again
+    ledger.replan({}, before);
+    ledger.replan(before, now);
+    return text(ledger.open);
+  };
+  CHECK(left({planned(10, "loss"), planned(20, "loss")}, {planned(20, "loss")}) == "1 at 20, 3 at 20");
+  CHECK(left({planned(10, "loss"), planned(20, "loss")}, {planned(10, "loss")}) == "2 at 10, 1 at 20");
+  CHECK(left({planned(20, "loss"), planned(20, "data")}, {planned(20, "loss")}) == "1 at 20, 2 at 20");
+  CHECK(left({planned(20, "loss")}, {}) == "1 at 20");
+}
+
+TEST_CASE("what of a plan has ended is known by the journal, whatever its end was", "[ledger]") {
+  const Entry first = entry(1, 10, "optimizer", "config"), second = entry(2, 20, "loss", "config"),
+              third = entry(3, 30, "data", "config"), client = entry(4, {}, "schedule");
+  const std::vector<Entry> ended =
+      control::ended_of_plan({line(first, "swap", 10), line(client, "swap", 12), line(second, "swap", 20),
+                              line(third, "swap_refused", 30), line(second, "swap_rolled_back", 20)});
+  CHECK(text(ended) == "1 at 10, 2 at 20, 3 at 30");
+}
+
+TEST_CASE("the journal keeps of a request its number and its swaps", "[ledger]") {
+  const std::string kept = control::details(entry(7, 30, "loss", "config"));
+  CHECK_THAT(kept, Catch::StartsWith("number = 7\n") && Catch::Contains("slot = \"loss\""));
+  CHECK_THAT(kept, !Catch::Contains("who") && !Catch::Contains("step"));
+}
+
 TEST_CASE("a journal that cannot be read is refused, not passed over", "[ledger]") {
   Ledger ledger;
   JournalEntry broken{17, "ctl", "swap", "", "number = \"one\""};
   CHECK_THROWS_WITH(ledger.follow({broken}), Catch::Contains("step 17") && Catch::Contains("mend the line"));
   broken.what = "changed";
   CHECK_NOTHROW(ledger.follow({broken}));
+  CHECK_NOTHROW(ledger.follow({{17, "ctl", "swap", "", ""}}));  // of a host that kept no details
 }
 
 TEST_CASE("what a run was before a swap has names of its own in a checkpoint", "[ledger]") {
   CHECK(control::owner_before(control::before_owner(12, "hooks.a/b")) ==
         std::pair(std::int64_t{12}, std::string("hooks.a/b")));
-  for (const char* other : {"before", "before/", "before/x/model", "before/3", "optimizer"})
+  for (const char* other : {"before", "before/", "before/x/model", "before//model", "before/3",
+                            "before/3.model", "behind/3/model", "optimizer"})
     CHECK_FALSE(control::owner_before(other));
 }
