@@ -117,6 +117,8 @@ class Faults(HostTest):
         self.assertIn("rule probe does not return from a call: it is left behind", (self.folder / "runs/small/run.log").read_text())
         self.assertTrue([line for line in self.journal() if line["what"] == "rule_left_behind"])
         self.assertEqual(self.result()["status"], "completed")
+        # The libraries stay while the call is in them.
+        self.assertEqual((self.folder / "trace").read_text().splitlines()[-1], "hangs")
 
     def test_nan_is_laid_at_the_door_of_the_hook_that_wrote_it(self):
         for into, event in (("model", "after_step"), ("grads", "before_step"), ("outputs", "after_forward")):

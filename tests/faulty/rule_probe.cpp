@@ -14,6 +14,14 @@ namespace {
 
 using namespace trainyard;
 
+/// Tells the trace of a call that hangs when the statics of this library go, with the call still in it.
+struct Floor {
+  std::string trace;
+  ~Floor() {
+    if (!trace.empty()) std::ofstream(trace, std::ios::app) << "taken down\n";
+  }
+};
+
 class Probe final : public Rule {
  public:
   struct Options {
@@ -76,9 +84,12 @@ class Probe final : public Rule {
   void write(const std::string& line) const { std::ofstream(options_.trace, std::ios::app) << line << '\n'; }
   void hang() {
     hung_ = true;
+    static Floor floor;
+    floor.trace = options_.trace;
     write("hangs");
     while (options_.release.empty() || !std::filesystem::exists(options_.release))
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    floor.trace.clear();
     host().log(LogLevel::warning, "it came back");
     write("back");
   }
