@@ -247,6 +247,18 @@ TEST_CASE("units are kept at rate 1 - p; scaled by that, or by what the masks in
   }
 }
 
+TEST_CASE("another rate holds at once, also within a stretch: at a higher one fewer of the same are kept") {
+  Gyro gyro(options(256, 256), 10);
+  const auto kept = [&](double p) {
+    return gyro.plugin()
+        .apply(at::ones({256, 64}), 0, {p, RandomStream(0, "unused"), {.training = true}})
+        .ne(0);
+  };
+  const at::Tensor many = kept(0.2), few = kept(0.6);
+  CHECK(few.sum().item<std::int64_t>() < many.sum().item<std::int64_t>());
+  CHECK(at::equal(few.logical_and(many), few));
+}
+
 TEST_CASE("features of a sequence and channels of an image have one mask a sample") {
   const std::vector<DropoutSite> sites = {{.id = "tokens", .axis = 2, .width = 8},
                                           {.id = "last", .axis = -1, .width = 8},
@@ -335,6 +347,17 @@ double p_value_of_rows(const at::Tensor& a, const at::Tensor& b) {
   return p_value(terms.sum().item<double>(), static_cast<double>(terms.numel() - 1));
 }
 
+/// Of each row, all stretches of so many units.
+std::vector<std::uint64_t> windows(const at::Tensor& kept, std::int64_t length) {
+  const at::Tensor powers = at::pow(2, at::arange(length, at::kLong));
+  const at::Tensor sums = (kept.to(at::kLong).unfold(-1, length, 1) * powers).sum(-1).flatten();
+  return {sums.const_data_ptr<std::int64_t>(), sums.const_data_ptr<std::int64_t>() + sums.numel()};
+}
+
+bool all_differ(const std::vector<std::uint64_t>& numbers) {
+  return std::set(numbers.begin(), numbers.end()).size() == numbers.size();
+}
+
 /// Of each step, row and unit, whether it was kept: 1 or 0.
 at::Tensor kept_over(std::int64_t steps, const std::function<at::Tensor(std::int64_t)>& apply) {
   std::vector<at::Tensor> all;
@@ -347,15 +370,17 @@ at::Tensor kept_over(std::int64_t steps, const std::function<at::Tensor(std::int
 TEST_CASE("with a mask of its own for each row of each step it is standard dropout, by chi-square") {
   constexpr std::int64_t steps = 400, rows = 16, units = 64;
   const at::Tensor ones = at::ones({rows, units});
+  std::vector<DropoutSite> alike = two_sites;
+  alike[1].width = units;
   for (const double p : {0.3, 0.5}) {
     INFO("p = " << p);
-    const auto gyro_with = [&](std::int64_t sigma) {
+    const auto gyro_with = [&](std::int64_t sigma, std::size_t site = 0) {
       Table table = options(sigma, rows);
       table.set("p", Value(p));
-      Gyro gyro(table, steps);
+      Gyro gyro(table, steps, alike);
       return kept_over(steps, [&](std::int64_t step) {
         gyro.go_to(step);
-        return gyro.apply(ones);
+        return gyro.apply(ones, site);
       });
     };
     const auto standard = test::make<Dropout>("standard", test::table({{"p", Value(p)}}));
@@ -376,10 +401,16 @@ TEST_CASE("with a mask of its own for each row of each step it is standard dropo
           {"a unit and the next", p_value_of_pairs(kept, 2, rate)},
           {"units kept in a row, against standard dropout", p_value_of_rows(kept, anew)}};
     };
-    for (const auto& [what, value] : p_values(gyro_with(steps * rows))) {
+    const at::Tensor kept = gyro_with(steps * rows);
+    std::map<std::string, double> found = p_values(kept);
+    found["a unit and its like at another site"] =
+        p_value_of_pairs(at::stack({kept, gyro_with(steps * rows, 1)}, 3), 3, rate);
+    for (const auto& [what, value] : found) {
       INFO(what);
       CHECK(value > 0.01);
+      CHECK(value < 0.999);  // more even than chance is no chance
     }
+    CHECK(all_differ(windows(kept, 48)));
     // That these see it: half the masks, each for two steps; and one selection for good.
     CHECK(p_values(gyro_with(steps * rows / 2)).at("a step and the next") < 1e-6);
     CHECK(p_values(gyro_with(rows)).at("units") < 1e-6);
