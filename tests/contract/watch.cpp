@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "contract/process.hpp"
 #include "core/checkpoint/load.hpp"
@@ -44,6 +45,10 @@ eval_interval = "5ba"
 [optimizer]
 type = "adamw"
 lr = 0.01
+[logging]
+interval = "1ba"
+[[logging.sinks]]
+type = "jsonl"
 [[hooks]]
 type = "faulty"
 step = 1000
@@ -79,13 +84,20 @@ class Watched {
     std::filesystem::remove(apart_.folder().path("place"));
   }
 
-  /// Trains to the end; the digests.
+  /// Trains to the end, with each step told once; the digests.
   std::string ends() {
     const int status = apart_.train(sets_);
     INFO(apart_.said());
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
-    return json::parse(test::read_file(apart_.run() + "/result.json"))["digest"].dump();
+    std::vector<int> told, all(24);
+    std::iota(all.begin(), all.end(), 1);
+    for (const std::string& text : test::lines(apart_.run() + "/metrics.jsonl"))
+      if (const json line = json::parse(text); line["what"] == "train") told.push_back(line["step"]);
+    CHECK(told == all);
+    return result()["digest"].dump();
   }
+
+  json result() const { return json::parse(test::read_file(apart_.run() + "/result.json")); }
 
   /// Trains, and fails; what it said.
   std::string fails(int code) {
@@ -129,6 +141,9 @@ std::string undisturbed(const std::string& text) {
 TEST_CASE("a run is killed while a swap is taken back, and the swap is taken back once") {
   const std::string text = head + failing(9) + planned(7, "schedule", "0ba", "type = \"rex\"");
   const std::string expected = undisturbed(head + planned(7, "schedule", "0ba", "type = \"rex\""));
+  Watched alone(text);  // the second comes again, which makes it no other swap
+  CHECK(alone.ends() == expected);
+  CHECK(alone.result()["swaps"] == json{{"made", 1}, {"refused", 0}, {"rolled_back", 1}});
   for (const int interval : {2, 100})  // 100: ahead of the first checkpoint
     for (const char* place : {"batch_end 9", "before_load 1", "after_load 1", "batch_end 6 2", "batch_end 10",
                               "before_checkpoint 10"}) {
@@ -147,9 +162,11 @@ TEST_CASE("a run that is killed ahead of its first checkpoint keeps to what beca
       planned(3, "optimizer", "0ba", "type = \"troubled\"\noptions = { at = \"swap_in\" }") + failing(9) +
       planned(10, "schedule", "0ba", "type = \"rex\"");
   const std::string more = planned(15, "schedule", "0ba", "type = \"cosine\"");
-  Watched run(head + plan, 100);
+  // The journal is written beside the run, which would be at its end before that.
+  const std::string nap = "[[hooks]]\ntype = \"slow\"\nstep = 11\nseconds = 0.3\nsign = \"/dev/null\"\n";
+  Watched run(head + nap + plan, 100);
   run.killed("batch_end 12");
-  run.rewrite(head + more + plan);
+  run.rewrite(head + nap + more + plan);
   run.killed("batch_end 13");
   CHECK(run.ends() == undisturbed(head + planned(10, "schedule", "0ba", "type = \"rex\"") + more));
   CHECK(run.journal("swap_refused") == std::vector<int>{3});
@@ -170,9 +187,15 @@ TEST_CASE("what a changed run file changed inside a watch stays, however often t
       for (const std::string& place : kills) run.killed(place);
       const std::string digest = run.ends();
       CHECK(run.journal("swap_rolled_back") == (fails == 14 ? std::vector<int>{5} : std::vector<int>{}));
+      const bool planned_more = text.find("17ba") != std::string::npos;
+      CHECK(run.journal("swap") == (planned_more ? std::vector<int>{3, 5, 17} : std::vector<int>{3, 5}));
       return digest;
     };
     const std::string expected = changed({}, after);
+    std::string as_slow = after;
+    as_slow.replace(as_slow.find("0.02"), 4, "0.01");
+    CHECK(changed({}, as_slow) == undisturbed(as_slow));
+    CHECK(undisturbed(as_slow) != expected);
     CHECK(changed({"batch_end 13"}, after) == expected);
     CHECK(changed({"batch_end 13", "batch_end 15"}, after) == expected);
     if (fails == 14) {
@@ -185,6 +208,16 @@ TEST_CASE("what a changed run file changed inside a watch stays, however often t
     CHECK(changed({"batch_end 13"}, unplanned) == changed({}, unplanned));
     CHECK(changed({}, unplanned) != expected);
   }
+}
+
+TEST_CASE("a swap that is watched to the end of the training is taken back by what its last step left") {
+  const std::string text =
+      head + planned(22, "optimizer", "50ba",
+                     "type = \"troubled\"\ncarry = \"fresh\"\noptions = { at = \"not_finite\", step = 2 }");
+  Watched run(text);
+  CHECK(run.ends() == undisturbed(head));
+  CHECK(run.journal("swap_rolled_back") == std::vector<int>{22});
+  CHECK(run.result()["swaps"] == json{{"made", 0}, {"refused", 0}, {"rolled_back", 1}});
 }
 
 TEST_CASE("a checkpoint that lacks what the run was before a watched swap is refused in words") {
