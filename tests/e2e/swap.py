@@ -241,6 +241,24 @@ sign = "asleep"
         self.host("train", "run.toml", "-q", "--plugins", FAULTY, *late, code=5)
         self.assertEqual(self.journal("rolled_back"), [])
 
+    def test_only_the_hook_that_wrote_nan_is_left_out(self):
+        """Not the one whose slot it took over."""
+        text = RUN + '[guard]\nnan = "rollback"\n[[hooks]]\ntype = "ema"\n'
+        swap = '[[swap]]\nat = "1020ba"\nslot = "hooks.ema"\ntype = "poison"\noptions = { step = 1050 }\nwatch = "5ba"\n'
+        self.host("train", self.write("run.toml", text + swap), "-q", "--plugins", FAULTY, code=5)
+        self.assertEqual(len(self.journal("rolled_back")), 1)
+        self.assertEqual(self.journal("disabled"), [])
+
+    def test_what_changed_is_told_once_where_the_run_goes_back_after_it(self):
+        short = RUN.replace("6000ba", "500ba")
+        self.train(short)
+        self.write("run.toml", short.replace("500ba", "900ba") + '[guard]\nnan = "rollback"\n[[hooks]]\ntype = "poison"\nstep = 750\n')
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY)
+        self.assertEqual(len(self.journal("rolled_back")), 1)
+        self.assertEqual([line["step"] for line in self.journal("resumed")], [500, 700])
+        told = [line["why"] for line in self.journal("resume")]
+        self.assertEqual(len([why for why in told if why.startswith("changed: trainer.max_duration")]), 1, told)
+
     def test_a_rule_that_hangs_is_swapped_out_and_the_run_is_killed(self):
         text = RUN + '[recorder]\n[[rules]]\ntype = "probe"\nevery = "1ba"\nhang_at = 3\ntrace = "trace"\n'
         process = self.start(text)
