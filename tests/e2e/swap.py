@@ -274,7 +274,8 @@ sign = "asleep"
         self.assertEqual(self.journal("swap_refused"), [])
 
     def test_an_evaluation_on_request_steers_nothing(self):
-        text = RUN + '[schedule]\ntype = "plateau"\npatience = 0\nfactor = 0.1\n[[hooks]]\ntype = "ema"\n'
+        # A loss that falls is no gain to it: from the second evaluation that it has seen on.
+        text = RUN + '[schedule]\ntype = "plateau"\nmode = "max"\npatience = 0\nfactor = 0.1\n[[hooks]]\ntype = "ema"\n'
         process = self.start(text)
         first, second = self.ctl("eval").stdout, self.ctl("eval").stdout
         self.assertIn("val/loss", first)
