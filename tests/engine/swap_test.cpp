@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "core/config/rules.hpp"
 #include "support/live.hpp"
@@ -355,6 +356,42 @@ TEST_CASE("what is taken back is told to go, and may object in vain") {
   CHECK(run.result() == undisturbed(text));
 }
 
+TEST_CASE("what comes back is told so, and may object in vain") {
+  const std::string text = run_with("\"troubled\"\nat = \"swap_in\"",
+                                    "[[hooks]]\ntype = \"faulty\"\nstep = 1000\nway = \"throw\"\n");
+  auto failing = request("hooks.faulty", "", options("step", Value(std::int64_t{11})));
+  auto other = request("optimizer", "adamw", {}, config::Carry::fresh);
+  failing.watch = other.watch = "9ba";
+  LiveRun run(text, registry(), {}, {{7, failing}, {8, other}});
+  run.fit();
+  CHECK(run.count("swap_rolled_back") == 2);
+  CHECK(run.logged("[optimizer] troubled at swap_in"));
+  CHECK(run.result() == undisturbed(text));
+}
+
+TEST_CASE("who was told to come or to go in a swap that is refused is told that it is not so") {
+  // No scale makes the schedules meet: that is found when the optimizers have been told.
+  const auto refused = [](const std::string& first, const std::string& then) {
+    const std::string text = run_with("\"troubled\"\nat = \"" + first + "\"");
+    LiveRun run(text, registry());
+    run.at_safe_point = [&] {
+      if (run->clock().step != 7) return;
+      const auto swap = run->prepare(
+          {request("optimizer", "troubled", options("at", Value(then)), config::Carry::fresh),
+           request("schedule", "constant", options("value", Value(0.0)), config::Carry::splice)});
+      CHECK_THROWS_WITH(run->commit(*swap), Contains("must be above 0"));
+    };
+    run.fit();
+    LiveRun alone(text, registry());
+    alone.fit();
+    CHECK(run->model_digest() == alone->model_digest());
+    return run.logged("[optimizer] troubled at " + (first == "never" ? then : first));
+  };
+  CHECK(refused("never", "swap_out"));
+  CHECK(refused("swap_in", "never"));
+  CHECK_FALSE(refused("never", "never"));
+}
+
 TEST_CASE("a watch lasts to the end of the training, its last evaluations included") {
   const std::string text = adamw;
   for (const char* at : {"step", "not_finite"}) {
@@ -390,6 +427,93 @@ TEST_CASE("a client who was told that the run stops is not forgotten over a swap
   CHECK(told.get() == "stops at step 9");
   CHECK(run.count("swap_rolled_back") == 1);
   CHECK(run->clock().step == 7);
+}
+
+TEST_CASE("what would have ended the run ends it no more once the swap that led there is taken back") {
+  std::string text = adamw;
+  text += "[early_stopping]\nmetric = \"val/loss\"\nmode = \"min\"\npatience = 1\n";
+  Table own = options("at", Value("not_finite"));
+  own.set("step", Value(std::int64_t{2}));
+  auto troubled = request("optimizer", "troubled", own, config::Carry::fresh);
+  troubled.watch = "50ba";
+  LiveRun run(text, registry(), {}, {{8, troubled}});  // its second step is evaluated: the loss is no gain
+  run.fit();
+  CHECK(run.count("swap_rolled_back") == 1);
+  CHECK(run->clock().step == steps);
+  CHECK(run.result() == undisturbed(text));
+}
+
+TEST_CASE("the status tells the swaps of each slot that stand") {
+  const std::string text = run_with(
+      "\"adamw\"",
+      "[schedule]\ntype = \"constant\"\n[[hooks]]\ntype = \"faulty\"\nstep = 1000\nway = \"throw\"\n");
+  auto failing = request("hooks.faulty", "", options("step", Value(std::int64_t{11})));
+  failing.watch = "5ba";
+  const auto other = request("schedule", "constant", options("value", Value(0.5)));  // it comes again
+  LiveRun run(text, registry(), {}, {{7, failing}, {8, other}});
+  std::future<control::Status> told;
+  run.at_safe_point = [&] {
+    if (run->clock().step < 16) return;
+    if (!told.valid())
+      told = std::async(std::launch::async, [&] {
+        return control::Client(run.directory())
+            .ask({.verb = control::Verb::status}, std::chrono::minutes(1))
+            .get<control::Status>();
+      });
+    if (told.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  };
+  run.fit();
+  std::map<std::string, std::int64_t> made;
+  for (const auto& slot : told.get().slots) made[slot.slot] = slot.generation;
+  CHECK(made.at("hooks.faulty") == 0);
+  CHECK(made.at("schedule") == 1);
+}
+
+TEST_CASE("an evaluation on request adds no safe point") {
+  LiveRun run(adamw, registry());
+  std::vector<std::int64_t> visited, all(steps);
+  std::iota(all.begin(), all.end(), 1);
+  std::future<std::string> told;
+  run.at_safe_point = [&] {
+    visited.push_back(run->clock().step);
+    if (run->clock().step == 7)
+      told = std::async(std::launch::async, [&] {
+        return control::Client(run.directory())
+            .ask({.verb = control::Verb::eval}, std::chrono::minutes(1))
+            .value("message", "");
+      });
+    if (told.valid() && told.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it comes meanwhile
+  };
+  run.fit();
+  CHECK_THAT(told.get(), Contains("evaluated at step"));
+  CHECK(visited == all);
+}
+
+TEST_CASE("many commands at once are spread over safe points, a few at each") {
+  LiveRun run(adamw, registry());
+  std::vector<std::future<std::int64_t>> asked;
+  run.at_safe_point = [&] {
+    if (run->clock().step < 7) return;
+    const auto open = [](const std::future<std::int64_t>& each) {
+      return each.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+    };
+    if (asked.empty())
+      for (int i = 0; i < 12; ++i)
+        asked.push_back(std::async(std::launch::async, [&] {
+          return control::Client(run.directory())
+              .ask({.verb = control::Verb::status}, std::chrono::minutes(1))
+              .get<control::Status>()
+              .step;
+        }));
+    if (std::any_of(asked.begin(), asked.end(), open))
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // they come meanwhile
+  };
+  run.fit();
+  std::map<std::int64_t, int> obeyed;
+  for (std::future<std::int64_t>& each : asked) ++obeyed[each.get()];
+  for (const auto& [step, commands] : obeyed) CHECK(commands <= 8);
 }
 
 TEST_CASE("moments go across by name, and begin anew where the other has none") {
