@@ -308,11 +308,13 @@ TEST_CASE("a run file places the hooks of its plugins") {
 }
 
 TEST_CASE("the digest of an order changes with the order, and with nothing else") {
-  const auto digest = [](const Names& ids, int priority = 50, const std::string& every = "") {
+  const auto digest = [](const Names& ids, int priority = 50, const std::string& every = "",
+                         Regions writes = {}) {
     Plugins run;
     for (const std::string& id : ids) {
       HookSpec hook = with_priority(observer(Event::batch_end), id == "b" ? priority : 50);
       hook.cadence.every = every;
+      hook.writes = writes;
       run.add(id, {hook});
     }
     return run.order().digest(run.participants());
@@ -324,4 +326,5 @@ TEST_CASE("the digest of an order changes with the order, and with nothing else"
   CHECK(digest({"b", "a"}) != plain);
   CHECK(digest({"a", "b"}, 40) != plain);
   CHECK(digest({"a", "b"}, 50, "2ba") != plain);
+  CHECK(digest({"a", "b"}, 50, "", Region::metrics) != plain);
 }

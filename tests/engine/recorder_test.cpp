@@ -575,8 +575,10 @@ TEST_CASE("the machine and the phases are sampled where a rule looks at them") {
   CHECK(steps.sum <= (*sample)->seconds);  // it is the first
   CHECK((*sample)->mode_step == 0);
   double parts = 0.0;
-  for (const char* part : {"data", "forward", "loss", "backward", "optimizer"})
+  for (const char* part : {"data", "forward", "loss", "backward", "optimizer"}) {
+    CHECK((*sample)->find(std::string("profile/") + part)->scalar() > 0.0);
     parts += (*sample)->find(std::string("profile/") + part)->scalar();
+  }
   CHECK(parts > 0.3 * steps.sum);
   CHECK(parts <= 1.01 * steps.sum);
 }
@@ -615,6 +617,7 @@ std::vector<std::shared_ptr<const StepRecord>> sampled(Trained& run, const std::
   REQUIRE(records.size() >= enough);
   for (std::size_t i = 0; i < records.size(); ++i)  // none is lost
     CHECK(records[i]->mode_step == static_cast<std::int64_t>(i));
+  for (std::size_t i = 1; i < records.size(); ++i) CHECK(records[i]->step > records[i - 1]->step);
   return records;
 }
 

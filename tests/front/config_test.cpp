@@ -294,6 +294,8 @@ TEST_CASE("the schema of the host is whole: each key has help, each default fits
       CHECK_FALSE((key.required && key.fallback));
       CHECK_THAT(config::schema_text(), Catch::Contains("  " + key.name + ": "));
     }
+  CHECK_THAT(config::schema_text(),
+             Catch::Contains("deterministic: string, off | warn | strict (default \"off\")"));
   const auto json = nlohmann::json::parse(config::schema_json());
   CHECK(json["tables"].size() == config::schema().size());
 }
@@ -591,6 +593,18 @@ TEST_CASE("a finding is shown with its line, a caret and the mend; tools get JSO
   CHECK(json["findings"][1]["length"] == 4);
   CHECK(json["findings"][1]["code"] == "E104");
   CHECK(json["findings"][1]["severity"] == "error");
+}
+
+TEST_CASE("numbers of lines stand in a column of five, and longer ones in full") {
+  config::Findings findings;
+  findings.add_source("run.toml", std::string(123455, '\n') + "name = 1");
+  const auto file = std::make_shared<const std::string>("run.toml");
+  findings.error("E104", {file, 123456, 1}, "unknown key", "drop it");
+  findings.add_source("small.toml", std::string(41, '\n') + "name = 1");
+  findings.error("E104", {std::make_shared<const std::string>("small.toml"), 42, 1}, "unknown key",
+                 "drop it");
+  CHECK_THAT(findings.text(),
+             Catch::Contains("\n123456 | name = 1\n") && Catch::Contains("\n   42 | name = 1\n"));
 }
 
 TEST_CASE("values print as TOML that reads back") {

@@ -61,6 +61,9 @@ TEST_CASE("shape errors name the node, what it got and what it needs", "[graph]"
                                                               Contains("[batch, 3, 8, 8]") &&
                                                               Contains("window of 9"));
   CHECK_THROWS_WITH(b.conv2d(x, "grouped", 4, {.groups = 2}), Contains("group = 2 does not divide 3"));
+  const ValueId whole = b.constant("whole", at::ones({4, 5}, at::kLong));
+  CHECK_THROWS_WITH(b.node("Gemm", "g", {whole, b.constant("half", at::ones({5, 2}, at::kLong))}),
+                    Contains("node \"g\" (Gemm)") && Contains("floating"));
   CHECK_THROWS_WITH(b.add(x, flat),
                     Contains("(Add)") && Contains("[batch, 3, 8, 8]") && Contains("[batch, 192]"));
   CHECK_THROWS_WITH(b.reshape(flat, {-1, 5}), Contains("[batch, 192] to [-1, 5]"));
@@ -94,8 +97,10 @@ TEST_CASE("structure errors", "[graph]") {
   g.nodes[1].outputs = g.nodes[0].outputs;
   CHECK_THROWS_WITH(g.infer_shapes(), Contains("has a producer already"));
   g = good;
-  g.outputs = {99};
-  CHECK_THROWS_WITH(g.infer_shapes(), Contains("value id 99"));
+  for (const ValueId id : {ValueId{99}, static_cast<ValueId>(good.values.size())}) {
+    g.outputs = {id};
+    CHECK_THROWS_WITH(g.infer_shapes(), Contains("value id " + std::to_string(id)));
+  }
   g = good;
   g.outputs = {};
   CHECK_THROWS_WITH(GraphNetwork(g), Contains("0 outputs"));

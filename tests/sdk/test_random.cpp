@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -68,6 +69,29 @@ TEST_CASE("numbers below a bound are uniform", "[random]") {
   CHECK(chi < 22.5);  // 0.1 % of the chi-squared distribution with 6 degrees of freedom
   CHECK(stream.below(3, 1) == 0);
   CHECK(stream.below(3, ~std::uint64_t{0}) < ~std::uint64_t{0});
+}
+
+TEST_CASE("a number below a bound is all 128 bits of its block, times the bound, over 2^128", "[random]") {
+  const RandomStream stream(1, "below");
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    std::array<std::uint32_t, 4> words;
+    stream.fill_words(words, i);
+    const std::uint64_t bound = ~std::uint64_t{0} - 12345 * i;
+    // By hand, in digits of 32 bits: the block's are in the order of high and low halves.
+    const std::uint64_t digits[4] = {words[2], words[3], words[0], words[1]};
+    std::uint64_t product[6] = {};
+    for (int place = 0; place < 2; ++place) {
+      const std::uint64_t factor = place == 0 ? bound & 0xffffffff : bound >> 32;
+      std::uint64_t carry = 0;
+      for (int d = 0; d < 4; ++d) {
+        const std::uint64_t sum = digits[d] * factor + product[d + place] + carry;
+        product[d + place] = sum & 0xffffffff;
+        carry = sum >> 32;
+      }
+      product[4 + place] += carry;
+    }
+    CHECK(stream.below(i, bound) == (product[4] | product[5] << 32));
+  }
 }
 
 TEST_CASE("a mask keeps its share", "[random]") {

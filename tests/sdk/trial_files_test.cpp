@@ -1,6 +1,7 @@
 // A trial in files: what is written is read again, at any moment, by any number of workers.
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -231,4 +232,12 @@ TEST_CASE("a full disk, and a folder that is none, are told in words") {
   CHECK(TrialReader(folder.path()).steps(Mode::train) == std::vector<std::int64_t>{0, 2});
   folder.write("index/000000000/000000000003_worker_0.json", "{ no JSON");
   CHECK_THROWS_WITH(TrialReader(folder.path()), Contains("is no JSON"));
+}
+
+TEST_CASE("a histogram holds every finite value, however large, and its edges enclose them") {
+  const event_file::Histogram histogram = event_file::histogram(at::tensor({-1e30, -2.0, 0.0, 3.0, 1e30}));
+  CHECK(std::accumulate(histogram.counts.begin(), histogram.counts.end(), 0.0) == 5.0);
+  CHECK(histogram.counts.back() == 1.0);
+  CHECK(histogram.limits.back() >= 1e30);
+  CHECK(histogram.limits.size() == histogram.counts.size());
 }
