@@ -1,5 +1,6 @@
 """Bad data and bad surroundings: one clear message, the right exit code, nothing half-written."""
 import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -174,6 +175,10 @@ class BadPlugins(HostTest):
         for words in (["list"], ["list", "--format", "json"], ["inspect", "schedule/rex2"]):
             done = self.host("plugins", *words, "--plugins", folder, code=PLUGIN)
             self.assertIn("mine/librex2.so: is truncated or damaged", done.stdout + done.stderr)
+
+    def test_inspect_tells_all_that_a_plugin_says_of_itself(self):
+        [swa] = json.loads(self.host("plugins", "inspect", "hook/swa", "--format", "json").stdout)
+        self.assertLess({"kind", "name", "version", "summary", "path", "needs", "conflicts", "options", "hooks"}, swa.keys())
 
     def test_a_folder_that_is_not_there(self):
         self.write("run.toml", SMALL)

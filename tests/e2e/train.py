@@ -34,6 +34,11 @@ class Training(HostTest):
         self.host("train", "kept.toml", "-q", "--overwrite")
         self.assertEqual(self.result()["digest"], first["digest"])
 
+    def test_who_works_takes_time(self):
+        seconds = {plugin["kind"]: plugin["seconds"] for plugin in self.train(SMALL)["plugins"]}
+        for kind in ("model", "loss", "optimizer", "dataset"):
+            self.assertGreater(seconds[kind], 0.0, seconds)
+
     def test_set_changes_a_key(self):
         self.train(SMALL, "--set", "trainer.max_duration=3ba", "--set", "run.name=other", run="runs/other")
         self.assertEqual(self.result("runs/other")["steps"], 3)

@@ -110,6 +110,9 @@ TEST_CASE("values of each type are read from their bits", "[cli][ckpt]") {
   CHECK(values_of(half({0x7bff}), half({0})) == known(1, 1, 65504.0, 1.0, {0}));
   CHECK(values_of(half({0x7bff}), half({0x7c00})) == known(1, 1, "inf", "inf", {0}));
   CHECK(values_of(half({0x7e00, 0x3c00}), half({0x7e00, 0x4000})) == known(2, 1, 1.0, 0.5, {1}));
+  // Infinity is not what two numbers that are none have in common.
+  CHECK(values_of(half({0x7c00}), half({0x7e00})) == known(1, 1, "inf", "inf", {0}));
+  CHECK(values_of(half({0x7c01}), half({0x7e00})) == known(1, 1, 0.0, 0.0, {0}));
   // 1 and 2; 1 and the next, 1 + 2^-7.
   CHECK(values_of(bfloat({0x3f80}), bfloat({0x4000})) == known(1, 1, 1.0, 0.5, {0}));
   CHECK(values_of(bfloat({0x3f80}), bfloat({0x3f81})) == known(1, 1, 0.0078125, 0.0078125 / 1.0078125, {0}));

@@ -64,6 +64,9 @@ TEST_CASE("shape errors name the node, what it got and what it needs", "[graph]"
   const ValueId whole = b.constant("whole", at::ones({4, 5}, at::kLong));
   CHECK_THROWS_WITH(b.node("Gemm", "g", {whole, b.constant("half", at::ones({5, 2}, at::kLong))}),
                     Contains("node \"g\" (Gemm)") && Contains("floating"));
+  CHECK_THROWS_WITH(b.node("Split", "s", {flat, b.constant("parts", at::tensor({1, 2}, at::kLong))},
+                           {{"axis", std::int64_t{1}}}),
+                    Contains("parts [1, 2] do not add up to axis 1 of [batch, 192]"));
   CHECK_THROWS_WITH(b.add(x, flat),
                     Contains("(Add)") && Contains("[batch, 3, 8, 8]") && Contains("[batch, 192]"));
   CHECK_THROWS_WITH(b.reshape(flat, {-1, 5}), Contains("[batch, 192] to [-1, 5]"));
