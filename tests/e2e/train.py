@@ -35,10 +35,9 @@ class Training(HostTest):
         self.assertEqual(self.result()["digest"], first["digest"])
 
     def test_who_works_takes_time(self):
-        longer = ("--set", "trainer.max_duration=100ba")  # one step of 32 is timed
-        seconds = {plugin["kind"]: plugin["seconds"] for plugin in self.train(SMALL, *longer)["plugins"]}
-        for kind in ("model", "loss", "optimizer", "dataset"):
-            self.assertGreater(seconds[kind], 0.0, seconds)
+        plugins = self.train(SMALL, "--set", "trainer.max_duration=100ba")["plugins"]  # one step of 32 is timed
+        for kind in ("dataset", "model", "loss", "optimizer"):
+            self.assertGreater(sum(each["seconds"] for each in plugins if each["kind"] == kind), 0.0, plugins)
 
     def test_set_changes_a_key(self):
         self.train(SMALL, "--set", "trainer.max_duration=3ba", "--set", "run.name=other", run="runs/other")
