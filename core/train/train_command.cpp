@@ -169,6 +169,7 @@ void check_space(const std::string& folder, std::int64_t bytes) {
 /// Entries of [[swap]] as requests at steps of this run.
 std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& planned, const Run& run) {
   std::vector<control::Entry> entries;
+  entries.reserve(planned.size());
   for (const config::PlannedSwap& each : planned)
     entries.push_back({.number = 0,
                        .who = std::string(control::run_file),
