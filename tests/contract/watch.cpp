@@ -210,6 +210,17 @@ TEST_CASE("what a changed run file changed inside a watch stays, however often t
   }
 }
 
+TEST_CASE("a schedule that began anew, or was scaled, stands there still, however often the run is killed") {
+  for (const char* carry : {"restart", "splice"}) {
+    const std::string text =
+        head + planned(5, "schedule", "0ba", "type = \"rex\"\ncarry = \"" + std::string(carry) + "\"");
+    const std::string expected = undisturbed(text);
+    Watched run(text, 2);
+    for (const char* place : {"batch_end 9", "batch_end 13", "batch_end 17"}) run.killed(place);
+    CHECK(run.ends() == expected);
+  }
+}
+
 TEST_CASE("a swap that is watched to the end of the training is taken back by what its last step left") {
   const std::string text =
       head + planned(22, "optimizer", "50ba",
