@@ -58,6 +58,10 @@ class Checkpoints(HostTest):
         listed = json.loads(self.ckpt("ls", self.folder, "--format", "json"))
         self.assertEqual([each["step"] for each in listed], [7, 8, 9])
         self.assertEqual(listed[2]["metrics"], {"val/loss": 9.0})
+        for each in listed:
+            files = [self.checkpoints / each["checkpoint"] / name["name"] for name in
+                     json.loads((self.checkpoints / each["checkpoint"] / "manifest.json").read_text())["files"]]
+            self.assertEqual(each["bytes"], sum(file.stat().st_size for file in files))
         self.assertIn("F32 [4, 3]", self.ckpt("inspect", self.folder))
         everything = self.ckpt("inspect", self.checkpoints / "step-00000007")
         for line in ("denormal = 5e-324", "one = 1\n", "one.0 = 1.0", "true = true", "infinity = inf", "BF16 [7]", "F32 []"):

@@ -325,6 +325,15 @@ sign = "asleep"
         self.ctl("stop")
         self.assertEqual(process.wait(60), 0)
 
+    def test_checkpoints_and_records_go_on_where_their_plugins_are_swapped(self):
+        text = RUN + planned(1000, "checkpoint", "async") + planned(2000, "logging.sinks.jsonl", "jsonl") + planned(3000, "checkpoint", "full")
+        self.train(text)
+        self.assertEqual(len(self.journal("swap")), 3)
+        self.assertIn("step-00006000", {path.name for path in self.run_folder.glob("checkpoints/step-*")})
+        steps = [json.loads(line)["step"] for line in (self.run_folder / "metrics.jsonl").read_text().splitlines()
+                 if '"train"' in line]
+        self.assertEqual(steps, list(range(500, 6001, 500)))
+
     def test_a_command_is_done_as_a_whole_or_not_at_all(self):
         process = self.start()
         refusal = self.ctl("set", "optimizer.lr=0.5", "schedule.warmup=\"99999ba\"", code=2).stderr

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <limits>
 #include <string>
@@ -257,6 +258,20 @@ TEST_CASE("a run's folder holds the configuration, the journal and the result") 
     "plugins": [{"name": "adamw", "kind": "optimizer", "version": "1.0.0", "digest": "ef56", "seconds": 0.25}],
     "swaps": {"made": 4, "refused": 1, "rolled_back": 2}, "error": null})"));
   CHECK(std::distance(fs::directory_iterator(path), {}) == 3);  // no temporary file is left
+}
+
+TEST_CASE("a journal whose last line a kill cut short is read up to there") {
+  const Folder folder;
+  const RunDirectory run = [&] {
+    RunDirectory made = RunDirectory::create(folder / "run", "", false);
+    made.journal({.step = 7, .plugin = "guard", .what = "skip_step", .why = "loss was nan"});
+    return made;
+  }();
+  std::ofstream(folder / "run/journal.jsonl", std::ios::app) << R"({"time": "2026-01-01T00:00:00.000Z", "st)";
+  const std::vector<JournalEntry> entries = run.read_journal();
+  REQUIRE(entries.size() == 1);
+  CHECK(entries[0].step == 7);
+  CHECK(entries[0].what == "skip_step");
 }
 
 TEST_CASE("a failed run leaves its error") {

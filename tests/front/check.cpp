@@ -39,6 +39,9 @@ TEST_CASE("a manifest's own words are checked") {
   manifest.needs = {"luck"};
   CHECK(problems(manifest).size() == 5);
   manifest = example();
+  manifest.kind = "planet";
+  CHECK(problems(manifest) == Lines{"its kind planet/1 is none of this SDK's"});
+  manifest = example();
   manifest.options = {{.name = "type", .help = "h"}, {.name = "a", .help = ""}, {.name = "a", .help = "h"}};
   CHECK(problems(manifest) == Lines{"option `type`: the run file uses this key for the plugin itself",
                                     "option `a`: has no help text", "option `a`: is declared twice"});

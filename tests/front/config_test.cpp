@@ -664,8 +664,12 @@ TEST_CASE("changes are applied on top of what the run has become") {
       CHECK(config::diff(merged, b).empty());
       Table swapped = a;
       swapped.find("run")->as<Table>().set("seed", 77);
+      swapped.find("optimizer")->as<Table>().set("momentum", 0.75);
       const Table both = config::with_changes(swapped, differences, b);
       CHECK(both.find("run")->as<Table>().find("seed")->as<std::int64_t>() == 77);
+      const Table& optimizer = both.find("optimizer")->as<Table>();  // beside a key that changes
+      CHECK(optimizer.find("momentum")->as<double>() == 0.75);
+      CHECK(optimizer.find("lr")->as<double>() == b.find("optimizer")->as<Table>().find("lr")->as<double>());
     }
 }
 

@@ -209,6 +209,12 @@ TEST_CASE("control: what is wrong with a request is said", "[control]") {
   CHECK_THAT(refusal(line), Catch::Contains(message));
 }
 
+TEST_CASE("control: of a long word the beginning is quoted", "[control]") {
+  const std::string shown = "begins" + std::string(54, 'x'), more(1000, 'y');
+  CHECK_THAT(refusal(R"({"v":1,"id":1,"verb":")" + shown + more + "\"}"),
+             Catch::Contains("\"" + shown + "...\""));
+}
+
 TEST_CASE("control: depth and width of a request cost no stack and little time", "[control]") {
   const std::string deep(max_request_bytes - 100, '[');
   CHECK(refusal(deep) != "accepted");

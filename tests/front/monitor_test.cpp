@@ -445,6 +445,8 @@ TEST_CASE("monitor: follows a run on a terminal until it ends, and gives the ter
   append(run + "/metrics.jsonl", train_line(5, 3.0));
   CHECK(read_until("step 5"));
   CHECK(read_until("train/loss 3.0000"));
+  seen.clear();
+  CHECK(read_until("failed"));  // the journal is as it was, and still there
   const winsize narrow{.ws_row = 10, .ws_col = 12};
   ::ioctl(terminal, TIOCSWINSZ, &narrow);
   seen.clear();

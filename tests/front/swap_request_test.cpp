@@ -52,6 +52,23 @@ eps = 0.5
   CHECK(second.request.carry == config::Carry::state);
 }
 
+TEST_CASE("planned swaps of different units follow each other as they stand in the file", "[config][swap]") {
+  const Resolution run = resolved(R"([[swap]]
+at = "5ep"
+slot = "optimizer"
+type = "adamw"
+[[swap]]
+at = "3ba"
+slot = "optimizer"
+eps = 0.5
+)");
+  INFO(run.findings.text());
+  REQUIRE(run.config);  // sgd has no eps
+  REQUIRE(run.config->swaps.size() == 2);
+  CHECK(run.config->swaps[0].at == *Duration::parse("5ep"));
+  CHECK(run.config->swaps[1].at == *Duration::parse("3ba"));
+}
+
 TEST_CASE("a planned swap with a wrong key is reported", "[config][swap]") {
   const std::string place = "at = \"1ep\"\nslot = \"optimizer\"\nlr = 2\n";
   CHECK_THAT(findings_of(place + "carry = \"all\""), Catch::Contains("swap[0].carry"));

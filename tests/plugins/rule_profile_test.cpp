@@ -170,6 +170,11 @@ TEST_CASE("gpu_memory_increase holds ten samples against the ten before them") {
   CHECK(steps("gpu_memory_increase", soon, run(40, 30)) == Steps{});
   CHECK(steps("gpu_memory_increase", soon, run(30, no_number)) == Steps{});
   CHECK(steps("gpu_memory_increase", {}, run(30, 90)) == Steps{});
+  // The first GPU, too.
+  const auto alone = samples(25, [](std::int64_t i) {
+    return std::vector<std::pair<const char*, Numbers>>{{"system/gpu_memory", {i < 10 ? 30.0 : 40.0}}};
+  });
+  CHECK(steps("gpu_memory_increase", soon, alone) == Steps{19, 20, 21, 22, 23});
 }
 
 TEST_CASE("load_balancing is the Jensen-Shannon distance of histograms, 100 percent included") {

@@ -65,6 +65,21 @@ TEST_CASE("similar_across_runs fires at the steps at which a tensor differs from
   CHECK(steps("similar_across_runs", weights, {at_step(0, 2.0, 4)}) == Steps{0});
 }
 
+TEST_CASE("similar_across_runs names first what differs most for its size") {
+  const auto at_start = [](double large, double small) {
+    return Shown{.tensors = {test::raw("large", at::full({}, large, at::kDouble)),
+                             test::raw("small", at::full({}, small, at::kDouble))}};
+  };
+  const test::Folder folder;
+  write(folder / "run/trial", {at_start(100.0, 1.0)});
+  const Table options = table({{"other", folder / "run"}, {"tensors", "large|small"}});
+  const auto fired = test::watch("similar_across_runs", options, {at_start(103.0, 1.5)});
+  REQUIRE(fired.size() == 1);
+  CHECK(fired[0].finding.tensors == std::vector<std::string>{"small", "large"});
+  CHECK(test::evidence(fired[0].finding, "small") == 0.5);
+  CHECK(test::evidence(fired[0].finding, "large") == 3.0);
+}
+
 TEST_CASE("similar_across_runs says that the other run has no trial") {
   const test::Folder folder;
   test::RuleRun run("similar_across_runs", table({{"other", folder / "nothing"}}));

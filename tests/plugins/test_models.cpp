@@ -367,6 +367,23 @@ TEST_CASE("options that do not fit the data are refused with both values", "[mod
   refused("lstm", {}, images({1, 8, 8}), Contains("takes tokens"));
 }
 
+TEST_CASE("activations of sequential are PyTorch's, with their options", "[models]") {
+  at::manual_seed(0);
+  Batch batch;
+  batch.inputs = {at::randn({4, 6})};
+  const auto of = [&](const Table& activation) {
+    return build("sequential", layers({activation}), vectors(6, 6))->forward(batch, {});
+  };
+  const at::Tensor& x = batch.inputs[0];
+  CHECK(at::equal(of(layer("relu")), at::relu(x)));
+  CHECK(at::allclose(of(layer("leaky_relu", {{"alpha", 0.2}})), at::leaky_relu(x, 0.2)));
+  CHECK(at::allclose(of(layer("leaky_relu")), at::leaky_relu(x, 0.01)));
+  CHECK(at::allclose(of(layer("elu", {{"alpha", 0.5}})), at::elu(x, 0.5)));
+  CHECK(at::allclose(of(layer("selu")), at::selu(x)));
+  CHECK(at::allclose(of(layer("sigmoid")), at::sigmoid(x)));
+  CHECK(at::allclose(of(layer("tanh")), at::tanh(x)));
+}
+
 TEST_CASE("sequential names the layer that is wrong", "[models]") {
   const auto refused = [](const Table& options, const auto& matcher) {
     CHECK_THROWS_AS(build("sequential", options, vectors()), ConfigError);

@@ -134,6 +134,12 @@ TEST_CASE("Conv and poolings", "[operators]") {
         [](auto& i) {
           return at::conv2d(at::constant_pad_nd(i[0], {0, 1, 1, 1}), i[1], {}, {2, 2});
         });
+  // auto_pad goes before pads, which ONNX does not allow beside it.
+  check({"Conv",
+         {x, at::randn({6, 4, 3, 3})},
+         {},
+         {{"auto_pad", std::string("VALID")}, {"pads", Ints{1, 1, 1, 1}}}},
+        [](auto& i) { return at::conv2d(i[0], i[1]); });
   check({"MaxPool",
          {x},
          {},

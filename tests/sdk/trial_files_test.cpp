@@ -156,6 +156,8 @@ TEST_CASE("numbers that are not finite survive the files") {
   TrialWriter writer(folder.path(), saved);
   StepRecord bad = record(0);
   bad.tensors[0].statistics = statistics(at::tensor({std::nan(""), 1.0, -INFINITY}));
+  bad.tensors[0].statistics->minimum = -INFINITY;
+  bad.tensors[0].statistics->maximum = INFINITY;
   writer.write(bad, stored);
   const Statistics numbers =
       *TrialReader(folder.path()).record(Mode::train, 0)->find("gradient/a")->statistics;
@@ -163,6 +165,8 @@ TEST_CASE("numbers that are not finite survive the files") {
   CHECK(numbers.infinities == 1);
   CHECK(std::isnan(numbers.sum));
   CHECK(numbers.l1 != numbers.l1);
+  CHECK(numbers.minimum == -INFINITY);
+  CHECK(numbers.maximum == INFINITY);
 }
 
 TEST_CASE("steps are taken back, with what was half written and the mark of the end") {

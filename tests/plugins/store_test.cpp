@@ -1,0 +1,42 @@
+// The files of a trial, where the disk is too slow.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "plugins/recorder/trial/store.hpp"
+#include "tests/support/folder.hpp"
+#include "tests/support/plugin.hpp"
+
+using namespace trainyard;
+
+namespace {
+
+/// Its threads never come to their work.
+class StuckHost final : public test::QuietHost {
+ public:
+  void log(LogLevel, std::string_view message) override { said.emplace_back(message); }
+  std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override {
+    return std::make_shared<int>();
+  }
+  std::vector<std::string> said;
+};
+
+}  // namespace
+
+TEST_CASE("records that the disk has not taken by the end are told and counted") {
+  const test::Folder folder;
+  const std::vector<SavedCollection> collections;
+  StuckHost host;
+  recorder::Store store(folder / "trial", collections, false, 8, host);
+  store.start();
+  for (std::int64_t step = 0; step < 3; ++step)
+    CHECK(store.push(std::make_shared<StepRecord>(StepRecord{.mode_step = step, .step = step}), {}));
+  CHECK(store.lost() == 0);
+  store.stop(std::chrono::milliseconds(1));
+  REQUIRE(host.said.size() == 1);
+  CHECK_THAT(host.said[0], Catch::StartsWith("3 records were not stored"));
+  CHECK(store.lost() == 3);
+}
