@@ -73,6 +73,7 @@ std::string write(const test::Folder& folder, const std::string& name,
 json diff_json(const std::string& a, const std::string& b) {
   std::ostringstream out;
   CHECK(cli::ckpt_diff(a, b, true, cli::Format::json, out) == ExitCode::done);
+  CHECK_THAT(out.str(), Catch::StartsWith("{\n  \"a\": "));
   return json::parse(out.str());
 }
 

@@ -38,7 +38,7 @@ Stored stored(const TensorRecord& tensor) {
 }
 
 const std::vector<SavedCollection> saved = {
-    {{"gradients", {"^gradient/"}}, {.save_interval = 2}, {"mean", "abs_max", "nonfinite"}, false, false}};
+    {{"gradients", {"^gradient/"}}, {.save_interval = 2}, {"mean", "abs_max", "nonfinite"}}};
 
 }  // namespace
 
@@ -149,6 +149,13 @@ TEST_CASE("a record that was written is read the same") {
   CHECK(reader.take().size() == 1);
   CHECK_THROWS_WITH(reader.wait_for_steps({11}, Mode::train, 5.0), Contains("the run is over"));
   CHECK_THROWS_WITH(TrialReader(folder.path()), Contains("holds no trial"));
+}
+
+TEST_CASE("a collection keeps neither tensors nor histograms unless it is told to") {
+  const test::Folder folder;
+  const TrialWriter writer(folder.path(), saved);
+  const std::string told = test::read_file(folder / "collections/000000000/worker_0_collections.json");
+  CHECK_THAT(told, Contains("\"save_raw_tensor\": false") && Contains("\"save_histogram\": false"));
 }
 
 TEST_CASE("numbers that are not finite survive the files") {
