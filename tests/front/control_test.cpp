@@ -371,6 +371,21 @@ TEST_CASE("control: garbage is answered, and the same connection goes on", "[con
   }
 }
 
+TEST_CASE("control: a line that is too long is told, in whatever parts it comes", "[control]") {
+  const test::Folder folder;
+  Channel channel(folder.path());
+  const FakeLoop loop(channel);
+  for (const std::size_t first : {std::size_t{1}, max_request_bytes - 1, max_request_bytes}) {
+    INFO("first " << first << " bytes");
+    Raw raw(folder.path());
+    REQUIRE(raw.send(std::string(first, 'x')));
+    std::this_thread::sleep_for(50ms);  // they are read apart
+    REQUIRE(raw.send(std::string(max_request_bytes + 1 - first, 'x') + "\n" + request(7)));
+    CHECK_THAT(raw.answer().error, Catch::Contains("long"));
+    CHECK(raw.answer().id == 7);
+  }
+}
+
 TEST_CASE("control: too many requests of one client are told", "[control]") {
   const test::Folder folder;
   Channel channel(folder.path());
