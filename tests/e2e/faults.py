@@ -103,6 +103,13 @@ class Faults(HostTest):
         report, said = self.fails(optimizer + guard, ends=3)
         self.assertEqual([report[key] for key in ("cause", "slot", "event", "step")], ["hang", "optimizer", "before_step", 2])
 
+    def test_a_call_that_hangs_and_takes_no_signals_is_reported_from_outside(self):
+        guard = '[guard]\ndeadline = "0.3s"\non_deadline = "abort"\n'
+        report, said = self.fails(SMALL + guard + hook("deaf"), ends=3)
+        self.assertEqual([report[key] for key in ("cause", "plugin", "slot", "event", "step")],
+                         ["hang", "faulty", "hooks[0]", "before_step", STEP])
+        self.assertIn("faulty", said)
+
     def test_a_slow_call_is_told_once(self):
         self.write("run.toml", SMALL + '[guard]\ndeadline = "0.05s"\n[[hooks]]\ntype = "faulty"\nat = "before_step"\nstep = 8\nway = "doze"\n')
         done = self.host("train", "run.toml", "-q", "--plugins", FAULTY)

@@ -14,8 +14,8 @@
 
 namespace faulty {
 
-inline const std::vector<std::string> ways = {"nothing", "segv", "bus",   "fpe",       "ill", "abort",
-                                              "stack",   "hang", "throw", "terminate", "doze"};
+inline const std::vector<std::string> ways = {"nothing", "segv", "bus",  "fpe",   "ill",       "abort",
+                                              "stack",   "hang", "deaf", "throw", "terminate", "doze"};
 
 /// Recursion that the compiler must not turn into a loop.
 __attribute__((noinline)) inline int deeper(int depth) {
@@ -32,7 +32,12 @@ inline void go_wrong(const std::string& way) {
   if (way == "ill") __builtin_trap();
   if (way == "abort") std::abort();
   if (way == "stack") zero = deeper(0);
-  if (way == "hang")
+  if (way == "deaf") {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  }
+  if (way == "hang" || way == "deaf")
     for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (way == "doze") std::this_thread::sleep_for(std::chrono::milliseconds(300));
   if (way == "throw") throw std::runtime_error("thrown on purpose");
