@@ -1,6 +1,5 @@
 """The trainyard executable as a user meets it: training, its result, its run directory, its signals."""
 import json
-import re
 import shutil
 import signal
 import struct
@@ -20,7 +19,6 @@ class Training(HostTest):
         self.assertEqual(first["digest"], second["digest"])
         self.assertEqual(first["status"], "completed")
         self.assertEqual((first["steps"], first["epochs"], first["samples"]), (8, 2, 128))
-        self.assertGreaterEqual(min(each["seconds"] for each in first["plugins"]), 0)
         other = self.train(SMALL, "--overwrite", "--set", "run.seed=4")
         self.assertNotEqual(first["digest"]["model"], other["digest"]["model"])
 
