@@ -176,6 +176,10 @@ class BadPlugins(HostTest):
             done = self.host("plugins", *words, "--plugins", folder, code=PLUGIN)
             self.assertIn("mine/librex2.so: is truncated or damaged", done.stdout + done.stderr)
 
+    def test_a_time_that_nobody_waits_for(self):
+        for seconds in ("0", "1000001"):
+            self.assertIn("--timeout", self.host("ctl", self.folder, "status", "--timeout", seconds, code=CONFIG).stderr)
+
     def test_inspect_tells_all_that_a_plugin_says_of_itself(self):
         [swa] = json.loads(self.host("plugins", "inspect", "hook/swa", "--format", "json").stdout)
         self.assertLess({"kind", "name", "version", "summary", "path", "needs", "conflicts", "options", "hooks"}, swa.keys())

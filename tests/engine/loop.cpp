@@ -668,6 +668,8 @@ TEST_CASE("what the schedule has counted is saved with the loop") {
   first.loop->save(writer);
   second.restore = [&] {
     second.loop->load(state);
+    CHECK_FALSE(first.loop->latest().empty());  // a checkpoint ahead of the next evaluation holds them
+    CHECK(second.loop->latest() == first.loop->latest());
     second.train->seek(second.context.clock_.epoch, second.context.clock_.step_in_epoch);
   };
   for (const double rate : train(second)) seen.push_back(rate);
