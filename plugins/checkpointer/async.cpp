@@ -1,6 +1,7 @@
 // Copies the state into memory of its own and lets the run go on while one thread writes that copy: snapshot
 // and persist, as in Mohan, Phanishayee, Chidambaram, "CheckFreq: Frequent, Fine-Grained DNN Checkpointing",
-// FAST 2021. The run stands still only for the copy, and for the disk where every arena still waits for it.
+// FAST 2021. The run stands still only for the copy, and for the disk where every arena still waits for it,
+// or where the state fits no arena.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -86,8 +87,10 @@ class Async final : public Checkpointer {
   };
   static void describe(Manifest<Options>& m) {
     m.name("async").version("1.0.0").summary("Writes checkpoints beside the run, from a copy in memory.");
-    m.option("memory_budget", &Options::memory_budget,
-             "MiB for copies of the state that wait to be written: one at least, up to four are used")
+    m.option(
+         "memory_budget", &Options::memory_budget,
+         "MiB for copies of the state that wait to be written, up to four; the run waits for the disk where "
+         "not one fits")
         .range(1, 1 << 30);
   }
   explicit Async(const Options& options) : budget_(options.memory_budget * mebibyte) {}
@@ -106,6 +109,7 @@ class Async final : public Checkpointer {
         size += place(tensor);
         pinned = pinned || tensor.is_cuda();
       }
+    if (size > budget_) return commit_now(snapshot, size);
     Arena arena = acquire(size, pinned);
     try {
       arena.fill(snapshot);
@@ -133,12 +137,19 @@ class Async final : public Checkpointer {
     Arena arena;
   };
 
+  /// A swap may have made the state larger: that ends no run.
+  void commit_now(const Snapshot& snapshot, std::int64_t size) {
+    if (!std::exchange(told_, true))
+      host().log(LogLevel::warning,
+                 "the state takes " + std::to_string(size / mebibyte + 1) + " MiB, memory_budget allows " +
+                     std::to_string(budget_ / mebibyte) +
+                     ": it is written while the run waits, as by type = \"full\"; raise memory_budget");
+    drain();
+    store_->commit(snapshot);
+  }
+
   /// An arena that is free; waits for one where the budget allows no other.
   Arena acquire(std::int64_t size, bool pinned) {
-    if (size > budget_)
-      throw ConfigError("checkpoint: the state takes " + std::to_string(size / mebibyte + 1) +
-                        " MiB, memory_budget allows " + std::to_string(budget_ / mebibyte) +
-                        ": raise it, or use type = \"full\", which needs no copy");
     std::unique_lock lock(mutex_);
     while (true) {
       const auto fits = std::find_if(free_.begin(), free_.end(),
@@ -201,6 +212,7 @@ class Async final : public Checkpointer {
 
   std::int64_t budget_;
   CheckpointStore* store_ = nullptr;
+  bool told_ = false;  ///< that no copy fits
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Job> waiting_;

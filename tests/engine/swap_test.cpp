@@ -223,6 +223,20 @@ TEST_CASE("what the run was before a swap takes no further copy in a checkpoint"
   run.fit();
   CHECK(run.count("swap_rolled_back") == 0);
   CHECK(run->swaps() == 1);
+  CHECK_FALSE(run.logged("memory_budget"));
+}
+
+TEST_CASE("a swap to a checkpointer whose memory the state does not fit ends no run") {
+  std::string text = run_with("\"adamw\"", "[checkpoint]\ntype = \"full\"\ninterval = \"2ba\"\n");
+  text.replace(text.find("[model]"), text.find("[loss]") - text.find("[model]"),
+               "[model]\ntype = \"mlp\"\nlayers = [8, 20000, 3]\n");  // 2.7 MiB
+  auto async = request("checkpoint", "async", options("memory_budget", Value(std::int64_t{1})));
+  async.watch = "1ba";
+  LiveRun run(text, registry(), {}, {{3, async}});
+  run.fit();
+  CHECK(run->swaps() == 1);
+  CHECK(run.logged("memory_budget allows 1: it is written while the run waits"));
+  CHECK(run.result() == undisturbed(text));
 }
 
 TEST_CASE("a planned swap that cannot be made after all is refused, and the run goes on") {

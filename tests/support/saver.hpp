@@ -20,6 +20,7 @@ class Saver {
     outputs_.log = [this](LogLevel level, const std::string& message) {
       const std::lock_guard lock(mutex_);
       if (level == LogLevel::error) errors_.push_back(message);
+      if (level == LogLevel::warning) warnings_.push_back(message);
     };
     plugin->set_host(services_);
     plugin->open(store);
@@ -30,10 +31,14 @@ class Saver {
     const std::lock_guard lock(mutex_);
     return errors_;
   }
+  std::vector<std::string> warnings() {
+    const std::lock_guard lock(mutex_);
+    return warnings_;
+  }
 
  private:
   std::mutex mutex_;
-  std::vector<std::string> errors_;
+  std::vector<std::string> errors_, warnings_;
   train::HostOutputs outputs_;
   train::HostServices services_{{.slot = "checkpoint", .kind = "checkpointer", .id = "checkpointer"},
                                 outputs_};
