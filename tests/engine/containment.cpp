@@ -108,6 +108,15 @@ TEST_CASE("a call frame names the hook, else the innermost plugin, and is restor
   }
 }
 
+TEST_CASE("what a hook throws is laid at its door where it is called alone, too, whatever it is") {
+  FreeHook hook("odd");
+  hook.on(Event::swap_in, [](StepContext&) { throw 5; });
+  Bus bus({&hook.subscriber}, {});
+  LoopContext context;
+  CHECK_THROWS_WITH(bus.call_alone(hook.subscriber, Event::swap_in, context),
+                    Contains("odd at swap_in") && Contains("no std::exception"));
+}
+
 TEST_CASE("a bus that is gone is not looked at") {
   {
     Bus bus({}, {});
