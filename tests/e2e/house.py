@@ -153,7 +153,7 @@ class Format(unittest.TestCase):
 
 
 class Size(unittest.TestCase):
-    MOST_LINES = {"core": 20200, "core/train/loop.cpp": 600}  # the loop is read at a sitting
+    MOST_LINES = {"core": 20220, "core/train/loop.cpp": 600}  # the loop is read at a sitting
 
     def test_core_is_small(self):
         for place, most in self.MOST_LINES.items():
