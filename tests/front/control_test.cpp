@@ -527,7 +527,7 @@ TEST_CASE("control: who asks now and then is served while others flood", "[contr
   WARN(floods << " floods: the slowest answer took " << longest.count() << " ms");
 }
 
-TEST_CASE("control: whoever sends it, work is done no faster than the allowance for it grows") {
+TEST_CASE("control: whoever sends it, work is done no faster than the allowance for it grows", "[control]") {
   // The bound is a lower one, which a busy machine only exceeds.
   constexpr double a_second = 20'000.0, at_once = 4'000.0 + 300.0;  // 300: what overdraws it
   const std::string garbage = "garbage\n";
@@ -589,7 +589,7 @@ TEST_CASE("control: whoever sends it, work is done no faster than the allowance 
   }
 }
 
-TEST_CASE("control: where all places are taken, the client that has sent most makes room") {
+TEST_CASE("control: where all places are taken, the client that has sent most makes room", "[control]") {
   const test::Folder folder;
   Channel channel(folder.path());
   const FakeLoop loop(channel);
@@ -614,7 +614,8 @@ TEST_CASE("control: where all places are taken, the client that has sent most ma
   for (Raw& each : quiet) asks(each);
 }
 
-TEST_CASE("control: a line waits for a turn or two of another client, and not for all that it has sent") {
+TEST_CASE("control: a line waits for a turn or two of another client, and not for all that it has sent",
+          "[control]") {
   const test::Folder folder;
   Channel channel(folder.path());
   Raw flood(folder.path()), other(folder.path());
@@ -637,7 +638,8 @@ TEST_CASE("control: a line waits for a turn or two of another client, and not fo
   CHECK(judged > 0);
 }
 
-TEST_CASE("control: all have their turns, where there is not enough for a turn of each at a time") {
+TEST_CASE("control: all have their turns, where there is not enough for a turn of each at a time",
+          "[control]") {
   constexpr int rounds = 4, lines = 300, used_up = 100, turns = 70;  // 100 of each: more than comes at once
   std::string block;
   for (int i = 0; i < lines; ++i) block += "garbage\n";

@@ -40,3 +40,18 @@ TEST_CASE("records that the disk has not taken by the end are told and counted")
   CHECK_THAT(host.said[0], Catch::StartsWith("3 records were not stored"));
   CHECK(store.lost() == 3);
 }
+
+TEST_CASE("samples of the machine have room beside the records of steps, and an end, too") {
+  const test::Folder folder;
+  const std::vector<SavedCollection> collections;
+  StuckHost host;
+  recorder::Store store(folder / "trial", collections, false, 8, host);
+  const auto taken = [&](Mode mode) {
+    std::size_t count = 0;
+    while (count < 1000 && store.push(std::make_shared<StepRecord>(StepRecord{.mode = mode}), {})) ++count;
+    return count;
+  };
+  CHECK(taken(Mode::train) == 8);
+  CHECK(taken(Mode::global) == recorder::most_samples);
+  CHECK(taken(Mode::eval) == 0);
+}

@@ -1,3 +1,4 @@
+// A file that grows by whole records.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
