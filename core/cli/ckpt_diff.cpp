@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/checkpoint/folder.hpp"
-#include "core/checkpoint/values.hpp"
 #include "core/cli/ckpt_text.hpp"
-#include "core/control/protocol.hpp"
+#include "core/cli/values.hpp"
+#include "core/rundir/folder.hpp"
+#include "core/rundir/protocol.hpp"
 
 namespace trainyard::cli {
 namespace {

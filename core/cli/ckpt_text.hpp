@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/checkpoint/manifest.hpp"
+#include "core/rundir/manifest.hpp"
 
 namespace trainyard::cli {
 

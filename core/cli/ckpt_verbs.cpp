@@ -12,9 +12,9 @@
 
 #include <trainyard/append_file.hpp>
 
-#include "core/checkpoint/checked_file.hpp"
-#include "core/checkpoint/folder.hpp"
 #include "core/cli/ckpt_text.hpp"
+#include "core/rundir/checked_file.hpp"
+#include "core/rundir/folder.hpp"
 
 namespace trainyard::cli {
 namespace {

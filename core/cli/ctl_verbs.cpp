@@ -5,10 +5,10 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/cli/client.hpp"
 #include "core/cli/columns.hpp"
 #include "core/cli/run_state.hpp"
-#include "core/config/suggest.hpp"
-#include "core/control/client.hpp"
+#include "core/runfile/suggest.hpp"
 
 namespace trainyard::cli {
 namespace {

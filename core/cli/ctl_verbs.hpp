@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string>
 
-#include "core/control/protocol.hpp"
+#include "core/rundir/protocol.hpp"
 
 namespace trainyard::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/train/engine.hpp"
+#include "core/engine/engine.hpp"
 
 namespace trainyard::cli {
 

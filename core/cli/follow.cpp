@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/control/socket.hpp"
+#include "core/rundir/socket.hpp"
 
 namespace trainyard::cli {
 namespace {

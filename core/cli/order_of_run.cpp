@@ -1,6 +1,6 @@
 #include "core/cli/order_of_run.hpp"
 
-#include "core/config/hook_order.hpp"
+#include "core/runfile/hook_order.hpp"
 
 namespace trainyard::cli {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/config/run_config.hpp"
-#include "core/events/order.hpp"
+#include "core/plugins/order.hpp"
 #include "core/plugins/registry.hpp"
+#include "core/runfile/run_config.hpp"
 
 namespace trainyard::cli {
 

@@ -1,13 +1,12 @@
 #include "core/cli/plugins_verbs.hpp"
 
 #include <algorithm>
-#include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "core/cli/columns.hpp"
 #include "core/plugins/elf.hpp"
+#include "core/runfile/option_text.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -21,28 +20,6 @@ std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
   return text;
-}
-
-std::string written(double value) {
-  std::ostringstream text;
-  text << std::setprecision(12) << value;
-  return text.str();
-}
-
-/// As it would stand in a run file.
-std::string written(const Value& value) {
-  if (const auto* held = value.get_if<bool>()) return *held ? "true" : "false";
-  if (const auto* held = value.get_if<std::int64_t>()) return std::to_string(*held);
-  if (const auto* held = value.get_if<double>()) return written(*held);
-  if (const auto* held = value.get_if<std::string>()) return '"' + *held + '"';
-  std::vector<std::string> elements;
-  if (const auto* held = value.get_if<Array>()) {
-    for (const Value& element : *held) elements.push_back(written(element));
-    return '[' + joined(elements) + ']';
-  }
-  for (const Table::Entry& entry : value.as<Table>().entries())
-    elements.push_back(entry.key + " = " + written(entry.value));
-  return '{' + joined(elements) + '}';
 }
 
 ordered_json json_of(const Value& value) {
@@ -60,27 +37,6 @@ ordered_json json_of(const Value& value) {
   if (const auto* held = value.get_if<std::int64_t>()) return *held;
   if (const auto* held = value.get_if<double>()) return *held;
   return value.as<std::string>();
-}
-
-std::string type_text(const OptionSpec& option) {
-  const std::string type(option.plugins.empty() ? option_type_names[static_cast<std::size_t>(option.type)]
-                                                : option.plugins + " plugin");
-  return option.list ? "list of " + type : type;
-}
-
-/// "0 < x <= 1"; empty where there is none.
-std::string range_text(const OptionSpec& option) {
-  if (!option.choices.empty()) return joined(option.choices);
-  std::string text;
-  if (option.minimum) text += written(*option.minimum) + (option.open_minimum ? " < " : " <= ");
-  if (option.minimum || option.maximum) text += "x";
-  if (option.maximum) text += (option.open_maximum ? " < " : " <= ") + written(*option.maximum);
-  return text;
-}
-
-std::string default_text(const OptionSpec& option) {
-  if (option.required) return "required";
-  return option.fallback ? written(*option.fallback) : "";
 }
 
 std::vector<std::string> regions_of(Regions regions) {
@@ -153,8 +109,8 @@ ordered_json full_json(const PluginFile& file) {
 void add_option_rows(const std::vector<OptionSpec>& options, const std::string& prefix,
                      std::vector<std::vector<std::string>>& rows) {
   for (const OptionSpec& option : options) {
-    rows.push_back(
-        {prefix + option.name, type_text(option), default_text(option), range_text(option), option.help});
+    rows.push_back({prefix + option.name, config::type_text(option), config::default_text(option),
+                    config::allowed_text(option), option.help});
     add_option_rows(option.fields, prefix + option.name + ".", rows);
   }
 }

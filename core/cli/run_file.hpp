@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/config/load.hpp"
-#include "core/config/resolve.hpp"
 #include "core/plugins/registry.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/resolve.hpp"
 
 namespace trainyard::cli {
 

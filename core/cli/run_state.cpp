@@ -12,7 +12,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/control/client.hpp"
+#include "core/cli/client.hpp"
 
 namespace trainyard::cli {
 namespace {

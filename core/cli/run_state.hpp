@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/control/protocol.hpp"
+#include "core/rundir/protocol.hpp"
 
 namespace trainyard::cli {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/cli/plugins_verbs.hpp"
-#include "core/config/run_config.hpp"
 #include "core/plugins/registry.hpp"
+#include "core/runfile/run_config.hpp"
 
 namespace trainyard::cli {
 

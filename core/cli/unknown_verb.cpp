@@ -1,6 +1,6 @@
 #include "core/cli/unknown_verb.hpp"
 
-#include "core/config/suggest.hpp"
+#include "core/runfile/suggest.hpp"
 
 namespace trainyard::cli {
 

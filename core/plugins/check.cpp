@@ -7,7 +7,7 @@
 
 #include <trainyard/duration.hpp>
 
-#include "core/events/table.hpp"
+#include <trainyard/event.hpp>
 #include "core/plugins/kinds.hpp"
 
 namespace trainyard::plugins {
@@ -63,9 +63,8 @@ class Checker {
       add("", "its version is \"" + data.version + "\", expected three numbers as in \"1.0.0\"");
     if (data.summary.empty() || data.summary.find('\n') != std::string::npos)
       add("", "its summary is empty or has several lines, expected one sentence");
-    if (std::none_of(std::begin(known_kinds), std::end(known_kinds), [&](const Kind& kind) {
-          return kind.name == data.kind && kind.revision == data.revision;
-        }))
+    const KindRow* kind = find_kind(data.kind);
+    if (kind == nullptr || kind->kind.revision != data.revision)
       add("", "its kind " + data.kind + "/" + std::to_string(data.revision) + " is none of this SDK's");
     for (const std::string& need : data.needs)
       if (need != "cuda" && need != "distributed" && need != "graph" && need != "steps")
@@ -110,8 +109,7 @@ class Checker {
     const bool part = !spec.plugins.empty();
     if (part && (spec.type != OptionType::table || !spec.list || !spec.fields.empty()))
       add(where, "holds plugins but is no list of tables without fields of their own");
-    if (part && std::none_of(std::begin(known_kinds), std::end(known_kinds),
-                             [&](const Kind& kind) { return kind.name == spec.plugins; }))
+    if (part && find_kind(spec.plugins) == nullptr)
       add(where, "holds plugins of the kind \"" + spec.plugins + "\", which is none of this SDK's");
     if (!part && (spec.type == OptionType::table) != !spec.fields.empty())
       add(where, spec.fields.empty() ? "is a table without fields" : "has fields but is no table");
@@ -187,7 +185,7 @@ class Checker {
 
   void hook(const HookSpec& spec) {
     const std::string where = "hook at " + std::string(name(spec.event));
-    const Regions allowed = events::writable(spec.event);
+    const Regions allowed = writable(spec.event);
     if (!allowed.contains(spec.writes))
       add(where, "writes " + list(spec.writes) + ", the event allows " + list(allowed));
     if (!spec.writes.empty() && spec.phase != Phase::transform)

@@ -5,7 +5,7 @@
 
 #include <trainyard/plugin.hpp>
 
-#include "core/plugins/registry.hpp"
+#include "core/plugins/plugin_file.hpp"
 
 namespace trainyard::plugins {
 

@@ -194,14 +194,14 @@ BuildFacts facts_from(const Table& table) {
 }
 
 void check_kind(const ManifestData& manifest) {
-  const auto found = std::find_if(std::begin(known_kinds), std::end(known_kinds),
-                                  [&](const Kind& kind) { return kind.name == manifest.kind; });
-  if (found == std::end(known_kinds))
+  const KindRow* found = find_kind(manifest.kind);
+  if (found == nullptr)
     throw PluginError("its kind is \"" + manifest.kind +
                       "\", which this host does not know; a newer host may run it");
-  if (found->revision != manifest.revision)
+  const Kind& kind = found->kind;
+  if (kind.revision != manifest.revision)
     throw PluginError("its kind is " + manifest.kind + "/" + std::to_string(manifest.revision) +
-                      ", this host runs " + found->name + "/" + std::to_string(found->revision) +
+                      ", this host runs " + kind.name + "/" + std::to_string(kind.revision) +
                       "; rebuild it against this host's SDK");
 }
 

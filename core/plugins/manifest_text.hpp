@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/plugins/registry.hpp"
+#include "core/plugins/plugin_file.hpp"
 
 namespace trainyard::plugins {
 

@@ -1,27 +1,14 @@
 // The plugins that a run may use, known by their sealed manifests only: nothing here runs code of a plugin.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <trainyard/manifest.hpp>
+#include "core/plugins/plugin_file.hpp"
 
 namespace trainyard::plugins {
-
-/// What a sealed file says about its build; compared field by field with the host's.
-using BuildFacts =
-    std::map<std::string, std::string>;  // "sdk", "headers", "libtorch", "compiler", "library", "isa"
-
-struct PluginFile {
-  std::string path;
-  ManifestData manifest;  ///< without setters and hook functions
-  BuildFacts build;
-  std::string digest;  ///< SHA-256 over the loadable segments, as sealed
-};
 
 /// A file that was refused: one message that names the file, the rule, what was found, what was expected and
 /// how to mend it.

@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/train/train_command.hpp"
+#include "core/engine/verbs/train_command.hpp"
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
@@ -262,12 +262,12 @@ Outcome train_shortly(const std::string& text, const std::vector<std::string>& s
                       const plugins::Registry& registry) {
   config::RunConfig config = test::valid(text, sets, registry);
   const test::TempFolder runs;
-  config.output_dir = runs.path("run");
+  config.run.output_dir = runs.path("run");
   train::TrainOptions options;
   options.quiet = true;
   options.resolved_toml = config::toml_file(config.resolved);
   const int code = train::train_command(config, registry, options);
-  Outcome outcome = outcome_of(config.output_dir);
+  Outcome outcome = outcome_of(config.run.output_dir);
   CHECK(outcome.exit_code == code);
   return outcome;
 }

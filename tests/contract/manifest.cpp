@@ -139,7 +139,7 @@ TEST_CASE("the registry holds every shared object of the plugin folder, and at l
   CHECK(shipped().files().size() == files);
   std::set<std::string> kinds;
   for (const PluginFile& file : shipped().files()) kinds.insert(file.manifest.kind);
-  for (const Kind& kind : plugins::known_kinds) CHECK(kinds.count(kind.name) == 1);
+  for (const plugins::KindRow& row : plugins::kinds) CHECK(kinds.count(row.kind.name) == 1);
 }
 
 TEST_CASE("every manifest is valid, and what describe() gives live is what was sealed") {

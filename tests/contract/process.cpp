@@ -14,10 +14,10 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "core/config/load.hpp"
-#include "core/config/print.hpp"
-#include "core/config/resolve.hpp"
-#include "core/train/train_command.hpp"
+#include "core/engine/verbs/train_command.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/print.hpp"
+#include "core/runfile/resolve.hpp"
 #include "support/folder.hpp"
 
 /// Stands in for the C library's: tests/faulty/hook_killer.cpp asks to die inside a save, that is when the

@@ -12,8 +12,8 @@
 #include <trainyard/event_file.hpp>
 #include <trainyard/trial_files.hpp>
 
-#include "core/checkpoint/folder.hpp"
 #include "core/plugins/sha256.hpp"
+#include "core/rundir/folder.hpp"
 #include "support/folder.hpp"
 
 namespace trainyard::contract {

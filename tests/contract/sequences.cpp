@@ -18,10 +18,10 @@
 
 #include "contract/host_run.hpp"
 #include "contract/process.hpp"
-#include "core/config/load.hpp"
-#include "core/config/print.hpp"
-#include "core/config/rules.hpp"
-#include "core/control/client.hpp"
+#include "core/cli/client.hpp"
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/print.hpp"
 #include "support/folder.hpp"
 #include "support/run.hpp"
 

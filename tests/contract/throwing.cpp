@@ -64,8 +64,8 @@ std::string run_with(const PluginFile& thrower, const std::string& when, const s
 
 TEST_CASE("whatever a plugin throws, in any call, is reported with slot, plugin and step") {
   int runs = 0;
-  for (const Kind& known : plugins::known_kinds) {
-    const std::string kind = known.name;
+  for (const plugins::KindRow& known : plugins::kinds) {
+    const std::string kind = known.kind.name;
     INFO("a thrower of kind " << kind);
     REQUIRE(registry().find(kind, "thrower").size() == 1);
     const PluginFile* thrower = registry().find(kind, "thrower").front();

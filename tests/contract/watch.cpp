@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "contract/process.hpp"
-#include "core/checkpoint/load.hpp"
-#include "core/checkpoint/store.hpp"
+#include "core/engine/save/load.hpp"
+#include "core/engine/save/store.hpp"
 #include "support/folder.hpp"
 #include "support/saver.hpp"
 

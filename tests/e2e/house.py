@@ -120,11 +120,52 @@ class Directions(unittest.TestCase):
                     self.assertFalse(what.startswith("core/"), f"{path}:{number}")
 
 
+class Rooms(unittest.TestCase):
+    """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
+
+    LIBRARIES = {"plugins": 2050, "runfile": 4640, "rundir": 2000, "engine": 8500, "cli": 3510}
+    ROOMS = ["plugins", "runfile", "rundir", "engine/log", "engine/events", "engine/save", "engine/train", "engine/swap",
+             "engine/verbs", "engine", "cli", "cli/verbs", ""]
+    APART = {"seal": {"plugins"}}  # a program of the build
+
+    def room(self, path):
+        return str(path.parent.relative_to(SOURCE / "core")).replace(".", "")
+
+    def test_none_knows_one_above_it(self):
+        for path in sources("core"):
+            here = self.room(path)
+            below = self.APART.get(here) or set(self.ROOMS[:self.ROOMS.index(here)])
+            for number, quoted, what in includes(path):
+                with self.subTest(f"{path.relative_to(SOURCE)}:{number}"):
+                    self.assertTrue(not quoted or self.room(SOURCE / what) in {here, *below}, what)
+
+    def test_no_circle_of_files(self):
+        """Of a header and its source as one: what a file brings in comes to no file that brings it in."""
+        known = {}
+        for path in sources("core"):
+            name = str(path.relative_to(SOURCE).with_suffix(""))
+            known.setdefault(name, set()).update(str(SOURCE.joinpath(what).relative_to(SOURCE).with_suffix(""))
+                                                 for _, quoted, what in includes(path) if quoted)
+        while known:
+            free = [name for name, needs in known.items() if not (needs & known.keys()) - {name}]
+            self.assertTrue(free, f"a circle among {sorted(known)}")
+            for name in free:
+                del known[name]
+
+    def test_each_is_small(self):
+        for library, most in self.LIBRARIES.items():
+            with self.subTest(library):
+                self.assertLessEqual(sum(len(path.read_text().splitlines()) for path in sources(f"core/{library}")), most)
+
+    def test_the_loop_is_read_at_a_sitting(self):
+        self.assertLessEqual(len((SOURCE / "core/engine/train/loop.cpp").read_text().splitlines()), 600)
+
+
 class Front(unittest.TestCase):
     def test_its_sources_see_no_libtorch(self):
         commands = json.loads((BUILD / "compile_commands.json").read_text())
         front = [entry for entry in commands
-                 if re.search(r"trainyard_(front|cli)\.dir/", entry.get("output", entry["command"]))]
+                 if re.search(r"trainyard_(plugins|runfile|rundir|cli|command)\.dir/", entry.get("output", entry["command"]))]
         self.assertGreater(len(front), 15)
 
         def heavy(entry):
@@ -150,18 +191,6 @@ class Format(unittest.TestCase):
         if done.returncode == 77:
             self.skipTest(done.stderr.strip())
         self.assertEqual(done.returncode, 0, "\n".join(done.stderr.splitlines()[:20]))
-
-
-class Size(unittest.TestCase):
-    MOST_LINES = {"core": 20220, "core/train/loop.cpp": 600}  # the loop is read at a sitting
-
-    def test_core_is_small(self):
-        for place, most in self.MOST_LINES.items():
-            with self.subTest(place):
-                files = [SOURCE / place] if place.endswith(".cpp") else sources(place)
-                lines = sum(len(path.read_text().splitlines()) for path in files)
-                self.assertGreater(lines, 100)
-                self.assertLessEqual(lines, most)
 
 
 if __name__ == "__main__":

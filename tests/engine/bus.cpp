@@ -1,6 +1,6 @@
 // The event bus (events.md, rules 1, 3, 6 and 12) with hooks that write down what they see.
-#include "core/events/bus.hpp"
-#include "core/events/hooks_of.hpp"
+#include "core/engine/events/bus.hpp"
+#include "core/runfile/hook_order.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "core/train/loop_context.hpp"
+#include "core/engine/train/loop_context.hpp"
 #include "support/hooks.hpp"
 
 using namespace trainyard;
@@ -138,7 +138,11 @@ TEST_CASE("cadences are tested by the host") {
     manifest.hooks[0].cadence.every = "1ba";
     manifest.hooks[1].after = {"swa"};  // closes a bracket: no cadence, and gets none
     const std::vector<HookSpec> hooks =
-        hooks_of({.every = "10ba", .priority = 20, .before = {"clip"}, .after = {"ema"}}, manifest);
+        config::hooks_of({.hook = {.every = Duration{10, Duration::Unit::steps},
+                                   .priority = 20,
+                                   .before = {"clip"},
+                                   .after = {"ema"}}},
+                         manifest);
     CHECK(hooks[0].cadence.every == "10ba");
     CHECK(hooks[1].cadence.every.empty());
     for (const HookSpec& hook : hooks) {

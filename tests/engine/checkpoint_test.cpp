@@ -21,10 +21,10 @@
 #include <trainyard/error.hpp>
 #include <trainyard/safetensors.hpp>
 
-#include "core/checkpoint/folder.hpp"
-#include "core/checkpoint/load.hpp"
-#include "core/checkpoint/manifest.hpp"
-#include "core/checkpoint/store.hpp"
+#include "core/engine/save/load.hpp"
+#include "core/engine/save/store.hpp"
+#include "core/rundir/folder.hpp"
+#include "core/rundir/manifest.hpp"
 #include "support/files.hpp"
 #include "support/folder.hpp"
 #include "support/plugin.hpp"

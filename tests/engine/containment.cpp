@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/events/table.hpp"
-#include "core/events/where.hpp"
-#include "core/report/signal_text.hpp"
-#include "core/train/guard.hpp"
-#include "core/train/loop_context.hpp"
+#include <trainyard/event.hpp>
+#include "core/engine/events/signal_text.hpp"
+#include "core/engine/events/where.hpp"
+#include "core/engine/train/guard.hpp"
+#include "core/engine/train/loop_context.hpp"
 #include "support/hooks.hpp"
 
 using namespace trainyard;
@@ -210,7 +210,7 @@ TEST_CASE("an event takes the requests of its line in the table, and no others")
       CHECK_THROWS_WITH(bus.fire(event, context),
                         Contains("asks for " + std::string(control_names[bit]) + " at " +
                                  std::string(name(event)) + ", which does not take it") &&
-                            Contains("may ask for: " + text(controls(event))));
+                            Contains("may ask for: " + controls_text(controls(event))));
       CHECK_FALSE(context.asked(control));
     }
   }

@@ -1,4 +1,4 @@
-#include "core/data/loader.hpp"
+#include "core/engine/train/data_loader.hpp"
 
 #include <ATen/ops/empty.h>
 

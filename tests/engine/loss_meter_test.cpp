@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/train/loss_meter.hpp"
+#include "core/engine/train/loss_meter.hpp"
 
 using namespace trainyard;
 using train::LossMeter;

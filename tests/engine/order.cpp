@@ -1,5 +1,5 @@
 // The order of hooks (events.md, rules 1 to 3) against one that is found by trying all permutations.
-#include "core/events/order.hpp"
+#include "core/plugins/order.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <random>
 
-#include "core/events/hooks_of.hpp"
+#include "core/runfile/hook_order.hpp"
 
 using namespace trainyard;
 using namespace trainyard::events;
@@ -209,6 +209,21 @@ TEST_CASE("a region that may not be written at an event is refused") {
   CHECK_THAT(problems[0].hint, Contains("batch, random, control"));
 }
 
+TEST_CASE("a hook at an event that only several ranks fire is refused") {
+  for (const Event event : {Event::bucket_ready, Event::before_reduce, Event::after_reduce}) {
+    Plugins run;
+    run.add("late", {observer(event)});
+    const auto problems = run.order().problems;
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].code == "E321");
+    CHECK(problems[0].message ==
+          "late subscribes to " + std::string(name(event)) + ", which nothing fires in a run of one process");
+  }
+  Plugins run;
+  run.add("all", {observer(Event::after_backward), observer(Event::before_step), observer(Event::micro_end)});
+  CHECK(run.order().problems.empty());
+}
+
 namespace {
 
 /// One phase of one event, by all permutations: of those that break no rule, the first in config order.
@@ -295,10 +310,10 @@ TEST_CASE("a run file places the hooks of its plugins") {
   manifest.hooks = {steady, rare};
   config::SlotConfig slot;
   CHECK(hooks_of(slot, manifest)[1].cadence.every == "2ep");
-  slot.every = "5ba";
-  slot.priority = 70;
-  slot.before = {"ema"};
-  slot.after = {"swa"};
+  slot.hook.every = Duration{5, Duration::Unit::steps};
+  slot.hook.priority = 70;
+  slot.hook.before = {"ema"};
+  slot.hook.after = {"swa"};
   const std::vector<HookSpec> placed = hooks_of(slot, manifest);
   CHECK(placed[0].cadence.every.empty());  // it had none
   CHECK(placed[1].cadence.every == "5ba");

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include <trainyard/state.hpp>
-#include "core/train/gradients.hpp"
-#include "core/train/loss_scaler.hpp"
+#include "core/engine/train/gradients.hpp"
+#include "core/engine/train/loss_scaler.hpp"
 #include "plugins/golden.hpp"
 
 using namespace trainyard;

@@ -16,8 +16,8 @@
 
 #include <trainyard/trial_files.hpp>
 
-#include "core/config/print.hpp"
-#include "core/train/train_command.hpp"
+#include "core/engine/verbs/train_command.hpp"
+#include "core/runfile/print.hpp"
 #include "made/nvml.hpp"
 #include "support/folder.hpp"
 #include "support/live.hpp"

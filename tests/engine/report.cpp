@@ -16,9 +16,9 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "core/report/run_directory.hpp"
-#include "core/report/sink_thread.hpp"
-#include "core/train/memory.hpp"
+#include "core/engine/save/sink_thread.hpp"
+#include "core/engine/train/memory.hpp"
+#include "core/rundir/run_directory.hpp"
 #include "support/folder.hpp"
 
 namespace {

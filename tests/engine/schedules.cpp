@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "core/engine/train/active_plugin.hpp"
 #include "core/plugins/loader.hpp"
-#include "core/train/active_plugin.hpp"
 #include "support/plugin.hpp"
 #include "support/run.hpp"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <thread>
 
-#include "core/train/prepared_swap.hpp"
-#include "core/train/state_copy.hpp"
+#include "core/engine/swap/prepared_swap.hpp"
+#include "core/engine/train/state_copy.hpp"
 #include "support/live.hpp"
 
 using namespace trainyard;

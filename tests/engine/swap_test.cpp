@@ -5,7 +5,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "core/config/rules.hpp"
+#include "core/runfile/at_path.hpp"
 #include "support/live.hpp"
 #include "support/plugin.hpp"
 

@@ -3,7 +3,7 @@
 #include <trainyard/graph_builder.hpp>
 #include <trainyard/graph_network.hpp>
 
-#include "core/train/model_show.hpp"
+#include "core/engine/verbs/model_show.hpp"
 
 using namespace trainyard;
 

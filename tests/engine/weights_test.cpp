@@ -8,7 +8,7 @@
 #include <c10/core/GradMode.h>
 #include <catch2/catch.hpp>
 
-#include "core/checkpoint/folder.hpp"
+#include "core/rundir/folder.hpp"
 #include "support/live.hpp"
 
 using namespace trainyard;

@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
-#include "core/checkpoint/folder.hpp"
 #include "core/cli/ckpt_diff.hpp"
 #include "core/plugins/sha256.hpp"
+#include "core/rundir/folder.hpp"
 #include "support/folder.hpp"
 
 using namespace trainyard;

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "core/cli/order_of_run.hpp"
-#include "core/config/changes.hpp"
-#include "core/config/check.hpp"
-#include "core/config/parse.hpp"
-#include "core/config/print.hpp"
-#include "core/config/schema.hpp"
-#include "core/config/suggest.hpp"
+#include "core/runfile/changes.hpp"
+#include "core/runfile/check.hpp"
+#include "core/runfile/parse.hpp"
+#include "core/runfile/print.hpp"
+#include "core/runfile/schema.hpp"
+#include "core/runfile/suggest.hpp"
 #include "front/run_files.hpp"
 
 using namespace trainyard;
@@ -135,8 +135,8 @@ void check_same(const config::SlotConfig& a, const config::SlotConfig& b) {
   CHECK(a.type == b.type);
   CHECK(a.id == b.id);
   CHECK(config::toml_file(a.options) == config::toml_file(b.options));
-  CHECK(a.every == b.every);
-  CHECK(a.disable_on_error == b.disable_on_error);
+  CHECK(a.hook.every == b.hook.every);
+  CHECK(a.hook.on_error == b.hook.on_error);
 }
 
 void check_same(const std::vector<config::SlotConfig>& a, const std::vector<config::SlotConfig>& b) {
@@ -161,19 +161,19 @@ void check_same(const std::optional<T>& a, const std::optional<T>& b) {
 
 void check_same(const RunConfig& a, const RunConfig& b) {
   CHECK(config::toml_file(a.resolved) == config::toml_file(b.resolved));
-  CHECK(a.name == b.name);
-  CHECK(a.seed == b.seed);
-  CHECK(a.device == b.device);
-  CHECK(a.deterministic == b.deterministic);
-  CHECK(a.output_dir == b.output_dir);
-  CHECK(a.intra_op_threads == b.intra_op_threads);
-  CHECK(a.inter_op_threads == b.inter_op_threads);
+  CHECK(a.run.name == b.run.name);
+  CHECK(a.run.seed == b.run.seed);
+  CHECK(a.run.device == b.run.device);
+  CHECK(a.run.deterministic == b.run.deterministic);
+  CHECK(a.run.output_dir == b.run.output_dir);
+  CHECK(a.threads.intra_op == b.threads.intra_op);
+  CHECK(a.threads.inter_op == b.threads.inter_op);
   check_same(a.train, b.train);
   check_same(a.val, b.val);
   check_same(a.test, b.test);
   check_same(a.sampler, b.sampler);
-  CHECK(a.workers == b.workers);
-  CHECK(a.prefetch == b.prefetch);
+  CHECK(a.data.workers == b.data.workers);
+  CHECK(a.data.prefetch == b.data.prefetch);
   check_same(a.model, b.model);
   check_same(a.loss, b.loss);
   check_same(a.optimizer, b.optimizer);
@@ -182,10 +182,10 @@ void check_same(const RunConfig& a, const RunConfig& b) {
   check_same(a.metrics, b.metrics);
   check_same(a.hooks, b.hooks);
   check_same(a.sinks, b.sinks);
-  CHECK(a.max_duration == b.max_duration);
-  CHECK(a.max_wall_seconds == b.max_wall_seconds);
-  CHECK(a.eval_interval == b.eval_interval);
-  CHECK(a.precision == b.precision);
+  CHECK(a.trainer.max_duration == b.trainer.max_duration);
+  CHECK(a.trainer.max_wall_time == b.trainer.max_wall_time);
+  CHECK(a.trainer.eval_interval == b.trainer.eval_interval);
+  CHECK(a.trainer.precision == b.trainer.precision);
   REQUIRE(a.grad_clip.has_value() == b.grad_clip.has_value());
   if (a.grad_clip) {
     CHECK(a.grad_clip->type == b.grad_clip->type);
@@ -194,11 +194,11 @@ void check_same(const RunConfig& a, const RunConfig& b) {
   REQUIRE(a.early_stopping.has_value() == b.early_stopping.has_value());
   if (a.early_stopping) {
     CHECK(a.early_stopping->metric == b.early_stopping->metric);
-    CHECK(a.early_stopping->maximize == b.early_stopping->maximize);
+    CHECK(a.early_stopping->mode == b.early_stopping->mode);
     CHECK(a.early_stopping->patience == b.early_stopping->patience);
     CHECK(a.early_stopping->min_delta == b.early_stopping->min_delta);
   }
-  CHECK(a.log_interval == b.log_interval);
+  CHECK(a.logging.interval == b.logging.interval);
 }
 
 template <class T>
@@ -214,9 +214,9 @@ T option(const config::SlotConfig& slot, std::string_view name) {
 TEST_CASE("what a run file leaves out has defaults") {
   const Folder folder;
   const RunConfig run = resolved({write_minimal(folder)});
-  CHECK(run.name == "run");
-  CHECK(run.output_dir == "runs/run");
-  CHECK(run.device == "cpu");
+  CHECK(run.run.name == "run");
+  CHECK(run.run.output_dir == "runs/run");
+  CHECK(run.run.device == "cpu");
   CHECK(run.schedule.type == "constant");
   CHECK(run.sampler.type == "sequential");
   CHECK(run.sinks.size() == 3);
@@ -226,7 +226,7 @@ TEST_CASE("what a run file leaves out has defaults") {
   CHECK(run.train.accumulation == 1);
   CHECK_FALSE(run.val.has_value());
   CHECK_FALSE(run.dropout.has_value());
-  CHECK(run.log_interval == Duration{50, Duration::Unit::steps});
+  CHECK(run.logging.interval == Duration{50, Duration::Unit::steps});
   CHECK(option<double>(run.optimizer, "lr") == 1.0);  // an integer where a float is wanted
   CHECK(option<bool>(run.optimizer, "nesterov") == false);
   CHECK(option<std::string>(run.train.dataset, "separator") == ",");
@@ -235,12 +235,12 @@ TEST_CASE("what a run file leaves out has defaults") {
 TEST_CASE("every key of a run file arrives") {
   const Folder folder;
   const RunConfig run = resolved({write_everything(folder)});
-  CHECK(run.name == "all 32");
-  CHECK(run.seed == 17);
-  CHECK(run.device == "cuda:0");
-  CHECK(run.deterministic == config::Deterministic::strict);
-  CHECK(run.output_dir == "runs/${x}/all 32");
-  CHECK(run.intra_op_threads == 2);
+  CHECK(run.run.name == "all 32");
+  CHECK(run.run.seed == 17);
+  CHECK(run.run.device == "cuda:0");
+  CHECK(run.run.deterministic == config::RunKeys::Deterministic::strict);
+  CHECK(run.run.output_dir == "runs/${x}/all 32");
+  CHECK(run.threads.intra_op == 2);
   CHECK(run.train.batch_size == 64);
   CHECK(run.train.micro_batch_size == 16);
   CHECK(run.train.accumulation == 4);
@@ -251,25 +251,25 @@ TEST_CASE("every key of a run file arrives") {
   CHECK(option<std::string>(run.val->dataset, "target") == "label");
   CHECK(run.val->batch_size == 16);
   CHECK(run.test->batch_size == 7);
-  CHECK(run.workers == 4);
-  CHECK(run.prefetch == 3);
+  CHECK(run.data.workers == 4);
+  CHECK(run.data.prefetch == 3);
   CHECK(option<Array>(run.model, "layers")[1].as<std::int64_t>() == 32);
   CHECK(run.dropout->slot == "model.dropout");
   CHECK(run.metrics[1].id == "top3");
   CHECK(option<Array>(run.optimizer, "groups").size() == 2);
-  CHECK(*run.max_wall_seconds == 5400);
-  CHECK(run.eval_interval == Duration{0.5, Duration::Unit::epochs});
-  CHECK(run.precision == config::Precision::fp16_mixed);
+  CHECK(run.trainer.max_wall_time->count == 5400);
+  CHECK(run.trainer.eval_interval == Duration{0.5, Duration::Unit::epochs});
+  CHECK(run.trainer.precision == config::TrainerKeys::Precision::fp16_mixed);
   CHECK(run.grad_clip->type == config::GradClip::Type::value);
   CHECK(run.grad_clip->max == 2.0);
   CHECK(run.early_stopping->metric == "val/top3");
-  CHECK(run.early_stopping->maximize);
-  CHECK(run.log_interval == Duration{20, Duration::Unit::steps});
-  CHECK(run.hooks[0].every == "10ba");
-  CHECK(run.hooks[0].priority == 30);
-  CHECK(run.hooks[0].after == std::vector<std::string>{"clip"});
-  CHECK(run.hooks[0].before.empty());
-  CHECK(run.hooks[0].disable_on_error);
+  CHECK(run.early_stopping->mode == config::EarlyStopping::Mode::max);
+  CHECK(run.logging.interval == Duration{20, Duration::Unit::steps});
+  CHECK(run.hooks[0].hook.every == Duration{10, Duration::Unit::steps});
+  CHECK(run.hooks[0].hook.priority == 30);
+  CHECK(run.hooks[0].hook.after == std::vector<std::string>{"clip"});
+  CHECK(run.hooks[0].hook.before.empty());
+  CHECK(run.hooks[0].hook.on_error == config::HookKeys::OnError::disable);
   CHECK_FALSE(run.hooks[0].options.contains("every"));
 }
 
@@ -331,7 +331,7 @@ k = 2
 )");
   const std::string over = folder.write("over.toml", "[[metrics]]\nid = \"a\"\nk = 9\n");
   const RunConfig run = resolved({top, over});
-  CHECK(run.name == "top");
+  CHECK(run.run.name == "top");
   CHECK(option<double>(run.optimizer, "lr") == 0.25);
   CHECK(option<double>(run.optimizer, "momentum") == 0.9);
   CHECK(option<Array>(run.model, "layers").size() == 3);
@@ -359,11 +359,11 @@ TEST_CASE("--set writes any key") {
                         "model.layers=[1, 2]", "model.layers.1=5", "run.threads.intra_op=2",
                         "data.train.shuffle=true", "trainer.grad_clip={max = 1}"});
   CHECK(option<double>(run.optimizer, "lr") == 0.125);
-  CHECK(run.max_duration == Duration{7, Duration::Unit::steps});
-  CHECK(run.name == "a b");
+  CHECK(run.trainer.max_duration == Duration{7, Duration::Unit::steps});
+  CHECK(run.run.name == "a b");
   CHECK(option<std::int64_t>(run.metrics[0], "k") == 3);
   CHECK(option<Array>(run.model, "layers")[1].as<std::int64_t>() == 5);
-  CHECK(run.intra_op_threads == 2);
+  CHECK(run.threads.intra_op == 2);
   CHECK(run.sampler.type == "random");
   CHECK(run.grad_clip->max == 1.0);
 }
@@ -412,8 +412,8 @@ TEST_CASE("references build on each other, keep types and cannot blow up") {
   const RunConfig run = resolved({file}, {"model.layers=[\"${vars.b}\", 2]", "run.name=n${vars.b}-${vars.lr}",
                                           "optimizer.lr=${vars.lr}", "vars.a=9"});
   CHECK(option<Array>(run.model, "layers")[0].as<std::int64_t>() == 9);
-  CHECK(run.name == "n9-0.5");
-  CHECK(run.output_dir == "runs/n9-0.5");
+  CHECK(run.run.name == "n9-0.5");
+  CHECK(run.run.output_dir == "runs/n9-0.5");
   CHECK(option<double>(run.optimizer, "lr") == 0.5);
 
   std::string laughs = "[vars]\nv0 = \"ha\"\n";
@@ -734,7 +734,7 @@ TEST_CASE("a chain of variables costs no stack, whichever way round it is writte
     return test::resolve({write_minimal(folder, "[vars]\n" + vars)}, {"run.seed=${vars.v0}"});
   };
   REQUIRE(chain(60, 1).config.has_value());
-  CHECK(chain(60, 1).config->seed == 7);
+  CHECK(chain(60, 1).config->run.seed == 7);
   CHECK(chain(30'000, -1).config.has_value());
   const config::Resolution deep = chain(30'000, 1);
   CHECK_FALSE(deep.config.has_value());
@@ -847,5 +847,5 @@ TEST_CASE("hostile nesting is refused, not followed") {
   }
   const std::string fine = write_minimal(
       folder, "[run]\nname = \"" + std::string(60, '.') + "x\"  # a.b.c" + std::string(60, '.') + "\n");
-  CHECK(resolved({fine}).name.size() == 61);
+  CHECK(resolved({fine}).run.name.size() == 61);
 }

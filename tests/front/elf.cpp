@@ -8,6 +8,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/plugins/manifest_text.hpp"
+#include "core/plugins/registry.hpp"
 #include "support/temporary.hpp"
 
 using namespace trainyard;

@@ -3,7 +3,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/control/ledger.hpp"
+#include "core/rundir/ledger.hpp"
 
 using namespace trainyard;
 using control::Entry;

@@ -12,8 +12,8 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/plugins_verbs.hpp"
-#include "core/config/resolve.hpp"
 #include "core/plugins/elf.hpp"
+#include "core/runfile/resolve.hpp"
 #include "support/temporary.hpp"
 
 using namespace trainyard;
@@ -224,7 +224,7 @@ TEST_CASE("plugins inspect shows every option and hook, by name or file") {
   CHECK(cli::plugins_inspect(registry, "options", cli::Format::text, text, errors) == ExitCode::done);
   const std::string shown = text.str();
   CHECK_THAT(shown, Catch::StartsWith("schedule/options 1.2.3\nEvery type of option.\n"));
-  CHECK_THAT(shown, Catch::Contains("0 < x < 1") && Catch::Contains("fast, exact") &&
+  CHECK_THAT(shown, Catch::Contains("> 0 and < 1") && Catch::Contains("fast | exact") &&
                         Catch::Contains("groups.match") && Catch::Contains("of the rate in two lines\n"));
   CHECK_THAT(shown, Catch::Contains("options of every schedule") && Catch::Contains("model, plugin_own"));
   CHECK_THAT(shown, Catch::Contains("before a; after b, c") && Catch::Contains("100ba"));

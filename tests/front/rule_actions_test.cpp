@@ -1,7 +1,7 @@
 // What rules do when they fire, refused where it could never be done.
 #include <catch2/catch.hpp>
 
-#include "core/config/load.hpp"
+#include "core/runfile/load.hpp"
 #include "front/run_files.hpp"
 
 using namespace trainyard;

@@ -11,7 +11,7 @@
 #include <trainyard/plugin.hpp>
 #include <trainyard/schedule.hpp>
 #include <trainyard/sink.hpp>
-#include "core/config/resolve.hpp"
+#include "core/runfile/resolve.hpp"
 #include "support/folder.hpp"
 
 namespace trainyard::test {

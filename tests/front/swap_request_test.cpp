@@ -3,7 +3,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/config/swap.hpp"
+#include "core/runfile/swap.hpp"
 #include "front/run_files.hpp"
 
 using namespace trainyard;

@@ -1,8 +1,8 @@
 // A word that is no verb, where the command line expects one.
 #include <catch2/catch.hpp>
 
-#include "core/cli/live_verbs.hpp"
 #include "core/cli/unknown_verb.hpp"
+#include "core/cli/verbs/verb.hpp"
 
 using namespace trainyard;
 
@@ -12,8 +12,8 @@ namespace {
 std::string told(const std::string& line) {
   CLI::App app("", "trainyard");
   app.require_subcommand(1);
-  std::function<int()> chosen;
-  cli::add_live_verbs(app, chosen);
+  cli::CommandLine line_of_verbs;
+  for (const auto add : {cli::add_ctl, cli::add_monitor, cli::add_runs}) add(app, line_of_verbs);
   CHECK_THROWS_AS(app.parse(line), CLI::ParseError);
   return cli::unknown_verb(app).value_or("");
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/events/bus.hpp"
+#include "core/engine/events/bus.hpp"
 
 namespace trainyard::test {
 

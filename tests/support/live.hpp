@@ -11,13 +11,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/config/load.hpp"
-#include "core/config/resolve.hpp"
-#include "core/control/client.hpp"
-#include "core/control/commander.hpp"
-#include "core/report/run_directory.hpp"
-#include "core/train/checkpoints.hpp"
-#include "core/train/run.hpp"
+#include "core/cli/client.hpp"
+#include "core/engine/swap/commander.hpp"
+#include "core/engine/train/checkpoints.hpp"
+#include "core/engine/train/run.hpp"
+#include "core/rundir/run_directory.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/resolve.hpp"
 #include "support/folder.hpp"
 
 namespace trainyard::test {

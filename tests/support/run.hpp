@@ -6,10 +6,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/config/load.hpp"
-#include "core/config/print.hpp"
-#include "core/config/resolve.hpp"
-#include "core/train/run.hpp"
+#include "core/engine/train/run.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/print.hpp"
+#include "core/runfile/resolve.hpp"
 #include "support/files.hpp"
 
 namespace trainyard::test {

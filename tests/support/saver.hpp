@@ -8,7 +8,7 @@
 
 #include <trainyard/checkpointer.hpp>
 
-#include "core/train/active_plugin.hpp"
+#include "core/engine/train/active_plugin.hpp"
 #include "support/plugin.hpp"
 
 namespace trainyard::test {

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/store.hpp"
-#include "core/train/finite_guard.hpp"
+#include "core/engine/save/store.hpp"
+#include "core/engine/train/finite_guard.hpp"
 #include "support/saver.hpp"
 #include "tools/bench/process.hpp"
 

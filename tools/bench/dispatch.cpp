@@ -2,8 +2,8 @@
 #include <cstring>
 #include <deque>
 
-#include "core/events/bus.hpp"
-#include "core/train/loop_context.hpp"
+#include "core/engine/events/bus.hpp"
+#include "core/engine/train/loop_context.hpp"
 #include "tools/bench/contest.hpp"
 
 namespace trainyard::bench {

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "core/events/watchdog.hpp"
-#include "core/events/where.hpp"
-#include "core/report/fault_report.hpp"
+#include "core/engine/events/fault_report.hpp"
+#include "core/engine/events/watchdog.hpp"
+#include "core/engine/events/where.hpp"
 #include "tools/bench/contest.hpp"
 #include "tools/bench/ours.hpp"
 #include "tools/bench/process.hpp"

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/data/loader.hpp"
-#include "core/train/memory.hpp"
+#include "core/engine/train/data_loader.hpp"
+#include "core/engine/train/memory.hpp"
 #include "support/plugin.hpp"
 #include "tools/bench/contest.hpp"
 

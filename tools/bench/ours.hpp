@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "core/cli/run_file.hpp"
-#include "core/train/run.hpp"
+#include "core/engine/train/run.hpp"
 
 namespace trainyard::bench {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/report/fault_report.hpp"
+#include "core/engine/events/fault_report.hpp"
 #include "support/live.hpp"
 #include "tools/bench/contest.hpp"
 #include "tools/bench/process.hpp"

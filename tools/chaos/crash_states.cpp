@@ -24,10 +24,10 @@
 #include <trainyard/error.hpp>
 #include <trainyard/safetensors.hpp>
 
-#include "core/checkpoint/folder.hpp"
-#include "core/checkpoint/load.hpp"
-#include "core/checkpoint/store.hpp"
-#include "core/report/run_directory.hpp"
+#include "core/engine/save/load.hpp"
+#include "core/engine/save/store.hpp"
+#include "core/rundir/folder.hpp"
+#include "core/rundir/run_directory.hpp"
 #include "support/folder.hpp"
 #include "support/saver.hpp"
 #include "tools/chaos/disk.hpp"

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/folder.hpp"
-#include "core/checkpoint/load.hpp"
-#include "core/checkpoint/store.hpp"
+#include "core/engine/save/load.hpp"
+#include "core/engine/save/store.hpp"
+#include "core/rundir/folder.hpp"
 #include "support/folder.hpp"
 #include "support/saver.hpp"
 

@@ -18,7 +18,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/checkpoint/load.hpp"
+#include "core/engine/save/load.hpp"
 #include "core/plugins/elf.hpp"
 #include "support/live.hpp"
 

@@ -31,27 +31,6 @@ struct Clock {
   std::int64_t total_steps = 0;  ///< 0 where the run is bounded by wall time
 };
 
-/// Requests to the loop, combined by "or" over plugins; the strongest wins: stop_run > stop_epoch >
-/// skip_batch > skip_step > repeat_step. Each may be asked for at some events only (events.md).
-enum class Control : std::uint16_t {
-  skip_micro = 1,
-  skip_step = 2,
-  skip_batch = 4,
-  stop_epoch = 8,
-  stop_run = 16,
-  evaluate = 32,
-  checkpoint = 64,
-  /// Computes the gradients of the same batch again, at the weights as they are now, and fires before_step
-  /// once more; at most `most_repeats` times a step. For methods such as SAM, which look at several points.
-  repeat_step = 128,
-  skip_checkpoint = 256,  ///< at before_checkpoint: none is written this time
-};
-inline constexpr int control_count = 9;
-inline constexpr std::string_view control_names[control_count] = {
-    "skip_micro", "skip_step",  "skip_batch",  "stop_epoch",     "stop_run",
-    "evaluate",   "checkpoint", "repeat_step", "skip_checkpoint"};
-inline constexpr int most_repeats = 8;
-
 /// Why a step_skipped came in place of an after_step. `repeat`: before_step comes again.
 enum class SkipReason : std::uint8_t { none, overflow, guard, plugin, repeat };
 

@@ -1,53 +1,104 @@
-// The events of the training loop, and what a subscription to one of them declares (events.md).
+// The events of the training loop: when each fires, what a hook may write there and may ask of the loop.
+//
+// One step of k micro-batches:
+//   before_fetch  after_fetch  batch_start
+//   k times: micro_start  before_forward  after_forward  before_loss  after_loss
+//            before_backward  after_backward  micro_end
+//   before_reduce  after_reduce  before_step  (after_step | step_skipped)  batch_end
+//   [eval_start  (eval_batch_start  eval_batch_end)*  eval_end]
+//   safe_point  [before_checkpoint  after_checkpoint]
+// Pairs are brackets. Where the opening event has fired, the closing one does as well, also when a batch is
+// Pairs are brackets. Where the opening event has fired, the closing one does as well, also when a batch is
+// but bucket_ready.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace trainyard {
 
 /// In the order in which the loop fires them first.
 enum class Event : std::uint8_t {
+  /// Once, when the plugins are constructed. There is no model yet.
   init,
+  /// Once: the network is built. The optimizer is not, so that layers may still change.
   model_ready,
+  /// Once: from here on the groups of parameters are final.
   optimizer_ready,
+  /// Where a run goes on from a checkpoint, ahead of its states.
   before_load,
+  /// The same, when all is as it was when it was saved.
   after_load,
+  /// Once, ahead of the first step and of what is loaded.
   fit_start,
+  /// Once an epoch; not again where a resume begins within one.
   epoch_start,
+  /// Ahead of the wait for a step's data.
   before_fetch,
+  /// The data of the step is there, on its device.
   after_fetch,
+  /// Ahead of a step's first micro-batch.
   batch_start,
+  /// Ahead of each micro-batch; the context has its index, the count and its share of the loss.
   micro_start,
+  /// Within autocast. In training only, as all up to after_backward; not where a batch weighs nothing.
   before_forward,
+  /// The output is there.
   after_forward,
+  /// What is changed in the target here is put back at after_loss.
   before_loss,
+  /// The mean loss of the micro-batch is there, not yet weighted or scaled.
   after_loss,
+  /// Ahead of the backward pass.
   before_backward,
+  /// On autograd's thread, as soon as a bucket of gradients is whole. Only where several ranks train.
   bucket_ready,
+  /// The gradients of the micro-batch are added to those before it.
   after_backward,
+  /// Behind each micro-batch.
   micro_end,
+  /// Ahead of the sum of gradients over ranks. Only where several ranks train.
   before_reduce,
+  /// Behind that sum.
   after_reduce,
+  /// Gradients of the whole batch, unscaled and clipped; the rates are set. Again after repeat_step.
   before_step,
+  /// The optimizer has updated the weights.
   after_step,
+  /// In place of after_step: overflow, guard, plugin or repeat (StepContext::skip_reason).
   step_skipped,
+  /// Last of a step: the clock has advanced; metrics of the step exist where it is logged.
   batch_end,
+  /// Ahead of an evaluation.
   eval_start,
+  /// Ahead of each batch of an evaluation.
   eval_batch_start,
+  /// Behind it: output and loss are there.
   eval_batch_end,
+  /// The metrics of the evaluation exist; none where a signal cut it short.
   eval_end,
+  /// Ahead of a save.
   before_checkpoint,
+  /// A save is committed, its manifest on the disk; with `async` some steps after before_checkpoint.
   after_checkpoint,
+  /// Between two steps, behind the evaluation. Only here swaps, pauses and changes are made.
   safe_point,
+  /// Once an epoch.
   epoch_end,
+  /// Once, behind the last step.
   fit_end,
+  /// Of the plugin that goes, alone.
   swap_out,
+  /// Of the plugin that comes, alone, once it has taken the state over.
   swap_in,
+  /// SIGINT, SIGTERM or SIGUSR1 has come; on the loop's thread, ahead of the checkpoint that it causes.
   signal,
+  /// An error ends the run. Nothing may be thrown here.
   exception,
+  /// Last, whatever came before.
   shutdown,
 };
 inline constexpr std::size_t event_count = static_cast<std::size_t>(Event::shutdown) + 1;
@@ -115,6 +166,134 @@ constexpr std::string_view name(Phase phase) {
 }
 constexpr std::string_view name(Region region) {
   return region_names[static_cast<std::size_t>(region)];
+}
+
+/// Requests to the loop, combined by "or" over plugins; the strongest wins: stop_run > stop_epoch >
+/// skip_batch > skip_step > repeat_step. Each may be asked for at some events only (`controls`).
+enum class Control : std::uint16_t {
+  skip_micro = 1,
+  skip_step = 2,
+  skip_batch = 4,
+  stop_epoch = 8,
+  stop_run = 16,
+  evaluate = 32,
+  checkpoint = 64,
+  /// Computes the gradients of the same batch again, at the weights as they are now, and fires before_step
+  /// once more; at most `most_repeats` times a step. For methods such as SAM, which look at several points.
+  repeat_step = 128,
+  skip_checkpoint = 256,  ///< at before_checkpoint: none is written this time
+};
+inline constexpr int control_count = 9;
+inline constexpr std::string_view control_names[control_count] = {
+    "skip_micro", "skip_step",  "skip_batch",  "stop_epoch",     "stop_run",
+    "evaluate",   "checkpoint", "repeat_step", "skip_checkpoint"};
+inline constexpr int most_repeats = 8;
+
+/// The regions that a hook may declare as written at an event. A plugin's own state is shared with nobody and
+/// may be written anywhere.
+constexpr Regions writable(Event event) {
+  using enum Region;
+  switch (event) {
+    case Event::init: return plugin_own;
+    case Event::model_ready: return model | plugin_own;
+    case Event::optimizer_ready: return optimizer | hyper | plugin_own;
+    case Event::before_load: return plugin_own;
+    case Event::after_load: return model | optimizer | hyper | random | plugin_own;
+    case Event::fit_start: return model | optimizer | hyper | control | plugin_own;
+    case Event::epoch_start: return hyper | random | data | control | plugin_own;
+    case Event::before_fetch: return data | control | plugin_own;
+    case Event::after_fetch: return batch | control | plugin_own;
+    case Event::batch_start: return batch | hyper | control | plugin_own;
+    case Event::micro_start: return batch | plugin_own;
+    case Event::before_forward: return batch | random | control | plugin_own;
+    case Event::after_forward: return outputs | control | plugin_own;
+    case Event::before_loss:
+    case Event::after_loss: return batch | outputs | plugin_own;
+    case Event::before_backward: return outputs | control | plugin_own;
+    case Event::bucket_ready:
+    case Event::after_backward: return grads | plugin_own;
+    // What doubles or mixes a batch gives it back: a repeated step begins with it again.
+    case Event::micro_end: return batch | metrics | plugin_own;
+    case Event::before_reduce:
+    case Event::after_reduce: return grads | plugin_own;
+    // Methods that look at several points (SAM) move the weights here and back.
+    case Event::before_step: return model | grads | hyper | control | plugin_own;
+    case Event::after_step: return model | control | plugin_own;
+    case Event::step_skipped: return hyper | plugin_own;
+    case Event::batch_end: return metrics | hyper | control | plugin_own;
+    // Averaged weights are swapped in for an evaluation and out after it: model on both sides of the bracket.
+    case Event::eval_start: return model | random | control | plugin_own;
+    case Event::eval_batch_start: return batch | control | plugin_own;
+    case Event::eval_batch_end: return metrics | control | plugin_own;
+    case Event::eval_end: return model | metrics | control | plugin_own;
+    case Event::before_checkpoint: return control | plugin_own;
+    case Event::after_checkpoint: return plugin_own;
+    case Event::safe_point: return control | plugin_own;
+    case Event::epoch_end: return hyper | random | data | control | plugin_own;
+    case Event::fit_end: return metrics | control | plugin_own;  // never the model: it would not be saved
+    case Event::swap_out:
+    case Event::swap_in: return plugin_own;
+    case Event::signal: return control | plugin_own;
+    case Event::exception:
+    case Event::shutdown: return plugin_own;
+  }
+  return {};
+}
+
+/// Whether hooks may write weights or the optimizer's state at an event. The optimizer itself does it behind
+/// one of these.
+constexpr bool weights_written_at(Event event) {
+  const Regions regions = writable(event);
+  return regions.contains(Region::model) || regions.contains(Region::optimizer);
+}
+
+constexpr unsigned operator|(Control a, Control b) {
+  return static_cast<unsigned>(a) | static_cast<unsigned>(b);
+}
+constexpr unsigned operator|(unsigned a, Control b) {
+  return a | static_cast<unsigned>(b);
+}
+
+/// The bits of Control that an event takes; those of an event that does not let control be written: none.
+constexpr unsigned controls(Event event) {
+  using enum Control;
+  switch (event) {
+    case Event::fit_start:
+    case Event::fit_end:
+    case Event::epoch_start:
+    case Event::epoch_end:
+    case Event::signal: return static_cast<unsigned>(stop_run);
+    case Event::before_fetch:
+    case Event::after_fetch:
+    case Event::eval_batch_start:
+    case Event::eval_batch_end: return static_cast<unsigned>(skip_batch);
+    case Event::batch_start: return skip_batch | evaluate | checkpoint | stop_epoch | stop_run;
+    case Event::batch_end:
+    case Event::after_step:
+    case Event::safe_point: return evaluate | checkpoint | stop_epoch | stop_run;
+    case Event::before_forward:
+    case Event::after_forward:
+    case Event::before_backward: return static_cast<unsigned>(skip_micro);
+    case Event::before_step: return skip_step | repeat_step;
+    case Event::eval_start:
+    case Event::eval_end: return stop_run | checkpoint;
+    case Event::before_checkpoint: return static_cast<unsigned>(skip_checkpoint);
+    default: return 0;
+  }
+}
+
+/// "skip_step, repeat_step".
+inline std::string controls_text(unsigned controls) {
+  std::string names;
+  for (int i = 0; i < control_count; ++i)
+    if ((controls & 1u << i) != 0) names += (names.empty() ? "" : ", ") + std::string(control_names[i]);
+  return names;
+}
+
+/// Events that only several ranks fire, which this host does not have yet. A hook there would never be called:
+/// a run with one is refused.
+constexpr bool needs_ranks(Event event) {
+  return event == Event::bucket_ready || event == Event::before_reduce || event == Event::after_reduce;
 }
 
 }  // namespace trainyard

@@ -3,9 +3,11 @@
 // without running any plugin's code.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -87,6 +89,13 @@ struct PluginList {
   std::vector<Table> tables;
 };
 
+/// The words of an enumeration that is an option, in the order of its values, which count from 0. The option
+/// is a string then, and has to be one of them:
+///   template <>
+///   struct trainyard::Words<Mode> { static constexpr std::string_view words[] = {"min", "max"}; };
+template <class Enum>
+struct Words;
+
 namespace detail {
 
 template <class T>
@@ -114,7 +123,7 @@ constexpr OptionType option_type() {
     return OptionType::integer;
   else if constexpr (std::is_floating_point_v<T>)
     return OptionType::number;
-  else if constexpr (std::is_same_v<T, std::string>)
+  else if constexpr (std::is_same_v<T, std::string> || std::is_enum_v<T>)
     return OptionType::string;
   else if constexpr (std::is_same_v<T, Duration>)
     return OptionType::duration;
@@ -130,6 +139,8 @@ Value to_value(const T& v) {
     return Value(static_cast<double>(v));
   else if constexpr (std::is_same_v<T, Duration>)
     return Value(v.text());
+  else if constexpr (std::is_enum_v<T>)
+    return Value(std::string(Words<T>::words[static_cast<std::size_t>(v)]));
   else if constexpr (ListElement<T>::value) {
     Array array;
     if constexpr (option_type<typename ListElement<T>::type>() != OptionType::table)
@@ -151,6 +162,11 @@ T from_value(const Value& value) {
     return static_cast<T>(value.as<double>());
   } else if constexpr (std::is_same_v<T, Duration>)
     return Duration::parse(value.as<std::string>()).value();
+  else if constexpr (std::is_enum_v<T>) {
+    const auto& words = Words<T>::words;
+    return static_cast<T>(std::find(std::begin(words), std::end(words), value.as<std::string>()) -
+                          std::begin(words));
+  }
 }
 
 }  // namespace detail
@@ -219,7 +235,7 @@ class Fields {
  public:
   explicit Fields(std::vector<OptionSpec>& specs, bool common = false) : specs_(&specs), common_(common) {}
 
-  /// T: bool, an integer, float or double, std::string, Duration, a struct with a
+  /// T: bool, an integer, float or double, std::string, an enumeration with Words, Duration, a struct with a
   /// `static void describe(Fields<Struct>&)` of its own (a table), a std::vector of one of them, or a
   /// std::optional of one of them (no default).
   template <class T, class Owner>
@@ -238,6 +254,8 @@ class Fields {
       if (Limits::min() == 0 || Limits::digits < 63) spec.minimum = static_cast<double>(Limits::min());
       if (Limits::digits < 63) spec.maximum = static_cast<double>(Limits::max());
     }
+    if constexpr (std::is_enum_v<Element>)
+      spec.choices.assign(std::begin(Words<Element>::words), std::end(Words<Element>::words));
     if constexpr (!detail::OptionalElement<T>::value &&
                   (detail::ListElement<Plain>::value || detail::option_type<Element>() != OptionType::table))
       spec.fallback = detail::to_value<Plain>(Options{}.*member);

@@ -1,0 +1,215 @@
+#include "core/cli/supervisor.hpp"
+
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include <trainyard/error.hpp>
+
+#include "core/plugins/kinds.hpp"
+#include "core/rundir/quarantine.hpp"
+#include "core/rundir/run_directory.hpp"
+
+namespace trainyard::control {
+namespace {
+
+constexpr const char* supervisor_variable = "TRAINYARD_SUPERVISOR";
+constexpr int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGQUIT};
+
+void say(const std::string& message) {
+  std::fprintf(stderr, "trainyard: supervisor: %s\n", message.c_str());
+}
+
+/// For its lifetime signals wait to be asked for.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&held_);
+    sigaddset(&held_, SIGCHLD);
+    for (const int number : handed_on) sigaddset(&held_, number);
+    sigprocmask(SIG_BLOCK, &held_, &before_);
+  }
+  ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  const sigset_t& before() const { return before_; }
+  /// The next signal; 0 where none comes in that time.
+  int next(std::optional<std::chrono::milliseconds> limit = {}) const {
+    const auto milliseconds = limit.value_or(std::chrono::milliseconds(0)).count();
+    const timespec time{milliseconds / 1000, milliseconds % 1000 * 1'000'000};
+    for (;;) {
+      const int number = limit ? sigtimedwait(&held_, nullptr, &time) : sigwaitinfo(&held_, nullptr);
+      if (number > 0) return number;
+      if (errno == EAGAIN) return 0;
+    }
+  }
+
+ private:
+  sigset_t held_, before_;
+};
+
+/// In a process group of its own: a terminal sends its signals to the supervisor alone, which hands them on
+/// once.
+pid_t start(const std::vector<std::string>& words, const HeldSignals& signals) {
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setsigmask(&attributes, &signals.before());
+  posix_spawnattr_setpgroup(&attributes, 0);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, arguments[0], nullptr, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    throw Error(ExitCode::internal, "cannot start " + words.front() + ": " + std::strerror(error));
+  return child;
+}
+
+struct End {
+  pid_t child = 0;
+  int status = 0;
+  bool asked = false;  ///< somebody wanted it to end
+
+  bool by_signal() const { return WIFSIGNALED(status); }
+  int signal() const { return WTERMSIG(status); }
+  int code() const { return by_signal() ? 128 + signal() : WEXITSTATUS(status); }
+  /// By itself, that is: not sent by somebody who wants the run to end.
+  bool crashed() const {
+    if (!by_signal()) return false;
+    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGKILL, SIGSYS, SIGTRAP})
+      if (signal() == number) return true;
+    return false;
+  }
+  std::string text() const {
+    return by_signal() ? "died by signal " + std::to_string(signal()) + " (" + strsignal(signal()) + ")"
+                       : "ended with exit code " + std::to_string(code());
+  }
+};
+
+End wait_for(pid_t child, const HeldSignals& signals) {
+  End end{child};
+  for (;;) {
+    if (const pid_t done = waitpid(child, &end.status, WNOHANG); done == child) return end;
+    const int number = signals.next();
+    if (number == SIGCHLD) continue;
+    end.asked = end.asked || number != SIGUSR1;
+    kill(child, number);
+  }
+}
+
+/// Who the report of that process blames; nothing where it left none, or blames no plugin.
+std::optional<Quarantined> culprit(const std::string& directory, pid_t child) {
+  std::ifstream file(directory + "/report.json");
+  if (!file) return std::nullopt;
+  const auto report = nlohmann::json::parse(file, nullptr, false);
+  const auto whole = [&](const char* key) {
+    const auto found = report.find(key);
+    return found != report.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  if (!report.is_object() || whole("pid") != child) return std::nullopt;
+  const auto text = [&](const char* key) {
+    const auto found = report.find(key);
+    return found != report.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  Quarantined plugin{.plugin = text("plugin"),
+                     .slot = text("slot"),
+                     .kind = text("kind"),
+                     .digest = text("digest"),
+                     .event = text("event"),
+                     .step = whole("step"),
+                     .reason = text("cause") == "signal" ? text("signal") : text("error"),
+                     .time = report::timestamp()};
+  if (text("cause") == "hang") plugin.reason = "a call that did not return";
+  if (plugin.digest.empty()) return std::nullopt;
+  return plugin;
+}
+
+std::string last_checkpoint(const std::string& directory) {
+  std::ifstream file(directory + "/checkpoints/latest");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool quarantined_before(const std::string& directory, const std::string& digest) {
+  for (const Quarantined& each : read_quarantine(directory))
+    if (each.digest == digest) return true;
+  return false;
+}
+
+}  // namespace
+
+int supervise(const Supervised& supervised) {
+  const HeldSignals signals;
+  setenv(supervisor_variable, std::to_string(getpid()).c_str(), 1);
+  std::string checkpoint = last_checkpoint(supervised.directory);
+  auto pause = supervised.pause;
+  for (int restarts = 0;; ++restarts) {
+    const End end = wait_for(start(restarts == 0 ? supervised.first : supervised.again, signals), signals);
+    if (end.asked) return end.code();
+    // A plugin's own error, or a value that it made not finite, too, is a reason to go on without it.
+    const bool of_plugin =
+        end.code() == static_cast<int>(ExitCode::plugin) || end.code() == static_cast<int>(ExitCode::numeric);
+    if (!end.crashed() && !of_plugin) return end.code();
+    const std::optional<Quarantined> found = culprit(supervised.directory, end.child);
+    if (!end.crashed() && !found) return end.code();
+
+    if (found) {
+      const std::string who = "[" + found->slot + "] " + found->plugin +
+                              (found->event.empty() ? "" : ", event " + found->event) + ", step " +
+                              std::to_string(found->step) + ": " + found->reason;
+      if (!plugins::can_be_left_out(found->kind)) {
+        say(who + "; the run cannot do without " + found->slot + ", so it ends here");
+        return static_cast<int>(ExitCode::plugin);
+      }
+      if (quarantined_before(supervised.directory, found->digest)) {
+        say(who + "; it was quarantined before and ran all the same, so the run ends here");
+        return static_cast<int>(ExitCode::plugin);
+      }
+      quarantine(supervised.directory, *found);
+      say(who + "; it is quarantined");
+    } else {
+      const std::string now = last_checkpoint(supervised.directory);
+      if (now == checkpoint) {
+        say("the training " + end.text() +
+            ", no plugin is blamed, and there is no newer checkpoint than before: "
+            "starting it again would lead here again");
+        return end.code();
+      }
+      say("the training " + end.text() + "; no plugin is blamed");
+    }
+    checkpoint = last_checkpoint(supervised.directory);
+    if (restarts == supervised.most_restarts) {
+      say("that was the " + std::to_string(restarts + 1) + "th time; the run ends here");
+      return end.code();
+    }
+    say("it goes on from " +
+        (checkpoint.empty() ? "the beginning" : "checkpoint " + checkpoint.substr(0, checkpoint.find('\n'))));
+    if (const int number = signals.next(pause); number != 0 && number != SIGCHLD) return 128 + number;
+    pause *= 2;
+  }
+}
+
+void follow_supervisor() {
+  const char* supervisor = std::getenv(supervisor_variable);
+  if (supervisor == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (std::to_string(getppid()) != supervisor) raise(SIGTERM);  // it died before that
+  unsetenv(supervisor_variable);
+}
+
+}  // namespace trainyard::control

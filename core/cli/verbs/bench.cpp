@@ -1,0 +1,41 @@
+// trainyard bench: measures the host. Benchmarks are programs of their own, which hold hand-written rivals.
+#include <unistd.h>
+
+#include "core/cli/engine_library.hpp"
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  std::string name;
+  CLI::App* verb = nullptr;
+};
+
+int bench(Given& given) {
+  const std::string program = home() + "/bin/bench_" + given.name;
+  const std::vector<std::string> arguments = given.verb->remaining();
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw ConfigError("there is no " + program +
+                    ": build the benchmarks with cmake --build build/release --target bench");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("bench", "measure the host against hand-written loops");
+  const auto given = std::make_shared<Given>(Given{.name = {}, .verb = &verb});
+  verb.add_option(
+          "name", given->name,
+          "loop, dispatch, guards, startup, whole, loader, graph_forward, checkpoint, swap, schedule, "
+          "dropout or recorder")
+      ->required();
+  verb.allow_extras();
+  when_chosen(verb, line, given, bench);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,60 @@
+// trainyard ckpt ls, inspect, verify, diff, convert: what checkpoints hold and whether they are whole.
+#include <iostream>
+
+#include "core/cli/ckpt_diff.hpp"
+#include "core/cli/ckpt_verbs.hpp"
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  std::string path, other;
+  Format format = Format::text;
+  bool values = false;
+};
+
+const std::string place = "run directory, folder of checkpoints, or checkpoint";
+
+int ls(Given& given) {
+  return static_cast<int>(ckpt_ls(given.path, given.format, std::cout));
+}
+int inspect(Given& given) {
+  return static_cast<int>(ckpt_inspect(given.path, given.format, std::cout));
+}
+int verify(Given& given) {
+  return static_cast<int>(ckpt_verify(given.path, given.format, std::cout));
+}
+int diff(Given& given) {
+  return static_cast<int>(ckpt_diff(given.path, given.other, given.values, given.format, std::cout));
+}
+int convert(Given& given) {
+  return static_cast<int>(ckpt_convert(given.path, given.other, std::cout));
+}
+
+}  // namespace
+
+void add_ckpt(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("ckpt", "look into checkpoints and check them");
+  verb.require_subcommand(1);
+  const auto given = std::make_shared<Given>();
+  const auto add = [&](const char* name, const char* help, int (*action)(Given&)) {
+    CLI::App* added = verb.add_subcommand(name, help);
+    added->add_option("path", given->path, place)->required();
+    when_chosen(*added, line, given, action);
+    return added;
+  };
+  add_format(*add("ls", "the checkpoints, oldest first", ls), given->format);
+  add_format(*add("inspect", "what the newest of them holds", inspect), given->format);
+  add_format(*add("verify", "read every byte and name every damage", verify), given->format);
+  CLI::App* compare = add("diff", "scalars and tensors in which two differ", diff);
+  compare->add_option("other", given->other, place)->required();
+  compare->add_flag("--values", given->values, "say by how much elements of tensors differ");
+  add_format(*compare, given->format);
+  add("convert", "copy the weights of the newest into one safetensors file", convert)
+      ->add_option("file", given->other, "safetensors file to write")
+      ->required();
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,70 @@
+// trainyard ctl: asks and steers a run that is going.
+#include <iostream>
+
+#include "core/cli/ctl_verbs.hpp"
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+using control::Verb;
+
+struct Given {
+  CtlOptions options;
+  Format format = Format::text;
+  double timeout = 60.0;
+};
+
+int ask(Given& given) {
+  given.options.json = given.format == Format::json;
+  given.options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(given.timeout * 1e3));
+  return ctl(given.options, std::cout, std::cerr);
+}
+
+}  // namespace
+
+void add_ctl(CLI::App& app, CommandLine& line) {
+  const auto given = std::make_shared<Given>();
+  CLI::App& verb = *app.add_subcommand("ctl", "ask and steer a run that is going");
+  verb.require_subcommand(1);
+  verb.fallthrough();
+  verb.add_option("run", given->options.run, "directory of the run, or its name below runs/")->required();
+  verb.add_option("--timeout", given->timeout, "seconds to wait for the answer (60)")
+      ->check(CLI::Range(0.001, 1e6));
+  add_format(verb, given->format);
+
+  const auto add = [&](Verb what, const char* help) {
+    CLI::App* added = verb.add_subcommand(std::string(name(what)), help);
+    added->fallthrough();
+    added->callback([given, what, &line] {
+      given->options.request.verb = what;
+      line.chosen = [given] { return ask(*given); };
+    });
+    return added;
+  };
+  control::Request& request = given->options.request;
+  add(Verb::status, "what it does, how far it is, what fills its slots");
+  add(Verb::set, "change options: set optimizer.lr=3e-4")
+      ->add_option("assignments", request.assignments, "KEY=VALUE, as after --set")
+      ->required();
+  CLI::App* swap = add(Verb::swap, "put another plugin in a slot: swap schedule cosine min_factor=0.1");
+  swap->add_option("slot", request.slot, "place in the run file: schedule, model.dropout")->required();
+  swap->add_option("type", request.type, "name of the plugin")->required();
+  swap->add_option("assignments", request.assignments, "options of the plugin: KEY=VALUE");
+  swap->add_option_function<std::string>(
+          "--watch", [](const std::string&) {}, "go back if it fails within this duration: 5ba")
+      ->check([given](const std::string& text) -> std::string {
+        given->options.request.watch = Duration::parse(text);
+        return given->options.request.watch ? "" : "\"" + text + "\" is no duration like 5ba or 1ep";
+      });
+  swap->add_option("--carry", request.carry,
+                   "what goes over from the old plugin: a word that the slot knows");
+  add(Verb::pause, "hold it at the next safe point");
+  add(Verb::resume, "let a paused run go on");
+  add(Verb::checkpoint, "save a checkpoint at the next safe point");
+  add(Verb::eval, "evaluate at the next safe point");
+  add(Verb::stop, "end it in order at the next safe point");
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,34 @@
+// trainyard eval: evaluates saved weights.
+#include "core/cli/engine_library.hpp"
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  RunFileOptions run_file;
+  Format format = Format::text;
+  std::string weights;
+};
+
+int eval(Given& given) {
+  return with_run(given.run_file, [&](const RunFile& run) {
+    const std::string file =
+        given.weights.empty() ? run.config.run.output_dir + "/model.safetensors" : given.weights;
+    return engine().evaluate(run.config, run.registry, file, given.format == Format::json);
+  });
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("eval", "evaluate saved weights on the run's val and test data");
+  const auto given = std::make_shared<Given>();
+  add_run_file(verb, given->run_file);
+  add_format(verb, given->format);
+  verb.add_option("--weights", given->weights, "safetensors file; by default that of the run directory");
+  when_chosen(verb, line, given, eval);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,46 @@
+// trainyard plugins list, inspect: what can be used in a run.
+#include <iostream>
+
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  RunFileOptions run_file;
+  Format format = Format::text;
+  std::string plugin;
+
+  plugins::Registry registry() const {
+    return plugins::Registry::scan(plugin_folders(run_file.plugin_folders));
+  }
+};
+
+int list(Given& given) {
+  return static_cast<int>(plugins_list(given.registry(), given.format, std::cout));
+}
+
+int inspect(Given& given) {
+  return static_cast<int>(
+      plugins_inspect(given.registry(), given.plugin, given.format, std::cout, std::cerr));
+}
+
+}  // namespace
+
+void add_plugins(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("plugins", "list and inspect plugins");
+  verb.require_subcommand(1);
+  const auto given = std::make_shared<Given>();
+  CLI::App& listed = *verb.add_subcommand("list", "all plugins, by kind");
+  CLI::App& inspected = *verb.add_subcommand("inspect", "a plugin's options, events and build");
+  inspected.add_option("plugin", given->plugin, "name, kind/name, or file")->required();
+  for (CLI::App* each : {&listed, &inspected}) {
+    add_format(*each, given->format);
+    add_plugin_folders(*each, given->run_file);
+  }
+  when_chosen(listed, line, given, list);
+  when_chosen(inspected, line, given, inspect);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,41 @@
+// trainyard rules check: shows rules what was recorded of a run.
+#include "core/cli/engine_library.hpp"
+#include "core/cli/run_state.hpp"
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  RunFileOptions run_file;
+  Format format = Format::text;
+  std::string run, config;
+};
+
+int check(Given& given) {
+  const std::string directory = find_run(given.run);
+  given.run_file.files = {given.config.empty() ? directory + "/config.toml" : given.config};
+  return with_run(given.run_file, [&](const RunFile& run) {
+    return engine().check_rules(run.config, run.registry, directory + "/trial", given.format == Format::json);
+  });
+}
+
+}  // namespace
+
+void add_rules(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("rules", "look at runs with rules");
+  verb.require_subcommand(1);
+  CLI::App& checked =
+      *verb.add_subcommand("check", "show rules what was recorded of a run, and print what fires");
+  checked.footer("Exit codes: 0 nothing fires, 5 something does, 7 nothing does, but a rule could not look.");
+  const auto given = std::make_shared<Given>();
+  checked.add_option("run", given->run, "the run's directory, or a name below runs/")->required();
+  checked.add_option("--config", given->config, "run file whose [[rules]] look, in place of the run's own");
+  add_set(checked, given->run_file, "rules.0.threshold=1e-6");
+  add_plugin_folders(checked, given->run_file);
+  add_format(checked, given->format);
+  when_chosen(checked, line, given, check);
+}
+
+}  // namespace trainyard::cli

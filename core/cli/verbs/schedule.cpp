@@ -1,0 +1,34 @@
+// trainyard schedule plot: what the schedule of a run does to it.
+#include "core/cli/schedule_verb.hpp"
+#include "core/cli/verbs/verb.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  RunFileOptions run_file;
+  Format format = Format::text;
+  std::string svg;
+};
+
+int plot(Given& given) {
+  return with_run(given.run_file, [&](const RunFile& run) {
+    return schedule_plot(run.config, run.registry, given.format, given.svg);
+  });
+}
+
+}  // namespace
+
+void add_schedule(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("schedule", "look at schedules");
+  verb.require_subcommand(1);
+  CLI::App& plotted = *verb.add_subcommand("plot", "learning rate and momentum over the steps of a run");
+  const auto given = std::make_shared<Given>();
+  add_run_file(plotted, given->run_file);
+  add_format(plotted, given->format);
+  plotted.add_option("--svg", given->svg, "file to draw them into, as an SVG");
+  when_chosen(plotted, line, given, plot);
+}
+
+}  // namespace trainyard::cli

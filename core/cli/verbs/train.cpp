@@ -1,0 +1,79 @@
+// trainyard train: trains a model. trainyard resume: goes on with a run.
+#include <unistd.h>
+#include <filesystem>
+
+#include "core/cli/engine_library.hpp"
+#include "core/cli/supervisor.hpp"
+#include "core/cli/verbs/verb.hpp"
+#include "core/runfile/print.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+struct Given {
+  RunFileOptions run_file;
+  train::TrainOptions train;
+  bool supervise = false;
+  std::string run;  ///< of resume
+  const CommandLine* line = nullptr;
+};
+
+/// The same command as a child: first as it was given, then such that it goes on.
+int supervised(const std::string& directory, const CommandLine& line) {
+  control::Supervised run{.directory = directory};
+  run.first = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  for (int i = 1; i < line.argc; ++i)
+    if (std::string_view(line.argv[i]) != "--supervise") run.first.emplace_back(line.argv[i]);
+  run.again = run.first;
+  std::erase(run.again, "--overwrite");
+  run.again.insert(run.again.end(), {"--set", "run.resume=auto"});
+  return control::supervise(run);
+}
+
+int train(Given& given) {
+  return with_run(given.run_file, [&](const RunFile& run) {
+    if (given.supervise) return supervised(run.config.run.output_dir, *given.line);
+    control::follow_supervisor();
+    given.train.resolved_toml = config::toml_file(run.config.resolved);
+    given.train.color = isatty(STDOUT_FILENO) == 1;
+    return engine().train(run.config, run.registry, given.train);
+  });
+}
+
+int resume(Given& given) {
+  given.run_file.files = {given.run + "/config.toml"};
+  given.run_file.sets.push_back("run.output_dir=" + given.run);
+  given.run_file.sets.push_back("run.resume=must");
+  return train(given);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("train", "train a model");
+  const auto given = std::make_shared<Given>();
+  given->line = &line;
+  add_run_file(verb, given->run_file);
+  verb.add_flag("--overwrite", given->train.overwrite, "replace the run directory if it exists");
+  verb.add_flag("-q,--quiet", given->train.quiet, "print errors only");
+  verb.add_flag(
+      "--supervise", given->supervise,
+      "start again from the last checkpoint where a plugin brings the run down, without the plugin");
+  verb.add_flag_callback(
+      "--strict-state", [given] { given->run_file.sets.push_back("guard.strict_state=true"); },
+      "find writes that hooks did not declare; slow");
+  when_chosen(verb, line, given, train);
+}
+
+void add_resume(CLI::App& app, CommandLine& line) {
+  CLI::App& verb = *app.add_subcommand("resume", "go on with a run from its newest checkpoint");
+  const auto given = std::make_shared<Given>();
+  verb.add_option("run", given->run, "the run's directory")->required()->check(CLI::ExistingDirectory);
+  add_set(verb, given->run_file, "trainer.max_duration=20ep");
+  add_plugin_folders(verb, given->run_file);
+  verb.add_flag("-q,--quiet", given->train.quiet, "print errors only");
+  when_chosen(verb, line, given, resume);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,123 @@
+#include "core/engine/engine.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include <trainyard/error.hpp>
+#include <trainyard/graph.hpp>
+
+#include "core/engine/train/run.hpp"
+#include "core/engine/verbs/evaluate_command.hpp"
+#include "core/engine/verbs/model_show.hpp"
+#include "core/engine/verbs/plan_command.hpp"
+#include "core/engine/verbs/rules_command.hpp"
+#include "core/engine/verbs/train_command.hpp"
+
+namespace trainyard::train {
+namespace {
+
+/// Errors of a verb that leaves no run directory: one message, the exit code of its class.
+template <class Verb>
+int code_of(Verb&& verb) {
+  try {
+    return verb();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "trainyard: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+/// The libraries are not taken down below threads that are still in them.
+template <class Verb>
+int reported(Verb&& verb) {
+  const int code = code_of(verb);
+  if (!left_threads()) return code;
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
+                           std::int64_t most) {
+  Run run(config, registry);
+  run.build_model();
+  run.build_loop({});
+  const std::int64_t steps = run.scale().total_steps;
+  if (steps == 0)
+    throw ConfigError("trainer.max_duration is a time: there are no steps to draw the schedule over");
+  const double base = run.optimizer().common.lr;
+  const std::int64_t points = std::min(steps, most);
+  std::vector<Rate> rates;
+  for (std::int64_t i = 0; i < points; ++i) {
+    // i * (steps - 1) / (points - 1), where the product may be too large.
+    const std::int64_t gaps = std::max<std::int64_t>(1, points - 1);
+    const std::int64_t done = i * ((steps - 1) / gaps) + i * ((steps - 1) % gaps) / gaps;
+    rates.push_back({done + 1, base * run.schedule().factor(done), run.schedule().momentum(done)});
+  }
+  return rates;
+}
+
+int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
+  return reported([&] {
+    Run run(config, registry);
+    run.build_model();
+    const Graph* graph = run.network().graph();
+    if (graph == nullptr) throw ConfigError("model " + config.model.type + " has no graph to show");
+    std::fputs(show(*graph, run.network().dropout_places()).c_str(), stdout);
+    return 0;
+  });
+}
+
+int doctor() {
+  std::printf("LibTorch       %s, %d intra-op and %zu inter-op threads\n", TRAINYARD_LIBTORCH_VERSION,
+              at::get_num_threads(), at::get_num_interop_threads());
+  std::printf("CPU kernels    %s\n", at::get_cpu_capability().c_str());
+  const bool cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr;
+  std::printf(
+      "CUDA           %s\n",
+      cuda ? (std::to_string(at::detail::getCUDAHooks().deviceCount()) + " usable GPUs").c_str() : dlerror());
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard::train
+
+extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine* trainyard_engine() {
+  using namespace trainyard::train;
+  static const Engine engine = {
+      .train =
+          [](const auto& config, const auto& registry, const auto& options) {
+            return reported([&] { return train_command(config, registry, options); });
+          },
+      .evaluate =
+          [](const auto& config, const auto& registry, const auto& weights, bool json) {
+            return reported([&] { return evaluate_command(config, registry, weights, json); });
+          },
+      .plan = [](const auto& config,
+                 const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
+      .rates =
+          [](const auto& config, const auto& registry, std::int64_t most, std::vector<Rate>& rates) {
+            return reported([&] {
+              rates = rates_of(config, registry, most);
+              return 0;
+            });
+          },
+      .model_show = show_model,
+      .check_rules =
+          [](const auto& config, const auto& registry, const std::string& trial, bool json) {
+            return reported([&] { return rules_command(config, registry, trial, json); });
+          },
+      .doctor = doctor,
+  };
+  return &engine;
+}

@@ -1,0 +1,252 @@
+#include "core/engine/events/bus.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "core/engine/events/call_frame.hpp"
+
+namespace trainyard::events {
+namespace {
+
+/// The host's key to the part of a context that names the hook running.
+struct Lend : StepContext {
+  static void to(const Caller* caller, StepContext& context) { context.*(&Lend::caller_) = caller; }
+};
+
+struct Resolved {
+  std::int64_t steps;
+  bool epochs;
+};
+
+Resolved resolve(const std::string& text, Event event, const Subscriber& who, const RunScale& scale) {
+  const std::optional<Duration> duration = Duration::parse(text);
+  const auto place = [&] { return "[" + who.slot + "] at " + std::string(name(event)); };
+  if (!duration)
+    throw ConfigError(place() + ": \"" + text + "\" is not a duration, e.g. \"100ba\" or \"2ep\"");
+  const bool of_epochs = event == Event::epoch_start || event == Event::epoch_end;
+  if (of_epochs && duration->unit == Duration::Unit::epochs)
+    return {Duration{std::floor(duration->count), Duration::Unit::steps}.steps(scale).value(), true};
+  const std::optional<std::int64_t> steps = duration->steps(scale);
+  if (!steps)
+    throw ConfigError(place() + ": \"" + text + "\" cannot be counted in steps in this run; use ba or ep");
+  return {*steps, false};
+}
+
+/// The text for as long as the process lives: a call may outlast the plugin that it came from.
+const char* kept(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> texts;
+  const std::lock_guard lock(mutex);
+  return texts.insert(text).first->c_str();
+}
+
+}  // namespace
+
+Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale)
+    : subscribers_(std::move(subscribers)), scale_(scale) {
+  rebuild();
+  call_frame.bus = this;
+}
+
+Bus::~Bus() {
+  const Bus* self = this;
+  call_frame.bus.compare_exchange_strong(self, nullptr);
+}
+
+bool Bus::wanted(Event event, Regions writes) const {
+  return std::any_of(inspectors_.begin(), inspectors_.end(),
+                     [&](const Inspector* each) { return each->wants(event, writes); });
+}
+
+void Bus::inspect(std::vector<Inspector*> inspectors) {
+  inspectors_ = std::move(inspectors);
+  table_ = table_with({});
+}
+
+std::vector<const Subscriber*> Bus::rebuild() {
+  stale_ = false;
+  std::vector<const Subscriber*> disabled;
+  for (Subscriber* each : subscribers_)
+    if (each->disabled && !std::exchange(each->left_out, true)) disabled.push_back(each);
+  ++rebuilds_;
+  table_ = table_with({});
+  return disabled;
+}
+
+void Bus::exchange(Table& table) {
+  if (table.rebuilds != rebuilds_) table = table_with({});
+  std::swap(table_, table);
+}
+
+Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const {
+  const std::int64_t rebuilds = rebuilds_;  // read ahead of what they change
+  std::vector<Subscriber*> places;
+  std::vector<const Subscriber*> fillings;
+  std::vector<Participant> participants;
+  for (Subscriber* place : subscribers_) {
+    const auto found = replacements.find(place);
+    const Subscriber* who = found == replacements.end() ? place : found->second;
+    if (std::atomic_ref(const_cast<bool&>(who->disabled)).load(std::memory_order_relaxed)) continue;
+    places.push_back(place);
+    fillings.push_back(who);
+    participants.push_back(who->participant);
+  }
+  Table table;
+  table.rebuilds = rebuilds;
+  table.order = make_order(participants);
+  if (!table.order.problems.empty()) throw ConfigError(table.order.problems.front().message);
+  for (std::size_t e = 0; e < event_count; ++e) {
+    const auto event = static_cast<Event>(e);
+    for (const Place& place : table.order.places[e]) {
+      Call call = make_call(*fillings[place.participant], event,
+                            fillings[place.participant]->participant.hooks[place.hook]);
+      call.who = places[place.participant];
+      table.calls[e].all.push_back(call);
+    }
+    for (const Call& call : table.calls[e].all)
+      table.calls[e].fast.push_back({.function = call.inspected || call.every != 0 ? nullptr : call.function,
+                                     .self = call.self,
+                                     .caller = &call.caller,
+                                     .who = call.who});
+  }
+  return table;
+}
+
+Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spec) const {
+  const std::string& every = spec.cadence.every;
+  Call call{.function = spec.call,
+            .self = who.self,
+            .caller = {kept(who.participant.id), spec.writes},
+            .who = nullptr,
+            .by_epoch = false,
+            .inspected = wanted(event, spec.writes),
+            .every = 0,
+            .start = 1,
+            .end = std::numeric_limits<std::int64_t>::max()};
+  const auto count = [&](const std::string& text, std::int64_t fallback) {
+    if (text.empty()) return fallback;
+    const Resolved resolved = resolve(text, event, who, scale_);
+    call.by_epoch = resolved.epochs;
+    return resolved.steps;
+  };
+  const bool bounded = !spec.cadence.start.empty() || !spec.cadence.end.empty();
+  call.every = count(every, bounded ? 1 : 0);
+  call.start = count(spec.cadence.start, 1);
+  call.end = count(spec.cadence.end, call.end);
+  if (call.every == 0 && !every.empty())
+    throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
+  // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
+  if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
+  return call;
+}
+
+void Bus::call_hooks_of(const Subscriber& who, StepContext& context) {
+  const Event event = context.event();
+  HooksScope frame;
+  for (const HookSpec& spec : who.participant.hooks) {
+    if (spec.event != event) continue;
+    Call call = make_call(who, event, spec);
+    Subscriber attributed = who;  // what it throws is the caller's to judge, never a reason to disable
+    attributed.disable_on_error = false;
+    call.who = &attributed;
+    Lend::to(&call.caller, context);
+    frame.enter(&attributed);
+    try {
+      call.function(call.self, context);
+    } catch (const std::exception& error) {
+      failed(call, context, &error);
+    } catch (...) {
+      failed(call, context, nullptr);
+    }
+    Lend::to(nullptr, context);
+  }
+  if (pending_) throw_pending();
+}
+
+bool Bus::due(const Call& call, const StepContext& context) const {
+  if (call.every == 0) return true;
+  const std::int64_t n = call.by_epoch ? context.clock().epoch + 1 : context.step_number();
+  return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
+}
+
+void Bus::call_in_full(const Call& call, StepContext& context) {
+  if (!due(call, context)) return;
+  Lend::to(&call.caller, context);
+  call_frame.hook.store(call.who, std::memory_order_relaxed);
+  if (call.inspected)
+    for (Inspector* inspector : inspectors_) inspector->before(call.caller.writes);
+  using clock = std::chrono::steady_clock;
+  const auto before = timing_ ? clock::now() : clock::time_point();
+  call.function(call.self, context);
+  if (timing_) call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+  if (call.inspected)
+    for (Inspector* inspector : inspectors_) inspector->after(call.caller.writes);
+}
+
+void Bus::dispatch(const Calls& calls, StepContext& context) {
+  const FastCall* const begin = calls.fast.data();
+  const FastCall* const end = begin + calls.fast.size();
+  const FastCall* call = begin;
+  HooksScope frame;
+  // The try block is entered again only after a failure.
+  while (call != end) {
+    try {
+      for (; call != end; ++call) {
+        if (call->function == nullptr || timing_) [[unlikely]] {
+          call_in_full(calls.all[static_cast<std::size_t>(call - begin)], context);
+          continue;
+        }
+        Lend::to(call->caller, context);
+        frame.enter(call->who);
+        call->function(call->self, context);
+      }
+    } catch (const std::exception& error) {
+      failed(calls.all[static_cast<std::size_t>(call - begin)], context, &error);
+      ++call;
+    } catch (...) {
+      failed(calls.all[static_cast<std::size_t>(call - begin)], context, nullptr);
+      ++call;
+    }
+  }
+  Lend::to(nullptr, context);
+  if (pending_) [[unlikely]]
+    throw_pending();
+}
+
+void Bus::failed(const Call& call, StepContext& context, const std::exception* error) {
+  const Event event = context.event();
+  Subscriber& who = *call.who;
+  const std::string what = error ? error->what() : "threw something that is no std::exception";
+  const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
+                              std::string(name(event)) + ", step " + std::to_string(context.step_number()) +
+                              ": " + what;
+  const auto* objection = dynamic_cast<const Objection*>(error);
+  if (objection ? objection->answer() == Answer::disable : who.disable_on_error) {
+    if (!who.disabled) who.error = message;
+    std::atomic_ref(who.disabled)
+        .store(true, std::memory_order_relaxed);  // a swap in preparation may read it
+    stale_ = true;
+    return;
+  }
+  const auto* typed = dynamic_cast<const Error*>(error);
+  if (!pending_)
+    pending_.emplace(typed ? typed->code() : ExitCode::plugin,
+                     Blame{who.slot, who.participant.plugin, event, true, context.step_number()}, message,
+                     objection && objection->answer() == Answer::rollback);
+  if (opening_of(event) != event) return;  // a closing event: its other hooks run on
+  Lend::to(nullptr, context);
+  throw_pending();
+}
+
+/// Apart, as it would make the frame of every dispatch larger.
+[[gnu::noinline]] void Bus::throw_pending() {
+  throw *std::exchange(pending_, std::nullopt);
+}
+
+}  // namespace trainyard::events

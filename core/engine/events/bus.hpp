@@ -1,0 +1,181 @@
+// Fires events. One immutable table of plain calls, built between safe points: no lock, no allocation, no
+// string on the path; an event without a subscriber costs a load and a branch.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/context.hpp>
+#include <trainyard/duration.hpp>
+
+#include "core/engine/events/blame.hpp"
+#include "core/engine/events/trail.hpp"
+#include "core/plugins/order.hpp"
+
+namespace trainyard::events {
+
+/// A plugin as the bus knows it. Owned by the run; outlives the bus.
+struct Subscriber {
+  Participant participant;
+  std::string slot;  ///< place in the run file, for messages: "hooks[0]"
+  void* self = nullptr;
+  bool disable_on_error = false;
+  // Written by the bus:
+  bool disabled = false;         ///< it threw; not called any more after the next rebuild
+  bool left_out = false;         ///< that rebuild has come
+  std::string error;             ///< what it threw
+  double sampled_seconds = 0.0;  ///< inside its hooks, on the fires that were timed
+};
+
+/// Looks at the state of the run around hooks: that what they declared to write is sound, that they wrote
+/// nothing else.
+class Inspector {
+ public:
+  virtual ~Inspector() = default;
+  /// Asked when the order is made: whether hooks of an event that declare `writes` are looked at.
+  virtual bool wants(Event event, Regions writes) const = 0;
+  virtual void before(Regions writes) = 0;
+  /// Throws Objection. Not called where the hook threw.
+  virtual void after(Regions writes) = 0;
+};
+
+/// What is to be done about a hook that an inspector objects to, whatever its slot says of errors.
+enum class Answer : std::uint8_t {
+  abort,
+  disable,   ///< the inspector has undone the write; the run goes on without the plugin
+  rollback,  ///< the run is to go back to a state from before
+};
+
+class Objection : public Error {
+ public:
+  Objection(ExitCode code, Answer answer, const std::string& message)
+      : Error(code, message), answer_(answer) {}
+  Answer answer() const noexcept { return answer_; }
+
+ private:
+  Answer answer_;
+};
+
+/// A hook threw, or an inspector objected to it, and the run stops or goes back: who, where, what.
+class HookError : public BlamedError {
+ public:
+  HookError(ExitCode code, Blame blame, const std::string& message, bool rollback)
+      : BlamedError(code, std::move(blame), message), rollback_(rollback) {}
+  bool rollback() const noexcept { return rollback_; }
+
+ private:
+  bool rollback_;
+};
+
+class Bus {
+ public:
+  /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
+  /// or a cadence that this run cannot count.
+  Bus(std::vector<Subscriber*> subscribers, const RunScale& scale);
+  ~Bus();
+  Bus(const Bus&) = delete;
+  Bus& operator=(const Bus&) = delete;
+
+  /// Calls the hooks of an event in order. `context` must be set up for it. Throws HookError; a hook that is
+  /// to be disabled on error is noted instead and its neighbours run on. All hooks of a closing event run
+  /// before the first error of theirs is thrown, so that every bracket that was opened is closed.
+  template <class Context>
+  void fire(Event event, Context& context) {
+    trail_.add(event, context.step_number());
+    const Calls& calls = table_.calls[static_cast<std::size_t>(event)];
+    if (!calls.fast.empty()) [[unlikely]]
+      dispatch(calls, context.enter(event));
+  }
+
+  /// While on, the time inside each hook is taken; off by default, as two clock reads cost more than a call.
+  void set_timing(bool on) { timing_ = on; }
+
+  /// Has all hooks that the inspectors want looked at by them, in this order. They outlive the bus.
+  void inspect(std::vector<Inspector*> inspectors);
+
+  /// Plugins that threw and were to be disabled for it, since the last rebuild; usually none.
+  bool stale() const { return stale_; }
+  /// Leaves those out from now on, and returns them. Only between steps.
+  std::vector<const Subscriber*> rebuild();
+
+  const Order& order() const { return table_.order; }
+  /// The events fired so far.
+  const Trail& trail() const { return trail_; }
+  /// Calls `visit(id)` for the plugins that an event calls, in order. Takes no lock and no memory.
+  template <class Visit>
+  void each_hook(Event event, Visit&& visit) const {
+    for (const Call& call : table_.calls[static_cast<std::size_t>(event)].all) visit(call.caller.id);
+  }
+
+ private:
+  struct Call {
+    void (*function)(void*, StepContext&);
+    void* self;
+    StepContext::Caller caller;
+    Subscriber* who;
+    bool by_epoch;  ///< counts epochs, not steps
+    bool inspected;
+    std::int64_t every, start, end;  ///< `every` 0: always
+  };
+  /// What most calls need of theirs: two to a cache line, as all are cold after a training step.
+  struct FastCall {
+    void (*function)(void*, StepContext&);  ///< null where the call has a cadence or is inspected
+    void* self;
+    const StepContext::Caller* caller;
+    const Subscriber* who;
+  };
+  struct Calls {
+    std::vector<Call> all;
+    std::vector<FastCall> fast;  ///< the same, in the same order
+  };
+
+ public:
+  /// Who is called at each event: made beside the run, and taken into use at once.
+  struct Table {
+    Order order;
+    std::array<Calls, event_count> calls;
+    std::int64_t rebuilds = 0;  ///< that the bus had behind it: who was disabled since is in it still
+  };
+  /// The table with others in the places of some subscribers. Any thread, while subscribers stay in their
+  /// places. Throws ConfigError as the constructor does.
+  Table table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const;
+  /// Takes a table into use once its subscribers are in their places, and gives the one before. Only between
+  /// steps.
+  void exchange(Table& table);
+
+  /// Calls the hooks that one plugin has for an event, in or out of the table: of one that comes or goes.
+  /// Throws HookError.
+  template <class Context>
+  void call_alone(const Subscriber& who, Event event, Context& context) {
+    call_hooks_of(who, context.enter(event));
+  }
+
+ private:
+  void dispatch(const Calls& calls, StepContext& context);
+  void call_hooks_of(const Subscriber& who, StepContext& context);
+  void call_in_full(const Call& call, StepContext& context);
+  bool due(const Call& call, const StepContext& context) const;
+  void failed(const Call& call, StepContext& context, const std::exception* error);
+  [[noreturn]] void throw_pending();
+
+  bool wanted(Event event, Regions writes) const;
+  Call make_call(const Subscriber& who, Event event, const HookSpec& spec) const;
+
+  std::vector<Subscriber*> subscribers_;
+  std::vector<Inspector*> inspectors_;
+  RunScale scale_;
+  Table table_;
+  Trail trail_;
+  bool timing_ = false;
+  bool stale_ = false;
+  std::atomic<std::int64_t> rebuilds_{0};
+  std::optional<HookError> pending_;  ///< first error of a closing event, thrown once the bracket is closed
+};
+
+}  // namespace trainyard::events

@@ -1,0 +1,74 @@
+#include "core/engine/events/watchdog.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "core/engine/events/where.hpp"
+
+namespace trainyard::events {
+namespace {
+
+/// "[hooks[0]] ema at before_step, step 7".
+std::string describe(const CallFrame& frame, const Where& call) {
+  std::string text = std::string("[") + call.slot + "] " + call.plugin;
+  if (const auto newest = newest_event(frame))
+    text += (call.hook ? " at " : " after ") + std::string(name(newest->event)) + ", step " +
+            std::to_string(newest->step);
+  return text;
+}
+
+std::string text(Watchdog::Seconds seconds) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%g s", seconds.count());
+  return number;
+}
+
+}  // namespace
+
+Watchdog::Watchdog(Seconds deadline, std::function<void(const std::string&)> overdue)
+    : frame_(call_frame), deadline_(deadline), overdue_(std::move(overdue)) {
+  // Signals that end a run in order are the loop thread's.
+  sigset_t all, before;
+  sigfillset(&all);
+  for (const int fatal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fatal);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "watchdog");
+}
+
+Watchdog::~Watchdog() {
+  thread_.request_stop();  // wakes it; joined when the member goes
+}
+
+void Watchdog::watch(const std::stop_token& stop) {
+  using Clock = std::chrono::steady_clock;
+  // A call is noticed within a quarter of the deadline after it is overdue.
+  const auto pause = std::chrono::duration_cast<Clock::duration>(
+      std::clamp<Seconds>(deadline_ / 4, Seconds(1e-3), Seconds(1)));
+  Where watched;
+  auto since = Clock::now();
+  bool told = false;
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    wake_.wait_for(lock, stop, pause, [] { return false; });
+    const Where now_in = where(frame_);
+    const auto now = Clock::now();
+    if (now_in.slot == nullptr || now_in != watched) {
+      watched = now_in;
+      since = now;
+      told = false;
+      continue;
+    }
+    if (told || now - since < deadline_) continue;
+    const std::string call = describe(frame_, now_in);
+    if (where(frame_) != watched) continue;  // it returned just now
+    told = true;
+    overdue_(call + ": the call has not returned for more than " + text(deadline_) + " (guard.deadline)");
+  }
+}
+
+}  // namespace trainyard::events

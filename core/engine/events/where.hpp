@@ -1,0 +1,43 @@
+// Reads call frames: from a signal handler, from another thread, after an exception.
+#pragma once
+
+#include <optional>
+
+#include "core/engine/events/bus.hpp"
+#include "core/engine/events/call_frame.hpp"
+
+namespace trainyard::events {
+
+/// The plugin that a thread is in. Null pointers: in none.
+struct Where {
+  const char *slot = nullptr, *plugin = nullptr;
+  bool hook = false;  ///< in a hook of the newest event; else in a call that the loop makes itself
+  std::uint64_t call = 0, fired = 0;  ///< both the same later: the same call still
+
+  bool operator==(const Where&) const = default;
+};
+
+inline Where where(const CallFrame& frame) {
+  const Bus* bus = frame.bus.load();
+  Where found{.call = frame.sequence.load(), .fired = bus != nullptr ? bus->trail().count() : 0};
+  if (const Subscriber* who = frame.hook.load()) {
+    found.slot = who->slot.c_str();
+    found.plugin = who->participant.plugin.c_str();
+    found.hook = true;
+  } else if (const char* slot = frame.slot.load()) {
+    found.slot = slot;
+    found.plugin = frame.plugin.load();
+  }
+  return found;
+}
+
+/// The event that a thread fired last; a loader's thread fires none.
+inline std::optional<Trail::Entry> newest_event(const CallFrame& frame) {
+  const Bus* bus = frame.bus.load();
+  if (bus == nullptr || bus->trail().size() == 0) return std::nullopt;
+  const Trail::Entry newest = bus->trail().back(0);
+  if (static_cast<std::size_t>(newest.event) >= event_count) return std::nullopt;
+  return newest;
+}
+
+}  // namespace trainyard::events

@@ -1,0 +1,49 @@
+#include "core/engine/save/summary.hpp"
+
+#include <cstdio>
+
+namespace trainyard::report {
+namespace {
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+const char* ending(const RunResult& result) {
+  switch (result.status) {
+    case Status::completed: return "done";
+    case Status::stopped: return "stopped early (journal.jsonl says why)";
+    case Status::interrupted: return "interrupted at a step boundary";
+    case Status::failed: return "failed";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string summary(const config::RunConfig& config, const RunResult& result, const std::string& directory) {
+  std::string text = "\n" + config.run.name + ": " + ending(result) + ", " + std::to_string(result.steps) +
+                     " steps in " + number(result.seconds) + " s (" +
+                     number(result.seconds > 0 ? static_cast<double>(result.samples) / result.seconds : 0) +
+                     " samples/s)\n";
+  for (const auto& [name, value] : result.metrics)
+    if (name.starts_with("val/") || name.starts_with("test/"))
+      text += "  " + name + "  " + number(value) + "\n";
+  if (result.swaps.refused + result.swaps.rolled_back > 0)
+    text += "  swaps          " + std::to_string(result.swaps.made) + " made, " +
+            std::to_string(result.swaps.refused) + " refused, " + std::to_string(result.swaps.rolled_back) +
+            " taken back (journal.jsonl says why)\n";
+  text +=
+      "  run directory  " + directory + "  (config.toml, metrics.jsonl, result.json, model.safetensors)\n";
+  text += "\nTry next:\n";
+  text += "  change one thing:  trainyard train " + directory +
+          "/config.toml --set optimizer.lr=" + number(2 * config.optimizer.options.find("lr")->as<double>()) +
+          " --set run.name=" + config.run.name + "-lr\n";
+  text += "  see the model:     trainyard model show " + directory + "/config.toml\n";
+  text += "  see the curves:    tensorboard --logdir " + directory + "\n";
+  return text;
+}
+
+}  // namespace trainyard::report

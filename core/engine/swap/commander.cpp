@@ -1,0 +1,473 @@
+#include "core/engine/swap/commander.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "core/engine/events/signal_stack.hpp"
+#include "core/engine/train/guard.hpp"
+#include "core/runfile/swap.hpp"
+
+namespace trainyard::control {
+namespace {
+
+constexpr int most_commands = 8;  ///< obeyed at one safe point
+constexpr const char* control_thread = "control";
+
+std::string what(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
+}  // namespace
+
+Commander::Commander(CommanderParts parts, Ledger ledger)
+    : parts_(std::move(parts)), next_number_(ledger.next), thread_([this] { work(); }) {
+  for (Entry& entry : ledger.open) {
+    if (entry.step) {
+      due_.push_back(std::move(entry));
+      continue;
+    }
+    const auto job = std::make_shared<Job>();
+    job->entry = std::move(entry);
+    waiting_.push_back(job);
+  }
+}
+
+Commander::~Commander() {
+  hand_on();
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+/// The thread that prepares swaps and lets go of what was replaced.
+void Commander::work() {
+  pthread_setname_np(pthread_self(), control_thread);
+  const report::SignalStack signal_stack;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto ready = [&] { return closing_ || !tasks_.empty(); };
+    if (!expecting_)
+      wake_.wait(lock, ready);
+    else if (!wake_.wait_for(lock, std::chrono::milliseconds(1), ready))
+      continue;
+    if (tasks_.empty()) return;
+    {
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }  // what it let go of has ended, too, before the lock is taken again
+    lock.lock();
+    finished_.notify_all();
+  }
+}
+
+void Commander::later(std::function<void()> task) {
+  added_.push_back(std::move(task));
+}
+
+/// Once a safe point. To wake a thread takes as long as to commit a swap: one that has prepared something
+/// looks for what comes of it by itself.
+void Commander::hand_on() {
+  if (added_.empty()) return;
+  bool awake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::function<void()>& task : added_) tasks_.push_back(std::move(task));
+    awake = std::exchange(expecting_, current_ != nullptr);
+  }
+  added_.clear();
+  if (!awake) wake_.notify_one();
+}
+
+void Commander::start(const std::shared_ptr<Job>& job) {
+  later([this, job] {
+    try {
+      job->prepared = parts_.run->prepare(job->entry.swaps);
+    } catch (...) {
+      job->error = std::current_exception();
+    }
+    job->done = true;
+  });
+}
+
+void Commander::wait_for(const Job& job) {
+  hand_on();
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [&] { return job.done.load(); });
+}
+
+/// Plugins may take their time to end: not on the loop thread.
+void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
+  if (swap) later([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
+}
+
+void Commander::at_safe_point() {
+  const Clock& clock = parts_.run->clock();
+  end_watches(clock.step);
+  while (!due_.empty() && due_.front().step <= clock.step) make_due();
+  finish();
+  prepare_next();
+  answer_checkpoints();
+  hand_on();
+  if (parts_.channel == nullptr) return;
+  if (parts_.channel->pending()) obey();
+  while (paused_ && (parts_.signal == nullptr || *parts_.signal == 0)) {
+    if (parts_.channel->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
+    finish();
+    prepare_next();
+    parts_.run->loop().settle_checkpoints();
+    answer_checkpoints();
+    hand_on();
+  }
+}
+
+/// Swaps that have done well up to `step` stay, once nothing can take the run back to before them.
+void Commander::end_watches(std::int64_t step) {
+  const auto over = [&](const Standing& each) { return each.watch && step >= each.watch->until; };
+  if (std::none_of(standing_.begin(), standing_.end(), over)) return;
+  parts_.run->check_weights();
+  for (Standing& each : standing_)
+    if (over(each)) later([gone = std::exchange(each.watch, std::nullopt)] {});
+  const auto stays = std::find_if(standing_.begin(), standing_.end(),
+                                  [](const Standing& each) { return each.watch.has_value(); });
+  for (auto each = standing_.begin(); each != stays; ++each) retire(std::move(each->swap));
+  standing_.erase(standing_.begin(), stays);
+}
+
+void Commander::close_watches() {
+  end_watches(std::numeric_limits<std::int64_t>::max());
+}
+
+/// The run is about to be another one than the swap in preparation was made for: it is prepared once more.
+void Commander::put_back() {
+  if (!current_) return;
+  wait_for(*current_);
+  const auto again = std::make_shared<Job>();
+  again->entry = std::move(current_->entry);
+  again->command = std::move(current_->command);
+  retire(std::move(current_->prepared));
+  current_.reset();
+  waiting_.push_front(again);
+}
+
+void Commander::prepare_next() {
+  if (current_ || waiting_.empty()) return;
+  current_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  start(current_);
+}
+
+/// The next request whose step has come; the loop waits for it.
+void Commander::make_due() {
+  put_back();
+  const auto job = std::make_shared<Job>();
+  job->entry = std::move(due_.front());
+  due_.pop_front();
+  start(job);
+  wait_for(*job);
+  commit(*job);
+}
+
+/// Commits what was asked for and is prepared.
+void Commander::finish() {
+  if (!current_ || !current_->done) return;
+  commit(*std::exchange(current_, nullptr));
+}
+
+/// Puts a prepared swap into the run, or tells why not; the run goes on either way.
+void Commander::commit(Job& job) {
+  train::Run& run = *parts_.run;
+  Entry& entry = job.entry;
+  std::shared_ptr<train::StateCopy> before;
+  const std::int64_t watch = watch_of(entry);
+  try {
+    if (job.error) std::rethrow_exception(job.error);
+    before = run.commit(*job.prepared, watch > 0);
+  } catch (...) {
+    return refuse(job, what(std::current_exception()));
+  }
+  if (before && !before->settled()) later([before] { before->help(); });
+  entry.step = run.clock().step;
+  for (const config::SwapRequest& swap : entry.swaps) ++generations_[swap.slot];
+  ++counts_.made;
+  const std::string text = job.prepared->text() + ", at step " + std::to_string(*entry.step);
+  note_end(entry, swap_made, text);
+  parts_.swapped();
+  if (job.command)
+    later([command = std::make_shared<Command>(std::move(*job.command)), text] {  // after the journal
+      command->answer({{"message", text}});
+    });
+  if (!before && standing_.empty()) return retire(std::move(job.prepared));
+  std::optional<Watch> watched;
+  if (before) watched.emplace(Watch{std::move(before), *entry.step + watch});
+  standing_.push_back({std::move(entry), std::move(job.prepared), std::move(watched)});
+}
+
+/// A client hears it, and so does everybody of what was planned, which nobody waits for.
+void Commander::refuse(Job& job, const std::string& why) {
+  retire(std::move(job.prepared));
+  ++counts_.refused;
+  const std::string text = config::text(job.entry.swaps) + ": " + why;
+  note_end(job.entry, swap_refused, text);
+  if (!job.command) return parts_.warn(job.entry.who + ": the run goes on without a swap: " + text);
+  later([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
+}
+
+/// Steps for which a request is watched: the longest that its swaps ask for.
+std::int64_t Commander::watch_of(const Entry& entry) const {
+  std::int64_t longest = 0;
+  for (const config::SwapRequest& swap : entry.swaps)
+    if (const std::optional<Duration> length = Duration::parse(swap.watch))
+      longest = std::max(longest, length->steps(parts_.run->scale()).value_or(0));
+  return longest;
+}
+
+bool Commander::recover(const Error& error) {
+  put_back();  // whoever goes back otherwise changes the run, too
+  if (standing_.empty()) return false;
+  train::Run& run = *parts_.run;
+  const std::int64_t failed_at = run.clock().step + 1;
+  while (!standing_.back().watch) {
+    Standing later_one = std::move(standing_.back());
+    standing_.pop_back();
+    run.take_back(*later_one.swap);
+    retire(std::move(later_one.swap));
+    for (const config::SwapRequest& swap : later_one.entry.swaps) --generations_[swap.slot];
+    --counts_.made;
+    due_.push_front(std::move(later_one.entry));
+  }
+  Standing failed = std::move(standing_.back());
+  standing_.pop_back();
+  run.take_back(*failed.swap);
+  // Plugins keep what they load, and a checkpoint that is being written may hold the copy.
+  run.go_back(train::StateCopy(failed.watch->before->states()).states());
+  for (const config::SwapRequest& swap : failed.entry.swaps) --generations_[swap.slot];
+  --counts_.made;
+  ++counts_.rolled_back;
+  const std::int64_t step = run.clock().step;
+  const std::string text = failed.swap->text();
+  note_end(failed.entry, swap_rolled_back,
+           text + ", from step " + std::to_string(failed_at) + " back to step " + std::to_string(step) +
+               ": " + error.what());
+  parts_.warn(text + " is taken back: " + error.what());
+  parts_.swapped();
+  retire(std::move(failed.swap));
+  if (stopping_) run.loop().request(Control::stop_run, client, "asked to, before a swap was taken back");
+  return true;
+}
+
+void Commander::complete(Snapshot& snapshot) {
+  write_lines();  // a checkpoint that holds the end of a request as settled comes after the journal's line
+  Ledger ledger{.next = next_number_, .open = {}, .made = {}};
+  if (current_) ledger.open.push_back(current_->entry);
+  for (const std::shared_ptr<Job>& job : waiting_) ledger.open.push_back(job->entry);
+  ledger.open.insert(ledger.open.end(), due_.begin(), due_.end());
+  for (const Standing& each : standing_) {
+    ledger.made.push_back({each.entry, each.watch ? std::optional(each.watch->until) : std::nullopt});
+    if (!each.watch) continue;
+    for (State state : each.watch->before->states()) {
+      state.owner = before_owner(each.entry.number, state.owner);
+      snapshot.fixed.push_back(std::move(state));
+    }
+  }
+  State state{.owner = ledger_owner, .version = {}, .scalars = {{"text", ledger.text()}}, .tensors = {}};
+  snapshot.states.push_back(std::move(state));
+}
+
+void Commander::go_on_with(std::vector<MadeBefore> made) {
+  for (MadeBefore& each : made) {
+    Entry& entry = each.made.entry;
+    std::vector<config::SwapRequest> swaps = entry.swaps;
+    for (config::SwapRequest& swap : swaps) swap.carry = config::Carry::fresh;  // all state is restored later
+    std::unique_ptr<train::PreparedSwap> swap = parts_.run->prepare(swaps);
+    parts_.run->commit(*swap);
+    std::optional<Watch> watch;
+    if (each.made.until)
+      watch.emplace(Watch{std::make_shared<train::StateCopy>(std::move(each.before)), *each.made.until});
+    for (const config::SwapRequest& each_swap : entry.swaps) ++generations_[each_swap.slot];
+    ++counts_.made;
+    standing_.push_back({std::move(entry), std::move(swap), std::move(watch)});
+  }
+  parts_.swapped();
+}
+
+void Commander::obey() {
+  for (int i = 0; i < most_commands; ++i) {
+    std::optional<Command> command = parts_.channel->take();
+    if (!command) return;
+    obey(std::move(*command));
+  }
+}
+
+void Commander::obey(Command command) {
+  train::Loop& loop = parts_.run->loop();
+  const Request& request = command.request();
+  const auto say = [&](const std::string& message) { command.answer({{"message", message}}); };
+  const std::string here = "at step " + std::to_string(parts_.run->clock().step);
+  try {
+    switch (request.verb) {
+      case Verb::status: command.answer(Json(status())); return;
+      case Verb::set:
+        ask_swaps(std::move(command), config::swaps_of(parts_.run->config().resolved, request.assignments));
+        return;
+      case Verb::swap: {
+        config::SwapRequest swap{.slot = request.slot, .type = request.type, .options = {}};
+        for (const std::string& assignment : request.assignments) config::assign(swap.options, assignment);
+        if (!request.carry.empty()) swap.carry = config::carry_of(request.carry);
+        if (request.watch) swap.watch = request.watch->text();
+        ask_swaps(std::move(command), {std::move(swap)});
+        return;
+      }
+      case Verb::pause:
+        if (!paused_) note("ctl", "pause", "");
+        paused_ = true;
+        say("paused " + here);
+        return;
+      case Verb::resume:
+        if (paused_) note("ctl", "resume", "");
+        say(paused_ ? "goes on " + here : "was not paused");
+        paused_ = false;
+        return;
+      case Verb::checkpoint:
+        loop.checkpoint();
+        checkpoints_.push_back({std::move(command), parts_.run->clock().step});
+        answer_checkpoints();
+        return;
+      case Verb::eval: evaluate(command); return;
+      case Verb::stop:
+        paused_ = false;
+        stopping_ = true;
+        loop.request(Control::stop_run, client, "asked to");
+        say("stops " + here);
+        return;
+    }
+  } catch (const Error& error) {
+    command.refuse(error.what());
+  }
+}
+
+void Commander::ask(config::SwapRequest request, const std::string& who) {
+  const auto job = std::make_shared<Job>();
+  job->entry = {.number = next_number_++, .who = who, .step = {}, .swaps = {std::move(request)}};
+  waiting_.push_back(job);
+}
+
+void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swaps) {
+  const auto job = std::make_shared<Job>();
+  job->entry = {.number = next_number_++, .who = std::string(client), .step = {}, .swaps = std::move(swaps)};
+  job->command.emplace(std::move(command));
+  waiting_.push_back(job);
+}
+
+/// A look that steers nothing: whatever hooks and schedules make of it is undone, and no sink is told.
+void Commander::evaluate(Command& command) {
+  train::Run& run = *parts_.run;
+  train::Loop& loop = run.loop();
+  if (loop.evaluations().empty()) return command.refuse("the run has neither [data.val] nor [data.test]");
+  put_back();
+  train::StateCopy before(run.snapshot().states);
+  std::map<std::string, double, std::less<>> seen;
+  try {
+    seen = loop.look(loop.evaluations().front());
+  } catch (const Error& error) {
+    run.go_back(before.states());
+    return command.refuse(error.what());
+  }
+  run.go_back(before.states());
+  if (seen.empty()) return command.refuse("the run was told to end while it evaluated");
+  Json values = Json::object();
+  std::string message = "evaluated at step " + std::to_string(run.clock().step);
+  for (const auto& [name, value] : seen) {
+    values[name] = number(value);
+    message += "\n  " + name + "  " + std::to_string(value);
+  }
+  command.answer({{"message", message}, {"metrics", std::move(values)}});
+}
+
+void Commander::answer_checkpoints() {
+  if (checkpoints_.empty()) return;
+  const auto [path, step] = parts_.last_checkpoint();
+  while (!checkpoints_.empty() && checkpoints_.front().step <= step) {
+    checkpoints_.front().command.answer({{"message", "saved in " + path}, {"path", path}});
+    checkpoints_.pop_front();
+  }
+}
+
+Status Commander::status() const {
+  train::Run& run = *parts_.run;
+  const train::Loop& loop = run.loop();
+  const Clock& clock = run.clock();
+  Status status;
+  status.run = run.config().run.name;
+  status.pid = getpid();
+  status.state = paused_ ? RunState::paused : RunState::training;
+  status.step = clock.step;
+  status.total_steps = clock.total_steps;
+  status.epoch = clock.epoch;
+  status.seconds = loop.seconds_trained();
+  for (const auto& [name, value] : loop.latest()) status.metrics.emplace(name, value);
+  if (const auto speed = loop.latest().find("samples_per_second"); speed != loop.latest().end())
+    status.samples_per_second = speed->second;
+  if (clock.step > 0 && clock.total_steps > 0)
+    status.seconds_left = status.seconds / static_cast<double>(clock.step) *
+                          static_cast<double>(clock.total_steps - clock.step);
+  for (train::ActivePlugin& plugin : run.plugins()) {
+    const auto swaps = generations_.find(plugin.slot().address());
+    status.slots.push_back({.slot = plugin.slot().address(),
+                            .type = plugin.slot().type,
+                            .version = plugin.manifest().version,
+                            .generation = swaps == generations_.end() ? 0 : swaps->second,
+                            .digest = plugin.file().digest,
+                            .seconds = plugin.subscriber().sampled_seconds});
+  }
+  std::set<int> in_use;
+  for (const train::ActivePlugin& plugin : run.plugins()) in_use.insert(plugin.generation());
+  status.generations = plugins::generations() - static_cast<int>(in_use.size());
+  status.last_checkpoint = parts_.last_checkpoint().first;
+  return status;
+}
+
+void Commander::note(const std::string& who, const std::string& what, const std::string& why) const {
+  parts_.journal({parts_.run->clock().step, who, what, why, {}});
+}
+
+/// Synced to the disk: not while the loop waits. A client has its answer after that; what is lost with the
+/// process before it, nobody was told.
+void Commander::note_end(const Entry& of, std::string_view what, std::string why) {
+  {
+    const std::lock_guard lock(lines_mutex_);
+    lines_.push_back({{parts_.run->clock().step, of.who, std::string(what), std::move(why), {}}, of});
+  }
+  later([this] { write_lines(); });
+}
+
+/// Any thread.
+void Commander::write_lines() {
+  const std::lock_guard lock(lines_mutex_);
+  for (; !lines_.empty(); lines_.pop_front()) {
+    auto& [line, of] = lines_.front();
+    line.details = details(of);
+    try {
+      parts_.journal(std::move(line));
+    } catch (const Error& error) {
+      parts_.warn(std::string("a resume will not repeat the swap: ") + error.what());
+    }
+  }
+}
+
+}  // namespace trainyard::control

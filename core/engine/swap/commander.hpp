@@ -1,0 +1,145 @@
+// Obeys, at safe points: commands of the control socket, and the requests of the run's ledger.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/engine/swap/channel.hpp"
+#include "core/engine/swap/prepared_swap.hpp"
+#include "core/rundir/ledger.hpp"
+#include "core/rundir/run_directory.hpp"
+
+namespace trainyard::control {
+
+struct CommanderParts {
+  train::Run* run = nullptr;
+  Channel* channel = nullptr;                ///< null: nobody can command
+  const std::atomic<int>* signal = nullptr;  ///< ends a pause
+  /// Swaps are written down on the thread that prepares them: the loop does not wait for the disk.
+  std::function<void(report::JournalEntry)> journal = [](const report::JournalEntry&) {};
+  std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< any thread
+  std::function<void()> swapped = [] {};                                     ///< the run has another plugin
+  /// Path and step of the newest checkpoint that is on the disk.
+  std::function<std::pair<std::string, std::int64_t>()> last_checkpoint = [] {
+    return std::pair{std::string(), std::int64_t{-1}};
+  };
+};
+
+/// A swap of a saved run, and what the run was before it, where it was watched.
+struct MadeBefore {
+  Made made;
+  std::vector<State> before;
+};
+
+/// Loop thread. Swaps are prepared on a thread of its own, one at a time.
+class Commander {
+ public:
+  /// `ledger`: what is open from the beginning. What it holds as made is made by go_on_with().
+  Commander(CommanderParts parts, Ledger ledger);
+  ~Commander();
+  Commander(const Commander&) = delete;
+  Commander& operator=(const Commander&) = delete;
+
+  /// LoopParts::control. Throws where the weights are not finite at the end of a watch.
+  void at_safe_point();
+  /// As a client's command; what becomes of it goes into the journal.
+  void ask(config::SwapRequest request, const std::string& who);
+  /// LoopParts::recover: takes back the newest swap that is still watched, with what was made after it, which
+  /// then comes again.
+  bool recover(const Error& error);
+  /// LoopParts::closing: the watches end with the training. Throws as at_safe_point() does.
+  void close_watches();
+
+  /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
+  void complete(Snapshot& snapshot);
+  /// Of a run that was saved while swaps were watched, and that was built as it was before them: makes them
+  /// again, with what the run was before each. The caller restores the state of the run itself after that.
+  void go_on_with(std::vector<MadeBefore> made);
+
+  /// What became of requests so far, in this process.
+  const report::SwapCounts& counts() const { return counts_; }
+
+ private:
+  /// What the run goes back to if anything fails before `until`.
+  struct Watch {
+    std::shared_ptr<train::StateCopy> before;
+    std::int64_t until;  ///< step
+  };
+  /// A swap from its request to its end.
+  struct Job {
+    Entry entry;
+    std::optional<Command> command;  ///< of a client who waits for the answer
+    std::unique_ptr<train::PreparedSwap> prepared;
+    std::exception_ptr error;
+    std::atomic<bool> done{false};  ///< prepared, or failed
+  };
+  /// A swap of the run that is watched, or was made after one that is.
+  struct Standing {
+    Entry entry;
+    std::unique_ptr<train::PreparedSwap> swap;
+    std::optional<Watch> watch;
+  };
+
+  void end_watches(std::int64_t step);
+  void prepare_next();
+  void put_back();
+  void make_due();
+  void finish();
+  void commit(Job& job);
+  void refuse(Job& job, const std::string& why);
+  std::int64_t watch_of(const Entry& entry) const;
+  void start(const std::shared_ptr<Job>& job);
+  void wait_for(const Job& job);
+  void retire(std::unique_ptr<train::PreparedSwap> swap);
+  void later(std::function<void()> task);
+  void hand_on();
+  void obey();
+  void obey(Command command);
+  void ask_swaps(Command command, std::vector<config::SwapRequest> swaps);
+  void evaluate(Command& command);
+  void answer_checkpoints();
+  Status status() const;
+  void note(const std::string& who, const std::string& what, const std::string& why) const;
+  void note_end(const Entry& of, std::string_view what, std::string why);
+  void write_lines();
+  void work();
+
+  CommanderParts parts_;
+  std::int64_t next_number_;
+  std::deque<Entry> due_;  ///< in the order of time
+  std::deque<std::shared_ptr<Job>> waiting_;
+  std::shared_ptr<Job> current_;    ///< in preparation, or ready
+  std::vector<Standing> standing_;  ///< oldest first, which is watched
+  report::SwapCounts counts_;
+  std::map<std::string, std::int64_t> generations_;  ///< swaps of each slot
+  struct AskedCheckpoint {
+    Command command;
+    std::int64_t step;
+  };
+  std::deque<AskedCheckpoint> checkpoints_;
+  bool paused_ = false;
+  bool stopping_ = false;  ///< a client was told so
+
+  std::vector<std::function<void()>> added_;  ///< to tasks_, at the end of the safe point
+  std::mutex lines_mutex_;
+  /// Of the journal, not written yet, each without its details.
+  std::deque<std::pair<report::JournalEntry, Entry>> lines_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_, finished_;
+  std::deque<std::function<void()>> tasks_;
+  bool expecting_ = false;  ///< there is a swap in preparation, or ready
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace trainyard::control

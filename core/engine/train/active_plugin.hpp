@@ -1,0 +1,129 @@
+// A plugin in its slot of a running training: its code, its object, its services and its place on the bus.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/host.hpp>
+#include <trainyard/plugin.hpp>
+#include <trainyard/state.hpp>
+
+#include "core/engine/events/bus.hpp"
+#include "core/plugins/loader.hpp"
+#include "core/runfile/run_config.hpp"
+
+namespace trainyard::train {
+
+/// Where the services of plugins end up; the run fills it in.
+struct HostOutputs {
+  std::function<void(LogLevel, const std::string& message)> log = [](LogLevel, const std::string&) {};
+  std::function<void(const std::string& who, std::string_view what, std::string_view why)> journal =
+      [](const std::string&, std::string_view, std::string_view) {};
+  std::function<void(std::string name, double value)> metric = [](const std::string&, double) {};
+  std::function<void(config::SwapRequest request, const std::string& who)> swap =
+      [](const config::SwapRequest&, const std::string&) {};
+  std::uint64_t seed = 0;
+};
+
+/// The code of the plugins that a plugin is made of (PluginList), by kind and name.
+using PartCode = std::map<std::pair<std::string, std::string>, plugins::LoadedPlugin, std::less<>>;
+
+/// The host as one plugin sees it.
+class HostServices : public Host, public std::enable_shared_from_this<HostServices> {
+ public:
+  HostServices(const config::SlotConfig& slot, const HostOutputs& outputs, PartCode parts = {})
+      : slot_(slot.slot),
+        plugin_(slot.type),
+        owner_(slot.id),
+        parts_(std::move(parts)),
+        seed_(outputs.seed),
+        outputs_(&outputs) {}
+  ~HostServices() override;
+
+  void log(LogLevel level, std::string_view message) override;
+  void journal(std::string_view what, std::string_view why) override;
+  void metric(std::string_view name, double value) override;
+  RandomStream random(std::string_view purpose) const override;
+  std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
+  void swap(std::string_view slot, std::string_view type, const std::vector<std::string>& options) override;
+  std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
+  void leave(std::shared_ptr<void> thread) override;
+
+  /// The plugin lives on without its slot: what it asks for from here on comes to nothing.
+  void close();
+  /// Whether a thread of the plugin threw; asked after every step, so it takes no lock.
+  bool thread_failed() const { return thread_failed_; }
+  /// What the first of them threw, once.
+  std::string take_thread_error();
+
+ private:
+  struct Worker;
+  template <class Call>
+  void with_outputs(Call&& call);
+
+  std::string slot_, plugin_, owner_;
+  PartCode parts_;
+  const std::uint64_t seed_;
+  std::mutex open_;
+  const HostOutputs* outputs_;  ///< null: closed
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Worker>> workers_;
+  std::string thread_error_;
+  std::atomic<bool> thread_failed_{false};
+};
+
+/// A plugin's object, which goes before its services.
+struct PluginObject final : HostServices {
+  using HostServices::HostServices;
+  plugins::LoadedPlugin::Instance instance{};
+};
+
+/// Whether threads of this process are in calls that do not return. Such a process has to end without taking
+/// itself down (_exit).
+bool left_threads();
+
+class ActivePlugin {
+ public:
+  /// Constructs the plugin of a slot. Throws PluginError.
+  ActivePlugin(config::SlotConfig slot, plugins::PluginFile file, const plugins::LoadedPlugin& code,
+               PartCode parts, const HostOutputs& outputs);
+
+  const config::SlotConfig& slot() const { return slot_; }
+  /// Of its code in this process: 1 for the first object that was loaded.
+  int generation() const { return code_.generation(); }
+  const ManifestData& manifest() const { return code_.manifest(); }
+  const plugins::PluginFile& file() const { return file_; }
+  events::Subscriber& subscriber() { return subscriber_; }
+  const events::Subscriber& subscriber() const { return subscriber_; }
+  HostServices& services() { return *object_; }
+  /// Who calls the object on another thread holds it for the call: it may outlive the slot.
+  std::weak_ptr<HostServices> object() const { return object_->weak_from_this(); }
+
+  /// The object as the interface of its kind; the registry has checked the kind and the loader the
+  /// fingerprint.
+  template <class Interface>
+  Interface& as() {
+    return static_cast<Interface&>(*object_->instance.plugin);
+  }
+
+  /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
+  /// is saved.
+  bool has_state() const { return slot_.kind != "sink" && slot_.kind != "checkpointer"; }
+  /// What the plugin saves; empty where it has no state.
+  State state() const;
+
+ private:
+  config::SlotConfig slot_;
+  plugins::PluginFile file_;
+  plugins::LoadedPlugin code_;
+  std::shared_ptr<PluginObject> object_;
+  events::Subscriber subscriber_;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,145 @@
+#include "core/engine/train/data_loader.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <pthread.h>
+
+#include "core/engine/events/signal_stack.hpp"
+
+namespace trainyard::data {
+namespace {
+
+std::int64_t count_steps(std::int64_t samples, const LoaderOptions& options) {
+  const std::int64_t rounding = options.drop_last ? 0 : options.batch_size - 1;
+  const std::int64_t steps = (samples + rounding) / options.batch_size;
+  if (steps > 0) return steps;
+  throw ConfigError("batch_size = " + std::to_string(options.batch_size) +
+                    " with drop_last = true leaves no batch of the " + std::to_string(samples) +
+                    " samples an epoch: make batch_size " + std::to_string(samples) +
+                    " or less, or set drop_last = false");
+}
+
+void check_size(const at::Tensor& tensor, const char* what, std::int64_t count) {
+  const bool batched = tensor.defined() && tensor.dim() > 0;
+  if (batched && tensor.size(0) == count) return;
+  throw PluginError("the dataset was asked for " + std::to_string(count) + " samples and gave " + what + " " +
+                    (batched ? "of " + std::to_string(tensor.size(0)) : "without a batch dimension"));
+}
+
+}  // namespace
+
+Loader::Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions options)
+    : dataset_(dataset),
+      sampler_(sampler),
+      options_(std::move(options)),
+      pin_memory_(options_.pin_memory && at::hasCUDA()),
+      dataset_size_(dataset.size()),
+      samples_(sampler ? sampler->size() : dataset_size_),
+      steps_per_epoch_(count_steps(samples_, options_)),
+      end_(options_.epochs > 0 ? options_.epochs * steps_per_epoch_
+                               : std::numeric_limits<std::int64_t>::max()),
+      ring_(static_cast<std::size_t>(options_.workers * std::max(options_.prefetch, 1))) {
+  for (int i = 0; i < options_.workers; ++i)
+    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+}
+
+Loader::~Loader() {
+  for (std::jthread& worker : workers_) worker.request_stop();  // all of them before the first is joined
+}
+
+std::int64_t Loader::samples_per_epoch() const {
+  return options_.drop_last ? steps_per_epoch_ * options_.batch_size : samples_;
+}
+
+void Loader::seek(std::int64_t epoch, std::int64_t step) {
+  const std::int64_t position = epoch * steps_per_epoch_ + step;
+  if (started_ && position == next_) return;  // what is ready stays ready
+  {
+    const std::lock_guard lock(mutex_);
+    next_ = claimed_ = position;
+    started_ = true;
+    ++seeks_;
+    std::fill(ring_.begin(), ring_.end(), Slot{});
+  }
+  room_.notify_all();
+}
+
+std::optional<StepData> Loader::next() {
+  if (next_ >= end_) return std::nullopt;
+  if (workers_.empty()) return load(next_++);
+  if (!started_) seek(next_ / steps_per_epoch_, next_ % steps_per_epoch_);
+  std::unique_lock lock(mutex_);
+  Slot& place = slot(next_);
+  ready_.wait(lock, [&] { return place.data || place.error; });
+  Slot taken = std::exchange(place, {});
+  ++next_;
+  lock.unlock();
+  room_.notify_one();
+  if (taken.error) std::rethrow_exception(taken.error);
+  return std::move(taken.data);
+}
+
+void Loader::work(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "loader");
+  const report::SignalStack signal_stack;
+  std::unique_lock lock(mutex_);
+  const auto may_claim = [&] {
+    return started_ && claimed_ < end_ && claimed_ < next_ + static_cast<std::int64_t>(ring_.size());
+  };
+  while (room_.wait(lock, stop, may_claim) && !stop.stop_requested()) {
+    const std::int64_t position = claimed_++;
+    const std::int64_t seeks = seeks_;
+    lock.unlock();
+    Slot read;
+    try {
+      read.data = load(position);
+    } catch (...) {
+      read.error = std::current_exception();
+    }
+    lock.lock();
+    if (seeks != seeks_) continue;
+    slot(position) = std::move(read);
+    if (position == next_) ready_.notify_one();
+  }
+}
+
+StepData Loader::load(std::int64_t position) const {
+  StepData data{.epoch = position / steps_per_epoch_, .step = position % steps_per_epoch_};
+  const std::int64_t first = data.step * options_.batch_size;
+  data.samples = std::min(options_.batch_size, samples_ - first);
+  for (std::int64_t done = 0; done < data.samples; done += options_.micro_batch_size) {
+    const std::int64_t count = std::min(options_.micro_batch_size, data.samples - done);
+    data.batches.push_back(read(data.epoch, first + done, count));
+    data.weight += data.batches.back().weight;
+  }
+  return data;
+}
+
+Batch Loader::read(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
+  if (sampler_)
+    sampler_->order(epoch, first, indices);
+  else
+    std::iota(indices.begin(), indices.end(), first);
+  for (const std::int64_t index : indices)
+    if (index < 0 || index >= dataset_size_)
+      throw PluginError("the sampler gave sample " + std::to_string(index) + " in epoch " +
+                        std::to_string(epoch) + "; the dataset has " + std::to_string(dataset_size_));
+  Batch batch = dataset_.read(indices, {options_.random.at(static_cast<std::uint64_t>(epoch)), first});
+  if (batch.inputs.empty()) throw PluginError("the dataset gave a batch without inputs");
+  for (const at::Tensor& input : batch.inputs) check_size(input, "an input", count);
+  check_size(batch.target, "a target", count);
+  batch.indices = std::move(indices);
+  batch.weight = options_.weight ? options_.weight(batch) : static_cast<double>(count);
+  if (!pin_memory_) return batch;
+  for (at::Tensor& input : batch.inputs) input = input.pin_memory();
+  batch.target = batch.target.pin_memory();
+  return batch;
+}
+
+}  // namespace trainyard::data

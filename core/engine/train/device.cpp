@@ -1,0 +1,24 @@
+#include "core/engine/train/device.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+
+#include <trainyard/error.hpp>
+
+namespace trainyard::train {
+
+at::Device make_device(const std::string& name) {
+  const at::Device device(name == "cuda" ? "cuda:0" : name);
+  if (device.is_cpu()) return device;
+  const std::string wanted = "run.device = \"" + name + "\": ";
+  const std::string mend = "; set run.device = \"cpu\"";
+  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    throw ConfigError(wanted + "LibTorch's CUDA library does not load (" + dlerror() + ")" + mend);
+  const at::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
+  if (device.index() >= count)
+    throw ConfigError(wanted + "this machine has " + std::to_string(count) + " usable GPUs" + mend);
+  return device;
+}
+
+}  // namespace trainyard::train

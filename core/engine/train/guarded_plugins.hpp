@@ -1,0 +1,116 @@
+// Plugins within the guard of their own slots, where the host calls them within that of another, or on a
+// thread that has none. They keep a copy of the slot: a swap may change it while a loader's thread is on its
+// way.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <trainyard/dataset.hpp>
+#include <trainyard/dropout.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/rule_set.hpp>
+#include <trainyard/sampler.hpp>
+
+#include "core/engine/train/active_plugin.hpp"
+#include "core/engine/train/guard.hpp"
+
+namespace trainyard::train {
+
+/// For a loader: its threads have no guard around them.
+class GuardedDataset final : public Dataset {
+ public:
+  GuardedDataset(config::SlotConfig slot, const Dataset& dataset)
+      : slot_(std::move(slot)), dataset_(dataset) {}
+  void open(const std::string&) override {}
+  std::int64_t size() const override { return dataset_.size(); }
+  BatchSchema schema() const override { return dataset_.schema(); }
+  Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
+    return guarded(slot_, 0, [&] { return dataset_.read(indices, context); });
+  }
+
+ private:
+  const config::SlotConfig slot_;
+  const Dataset& dataset_;
+};
+
+/// The loader calls it within the guard of the dataset.
+class GuardedSampler final : public Sampler {
+ public:
+  GuardedSampler(config::SlotConfig slot, const Sampler& sampler)
+      : slot_(std::move(slot)), sampler_(sampler) {}
+  void open(const Source&) override {}
+  std::int64_t size() const override {
+    return guarded(slot_, 0, [&] { return sampler_.size(); });
+  }
+  void order(std::int64_t epoch, std::int64_t first, std::span<std::int64_t> out) const override {
+    guarded(slot_, 0, [&] { sampler_.order(epoch, first, out); });
+  }
+
+ private:
+  const config::SlotConfig slot_;
+  const Sampler& sampler_;
+};
+
+/// The network calls it within the guard of the model.
+class GuardedDropout final : public Dropout {
+ public:
+  GuardedDropout(config::SlotConfig slot, Dropout& dropout) : slot_(std::move(slot)), dropout_(dropout) {
+    common = dropout.common;
+  }
+  void open(const DropoutPlaces& places) override {
+    guarded(slot_, 0, [&] { dropout_.open(places); });
+  }
+  at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.apply(x, site, call); });
+  }
+  bool masks_weights() const override { return dropout_.masks_weights(); }
+  at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.mask_weight(weight, index, call); });
+  }
+  bool evaluates_linears() const override { return dropout_.evaluates_linears(); }
+  at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
+                             const std::optional<at::Tensor>& bias, const Activation& activation,
+                             std::size_t index, const DropoutCall& call) override {
+    return guarded(slot_, 0,
+                   [&] { return dropout_.evaluate_linear(x, weight, bias, activation, index, call); });
+  }
+  bool fuses(std::size_t linear) const override { return dropout_.fuses(linear); }
+  at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
+                           const std::optional<at::Tensor>& bias, std::size_t linear,
+                           const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.masked_linear(x, weight, bias, linear, call); });
+  }
+  bool carries() const override { return dropout_.carries(); }
+  at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
+                   std::int64_t time, const DropoutCall& call) override {
+    return guarded(slot_, 0, [&] { return dropout_.carry(before, now, cell, memory, time, call); });
+  }
+
+ private:
+  const config::SlotConfig slot_;
+  Dropout& dropout_;
+};
+
+/// Opens the plugin of the slot for a network: set_dropout is what is left to do.
+inline std::unique_ptr<Dropout> open_dropout(const config::SlotConfig& slot, Dropout& plugin,
+                                             const Network& network, const RunScale& scale) {
+  auto dropout = std::make_unique<GuardedDropout>(slot, plugin);
+  guarded(slot, 0, [&] {
+    dropout->place(scale);
+    dropout->open(dropout->chosen(network.dropout_places()));
+  });
+  return dropout;
+}
+
+/// A rule as the recorder knows it: it calls it within the guard of the rule's own slot.
+inline NamedRule named_rule(ActivePlugin& plugin) {
+  return {plugin.slot().id, &plugin.as<Rule>(),
+          [slot = plugin.slot(), object = plugin.object()](const std::function<void()>& call) {
+            if (const auto held = object.lock()) guarded(slot, 0, call);
+          }};
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,42 @@
+#include "core/engine/train/loss_meter.hpp"
+
+#include <cmath>
+
+namespace trainyard::train {
+
+bool LossMeter::add(const at::Tensor& loss, double weight) {
+  weight_ += weight;
+  if (!loss.is_cpu() || loss.scalar_type() != at::kFloat) {
+    kept_.emplace_back(loss.detach(), weight);
+    return true;
+  }
+  const double value = *loss.const_data_ptr<float>();
+  sum_ += value * weight;
+  return std::isfinite(value);
+}
+
+double LossMeter::sum() const {
+  double sum = sum_;
+  for (const auto& [loss, weight] : kept_) sum += loss.item().toDouble() * weight;
+  return sum;
+}
+
+std::optional<double> LossMeter::take() {
+  sum_ = sum();
+  kept_.clear();
+  if (weight_ <= 0.0) return std::nullopt;
+  return std::exchange(sum_, 0.0) / std::exchange(weight_, 0.0);
+}
+
+void LossMeter::save(StateWriter& state) const {
+  state.scalar("loss_sum", sum());
+  state.scalar("loss_weight", weight_);
+}
+
+void LossMeter::load(const StateReader& state) {
+  sum_ = state.number("loss_sum");
+  weight_ = state.number("loss_weight");
+  kept_.clear();
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,265 @@
+#include "core/engine/verbs/beginning.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include <trainyard/context.hpp>
+#include <trainyard/error.hpp>
+
+#include "core/rundir/folder.hpp"
+#include "core/rundir/quarantine.hpp"
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/changes.hpp"
+#include "core/runfile/live_config.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/planned_swaps.hpp"
+
+namespace trainyard::train {
+namespace {
+
+namespace fs = std::filesystem;
+using report::RunDirectory;
+
+/// A resolved run file as the tree that it was printed from.
+Table tree(const std::string& name, const std::string& text) {
+  config::Document document = config::load_resolved(name, text);
+  if (document.findings.failed()) throw ConfigError(document.findings.text());
+  return std::move(document.root);
+}
+
+/// The run file in a checkpoint: "file", as it was given, or "config", as swaps had left it by then.
+Table tree_in(const checkpoint::Loaded& loaded, const char* which) {
+  const State* const run = loaded.find("run");
+  if (run == nullptr) throw DataError(loaded.path + " holds no state of a run");
+  return tree(loaded.path, StateReader(*run).text(which));
+}
+
+/// The new file against the one that the run was begun with.
+std::vector<std::string> checked_changes(const std::vector<config::Difference>& differences,
+                                         std::int64_t step) {
+  config::Findings findings;
+  std::vector<std::string> lines = config::check_changes(differences, step, findings);
+  if (findings.failed()) throw ConfigError(findings.text());
+  return lines;
+}
+
+std::vector<config::PlannedSwap> planned_in(const Table& file) {
+  std::vector<config::PlannedSwap> planned;
+  if (const auto* entries = config::at_path<Array>(file, "swap"))
+    for (const Value& entry : *entries) planned.push_back(config::planned_swap(entry.as<Table>()));
+  return planned;
+}
+
+/// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
+/// taken back since, the run stands where it was before that one.
+void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal) {
+  checkpoint::Loaded& loaded = *beginning.loaded;
+  const State* const saved = loaded.find(control::ledger_owner);
+  if (saved == nullptr) throw DataError(loaded.path + " holds no ledger of the run's swaps");
+  beginning.ledger = control::Ledger::from_text(StateReader(*saved).text("text"), loaded.path);
+  // A swap that brought what ended the process while it was watched has failed, too.
+  for (const control::Quarantined& each : control::read_quarantine(beginning.directory.path()))
+    for (const auto& [entry, until] : beginning.ledger.made) {
+      if (!until ||
+          std::ranges::find(entry.swaps, each.plugin, &config::SwapRequest::type) == entry.swaps.end())
+        continue;
+      journal.push_back({*entry.step, entry.who, std::string(control::swap_rolled_back),
+                         each.plugin + " is quarantined (" + each.reason + ")", control::details(entry)});
+      beginning.directory.journal(journal.back());
+    }
+  std::map<std::int64_t, std::vector<State>> befores;
+  std::vector<State> states;
+  for (State& state : loaded.states) {
+    if (state.owner == control::ledger_owner) continue;
+    std::optional<std::pair<std::int64_t, std::string>> before = control::owner_before(state.owner);
+    if (before) state.owner = std::move(before->second);
+    (before ? befores[before->first] : states).push_back(std::move(state));
+  }
+  loaded.states = std::move(states);
+  beginning.planned = planned_in(tree_in(loaded, "file"));
+  const auto before = [&](std::int64_t number) {
+    std::vector<State> found = std::move(befores[number]);
+    const auto needed = [](const State& each) { return each.owner == "run" || each.owner == "model"; };
+    if (std::ranges::count_if(found, needed) == 2) return found;
+    throw DataError(loaded.path + ": swap " + std::to_string(number) +
+                    " is watched, and the run before it is not there; remove this folder to go on from the "
+                    "checkpoint before it, or take --overwrite");
+  };
+  if (const std::optional<std::int64_t> number = beginning.ledger.follow(journal)) {
+    loaded.states = before(*number);
+    loaded.step = StateReader(*loaded.find("run")).integer("step");
+  }
+  beginning.made.clear();
+  for (control::Made& made : std::exchange(beginning.ledger.made, {}))
+    beginning.made.push_back({made, made.until ? before(made.entry.number) : std::vector<State>()});
+}
+
+/// The run as swaps that stay have left it, with what the file changed since then on top. Those that are
+/// watched are made again on it.
+config::RunConfig effective(const Beginning& beginning, const config::RunConfig& config,
+                            const plugins::Registry& registry) {
+  checkpoint::Loaded bottom{.path = beginning.loaded->path, .step = 0, .states = {}};
+  const std::vector<State>& states =
+      beginning.made.empty() ? beginning.loaded->states : beginning.made.front().before;
+  std::copy_if(states.begin(), states.end(), std::back_inserter(bottom.states),
+               [](const State& each) { return each.owner == "run"; });
+  const Table saved = tree_in(bottom, "config");
+  Table file = tree_in(bottom, "file");
+  const std::vector<config::Difference> differences = config::diff(file, config.resolved);
+  file.erase("swap");
+  if (config::diff(saved, file).empty()) return config;
+  config::Document document;
+  document.root = config::with_changes(saved, differences, config.resolved);
+  document.root.erase("swap");
+  document.file = bottom.path;
+  config::Resolution resolution = config::live_config(std::move(document), registry);
+  if (!resolution.config)
+    throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
+                      resolution.findings.text());
+  resolution.config->swaps = config.swaps;
+  return std::move(*resolution.config);
+}
+
+/// The run that lies in its directory, from a checkpoint on.
+void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
+                const plugins::Registry& registry) {
+  for (const std::string& line :
+       checked_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step))
+    beginning.notes.push_back("changed: " + line);
+  beginning.loaded = std::move(loaded);
+  beginning.resumed = true;
+  take_ledger(beginning, beginning.directory.read_journal());
+  beginning.config = effective(beginning, config, registry);
+}
+
+/// Of a run that was stopped and is resumed by hand: it is to go on.
+void drop_stop(checkpoint::Loaded& loaded) {
+  for (State& state : loaded.states)
+    if (state.owner == "run") {
+      const std::int64_t requests = StateReader(state).integer("requests");
+      state.scalars["requests"] = requests & ~static_cast<std::int64_t>(Control::stop_run);
+    }
+}
+
+Beginning anew(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {
+  return {.directory = RunDirectory::create(config.run.output_dir, resolved_toml, overwrite),
+          .config = config};
+}
+
+std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::Registry& registry,
+                               const std::string& resolved_toml) {
+  const std::string& path = config.run.output_dir;
+  const Table before = tree(path + "/config.toml", RunDirectory::read_config(path));
+  const bool completed = RunDirectory::status(path) == report::Status::completed;
+  const bool stopped = RunDirectory::status(path) == report::Status::stopped;
+  if (completed && checked_changes(config::diff(before, config.resolved), 0).empty()) return std::nullopt;
+
+  RunDirectory directory = RunDirectory::extend(path);
+  const std::string folder = checkpoint_folder(directory);
+  std::vector<std::string> notes;
+  std::optional<checkpoint::Loaded> loaded =
+      checkpoint::load_newest(folder, [&](const std::string& checkpoint, const std::string& why) {
+        notes.push_back("passed over " + checkpoint + ": " + why);
+      });
+  if (!loaded && !notes.empty())
+    throw DataError("none of the checkpoints in " + folder + " is whole: " + notes.front() +
+                    "; --overwrite begins anew");
+  if (!loaded && (completed || config.run.resume == "must"))
+    throw ConfigError("'" + path + "' holds no checkpoint to go on from; --overwrite begins anew");
+  if (!loaded || loaded->step == 0) {
+    // Nothing that was trained is left; what was asked of the run is.
+    { const RunDirectory unlocked = std::move(directory); }
+    const std::vector<control::Quarantined> quarantined = control::read_quarantine(path);
+    Beginning beginning{.directory = RunDirectory::restart(path, resolved_toml), .config = config};
+    for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
+    beginning.ledger.follow(beginning.directory.read_journal());
+    return beginning;
+  }
+  Beginning beginning{.directory = std::move(directory), .config = config, .notes = std::move(notes)};
+  go_on_from(std::move(*loaded), beginning, config, registry);
+  if (stopped && config.run.resume == "must") drop_stop(*beginning.loaded);
+  beginning.directory.set_config(resolved_toml);
+  return beginning;
+}
+
+/// Whether a run file describes the run just as its swaps have left it.
+bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& config) {
+  Table file = config.resolved;
+  file.erase("swap");
+  config::Findings findings;
+  config::check_changes(config::diff(tree_in(loaded, "config"), file), loaded.step, findings);
+  return !findings.failed();
+}
+
+/// Another run's state, in a directory of its own.
+Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registry& registry,
+                         const std::string& resolved_toml, bool overwrite) {
+  std::vector<std::string> notes;
+  const bool single = fs::exists(fs::path(config.run.resume) / checkpoint::manifest_name);
+  std::optional<checkpoint::Loaded> loaded;
+  if (single)
+    loaded = checkpoint::load(config.run.resume);
+  else
+    loaded = checkpoint::load_newest((fs::path(config.run.resume) / "checkpoints").string(),
+                                     [&](const std::string& checkpoint, const std::string& why) {
+                                       notes.push_back("passed over " + checkpoint + ": " + why);
+                                     });
+  if (!loaded)
+    throw DataError("run.resume: '" + config.run.resume + "' holds no checkpoint that is whole" +
+                    (notes.empty() ? "" : ": " + notes.front()));
+  const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
+  config::Findings refused;
+  for (const std::string& line : config::check_changes(differences, loaded->step, refused))
+    notes.push_back("changed: " + line);
+  const bool swapped = refused.failed() && as_swapped(*loaded, config);
+  if (refused.failed() && !swapped) throw ConfigError(refused.text());
+  Beginning beginning = anew(config, resolved_toml, overwrite);
+  beginning.loaded = std::move(loaded);
+  beginning.notes = std::move(notes);
+  take_ledger(beginning, {});
+  if (swapped)
+    beginning.made.clear();  // the file has them
+  else
+    beginning.config = effective(beginning, config, registry);
+  return beginning;
+}
+
+}  // namespace
+
+std::string checkpoint_folder(const RunDirectory& directory) {
+  return directory.file("checkpoints");
+}
+
+std::optional<Beginning> begin(const config::RunConfig& config, const plugins::Registry& registry,
+                               const std::string& resolved_toml, bool overwrite) {
+  const bool same_run = config.run.resume == "auto" || config.run.resume == "must";
+  if (same_run && !overwrite && RunDirectory::holds_run(config.run.output_dir))
+    return go_on(config, registry, resolved_toml);
+  if (config.run.resume == "must")
+    throw ConfigError("run.resume is \"must\", and '" + config.run.output_dir + "' holds no run");
+  if (same_run || config.run.resume == "never" || config.run.load == config::RunKeys::Load::weights)
+    return anew(config, resolved_toml, overwrite);
+  return from_elsewhere(config, registry, resolved_toml, overwrite);
+}
+
+bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+                 const plugins::Registry& registry) {
+  const events::Blame& blame = error.blame();
+  for (const events::HookError& each : beginning.left_out)
+    if (each.blame().slot == blame.slot && each.blame().step == blame.step) return false;
+  if (!error.rollback()) return false;
+  std::optional<checkpoint::Loaded> loaded =
+      checkpoint::load_newest(checkpoint_folder(beginning.directory), [](const auto&, const auto&) {});
+  if (!loaded) return false;
+  beginning.notes.clear();
+  go_on_from(std::move(*loaded), beginning, config, registry);
+  beginning.left_out.push_back(error);
+  beginning.directory.journal(
+      {blame.step, "host", "rolled_back", "to the last checkpoint: " + std::string(error.what()), {}});
+  return true;
+}
+
+}  // namespace trainyard::train

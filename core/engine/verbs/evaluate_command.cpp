@@ -1,0 +1,29 @@
+#include "core/engine/verbs/evaluate_command.hpp"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/engine/save/load.hpp"
+#include "core/engine/train/run.hpp"
+#include "core/engine/train/weights.hpp"
+
+namespace trainyard::train {
+int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry,
+                     const std::string& weights, bool json) {
+  if (!config.val && !config.test)
+    throw ConfigError("there is nothing to evaluate on: the run file has neither [data.val] nor [data.test]");
+  Run run(config, registry);
+  run.build_model();
+  Loop& loop = run.build_loop({});
+  copy_weights(run.weights(), checkpoint::load_weights(weights), weights);
+  std::map<std::string, double, std::less<>> values;
+  for (const EvaluationSplit& split : loop.evaluations()) values.merge(loop.evaluate(split));
+  if (json) {
+    std::printf("%s\n", nlohmann::json(values).dump(2).c_str());
+    return 0;
+  }
+  for (const auto& [name, value] : values) std::printf("%-24s %.6g\n", name.c_str(), value);
+  return 0;
+}
+
+}  // namespace trainyard::train

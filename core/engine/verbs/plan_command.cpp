@@ -1,0 +1,88 @@
+#include "core/engine/verbs/plan_command.hpp"
+
+#include <cstdio>
+
+#include <trainyard/graph.hpp>
+
+#include "core/engine/train/run.hpp"
+
+namespace trainyard::train {
+namespace {
+
+double megabytes(double bytes) {
+  return bytes / (1024.0 * 1024.0);
+}
+
+double bytes_of(const std::vector<NamedTensor>& tensors) {
+  double bytes = 0;
+  for (const NamedTensor& each : tensors) bytes += static_cast<double>(each.tensor.nbytes());
+  return bytes;
+}
+
+double bytes_of_state(const Plugin& plugin) {
+  State state;
+  StateWriter writer(state);
+  plugin.save(writer);
+  double bytes = 0;
+  for (const auto& [name, tensor] : state.tensors) bytes += static_cast<double>(tensor.nbytes());
+  return bytes;
+}
+
+/// Every intermediate value of the graph once, at the size of a micro-batch: what autograd may keep at most.
+double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
+  double bytes = 0;
+  for (const Node& node : graph.nodes)
+    for (const ValueId output : node.outputs) {
+      if (output == no_value) continue;
+      const GraphValue& value = graph.values[static_cast<std::size_t>(output)];
+      double elements = 1;
+      // well.
+      for (const std::int64_t length : value.shape)
+        elements *= static_cast<double>(length < 0 ? -length * micro_batch : length);
+      bytes += elements * static_cast<double>(at::elementSize(value.dtype));
+    }
+  return bytes;
+}
+
+}  // namespace
+
+int plan_command(const config::RunConfig& config, const plugins::Registry& registry) {
+  Run run(config, registry);
+  run.build_model();
+  run.build_loop({});
+  run.rehearse(run.plan());
+  const RunScale& scale = run.scale();
+
+  std::printf("Steps\n");
+  std::printf("  data             %lld training samples", static_cast<long long>(run.samples("train")));
+  for (const char* split : {"val", "test"})
+    if (const std::int64_t samples = run.samples(split); samples > 0)
+      std::printf(", %lld %s", static_cast<long long>(samples), split);
+  std::printf("\n  batch            global %lld = micro %lld x accumulation %lld x world 1\n",
+              static_cast<long long>(config.train.batch_size),
+              static_cast<long long>(config.train.micro_batch_size),
+              static_cast<long long>(config.train.accumulation));
+  std::printf("  epoch            %lld steps, %lld samples%s\n",
+              static_cast<long long>(scale.steps_per_epoch), static_cast<long long>(scale.samples_per_epoch),
+              scale.samples_per_epoch % config.train.batch_size != 0 ? " (the last step is smaller)" : "");
+  if (scale.total_steps > 0)
+    std::printf("  run              %lld steps (%s)\n", static_cast<long long>(scale.total_steps),
+                config.trainer.max_duration.text().c_str());
+  else
+    std::printf("  run              until %s have passed\n", config.trainer.max_duration.text().c_str());
+
+  const double parameters = bytes_of(run.network().parameters());
+  const double buffers = bytes_of(run.network().buffers());
+  const double optimizer = bytes_of_state(run.optimizer());
+  const Graph* graph = run.network().graph();
+  const double activations = graph != nullptr ? activation_bytes(*graph, config.train.micro_batch_size) : 0;
+  std::printf("Memory (estimate, MiB)\n");
+  std::printf("  parameters       %.2f\n  gradients        %.2f\n", megabytes(parameters + buffers),
+              megabytes(parameters));
+  std::printf("  optimizer        %.2f\n  activations      %.2f%s\n", megabytes(optimizer),
+              megabytes(activations), graph != nullptr ? " at most" : " unknown: the model has no graph");
+  std::printf("  together         %.2f\n", megabytes(2 * parameters + buffers + optimizer + activations));
+  return 0;
+}
+
+}  // namespace trainyard::train

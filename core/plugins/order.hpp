@@ -1,0 +1,51 @@
+// The order of hooks at every event (events.md, rules 1 to 3): a pure function of the manifests and the run
+// file, never of load order. Torch-free, so that `plan` prints what the bus will do.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <trainyard/manifest.hpp>
+
+namespace trainyard::events {
+
+/// A plugin of the run, in config order.
+struct Participant {
+  std::string id;      ///< unique in the run: "ema", "sinks/console"
+  std::string plugin;  ///< name, which constraints refer to
+  std::vector<HookSpec> hooks;
+};
+
+/// One hook in its place, and why it stands behind the one before it.
+struct Place {
+  std::size_t participant = 0;
+  std::size_t hook = 0;  ///< index into its hooks
+  std::string reason;    ///< empty for the first of an event
+};
+
+struct OrderProblem {
+  /// "E318" cycle, "E319" two unordered writers, "E320" a region that may not be written there, "E321" an
+  /// event that does not come in this run.
+  std::string code;
+  std::string message;
+  std::string hint;
+};
+
+struct Order {
+  std::array<std::vector<Place>, event_count> places;
+  std::vector<OrderProblem> problems;  ///< empty: `places` holds
+
+  /// A digest of the order, the same on all ranks of a run (events.md, rule 9).
+  std::string digest(const std::vector<Participant>& participants) const;
+};
+
+Order make_order(const std::vector<Participant>& participants);
+
+/// "model, grads".
+std::string text(Regions regions);
+
+/// The opening event of a bracket, for a closing one; else the event itself.
+Event opening_of(Event event);
+
+}  // namespace trainyard::events

@@ -1,0 +1,22 @@
+// What a sealed plugin file says of itself.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <trainyard/manifest.hpp>
+
+namespace trainyard::plugins {
+
+/// What a sealed file says about its build; compared field by field with the host's.
+/// By field: "sdk", "headers", "libtorch", "compiler", "library", "isa".
+using BuildFacts = std::map<std::string, std::string>;
+
+struct PluginFile {
+  std::string path;
+  ManifestData manifest;  ///< without setters and hook functions
+  BuildFacts build;
+  std::string digest;  ///< SHA-256 over the loadable segments, as sealed
+};
+
+}  // namespace trainyard::plugins

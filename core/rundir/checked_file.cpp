@@ -1,0 +1,80 @@
+#include "core/rundir/checked_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <trainyard/error.hpp>
+
+#include "core/plugins/sha256.hpp"
+
+namespace trainyard::checkpoint {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw DataError(path + ": " + what);
+}
+
+}  // namespace
+
+CheckedFile::CheckedFile(const std::string& checkpoint, const FileEntry& entry)
+    : entry_(entry),
+      path_(checkpoint + "/" + entry.name),
+      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0) fail(path_, std::strerror(errno));
+  struct stat status {};
+  const bool plain = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!plain) ::close(descriptor_);
+  if (!plain) fail(path_, "not a regular file");
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+CheckedFile::~CheckedFile() {
+  ::close(descriptor_);
+}
+
+void CheckedFile::check_size() const {
+  if (size_ != entry_.size)
+    fail(path_, "has " + std::to_string(size_) + " bytes; " + std::to_string(entry_.size) + " were written");
+}
+
+void CheckedFile::check_header() const {
+  check("its header", 0, entry_.header, entry_.header_digest);
+}
+
+void CheckedFile::check(const TensorEntry& tensor) const {
+  check("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", tensor.offset, tensor.length,
+        tensor.digest);
+}
+
+void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,
+                        const std::string& digest) const {
+  if (length > size_ || offset > size_ - length)
+    fail(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) + ", the file at " +
+                    std::to_string(size_));
+  plugins::Sha256 hash;
+  read(offset, length, [&](std::string_view bytes) { hash.update(bytes.data(), bytes.size()); });
+  if (const std::string found = hash.hex(); found != digest)
+    fail(path_, what + " is not as it was written: its SHA-256 is " + found + " instead of " + digest);
+}
+
+void CheckedFile::read(std::uint64_t offset, std::uint64_t length,
+                       const std::function<void(std::string_view bytes)>& take) const {
+  std::string buffer(std::min<std::uint64_t>(length, 1 << 20), '\0');
+  while (length > 0) {
+    const ssize_t count = ::pread(descriptor_, buffer.data(), std::min<std::uint64_t>(length, buffer.size()),
+                                  static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(path_, std::strerror(errno));
+    if (count == 0) fail(path_, "ends early: somebody cut it off while it was read");
+    take({buffer.data(), static_cast<std::size_t>(count)});
+    offset += static_cast<std::uint64_t>(count);
+    length -= static_cast<std::uint64_t>(count);
+  }
+}
+
+}  // namespace trainyard::checkpoint

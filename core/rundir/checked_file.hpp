@@ -1,0 +1,41 @@
+// A safetensors file of a checkpoint, read against what the manifest says of it. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/rundir/manifest.hpp"
+
+namespace trainyard::checkpoint {
+
+/// Every function throws DataError, which names the file and the header or tensor that is not as it was
+/// written. The entries outlive the object.
+class CheckedFile {
+ public:
+  CheckedFile(const std::string& checkpoint, const FileEntry& entry);
+  ~CheckedFile();
+  CheckedFile(const CheckedFile&) = delete;
+  CheckedFile& operator=(const CheckedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  void check_size() const;
+  void check_header() const;
+  void check(const TensorEntry& tensor) const;
+
+  /// The bytes of the file from `offset` on, in order and in pieces.
+  void read(std::uint64_t offset, std::uint64_t length,
+            const std::function<void(std::string_view bytes)>& take) const;
+
+ private:
+  void check(const std::string& what, std::uint64_t offset, std::uint64_t length,
+             const std::string& digest) const;
+
+  const FileEntry& entry_;
+  std::string path_;
+  int descriptor_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,110 @@
+#include "core/rundir/folder.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <trainyard/error.hpp>
+
+#include "core/rundir/checked_file.hpp"
+
+namespace trainyard::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "step-";
+constexpr std::uintmax_t longest_manifest = 256 << 20;
+
+}  // namespace
+
+std::string folder_name(std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return name;
+}
+
+std::optional<std::int64_t> step_of(const std::string& checkpoint) {
+  const std::string name = fs::path(checkpoint).filename().string();
+  if (!name.starts_with(prefix)) return std::nullopt;
+  std::int64_t step = 0;
+  std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  if (step < 0 || folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::vector<std::string> list(const std::string& folder) {
+  std::vector<std::string> checkpoints;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    if (entry.is_directory(ignored) && step_of(entry.path().string()))
+      checkpoints.push_back(entry.path().string());
+  std::sort(checkpoints.begin(), checkpoints.end(),
+            [](const std::string& a, const std::string& b) { return *step_of(a) < *step_of(b); });
+  return checkpoints;
+}
+
+std::vector<std::string> find(const std::string& path) {
+  // "RUN/checkpoints/step-00000600/" is the same as without the slash.
+  const std::string plain = path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
+  if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
+  for (const std::string& folder : {plain + "/checkpoints", plain})
+    if (std::vector<std::string> found = list(folder); !found.empty()) return found;
+  throw DataError(plain +
+                  ": no checkpoint there; expected a run's directory with checkpoints/step-*, a folder with "
+                  "step-*, or one such folder");
+}
+
+Manifest read_manifest(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/" + manifest_name;
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error)
+    throw DataError(path + ": " + error.message() + "; a checkpoint without a manifest does not count");
+  if (size > longest_manifest)
+    throw DataError(path + ": too long for a manifest: " + std::to_string(size) + " bytes");
+  std::string text(size, '\0');
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
+    throw DataError(path + ": cannot be read: " + std::strerror(errno));
+  return from_text(text, path);
+}
+
+std::vector<std::string> verify(const std::string& checkpoint) {
+  std::vector<std::string> damages;
+  const auto attempt = [&](const auto& check) {
+    try {
+      check();
+    } catch (const DataError& damage) {
+      damages.push_back(damage.what());
+    }
+  };
+  attempt([&] {
+    const Manifest manifest = read_manifest(checkpoint);
+    for (const FileEntry& entry : manifest.files)
+      attempt([&] {
+        const CheckedFile file(checkpoint, entry);
+        attempt([&] { file.check_size(); });
+        attempt([&] { file.check_header(); });
+        for (const TensorEntry& tensor : manifest.tensors)
+          if (tensor.file == entry.name) attempt([&] { file.check(tensor); });
+      });
+  });
+  return damages;
+}
+
+void sweep(const std::string& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    // What resists is tried again the next time; it does not count as a checkpoint.
+    if (name.find(".tmp-") != std::string::npos || name.find(".old-") != std::string::npos)
+      fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,40 @@
+// The checkpoints of a run as they lie on the disk: RUN/checkpoints/step-00000600/, and the file `latest`
+// with the name of the newest. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/rundir/manifest.hpp"
+
+namespace trainyard::checkpoint {
+
+/// "step-00000600".
+std::string folder_name(std::int64_t step);
+
+/// The step of a folder that counts as a checkpoint by its name.
+std::optional<std::int64_t> step_of(const std::string& checkpoint);
+
+/// Paths of the folders that count as checkpoints by their names, oldest first; whether they are whole is not
+/// looked at. Empty where there is no such folder.
+std::vector<std::string> list(const std::string& folder);
+
+/// The checkpoints that a user means, oldest first: `path` is one, or a folder of some, or a run's directory.
+/// Throws DataError where there is none.
+std::vector<std::string> find(const std::string& path);
+
+/// Reads and checks the manifest of one checkpoint. Throws DataError.
+Manifest read_manifest(const std::string& checkpoint);
+
+/// Everything that is wrong with a checkpoint, one message each with the name of the tensor, header or file
+/// that it concerns; empty where every byte is as it was written.
+std::vector<std::string> verify(const std::string& checkpoint);
+
+/// Removes what an interrupted save or removal left: "*.tmp-*" and "*.old-*". The caller holds the run's
+/// lock.
+void sweep(const std::string& folder);
+
+}  // namespace trainyard::checkpoint

@@ -1,0 +1,92 @@
+#include "core/rundir/quarantine.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <trainyard/error.hpp>
+
+#include "core/plugins/kinds.hpp"
+#include "core/rundir/run_directory.hpp"
+#include "core/runfile/at_path.hpp"
+
+namespace trainyard::control {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quarantined, plugin, slot, kind, digest, event, step, reason, time)
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string file_of(const std::string& directory) {
+  return directory + "/quarantine.json";
+}
+
+const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry& registry,
+                        const std::vector<Quarantined>& quarantined) {
+  for (const plugins::PluginFile* file : registry.find(slot.kind, slot.type))
+    for (const Quarantined& each : quarantined)
+      if (each.digest == file->digest) return &each;
+  return nullptr;
+}
+
+std::string name_of(const config::SlotConfig& slot) {
+  return "[" + slot.slot + "] " + slot.type;
+}
+
+/// Who decides by a metric, and by which.
+std::vector<std::pair<std::string, std::string>> watched_metrics(const config::RunConfig& config) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (config.early_stopping) all.emplace_back("early_stopping", config.early_stopping->metric);
+  if (const auto* metric = config::at_path<std::string>(config.checkpoint.options, "keep_best.metric"))
+    all.emplace_back("checkpoint.keep_best", *metric);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Quarantined> read_quarantine(const std::string& directory) {
+  const std::string path = file_of(directory);
+  if (!std::filesystem::exists(path)) return {};
+  try {
+    return Json::parse(std::ifstream(path)).get<std::vector<Quarantined>>();
+  } catch (const Json::exception& error) {
+    throw DataError(path + " is no list of quarantined plugins: " + error.what() + "; mend or remove it");
+  }
+}
+
+void quarantine(const std::string& directory, Quarantined plugin) {
+  std::vector<Quarantined> all = read_quarantine(directory);
+  all.push_back(std::move(plugin));
+  report::write_atomically(file_of(directory),
+                           Json(all).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,
+                                   const std::vector<Quarantined>& quarantined) {
+  std::vector<Quarantined> left;
+  if (quarantined.empty()) return left;
+  for (const config::SlotConfig* slot : config.slots()) {
+    const Quarantined* found = find(*slot, registry, quarantined);
+    if (found == nullptr) continue;
+    const std::string why = name_of(*slot) + " is quarantined (" + found->reason + "), and ";
+    const std::string mend = ": mend the plugin, or take another one";
+    if (!plugins::can_be_left_out(slot->kind))
+      throw PluginError(why + "the run cannot do without " + slot->slot + mend);
+    for (const auto& [watcher, watched] : watched_metrics(config))
+      if (slot->kind == "metric" &&
+          (watched == "val/" + slot->id || watched.starts_with("val/" + slot->id + ".")))
+        throw PluginError(why + watcher + " watches " + watched + mend + ", or drop " + watcher);
+    left.push_back(*found);
+    left.back().slot = slot->slot;
+  }
+  for (std::vector<config::SlotConfig>* list : {&config.metrics, &config.rules, &config.hooks, &config.sinks})
+    std::erase_if(
+        *list, [&](const config::SlotConfig& slot) { return find(slot, registry, quarantined) != nullptr; });
+  return left;
+}
+
+}  // namespace trainyard::control

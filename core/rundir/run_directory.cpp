@@ -1,0 +1,281 @@
+#include "core/rundir/run_directory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <sys/file.h>
+#include <nlohmann/json.hpp>
+
+namespace trainyard::report {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* config_name = "config.toml";
+constexpr const char* journal_name = "journal.jsonl";
+constexpr const char* result_name = "result.json";
+constexpr const char* status_names[] = {"completed", "stopped", "interrupted", "failed"};
+
+/// Text of other programs' making (a path, a message) need not be UTF-8.
+std::string text_of(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+/// JSON has no such numbers; a reader of every language takes these words.
+Json number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+/// A run locks its journal while it writes. Who only asks whether one does shares the lock for microseconds:
+/// that passes.
+bool lock(int descriptor) {
+  constexpr int attempts = 20;
+  for (int i = 0; ::flock(descriptor, LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK || i == attempts) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+/// Makes it and those above it, their names on the disk. False where it is there.
+bool make_folders(const fs::path& path) {
+  if (path.empty() || fs::is_directory(path)) return false;
+  make_folders(path.parent_path());
+  const bool made = fs::create_directory(path);
+  sync_folder(path / "..");
+  return made;
+}
+
+bool going(const std::string& journal) {
+  const AppendFile file(journal, AppendFile::Mode::extend);
+  return !lock(file.descriptor());
+}
+
+void remove_results(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path() != folder / journal_name && entry.path() != folder / config_name)
+      fs::remove_all(entry.path());
+}
+
+/// What makes the folder a run goes last, the other way round than it came: a kill on the way leaves a run,
+/// or what is left of the making of one.
+void remove_contents(const fs::path& folder) {
+  const fs::path journal = folder / journal_name, config = folder / config_name;
+  remove_results(folder);
+  if (fs::exists(journal)) fs::resize_file(journal, 0);
+  fs::remove(config);
+  fs::remove(journal);
+}
+
+/// A kill while the folder was made, or emptied, left nothing in it but an empty journal.
+bool half_made(const fs::path& folder) {
+  std::error_code absent;
+  if (fs::file_size(folder / journal_name, absent) != 0) return false;
+  const auto part = [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name == journal_name || name == std::string(config_name) + ".tmp";
+  };
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
+}
+
+void check_free(const std::string& path, bool overwrite) {
+  const bool half = half_made(path);
+  if (!half && !RunDirectory::holds_run(path))
+    throw ConfigError("run.output_dir '" + path +
+                      "' is not empty and holds no run: name another folder, or empty it yourself");
+  if (going(path + "/" + journal_name))
+    throw ConfigError("another process is writing the run in '" + path +
+                      "' now: wait for it, or set run.output_dir (or run.name) to another folder");
+  if (!overwrite && !half)
+    throw ConfigError("'" + path +
+                      "' holds a run already: go on with it by run.resume = \"auto\", add --overwrite to "
+                      "replace it, or set "
+                      "run.output_dir (or run.name) to another folder");
+}
+
+}  // namespace
+
+RunDirectory RunDirectory::create(const std::string& path, std::string_view resolved_toml, bool overwrite) {
+  bool made = false;
+  try {
+    made = make_folders(path);
+    if (!fs::is_empty(path)) {
+      check_free(path, overwrite);
+      remove_contents(path);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw DataError("cannot make the run's folder '" + path + "': " + error.code().message() +
+                    "; set run.output_dir to a folder that can be written");
+  }
+  try {
+    AppendFile journal(path + "/" + journal_name, AppendFile::Mode::create);
+    if (!lock(journal.descriptor()))
+      throw DataError("cannot lock '" + journal.path() + "': " + std::strerror(errno));
+    sync_folder(path);  // a folder with a journal is ours, whatever else of it is lost
+    write_atomically(path + "/" + config_name, resolved_toml);
+    return RunDirectory(path, std::move(journal));
+  } catch (const DataError&) {
+    std::error_code ignored;
+    fs::remove(path + "/" + journal_name, ignored);
+    if (made) fs::remove(path, ignored);
+    throw;
+  }
+}
+
+RunDirectory RunDirectory::extend(const std::string& path) {
+  AppendFile journal(path + "/" + journal_name, AppendFile::Mode::extend);
+  if (!lock(journal.descriptor()))
+    throw ConfigError("another process is writing the run in '" + path +
+                      "' now: wait for it, or set run.output_dir (or run.name) to another folder");
+  if (fs::remove(path + "/" + result_name))
+    sync_folder(path);  // ahead of anything that is not of that result
+  std::ifstream written(path + "/" + journal_name);
+  written.seekg(-1, std::ios::end);
+  if (written && written.get() != '\n') journal.append("\n");  // a kill cut the last line
+  return RunDirectory(path, std::move(journal));
+}
+
+RunDirectory RunDirectory::restart(const std::string& path, std::string_view resolved_toml) {
+  RunDirectory directory = extend(path);
+  remove_results(path);
+  directory.set_config(resolved_toml);
+  return directory;
+}
+
+bool RunDirectory::holds_run(const std::string& path) {
+  return fs::exists(path + "/" + journal_name) && fs::exists(path + "/" + config_name);
+}
+
+std::string RunDirectory::read_config(const std::string& path) {
+  std::ifstream file(path + "/" + config_name);
+  if (!file) throw DataError("cannot read '" + path + "/" + config_name + "'");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::optional<Status> RunDirectory::status(const std::string& path) {
+  std::ifstream file(path + "/" + result_name);
+  // Not in order: that would copy what is read, and a copy of what is nested without end takes the stack.
+  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!result.is_object() || !result.contains("status") || !result["status"].is_string()) return std::nullopt;
+  const auto* found =
+      std::find(std::begin(status_names), std::end(status_names), result["status"].get<std::string>());
+  if (found == std::end(status_names)) return std::nullopt;
+  return static_cast<Status>(found - std::begin(status_names));
+}
+
+void RunDirectory::journal(const JournalEntry& entry) {
+  Json line = {{"time", timestamp()},
+               {"step", entry.step},
+               {"plugin", entry.plugin},
+               {"what", entry.what},
+               {"why", entry.why}};
+  if (!entry.details.empty()) line["details"] = entry.details;
+  const std::string text = text_of(line, -1) + "\n";
+  {
+    const std::lock_guard lock(*journal_mutex_);
+    journal_.append(text);
+  }
+  if (!entry.details.empty()) journal_.sync();  // a resume depends on it
+}
+
+std::vector<JournalEntry> RunDirectory::read_journal() const {
+  std::vector<JournalEntry> entries;
+  std::ifstream file(journal_.path());
+  for (std::string text; std::getline(file, text);) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) continue;  // cut short by a kill
+    try {
+      entries.push_back({line.value("step", std::int64_t{0}), line.value("plugin", ""),
+                         line.value("what", ""), line.value("why", ""), line.value("details", "")});
+    } catch (const Json::exception&) {
+      throw DataError(journal_.path() + ": a line is not as it was written: " + text.substr(0, 200) +
+                      "; `step` is a number, all else is text: mend the line, or begin anew");
+    }
+  }
+  return entries;
+}
+
+void RunDirectory::set_config(std::string_view resolved_toml) {
+  write_atomically(file(config_name), resolved_toml);
+}
+
+void RunDirectory::finish(const RunResult& result) {
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  Json metrics = Json::object();
+  for (const auto& [name, value] : result.metrics) metrics[name] = number(value);
+  Json plugins = Json::array();
+  for (const PluginUse& plugin : result.plugins)
+    plugins.push_back({{"name", plugin.name},
+                       {"kind", plugin.kind},
+                       {"version", plugin.version},
+                       {"digest", plugin.digest},
+                       {"seconds", plugin.seconds}});
+  const Json json = {
+      {"status", status_names[static_cast<int>(result.status)]},
+      {"exit_code", static_cast<int>(result.exit_code)},
+      {"steps", result.steps},
+      {"epochs", result.epochs},
+      {"samples", result.samples},
+      {"seconds", result.seconds},
+      {"metrics", std::move(metrics)},
+      {"digest",
+       {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
+      {"plugins", std::move(plugins)},
+      {"swaps",
+       {{"made", result.swaps.made},
+        {"refused", result.swaps.refused},
+        {"rolled_back", result.swaps.rolled_back}}},
+      {"error", text_or_null(result.error)},
+  };
+  write_atomically(file(result_name), text_of(json, 2) + "\n");
+  journal_.sync();
+}
+
+void sync_folder(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) throw DataError("cannot open '" + path + "': " + std::strerror(errno));
+  const int reason = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (reason != 0 && reason != EINVAL && reason != EROFS)
+    throw DataError("cannot sync '" + path + "': " + std::strerror(reason));
+}
+
+void write_atomically(const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  try {
+    AppendFile file(temporary, AppendFile::Mode::replace);
+    file.append(text);
+    file.sync();
+    if (std::rename(temporary.c_str(), path.c_str()) != 0)
+      throw DataError("cannot rename '" + temporary + "' to '" + path + "': " + std::strerror(errno));
+  } catch (...) {
+    std::remove(temporary.c_str());
+    throw;
+  }
+  const std::string folder = fs::path(path).parent_path().string();
+  sync_folder(folder.empty() ? "." : folder);
+}
+
+std::string timestamp() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::int64_t milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const std::time_t seconds = static_cast<std::time_t>(milliseconds / 1000);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[40];
+  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text + length, sizeof text - length, ".%03dZ", static_cast<int>(milliseconds % 1000));
+  return text;
+}
+
+}  // namespace trainyard::report

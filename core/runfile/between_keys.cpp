@@ -1,0 +1,227 @@
+#include "core/runfile/between_keys.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <trainyard/duration.hpp>
+
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/paths.hpp"
+#include "core/runfile/suggest.hpp"
+
+namespace trainyard::config {
+namespace {
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+Origin origin_of(const Table& root, std::string_view path) {
+  const Value* value = value_at(root, path);
+  return value == nullptr ? Origin{} : value->origin;
+}
+
+void device_and_precision(const Table& run, Findings& findings) {
+  const auto* device = at_path<std::string>(run, "run.device");
+  const auto* precision = at_path<std::string>(run, "trainer.precision");
+  if (device == nullptr) return;
+  const bool number_follows = device->rfind("cuda:", 0) == 0 && device->size() > 5 && device->size() <= 8 &&
+                              device->find_first_not_of("0123456789", 5) == std::string::npos;
+  if (*device != "cpu" && !number_follows) {
+    findings.error("E208", origin_of(run, "run.device"), "run.device: \"" + *device + "\" is not a device",
+                   "use cpu, cuda or cuda:N   e.g. \"cuda:0\"");
+    return;
+  }
+  if (*device == "cpu" && precision != nullptr && *precision == "fp16-mixed")
+    findings.error("E206", origin_of(run, "trainer.precision"),
+                   "trainer.precision: \"fp16-mixed\" does not work on the CPU",
+                   "use \"bf16-mixed\" there, or run.device = \"cuda\"");
+}
+
+void sampling(const Table& run, Findings& findings) {
+  const auto* shuffle = at_path<bool>(run, "data.train.shuffle");
+  const auto* type = at_path<std::string>(run, "data.sampler.type");
+  if (shuffle != nullptr && *shuffle && type != nullptr && *type != "random")
+    findings.error("E201", origin_of(run, "data.train.shuffle"),
+                   "data.train.shuffle = true contradicts the sampler \"" + *type + "\" of [data.sampler]",
+                   "drop one of the two: the sampler alone makes the order");
+}
+
+void evaluation(const Table& run, Findings& findings) {
+  const Value* val = value_at(run, "data.val");
+  const Value* interval = value_at(run, "trainer.eval_interval");
+  if (val == nullptr && interval != nullptr)
+    findings.error("E209", interval->key_origin, "trainer.eval_interval is set, but there is no [data.val]",
+                   "add [data.val], or drop the interval");
+  const Value* metrics = value_at(run, "metrics");
+  const bool any_metric = metrics != nullptr && metrics->get_if<Array>() && !metrics->as<Array>().empty();
+  if (val == nullptr && any_metric && value_at(run, "data.test") == nullptr)
+    findings.warning(
+        "E210", metrics->as<Array>().front().origin,
+        "[[metrics]] are computed in evaluations, and there is neither [data.val] nor [data.test]",
+        "add [data.val]");
+
+  std::vector<std::string> produced = {"val/loss"};
+  if (any_metric)
+    for (const Value& entry : metrics->as<Array>())
+      if (const auto* id = at_path<std::string>(entry.as<Table>(), "id")) produced.push_back("val/" + *id);
+  for (const std::string_view watcher : {"early_stopping", "checkpoint.keep_best"}) {
+    const std::string key = std::string(watcher) + ".metric";
+    const auto* metric = at_path<std::string>(run, key);
+    if (metric == nullptr) continue;
+    const Origin at = origin_of(run, key);
+    if (std::find(produced.begin(), produced.end(), *metric) == produced.end())
+      findings.error("E203", at, key + ": nothing produces \"" + *metric + "\"",
+                     suggestion(*metric, produced, "produced"));
+    else if (val == nullptr)
+      findings.error("E203", at, key + ": \"" + *metric + "\" needs a [data.val]",
+                     "add [data.val], or drop " + std::string(watcher));
+    else if (interval == nullptr)
+      findings.error("E203", at, std::string(watcher) + " needs evaluations while the training goes on",
+                     "set trainer.eval_interval, e.g. \"1ep\"");
+  }
+}
+
+void resuming(const Table& run, Findings& findings) {
+  const auto* resume = at_path<std::string>(run, "run.resume");
+  if (resume == nullptr) return;
+  const bool path = *resume != "never" && *resume != "auto" && *resume != "must";
+  std::error_code error;
+  if (path && !std::filesystem::exists(*resume, error))
+    findings.error("E401", origin_of(run, "run.resume"), "run.resume: " + *resume + " does not exist",
+                   "never, auto, must, or the path of a run's folder, a checkpoint or a safetensors file");
+  else if (const char* kind = path ? no_file(*resume) : nullptr;
+           kind != nullptr && !std::filesystem::is_directory(*resume, error))
+    findings.error("E401", origin_of(run, "run.resume"), "run.resume: " + *resume + " is " + kind,
+                   "name a run's folder, a checkpoint or a safetensors file");
+  const auto* load = at_path<std::string>(run, "run.load");
+  const auto* match = at_path<Array>(run, "run.load_match");
+  if (!path && load != nullptr && *load == "weights")
+    findings.error("E211", origin_of(run, "run.load"),
+                   "run.load = \"weights\" needs the path that they come from",
+                   "set run.resume to a run's folder, a checkpoint or a safetensors file");
+  else if (match != nullptr && !match->empty() && load != nullptr && *load != "weights")
+    findings.error("E211", origin_of(run, "run.load_match"),
+                   "run.load_match holds for load = \"weights\" only",
+                   "set run.load = \"weights\", or drop the patterns");
+}
+
+/// Share of the run, where it can be told without knowing the data.
+std::optional<double> share(const Table& run, std::string_view path, const Duration& whole) {
+  const auto* text = at_path<std::string>(run, path);
+  const std::optional<Duration> part = text == nullptr ? std::nullopt : Duration::parse(*text);
+  if (!part) return std::nullopt;
+  if (part->unit == Duration::Unit::percent) return part->count / 100.0;
+  if (part->unit == whole.unit && whole.count > 0) return part->count / whole.count;
+  return std::nullopt;
+}
+
+void warm_up(const Table& run, Findings& findings) {
+  const auto* text = at_path<std::string>(run, "trainer.max_duration");
+  const std::optional<Duration> whole = text == nullptr ? std::nullopt : Duration::parse(*text);
+  if (!whole) return;
+  const std::optional<double> warmup = share(run, "schedule.warmup", *whole);
+  const std::optional<double> delay = share(run, "schedule.delay", *whole);
+  // The slack is for decimal shares, which are rounded.
+  if (warmup.value_or(0.0) + delay.value_or(0.0) <= 1.0 + 1e-9) return;
+  const std::string_view longer =
+      warmup.value_or(0.0) >= delay.value_or(0.0) ? "schedule.warmup" : "schedule.delay";
+  std::string parts;
+  for (const char* key : {"warmup", "delay"})
+    if (const auto* length = at_path<std::string>(run, std::string("schedule.") + key);
+        length != nullptr && Duration::parse(*length).value_or(Duration{}).count > 0)
+      parts += (parts.empty() ? "" : " + ") + std::string(key) + " " + *length;
+  findings.error("E204", origin_of(run, longer),
+                 "schedule: " + parts + " is longer than the run, trainer.max_duration " + *text,
+                 "shorten it: the schedule itself needs a part of the run");
+}
+
+void output(const Table& run, Findings& findings) {
+  const auto* text = at_path<std::string>(run, "run.output_dir");
+  if (text == nullptr) return;
+  const Origin at = origin_of(run, "run.output_dir");
+  if (text->empty()) {
+    findings.error("E402", at, "run.output_dir is empty", "name a folder: \"runs/${run.name}\"");
+    return;
+  }
+  // The folder itself need not exist yet; the nearest one above it that does has to take it.
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::absolute(*text, error).lexically_normal();
+  while (!std::filesystem::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  if (!std::filesystem::is_directory(folder, error))
+    findings.error("E402", at, "run.output_dir: " + folder.string() + " is a file, not a folder",
+                   "name another folder");
+  else if (access(folder.c_str(), W_OK | X_OK) != 0)
+    findings.error("E402", at, "run.output_dir: no right to write in " + folder.string(),
+                   "name a folder that you may write in");
+}
+
+}  // namespace
+
+void solve_batch(Table& train, const Origin& at, Findings& findings) {
+  const auto get = [&](const char* key) -> std::optional<std::int64_t> {
+    const auto* value = at_path<std::int64_t>(train, key);
+    return value == nullptr ? std::nullopt : std::optional(*value);
+  };
+  const auto place = [&](std::initializer_list<const char*> keys) {
+    for (const char* key : keys)
+      if (const Value* value = train.find(key)) return value->key_origin;
+    return at;
+  };
+  if (train.contains("batch_size") && train.contains("global_batch_size")) {
+    findings.error("E207", place({"global_batch_size"}),
+                   "batch_size and global_batch_size are two names of the same number",
+                   "drop one of the two");
+    return;
+  }
+  const std::optional<std::int64_t> given = get("batch_size") ? get("batch_size") : get("global_batch_size");
+  std::optional<std::int64_t> global = given, micro = get("micro_batch_size"), steps = get("accumulation");
+  const Origin global_at = place({"batch_size", "global_batch_size"});
+  if (!global && !micro) {
+    findings.error("E108", at, "[data.train] needs `batch_size`: samples an optimizer step",
+                   "batch_size = <integer>, e.g. 64");
+    return;
+  }
+  if (!global) global = *micro * steps.value_or(1);
+  if (micro && *micro > *global) {
+    findings.error("E205", place({"micro_batch_size"}),
+                   "micro_batch_size " + number(*micro) + " is larger than the batch of " + number(*global),
+                   "a batch is made of whole micro-batches: at most " + number(*global));
+    return;
+  }
+  if (micro && steps && *micro * *steps != *global) {
+    findings.error("E207", global_at,
+                   "batch sizes contradict: global " + number(*global) + " != micro " + number(*micro) +
+                       " x accumulation " + number(*steps) + " (= " + number(*micro * *steps) + ")",
+                   "drop one of the three, or set data.train.batch_size = " + number(*micro * *steps));
+    return;
+  }
+  const std::int64_t part = micro ? *micro : steps.value_or(1);
+  if (*global % part != 0) {
+    findings.error("E207", global_at,
+                   "batch sizes contradict: global " + number(*global) + " is not a multiple of " +
+                       (micro ? "micro " : "accumulation ") + number(part),
+                   "set data.train.batch_size = " + number((*global / part + 1) * part) +
+                       (*global > part ? " or " + number(*global / part * part) : ""));
+    return;
+  }
+  if (!micro) micro = *global / part;
+  train.erase("global_batch_size");
+  for (const auto& [key, value] :
+       {std::pair("batch_size", *global), {"micro_batch_size", *micro}, {"accumulation", *global / *micro}})
+    if (at_path<std::int64_t>(train, key) == nullptr) train.set(key, Value(value));
+}
+
+void check_between_keys(const Table& resolved, Findings& findings) {
+  device_and_precision(resolved, findings);
+  sampling(resolved, findings);
+  evaluation(resolved, findings);
+  warm_up(resolved, findings);
+  output(resolved, findings);
+  resuming(resolved, findings);
+}
+
+}  // namespace trainyard::config

@@ -1,0 +1,107 @@
+#include "core/runfile/find_plugin.hpp"
+
+#include <algorithm>
+
+#include "core/runfile/suggest.hpp"
+
+namespace trainyard::config {
+namespace {
+
+using plugins::PluginFile;
+
+std::string paths(const std::vector<const PluginFile*>& files) {
+  std::vector<std::string> names;
+  names.reserve(files.size());
+  for (const PluginFile* file : files) names.push_back(file->path + " (" + file->manifest.version + ")");
+  return join(names);
+}
+
+/// What stands in the table where `type` was meant.
+const Value* misspelt_type(const Section& section, const Table& table) {
+  for (const Table::Entry& entry : table.entries())
+    if (!nearest(entry.key, {"type"}).empty() && !has_child(section, entry.key) &&
+        std::ranges::find(section.keys, entry.key, &Key::name) == section.keys.end())
+      return &entry.value;
+  return nullptr;
+}
+
+/// Of a plugin that is not there: whether it may be in a file that was refused.
+std::string refused_too(const plugins::Registry& registry) {
+  const std::size_t count = registry.refusals().size();
+  if (count == 0) return {};
+  return "   " + std::to_string(count) + (count == 1 ? " file was" : " files were") +
+         " refused, as `trainyard plugins list` tells";
+}
+
+/// An option that the host's own key would hide from the plugin.
+bool reserved_option(const Section& section, const PluginFile& plugin, const Origin& at, Findings& findings) {
+  std::vector<const Section*> tables = {&section};
+  if (section.path == "data")
+    for (const Section* split : children("data"))
+      if (split->kind.empty()) tables.push_back(split);
+  for (const OptionSpec& option : plugin.manifest.options)
+    for (const Section* table : tables) {
+      const bool key = std::any_of(table->keys.begin(), table->keys.end(),
+                                   [&](const Key& own) { return own.name == option.name; });
+      if (!key && option.name != "type" && !has_child(*table, option.name)) continue;
+      findings.error(
+          "E306", at,
+          plugin.path + ": its option `" + option.name + "` is a key of the host in " + header(*table),
+          "the plugin's author has to give it another name");
+      return true;
+    }
+  return false;
+}
+
+}  // namespace
+
+Filling find_plugin(const Section& section, const Table& table, const Origin& at,
+                    const std::string& default_type, const plugins::Registry& registry, Findings& findings) {
+  const Value* written = table.find("type");
+  if (written == nullptr && default_type.empty()) {
+    const Value* misspelt = misspelt_type(section, table);
+    findings.error("E108", misspelt == nullptr ? at : misspelt->key_origin,
+                   header(section) + " needs `type`, the name of a plugin",
+                   (misspelt == nullptr ? "" : "did you mean `type`?   ") +
+                       suggestion("", registry.names(section.kind), "one of"));
+    return {};
+  }
+  Filling filling;
+  filling.written = written == nullptr ? Value(default_type) : *written;
+  const auto* type = filling.written.get_if<std::string>();
+  if (type == nullptr) {
+    findings.error("E105", written->origin,
+                   section.path + ".type: expected a string, found " + written->type_name(),
+                   suggestion("", registry.names(section.kind), section.kind + " plugins"));
+    return {};
+  }
+  // A ${} that could not be filled in was reported.
+  if (findings.mentions(filling.written.origin) && type->find("${") != std::string::npos) return {};
+  filling.type = *type;
+
+  const Origin& place = written == nullptr ? at : written->origin;
+  const std::vector<const PluginFile*> found = registry.find(section.kind, filling.type);
+  const plugins::Refusal* refused = registry.refused(filling.type);
+  if (found.empty() && refused != nullptr)
+    findings.error(
+        "E301", place,
+        "the " + section.kind + " plugin \"" + filling.type + "\" cannot be used: " + refused->message);
+  else if (found.empty())
+    findings.error(
+        "E301", place, "no " + section.kind + " plugin is called \"" + filling.type + "\"",
+        suggestion(filling.type, registry.names(section.kind), "there are") + refused_too(registry));
+  else if (found.size() > 1)
+    findings.error("E302", place,
+                   "more than one file provides the " + section.kind + " plugin \"" + filling.type +
+                       "\": " + paths(found),
+                   "take all but one out of the plugin folders");
+  else if (!reserved_option(section, *found.front(), place, findings))
+    filling.plugin = found.front();
+  if (refused != nullptr && filling.plugin != nullptr)
+    findings.warning("E308", place,
+                     "the " + section.kind + " plugin \"" + filling.type + "\" is that of " +
+                         found.front()->path + "; a file of the same name was refused: " + refused->message);
+  return filling;
+}
+
+}  // namespace trainyard::config

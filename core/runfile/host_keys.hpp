@@ -1,0 +1,203 @@
+// The host's own tables of a run file, each a struct. What a key means, its bounds, its units and what a resume
+// may make of it stand once, in `describe` (host_keys.cpp); `trainyard config schema` prints them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/duration.hpp>
+
+#include "core/runfile/keys.hpp"
+
+namespace trainyard::config {
+
+/// What stands at the top of the file, outside its tables
+struct FileKeys {
+  int schema = 1;
+  std::vector<std::string> extends;
+  static void describe(Keys<FileKeys>& keys);
+};
+
+/// An entry of a list of plugins
+struct EntryKeys {
+  std::string id;
+  static void describe(Keys<EntryKeys>& keys);
+};
+
+/// [run]
+struct RunKeys {
+  enum class Deterministic : std::uint8_t { off, warn, strict };
+  enum class Load : std::uint8_t { all, weights };
+
+  std::string name;
+  std::uint64_t seed = 0;
+  std::string device = "cpu";  ///< "cpu" or "cuda:N"
+  Deterministic deterministic = Deterministic::off;
+  std::string output_dir = "runs/${run.name}";
+  std::string resume = "never";         ///< "never", "auto", "must", or a path
+  Load load = Load::all;                ///< from that path
+  std::vector<std::string> load_match;  ///< patterns of weights; empty: all
+  std::optional<std::string> data;
+  static void describe(Keys<RunKeys>& keys);
+};
+
+/// [run.threads]
+struct ThreadKeys {
+  int intra_op = 0;  ///< 0: LibTorch's choice
+  int inter_op = 0;
+  static void describe(Keys<ThreadKeys>& keys);
+};
+
+/// [plugins]
+struct PluginKeys {
+  std::vector<std::string> paths;
+  static void describe(Keys<PluginKeys>& keys);
+};
+
+/// [data], beside the options of the dataset
+struct DataKeys {
+  int workers = 0;   ///< loader threads; 0: on the loop thread
+  int prefetch = 2;  ///< batches ready ahead, per worker
+  static void describe(Keys<DataKeys>& keys);
+};
+
+/// [data.train], beside the options of the dataset
+struct BatchKeys {
+  std::int64_t batch_size = 0;  ///< samples an optimizer step (train) or an evaluation batch
+  std::int64_t global_batch_size = 0;
+  std::int64_t micro_batch_size = 0;
+  std::int64_t accumulation = 1;  ///< micro-batches a step: batch_size = micro_batch_size x accumulation
+  bool shuffle = false;
+  bool drop_last = false;
+  static void describe(Keys<BatchKeys>& keys);
+};
+
+/// [data.val], [data.test], beside the options of the dataset
+struct EvaluationKeys {
+  std::int64_t batch_size = 0;
+  static void describe(Keys<EvaluationKeys>& keys);
+};
+
+/// [trainer]
+struct TrainerKeys {
+  enum class Precision : std::uint8_t { fp32, bf16_mixed, fp16_mixed };
+
+  Duration max_duration;
+  std::optional<Duration> max_wall_time;
+  std::optional<Duration> eval_interval;  ///< without one: evaluated at the end only
+  Precision precision = Precision::fp32;
+  static void describe(Keys<TrainerKeys>& keys);
+};
+
+/// [trainer.grad_clip]
+struct GradClip {
+  enum class Type : std::uint8_t { norm, value };
+
+  Type type = Type::norm;
+  double max = 1.0;
+  static void describe(Keys<GradClip>& keys);
+};
+
+/// [early_stopping]
+struct EarlyStopping {
+  enum class Mode : std::uint8_t { min, max };
+
+  std::string metric;  ///< "val/loss"
+  Mode mode = Mode::min;
+  std::int64_t patience = 5;  ///< evaluations without improvement
+  double min_delta = 0.0;
+  static void describe(Keys<EarlyStopping>& keys);
+};
+
+/// [guard]: what is done about plugins that misbehave
+struct GuardKeys {
+  enum class Overdue : std::uint8_t { warn, abort };
+  /// `disable` undoes the write and goes on without the plugin, `rollback` goes back to the last checkpoint.
+  enum class Nan : std::uint8_t { off, abort, disable, rollback };
+
+  Duration deadline{60, Duration::Unit::seconds};  ///< for one call into a plugin; 0: none
+  Overdue on_deadline = Overdue::warn;
+  Nan nan = Nan::abort;  ///< when a hook wrote a value that is not finite
+  bool strict_state = false;
+  static void describe(Keys<GuardKeys>& keys);
+};
+
+/// [logging]
+struct LoggingKeys {
+  Duration interval{50, Duration::Unit::steps};
+  static void describe(Keys<LoggingKeys>& keys);
+};
+
+/// An entry of [[hooks]], beside the options of the plugin: in place of what its manifest says
+struct HookKeys {
+  enum class OnError : std::uint8_t { abort, disable };
+
+  std::optional<Duration> every;           ///< the cadence of the hooks that have one
+  std::optional<int> priority;             ///< of all its hooks
+  std::vector<std::string> before, after;  ///< ids or plugin names, in addition
+  OnError on_error = OnError::abort;       ///< when it throws: the run stops, or goes on without it
+  static void describe(Keys<HookKeys>& keys);
+};
+
+/// What takes over from the plugin that is replaced.
+enum class Carry : std::uint8_t {
+  state,    ///< its state: all of it by the same plugin, else what has the same name and shape
+  fresh,    ///< nothing
+  restart,  ///< of a schedule: the curve begins anew over the rest of the run
+  splice,   ///< of a schedule: the curve is scaled such that the factor does not jump
+};
+
+/// An entry of [[swap]], beside the options of the plugin
+struct SwapKeys {
+  Duration at;
+  std::string slot;
+  std::string type;
+  Carry carry = Carry::state;
+  Duration watch{5, Duration::Unit::steps};
+  static void describe(Keys<SwapKeys>& keys);
+};
+
+}  // namespace trainyard::config
+
+namespace trainyard {
+
+template <>
+struct Words<config::RunKeys::Deterministic> {
+  static constexpr std::string_view words[] = {"off", "warn", "strict"};
+};
+template <>
+struct Words<config::RunKeys::Load> {
+  static constexpr std::string_view words[] = {"all", "weights"};
+};
+template <>
+struct Words<config::TrainerKeys::Precision> {
+  static constexpr std::string_view words[] = {"fp32", "bf16-mixed", "fp16-mixed"};
+};
+template <>
+struct Words<config::GradClip::Type> {
+  static constexpr std::string_view words[] = {"norm", "value"};
+};
+template <>
+struct Words<config::EarlyStopping::Mode> {
+  static constexpr std::string_view words[] = {"min", "max"};
+};
+template <>
+struct Words<config::GuardKeys::Overdue> {
+  static constexpr std::string_view words[] = {"warn", "abort"};
+};
+template <>
+struct Words<config::GuardKeys::Nan> {
+  static constexpr std::string_view words[] = {"off", "abort", "disable", "rollback"};
+};
+template <>
+struct Words<config::HookKeys::OnError> {
+  static constexpr std::string_view words[] = {"abort", "disable"};
+};
+template <>
+struct Words<config::Carry> {
+  static constexpr std::string_view words[] = {"state", "fresh", "restart", "splice"};
+};
+
+}  // namespace trainyard

@@ -1,0 +1,101 @@
+// How the host declares its own keys of a run file: as plugins declare their options (Fields), with what only
+// the host's keys have: units of a duration, names that other trainers use, what a resume may change.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/manifest.hpp>
+
+#include "core/plugins/kinds.hpp"
+
+namespace trainyard::config {
+
+/// Units that a duration may have at a place.
+enum class Units : std::uint8_t {
+  any,
+  length,    ///< of the run itself: no percentage
+  progress,  ///< no wall time: a place in the run that is the same each time
+  time,      ///< wall time only
+};
+
+/// What a resume makes of another value than the one that the run had.
+using ChangeClass = plugins::KindRow::Change;
+
+struct Key : OptionSpec {
+  Units units = Units::any;
+  std::vector<std::string> synonyms;  ///< what other trainers call it: unknown here, but suggested from
+  std::optional<ChangeClass> change;  ///< in place of its section's
+};
+
+/// Refines the key just declared; what plugins' options have as well comes last.
+template <class T>
+class KeyRef : public OptionRef<T> {
+ public:
+  KeyRef(std::vector<OptionSpec>& specs, Key& extras)
+      : OptionRef<T>(specs, specs.size() - 1), spec_(&specs.back()), extras_(&extras) {}
+  KeyRef& in(Units units) {
+    extras_->units = units;
+    return *this;
+  }
+  KeyRef& also(std::initializer_list<const char*> names) {
+    extras_->synonyms.assign(names.begin(), names.end());
+    return *this;
+  }
+  KeyRef& on_resume(ChangeClass change) {
+    extras_->change = change;
+    return *this;
+  }
+  /// Absent unless given: others say what it is then.
+  KeyRef& no_default() {
+    spec_->fallback.reset();
+    return *this;
+  }
+
+ private:
+  OptionSpec* spec_;
+  Key* extras_;
+};
+
+/// The keys of a table, declared by pointer to member. Defaults are what a value-initialised `Struct` holds.
+template <class Struct>
+class Keys : private Fields<Struct> {
+ public:
+  Keys() : Fields<Struct>(specs_) {}
+
+  template <class T, class Owner>
+  KeyRef<T> key(std::string name, T Owner::*member, std::string help) {
+    this->option(std::move(name), member, std::move(help));
+    extras_.emplace_back();
+    return {specs_, extras_.back()};
+  }
+
+  std::vector<Key> take() {
+    for (std::size_t i = 0; i < specs_.size(); ++i)
+      static_cast<OptionSpec&>(extras_[i]) = std::move(specs_[i]);
+    return std::move(extras_);
+  }
+
+ private:
+  std::vector<OptionSpec> specs_;
+  std::vector<Key> extras_;
+};
+
+/// Of a struct with `static void describe(Keys<Struct>&)`.
+template <class Struct>
+std::vector<Key> keys_of() {
+  Keys<Struct> keys;
+  Struct::describe(keys);
+  return keys.take();
+}
+
+/// The struct of a table that was checked against its keys.
+template <class Struct>
+void read(const Table& table, Struct& target) {
+  for (const Key& key : keys_of<Struct>())
+    if (const Value* value = table.find(key.name)) key.set(&target, *value);
+}
+
+}  // namespace trainyard::config

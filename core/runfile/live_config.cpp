@@ -1,0 +1,223 @@
+#include "core/runfile/live_config.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/between_keys.hpp"
+#include "core/runfile/data_tables.hpp"
+#include "core/runfile/hook_order.hpp"
+#include "core/runfile/output_files.hpp"
+#include "core/runfile/paths.hpp"
+#include "core/runfile/tables.hpp"
+#include "core/runfile/typed_fields.hpp"
+
+namespace trainyard::config {
+namespace {
+
+/// What the run file says of when and where a hook runs.
+void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings) {
+  read(checked.host, slot.hook);
+  const plugins::PluginFile* plugin = checked.filling.plugin;
+  if (!slot.hook.every || plugin == nullptr) return;
+  const auto has_cadence = [](const HookSpec& hook) { return !hook.cadence.every.empty(); };
+  if (std::ranges::none_of(plugin->manifest.hooks, has_cadence))
+    findings.error("E114", checked.host.find("every")->origin,
+                   slot.type + " has no hook with a cadence: `every` changes nothing", "drop the key");
+}
+
+/// Reads a run file from top to bottom; everything that is wrong is found in one go.
+class Resolver {
+ public:
+  Resolver(Document& document, const plugins::Registry& registry)
+      : root_(document.root),
+        default_name_(document.default_name),
+        registry_(registry),
+        findings_(document.findings),
+        checker_(findings_, has_steps(root_)),
+        tables_(document, registry, checker_, findings_) {}
+
+  std::optional<RunConfig> run() {
+    if (!schema_version()) return std::nullopt;
+    resolved_.set("schema", *root_.find("schema"));
+    run_itself();
+    plugin_folders();
+    model();
+    config_.loss = slot("loss");
+    read_data(tables_, registry_, findings_, resolved_, config_);
+    config_.metrics = list("metrics");
+    config_.optimizer = slot("optimizer");
+    config_.schedule = slot("schedule");
+    trainer();
+    config_.checkpoint = slot("checkpoint");
+    if (std::optional<Checked> early = tables_.plain("early_stopping"))
+      resolved_.set("early_stopping", early->table());
+    resolved_.set("guard", tables_.plain("guard", true)->table());
+    resolved_.set("logging", tables_.plain("logging", true)->table());
+    config_.sinks = list("logging.sinks");
+    config_.rules = list("rules");
+    if (!config_.rules.empty() || root_.contains("recorder")) config_.recorder = slot("recorder");
+    config_.hooks = list("hooks");
+    tables_.unknown_tables();
+    check_between_keys(resolved_, findings_);
+    check_together(tables_.in_use(), resolved_, checker_.percent(), findings_);
+    if (const auto* folder = at_path<std::string>(resolved_, "run.output_dir"))
+      check_output_files(config_, *folder, registry_, findings_);
+    if (findings_.failed()) return std::nullopt;
+    fill_in(resolved_, config_);
+    config_.resolved = resolved_;
+    for (const events::OrderProblem& problem : events::make_order(participants(config_, registry_)).problems)
+      findings_.error(problem.code, {}, problem.message, problem.hint);
+    if (findings_.failed()) return std::nullopt;
+    return std::move(config_);
+  }
+
+ private:
+  bool schema_version() {
+    const Value* version = root_.find("schema");
+    const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
+    if (number != nullptr && *number == 1) return true;
+    // The keys of another version would all be reported as unknown, which helps nobody.
+    if (version == nullptr)
+      findings_.error("E103", tables_.file(), "the file does not say which version of the keys it uses",
+                      "begin it with: schema = 1");
+    else
+      findings_.error("E103", version->origin, "this host reads schema = 1 only", "schema = 1");
+    return false;
+  }
+
+  void run_itself() {
+    Table run = tables_.plain("run", true)->table();
+    if (!run.contains("name")) run.set("name", Value(default_name_));
+    const auto* name = at_path<std::string>(run, "name");
+    if (name != nullptr && (name->empty() || name->find_first_of("/\\\n") != std::string::npos))
+      findings_.error("E107", run.find("name")->origin,
+                      "run.name: \"" + *name + "\" does not do as the name of a folder",
+                      "leave out slashes; folders go into run.output_dir");
+    // The default is written in terms of the name.
+    Value* output = run.find("output_dir");
+    if (output != nullptr && output->origin.line == 0 && name != nullptr) *output = Value("runs/" + *name);
+    Value* device = run.find("device");
+    if (device != nullptr && device->as<std::string>() == "cuda") device->as<std::string>() = "cuda:0";
+    run.set("threads", tables_.plain("run.threads", true)->table());
+    resolved_.set("run", std::move(run));
+  }
+
+  void plugin_folders() {
+    std::optional<Checked> folders = tables_.plain("plugins");
+    if (!folders) return;
+    if (Value* paths = folders->host.find("paths"))
+      for (Value& path : paths->as<Array>()) {
+        const std::string folder = absolute_path(path.as<std::string>(), path.origin);
+        std::error_code error;
+        if (!std::filesystem::is_directory(folder, error))
+          findings_.error("E401", path.origin, "plugins.paths: there is no folder " + folder,
+                          "a path is relative to the file that it is written in");
+        path = Value(folder);
+      }
+    resolved_.set("plugins", folders->table());
+  }
+
+  void model() {
+    config_.model = slot("model");
+    const Section& section = config::section("model.dropout");
+    const Value* value = tables_.given(section);
+    if (value == nullptr) return;
+    const Checked checked = tables_.slot(section, value, section.path);
+    if (Value* model = resolved_.find("model")) model->as<Table>().set("dropout", Value(checked.table()));
+    config_.dropout = tables_.use(section, section.path, checked);
+  }
+
+  void trainer() {
+    const Section& section = config::section("trainer");
+    if (!root_.contains("trainer")) return tables_.missing(section);
+    Table trainer = tables_.plain("trainer", true)->table();
+    if (std::optional<Checked> clip = tables_.plain("trainer.grad_clip"))
+      trainer.set("grad_clip", Value(clip->table()));
+    resolved_.set("trainer", std::move(trainer));
+  }
+
+  /// The plugin of a section that is not a list.
+  SlotConfig slot(std::string_view path) {
+    const Section& section = config::section(path);
+    const Value* value = tables_.given(section);
+    if (value == nullptr && section.default_types.empty()) {
+      tables_.missing(section);
+      return {};
+    }
+    const Checked checked = tables_.slot(section, value, section.path,
+                                         section.default_types.empty() ? "" : section.default_types.front());
+    resolved_.set(section.path, checked.table());
+    return tables_.use(section, section.path, checked);
+  }
+
+  std::vector<SlotConfig> list(std::string_view path) {
+    const Section& section = config::section(path);
+    Array entries;
+    if (const Value* value = value_at(root_, path)) {
+      if (!value->get_if<Array>()) {
+        findings_.error("E105", value->origin,
+                        section.path + ": expected a list of tables, found " + value->type_name(),
+                        "write " + header(section) + ", with two pairs of brackets");
+        return {};
+      }
+      entries = value->as<Array>();
+    } else {
+      for (const std::string& type : section.default_types) {
+        Table table;
+        table.set("type", Value(type));
+        entries.push_back(Value(std::move(table)));
+        entries.back().origin = tables_.file();
+      }
+    }
+    std::vector<SlotConfig> slots;
+    std::set<std::string> ids;
+    if (path == "metrics") ids.insert("loss");  // "val/loss" is the loss itself
+    Array printed;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const std::string name = section.path + "[" + std::to_string(i) + "]";
+      if (entries[i].get_if<Table>() == nullptr) {
+        findings_.error("E105", entries[i].origin,
+                        name + ": expected a table, found " + entries[i].type_name(),
+                        "write " + header(section) + " and its keys below");
+        continue;
+      }
+      Checked checked = tables_.slot(section, &entries[i], name);
+      const auto* id = at_path<std::string>(checked.host, "id");
+      checked.id = id != nullptr ? *id : checked.filling.type;
+      if (!checked.id.empty() && !ids.insert(checked.id).second)
+        findings_.error("E112", id != nullptr ? checked.host.find("id")->origin : checked.at,
+                        name + ": the id \"" + checked.id + "\" is taken",
+                        "give it another: id = \"" + checked.id + "2\"");
+      slots.push_back(tables_.use(section, name, checked));
+      if (section.kind == "hook") read_hook_keys(checked, slots.back(), findings_);
+      printed.push_back(Value(checked.table()));
+    }
+    Table* parent = &resolved_;
+    if (const std::size_t dot = path.find('.'); dot != std::string_view::npos)
+      parent = &resolved_.find(path.substr(0, dot))->as<Table>();
+    parent->set(name_of(section), Value(std::move(printed)));
+    return slots;
+  }
+
+  const Table& root_;
+  const std::string& default_name_;
+  const plugins::Registry& registry_;
+  Findings& findings_;
+  Checker checker_;
+  Tables tables_;
+  Table resolved_;
+  RunConfig config_;
+};
+
+}  // namespace
+
+Resolution live_config(Document document, const plugins::Registry& registry) {
+  Resolution result;
+  if (document.readable) result.config = Resolver(document, registry).run();
+  result.findings = std::move(document.findings);
+  return result;
+}
+
+}  // namespace trainyard::config

@@ -1,0 +1,22 @@
+// An option of a plugin or a key of the host in words: for messages, `plugins inspect` and `config schema`.
+#pragma once
+
+#include <string>
+
+#include <trainyard/manifest.hpp>
+
+namespace trainyard::config {
+
+/// "float", "list of strings", "list of schedule plugins".
+std::string type_text(const OptionSpec& spec);
+
+/// ">= 1 and <= 64", "> 0", "" for none.
+std::string range_text(const OptionSpec& spec);
+
+/// "norm | value", or the range.
+std::string allowed_text(const OptionSpec& spec);
+
+/// As it stands in a run file; "required"; "" where the option is absent unless given.
+std::string default_text(const OptionSpec& spec);
+
+}  // namespace trainyard::config

@@ -1,0 +1,145 @@
+#include "core/runfile/planned_swaps.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/check.hpp"
+#include "core/runfile/live_config.hpp"
+#include "core/runfile/swap.hpp"
+
+namespace trainyard::config {
+namespace {
+
+constexpr const char* options_key = "options";
+
+const std::vector<Key>& host_keys() {
+  return config::section("swap").keys;
+}
+
+const Key* host_key(const std::string& name) {
+  const auto found = std::find_if(host_keys().begin(), host_keys().end(),
+                                  [&](const Key& candidate) { return candidate.name == name; });
+  return found == host_keys().end() ? nullptr : &*found;
+}
+
+/// An entry by itself: the host's keys, and all others as options of the plugin that comes.
+struct Entry {
+  Table host, options;
+
+  /// Nothing where a key that it needs is missing or wrong.
+  std::optional<PlannedSwap> swap() const {
+    const auto* at = at_path<std::string>(host, "at");
+    if (at == nullptr) return std::nullopt;
+    for (const char* key : {"slot", "carry", "watch"})
+      if (!host.contains(key)) return std::nullopt;
+    PlannedSwap planned{.at = *Duration::parse(*at), .request = swap_of(host)};
+    planned.request.options = options;
+    return planned;
+  }
+
+  /// As it is printed: options that are called as a key of the host is lie in a table of their own.
+  Table printed() const {
+    Table all = host, apart;
+    for (const Table::Entry& option : options.entries())
+      (option.key == options_key || host_key(option.key) != nullptr ? apart : all)
+          .set(option.key, option.value);
+    if (!apart.entries().empty()) all.set(options_key, Value(std::move(apart)));
+    return all;
+  }
+};
+
+Entry read(const Value& value, const std::string& name, Checker& checker) {
+  const Table& given = value.as<Table>();
+  Entry entry;
+  for (const Table::Entry& each : given.entries()) {
+    const Key* const key = host_key(each.key);
+    if (each.key == options_key && each.value.get_if<Table>() != nullptr) {
+      for (const Table::Entry& option : each.value.as<Table>().entries())
+        entry.options.set(option.key, option.value);
+    } else if (key == nullptr) {
+      entry.options.set(each.key, each.value);
+    } else if (std::optional<Value> checked =
+                   checker.value(*key, each.value, name + "." + each.key, key->units)) {
+      entry.host.set(each.key, std::move(*checked));
+    }
+  }
+  checker.complete({host_keys().begin(), host_keys().end()}, entry.host, given, value.origin, name);
+  return entry;
+}
+
+struct Place {
+  std::size_t index;  ///< in the file
+  PlannedSwap swap;
+  Origin at;
+};
+
+/// The order of time, where units can be compared without knowing the data; else that of the file is taken
+/// for it, which the run checks when it begins.
+void sort_by_time(std::vector<Place>& places, const Table& resolved) {
+  const auto* text = at_path<std::string>(resolved, "trainer.max_duration");
+  const std::optional<Duration> whole = text == nullptr ? std::nullopt : Duration::parse(*text);
+  const auto in_one_unit = [&](const Duration& at) {
+    return at.unit == Duration::Unit::percent && whole
+               ? Duration{at.count / 100.0 * whole->count, whole->unit}
+               : at;
+  };
+  for (const Place& each : places)
+    if (in_one_unit(each.swap.at).unit != in_one_unit(places.front().swap.at).unit) return;
+  std::stable_sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+    return in_one_unit(a.swap.at).count < in_one_unit(b.swap.at).count;
+  });
+}
+
+}  // namespace
+
+PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugins::Registry& registry,
+                        Findings& findings) {
+  Checker checker(findings, has_steps(run.resolved));
+  PlannedSwaps planned;
+  const auto* list = entries.get_if<Array>();
+  if (list == nullptr) {
+    findings.error("E105", entries.origin,
+                   std::string("swap: expected a list of tables, found ") + entries.type_name(),
+                   "write [[swap]], with two pairs of brackets");
+    return planned;
+  }
+  std::vector<Place> places;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const Value& value = (*list)[i];
+    const std::string name = "swap[" + std::to_string(i) + "]";
+    if (value.get_if<Table>() == nullptr) {
+      findings.error("E105", value.origin, name + ": expected a table, found " + value.type_name());
+      continue;
+    }
+    const Entry entry = read(value, name, checker);
+    planned.printed.push_back(Value(entry.printed()));
+    if (std::optional<PlannedSwap> swap = entry.swap()) places.push_back({i, std::move(*swap), value.origin});
+  }
+  if (findings.failed()) return planned;
+  sort_by_time(places, run.resolved);
+  RunConfig now = run;
+  for (Place& place : places) {
+    Resolution then =
+        live_config(with_swaps(now.resolved, {place.swap.request}, registry, place.at), registry);
+    if (then.config) check_swaps(now, *then.config, {place.swap.request}, registry, place.at, then.findings);
+    for (const Finding& finding : then.findings.list())
+      findings.error(finding.code, finding.at.line > 0 ? finding.at : place.at,
+                     "swap[" + std::to_string(place.index) + "]: " + finding.message, finding.hint);
+    if (then.config && !then.findings.failed()) now = std::move(*then.config);
+    planned.swaps.push_back(std::move(place.swap));
+  }
+  return planned;
+}
+
+PlannedSwap planned_swap(const Table& printed) {
+  PlannedSwap planned{.at = *Duration::parse(printed.find("at")->as<std::string>()),
+                      .request = swap_of(printed)};
+  for (const Table::Entry& each : printed.entries())
+    if (each.key != options_key && host_key(each.key) == nullptr)
+      planned.request.options.set(each.key, each.value);
+  return planned;
+}
+
+}  // namespace trainyard::config

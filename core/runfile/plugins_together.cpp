@@ -1,0 +1,66 @@
+#include "core/runfile/plugins_together.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "core/runfile/at_path.hpp"
+
+namespace trainyard::config {
+namespace {
+
+/// The model, if it lacks its graph; one that was not found is reported already.
+const ManifestData* model_without_graph(const std::vector<PluginInUse>& plugins) {
+  for (const PluginInUse& used : plugins) {
+    const ManifestData& manifest = used.plugin->manifest;
+    if (manifest.kind != "model") continue;
+    const std::vector<std::string>& features = manifest.provides;
+    return std::find(features.begin(), features.end(), "graph") == features.end() ? &manifest : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps,
+                    Findings& findings) {
+  const auto* device = at_path<std::string>(resolved, "run.device");
+  const ManifestData* bare_model = model_without_graph(plugins);
+  std::multimap<std::string_view, const PluginInUse*> by_name;
+  for (const PluginInUse& used : plugins) by_name.emplace(used.plugin->manifest.name, &used);
+  for (const PluginInUse& used : plugins) {
+    const ManifestData& manifest = used.plugin->manifest;
+    const std::string who = used.slot + ": the " + manifest.kind + " \"" + manifest.name + "\"";
+    for (const std::string& need : manifest.needs) {
+      if (need == "cuda" && device != nullptr && *device == "cpu")
+        findings.error("E303", used.at, who + " needs a GPU, and run.device is \"cpu\"",
+                       "set run.device = \"cuda\", or take another plugin");
+      if (need == "distributed")
+        findings.error("E303", used.at,
+                       who + " needs a run of several processes, and this is one of a single",
+                       "take another plugin");
+      if (need == "steps" && !steps)
+        findings.error(
+            "E303", used.at,
+            who + " needs a run whose length can be counted in steps, and trainer.max_duration is a time",
+            "give max_duration in ep, ba, sp or tok and bound the time with "
+            "trainer.max_wall_time, or take the schedule \"constant\"");
+      if (need == "graph" && bare_model != nullptr)
+        findings.error("E303", used.at,
+                       who + " needs the graph of the model, and \"" + bare_model->name + "\" has none",
+                       "take a model that is a graph, or drop this plugin");
+    }
+    for (const std::string& other : manifest.conflicts) {
+      const auto [begin, end] = by_name.equal_range(other);
+      const auto rival =
+          std::find_if(begin, end, [&](const auto& each) { return each.second->plugin != used.plugin; });
+      if (rival != end)
+        findings.error("E304", used.at,
+                       who + " cannot be in a run with the " + rival->second->plugin->manifest.kind + " \"" +
+                           other + "\" of " + rival->second->slot,
+                       "drop one of the two");
+    }
+  }
+}
+
+}  // namespace trainyard::config

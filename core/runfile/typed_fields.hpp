@@ -1,0 +1,12 @@
+// The host's own tables of a resolved file as the typed fields of a RunConfig.
+#pragma once
+
+#include "core/runfile/run_config.hpp"
+
+namespace trainyard::config {
+
+/// Everything is known to be there and right. Of [data.val] and [data.test] only those that `config` has are
+/// filled in.
+void fill_in(const Table& resolved, RunConfig& config);
+
+}  // namespace trainyard::config
