@@ -10,7 +10,7 @@
 #include <sstream>
 #include <vector>
 
-#include <trainyard/append_file.hpp>
+#include <trainyard/formats/append_file.hpp>
 
 #include "core/cli/ckpt_text.hpp"
 #include "core/rundir/checked_file.hpp"

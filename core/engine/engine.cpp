@@ -12,7 +12,7 @@
 #include <exception>
 
 #include <trainyard/error.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/evaluate_command.hpp"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> verbs = {"status", "set",        "swap", "pause",
                                                    "resume", "checkpoint", "eval", "stop"};
-constexpr std::array<std::string_view, 3> states = {"training", "paused", "evaluating"};
+constexpr std::array<std::string_view, 2> states = {"training", "paused"};
 constexpr std::int64_t max_id = std::int64_t{1} << 53;  // what every JSON reader holds exactly
 
 // Requests come from strangers: a map keeps an object of thousands of keys cheap, which ordered_json does

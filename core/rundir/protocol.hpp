@@ -75,7 +75,7 @@ Answer parse_answer(std::string_view line);
 std::string line_of(const Request& request);
 std::string line_of(const Answer& answer);
 
-enum class RunState : std::uint8_t { training, paused, evaluating };
+enum class RunState : std::uint8_t { training, paused };
 std::string_view name(RunState state);
 
 /// The result of `status`.

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <trainyard/append_file.hpp>
 #include <trainyard/error.hpp>
+#include <trainyard/formats/append_file.hpp>
 
 namespace trainyard::report {
 

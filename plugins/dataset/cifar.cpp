@@ -1,7 +1,7 @@
 // The binary format of CIFAR-10 and CIFAR-100: records of label bytes and 3 x 32 x 32 bytes, the planes R, G,
 // B in rows (https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version").
-#include "dataset_files.hpp"
-#include "dataset_images.hpp"
+#include "files.hpp"
+#include "images.hpp"
 
 namespace {
 

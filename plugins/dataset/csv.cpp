@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "dataset_files.hpp"
-#include "dataset_rows.hpp"
+#include "files.hpp"
+#include "rows.hpp"
 
 namespace {
 

@@ -2,8 +2,8 @@
 // then the bytes. http://yann.lecun.com/exdb/mnist describes it.
 #include <cstdio>
 
-#include "dataset_files.hpp"
-#include "dataset_images.hpp"
+#include "files.hpp"
+#include "images.hpp"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <memory>
 
-#include "dataset_rows.hpp"
-#include "dataset_tokens.hpp"
+#include "rows.hpp"
+#include "tokens.hpp"
 
 namespace {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "dataset_files.hpp"
-#include "dataset_tokens.hpp"
+#include "files.hpp"
+#include "tokens.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 // A sub-network is one mask across all sites, and each is trained for as long as the others (draw =
 // "partition"). The published code draws with replacement, for each site by itself, which leaves 37 % of the
 // masks untrained and trains mixtures of the rest; that is an option.
-#include "dropout_bank.hpp"
+#include <trainyard/helpers/dropout_bank.hpp>
 
 namespace {
 

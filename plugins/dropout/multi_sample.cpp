@@ -12,7 +12,7 @@
 #include <trainyard/context.hpp>
 #include <trainyard/dropout.hpp>
 
-#include "dropout_masks.hpp"
+#include <trainyard/helpers/dropout_masks.hpp>
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <trainyard/dropout.hpp>
 
-#include "dropout_masks.hpp"
+#include <trainyard/helpers/dropout_masks.hpp>
 
 namespace {
 

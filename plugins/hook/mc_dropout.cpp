@@ -2,9 +2,8 @@
 // evaluations every batch is passed `samples` times with dropout on, and the mean of the passes is the
 // prediction. Its metrics, beside those of the evaluation of all units, are means over all items:
 //   classes, the mean is that of probabilities: NAME/mc_accuracy and mc_nll; mc_single_accuracy, the mean
-//   over
-//     the passes, and mc_gain, by how much the ensemble is above it; in nats mc_entropy, how unsure the mean
-//     is, and mc_mutual_information, the part of it that comes from the passes' disagreement (Houlsby et al.,
+//     over the passes, and mc_gain, by how much the ensemble is above it; in nats mc_entropy, how unsure the
+//     mean is, and mc_mutual_information, the part of it that is the passes' disagreement (Houlsby et al.,
 //     2011);
 //   numbers: mc_mse, and mc_variance over the passes; one pass has the sum of both.
 // The passes are not under autocast.

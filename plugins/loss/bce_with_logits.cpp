@@ -5,7 +5,7 @@
 
 #include <trainyard/loss.hpp>
 
-#include "elementwise.hpp"
+#include <trainyard/helpers/elementwise.hpp>
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <trainyard/loss.hpp>
 
-#include "shape_text.hpp"
+#include <trainyard/helpers/shape_text.hpp>
 
 namespace {
 

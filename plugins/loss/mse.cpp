@@ -3,7 +3,7 @@
 
 #include <trainyard/loss.hpp>
 
-#include "elementwise.hpp"
+#include <trainyard/helpers/elementwise.hpp>
 
 namespace {
 

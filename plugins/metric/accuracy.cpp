@@ -1,6 +1,6 @@
 // The share of targets that the largest score names; with one score a target (binary), of those on its right
 // side of 0.
-#include "mean_metric.hpp"
+#include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include <ATen/ops/cat.h>
 
-#include "mean_metric.hpp"
+#include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
 

@@ -1,6 +1,6 @@
 // The mean absolute error, over all elements.
-#include "elementwise.hpp"
-#include "mean_metric.hpp"
+#include <trainyard/helpers/elementwise.hpp>
+#include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
 

@@ -1,7 +1,7 @@
 // exp of the mean cross entropy over tokens: exp(sum(loss * weight) / sum(weight)), in natural logarithms.
 #include <cmath>
 
-#include "mean_metric.hpp"
+#include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
 

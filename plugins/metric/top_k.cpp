@@ -1,7 +1,7 @@
 // The share of targets that are among the k largest scores.
 #include <ATen/ops/topk.h>
 
-#include "mean_metric.hpp"
+#include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
 

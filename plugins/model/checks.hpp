@@ -5,7 +5,7 @@
 
 #include <trainyard/batch.hpp>
 #include <trainyard/error.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 namespace trainyard::models {
 

@@ -1,10 +1,10 @@
 #include <cmath>
 
-#include <trainyard/graph_builder.hpp>
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/builder.hpp>
+#include <trainyard/graph/network.hpp>
 #include <trainyard/model.hpp>
 
-#include "model/checks.hpp"
+#include "checks.hpp"
 
 namespace {
 

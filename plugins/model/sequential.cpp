@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <optional>
 
-#include <trainyard/graph_builder.hpp>
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/builder.hpp>
+#include <trainyard/graph/network.hpp>
 #include <trainyard/model.hpp>
 
-#include "model/checks.hpp"
+#include "checks.hpp"
 
 namespace {
 

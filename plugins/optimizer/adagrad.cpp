@@ -2,7 +2,7 @@
 //   g <- g + weight_decay * w;  s <- s + g^2;  w <- w - lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)
 #include <ATen/ops/_fused_adagrad.h>
 
-#include "optimizer_state.hpp"
+#include <trainyard/helpers/slot_optimizer.hpp>
 
 namespace {
 

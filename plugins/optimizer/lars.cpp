@@ -9,7 +9,7 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sub.h>
 
-#include "optimizer_state.hpp"
+#include <trainyard/helpers/slot_optimizer.hpp>
 #include "trust_ratio.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sqrt.h>
 
-#include "optimizer_state.hpp"
+#include <trainyard/helpers/slot_optimizer.hpp>
 
 namespace {
 

@@ -5,7 +5,7 @@
 //   w <- w - lr * b, or with nesterov: w <- w - lr * (g + momentum * b)
 #include <ATen/ops/_fused_sgd.h>
 
-#include "optimizer_state.hpp"
+#include <trainyard/helpers/slot_optimizer.hpp>
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A tensor that is zero, wholly or for the most part.
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

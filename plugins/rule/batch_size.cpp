@@ -1,6 +1,6 @@
 // A batch so small that neither the CPU nor the GPUs nor their memory are used.
-#include "rule_quantiles.hpp"
-#include "rule_samples.hpp"
+#include "quantiles.hpp"
+#include "samples.hpp"
 
 namespace {
 

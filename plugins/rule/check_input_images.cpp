@@ -1,6 +1,6 @@
 // Images that were not normalised: the mean of a channel is far from 0.
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Classes that are seen far more often than others, or one that is mostly predicted wrong.
-#include "rule_classes.hpp"
+#include "classes.hpp"
 
 namespace {
 

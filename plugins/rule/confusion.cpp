@@ -1,5 +1,5 @@
 // A confusion matrix, each label's row divided by its sum, that is not enough of a diagonal.
-#include "rule_classes.hpp"
+#include "classes.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // GPUs that wait for the CPU.
-#include "rule_bottleneck.hpp"
+#include "bottleneck.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Too few or too many threads that load data, for the cores of the machine.
-#include "rule_samples.hpp"
+#include "samples.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // A layer of ReLUs most of which are dead: a unit that hardly any sample of the step makes active.
-#include "rule_findings.hpp"
-#include "rule_units.hpp"
+#include "findings.hpp"
+#include "units.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A tensor with elements that are not finite.
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

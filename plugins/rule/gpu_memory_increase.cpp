@@ -1,7 +1,7 @@
 // Memory of a GPU that fills up: the mean of the newest samples against that of as many before them.
 #include <numeric>
 
-#include "rule_samples.hpp"
+#include "samples.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // GPUs that wait for the disk.
-#include "rule_bottleneck.hpp"
+#include "bottleneck.hpp"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <numeric>
 
-#include "rule_memory.hpp"
-#include "rule_samples.hpp"
+#include "memory.hpp"
+#include "samples.hpp"
 
 namespace {
 

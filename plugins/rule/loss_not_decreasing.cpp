@@ -1,7 +1,7 @@
 // A loss that does not fall. Every `num_steps` it is held against the newest one that is at least so many
 // steps older, not against its neighbour.
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace {
 

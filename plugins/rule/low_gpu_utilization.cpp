@@ -1,6 +1,6 @@
 // A GPU that is used little, or by fits and starts.
-#include "rule_quantiles.hpp"
-#include "rule_samples.hpp"
+#include "quantiles.hpp"
+#include "samples.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A run whose first step is long in coming.
-#include "rule_samples.hpp"
+#include "samples.hpp"
 
 namespace {
 

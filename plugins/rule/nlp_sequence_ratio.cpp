@@ -1,5 +1,5 @@
 // Sequences that are full of one token: padding, or words that the vocabulary lacks.
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

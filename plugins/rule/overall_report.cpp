@@ -1,9 +1,9 @@
 // Never fires: tells now and then how machine and phases were used, in percentiles.
 #include <trainyard/host.hpp>
 
-#include "rule_memory.hpp"
-#include "rule_quantiles.hpp"
-#include "rule_samples.hpp"
+#include "memory.hpp"
+#include "quantiles.hpp"
+#include "samples.hpp"
 
 namespace {
 

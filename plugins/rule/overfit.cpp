@@ -1,7 +1,7 @@
 // A model that knows its training data better than others: the loss of an evaluation is higher than the mean
 // loss of training since the one before.
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace {
 

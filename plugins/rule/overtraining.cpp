@@ -1,6 +1,6 @@
 // A loss that no longer falls: of training, or of evaluations.
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace {
 

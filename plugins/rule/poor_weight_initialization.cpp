@@ -1,8 +1,8 @@
 // Weights that were initialised badly, seen in the first steps (`end`): variances of the inputs of ReLUs that
 // differ from layer to layer, gradients without width, or a loss that does not fall.
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
-#include "rule_quantiles.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
+#include "quantiles.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // A layer of tanh or sigmoid most of whose units are saturated: hardly any sample of the step has an input
 // within the limits, where the slope is not lost.
-#include "rule_findings.hpp"
-#include "rule_units.hpp"
+#include "findings.hpp"
+#include "units.hpp"
 
 namespace {
 

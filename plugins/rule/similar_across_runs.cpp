@@ -2,9 +2,9 @@
 // reverse. Held against each other are their statistics, so that neither run need keep values.
 #include <filesystem>
 
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A training that hangs: nothing was recorded for a long time. The card's `stop` is `action = "stop"`.
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

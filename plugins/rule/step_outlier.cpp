@@ -2,8 +2,8 @@
 // the mean (by the unbiased variance): with fewer than 11 steps none is above three.
 #include <numeric>
 
-#include "rule_memory.hpp"
-#include "rule_samples.hpp"
+#include "memory.hpp"
+#include "samples.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // A tensor that varies too much or too little.
 #include <trainyard/host.hpp>
 
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

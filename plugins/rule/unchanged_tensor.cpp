@@ -1,8 +1,8 @@
 // A tensor that stands still: its values at the last looks are all close to those of now.
 #include <ATen/ops/allclose.h>
 
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A gradient so small that its layer does not learn. Every gradient is weighed, not only the first.
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Weights that move too much or too little from one look to the next: the mean of |w - w'| over the mean of
 // |w'|, w' the weights at the look before.
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // It does not depend on their order, to the last bit.
 #include <algorithm>
 
-#include "schedule_parts.hpp"
+#include "parts.hpp"
 
 namespace {
 

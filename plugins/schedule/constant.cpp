@@ -1,5 +1,5 @@
 // With a length it is torch's ConstantLR.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

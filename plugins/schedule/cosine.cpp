@@ -1,7 +1,7 @@
 // Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017, equation 5
 // without restarts, relative to the base learning rate. Past its length it stays at the end; torch's
 // CosineAnnealingLR climbs again.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // torch's CyclicLR computes it: in each cycle of up + down steps from low_factor to low_factor + height and
 // back. The height is 1 - low_factor, halved with each cycle in triangular2, times gamma^t in exp_range. The
 // base learning rate is the highest. The momentum goes the other way.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Either end_factor^p over the budget, or gamma^(t / per): with per = "1ba" that is torch's ExponentialLR. It
 // moves at every step; for torch's use once an epoch take per = "1ep" and sampling = "1ep".
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

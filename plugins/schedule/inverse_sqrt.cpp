@@ -1,6 +1,6 @@
 // Vaswani et al., "Attention Is All You Need", 2017, section 5.3 ("noam"), scaled to 1 at its peak: with n =
 // t + 1 the number of the step and w the rise, min(n / w, sqrt(w / n)).
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

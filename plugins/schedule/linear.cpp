@@ -1,7 +1,7 @@
 // Li et al., "Budgeted Training: Rethinking Deep Neural Network Training Under Resource Constraints", ICLR
 // 2020, section 3.2, with any ends: start_factor (1 - u) + end_factor u. With a length it is torch's
 // LinearLR.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

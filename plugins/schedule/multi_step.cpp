@@ -2,7 +2,7 @@
 // epochs.
 #include <vector>
 
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 // at step pct_start T - 1, down to 1 / (div_factor final_div_factor) at its last, T - 1. In three phases down
 // to 1 / div_factor at 2 pct_start T - 2 first. The base learning rate is the highest. The momentum goes the
 // other way.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // torch's PolynomialLR: (1 - min(t, length) / length)^power.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

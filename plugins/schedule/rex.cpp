@@ -1,7 +1,7 @@
 // Chen, Wolfe and Kyrillidis, "REX: Revisiting Budgeted Training with an Improved Schedule", MLSys 2022
 // (arXiv 2107.04197), section 4: (1 - p) / (1/2 + (1 - p)/2). Written with z = 1 - p as z / ((1 - beta) +
 // beta z), of which beta = 0.5 is the paper and beta = 0 the line.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

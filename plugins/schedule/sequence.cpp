@@ -2,7 +2,7 @@
 // of a part is its `budget`; the last may go without and has the rest.
 #include <algorithm>
 
-#include "schedule_parts.hpp"
+#include "parts.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017, equation 5: half
 // a cosine in each of the cycles of first, first * mult, first * mult^2 ... steps. A cycle that ends with the
 // budget is not followed by another: the end holds.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Warm-up, stable, decay: Hu et al., "MiniCPM: Unveiling the Potential of Small Language Models with Scalable
 // Training Strategies", 2024 (arXiv 2404.06395), section 4.2; the way down 1 - sqrt(u) is of Haegele et al.,
 // 2024 (arXiv 2405.18392), section 4. The warm-up is the operator `warmup`, the end the operator `floor`.
-#include "schedule_shapes.hpp"
+#include "shapes.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <trainyard/append_file.hpp>
+#include <trainyard/formats/append_file.hpp>
 #include <trainyard/sink.hpp>
 
 namespace trainyard::sink {

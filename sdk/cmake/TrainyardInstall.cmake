@@ -2,7 +2,9 @@
 include(CMakePackageConfigHelpers)
 set(package lib/cmake/Trainyard)
 set_target_properties(trainyard PROPERTIES EXPORT_NAME sdk INSTALL_RPATH "$ORIGIN;${TRAINYARD_LIBTORCH}/lib")
-install(TARGETS trainyard EXPORT TrainyardTargets LIBRARY DESTINATION lib COMPONENT sdk)
+set_target_properties(trainyard_formats PROPERTIES EXPORT_NAME formats)
+install(TARGETS trainyard trainyard_formats EXPORT TrainyardTargets LIBRARY DESTINATION lib COMPONENT sdk
+        ARCHIVE DESTINATION lib COMPONENT sdk)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/include/ DESTINATION include COMPONENT sdk)
 install(EXPORT TrainyardTargets NAMESPACE Trainyard:: DESTINATION ${package} COMPONENT sdk)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TrainyardConfig.cmake.in

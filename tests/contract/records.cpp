@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include <trainyard/event_file.hpp>
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/event_file.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
 #include "core/plugins/sha256.hpp"
 #include "core/rundir/folder.hpp"

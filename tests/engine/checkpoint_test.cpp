@@ -19,7 +19,7 @@
 
 #include <trainyard/checkpointer.hpp>
 #include <trainyard/error.hpp>
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include "core/engine/save/load.hpp"
 #include "core/engine/save/store.hpp"

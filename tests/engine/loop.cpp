@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 #include <trainyard/sampler.hpp>
 
 #include "support/hooks.hpp"

@@ -14,7 +14,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
 #include "core/engine/verbs/train_command.hpp"
 #include "core/runfile/print.hpp"

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include <trainyard/graph_builder.hpp>
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/builder.hpp>
+#include <trainyard/graph/network.hpp>
 
 #include "core/engine/verbs/model_show.hpp"
 

@@ -1,7 +1,7 @@
 // The rule over two runs.
 #include <ATen/ATen.h>
 
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
 #include "tests/support/folder.hpp"
 #include "tests/support/rule_run.hpp"

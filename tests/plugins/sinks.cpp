@@ -13,11 +13,11 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include <trainyard/append_file.hpp>
 #include <trainyard/error.hpp>
+#include <trainyard/formats/append_file.hpp>
 #include <trainyard/sink.hpp>
 
-#include <trainyard/event_file.hpp>
+#include <trainyard/formats/event_file.hpp>
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
 

@@ -4,7 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <catch2/catch.hpp>
 
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/network.hpp>
 #include <trainyard/model.hpp>
 
 #include "support/plugin.hpp"

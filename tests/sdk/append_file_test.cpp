@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include <trainyard/append_file.hpp>
+#include <trainyard/formats/append_file.hpp>
 
 using namespace trainyard;
 

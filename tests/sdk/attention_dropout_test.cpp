@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/dropout.hpp>
-#include <trainyard/graph_builder.hpp>
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/builder.hpp>
+#include <trainyard/graph/network.hpp>
 
 using namespace trainyard;
 

@@ -9,8 +9,8 @@
 
 #include <trainyard/dropout.hpp>
 #include <trainyard/error.hpp>
-#include <trainyard/graph_builder.hpp>
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/builder.hpp>
+#include <trainyard/graph/network.hpp>
 
 using namespace trainyard;
 

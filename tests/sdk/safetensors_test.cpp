@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/error.hpp>
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include "support/temporary.hpp"
 

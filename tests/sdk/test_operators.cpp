@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/error.hpp>
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/network.hpp>
 
 using namespace trainyard;
 

@@ -8,8 +8,8 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/error.hpp>
-#include <trainyard/event_file.hpp>
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/event_file.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
 #include "support/folder.hpp"
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include <trainyard/error.hpp>
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include "core/engine/save/load.hpp"
 #include "core/engine/save/store.hpp"

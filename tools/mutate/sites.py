@@ -7,6 +7,7 @@ when the plugin is sealed, so that a switch in the running program cannot change
 import bisect
 import concurrent.futures
 import functools
+import itertools
 import json
 import re
 import shlex
@@ -28,11 +29,11 @@ MACRO = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*\(")
 
 def command_of(entry):
     """The arguments of a unit for the parser, which takes headers as the unit's compiler finds them."""
-    words = shlex.split(entry["command"])[1:]
+    words = itertools.dropwhile(lambda word: not word.startswith("-D") and not word.startswith("-I"), shlex.split(entry["command"]))
     kept, skip = [], False
     for word in words:
-        if skip or word in ("-c", "-o"):
-            skip = word == "-o"
+        if skip or word in ("-c", "-o", "-include"):  # what is included is GCC's precompiled headers
+            skip = word != "-c" and not skip
             continue
         if word.startswith(("-W", "-fno-gnu", "-O")) or word == entry["file"]:
             continue

@@ -5,11 +5,12 @@
 //   error       the message of an exception, else null
 //   signal      "SIGSEGV", ..., else null; "address" that was touched; "stack_overflow"
 //   plugin, slot, kind, digest   whose code it was; null: the host's own
-//   event, step, hook            the event that was fired last, the step, whether it was in a hook of the
-//   event hooks       the plugins of that event in the order of their hooks events      the last 100 events,
-//   the newest last stack       addresses of the thread that failed, with module and offset for addr2line;
-//   the innermost first thread, pid, time, config    "loop" or the thread's name; seconds since 1970; SHA-256
-//   of config.toml suggestion
+//   event, step, hook            the last event, the step, whether it was in a hook of the event
+//   hooks       the plugins of that event, in the order of their hooks
+//   events      the last 100 events, the newest last
+//   stack       addresses of the thread that failed, the innermost first, with module and offset for addr2line
+//   thread, pid, time, config    "loop" or the thread's name; seconds since 1970; SHA-256 of config.toml
+//   suggestion  what to do
 #pragma once
 
 #include <exception>

@@ -5,7 +5,7 @@
 #include <map>
 
 #include <trainyard/error.hpp>
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include "core/plugins/sha256.hpp"
 #include "core/rundir/checked_file.hpp"

@@ -15,9 +15,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <trainyard/append_file.hpp>
 #include <trainyard/error.hpp>
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/append_file.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include "core/plugins/sha256.hpp"
 #include "core/rundir/folder.hpp"

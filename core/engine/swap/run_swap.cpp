@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/network.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/recorder.hpp>
 

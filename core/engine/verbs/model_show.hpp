@@ -4,7 +4,7 @@
 #include <string>
 
 #include <trainyard/dropout.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 namespace trainyard::train {
 

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 #include "core/engine/train/run.hpp"
 
@@ -36,7 +36,7 @@ double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
       if (output == no_value) continue;
       const GraphValue& value = graph.values[static_cast<std::size_t>(output)];
       double elements = 1;
-      // well.
+      // -1 stands for the rows of a batch, -n for n times as many.
       for (const std::int64_t length : value.shape)
         elements *= static_cast<double>(length < 0 ? -length * micro_batch : length);
       bytes += elements * static_cast<double>(at::elementSize(value.dtype));

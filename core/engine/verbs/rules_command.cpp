@@ -5,8 +5,8 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <trainyard/formats/trial_files.hpp>
 #include <trainyard/rule_set.hpp>
-#include <trainyard/trial_files.hpp>
 
 #include "core/engine/train/guarded_plugins.hpp"
 #include "core/engine/train/run.hpp"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include "core/engine/events/fault_report.hpp"
 #include "core/engine/events/watchdog.hpp"

@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "dropout_bank.hpp"
+#include <trainyard/helpers/dropout_bank.hpp>
 #include "kernels/cpu/masked_gemm.hpp"
 
 namespace trainyard {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/formats/trial_files.hpp>
 #include <trainyard/manifest.hpp>
-#include <trainyard/trial_files.hpp>
 
 namespace trainyard::recorder {
 
@@ -53,7 +53,6 @@ struct Options {
   std::vector<std::int64_t> save_steps;
   std::vector<CollectionOptions> collections;
   bool save = true;
-  std::string include_workers = "one";
   bool dry_run = false;
   bool tensorboard = false;
   bool system = false;
@@ -72,8 +71,6 @@ struct Options {
         "what is saved: { name, include_regex, save_interval, reductions, ... }; the losses in any case");
     m.option("save", &Options::save,
              "whether anything is written, into the folder trial of the run; rules look on either way");
-    m.option("include_workers", &Options::include_workers, "whose tensors: of the first process, or of all")
-        .one_of({"one", "all"});
     m.option("dry_run", &Options::dry_run,
              "tensors are taken and rules run, but nothing is written and no "
              "action taken: what it would cost and say");

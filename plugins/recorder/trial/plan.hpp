@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include <trainyard/formats/trial_files.hpp>
 #include <trainyard/rule_set.hpp>
-#include <trainyard/trial_files.hpp>
 
 namespace trainyard::recorder {
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <trainyard/error.hpp>
-#include <trainyard/event_file.hpp>
+#include <trainyard/formats/event_file.hpp>
 
 namespace trainyard::recorder {
 namespace {

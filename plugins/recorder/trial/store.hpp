@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <trainyard/append_file.hpp>
+#include <trainyard/formats/append_file.hpp>
+#include <trainyard/formats/trial_files.hpp>
 #include <trainyard/host.hpp>
-#include <trainyard/trial_files.hpp>
 
 #include "plan.hpp"
 #include "queue.hpp"

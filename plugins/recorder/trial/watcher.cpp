@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
 namespace trainyard::recorder {
 namespace {

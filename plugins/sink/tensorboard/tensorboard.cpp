@@ -11,8 +11,8 @@
 
 #include <unistd.h>
 
-#include <trainyard/append_file.hpp>
-#include <trainyard/event_file.hpp>
+#include <trainyard/formats/append_file.hpp>
+#include <trainyard/formats/event_file.hpp>
 #include <trainyard/sink.hpp>
 
 namespace {

@@ -1,7 +1,7 @@
 // GPUs that stand idle while something else is busy.
 #pragma once
 
-#include "rule_samples.hpp"
+#include "samples.hpp"
 
 namespace trainyard {
 

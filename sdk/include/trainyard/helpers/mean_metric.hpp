@@ -11,7 +11,7 @@
 #include <trainyard/metric.hpp>
 #include <trainyard/state.hpp>
 
-#include "shape_text.hpp"
+#include <trainyard/helpers/shape_text.hpp>
 
 namespace trainyard {
 

@@ -18,7 +18,7 @@
 #include <trainyard/host.hpp>
 #include <trainyard/state.hpp>
 
-#include "dropout_slices.hpp"
+#include <trainyard/helpers/dropout_slices.hpp>
 
 namespace trainyard {
 

@@ -11,7 +11,7 @@
 
 #include <trainyard/state.hpp>
 
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace trainyard {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include <trainyard/dropout.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 namespace trainyard {
 

@@ -2,9 +2,10 @@
 // moment of a run, also of one that is killed.
 //
 //   collections/000000000/worker_0_collections.json   what is saved and when
-//   events/000000000010/000000000010_worker_0.tfevents   tensors of step 10 (StepRecord::step),
-//   event_file.hpp index/000000000/000000000010_worker_0.json        step / 1000 / step; written last: it
-//   makes the step there
+//   events/000000000010/000000000010_worker_0.tfevents
+//       tensors of step 10 (StepRecord::step); event_file.hpp
+//   index/000000000/000000000010_worker_0.json
+//       step / 1000 / step; written last: it makes the step there
 //     { "meta": {"mode": "TRAIN", "mode_step": 9, "event_file_name": "events/..."},
 //       "tensor_payload": [{"tensorname", "start_idx", "length"}],     a record of the event file
 //       "shape_payload": [{"tensorname", "originalname", "shape"}],    of tensors without their values

@@ -1,4 +1,4 @@
-#include <trainyard/trial_files.hpp>
+#include <trainyard/formats/trial_files.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -16,9 +16,9 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include <trainyard/append_file.hpp>
 #include <trainyard/error.hpp>
-#include <trainyard/event_file.hpp>
+#include <trainyard/formats/append_file.hpp>
+#include <trainyard/formats/event_file.hpp>
 
 namespace trainyard {
 namespace {

@@ -1,4 +1,4 @@
-#include <trainyard/safetensors.hpp>
+#include <trainyard/formats/safetensors.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 #include <set>
 
 #include <trainyard/error.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 #include "operators/operator.hpp"
 

@@ -1,4 +1,4 @@
-#include <trainyard/graph_network.hpp>
+#include <trainyard/graph/network.hpp>
 
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>

@@ -13,7 +13,7 @@
 
 #include <trainyard/dataset.hpp>
 
-#include "dataset_files.hpp"
+#include "files.hpp"
 
 namespace trainyard {
 

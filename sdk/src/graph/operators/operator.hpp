@@ -14,7 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/dropout.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 #include <trainyard/network.hpp>
 
 namespace trainyard {

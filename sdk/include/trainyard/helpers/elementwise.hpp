@@ -10,7 +10,7 @@
 #include <trainyard/batch.hpp>
 #include <trainyard/error.hpp>
 
-#include "shape_text.hpp"
+#include <trainyard/helpers/shape_text.hpp>
 
 namespace trainyard {
 

@@ -7,7 +7,7 @@
 // with v' = v, or with amsgrad the largest v so far.
 #pragma once
 
-#include "optimizer_state.hpp"
+#include <trainyard/helpers/slot_optimizer.hpp>
 
 namespace trainyard {
 

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "rule_findings.hpp"
+#include "findings.hpp"
 
 namespace trainyard {
 

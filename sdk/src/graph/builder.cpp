@@ -1,4 +1,4 @@
-#include <trainyard/graph_builder.hpp>
+#include <trainyard/graph/builder.hpp>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>

@@ -1,5 +1,5 @@
 // A model as data: nodes with ONNX operator names and attributes (opset 23), tensors as initializers, shapes
-// inferred. Built by a model plugin (graph_builder.hpp), executed by LibTorch (graph_network.hpp), read and
+// inferred. Built by a model plugin (builder.hpp), executed by LibTorch (network.hpp), read and
 // edited by plugins that transform models.
 #pragma once
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 #include <trainyard/network.hpp>
 
 namespace trainyard {

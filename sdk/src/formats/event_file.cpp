@@ -1,4 +1,4 @@
-#include <trainyard/event_file.hpp>
+#include <trainyard/formats/event_file.hpp>
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "rule_findings.hpp"
-#include "rule_memory.hpp"
+#include "findings.hpp"
+#include "memory.hpp"
 
 namespace trainyard {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <trainyard/batch.hpp>
-#include <trainyard/graph.hpp>
+#include <trainyard/graph/graph.hpp>
 
 namespace trainyard {
 
