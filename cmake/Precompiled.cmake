@@ -3,7 +3,7 @@
 # costs time there is code, not reading.
 #   trainyard_use_precompiled(TARGET)
 
-file(WRITE ${CMAKE_BINARY_DIR}/precompiled/empty.cpp "")
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/precompiled/empty.cpp CONTENT "")
 add_library(precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled/empty.cpp)
 target_link_libraries(precompiled PRIVATE Trainyard::torch)
 target_precompile_headers(precompiled PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem>

@@ -15,6 +15,7 @@
 #include <trainyard/state.hpp>
 
 #include "core/engine/events/bus.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/plugins/loader.hpp"
 #include "core/runfile/run_config.hpp"
 
@@ -114,7 +115,7 @@ class ActivePlugin {
 
   /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
   /// is saved.
-  bool has_state() const { return slot_.kind != "sink" && slot_.kind != "checkpointer"; }
+  bool has_state() const { return plugins::find_kind(slot_.kind)->has_state; }
   /// What the plugin saves; empty where it has no state.
   State state() const;
 
