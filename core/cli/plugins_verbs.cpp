@@ -6,7 +6,9 @@
 
 #include "core/cli/columns.hpp"
 #include "core/plugins/elf.hpp"
+#include "core/plugins/order.hpp"
 #include "core/runfile/option_text.hpp"
+#include "core/runfile/suggest.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -15,12 +17,6 @@ using nlohmann::ordered_json;
 using plugins::PluginFile;
 using plugins::Refusal;
 using plugins::Registry;
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 ordered_json json_of(const Value& value) {
   if (const auto* held = value.get_if<Array>()) {
@@ -130,11 +126,10 @@ void print_hooks(const PluginFile& file, std::ostream& out) {
   std::vector<std::vector<std::string>> rows = {{"event", "phase", "writes", "priority", "every", "order"}};
   for (const HookSpec& hook : file.manifest.hooks) {
     std::string order;
-    if (!hook.before.empty()) order += "before " + joined(hook.before);
-    if (!hook.after.empty()) order += (order.empty() ? "after " : "; after ") + joined(hook.after);
-    rows.push_back({std::string(name(hook.event)), std::string(name(hook.phase)),
-                    joined(regions_of(hook.writes)), std::to_string(hook.priority),
-                    cadence_text(hook.cadence), order});
+    if (!hook.before.empty()) order += "before " + config::join(hook.before);
+    if (!hook.after.empty()) order += (order.empty() ? "after " : "; after ") + config::join(hook.after);
+    rows.push_back({std::string(name(hook.event)), std::string(name(hook.phase)), events::text(hook.writes),
+                    std::to_string(hook.priority), cadence_text(hook.cadence), order});
   }
   out << "\nhooks\n";
   print_columns(rows, "  ", out);
@@ -148,8 +143,8 @@ void print_everything(const PluginFile& file, std::ostream& out) {
   print_hooks(file, out);
   out << '\n';
   std::vector<std::vector<std::string>> facts;
-  if (!manifest.needs.empty()) facts.push_back({"needs", joined(manifest.needs)});
-  if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", joined(manifest.conflicts)});
+  if (!manifest.needs.empty()) facts.push_back({"needs", config::join(manifest.needs)});
+  if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", config::join(manifest.conflicts)});
   facts.push_back({"file", file.path});
   for (const auto& [key, value] : file.build) facts.push_back({key, value});
   facts.push_back({"code SHA-256", file.digest});

@@ -6,7 +6,7 @@ std::vector<HookSpec> hooks_of(const SlotConfig& slot, const ManifestData& manif
   std::vector<HookSpec> hooks = manifest.hooks;
   for (HookSpec& hook : hooks) {
     // Not for hooks without a cadence, such as those that close a bracket.
-    if (slot.hook.every && !hook.cadence.every.empty()) hook.cadence.every = slot.hook.every->text();
+    if (!slot.hook.every.empty() && !hook.cadence.every.empty()) hook.cadence.every = slot.hook.every;
     if (slot.hook.priority) hook.priority = *slot.hook.priority;
     hook.before.insert(hook.before.end(), slot.hook.before.begin(), slot.hook.before.end());
     hook.after.insert(hook.after.end(), slot.hook.after.begin(), slot.hook.after.end());

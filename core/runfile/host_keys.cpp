@@ -133,6 +133,8 @@ void LoggingKeys::describe(Keys<LoggingKeys>& keys) {
 
 void HookKeys::describe(Keys<HookKeys>& keys) {
   keys.key("every", &HookKeys::every, "how often it is called, instead of its own cadence")
+      .duration()
+      .no_default()
       .in(Units::progress)
       .above(0);
   keys.key("priority", &HookKeys::priority, "low first; instead of its own, 50 by default").range(0, 100);

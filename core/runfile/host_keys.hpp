@@ -134,7 +134,7 @@ struct LoggingKeys {
 struct HookKeys {
   enum class OnError : std::uint8_t { abort, disable };
 
-  std::optional<Duration> every;           ///< the cadence of the hooks that have one
+  std::string every;                       ///< the cadence of the hooks that have one; empty: their own
   std::optional<int> priority;             ///< of all its hooks
   std::vector<std::string> before, after;  ///< ids or plugin names, in addition
   OnError on_error = OnError::abort;       ///< when it throws: the run stops, or goes on without it

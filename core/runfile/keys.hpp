@@ -48,6 +48,11 @@ class KeyRef : public OptionRef<T> {
     extras_->change = change;
     return *this;
   }
+  /// A string that has to be a duration, and stays as it is written.
+  KeyRef& duration() {
+    spec_->type = OptionType::duration;
+    return *this;
+  }
   /// Absent unless given: others say what it is then.
   KeyRef& no_default() {
     spec_->fallback.reset();
@@ -94,7 +99,8 @@ std::vector<Key> keys_of() {
 /// The struct of a table that was checked against its keys.
 template <class Struct>
 void read(const Table& table, Struct& target) {
-  for (const Key& key : keys_of<Struct>())
+  static const std::vector<Key> keys = keys_of<Struct>();
+  for (const Key& key : keys)
     if (const Value* value = table.find(key.name)) key.set(&target, *value);
 }
 

@@ -19,10 +19,9 @@ namespace {
 /// What the run file says of when and where a hook runs.
 void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings) {
   read(checked.host, slot.hook);
-  const plugins::PluginFile* plugin = checked.filling.plugin;
-  if (!slot.hook.every || plugin == nullptr) return;
+  if (slot.hook.every.empty() || checked.filling.plugin == nullptr) return;
   const auto has_cadence = [](const HookSpec& hook) { return !hook.cadence.every.empty(); };
-  if (std::ranges::none_of(plugin->manifest.hooks, has_cadence))
+  if (std::ranges::none_of(checked.filling.plugin->manifest.hooks, has_cadence))
     findings.error("E114", checked.host.find("every")->origin,
                    slot.type + " has no hook with a cadence: `every` changes nothing", "drop the key");
 }

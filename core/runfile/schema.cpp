@@ -115,9 +115,8 @@ std::vector<const Section*> children(std::string_view path) {
 }
 
 bool has_child(const Section& section, std::string_view name) {
-  const std::vector<const Section*> within = children(section.path);
-  return std::any_of(within.begin(), within.end(),
-                     [&](const Section* child) { return name_of(*child) == name; });
+  return std::ranges::any_of(children(section.path),
+                             [&](const Section* child) { return name_of(*child) == name; });
 }
 
 std::vector<OptionSpec> specs_of(const Section& section) {

@@ -137,12 +137,8 @@ TEST_CASE("cadences are tested by the host") {
     manifest.hooks.resize(2);
     manifest.hooks[0].cadence.every = "1ba";
     manifest.hooks[1].after = {"swa"};  // closes a bracket: no cadence, and gets none
-    const std::vector<HookSpec> hooks =
-        config::hooks_of({.hook = {.every = Duration{10, Duration::Unit::steps},
-                                   .priority = 20,
-                                   .before = {"clip"},
-                                   .after = {"ema"}}},
-                         manifest);
+    const std::vector<HookSpec> hooks = config::hooks_of(
+        {.hook = {.every = "10ba", .priority = 20, .before = {"clip"}, .after = {"ema"}}}, manifest);
     CHECK(hooks[0].cadence.every == "10ba");
     CHECK(hooks[1].cadence.every.empty());
     for (const HookSpec& hook : hooks) {

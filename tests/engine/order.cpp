@@ -310,7 +310,7 @@ TEST_CASE("a run file places the hooks of its plugins") {
   manifest.hooks = {steady, rare};
   config::SlotConfig slot;
   CHECK(hooks_of(slot, manifest)[1].cadence.every == "2ep");
-  slot.hook.every = Duration{5, Duration::Unit::steps};
+  slot.hook.every = "5ba";
   slot.hook.priority = 70;
   slot.hook.before = {"ema"};
   slot.hook.after = {"swa"};

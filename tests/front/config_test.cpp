@@ -265,7 +265,7 @@ TEST_CASE("every key of a run file arrives") {
   CHECK(run.early_stopping->metric == "val/top3");
   CHECK(run.early_stopping->mode == config::EarlyStopping::Mode::max);
   CHECK(run.logging.interval == Duration{20, Duration::Unit::steps});
-  CHECK(run.hooks[0].hook.every == Duration{10, Duration::Unit::steps});
+  CHECK(run.hooks[0].hook.every == "10ba");
   CHECK(run.hooks[0].hook.priority == 30);
   CHECK(run.hooks[0].hook.after == std::vector<std::string>{"clip"});
   CHECK(run.hooks[0].hook.before.empty());

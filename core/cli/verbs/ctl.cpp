@@ -53,11 +53,13 @@ void add_ctl(CLI::App& app, CommandLine& line) {
   swap->add_option("type", request.type, "name of the plugin")->required();
   swap->add_option("assignments", request.assignments, "options of the plugin: KEY=VALUE");
   swap->add_option_function<std::string>(
-          "--watch", [](const std::string&) {}, "go back if it fails within this duration: 5ba")
-      ->check([given](const std::string& text) -> std::string {
+      "--watch",
+      [given](const std::string& text) {
         given->options.request.watch = Duration::parse(text);
-        return given->options.request.watch ? "" : "\"" + text + "\" is no duration like 5ba or 1ep";
-      });
+        if (!given->options.request.watch)
+          throw CLI::ValidationError("--watch", "\"" + text + "\" is no duration like 5ba or 1ep");
+      },
+      "go back if it fails within this duration: 5ba");
   swap->add_option("--carry", request.carry,
                    "what goes over from the old plugin: a word that the slot knows");
   add(Verb::pause, "hold it at the next safe point");
