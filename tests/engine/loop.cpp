@@ -107,7 +107,7 @@ class Ramp final : public Schedule {
 };
 
 /// A loop over these, without plugins; change the public parts, then call fit().
-struct Rig {
+struct Rig final : LoopHost {
   explicit Rig(std::int64_t samples, std::int64_t batch, std::int64_t micro, std::int64_t steps)
       : data(samples), val(4) {
     config.model.slot = "model", config.model.type = "linear";
@@ -156,16 +156,18 @@ struct Rig {
                       .optimizer = &optimizer,
                       .schedule = &*curve,
                       .train = &*train,
-                      .scale = scale};
+                      .scale = scale,
+                      .host = this,
+                      .signal = &signal};
     if (evaluate) parts.evaluations = {{"val", &*evaluation}};
-    parts.log_due = log_due;
-    parts.signal = &signal;
-    parts.record = [this](Record record) { records.push_back(std::move(record)); };
-    parts.journal = [this](std::string_view who, std::string_view what, std::string_view why) {
-      journal.push_back(std::string(who) + " " + std::string(what) + " " + std::string(why));
-    };
     loop.emplace(parts);
     return loop->fit(restore);
+  }
+
+  bool log_due(std::int64_t) override { return true; }
+  void record(Record record) override { records.push_back(std::move(record)); }
+  void journal(std::string_view who, std::string_view what, std::string_view why) override {
+    journaled.push_back(std::string(who) + " " + std::string(what) + " " + std::string(why));
   }
 
   /// A hook that asks for something at an event of a step.
@@ -195,7 +197,6 @@ struct Rig {
   Ramp ramp;
   std::unique_ptr<Loss> loss = test::make<Loss>("cross_entropy");
   bool evaluate = false;
-  std::function<bool(std::int64_t)> log_due = [](std::int64_t) { return true; };
   std::atomic<int> signal{0};
   std::function<void(StepContext&)> watch;
   std::function<void()> restore = [] {};
@@ -207,7 +208,7 @@ struct Rig {
   std::optional<ScheduleCurve> curve;
   LoopParts parts;
   std::optional<Loop> loop;
-  Lines events, journal;
+  Lines events, journaled;
   std::vector<Record> records;
 };
 
@@ -354,7 +355,7 @@ TEST_CASE("control bits") {
     CHECK(rig.events == fit_of(epoch_of(step_of(1) + fetch + Lines{"batch_end"} + safe + step_of(1))));
     CHECK(rig.optimizer.rates.size() == 2);
     CHECK(rig.loop->clock().step == 3);
-    CHECK(rig.journal == Lines{"actor skip_batch as the test wants"});
+    CHECK(rig.journaled == Lines{"actor skip_batch as the test wants"});
   }
   SECTION("skip_step: step_skipped in place of after_step, parameters untouched") {
     Rig rig(6, 2, 2, 3);
@@ -429,7 +430,7 @@ TEST_CASE("control bits") {
           event, [](StepContext& context) { context.request(Control::stop_run, "enough"); }, Region::control);
       CHECK(rig.fit() == Ending::stopped);
       CHECK(rig.events == expected);
-      CHECK(rig.journal.at(0) == "actor stop_run enough");
+      CHECK(rig.journaled.at(0) == "actor stop_run enough");
     }
   }
   SECTION("evaluate: at once, whatever the interval") {
@@ -587,8 +588,8 @@ TEST_CASE("every bracket that was opened is closed when something throws") {
     rig.actor.on(Event::before_loss, [](StepContext&) { throw DataError("first"); });
     rig.actor.on(Event::epoch_end, [](StepContext&) { throw DataError("second"); });
     CHECK_THROWS_WITH(rig.fit(), Contains("first"));
-    REQUIRE(rig.journal.size() == 1);
-    CHECK_THAT(rig.journal[0], Contains("host error while closing after an error") && Contains("second"));
+    REQUIRE(rig.journaled.size() == 1);
+    CHECK_THAT(rig.journaled[0], Contains("host error while closing after an error") && Contains("second"));
     CHECK(rig.events.back() == "fit_end");
   }
 }
@@ -603,7 +604,7 @@ TEST_CASE("a hook that fails and may go is left out from the next safe point on"
   });
   CHECK(rig.fit() == Ending::completed);
   CHECK(calls == 1);
-  CHECK(rig.journal == Lines{"actor disabled [hooks.actor] actor at batch_start, step 1: broke"});
+  CHECK(rig.journaled == Lines{"actor disabled [hooks.actor] actor at batch_start, step 1: broke"});
 }
 
 TEST_CASE("the schedule's factor is that of the step") {
@@ -767,7 +768,7 @@ TEST_CASE("early stopping") {
         {"val/loss", maximize ? config::EarlyStopping::Mode::max : config::EarlyStopping::Mode::min, patience,
          min_delta}};
     const Ending ending = rig.fit();
-    CHECK(rig.journal.size() == (ending == Ending::early_stopping ? 1 : 0));
+    CHECK(rig.journaled.size() == (ending == Ending::early_stopping ? 1 : 0));
     return std::pair{rig.loop->clock().step, ending == Ending::early_stopping};
   };
   // The first evaluation sets the mark; a loss that falls does not pass for one that should rise.

@@ -87,7 +87,7 @@ std::string difference_after(const std::string& text, bool& waited, const std::s
   std::shared_ptr<StateCopy> before;
   std::vector<State> expected;
   std::string found = "nothing was compared";
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step == 7) found = difference(before->states(), expected);
     if (run->clock().step != 5 || swap) return;
     swap = run->prepare({{.slot = slot, .type = {}, .options = {}}});

@@ -68,20 +68,38 @@ Table options(const std::string& key, Value value) {
   return table;
 }
 
-/// Learning-rate factors of the steps of a run with `due`; the base is 1.
-std::vector<double> factors(const std::string& schedule, const std::vector<test::Due>& due) {
+/// Keeps the learning rate of each step.
+class Rates final : public LiveRun {
+ public:
+  using LiveRun::LiveRun;
   std::vector<double> seen;
-  train::LoopParts parts;
-  parts.log_due = [](std::int64_t) { return true; };
-  parts.record = [&](const Record& record) {
+
+ private:
+  bool log_due(std::int64_t) override { return true; }
+  void record(Record record) override {
     for (const auto& [name, value] : record.values)
       if (name == "lr") seen.push_back(value);
-  };
-  LiveRun run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {}, due,
-              std::move(parts));
+  }
+};
+
+/// Learning-rate factors of the steps of a run with `due`; the base is 1.
+std::vector<double> factors(const std::string& schedule, const std::vector<test::Due>& due) {
+  Rates run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {}, due);
   run.fit();
-  return seen;
+  return run.seen;
 }
+
+/// Every second step, to nowhere.
+class Steps final : public train::Saver {
+ public:
+  std::int64_t every() const override { return 2; }
+  void save() override { seen.push_back((*run)->clock().step); }
+  std::optional<train::Saved> take_committed() override { return std::nullopt; }
+  void drain() override {}
+
+  LiveRun* run = nullptr;
+  std::vector<std::int64_t> seen;
+};
 
 State optimizer_state(LiveRun& run) {
   for (train::ActivePlugin& plugin : run->plugins())
@@ -177,7 +195,7 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
               registry(),
               {{7, "optimizer", "troubled", {"at=step", "step=4"}, "fresh", "5ba"},
                {7, "schedule", "constant", {"value=0.5"}, "", "0ba", /*beside=*/true}});
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step == 8) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
   run.fit();
@@ -196,19 +214,17 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
 
 TEST_CASE("checkpoints go on while a swap is watched") {
   for (const bool fails : {false, true}) {
-    std::vector<std::int64_t> saved;
+    Steps saved;
     train::LoopParts parts;
-    LiveRun* live = nullptr;
-    parts.checkpoint.every = 2;
-    parts.checkpoint.save = [&] { saved.push_back((*live)->clock().step); };
+    parts.saver = &saved;
     LiveRun run(adamw, registry(),
                 {{7, "optimizer", "troubled", {"at=step", fails ? "step=3" : "step=1000"}, "fresh", "4ba"}},
                 {}, std::move(parts));
-    live = &run;
+    saved.run = &run;
     run.fit();
     std::vector<std::int64_t> expected = {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24};
     if (fails) expected.insert(expected.begin() + 3, 8);  // the step was made again without the swap
-    CHECK(saved == expected);
+    CHECK(saved.seen == expected);
   }
 }
 
@@ -334,7 +350,7 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
 TEST_CASE("a model and its optimizer that come in together train each other") {
   LiveRun run(adamw, registry());
   std::unique_ptr<train::PreparedSwap> swap;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step != 7 || swap) return;
     swap = run->prepare({request("model"), request("optimizer")});
     run->commit(*swap);
@@ -388,7 +404,7 @@ TEST_CASE("who was told to come or to go in a swap that is refused is told that 
   const auto refused = [](const std::string& first, const std::string& then) {
     const std::string text = run_with("\"troubled\"\nat = \"" + first + "\"");
     LiveRun run(text, registry());
-    run.at_safe_point = [&] {
+    run.on_safe_point = [&] {
       if (run->clock().step != 7) return;
       const auto swap = run->prepare(
           {request("optimizer", "troubled", options("at", Value(then)), config::Carry::fresh),
@@ -428,7 +444,7 @@ TEST_CASE("a client who was told that the run stops is not forgotten over a swap
   troubled.watch = "50ba";
   LiveRun run(text, registry(), {}, {{7, troubled}});  // its second step is the last, ahead of the stop
   std::future<std::string> told;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step != 9 || told.valid()) return;
     told = std::async(std::launch::async, [&] {
       return control::Client(run.directory())
@@ -466,7 +482,7 @@ TEST_CASE("the status tells the swaps of each slot that stand") {
   const auto other = request("schedule", "constant", options("value", Value(0.5)));  // it comes again
   LiveRun run(text, registry(), {}, {{7, failing}, {8, other}});
   std::future<control::Status> told;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step < 16) return;
     if (!told.valid())
       told = std::async(std::launch::async, [&] {
@@ -489,7 +505,7 @@ TEST_CASE("an evaluation on request adds no safe point") {
   std::vector<std::int64_t> visited, all(steps);
   std::iota(all.begin(), all.end(), 1);
   std::future<std::string> told;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     visited.push_back(run->clock().step);
     if (run->clock().step == 7)
       told = std::async(std::launch::async, [&] {
@@ -508,7 +524,7 @@ TEST_CASE("an evaluation on request adds no safe point") {
 TEST_CASE("many commands at once are spread over safe points, a few at each") {
   LiveRun run(adamw, registry());
   std::vector<std::future<std::int64_t>> asked;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step < 7) return;
     const auto open = [](const std::future<std::int64_t>& each) {
       return each.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
@@ -535,7 +551,7 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
     std::pair<State, State> states;
     LiveRun run(run_with(from), registry());
     bool done = false;
-    run.at_safe_point = [&] {
+    run.on_safe_point = [&] {
       if (run->clock().step != 7 || std::exchange(done, true)) return;
       states.first = optimizer_state(run);
       auto swap = run->prepare({request("optimizer", to, more)});
@@ -686,7 +702,7 @@ TEST_CASE("a hook that was disabled meanwhile stays so") {
                   "\"disable\"\n",
               registry());
   std::unique_ptr<train::PreparedSwap> swap;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step == 5) swap = run->prepare({request("optimizer")});
     if (run->clock().step == 7) run->commit(*swap);
   };

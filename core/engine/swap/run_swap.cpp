@@ -176,7 +176,7 @@ void Run::open(PreparedSwap& swap) {
       } else if (kind == "recorder") {
         open_recorder(plugin);
       } else if (kind == "sink" || kind == "checkpointer") {
-        outside_.open(plugin);
+        parts_.host->open(plugin);
       }
     });
   }
@@ -266,7 +266,7 @@ std::shared_ptr<StateCopy> Run::commit(PreparedSwap& swap, bool watched) {
     }
     if (swap.network_) swap.network_->adopt(weights());
     if (swap.curve_) place_curve(swap, loop_->updates());
-    for (PreparedSwap::Part& part : swap.parts_) outside_.settle(*part.place);
+    for (PreparedSwap::Part& part : swap.parts_) parts_.host->settle(*part.place);
     if (rules) attach_rules(&swap);  // it may object to them; nothing may once the swap is in
   } catch (...) {
     if (rules) attach_rules();
@@ -284,7 +284,7 @@ void Run::tell(ActivePlugin& plugin, Event event) {
   try {
     bus_->call_alone(plugin.subscriber(), event, context_);
   } catch (const Error& error) {
-    outputs_.log(LogLevel::warning, error.what());
+    warn(error.what());
   }
 }
 
@@ -340,7 +340,7 @@ void Run::exchange(PreparedSwap& swap) {
   bus_->exchange(swap.table_);
   connect();
   if (!swap.splits_.empty()) parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
-  for (PreparedSwap::Part& part : swap.parts_) outside_.use(*part.place);
+  for (PreparedSwap::Part& part : swap.parts_) parts_.host->use(*part.place);
 }
 
 void Run::check_weights() const {
@@ -360,7 +360,7 @@ void Run::take_back(PreparedSwap& swap) {
 
 void Run::go_back(const std::vector<State>& states) {
   for (const events::Subscriber* disabled : bus_->rebuild())
-    parts_.journal(disabled->participant.id, "disabled", disabled->error);
+    parts_.host->journal(disabled->participant.id, "disabled", disabled->error);
   restore(states, [](const std::string&) {});
   // One that had no state then has to be told so.
   std::set<std::string, std::less<>> saved;

@@ -59,7 +59,7 @@ Loop::Loop(LoopParts& parts) : parts_(parts), context_(*parts_.context) {
   if (config.trainer.eval_interval)
     evaluate_every_ = in_steps(*config.trainer.eval_interval, parts_.scale, "trainer.eval_interval");
   context_.on_request = [this](std::string_view plugin, Control control, std::string_view reason) {
-    parts_.journal(plugin, control_names[std::countr_zero(static_cast<unsigned>(control))], reason);
+    parts_.host->journal(plugin, control_names[std::countr_zero(static_cast<unsigned>(control))], reason);
   };
 }
 
@@ -79,7 +79,7 @@ void Loop::close_after(const Event& close, Body&& body) {
     try {
       fire(close);
     } catch (const Error& error) {
-      parts_.journal("host", "error while closing after an error", error.what());
+      parts_.host->journal("host", "error while closing after an error", error.what());
     }
     throw;
   }
@@ -93,7 +93,7 @@ void Loop::recovering(Body&& body) {
     try {
       return body();
     } catch (const Error& error) {
-      if (!parts_.recover(error)) throw;
+      if (!parts_.host->recover(error)) throw;
       ending_.reset();  // whatever ends the run does so again
     }
   }
@@ -108,7 +108,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
     if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
     recovering([&] { train(); });
-    parts_.checkpoint.drain();
+    if (parts_.saver != nullptr) parts_.saver->drain();
     settle_checkpoints();
   });
   return ending_.value_or(Ending::completed);
@@ -117,7 +117,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
 void Loop::train() {
   while (!ending_ && (in_epoch_ || !finished())) run_epoch();
   if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
-  if (ending_ != Ending::signal && ending_ != Ending::wall_time) parts_.closing();
+  if (ending_ != Ending::signal && ending_ != Ending::wall_time) parts_.host->closing();
 }
 
 /// At the end of a training. What a signal cuts short is made anew when the run is resumed.
@@ -158,7 +158,7 @@ void Loop::run_steps() {
   if (evaluation_due_)
     after_batch();
   else if (std::exchange(arrived_, false))
-    parts_.control();  // what comes at this safe point after what was loaded was saved
+    parts_.host->at_safe_point();  // what comes at this safe point after what was loaded was saved
   while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
     run_step();
     after_batch();
@@ -169,7 +169,7 @@ void Loop::run_step() {
   const config::RunConfig& config = *parts_.config;
   arrived_ = false;  // what comes from here on comes by steps
   context_.number_ = context_.clock_.step + 1;
-  logging_ = parts_.log_due(context_.number_);
+  logging_ = parts_.host->log_due(context_.number_);
   timing_ = context_.number_ % timed_one_in == 0;
   seconds_.timed_steps += timing_;
   parts_.bus->set_timing(timing_);
@@ -340,18 +340,18 @@ void Loop::after_batch() {
   }
   fire(Event::safe_point);
   poll();
-  const std::int64_t every = parts_.checkpoint.every;
+  const std::int64_t every = parts_.saver != nullptr ? parts_.saver->every() : 0;
   if (!context_.take(Control::checkpoint) && (every == 0 || (step % every != 0 && !finished()))) return;
   checkpoint();
 }
 
 void Loop::poll() {
-  parts_.check_threads();
+  parts_.owner->check_threads();
   if (parts_.bus->stale())
     for (const events::Subscriber* disabled : parts_.bus->rebuild())
-      parts_.journal(disabled->participant.id, "disabled", disabled->error);
+      parts_.host->journal(disabled->participant.id, "disabled", disabled->error);
   settle_checkpoints();
-  parts_.control();
+  parts_.host->at_safe_point();
   end_epoch_ = context_.take(Control::stop_epoch);
   const config::RunConfig& config = *parts_.config;
   if (signalled()) return interrupt(Ending::signal);
@@ -370,21 +370,25 @@ void Loop::interrupt(Ending ending) {
 }
 
 void Loop::checkpoint() {
-  if (!parts_.checkpoint.save || last_saved_ == context_.clock_.step) return;
+  if (parts_.saver == nullptr || last_saved_ == context_.clock_.step) return;
   fire(Event::before_checkpoint);
   if (context_.take(Control::skip_checkpoint) && !ending_) return;
-  parts_.checkpoint.save();
+  parts_.saver->save();
   last_saved_ = context_.clock_.step;
   settle_checkpoints();
 }
 
 void Loop::request(Control control, std::string_view who, std::string_view why) {
   context_.set_requests(context_.requests() | static_cast<unsigned>(control));
-  parts_.journal(who, control_names[std::countr_zero(static_cast<unsigned>(control))], why);
+  parts_.host->journal(who, control_names[std::countr_zero(static_cast<unsigned>(control))], why);
 }
 
 void Loop::settle_checkpoints() {
-  while (parts_.checkpoint.committed()) fire(Event::after_checkpoint);
+  if (parts_.saver == nullptr) return;
+  while (std::optional<Saved> saved = parts_.saver->take_committed()) {
+    last_checkpoint_ = std::move(*saved);
+    fire(Event::after_checkpoint);
+  }
 }
 
 void Loop::save(StateWriter& state) const {
@@ -496,7 +500,7 @@ void Loop::log_point() {
   logged_at_ = now;
   samples_logged_ = context_.clock_.samples;
   for (const auto& [name, value] : std::exchange(extra_, {})) put(name, value);
-  parts_.record(std::move(record));
+  parts_.host->record(std::move(record));
 }
 
 MetricValues Loop::evaluate(const EvaluationSplit& split) {
@@ -508,7 +512,7 @@ MetricValues Loop::evaluate(const EvaluationSplit& split) {
                 .epoch = context_.clock_.epoch,
                 .seconds = seconds_trained()};
   record.values.assign(values.begin(), values.end());
-  parts_.record(std::move(record));
+  parts_.host->record(std::move(record));
   logged_at_ += SteadyClock::now() - began;  // throughput is that of training
   return values;
 }
@@ -579,9 +583,9 @@ void Loop::watch(const MetricValues& values) {
     return;
   }
   if (++evaluations_without_gain_ != patience()) return;
-  parts_.journal("early_stopping", "stop_run",
-                 rule.metric + " did not improve on " + std::to_string(maximize ? best_ : -best_) + " for " +
-                     std::to_string(evaluations_without_gain_) + " evaluations");
+  parts_.host->journal("early_stopping", "stop_run",
+                       rule.metric + " did not improve on " + std::to_string(maximize ? best_ : -best_) +
+                           " for " + std::to_string(evaluations_without_gain_) + " evaluations");
 }
 
 void Loop::move_to_device(Batch& batch) const {

@@ -253,9 +253,9 @@ Loop& Run::build_loop(LoopParts parts) {
   place_curve({});
   check_momentum(*curve_, *optimizer_, config_);
   if (curve_->end() < scale_.total_steps)
-    outputs_.log(LogLevel::warning, "[schedule] the budget of " + config_.schedule.type + " ends at step " +
-                                        std::to_string(curve_->end()) + ": the run goes on to step " +
-                                        std::to_string(scale_.total_steps) + " at its last factor");
+    warn("[schedule] the budget of " + config_.schedule.type + " ends at step " +
+         std::to_string(curve_->end()) + ": the run goes on to step " + std::to_string(scale_.total_steps) +
+         " at its last factor");
   context_.optimizer_ = optimizer_;
   bus_->fire(Event::optimizer_ready, context_);
 
@@ -264,16 +264,17 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.context = &context_;
   parts.device = device_;
   parts.scale = scale_;
-  parts.settle = [this] { settle(); };
-  parts.check_threads = [this] {
-    for (ActivePlugin& plugin : plugins_)
-      if (plugin.services().thread_failed()) [[unlikely]]
-        throw thread_failure(plugin, context_.clock_.step);
-  };
+  parts.owner = this;
   parts_ = std::move(parts);
   connect();
   loop_ = std::make_unique<Loop>(parts_);
   return *loop_;
+}
+
+void Run::check_threads() {
+  for (ActivePlugin& plugin : plugins_)
+    if (plugin.services().thread_failed()) [[unlikely]]
+      throw thread_failure(plugin, context_.clock_.step);
 }
 
 /// Tells the loop who fills its slots.
@@ -435,7 +436,7 @@ void Run::fire_quietly(Event event) {
   try {
     bus_->fire(event, context_);
   } catch (const Error& error) {
-    outputs_.log(LogLevel::warning, error.what());
+    warn(error.what());
   }
 }
 

@@ -25,14 +25,7 @@ namespace trainyard::train {
 
 class PreparedSwap;
 
-/// Plugins that others than the run call: sinks and the checkpointer.
-struct OutsidePlugins {
-  std::function<void(ActivePlugin&)> open = [](ActivePlugin&) {};  ///< one that will come in; beside the run
-  std::function<void(ActivePlugin&)> settle = [](ActivePlugin&) {};  ///< finish what one that goes has begun
-  std::function<void(ActivePlugin&)> use = [](ActivePlugin&) {};  ///< a slot has another plugin from here on
-};
-
-class Run {
+class Run : LoopOwner {
  public:
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` outlives the run. The
   /// run fills in the metric and the seed of `outputs`.
@@ -41,7 +34,7 @@ class Run {
   /// Builds the network, as far as `model show` needs it.
   void build_model();
   /// Builds the rest: loss, metrics, optimizer, schedule, loop. `parts` comes with what the caller adds
-  /// (outputs, signal); the run fills in what is its own.
+  /// (host, saver, signal); the run fills in what is its own.
   Loop& build_loop(LoopParts parts);
 
   /// Everything that has to be saved in order to go on from here: tensors by handle. At a safe point.
@@ -53,10 +46,8 @@ class Run {
 
   /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
   void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
-  void set_outside(OutsidePlugins outside) { outside_ = std::move(outside); }
   /// Plugins that the run was begun without, and that no swap may bring.
   void set_quarantined(std::vector<control::Quarantined> plugins) { quarantined_ = std::move(plugins); }
-  void set_checkpoint_interval(std::int64_t steps) { parts_.checkpoint.every = steps; }
   /// Swaps committed so far, before a resume too.
   std::int64_t swaps() const { return swaps_; }
 
@@ -97,6 +88,7 @@ class Run {
   Network& network() { return *network_; }
   Optimizer& optimizer() { return *optimizer_; }
   Loop& loop() { return *loop_; }
+  bool has_loop() const { return loop_ != nullptr; }
   const ScheduleCurve& schedule() const { return *curve_; }
   const Clock& clock() const { return context_.clock_; }
   events::Bus& bus() { return *bus_; }
@@ -112,6 +104,8 @@ class Run {
   std::string model_digest() const;
   std::string optimizer_digest() const;
 
+  /// To the host's log. Any thread.
+  void warn(const std::string& text) const { outputs_.log(LogLevel::warning, text); }
   /// Fires exception after an error; those of its hooks are logged only.
   void fail();
   /// Fires shutdown, whatever came before; errors of hooks are logged only.
@@ -151,7 +145,8 @@ class Run {
   void connect();
   void open(PreparedSwap& swap);
   bool steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor);
-  void settle();
+  void settle() override;
+  void check_threads() override;
   void exchange(PreparedSwap& swap);
   void tell(ActivePlugin& plugin, Event event);
   void leave_out(const State& run, const std::function<void(const std::string&)>& note);
@@ -183,7 +178,6 @@ class Run {
   Optimizer* optimizer_ = nullptr;
   std::optional<ScheduleCurve> curve_;
   CurvePlace curve_place_;
-  OutsidePlugins outside_;
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
   std::int64_t swaps_ = 0;
