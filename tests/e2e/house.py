@@ -39,6 +39,30 @@ def includes(path):
             yield number, found.group(1) == '"', found.group(2)
 
 
+# Comments, strings, characters and directives: a brace in them opens nothing.
+NO_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""
+                     r"""|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*""", re.S | re.M)
+NO_FUNCTION = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b[^()]*$|=\s*$")
+
+
+def functions(text):
+    """(line, signature, length in lines) of each function in a file; a lambda belongs to the one that it stands in."""
+    text = NO_CODE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    scopes, head, line, first = [], "", 1, 1  # of each open brace: its function, or None
+    for token in re.findall(r"[{};\n]|[^{};\n]+", text):
+        line += token == "\n"
+        if token == "{":
+            other = any(scopes) or NO_FUNCTION.search(re.sub(r"<[^<>]*>", "", head).strip())
+            scopes.append(None if other else (first, " ".join(head.split())))
+        elif token == "}" and (function := scopes.pop()):
+            yield *function, line - function[0] + 1
+        if token in "{};":
+            head = ""
+        elif not any(scopes):
+            first = first if head.strip() or not token.strip() else line
+            head += token
+
+
 def dependencies(words, directory=None):
     done = subprocess.run([*words, "-M", "-MF", "-"], text=True, capture_output=True, cwd=directory)
     assert done.returncode == 0, done.stderr
@@ -164,6 +188,13 @@ class Rooms(unittest.TestCase):
         for library, most in self.LIBRARIES.items():
             with self.subTest(library):
                 self.assertLessEqual(sum(len(path.read_text().splitlines()) for path in sources(f"core/{library}")), most)
+
+    def test_no_function_is_long(self):
+        found = [(path, *function) for path in sources("core") for function in functions(path.read_text())]
+        self.assertGreater(len(found), 1000)
+        for path, line, signature, length in found:
+            with self.subTest(f"{path.relative_to(SOURCE)}:{line}"):
+                self.assertLessEqual(length, 60, signature)
 
     def test_the_loop_is_read_at_a_sitting(self):
         self.assertLessEqual(len((SOURCE / "core/engine/train/loop.cpp").read_text().splitlines()), 600)
