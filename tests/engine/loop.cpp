@@ -165,7 +165,7 @@ struct Rig final : LoopHost {
   }
 
   bool log_due(std::int64_t) override { return true; }
-  void record(Record record) override { records.push_back(std::move(record)); }
+  void record(Record&& record) override { records.push_back(std::move(record)); }
   void journal(std::string_view who, std::string_view what, std::string_view why) override {
     journaled.push_back(std::string(who) + " " + std::string(what) + " " + std::string(why));
   }

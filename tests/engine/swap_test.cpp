@@ -76,7 +76,7 @@ class Rates final : public LiveRun {
 
  private:
   bool log_due(std::int64_t) override { return true; }
-  void record(Record record) override {
+  void record(Record&& record) override {
     for (const auto& [name, value] : record.values)
       if (name == "lr") seen.push_back(value);
   }

@@ -22,7 +22,7 @@ class LoopHost {
   /// Ahead of every step: whether training metrics of the one of that number are wanted.
   virtual bool log_due(std::int64_t /*step*/) { return false; }
   /// Metrics, off the loop's hands; must not block.
-  virtual void record(Record /*record*/) {}
+  virtual void record(Record&& /*record*/) {}
   /// One line of the journal.
   virtual void journal(std::string_view /*who*/, std::string_view /*what*/, std::string_view /*why*/) {}
 

@@ -33,7 +33,7 @@ class Training final : public LoopHost {
  private:
   // The run's.
   bool log_due(std::int64_t step) override { return sinks_->due(step); }
-  void record(Record record) override { sinks_->push(std::move(record)); }
+  void record(Record&& record) override { sinks_->push(std::move(record)); }
   void journal(std::string_view who, std::string_view what, std::string_view why) override;
   void at_safe_point() override { commander_->at_safe_point(); }
   bool recover(const Error& error) override;
