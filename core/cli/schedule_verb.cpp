@@ -125,7 +125,7 @@ int schedule_plot(const config::RunConfig& config, const plugins::Registry& regi
   const std::int64_t most = format == Format::json ? 1'000'000 : 2000;
   std::vector<train::Rate> rates;
   if (const int code = engine().rates(config, registry, most, rates); code != 0) return code;
-  const std::string title = config.run.name + ": " + config.schedule.type;
+  const std::string title = config.run.name + ": " + config.at("schedule").type;
   if (!svg.empty()) {
     std::ofstream file(svg);
     file << svg_of(title, rates);

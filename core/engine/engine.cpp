@@ -72,7 +72,7 @@ int show_model(const config::RunConfig& config, const plugins::Registry& registr
     Run run(config, registry);
     run.build_model();
     const Graph* graph = run.network().graph();
-    if (graph == nullptr) throw ConfigError("model " + config.model.type + " has no graph to show");
+    if (graph == nullptr) throw ConfigError("model " + config.at("model").type + " has no graph to show");
     std::fputs(show(*graph, run.network().dropout_places()).c_str(), stdout);
     return 0;
   });

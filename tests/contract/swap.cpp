@@ -23,8 +23,8 @@ std::string address_of(const config::SlotConfig& slot) {
 
 std::string address_of(const PluginFile& file, const std::string& text) {
   const config::RunConfig config = test::valid(text);
-  for (const config::SlotConfig* slot : config.slots())
-    if (slot->kind == file.manifest.kind && slot->type == file.manifest.name) return address_of(*slot);
+  for (const config::SlotConfig& slot : config.slots)
+    if (slot.kind == file.manifest.kind && slot.type == file.manifest.name) return address_of(slot);
   FAIL("the run has no slot with the " << title(file));
   return {};
 }
@@ -78,7 +78,7 @@ TEST_CASE("all slots of a run are swapped, one after the other at each of its st
     const Outcome plain = train_shortly(text, {}, shipped());
     std::set<std::string> slots;
     const config::RunConfig config = test::valid(text);
-    for (const config::SlotConfig* slot : config.slots()) slots.insert(address_of(*slot));
+    for (const config::SlotConfig& slot : config.slots) slots.insert(address_of(slot));
     std::string swapped = text;
     for (std::int64_t step = 1; step < plain.steps; ++step)
       for (const std::string& slot : slots) swapped += swap_at(step, slot, "0ba");

@@ -106,15 +106,17 @@ class Ramp final : public Schedule {
   double factor(const SchedulePoint& at) const override { return 1.0 - at.progress; }
 };
 
+config::SlotConfig slot(const std::string& name, const std::string& type) {
+  config::SlotConfig made;
+  made.slot = name;
+  made.type = type;
+  return made;
+}
+
 /// A loop over these, without plugins; change the public parts, then call fit().
 struct Rig {
   explicit Rig(std::int64_t samples, std::int64_t batch, std::int64_t micro, std::int64_t steps)
       : data(samples), val(4) {
-    config.model.slot = "model", config.model.type = "linear";
-    config.loss.slot = "loss", config.loss.type = "cross_entropy";
-    config.optimizer.slot = "optimizer", config.optimizer.type = "notes";
-    config.schedule.slot = "schedule", config.schedule.type = "ramp";
-    config.train.dataset.slot = "data.train", config.train.dataset.type = "numbers";
     config.train.batch_size = batch;
     config.train.micro_batch_size = micro;
     scale = {.steps_per_epoch = (samples + batch - 1) / batch,
@@ -151,11 +153,11 @@ struct Rig {
     parts = LoopParts{.config = &config,
                       .bus = &*bus,
                       .context = &context,
-                      .network = &network,
-                      .loss = loss.get(),
-                      .optimizer = &optimizer,
-                      .schedule = &*curve,
-                      .train = &*train,
+                      .network = {&model_slot, &network},
+                      .loss = {&loss_slot, loss.get()},
+                      .optimizer = {&optimizer_slot, &optimizer},
+                      .schedule = {&schedule_slot, &*curve},
+                      .train = {&data_slot, &*train},
                       .scale = scale};
     if (evaluate) parts.evaluations = {{"val", &*evaluation}};
     parts.log_due = log_due;
@@ -188,6 +190,10 @@ struct Rig {
   }
 
   config::RunConfig config;
+  const config::SlotConfig model_slot = slot("model", "linear"), loss_slot = slot("loss", "cross_entropy"),
+                           optimizer_slot = slot("optimizer", "notes"),
+                           schedule_slot = slot("schedule", "ramp"),
+                           data_slot = slot("data.train", "numbers");
   RunScale scale;
   Numbers data, val;
   Linear network;

@@ -75,7 +75,7 @@ TEST_CASE(
     const auto more = needed.find(name);
     config::RunConfig config = test::valid(head + groups + "[schedule]\ntype = \"" + name +
                                            "\"\nfloor = 0.02\n" + (more == needed.end() ? "" : more->second));
-    const auto alone = test::make<Schedule>(name, config.schedule.options);
+    const auto alone = test::make<Schedule>(name, config.at("schedule").options);
     std::optional<ScheduleCurve> curve;
     std::optional<test::BuiltRun> run;
     train::LoopParts parts;

@@ -185,7 +185,7 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
   REQUIRE(run.told()[1].done);
   REQUIRE(run.count("swap_rolled_back") == 1);
   CHECK(run->swaps() == 1);
-  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->config().at("optimizer").type == "adamw");
   CHECK(*config::at_path<std::string>(run->config().resolved, "optimizer.type") == "adamw");
   const std::int64_t landed = run.journal().back().step;
   LiveRun same(text, registry(), {},
@@ -304,7 +304,7 @@ TEST_CASE("a swap comes on what the swaps before it have left") {
     CHECK(told.done);
   }
   CHECK(run->swaps() == 3);
-  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->config().at("optimizer").type == "adamw");
 }
 
 TEST_CASE("swaps that are watched together are taken back one after the other") {
@@ -353,7 +353,7 @@ TEST_CASE("a rule that its recorder objects to does not come in") {
   CHECK_THAT(run.told()[0].text, Contains("is no expression"));
   CHECK(run.told()[1].done);  // the one that stayed is there to be replaced
   CHECK(run->swaps() == 1);
-  CHECK(run->config().rules.front().options.find("watch")->as<std::string>() != "(");
+  CHECK(run->config().of_kind("rule").front().options.find("watch")->as<std::string>() != "(");
   CHECK(run.result() == undisturbed(text));
 }
 
@@ -574,7 +574,7 @@ TEST_CASE("sgd, adam and adamw follow each other in one run, and the run goes on
     CHECK(told.done);
   }
   CHECK(run->swaps() == 2);
-  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->config().at("optimizer").type == "adamw");
   CHECK(run->optimizer().groups().front().base_lr == 0.002);
 }
 

@@ -31,7 +31,7 @@ class PreparedSwap {
   };
 
   /// That of a slot, where the swap replaces it.
-  ActivePlugin* find(const std::string& slot) {
+  ActivePlugin* find(std::string_view slot) {
     for (Part& part : parts_)
       if (part.config.slot == slot) return &part.plugin;
     return nullptr;

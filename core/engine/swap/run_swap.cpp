@@ -80,9 +80,9 @@ bool comes_after_settle(ActivePlugin& plugin) {
 }  // namespace
 
 /// Who fills a slot once `swap` and those that it follows are made.
-ActivePlugin& Run::filling(PreparedSwap* swap, const config::SlotConfig& slot) {
+ActivePlugin& Run::filling(PreparedSwap* swap, std::string_view slot) {
   for (; swap != nullptr; swap = swap->after_)
-    if (ActivePlugin* found = swap->find(slot.slot)) return *found;
+    if (ActivePlugin* found = swap->find(slot)) return *found;
   return plugin_of(slot);
 }
 
@@ -112,18 +112,18 @@ std::unique_ptr<PreparedSwap> Run::prepare(const std::vector<config::SwapRequest
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
   swap->config_text_ = config::toml_file(swap->config_.resolved);
-  const std::vector<const config::SlotConfig*> now = config_.slots(), then = swap->config_.slots();
-  swap->parts_.reserve(now.size());
-  for (std::size_t i = 0; i < now.size(); ++i) {
+  const std::vector<config::SlotConfig>& then = swap->config_.slots;
+  swap->parts_.reserve(then.size());
+  for (std::size_t i = 0; i < then.size(); ++i) {
     const auto asked = std::find_if(swaps.rbegin(), swaps.rend(), [&](const config::SwapRequest& each) {
-      return config::replaces(each.slot, *then[i]);
+      return config::replaces(each.slot, then[i]);
     });
     if (asked == swaps.rend()) continue;
     const PreparedSwap::Part& part =
         swap->parts_.emplace_back(PreparedSwap::Part{.place = &plugins_[i],
-                                                     .slot = const_cast<config::SlotConfig*>(now[i]),
-                                                     .plugin = make_plugin(*then[i], registry),
-                                                     .config = *then[i],
+                                                     .slot = &config_.slots[i],
+                                                     .plugin = make_plugin(then[i], registry),
+                                                     .config = then[i],
                                                      .carry = asked->carry,
                                                      .own = {}});
     if (part.config.address() == asked->slot || asked->slot == "data")
@@ -155,9 +155,9 @@ void Run::open(PreparedSwap& swap) {
     data = data || kind == "dataset" || kind == "sampler" || kind == "loss";
     guarded(part.config, 0, [&] {
       if (kind == "dataset") {
-        open_dataset(part.config.slot.substr(5), *splits(part.config.slot), plugin);
+        open_dataset(part.config.slot.substr(5), plugin);
       } else if (kind == "sampler") {
-        open_sampler(plugin, next.train, filling(&swap, next.train.dataset).as<Dataset>());
+        open_sampler(plugin, filling(&swap, "data.train"));
       } else if (kind == "model") {
         swap.network_ = plugin.as<Model>().build({schema_, config_.run.seed});
         swap.network_->to(device_);
@@ -180,13 +180,13 @@ void Run::open(PreparedSwap& swap) {
       }
     });
   }
-  check_momentum(*curve_with(&swap).first, filling(&swap, next.optimizer).as<Optimizer>(), next);
+  check_momentum(*curve_with(&swap).first, filling(&swap, "optimizer").as<Optimizer>(), next);
   if (!data) return;
-  ActivePlugin& loss = filling(&swap, next.loss);
+  ActivePlugin& loss = filling(&swap, "loss");
   for (const auto& [name, split] : splits_) {
-    const config::SplitConfig& config = *splits("data." + name);
-    Split made = make_split(name, {&config, &filling(&swap, config.dataset).as<Dataset>(),
-                                   split.sampler ? &filling(&swap, next.sampler) : nullptr, &loss});
+    const std::string slot = "data." + name;
+    Split made = make_split(name, {splits(slot), &filling(&swap, slot),
+                                   split.sampler ? &filling(&swap, "data.sampler") : nullptr, &loss});
     if (made.loader->steps_per_epoch() != split.loader->steps_per_epoch() ||
         made.loader->samples_per_epoch() != split.loader->samples_per_epoch())
       throw ConfigError("[data." + name + "] would have " + std::to_string(made.loader->samples_per_epoch()) +
@@ -214,7 +214,7 @@ void Run::rehearse(const std::vector<Planned>& plan) {
       if (swap.network_) swap.network_->adopt(weights());
       for (PreparedSwap::Part& part : swap.parts_)
         if (part.plugin.has_state() && part.config.kind != Recorder::kind.name)  // which would cut its files
-          hand_over(filling(after, part.config), part.plugin, part.carry);
+          hand_over(filling(after, part.config.slot), part.plugin, part.carry);
       if (swap.curve_) place_curve(swap, planned.step);
       for (const std::unique_ptr<PreparedSwap>& earlier : made)
         if (earlier.get() != &swap) earlier->free_replaced_by(swap);
@@ -235,7 +235,7 @@ bool Run::steady(PreparedSwap& swap, const State& state, const at::Tensor& tenso
     const config::SlotConfig& slot = plugin.slot();
     if (slot.address() != state.owner) continue;
     return (slot.kind == Optimizer::kind.name || slot.kind == Hook::kind.name) &&
-           comes_after_settle(plugin) && comes_after_settle(filling(&swap, slot));
+           comes_after_settle(plugin) && comes_after_settle(filling(&swap, slot.slot));
   }
   return false;
 }
@@ -300,7 +300,7 @@ void Run::place_curve(PreparedSwap& swap, std::int64_t step) {
     case config::Carry::state:
       place = old_place;
       // A scale that made two curves meet says nothing of a third.
-      if (slot.type != filling(swap.after_, slot).slot().type) place.gain = 1.0;
+      if (slot.type != filling(swap.after_, slot.slot).slot().type) place.gain = 1.0;
       break;
     case config::Carry::restart: place.start = step; break;
     case config::Carry::splice: {
@@ -339,7 +339,7 @@ void Run::exchange(PreparedSwap& swap) {
   }
   bus_->exchange(swap.table_);
   connect();
-  if (!swap.splits_.empty()) parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
+  if (!swap.splits_.empty()) parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
   for (PreparedSwap::Part& part : swap.parts_) outside_.use(*part.place);
 }
 
@@ -372,7 +372,7 @@ void Run::go_back(const std::vector<State>& states) {
     const State none{.owner = now.owner, .version = now.version, .scalars = {}, .tensors = {}};
     guarded(plugin.slot(), context_.clock_.step, [&] { plugin.as<Plugin>().load(StateReader(none)); });
   }
-  parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
+  parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
 }
 
 }  // namespace trainyard::train

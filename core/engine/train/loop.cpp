@@ -54,7 +54,8 @@ class BatchScope {
 
 Loop::Loop(LoopParts& parts) : parts_(parts), context_(*parts_.context) {
   const config::RunConfig& config = *parts_.config;
-  for (const NamedTensor& parameter : parts_.network->parameters()) parameters_.push_back(parameter.tensor);
+  for (const NamedTensor& parameter : parts_.network.plugin->parameters())
+    parameters_.push_back(parameter.tensor);
   if (config.trainer.precision == config::TrainerKeys::Precision::fp16_mixed) scaler_.emplace();
   if (config.trainer.eval_interval)
     evaluate_every_ = in_steps(*config.trainer.eval_interval, parts_.scale, "trainer.eval_interval");
@@ -104,7 +105,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
   started_ = logged_at_ = SteadyClock::now();
   bracket(Event::fit_start, Event::fit_end, [&] {
     restore();
-    parts_.train->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
+    parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
     if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
     recovering([&] { train(); });
@@ -147,10 +148,10 @@ void Loop::run_epoch() {
   else
     bracket(Event::epoch_start, Event::epoch_end, steps);
   in_epoch_ = false;
-  if (!end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) return;
+  if (!end_epoch_ && context_.clock_.step_in_epoch < parts_.train.plugin->steps_per_epoch()) return;
   ++context_.clock_.epoch;
   context_.clock_.step_in_epoch = 0;
-  if (end_epoch_) parts_.train->seek(context_.clock_.epoch, 0);
+  if (end_epoch_) parts_.train.plugin->seek(context_.clock_.epoch, 0);
 }
 
 /// To the end of the epoch, or of the training.
@@ -159,14 +160,14 @@ void Loop::run_steps() {
     after_batch();
   else if (std::exchange(arrived_, false))
     parts_.control();  // what comes at this safe point after what was loaded was saved
-  while (!finished() && !end_epoch_ && context_.clock_.step_in_epoch < parts_.train->steps_per_epoch()) {
+  while (!finished() && !end_epoch_ &&
+         context_.clock_.step_in_epoch < parts_.train.plugin->steps_per_epoch()) {
     run_step();
     after_batch();
   }
 }
 
 void Loop::run_step() {
-  const config::RunConfig& config = *parts_.config;
   arrived_ = false;  // what comes from here on comes by steps
   context_.number_ = context_.clock_.step + 1;
   logging_ = parts_.log_due(context_.number_);
@@ -178,7 +179,7 @@ void Loop::run_step() {
   const BatchScope batch_scope(context_);
   bracket(Event::before_fetch, Event::after_fetch, [&] {
     const Timer timer(timing_ ? &seconds_.data : nullptr);
-    step = guarded(config.train.dataset, context_.number_, [&] { return *parts_.train->next(); });
+    step = guarded(*parts_.train.slot, context_.number_, [&] { return *parts_.train.plugin->next(); });
     for (Batch& batch : step.batches) move_to_device(batch);
     context_.batch_ = &step.batches.front();
   });
@@ -214,17 +215,16 @@ void Loop::compute_gradients(data::StepData& step) {
 
 /// What the schedule says of the step to come, into the optimizer's groups.
 void Loop::set_rates() {
-  const auto [factor, momentum] = guarded(parts_.config->schedule, context_.number_, [&] {
-    return std::pair(parts_.schedule->factor(updates_), parts_.schedule->momentum(updates_));
+  const auto [factor, momentum] = guarded(*parts_.schedule.slot, context_.number_, [&] {
+    return std::pair(parts_.schedule.plugin->factor(updates_), parts_.schedule.plugin->momentum(updates_));
   });
-  for (ParamGroup& group : parts_.optimizer->groups()) {
+  for (ParamGroup& group : parts_.optimizer.plugin->groups()) {
     group.lr = group.base_lr * factor;
     group.momentum = momentum;
   }
 }
 
 void Loop::update(data::StepData& step) {
-  const config::RunConfig& config = *parts_.config;
   context_.repeats_ = 0;
   do {
     compute_gradients(step);
@@ -242,7 +242,7 @@ void Loop::update(data::StepData& step) {
                                        : SkipReason::guard;
       if (!finite || skip || repeat) return;
       const Timer timer(timing_ ? &seconds_.optimizer : nullptr);
-      guarded(config.optimizer, context_.number_, [&] { parts_.optimizer->step(); });
+      guarded(*parts_.optimizer.slot, context_.number_, [&] { parts_.optimizer.plugin->step(); });
       ++updates_;
       context_.skip_reason_ = SkipReason::none;
       closing = Event::after_step;
@@ -273,14 +273,14 @@ void Loop::run_micro(Batch& batch, const StepPart& part) {
     bracket(Event::before_forward, Event::after_forward, [&] {
       if (context_.asked(Control::skip_micro)) return;
       const Timer timer(timing_ ? &seconds_.model : nullptr);
-      context_.output_ =
-          guarded(config.model, context_.number_, [&] { return parts_.network->forward(batch, pass); });
+      context_.output_ = guarded(*parts_.network.slot, context_.number_,
+                                 [&] { return parts_.network.plugin->forward(batch, pass); });
     });
     if (context_.take(Control::skip_micro)) return;
     bracket(Event::before_loss, Event::after_loss, [&] {
       const Timer timer(timing_ ? &seconds_.loss : nullptr);
-      context_.loss_ = guarded(config.loss, context_.number_,
-                               [&] { return parts_.loss->forward(context_.output_, batch); });
+      context_.loss_ = guarded(*parts_.loss.slot, context_.number_,
+                               [&] { return parts_.loss.plugin->forward(context_.output_, batch); });
     });
   }
   const bool first_pass = context_.repeats_ == 0;  // what a repetition looks at is not the training's loss
@@ -289,7 +289,7 @@ void Loop::run_micro(Batch& batch, const StepPart& part) {
   bracket(Event::before_backward, Event::after_backward, [&] {
     if (context_.take(Control::skip_micro)) return;
     const Timer timer(timing_ ? &seconds_.backward : nullptr);
-    guarded(config.model, context_.number_,
+    guarded(*parts_.network.slot, context_.number_,
             [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
   });
   if (!logging_ || !first_pass) return;
@@ -451,22 +451,22 @@ void Loop::load(const State& saved) {
 }
 
 void Loop::reset_metrics() {
-  for (const MetricSlot& each : parts_.metrics)
-    guarded(*each.slot, context_.number_, [&] { each.metric->reset(); });
+  for (const Filled<Metric>& each : parts_.metrics)
+    guarded(*each.slot, context_.number_, [&] { each.plugin->reset(); });
 }
 
 void Loop::update_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) {
-  for (const MetricSlot& each : parts_.metrics)
-    guarded(*each.slot, context_.number_, [&] { each.metric->update(output, loss, batch); });
+  for (const Filled<Metric>& each : parts_.metrics)
+    guarded(*each.slot, context_.number_, [&] { each.plugin->update(output, loss, batch); });
 }
 
 /// Gives "train/accuracy", or "train/top_k.top_5" of a metric with several values.
 template <class Take>
 void Loop::each_metric_value(const std::string& prefix, Take&& take) {
-  for (const MetricSlot& each : parts_.metrics)
+  for (const Filled<Metric>& each : parts_.metrics)
     guarded(*each.slot, context_.number_, [&] {
-      const std::vector<std::string> names = each.metric->names();
-      const std::vector<double> values = each.metric->compute();
+      const std::vector<std::string> names = each.plugin->names();
+      const std::vector<double> values = each.plugin->compute();
       for (std::size_t i = 0; i < values.size(); ++i)
         take(prefix + "/" + each.slot->id + (values.size() == 1 ? "" : "." + names.at(i)), values[i]);
     });
@@ -487,7 +487,7 @@ void Loop::log_point() {
     put("train/loss", *loss);
   }
   each_metric_value("train", put);
-  put("lr", parts_.optimizer->groups().front().lr);
+  put("lr", parts_.optimizer.plugin->groups().front().lr);
   if (gradient_norm_.defined()) put("gradient_norm", gradient_norm_.item().toDouble());
   if (scaler_) put("loss_scale", static_cast<double>(scaler_->scale()));
   const auto now = SteadyClock::now();
@@ -514,7 +514,6 @@ MetricValues Loop::evaluate(const EvaluationSplit& split) {
 }
 
 MetricValues Loop::look(const EvaluationSplit& split) {
-  const config::RunConfig& config = *parts_.config;
   const std::int64_t step_done = context_.clock_.step;
   const at::NoGradGuard no_grad;
   reset_metrics();
@@ -537,11 +536,11 @@ MetricValues Loop::look(const EvaluationSplit& split) {
         bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
           if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;
           const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
-          context_.output_ = guarded(config.model, step_done, [&] {
-                               return parts_.network->forward(batch, pass);
+          context_.output_ = guarded(*parts_.network.slot, step_done, [&] {
+                               return parts_.network.plugin->forward(batch, pass);
                              }).to(at::kFloat);
-          context_.loss_ =
-              guarded(config.loss, step_done, [&] { return parts_.loss->forward(context_.output_, batch); });
+          context_.loss_ = guarded(*parts_.loss.slot, step_done,
+                                   [&] { return parts_.loss.plugin->forward(context_.output_, batch); });
           losses.add(context_.loss_, batch.weight);
           update_metrics(context_.output_, context_.loss_, batch);
         });

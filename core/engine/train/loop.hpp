@@ -20,6 +20,7 @@
 #include <trainyard/event.hpp>
 #include "core/engine/events/bus.hpp"
 #include "core/engine/train/data_loader.hpp"
+#include "core/engine/train/filled.hpp"
 #include "core/engine/train/loop_context.hpp"
 #include "core/engine/train/loss_meter.hpp"
 #include "core/engine/train/loss_scaler.hpp"
@@ -33,12 +34,6 @@ using MetricValues = std::map<std::string, double, std::less<>>;
 struct EvaluationSplit {
   std::string name;  ///< "val", "test"
   data::Loader* loader = nullptr;
-};
-
-/// A metric plugin, and its slot: its values are reported under the slot's id.
-struct MetricSlot {
-  const config::SlotConfig* slot = nullptr;
-  Metric* metric = nullptr;
 };
 
 /// How the loop has its state saved.
@@ -57,14 +52,14 @@ struct LoopParts {
   events::Bus* bus = nullptr;
   LoopContext* context = nullptr;
   at::Device device = at::kCPU;
-  Network* network = nullptr;
-  Loss* loss = nullptr;
-  Optimizer* optimizer = nullptr;
-  const ScheduleCurve* schedule = nullptr;
-  data::Loader* train = nullptr;
+  Filled<Network> network;
+  Filled<Loss> loss;
+  Filled<Optimizer> optimizer;
+  Filled<const ScheduleCurve> schedule;
+  Filled<data::Loader> train;
   std::vector<EvaluationSplit>
-      evaluations;  ///< the first is evaluated on eval_interval, all of them at the end
-  std::vector<MetricSlot> metrics;
+      evaluations;                      ///< the first is evaluated on eval_interval, all of them at the end
+  std::vector<Filled<Metric>> metrics;  ///< values are reported under the ids of their slots
   RunScale scale;
   CheckpointParts checkpoint;
   /// Called at safe points, after the hooks: commands of users, swaps. The run may look different afterwards.

@@ -75,16 +75,18 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
     if (loop_) loop_->add_metric(std::move(name), value);
   };
 
-  for (const config::SlotConfig* slot : config.slots()) plugins_.push_back(make_plugin(*slot, registry_));
-  ActivePlugin& loss = plugin_of(config.loss);
-  ActivePlugin& sampler = plugin_of(config.sampler);
-  Dataset& training = open_dataset("train", config.train, plugin_of(config.train.dataset));
-  guarded(config.train.dataset, 0, [&] { schema_ = training.schema(); });
-  open_sampler(sampler, config.train, training);
+  for (const config::SlotConfig& slot : config.slots) plugins_.push_back(make_plugin(slot, registry_));
+  ActivePlugin& loss = plugin_of("loss");
+  ActivePlugin& sampler = plugin_of("data.sampler");
+  ActivePlugin& training = plugin_of("data.train");
+  open_dataset("train", training);
+  guarded(training.slot(), 0, [&] { schema_ = training.as<Dataset>().schema(); });
+  open_sampler(sampler, training);
   splits_["train"] = make_split("train", {&config.train, &training, &sampler, &loss});
   for (const auto& [name, split] : {std::pair("val", &config.val), {"test", &config.test}})
     if (*split) {
-      Dataset& dataset = open_dataset(name, **split, plugin_of((*split)->dataset));
+      ActivePlugin& dataset = plugin_of(std::string("data.") + name);
+      open_dataset(name, dataset);
       splits_[name] = make_split(name, {&**split, &dataset, nullptr, &loss});
     }
 
@@ -158,35 +160,34 @@ void Run::load_parts(const std::string& slot, const ManifestData& manifest, cons
   }
 }
 
-ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {
+ActivePlugin& Run::plugin_of(std::string_view slot) {
   for (ActivePlugin& plugin : plugins_)
-    if (plugin.slot().slot == slot.slot) return plugin;
-  throw PluginError("[" + slot.slot + "] was not loaded");
+    if (plugin.slot().slot == slot) return plugin;
+  throw PluginError("[" + std::string(slot) + "] was not loaded");
 }
 
-Dataset& Run::open_dataset(const std::string& name, const config::SplitConfig& split, ActivePlugin& plugin) {
-  auto& dataset = plugin.as<Dataset>();
-  guarded(split.dataset, 0, [&] {
+void Run::open_dataset(const std::string& name, ActivePlugin& plugin) {
+  guarded(plugin.slot(), 0, [&] {
+    auto& dataset = plugin.as<Dataset>();
     dataset.open(name);
     if (dataset.size() <= 0) throw DataError("holds no sample");
   });
-  return dataset;
 }
 
-void Run::open_sampler(ActivePlugin& sampler, const config::SplitConfig& train,
-                       const Dataset& training) const {
+void Run::open_sampler(ActivePlugin& sampler, ActivePlugin& training) const {
   Sampler::Source source{0, RandomStream(config_.run.seed, "sampler"), {}};
-  guarded(train.dataset, 0, [&] {
-    source.size = training.size();
-    source.labels = training.labels();
+  guarded(training.slot(), 0, [&] {
+    source.size = training.as<Dataset>().size();
+    source.labels = training.as<Dataset>().labels();
   });
   guarded(sampler.slot(), 0, [&] { sampler.as<Sampler>().open(source); });
 }
 
 Run::Split Run::make_split(const std::string& name, const Sources& sources) const {
-  const config::SplitConfig& split = *sources.config;
-  const Dataset& dataset = *sources.dataset;
-  check_schema(name, guarded(split.dataset, 0, [&] { return dataset.schema(); }));
+  const config::BatchKeys& split = *sources.batch;
+  const config::SlotConfig& slot = sources.dataset->slot();
+  const auto& dataset = sources.dataset->as<Dataset>();
+  check_schema(name, guarded(slot, 0, [&] { return dataset.schema(); }));
   data::LoaderOptions options{
       .batch_size = split.batch_size,
       .micro_batch_size = split.micro_batch_size,
@@ -199,7 +200,7 @@ Run::Split Run::make_split(const std::string& name, const Sources& sources) cons
       .weight = [slot = sources.loss->slot(), loss = &sources.loss->as<Loss>()](const Batch& batch) {
         return guarded(slot, 0, [&] { return loss->weight(batch); });
       }};
-  Split made{&dataset, std::make_unique<GuardedDataset>(split.dataset, dataset), nullptr, nullptr};
+  Split made{&dataset, std::make_unique<GuardedDataset>(slot, dataset), nullptr, nullptr};
   if (sources.sampler != nullptr)
     made.sampler = std::make_unique<GuardedSampler>(sources.sampler->slot(), sources.sampler->as<Sampler>());
   if (made.sampler && split.batch_size > made.sampler->size())
@@ -207,7 +208,7 @@ Run::Split Run::make_split(const std::string& name, const Sources& sources) cons
                       std::to_string(made.sampler->size()) +
                       " samples of an epoch: no step would ever see a whole batch; make it " +
                       std::to_string(made.sampler->size()) + " or less");
-  made.loader = guarded(split.dataset, 0, [&] {
+  made.loader = guarded(slot, 0, [&] {
     return std::make_unique<data::Loader>(*made.guarded, made.sampler.get(), std::move(options));
   });
   return made;
@@ -229,12 +230,12 @@ void Run::check_schema(const std::string& name, const BatchSchema& schema) const
 }
 
 void Run::build_model() {
-  network_ = guarded(config_.model, 0, [&] {
-    return plugin_of(config_.model).as<Model>().build({schema_, config_.run.seed});
-  });
+  ActivePlugin& model = plugin_of("model");
+  network_ = guarded(model.slot(), 0, [&] { return model.as<Model>().build({schema_, config_.run.seed}); });
   network_->to(device_);
-  if (config_.dropout) {
-    dropout_ = open_dropout(*config_.dropout, plugin_of(*config_.dropout).as<Dropout>(), *network_, scale_);
+  if (config_.find("model.dropout") != nullptr) {
+    const Filled<Dropout> dropout = filled<Dropout>("model.dropout");
+    dropout_ = open_dropout(*dropout.slot, *dropout.plugin, *network_, scale_);
     network_->set_dropout(dropout_.get(), config_.run.seed);
   }
   context_.network_ = network_.get();
@@ -243,19 +244,22 @@ void Run::build_model() {
 
 Loop& Run::build_loop(LoopParts parts) {
   const std::vector<std::int64_t> output = network_->output_shape();
-  guarded(config_.loss, 0, [&] { plugin_of(config_.loss).as<Loss>().check(output, schema_); });
-  for (const config::SlotConfig& slot : config_.metrics)
-    guarded(slot, 0, [&] { plugin_of(slot).as<Metric>().check(output, schema_); });
-  optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
-  guarded(config_.optimizer, 0,
+  const Filled<Loss> loss = filled<Loss>("loss");
+  guarded(*loss.slot, 0, [&] { loss.plugin->check(output, schema_); });
+  for (const config::SlotConfig& slot : config_.of_kind(Metric::kind.name))
+    guarded(slot, 0, [&] { plugin_of(slot.slot).as<Metric>().check(output, schema_); });
+  const Filled<Optimizer> optimizer = filled<Optimizer>("optimizer");
+  optimizer_ = optimizer.plugin;
+  guarded(*optimizer.slot, 0,
           [&] { optimizer_->open(make_groups(network_->parameters(), optimizer_->common)); });
-  if (config_.recorder) open_recorder(plugin_of(*config_.recorder));
+  if (config_.find("recorder") != nullptr) open_recorder(plugin_of("recorder"));
   place_curve({});
   check_momentum(*curve_, *optimizer_, config_);
   if (curve_->end() < scale_.total_steps)
-    outputs_.log(LogLevel::warning, "[schedule] the budget of " + config_.schedule.type + " ends at step " +
-                                        std::to_string(curve_->end()) + ": the run goes on to step " +
-                                        std::to_string(scale_.total_steps) + " at its last factor");
+    outputs_.log(LogLevel::warning, "[schedule] the budget of " + config_.at("schedule").type +
+                                        " ends at step " + std::to_string(curve_->end()) +
+                                        ": the run goes on to step " + std::to_string(scale_.total_steps) +
+                                        " at its last factor");
   context_.optimizer_ = optimizer_;
   bus_->fire(Event::optimizer_ready, context_);
 
@@ -278,14 +282,16 @@ Loop& Run::build_loop(LoopParts parts) {
 
 /// Tells the loop who fills its slots.
 void Run::connect() {
-  context_.network_ = parts_.network = network_.get();
-  context_.optimizer_ = parts_.optimizer = optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
-  parts_.loss = &plugin_of(config_.loss).as<Loss>();
-  parts_.schedule = &*curve_;
-  parts_.train = splits_["train"].loader.get();
+  parts_.network = {&config_.at("model"), network_.get()};
+  parts_.loss = filled<Loss>("loss");
+  parts_.optimizer = filled<Optimizer>("optimizer");
+  parts_.schedule = {&config_.at("schedule"), &*curve_};
+  parts_.train = {&config_.at("data.train"), splits_["train"].loader.get()};
+  context_.network_ = parts_.network.plugin;
+  context_.optimizer_ = optimizer_ = parts_.optimizer.plugin;
   parts_.metrics.clear();
-  for (const config::SlotConfig& slot : config_.metrics)
-    parts_.metrics.push_back({&slot, &plugin_of(slot).as<Metric>()});
+  for (const config::SlotConfig& slot : config_.of_kind(Metric::kind.name))
+    parts_.metrics.push_back(filled<Metric>(slot.slot));
   attach_rules();
   parts_.evaluations.clear();
   for (const char* name : {"val", "test"})
@@ -305,11 +311,13 @@ void Run::open_recorder(ActivePlugin& plugin) const {
 
 /// Tells the recorder which rules there are; with `swap`, once that is made.
 void Run::attach_rules(PreparedSwap* swap) {
-  if (!config_.recorder) return;
+  if (config_.find("recorder") == nullptr) return;
+  ActivePlugin& recorder = filling(swap, "recorder");
   std::vector<NamedRule> rules;
-  for (const config::SlotConfig& slot : config_.rules) rules.push_back(named_rule(filling(swap, slot)));
-  guarded(*config_.recorder, context_.clock_.step,
-          [&] { filling(swap, *config_.recorder).as<Recorder>().attach(std::move(rules), scale_); });
+  for (const config::SlotConfig& slot : config_.of_kind(Rule::kind.name))
+    rules.push_back(named_rule(filling(swap, slot.slot)));
+  guarded(recorder.slot(), context_.clock_.step,
+          [&] { recorder.as<Recorder>().attach(std::move(rules), scale_); });
 }
 
 Snapshot Run::snapshot() const {
@@ -339,16 +347,16 @@ Snapshot Run::snapshot() const {
 void Run::check_momentum(const ScheduleCurve& curve, const Optimizer& optimizer,
                          const config::RunConfig& config) {
   if (!curve.momentum(0) || optimizer.has_momentum()) return;
-  throw ConfigError("[schedule] " + config.schedule.type + " cycles the momentum, and the optimizer " +
-                    config.optimizer.type +
+  throw ConfigError("[schedule] " + config.at("schedule").type + " cycles the momentum, and the optimizer " +
+                    config.at("optimizer").type +
                     ", as its options are, has none: give it one, or switch the cycling off");
 }
 
 /// Sets the schedule's curve to where it stands in the run.
 void Run::place_curve(CurvePlace place) {
-  guarded(config_.schedule, 0, [&] {
-    curve_.emplace(plugin_of(config_.schedule).as<Schedule>(), scale_from(place.start), place);
-  });
+  const config::SlotConfig& slot = config_.at("schedule");
+  guarded(slot, 0,
+          [&] { curve_.emplace(plugin_of(slot.slot).as<Schedule>(), scale_from(place.start), place); });
   curve_place_ = place;
 }
 

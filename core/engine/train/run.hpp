@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -89,7 +90,7 @@ class Run {
   /// To where the run was when it saved these states; plugins that were disabled since are left out.
   void go_back(const std::vector<State>& states);
 
-  ActivePlugin& checkpointer() { return plugin_of(config_.checkpoint); }
+  ActivePlugin& checkpointer() { return plugin_of("checkpoint"); }
 
   const config::RunConfig& config() const { return config_; }
   const RunScale& scale() const { return scale_; }
@@ -127,8 +128,8 @@ class Run {
   };
   /// Who makes a split.
   struct Sources {
-    const config::SplitConfig* config;
-    Dataset* dataset;
+    const config::BatchKeys* batch;
+    ActivePlugin* dataset;
     ActivePlugin* sampler;  ///< null: the dataset's own order
     ActivePlugin* loss;
   };
@@ -141,10 +142,14 @@ class Run {
   ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
   void load_parts(const std::string& slot, const ManifestData& manifest, const Table& options,
                   const plugins::Registry& registry, PartCode& parts);
-  ActivePlugin& plugin_of(const config::SlotConfig& slot);
-  static Dataset& open_dataset(const std::string& name, const config::SplitConfig& split,
-                               ActivePlugin& plugin);
-  void open_sampler(ActivePlugin& sampler, const config::SplitConfig& train, const Dataset& training) const;
+  ActivePlugin& plugin_of(std::string_view slot);
+  template <class Interface>
+  Filled<Interface> filled(std::string_view slot) {
+    ActivePlugin& plugin = plugin_of(slot);
+    return {&plugin.slot(), &plugin.as<Interface>()};
+  }
+  static void open_dataset(const std::string& name, ActivePlugin& plugin);
+  void open_sampler(ActivePlugin& sampler, ActivePlugin& training) const;
   Split make_split(const std::string& name, const Sources& sources) const;
   void open_recorder(ActivePlugin& plugin) const;
   void attach_rules(PreparedSwap* swap = nullptr);
@@ -155,7 +160,7 @@ class Run {
   void exchange(PreparedSwap& swap);
   void tell(ActivePlugin& plugin, Event event);
   void leave_out(const State& run, const std::function<void(const std::string&)>& note);
-  ActivePlugin& filling(PreparedSwap* swap, const config::SlotConfig& slot);
+  ActivePlugin& filling(PreparedSwap* swap, std::string_view slot);
   Network& network_with(PreparedSwap* swap);
   std::pair<const ScheduleCurve*, CurvePlace> curve_with(PreparedSwap* swap) const;
   void place_curve(PreparedSwap& swap, std::int64_t step);

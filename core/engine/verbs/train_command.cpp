@@ -109,8 +109,7 @@ report::Status status_of(Ending ending) {
 }
 
 /// Hook time from the bus, the loop's own calls from its timers; both were taken on a sample of the steps.
-std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& config, const Loop& loop,
-                                           const report::SinkThread& sinks) {
+std::vector<report::PluginUse> plugin_uses(Run& run, const Loop& loop, const report::SinkThread& sinks) {
   const PhaseSeconds& sampled = loop.seconds();
   const double scale = sampled.timed_steps > 0
                            ? static_cast<double>(loop.clock().step) / static_cast<double>(sampled.timed_steps)
@@ -119,7 +118,7 @@ std::vector<report::PluginUse> plugin_uses(Run& run, const config::RunConfig& co
   for (ActivePlugin& plugin : run.plugins()) {
     double seconds = plugin.subscriber().sampled_seconds;
     const std::string& kind = plugin.slot().kind;
-    if (plugin.slot().slot == config.train.dataset.slot) seconds += sampled.data;
+    if (plugin.slot().slot == "data.train") seconds += sampled.data;
     if (kind == "model") seconds += sampled.model;
     if (kind == "loss") seconds += sampled.loss;
     if (kind == "optimizer") seconds += sampled.optimizer;
@@ -142,9 +141,9 @@ std::vector<report::ReportedPlugin> reported(Run& run) {
 std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
                                              const plugins::Registry& registry) {
   std::vector<report::ReportedPlugin> all;
-  for (const config::SlotConfig* slot : config.slots())
-    for (const plugins::PluginFile* file : registry.find(slot->kind, slot->type))
-      all.push_back({slot->slot, slot->type, slot->kind, file->digest});
+  for (const config::SlotConfig& slot : config.slots)
+    for (const plugins::PluginFile* file : registry.find(slot.kind, slot.type))
+      all.push_back({slot.slot, slot.type, slot.kind, file->digest});
   return all;
 }
 
@@ -224,7 +223,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     run.shutdown();
     messages.set_sinks(nullptr);
     if (sinks) sinks->close();
-    if (loop && sinks) result.plugins = plugin_uses(run, config, *loop, *sinks);
+    if (loop && sinks) result.plugins = plugin_uses(run, *loop, *sinks);
   };
   const auto journal = [&](std::string_view who, std::string_view what, std::string_view why) {
     directory.journal({run.clock().step, std::string(who), std::string(what), std::string(why), {}});
