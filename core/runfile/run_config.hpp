@@ -66,6 +66,13 @@ struct RunConfig {
   BatchKeys train;                     ///< [data.train]; its dataset is in the slot "data.train"
   std::optional<BatchKeys> val, test;  ///< those that the file has; a micro-batch is the batch
 
+  /// The batches of "train", "val" or "test"; null where the run has no such split.
+  const BatchKeys* split(std::string_view name) const {
+    if (name == "train") return &train;
+    const std::optional<BatchKeys>& keys = name == "val" ? val : test;
+    return keys ? &*keys : nullptr;
+  }
+
   /// Every slot in config order, which is the order of last resort of their hooks: by kind (kinds.hpp), those of
   /// a kind as the file has them.
   std::vector<SlotConfig> slots;

@@ -126,7 +126,7 @@ TEST_CASE("what a swap is refused for, the client is told, and the run never not
     REQUIRE(run.told().size() == 1);
     CHECK_FALSE(run.told()[0].done);
     CHECK_THAT(run.told()[0].text, Contains(said));
-    CHECK(run->swaps() == 0);
+    CHECK(run->live().swaps == 0);
     CHECK(run.result() == expected);
   }
 }
@@ -158,7 +158,7 @@ TEST_CASE("a swap that goes wrong while it is watched is taken back to the bit")
         CHECK(run.told().at(0).done);
         CHECK(run.count("swap") == 1);
         CHECK(run.count("swap_rolled_back") == 1);
-        CHECK(run->swaps() == 0);
+        CHECK(run->live().swaps == 0);
         CHECK(run.result() == expected);
       }
 }
@@ -184,7 +184,7 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
   REQUIRE(run.told().size() == 2);
   REQUIRE(run.told()[1].done);
   REQUIRE(run.count("swap_rolled_back") == 1);
-  CHECK(run->swaps() == 1);
+  CHECK(run->live().swaps == 1);
   CHECK(run->config().at("optimizer").type == "adamw");
   CHECK(*config::at_path<std::string>(run->config().resolved, "optimizer.type") == "adamw");
   const std::int64_t landed = run.journal().back().step;
@@ -222,7 +222,7 @@ TEST_CASE("what the run was before a swap takes no further copy in a checkpoint"
   LiveRun run(text, registry(), {}, {{3, schedule}});
   run.fit();
   CHECK(run.count("swap_rolled_back") == 0);
-  CHECK(run->swaps() == 1);
+  CHECK(run->live().swaps == 1);
   CHECK_FALSE(run.logged("memory_budget"));
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("a swap to a checkpointer whose memory the state does not fit ends no 
   async.watch = "1ba";
   LiveRun run(text, registry(), {}, {{3, async}});
   run.fit();
-  CHECK(run->swaps() == 1);
+  CHECK(run->live().swaps == 1);
   CHECK(run.logged("memory_budget allows 1: it is written while the run waits"));
   CHECK(run.result() == undisturbed(text));
 }
@@ -243,7 +243,7 @@ TEST_CASE("a planned swap that cannot be made after all is refused, and the run 
   LiveRun run(adamw, registry(), {}, {{4, request("optimizer", "troubled", options("at", Value("load")))}});
   run.fit();
   CHECK(run.count("swap_refused") == 1);
-  CHECK(run->swaps() == 0);
+  CHECK(run->live().swaps == 0);
   CHECK(run.result() == undisturbed(adamw));
 }
 
@@ -253,7 +253,7 @@ TEST_CASE("a plan that cannot be made is refused before the run begins") {
     run.build_model();
     run.build_loop({});
     try {
-      run.rehearse(run.plan());
+      train::Swaps(run).rehearse();
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -286,7 +286,7 @@ TEST_CASE("options of the same plugin change, whatever state they bring or drop"
   LiveRun run(sgd, registry(), {}, {{6, momentum(0.5)}, {10, momentum(0.0)}, {14, momentum(0.9)}});
   run.fit();
   CHECK(run.count("swap_refused") == 0);
-  CHECK(run->swaps() == 3);
+  CHECK(run->live().swaps == 3);
   // The buffer that comes in begins at 0, and the first update with it is that of plain gradient descent.
   LiveRun late(sgd, registry(), {}, {{23, momentum(0.9)}});
   late.fit();
@@ -303,7 +303,7 @@ TEST_CASE("a swap comes on what the swaps before it have left") {
     INFO(told.text);
     CHECK(told.done);
   }
-  CHECK(run->swaps() == 3);
+  CHECK(run->live().swaps == 3);
   CHECK(run->config().at("optimizer").type == "adamw");
 }
 
@@ -324,7 +324,7 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
       // One that is watched itself is suspected first; one that is not stands, at the step it was asked for.
       const bool suspected = schedule.watch != "0ba";
       CHECK(run.count("swap_rolled_back") == (suspected ? 2 : 1));
-      CHECK(run->swaps() == (suspected ? 0 : 1));
+      CHECK(run->live().swaps == (suspected ? 0 : 1));
       LiveRun same(text, registry(), {}, {{other, schedule}});
       same.fit();
       CHECK(run.result() == (suspected ? plain : same.result()));
@@ -336,8 +336,8 @@ TEST_CASE("a model and its optimizer that come in together train each other") {
   std::unique_ptr<train::PreparedSwap> swap;
   run.at_safe_point = [&] {
     if (run->clock().step != 7 || swap) return;
-    swap = run->prepare({request("model"), request("optimizer")});
-    run->commit(*swap);
+    swap = train::Swaps(*run).prepare({request("model"), request("optimizer")});
+    train::Swaps(*run).commit(*swap);
   };
   run.fit();
   CHECK(run.result() == undisturbed(adamw));
@@ -352,7 +352,7 @@ TEST_CASE("a rule that its recorder objects to does not come in") {
   CHECK_FALSE(run.told()[0].done);
   CHECK_THAT(run.told()[0].text, Contains("is no expression"));
   CHECK(run.told()[1].done);  // the one that stayed is there to be replaced
-  CHECK(run->swaps() == 1);
+  CHECK(run->live().swaps == 1);
   CHECK(run->config().of_kind("rule").front().options.find("watch")->as<std::string>() != "(");
   CHECK(run.result() == undisturbed(text));
 }
@@ -390,10 +390,10 @@ TEST_CASE("who was told to come or to go in a swap that is refused is told that 
     LiveRun run(text, registry());
     run.at_safe_point = [&] {
       if (run->clock().step != 7) return;
-      const auto swap = run->prepare(
+      const auto swap = train::Swaps(*run).prepare(
           {request("optimizer", "troubled", options("at", Value(then)), config::Carry::fresh),
            request("schedule", "constant", options("value", Value(0.0)), config::Carry::splice)});
-      CHECK_THROWS_WITH(run->commit(*swap), Contains("must be above 0"));
+      CHECK_THROWS_WITH(train::Swaps(*run).commit(*swap), Contains("must be above 0"));
     };
     run.fit();
     LiveRun alone(text, registry());
@@ -538,8 +538,8 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
     run.at_safe_point = [&] {
       if (run->clock().step != 7 || std::exchange(done, true)) return;
       states.first = optimizer_state(run);
-      auto swap = run->prepare({request("optimizer", to, more)});
-      run->commit(*swap);
+      auto swap = train::Swaps(*run).prepare({request("optimizer", to, more)});
+      train::Swaps(*run).commit(*swap);
       states.second = optimizer_state(run);
       run->loop().request(Control::stop_run, "test", "seen enough");  // they are handles: no step more
     };
@@ -573,7 +573,7 @@ TEST_CASE("sgd, adam and adamw follow each other in one run, and the run goes on
     INFO(told.text);
     CHECK(told.done);
   }
-  CHECK(run->swaps() == 2);
+  CHECK(run->live().swaps == 2);
   CHECK(run->config().at("optimizer").type == "adamw");
   CHECK(run->optimizer().groups().front().base_lr == 0.002);
 }
@@ -687,8 +687,8 @@ TEST_CASE("a hook that was disabled meanwhile stays so") {
               registry());
   std::unique_ptr<train::PreparedSwap> swap;
   run.at_safe_point = [&] {
-    if (run->clock().step == 5) swap = run->prepare({request("optimizer")});
-    if (run->clock().step == 7) run->commit(*swap);
+    if (run->clock().step == 5) swap = train::Swaps(*run).prepare({request("optimizer")});
+    if (run->clock().step == 7) train::Swaps(*run).commit(*swap);
   };
   run.fit();
   std::size_t fires = 0;

@@ -171,10 +171,10 @@ class LiveRun {
   }
 
   void obey() {
-    const std::int64_t swaps = run_.swaps();
+    const std::int64_t swaps = run_.live().swaps;
     const auto began = std::chrono::steady_clock::now();
     commander_->at_safe_point();
-    if (run_.swaps() != swaps)
+    if (run_.live().swaps != swaps)
       pauses_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
 

@@ -165,7 +165,7 @@ bool measure_steps(int rounds, int steps) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
         continue;
       }
-      run.prepare({{.slot = "optimizer", .type = "adamw", .options = {}}});
+      train::Swaps(run).prepare({{.slot = "optimizer", .type = "adamw", .options = {}}});
       ++prepared;
     }
   });

@@ -31,7 +31,7 @@ std::string what(const std::exception_ptr& error) {
 }  // namespace
 
 Commander::Commander(CommanderParts parts, Ledger ledger)
-    : parts_(std::move(parts)), next_number_(ledger.next), thread_([this] { work(); }) {
+    : parts_(std::move(parts)), swaps_(*parts_.run), next_number_(ledger.next), thread_([this] { work(); }) {
   for (Entry& entry : ledger.open) {
     if (entry.step) {
       due_.push_back(std::move(entry));
@@ -97,7 +97,7 @@ void Commander::hand_on() {
 void Commander::start(const std::shared_ptr<Job>& job) {
   later([this, job] {
     try {
-      job->prepared = parts_.run->prepare(job->entry.swaps);
+      job->prepared = swaps_.prepare(job->entry.swaps);
     } catch (...) {
       job->error = std::current_exception();
     }
@@ -197,7 +197,7 @@ void Commander::commit(Job& job) {
   const std::int64_t watch = watch_of(entry);
   try {
     if (job.error) std::rethrow_exception(job.error);
-    before = run.commit(*job.prepared, watch > 0);
+    before = swaps_.commit(*job.prepared, watch > 0);
   } catch (...) {
     return refuse(job, what(std::current_exception()));
   }
@@ -245,7 +245,7 @@ bool Commander::recover(const Error& error) {
   while (!standing_.back().watch) {
     Standing later_one = std::move(standing_.back());
     standing_.pop_back();
-    run.take_back(*later_one.swap);
+    swaps_.take_back(*later_one.swap);
     retire(std::move(later_one.swap));
     for (const config::SwapRequest& swap : later_one.entry.swaps) --generations_[swap.slot];
     --counts_.made;
@@ -253,7 +253,7 @@ bool Commander::recover(const Error& error) {
   }
   Standing failed = std::move(standing_.back());
   standing_.pop_back();
-  run.take_back(*failed.swap);
+  swaps_.take_back(*failed.swap);
   // Plugins keep what they load, and a checkpoint that is being written may hold the copy.
   run.go_back(train::StateCopy(failed.watch->before->states()).states());
   for (const config::SwapRequest& swap : failed.entry.swaps) --generations_[swap.slot];
@@ -294,8 +294,8 @@ void Commander::go_on_with(std::vector<MadeBefore> made) {
     Entry& entry = each.made.entry;
     std::vector<config::SwapRequest> swaps = entry.swaps;
     for (config::SwapRequest& swap : swaps) swap.carry = config::Carry::fresh;  // all state is restored later
-    std::unique_ptr<train::PreparedSwap> swap = parts_.run->prepare(swaps);
-    parts_.run->commit(*swap);
+    std::unique_ptr<train::PreparedSwap> swap = swaps_.prepare(swaps);
+    swaps_.commit(*swap);
     std::optional<Watch> watch;
     if (each.made.until)
       watch.emplace(Watch{std::make_shared<train::StateCopy>(std::move(each.before)), *each.made.until});

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/engine/swap/channel.hpp"
-#include "core/engine/swap/prepared_swap.hpp"
+#include "core/engine/swap/swaps.hpp"
 #include "core/rundir/ledger.hpp"
 #include "core/rundir/run_directory.hpp"
 
@@ -114,6 +114,7 @@ class Commander {
   void work();
 
   CommanderParts parts_;
+  train::Swaps swaps_;
   std::int64_t next_number_;
   std::deque<Entry> due_;  ///< in the order of time
   std::deque<std::shared_ptr<Job>> waiting_;

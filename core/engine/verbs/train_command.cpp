@@ -289,7 +289,7 @@ void train_run(Beginning& beginning, const plugins::Registry& registry, const Tr
     beginning.ledger.replan(beginning.loaded ? entries_of(beginning.planned, run)
                                              : control::ended_of_plan(directory.read_journal()),
                             entries_of(run.config().swaps, run));
-    if (!beginning.loaded && quarantined.empty()) run.rehearse(run.plan());
+    if (!beginning.loaded && quarantined.empty()) Swaps(run).rehearse();
     channel.emplace(directory.path());
     commander.emplace(
         control::CommanderParts{
