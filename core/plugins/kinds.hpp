@@ -28,8 +28,8 @@ struct KindRow {
   Change type_change = Change::journalled, change = Change::journalled;
 };
 
-/// In config order, the order of last resort of hooks: where two plugins leave it open, the one of the earlier row
-/// comes first. `plan` prints it, and its hash is of it. (That of `config show` and `config schema`: schema.cpp.)
+/// In config order, the order of last resort of hooks: where two plugins leave it open, the one of the
+/// earlier row comes first. `plan` prints it. (The order of `config show` and `config schema`: schema.cpp.)
 inline constexpr KindRow kinds[] = {
     {.kind = {"model", 1},
      .section = "model",

@@ -73,8 +73,8 @@ struct RunConfig {
     return keys ? &*keys : nullptr;
   }
 
-  /// Every slot in config order, which is the order of last resort of their hooks: by kind (kinds.hpp), those of
-  /// a kind as the file has them.
+  /// Every slot in config order, which is the order of last resort of their hooks: by kind (kinds.hpp), those
+  /// of a kind as the file has them.
   std::vector<SlotConfig> slots;
 
   /// By SlotConfig::slot; null where the run has none of that name.

@@ -280,7 +280,8 @@ bool swap_without_end(int swaps) {
               static_cast<long long>(mixed), static_cast<long long>(damaged),
               static_cast<long long>(went_back));
   const bool seen = check_witness(witness, run->clock().step, samples);
-  return seen && refused.empty() && run->live().swaps == swaps && read > 0 && mixed + damaged + went_back == 0;
+  return seen && refused.empty() && run->live().swaps == swaps && read > 0 &&
+         mixed + damaged + went_back == 0;
 }
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// A slot and who fills it, side by side: the loop calls the one within the guard of the other, and looks nothing up.
+// A slot and who fills it: the loop calls the one within the guard of the other, and looks nothing up.
 #pragma once
 
 #include "core/runfile/run_config.hpp"

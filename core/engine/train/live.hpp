@@ -1,4 +1,4 @@
-// What a run consists of while it is going: the run reads it, and a swap replaces parts of it between two steps.
+// What a run consists of while it is going. A swap replaces parts of it between two steps.
 #pragma once
 
 #include <functional>

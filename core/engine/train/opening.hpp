@@ -1,4 +1,4 @@
-// How the plugins of a run are opened, each kind in its way: when the run begins, and when a swap brings others.
+// How plugins are opened, each kind in its way: when a run begins, and when a swap brings others.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ class Opening {
   /// When a run that begins opens a kind. A swap opens all that it brings at once.
   enum class Stage : std::uint8_t { data, model, loop };
 
-  /// Opens plugins of `layer`: the run's own, or that of a swap, with which the run is as `config` says. All of
-  /// them outlive the object.
+  /// Opens plugins of `layer`: the run's own, or that of a swap, with which the run is as `config` says. All
+  /// of them outlive the object.
   Opening(Live& run, const config::RunConfig& config, Layer& layer)
       : run_(run), config_(config), layer_(layer) {}
 
