@@ -12,4 +12,12 @@ void Network::adopt(const std::vector<NamedTensor>&) {
   throw ConfigError("this kind of network cannot take the place of another in a running training");
 }
 
+bool Network::add_tap(const void*, NetworkTap) {
+  return false;
+}
+
+std::unique_ptr<Network> Network::twin() const {
+  throw PluginError("the model has no graph, so that its network cannot have a twin");
+}
+
 }  // namespace trainyard

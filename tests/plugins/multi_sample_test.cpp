@@ -108,7 +108,7 @@ TEST_CASE("multi-sample: in a network the copies begin at the last site; branche
   const at::Tensor plain = network->forward(batch, {});
   network->set_dropout(dropout.get(), 3);
   std::map<std::string, std::int64_t> rows;
-  network->set_tap([&](const NodeActivity& activity) {
+  network->add_tap(network.get(), [&](const NodeActivity& activity) {
     rows[std::string(activity.node)] = activity.outputs.front().size(0);
   });
   CHECK(network->forward(batch, {.training = true}).size(0) == 20);

@@ -413,14 +413,14 @@ TEST_CASE("evaluations ask for linear layers and their activations where dropout
   const at::Tensor expected = linear((at::sigmoid(second - 1) + at::sigmoid(second + 1)) / 2, "head");
 
   Names nodes;
-  network.set_tap([&](const NodeActivity& activity) {
+  network.add_tap(&network, [&](const NodeActivity& activity) {
     nodes.push_back(std::string(activity.node) + " " + shape_text(activity.outputs.front().sizes().vec()));
   });
   CHECK(at::allclose(network.forward(batch, {.step = 3, .micro = 1}), expected, 1e-5, 1e-6));
   CHECK(activations == std::map<std::size_t, bool>{{0, true}, {2, true}, {3, false}});
   CHECK(nodes == Names{"flatten1 [20, 6]", "fold [4, 5, 8]", "flatten2 [4, 40]", "fc1 [4, 8]", "relu1 [4, 8]",
                        "fc2 [4, 8]", "head [4, 3]"});
-  network.set_tap({});
+  network.remove_tap(&network);
 
   activations.clear();  // the masks are what counts in training, and for samples
   CHECK(at::equal(network.forward(batch, {.training = true}), plain));
@@ -479,7 +479,7 @@ TEST_CASE("taps see each node, and one for a layer that was taken over; activati
   network.set_dropout(&dropout, 0);
   Names nodes;
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  REQUIRE(network.set_tap([&](const NodeActivity& activity) {
+  REQUIRE(network.add_tap(&network, [&](const NodeActivity& activity) {
     nodes.push_back(std::string(activity.node) + " " + std::string(activity.op));
     shapes[std::string(activity.node)] = activity.outputs.front().sizes().vec();
     CHECK(activity.inputs.front().defined());
@@ -491,7 +491,7 @@ TEST_CASE("taps see each node, and one for a layer that was taken over; activati
   nodes.clear();
   network.forward(batch, {});
   CHECK(nodes.size() == 7);
-  network.set_tap({});
+  network.remove_tap(&network);
   network.forward(batch, {});
   CHECK(nodes.size() == 7);
 }

@@ -135,7 +135,7 @@ void Capture::optimizer(StepContext& context) {
 void Capture::watch(Network& network) {
   if (!plan_->nodes) return;
   node_wanted_ = node_seen_ = false;
-  if (network.set_tap([this](const NodeActivity& activity) { node(activity); }))
+  if (network.add_tap(this, [this](const NodeActivity& activity) { node(activity); }))
     watched_ = &network;
   else
     plan_->nodes = false;
@@ -143,7 +143,7 @@ void Capture::watch(Network& network) {
 
 void Capture::unwatch() {
   if (watched_ == nullptr) return;
-  watched_->set_tap({});
+  watched_->remove_tap(this);
   watched_ = nullptr;
   if (plan_ && node_seen_) plan_->nodes = node_wanted_;
 }

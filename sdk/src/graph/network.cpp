@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -27,13 +28,12 @@ struct GraphNetwork::Program {
   Graph graph;
   std::vector<Step> steps;
   DropoutPlaces places;
-  std::vector<ValueId> masked;  ///< the value of each weight of the places
-  NetworkTap tap;
+  std::vector<ValueId> masked;                           ///< the value of each weight of the places
+  std::vector<std::pair<const void*, NetworkTap>> taps;  ///< with their owners
   Frame frame;  ///< initializers stay in it; other values live for a pass
 
   explicit Program(Graph given) : graph(std::move(given)) {
-    if (graph.outputs.size() != 1)
-      throw ConfigError("graph: has " + std::to_string(graph.outputs.size()) + " outputs; a network has one");
+    if (graph.outputs.empty()) throw ConfigError("graph: has 0 outputs; a network has one");
     for (const GraphValue& value : graph.values) {
       frame.values.push_back(value.initializer);
       if (value.trainable) value.initializer.set_requires_grad(true);
@@ -64,7 +64,7 @@ struct GraphNetwork::Program {
     if (takes_over(step)) return run_linear(first);
     if (evaluates(step)) return evaluate_linear(first);
     step.call(frame);
-    if (tap) [[unlikely]]
+    if (!taps.empty()) [[unlikely]]
       show(*step.node, step.node->outputs);
     release(step);
   }
@@ -116,7 +116,7 @@ struct GraphNetwork::Program {
 
   /// What ends steps `first` to `last`, which ran as the layer that is the first of them.
   void finish(std::size_t& first, std::size_t last) {
-    if (tap) [[unlikely]]
+    if (!taps.empty()) [[unlikely]]
       show(*steps[first].node, steps[last].node->outputs);
     for (; first < last; ++first) release(steps[first]);
     release(steps[last]);
@@ -134,7 +134,7 @@ struct GraphNetwork::Program {
       return result;
     };
     const std::vector<at::Tensor> in = tensors(node.inputs), out = tensors(outputs);
-    tap({node.name, node.op, in, out});
+    for (const auto& [owner, tap] : taps) tap({node.name, node.op, in, out});
   }
 
   /// Puts what dropout leaves of them in the place of the weights, for a pass.
@@ -164,7 +164,7 @@ struct GraphNetwork::Program {
       for (const ValueId id : graph.nodes[i].inputs)
         if (id != no_value) last[static_cast<std::size_t>(id)] = i;
     }
-    last[static_cast<std::size_t>(graph.outputs.front())] = never;
+    for (const ValueId id : graph.outputs) last[static_cast<std::size_t>(id)] = never;
     for (std::size_t id = 0; id < last.size(); ++id)
       if (last[id] != never && !graph.values[id].initializer.defined())
         steps[last[id]].release.push_back(static_cast<ValueId>(id));
@@ -191,6 +191,21 @@ struct GraphNetwork::Program {
     }
   }
 
+  const GraphValue& only_output() const {
+    if (graph.outputs.size() > 1)
+      throw ConfigError("graph: has " + std::to_string(graph.outputs.size()) + " outputs; a model has one");
+    return graph.values[static_cast<std::size_t>(graph.outputs.front())];
+  }
+
+  std::vector<at::Tensor> take_outputs() {
+    std::vector<at::Tensor> result;
+    result.reserve(graph.outputs.size());
+    for (const ValueId id : graph.outputs) result.push_back(frame[id]);
+    for (const ValueId id : graph.outputs)
+      if (!graph.values[static_cast<std::size_t>(id)].initializer.defined()) frame[id].reset();
+    return result;
+  }
+
   /// Drops what a pass that failed has left.
   void clear() {
     unmask_weights();
@@ -203,8 +218,14 @@ GraphNetwork::GraphNetwork(Graph graph) : program_(std::make_unique<Program>(std
 GraphNetwork::~GraphNetwork() = default;
 
 at::Tensor GraphNetwork::forward(const Batch& batch, const ForwardContext& context) {
+  program_->only_output();
+  return std::move(forward_all(batch.inputs, context).front());
+}
+
+std::vector<at::Tensor> GraphNetwork::forward_all(const std::vector<at::Tensor>& inputs,
+                                                  const ForwardContext& context) {
   Program& p = *program_;
-  p.take_inputs(batch.inputs);
+  p.take_inputs(inputs);
   p.frame.context = context;
   DropoutService& dropout = p.frame.dropout;
   dropout.p = dropout.plugin == nullptr ? 0.0 : dropout.plugin->rate(static_cast<std::int64_t>(context.step));
@@ -228,9 +249,7 @@ at::Tensor GraphNetwork::forward(const Batch& batch, const ForwardContext& conte
     p.clear();
     throw;
   }
-  const ValueId output = p.graph.outputs.front();
-  if (p.graph.values[static_cast<std::size_t>(output)].initializer.defined()) return p.frame[output];
-  return std::move(p.frame[output]);
+  return p.take_outputs();
 }
 
 std::vector<NamedTensor> GraphNetwork::parameters() const {
@@ -249,8 +268,7 @@ std::vector<NamedTensor> GraphNetwork::buffers() const {
 }
 
 std::vector<std::int64_t> GraphNetwork::output_shape() const {
-  const Shape& shape =
-      program_->graph.values[static_cast<std::size_t>(program_->graph.outputs.front())].shape;
+  const Shape& shape = program_->only_output().shape;
   return {shape.begin() + 1, shape.end()};
 }
 
@@ -309,9 +327,25 @@ void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
   program_->frame.dropout = std::move(service);
 }
 
-bool GraphNetwork::set_tap(const NetworkTap& tap) {
-  program_->tap = tap;
+bool GraphNetwork::add_tap(const void* owner, NetworkTap tap) {
+  auto& taps = program_->taps;
+  const auto own = std::ranges::find(taps, owner, &std::pair<const void*, NetworkTap>::first);
+  if (own != taps.end())
+    own->second = std::move(tap);
+  else
+    taps.emplace_back(owner, std::move(tap));
   return true;
+}
+
+void GraphNetwork::remove_tap(const void* owner) {
+  std::erase_if(program_->taps, [&](const auto& each) { return each.first == owner; });
+}
+
+std::unique_ptr<Network> GraphNetwork::twin() const {
+  Graph graph = program_->graph;
+  for (GraphValue& value : graph.values)
+    if (value.initializer.defined()) value.initializer = value.initializer.variable_data();
+  return std::make_unique<GraphNetwork>(std::move(graph));
 }
 
 const Graph* GraphNetwork::graph() const {
