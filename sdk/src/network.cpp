@@ -3,8 +3,8 @@
 
 namespace trainyard {
 
-void Network::set_dropout(Dropout* dropout, std::uint64_t) {
-  if (dropout != nullptr)
+void Network::set_dropout(const DropoutPlan* plan, std::uint64_t) {
+  if (plan != nullptr)
     throw PluginError("the network announces places for dropout but does not override Network::set_dropout");
 }
 

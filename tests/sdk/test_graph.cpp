@@ -229,7 +229,8 @@ TEST_CASE("dropout sites are served in training only, keyed by seed, site, step 
   const Batch batch = batch_of(at::ones({2, 6}));
   CHECK(at::equal(network.forward(batch, {.training = true}), batch.inputs[0]));  // nobody serves them
   Doubling dropout;
-  network.set_dropout(&dropout, 5);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 5);
   CHECK(at::equal(network.forward(batch, {.training = false}), batch.inputs[0]));
   CHECK(dropout.calls.empty());
   CHECK(at::equal(network.forward(batch, {.training = true, .step = 3, .micro = 1}), batch.inputs[0] * 4));

@@ -141,14 +141,15 @@ TEST_CASE("a twin has neither the taps nor the dropout of the network", "[twin]"
   schema.inputs = {{"x", {6}}};
   GraphBuilder b(schema, 3);
   GraphNetwork network(b.finish(b.dropout(b.linear(b.input(), "fc", 6), "drop")));
-  network.set_dropout(&dropout, 1);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 1);
   int seen = 0;
   network.add_tap(&seen, [&](const NodeActivity&) { ++seen; });
   const auto twin = network.twin();
   const Batch batch = batch_of(at::ones({2, 6}));
   CHECK(at::count_nonzero(twin->forward(batch, {.training = true})).item<std::int64_t>() == 12);
   CHECK(seen == 0);
-  twin->set_dropout(&dropout, 1);
+  twin->set_dropout(&plan, 1);
   CHECK(at::count_nonzero(twin->forward(batch, {.training = true})).item<std::int64_t>() == 0);
 }
 

@@ -54,7 +54,7 @@ class PreparedSwap {
   events::Bus::Table table_;
   // What belongs to the parts:
   std::unique_ptr<Network> network_;
-  std::unique_ptr<Dropout> dropout_;
+  std::shared_ptr<const DropoutPlan> dropout_;
   std::map<std::string, Run::Split> splits_;
   std::optional<ScheduleCurve> curve_;
   CurvePlace curve_place_;

@@ -178,7 +178,7 @@ class Run {
   LoopContext context_;
   std::vector<std::unique_ptr<events::Inspector>> inspectors_;
   std::unique_ptr<events::Bus> bus_;
-  std::unique_ptr<Dropout> dropout_;
+  std::shared_ptr<const DropoutPlan> dropout_;
   std::unique_ptr<Network> network_;
   Optimizer* optimizer_ = nullptr;
   std::optional<ScheduleCurve> curve_;

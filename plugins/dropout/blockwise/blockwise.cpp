@@ -29,7 +29,7 @@ void on_threads(std::int64_t count, const std::function<void(std::int64_t, std::
   }
 }
 
-class Blockwise final : public Dropout {
+class Blockwise final : public Dropout, public FusesLinears {
  public:
   struct Options : BankOptions {
     std::int64_t block = 32;
@@ -61,6 +61,8 @@ class Blockwise final : public Dropout {
   Tensor apply(const Tensor& x, std::size_t site, const DropoutCall& call) override {
     return bank_.apply(x, site, call);
   }
+
+  FusesLinears* fuses_linears() override { return this; }
 
   /// A layer into a few units, as the last of a classifier, is too thin to gain.
   bool fuses(std::size_t linear) const override {

@@ -51,11 +51,11 @@ class Network {
   /// with nothing changed, where names, shapes or dtypes differ; by default always.
   virtual void adopt(const std::vector<NamedTensor>& tensors);
 
-  /// Where dropout may act, and who serves these places; null: nobody. The plugin, opened with
-  /// `dropout->chosen(dropout_places())`, must outlive its use. Random streams are keyed by seed, place, step
-  /// and micro-batch.
+  /// Where dropout may act, and who serves these places; null: nobody. The plan, made for `dropout_places()`
+  /// or those of a twin, must outlive its use. Random streams are keyed by seed, place, step and micro-batch.
+  /// Throws PluginError, with the one before in place, for a plan of other places.
   virtual DropoutPlaces dropout_places() const { return {}; }
-  virtual void set_dropout(Dropout* dropout, std::uint64_t seed);
+  virtual void set_dropout(const DropoutPlan* plan, std::uint64_t seed);
 
   /// Lets `tap` look on at the passes from now on. It is known by its owner, any address that is the caller's
   /// own: a second of the same owner takes the place of the first. Several are called in the order in which

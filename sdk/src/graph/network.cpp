@@ -71,7 +71,8 @@ struct GraphNetwork::Program {
 
   bool takes_over(const Step& step) const {
     const DropoutService& dropout = frame.dropout;
-    return step.linear && dropout.p > 0.0 && frame.context.drops() && dropout.plugin->fuses(*step.linear);
+    return step.linear && dropout.p > 0.0 && frame.context.drops() && dropout.fuses != nullptr &&
+           dropout.fuses->fuses(*step.linear);
   }
 
   /// A linear layer that dropout computes, with the nodes after it that it stands for.
@@ -79,17 +80,17 @@ struct GraphNetwork::Program {
     const Node& node = *steps[first].node;
     const std::size_t linear = *steps[first].linear;
     const DropoutService& dropout = frame.dropout;
-    const std::size_t last = first + nodes_of(dropout.places.linears[linear]) - 1;
+    const std::size_t last = first + nodes_of(dropout.plan->places().linears[linear]) - 1;
     frame[steps[last].node->outputs[0]] =
-        dropout.plugin->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node), linear,
-                                      dropout.call(dropout.linears[linear], frame.context));
+        dropout.fuses->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node), linear,
+                                     dropout.call(dropout.linears[linear], frame.context));
     finish(first, last);
   }
 
   bool evaluates(const Step& step) const {
     const DropoutService& dropout = frame.dropout;
     return step.weight && dropout.p > 0.0 && !frame.context.drops() &&
-           dropout.places.weights[*step.weight].active && dropout.plugin->evaluates_linears();
+           dropout.plan->places().weights[*step.weight].active && dropout.evaluates != nullptr;
   }
 
   /// A linear layer and its activation, in an evaluation, by the dropout that masks its weight in training.
@@ -103,9 +104,9 @@ struct GraphNetwork::Program {
       return frame[steps[last].node->outputs[0]];
     };
     const DropoutService& dropout = frame.dropout;
-    frame[steps[last].node->outputs[0]] = dropout.plugin->evaluate_linear(
+    frame[steps[last].node->outputs[0]] = dropout.evaluates->evaluate_linear(
         frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node),
-        step.activation == 0 ? Dropout::Activation() : activation, *step.weight,
+        step.activation == 0 ? EvaluatesLinears::Activation() : activation, *step.weight,
         dropout.call(dropout.weights[*step.weight], frame.context));
     finish(first, last);
   }
@@ -140,18 +141,16 @@ struct GraphNetwork::Program {
   /// Puts what dropout leaves of them in the place of the weights, for a pass.
   void mask_weights() {
     const DropoutService& dropout = frame.dropout;
-    if (dropout.plugin == nullptr || dropout.p == 0.0 || !frame.context.drops() ||
-        !dropout.plugin->masks_weights())
-      return;
+    if (dropout.masks == nullptr || dropout.p == 0.0 || !frame.context.drops()) return;
     for (std::size_t i = 0; i < masked.size(); ++i)
-      if (dropout.places.weights[i].active)
+      if (dropout.plan->places().weights[i].active)
         frame[masked[i]] =
-            dropout.plugin->mask_weight(graph.values[static_cast<std::size_t>(masked[i])].initializer, i,
-                                        dropout.call(dropout.weights[i], frame.context));
+            dropout.masks->mask_weight(graph.values[static_cast<std::size_t>(masked[i])].initializer, i,
+                                       dropout.call(dropout.weights[i], frame.context));
   }
 
   void unmask_weights() {
-    if (frame.dropout.plugin == nullptr || !frame.dropout.plugin->masks_weights()) return;
+    if (frame.dropout.masks == nullptr) return;
     for (const ValueId id : masked) frame[id] = graph.values[static_cast<std::size_t>(id)].initializer;
   }
 
@@ -228,7 +227,7 @@ std::vector<at::Tensor> GraphNetwork::forward_all(const std::vector<at::Tensor>&
   p.take_inputs(inputs);
   p.frame.context = context;
   DropoutService& dropout = p.frame.dropout;
-  dropout.p = dropout.plugin == nullptr ? 0.0 : dropout.plugin->rate(static_cast<std::int64_t>(context.step));
+  dropout.p = dropout.plan == nullptr ? 0.0 : dropout.plan->rate(static_cast<std::int64_t>(context.step));
   const Node* running = nullptr;
   try {
     p.mask_weights();
@@ -306,25 +305,48 @@ void GraphNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   for (const auto& [id, tensor] : taken) values[id].initializer = program_->frame.values[id] = *tensor;
 }
 
+namespace {
+
+bool same_places(const DropoutPlaces& a, const DropoutPlaces& b) {
+  const auto same = [](const auto& these, const auto& those) {
+    return std::ranges::equal(these, those,
+                              [](const auto& one, const auto& other) { return one.id == other.id; });
+  };
+  return same(a.sites, b.sites) && same(a.weights, b.weights) && same(a.linears, b.linears) &&
+         same(a.cells, b.cells);
+}
+
+}  // namespace
+
 DropoutPlaces GraphNetwork::dropout_places() const {
   return program_->places;
 }
 
-void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
-  DropoutService service;
-  service.plugin = dropout;
-  if (dropout != nullptr) service.places = dropout->chosen(program_->places);
+void GraphNetwork::set_dropout(const DropoutPlan* plan, std::uint64_t seed) {
+  DropoutService& service = program_->frame.dropout;
+  if (plan == nullptr) {
+    service = {};
+    return;
+  }
+  const DropoutPlaces& places = plan->places();
+  if (!same_places(places, program_->places))
+    throw PluginError("the dropout was opened for the places of another network");
   const auto streams = [&](const auto& places) {
     std::vector<RandomStream> result;
     result.reserve(places.size());
     for (const auto& place : places) result.emplace_back(seed, "dropout/" + place.id);
     return result;
   };
-  service.sites = streams(service.places.sites);
-  service.weights = streams(service.places.weights);
-  service.linears = streams(service.places.linears);
-  service.cells = streams(service.places.cells);
-  program_->frame.dropout = std::move(service);
+  Dropout& dropout = plan->dropout();
+  service = {.plan = plan,
+             .masks = dropout.masks_weights(),
+             .evaluates = dropout.evaluates_linears(),
+             .fuses = dropout.fuses_linears(),
+             .carries = dropout.carries_states(),
+             .sites = streams(places.sites),
+             .weights = streams(places.weights),
+             .linears = streams(places.linears),
+             .cells = streams(places.cells)};
 }
 
 bool GraphNetwork::add_tap(const void* owner, NetworkTap tap) {

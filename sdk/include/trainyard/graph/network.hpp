@@ -28,7 +28,7 @@ class GraphNetwork final : public Network {
   void to(at::Device device) override;
   void adopt(const std::vector<NamedTensor>& tensors) override;
   DropoutPlaces dropout_places() const override;
-  void set_dropout(Dropout* dropout, std::uint64_t seed) override;
+  void set_dropout(const DropoutPlan* plan, std::uint64_t seed) override;
   bool add_tap(const void* owner, NetworkTap tap) override;
   void remove_tap(const void* owner) override;
   std::unique_ptr<Network> twin() const override;
