@@ -236,7 +236,7 @@ std::string to_text(const PluginFile& file) {
   return body + to_plain_toml(seal);
 }
 
-PluginFile from_text(std::string_view text) {
+PluginFile from_text(std::string_view text, const Contract& host) {
   const std::size_t line = text.rfind(seal_line);
   if (line == std::string_view::npos)
     throw PluginError("its manifest does not end with a seal; build the plugin again");
@@ -256,8 +256,8 @@ PluginFile from_text(std::string_view text) {
   Reader reader(table, "manifest: ");
   // Before the rest, which another SDK may write in other words.
   file.build = facts_from(reader.required<Table>("build"));
-  if (const std::string differences = mismatch(file.build); !differences.empty())
-    throw PluginError("was built for another host: " + differences);
+  for (const std::string& differences : {mismatch(file.build), mismatch(file.build, host)})
+    if (!differences.empty()) throw PluginError("was built for another host: " + differences);
 
   ManifestData& manifest = file.manifest;
   manifest.kind = reader.required<std::string>("kind");

@@ -24,7 +24,7 @@ def cache(name):
 COMPILER = cache("CMAKE_CXX_COMPILER")
 TORCH = cache("TRAINYARD_LIBTORCH")
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", '-DTRAINYARD_LIBTORCH_VERSION="0"',
-         '-DTRAINYARD_SDK_HEADERS="0"', f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
+         f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
 
 
 def sources(folder):
@@ -124,7 +124,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2050, "runfile": 4640, "rundir": 2000, "engine": 8500, "cli": 3510}
+    LIBRARIES = {"plugins": 2150, "runfile": 4640, "rundir": 2000, "engine": 8500, "cli": 3510}
     ROOMS = ["plugins", "runfile", "rundir", "engine/log", "engine/events", "engine/save", "engine/train", "engine/swap",
              "engine/verbs", "engine", "cli", "cli/verbs", ""]
     APART = {"seal": {"plugins"}}  # a program of the build

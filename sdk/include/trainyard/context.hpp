@@ -12,8 +12,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/event.hpp>
+
+TRAINYARD_CONTRACT("context.hpp");
 
 namespace trainyard {
 

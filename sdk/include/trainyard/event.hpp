@@ -18,6 +18,10 @@
 #include <string>
 #include <string_view>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("event.hpp");
+
 namespace trainyard {
 
 /// In the order in which the loop fires them first.

@@ -9,8 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
+
+TRAINYARD_CONTRACT("host.hpp");
 
 namespace trainyard {
 

@@ -17,10 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/error.hpp>
 #include <trainyard/event.hpp>
 #include <trainyard/value.hpp>
+
+TRAINYARD_CONTRACT("manifest.hpp");
 
 namespace trainyard {
 

@@ -11,8 +11,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/named_tensor.hpp>
+
+TRAINYARD_CONTRACT("network.hpp");
 
 namespace trainyard {
 

@@ -8,8 +8,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/named_tensor.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("optimizer.hpp");
 
 namespace trainyard {
 

@@ -1,0 +1,67 @@
+#include "core/plugins/contract.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <trainyard/error.hpp>
+#include <trainyard/version.hpp>
+
+namespace trainyard::plugins {
+namespace {
+
+struct Header {
+  std::string_view name, digest;
+};
+
+bool consists_of(std::string_view text, std::string_view characters) {
+  return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+/// One item of a sealed list; each comes after the one before it, so that none comes twice.
+Header parse(std::string_view item, std::string_view before) {
+  const std::size_t equals = std::min(item.find('='), item.size());
+  const Header header{item.substr(0, equals), item.substr(std::min(equals + 1, item.size()))};
+  if (consists_of(header.name, "abcdefghijklmnopqrstuvwxyz0123456789_/.") && header.name > before &&
+      header.digest.size() == contract_digits && consists_of(header.digest, "0123456789abcdef"))
+    return header;
+  std::string shown(item.substr(0, 40));
+  std::replace_if(
+      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20; }, '?');
+  throw PluginError("its seal lists the headers of its SDK wrongly: found `" + shown +
+                    "`, expected NAME=DIGEST in the order of the names; build the plugin again");
+}
+
+}  // namespace
+
+std::string to_text(const Contract& contract) {
+  std::string text;
+  for (const auto& [name, digest] : contract) text += (text.empty() ? "" : " ") + name + "=" + digest;
+  return text;
+}
+
+std::string mismatch(const BuildFacts& plugin, const Contract& host) {
+  const auto stated = plugin.find("headers"), sdk = plugin.find("sdk");
+  if (stated == plugin.end())
+    throw PluginError("its seal lists no headers of its SDK; build the plugin again");
+  const std::string release = sdk != plugin.end() ? sdk->second : "not stated";
+  std::string text;
+  std::string_view rest = stated->second, last;
+  auto ours = host.begin();
+  for (bool more = true; more;) {
+    const std::string_view item = rest.substr(0, rest.find(' '));
+    more = item.size() < rest.size();
+    if (more) rest.remove_prefix(item.size() + 1);
+    const auto [name, digest] = parse(item, last);
+    last = name;
+    while (ours != host.end() && ours->first < name) ++ours;
+    const bool known = ours != host.end() && ours->first == name;
+    if (known && ours->second == digest) continue;
+    text += (text.empty() ? "header trainyard/" : ", header trainyard/") + std::string(name) + " is " +
+            std::string(digest) + " (SDK " + release + "), the host " +
+            (known ? "has " + ours->second : "has none of that name") + " (SDK " TRAINYARD_SDK_VERSION ")";
+  }
+  if (text.empty()) return text;
+  return text + ": rebuild it against this host's installation (find_package(Trainyard), then cmake --build)";
+}
+
+}  // namespace trainyard::plugins
