@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class CheckInputImages final : public Rule {
  public:

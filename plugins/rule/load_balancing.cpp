@@ -9,6 +9,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 /// Bins of two points of percent; 100 belongs to the last.
 constexpr std::size_t bins = 50;

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class OverallReport final : public Rule {
  public:

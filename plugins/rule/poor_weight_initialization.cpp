@@ -7,6 +7,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class PoorWeightInitialization final : public Rule {
  public:

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class Linear final : public Schedule {
  public:

@@ -102,6 +102,13 @@ class Directions(unittest.TestCase):
         self.check("plugins", allowed)
         self.assertGreater(len(sources("plugins")), 30)
 
+    def test_plugins_leave_the_namespace_of_the_sdk_alone(self):
+        """What a kind's plugins share has a namespace of the kind, `rules`, and a plugin of several files its own, `trial`."""
+        for path in sources("plugins"):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                with self.subTest(f"{path.relative_to(SOURCE)}:{number}"):
+                    self.assertNotRegex(line, r"^\s*(inline )?namespace trainyard\b(?!.*=)")
+
     def test_core(self):
         self.check("core", lambda quoted, what: what.startswith("core/") if quoted else self.outside(what))
 

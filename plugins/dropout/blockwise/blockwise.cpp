@@ -16,6 +16,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace blockwise;
 using at::Tensor;
 
 /// The threads of LibTorch. at::parallel_for would bring a thread-local variable, which plugins do not have.

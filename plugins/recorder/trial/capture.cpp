@@ -9,7 +9,7 @@
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   drop();
@@ -163,4 +163,4 @@ void Capture::node(const NodeActivity& activity) {
   device_->launch();
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial
