@@ -131,7 +131,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2150, "runfile": 4640, "rundir": 2000, "engine": 8500, "cli": 3510}
+    LIBRARIES = {"plugins": 2150, "runfile": 4640, "rundir": 2000, "engine": 8500, "cli": 3660}
     ROOMS = ["plugins", "runfile", "rundir", "engine/log", "engine/events", "engine/save", "engine/train", "engine/swap",
              "engine/verbs", "engine", "cli", "cli/verbs", ""]
     APART = {"seal": {"plugins"}}  # a program of the build
