@@ -37,7 +37,7 @@ struct SampleWindows {
 
   void remember(StateWriter& state) const {
     state.scalar("samples", samples);
-    trainyard::remember(state, "windows", of);
+    rules::remember(state, "windows", of);
   }
   void recall(const StateReader& state) {
     samples = state.integer("samples");

@@ -76,7 +76,7 @@ class Blockwise final : public Dropout {
     const Tensor x = cast(given_x), weight = cast(given_weight);
     const Tensor bias = given_bias ? cast(*given_bias) : Tensor();
     if (const auto products = products_for(linears_[linear], x, call))
-      return trainyard::masked_linear(x, weight, bias, products, layer.relu);
+      return blockwise::masked_linear(x, weight, bias, products, layer.relu);
     const Tensor y = at::linear(x, weight, bias);
     const Tensor active = layer.relu ? at::relu(y) : y;
     return layer.output_site ? bank_.apply(active, *layer.output_site, call) : active;
