@@ -9,6 +9,8 @@
 namespace trainyard::plugins {
 namespace {
 
+constexpr std::size_t max_told = 4;  // of another release nearly all differ
+
 struct Header {
   std::string_view name, digest;
 };
@@ -45,6 +47,7 @@ std::string mismatch(const BuildFacts& plugin, const Contract& host) {
     throw PluginError("its seal lists no headers of its SDK; build the plugin again");
   const std::string release = sdk != plugin.end() ? sdk->second : "not stated";
   std::string text;
+  std::size_t differing = 0;
   std::string_view rest = stated->second, last;
   auto ours = host.begin();
   for (bool more = true; more;) {
@@ -56,11 +59,13 @@ std::string mismatch(const BuildFacts& plugin, const Contract& host) {
     while (ours != host.end() && ours->first < name) ++ours;
     const bool known = ours != host.end() && ours->first == name;
     if (known && ours->second == digest) continue;
+    if (++differing > max_told) continue;
     text += (text.empty() ? "header trainyard/" : ", header trainyard/") + std::string(name) + " is " +
             std::string(digest) + " (SDK " + release + "), the host " +
             (known ? "has " + ours->second : "has none of that name") + " (SDK " TRAINYARD_SDK_VERSION ")";
   }
   if (text.empty()) return text;
+  if (differing > max_told) text += ", and " + std::to_string(differing - max_told) + " more";
   return text + ": rebuild it against this host's installation (find_package(Trainyard), then cmake --build)";
 }
 

@@ -47,6 +47,15 @@ TEST_CASE("a plugin is held to the headers that it saw, and to no other") {
           Catch::Contains("trainyard/zoo.hpp") && !Catch::Contains("loss.hpp"));
 }
 
+TEST_CASE("of many headers that differ a few are named, and the rest counted") {
+  std::string headers;
+  for (char letter = 'a'; letter <= 'z'; ++letter)
+    headers += std::string(headers.empty() ? "" : " ") + letter + ".hpp=000000000000";
+  const std::string message = verdict(headers);
+  CHECK_THAT(message, Catch::Contains("trainyard/d.hpp is ") && !Catch::Contains("e.hpp") &&
+                          Catch::Contains(" (SDK " TRAINYARD_SDK_VERSION "), and 22 more: rebuild it"));
+}
+
 TEST_CASE("a damaged list of headers is one clear message, whatever is wrong with it") {
   const std::string good = to_text(host);
   const std::string wrong = "its seal lists the headers of its SDK wrongly: found `";
