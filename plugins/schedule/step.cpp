@@ -18,7 +18,7 @@ class Step final : public trainyard::Schedule {
   explicit Step(const Options& options) : options_(options) {}
 
   void open(const trainyard::RunScale& scale) override {
-    every_ = std::max<std::int64_t>(1, schedules::schedule_steps("every", options_.every, scale));
+    every_ = std::max<std::int64_t>(1, trainyard::schedule_steps("every", options_.every, scale));
   }
   double factor(const trainyard::SchedulePoint& at) const override {
     const std::int64_t falls = at.step / every_;
