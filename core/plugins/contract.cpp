@@ -19,13 +19,17 @@ bool consists_of(std::string_view text, std::string_view characters) {
   return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
 }
 
-/// One item of a sealed list; each comes after the one before it, so that none comes twice.
-Header parse(std::string_view item, std::string_view before) {
+Header split(std::string_view item) {
   const std::size_t equals = std::min(item.find('='), item.size());
-  const Header header{item.substr(0, equals), item.substr(std::min(equals + 1, item.size()))};
-  if (consists_of(header.name, "abcdefghijklmnopqrstuvwxyz0123456789_/.") && header.name > before &&
-      header.digest.size() == contract_digits && consists_of(header.digest, "0123456789abcdef"))
-    return header;
+  return {item.substr(0, equals), item.substr(std::min(equals + 1, item.size()))};
+}
+
+bool is_sound(const Header& header) {
+  return consists_of(header.name, "abcdefghijklmnopqrstuvwxyz0123456789_/.") &&
+         header.digest.size() == contract_digits && consists_of(header.digest, "0123456789abcdef");
+}
+
+[[noreturn]] void refuse(std::string_view item) {
   std::string shown(item.substr(0, 40));
   std::replace_if(
       shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20; }, '?');
@@ -54,11 +58,13 @@ std::string mismatch(const BuildFacts& plugin, const Contract& host) {
     const std::string_view item = rest.substr(0, rest.find(' '));
     more = item.size() < rest.size();
     if (more) rest.remove_prefix(item.size() + 1);
-    const auto [name, digest] = parse(item, last);
+    const auto [name, digest] = split(item);
+    if (name <= last) refuse(item);  // each once
     last = name;
     while (ours != host.end() && ours->first < name) ++ours;
     const bool known = ours != host.end() && ours->first == name;
     if (known && ours->second == digest) continue;
+    if (!is_sound({name, digest})) refuse(item);  // not before: this is read at every start
     if (++differing > max_told) continue;
     text += (text.empty() ? "header trainyard/" : ", header trainyard/") + std::string(name) + " is " +
             std::string(digest) + " (SDK " + release + "), the host " +
