@@ -20,10 +20,10 @@ constexpr int nobody = 1, refused = 2;
 constexpr std::size_t journal_lines = 5;
 
 std::vector<std::vector<std::string>> slot_rows(const Status& status) {
-  std::vector<std::vector<std::string>> rows = {{"slot", "plugin", "version", "generation", "seconds"}};
+  std::vector<std::vector<std::string>> rows = {{"slot", "plugin", "version", "swaps", "seconds"}};
   for (const Status::Slot& slot : status.slots)
     rows.push_back({printable(slot.slot), printable(slot.type), printable(slot.version),
-                    std::to_string(slot.generation), seconds_text(slot.seconds)});
+                    std::to_string(slot.swaps), seconds_text(slot.seconds)});
   return rows;
 }
 
@@ -58,7 +58,7 @@ std::string status_text(const Status& status, const std::vector<std::string>& jo
   if (!metrics.empty()) out << config::join(metrics, "  ") << '\n';
   out << "checkpoint  " << (status.last_checkpoint.empty() ? "none yet" : printable(status.last_checkpoint))
       << '\n';
-  if (status.generations > 0) out << "retired plugins in memory  " << status.generations << '\n';
+  if (status.retired > 0) out << "retired plugins in memory  " << status.retired << '\n';
   if (!status.slots.empty()) out << '\n';
   if (!status.slots.empty()) print_columns(slot_rows(status), "", out);
   if (!journal.empty()) out << "\njournal\n";

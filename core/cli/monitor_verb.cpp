@@ -81,10 +81,10 @@ std::vector<std::string> metric_lines(const RunState& run, std::size_t columns) 
 std::vector<std::vector<std::string>> plugin_rows(const RunState& run) {
   std::vector<std::vector<std::string>> rows;
   if (run.status) {
-    rows = {{"slot", "plugin", "version", "generation", "seconds"}};
+    rows = {{"slot", "plugin", "version", "swaps", "seconds"}};
     for (const control::Status::Slot& slot : run.status->slots)
       rows.push_back({printable(slot.slot), printable(slot.type), printable(slot.version),
-                      std::to_string(slot.generation), seconds_text(slot.seconds)});
+                      std::to_string(slot.swaps), seconds_text(slot.seconds)});
   } else if (run.result.is_object() && run.result.contains("plugins") && run.result["plugins"].is_array()) {
     rows = {{"kind", "plugin", "version", "seconds"}};
     for (const Json& plugin : run.result["plugins"]) {
@@ -265,8 +265,8 @@ std::vector<std::string> frame(const View& view, std::size_t columns, std::size_
     below.emplace_back();
     add_lines(text.str(), below);
   }
-  if (view.run.status && view.run.status->generations > 0)
-    below.push_back(std::to_string(view.run.status->generations) + " retired plugins stay in memory");
+  if (view.run.status && view.run.status->retired > 0)
+    below.push_back(std::to_string(view.run.status->retired) + " retired plugins stay in memory");
   if (!view.journal.empty()) below.insert(below.end(), {"", "journal"});
   for (const std::string& line : view.journal) below.push_back("  " + line);
   if (!going(view.run.life)) below.insert(below.end(), {"", how_it_ended(view.run)});

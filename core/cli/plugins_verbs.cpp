@@ -80,10 +80,17 @@ ordered_json options_json(const std::vector<OptionSpec>& options) {
   return array;
 }
 
+std::vector<std::string> names(const std::vector<Event>& events) {
+  std::vector<std::string> names;
+  for (const Event event : events) names.emplace_back(name(event));
+  return names;
+}
+
 ordered_json full_json(const PluginFile& file) {
   ordered_json json = summary_json(file);
   json["needs"] = file.manifest.needs;
   json["conflicts"] = file.manifest.conflicts;
+  json["fires"] = names(file.manifest.fires);
   json["options"] = options_json(file.manifest.options);
   json["hooks"] = ordered_json::array();
   for (const HookSpec& hook : file.manifest.hooks)
@@ -145,6 +152,7 @@ void print_everything(const PluginFile& file, std::ostream& out) {
   std::vector<std::vector<std::string>> facts;
   if (!manifest.needs.empty()) facts.push_back({"needs", config::join(manifest.needs)});
   if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", config::join(manifest.conflicts)});
+  if (!manifest.fires.empty()) facts.push_back({"fires", config::join(names(manifest.fires))});
   facts.push_back({"file", file.path});
   for (const auto& [key, value] : file.build) facts.push_back({key, value});
   facts.push_back({"code SHA-256", file.digest});

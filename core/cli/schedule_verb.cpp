@@ -15,17 +15,17 @@
 namespace trainyard::cli {
 namespace {
 
-double momentum_of(const train::Rate& rate) {
+double momentum_of(const train::StepRate& rate) {
   return rate.momentum.value_or(0.0);
 }
-double lr_of(const train::Rate& rate) {
+double lr_of(const train::StepRate& rate) {
   return rate.lr;
 }
 
 template <class Value>
-double highest(const std::vector<train::Rate>& rates, Value&& value) {
+double highest(const std::vector<train::StepRate>& rates, Value&& value) {
   double most = 0.0;
-  for (const train::Rate& rate : rates) most = std::max(most, value(rate));
+  for (const train::StepRate& rate : rates) most = std::max(most, value(rate));
   return most;
 }
 
@@ -37,12 +37,12 @@ std::string fixed(double value) {
 
 /// Between 0 and its highest value, over the whole area.
 template <class Value>
-std::string polyline(const std::vector<train::Rate>& rates, Value&& value, const char* colour) {
+std::string polyline(const std::vector<train::StepRate>& rates, Value&& value, const char* colour) {
   const double top = highest(rates, value);
   const auto first = static_cast<double>(rates.front().step), last = static_cast<double>(rates.back().step);
   std::string text =
       "  <polyline fill=\"none\" stroke-width=\"1.5\" stroke=\"" + std::string(colour) + "\" points=\"";
-  for (const train::Rate& rate : rates) {
+  for (const train::StepRate& rate : rates) {
     const double x = last > first ? (static_cast<double>(rate.step) - first) / (last - first) : 0.0;
     const double y = top > 0.0 ? value(rate) / top : 0.0;
     text += fixed(70 + 560 * x) + "," + fixed(260 - 220 * y) + " ";
@@ -65,7 +65,7 @@ std::string label(double x, double y, const char* anchor, const std::string& tex
 }
 
 /// Learning rate and momentum, each between 0 and its highest.
-std::string svg_of(const std::string& title, const std::vector<train::Rate>& rates) {
+std::string svg_of(const std::string& title, const std::vector<train::StepRate>& rates) {
   std::string svg =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 300\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n"
@@ -86,12 +86,12 @@ std::string svg_of(const std::string& title, const std::vector<train::Rate>& rat
   return svg + "</svg>\n";
 }
 
-void print(const std::string& title, const std::vector<train::Rate>& rates) {
+void print(const std::string& title, const std::vector<train::StepRate>& rates) {
   constexpr std::size_t columns = 100, rows = 16;
   const auto plot = [&](const std::string& what, auto&& value) {
     Series series;
     double mean = 0.0, lowest = value(rates.front());
-    for (const train::Rate& rate : rates) {
+    for (const train::StepRate& rate : rates) {
       series.add(rate.step, value(rate));
       mean += value(rate) / static_cast<double>(rates.size());
       lowest = std::min(lowest, value(rate));
@@ -107,9 +107,9 @@ void print(const std::string& title, const std::vector<train::Rate>& rates) {
   if (rates.front().momentum) plot("momentum", momentum_of);
 }
 
-void print_json(const std::string& title, const std::vector<train::Rate>& rates) {
+void print_json(const std::string& title, const std::vector<train::StepRate>& rates) {
   auto list = nlohmann::ordered_json::array();
-  for (const train::Rate& rate : rates) {
+  for (const train::StepRate& rate : rates) {
     nlohmann::ordered_json entry = {{"step", rate.step}, {"lr", rate.lr}};
     if (rate.momentum) entry["momentum"] = *rate.momentum;
     list.push_back(std::move(entry));
@@ -123,9 +123,9 @@ int schedule_plot(const config::RunConfig& config, const plugins::Registry& regi
                   const std::string& svg) {
   // For a person no more than a drawing can show; for a program each step, of a very long run a million.
   const std::int64_t most = format == Format::json ? 1'000'000 : 2000;
-  std::vector<train::Rate> rates;
+  std::vector<train::StepRate> rates;
   if (const int code = engine().rates(config, registry, most, rates); code != 0) return code;
-  const std::string title = config.run.name + ": " + config.schedule.type;
+  const std::string title = config.run.name + ": " + config.at("schedule").type;
   if (!svg.empty()) {
     std::ofstream file(svg);
     file << svg_of(title, rates);

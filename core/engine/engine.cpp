@@ -47,8 +47,8 @@ int reported(Verb&& verb) {
   ::_exit(code);
 }
 
-std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
-                           std::int64_t most) {
+std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
+                               std::int64_t most) {
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
@@ -57,7 +57,7 @@ std::vector<Rate> rates_of(const config::RunConfig& config, const plugins::Regis
     throw ConfigError("trainer.max_duration is a time: there are no steps to draw the schedule over");
   const double base = run.optimizer().common.lr;
   const std::int64_t points = std::min(steps, most);
-  std::vector<Rate> rates;
+  std::vector<StepRate> rates;
   for (std::int64_t i = 0; i < points; ++i) {
     // i * (steps - 1) / (points - 1), where the product may be too large.
     const std::int64_t gaps = std::max<std::int64_t>(1, points - 1);
@@ -72,7 +72,7 @@ int show_model(const config::RunConfig& config, const plugins::Registry& registr
     Run run(config, registry);
     run.build_model();
     const Graph* graph = run.network().graph();
-    if (graph == nullptr) throw ConfigError("model " + config.model.type + " has no graph to show");
+    if (graph == nullptr) throw ConfigError("model " + config.at("model").type + " has no graph to show");
     std::fputs(show(*graph, run.network().dropout_places()).c_str(), stdout);
     return 0;
   });
@@ -106,7 +106,7 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
       .plan = [](const auto& config,
                  const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
       .rates =
-          [](const auto& config, const auto& registry, std::int64_t most, std::vector<Rate>& rates) {
+          [](const auto& config, const auto& registry, std::int64_t most, std::vector<StepRate>& rates) {
             return reported([&] {
               rates = rates_of(config, registry, most);
               return 0;

@@ -16,7 +16,7 @@
 namespace trainyard::train {
 
 /// What the schedule says of a step.
-struct Rate {
+struct StepRate {
   std::int64_t step = 0;  ///< from 1
   double lr = 0.0;        ///< of the optimizer's base learning rate
   std::optional<double> momentum;
@@ -36,7 +36,7 @@ struct Engine {
   /// What the schedule of a run says at `most` steps at most, evenly spread; the first and the last are among
   /// them. Planned swaps are not followed.
   int (*rates)(const config::RunConfig&, const plugins::Registry&, std::int64_t most,
-               std::vector<Rate>&) = nullptr;
+               std::vector<StepRate>&) = nullptr;
   /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.
   int (*model_show)(const config::RunConfig&, const plugins::Registry&) = nullptr;
   /// The rules of the run file over what was recorded in a folder, printed as text or JSON.

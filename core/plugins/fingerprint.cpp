@@ -13,8 +13,6 @@ struct Field {
 constexpr Field fields[] = {
     {"sdk", "SDK", &Fingerprint::sdk,
      "rebuild it against this host's installation (find_package(Trainyard))"},
-    {"headers", "the digest of the SDK's headers", &Fingerprint::headers,
-     "rebuild it with the headers of this host"},
     {"libtorch", "LibTorch", &Fingerprint::libtorch,
      "rebuild it with TRAINYARD_LIBTORCH set to the host's LibTorch"},
     {"compiler", "C++ ABI", &Fingerprint::compiler,

@@ -28,7 +28,8 @@ struct KindRow {
   Change type_change = Change::journalled, change = Change::journalled;
 };
 
-/// In the order of `config schema`.
+/// In config order, the order of last resort of hooks: where two plugins leave it open, the one of the
+/// earlier row comes first. `plan` prints it. (The order of `config show` and `config schema`: schema.cpp.)
 inline constexpr KindRow kinds[] = {
     {.kind = {"model", 1},
      .section = "model",
@@ -41,6 +42,11 @@ inline constexpr KindRow kinds[] = {
      .place = KindRow::Place::optional,
      .in_steps = true},
     {.kind = {"loss", 1}, .section = "loss", .help = "what is minimised"},
+    {.kind = {"metric", 1},
+     .section = "metrics",
+     .help = "computed at every evaluation",
+     .place = KindRow::Place::list,
+     .left_out = true},
     {.kind = {"dataset", 1},
      .section = "data",
      .help = "the data; options that all splits share",
@@ -51,11 +57,6 @@ inline constexpr KindRow kinds[] = {
      .place = KindRow::Place::optional,
      .type_change = KindRow::Change::refused,
      .change = KindRow::Change::refused},
-    {.kind = {"metric", 1},
-     .section = "metrics",
-     .help = "computed at every evaluation",
-     .place = KindRow::Place::list,
-     .left_out = true},
     {.kind = {"optimizer", 1},
      .section = "optimizer",
      .help = "how parameters are updated",
@@ -65,20 +66,14 @@ inline constexpr KindRow kinds[] = {
      .help = "how the learning rate moves",
      .defaults = "constant",
      .in_steps = true},
+    {.kind = {"executor", 1},
+     .section = "executor",
+     .help = "how a step is run, from a fetched batch to updated weights",
+     .defaults = "eager"},
     {.kind = {"checkpointer", 1},
      .section = "checkpoint",
      .help = "how the state of the run reaches the disk",
      .defaults = "full",
-     .in_steps = true,
-     .has_state = false,
-     .type_change = KindRow::Change::allowed,
-     .change = KindRow::Change::allowed},
-    {.kind = {"sink", 1},
-     .section = "logging.sinks",
-     .help = "where records go",
-     .place = KindRow::Place::list,
-     .defaults = "console jsonl tensorboard",
-     .left_out = true,
      .in_steps = true,
      .has_state = false,
      .type_change = KindRow::Change::allowed,
@@ -102,6 +97,16 @@ inline constexpr KindRow kinds[] = {
      .help = "plugins that fill no slot",
      .place = KindRow::Place::list,
      .left_out = true},
+    {.kind = {"sink", 1},
+     .section = "logging.sinks",
+     .help = "where records go",
+     .place = KindRow::Place::list,
+     .defaults = "console jsonl tensorboard",
+     .left_out = true,
+     .in_steps = true,
+     .has_state = false,
+     .type_change = KindRow::Change::allowed,
+     .change = KindRow::Change::allowed},
 };
 
 /// The row of a kind; null where this host does not run it.

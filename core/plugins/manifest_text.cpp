@@ -221,6 +221,9 @@ std::string to_text(const PluginFile& file) {
   set_unless_empty(table, "needs", strings(file.manifest.needs));
   set_unless_empty(table, "provides", strings(file.manifest.provides));
   set_unless_empty(table, "conflicts", strings(file.manifest.conflicts));
+  Array fires;
+  for (const Event event : file.manifest.fires) fires.emplace_back(std::string(name(event)));
+  set_unless_empty(table, "fires", std::move(fires));
   set_unless_empty(table, "options", option_array(file.manifest.options));
   set_unless_empty(table, "hooks", hook_array(file.manifest.hooks));
   Table build;
@@ -236,7 +239,7 @@ std::string to_text(const PluginFile& file) {
   return body + to_plain_toml(seal);
 }
 
-PluginFile from_text(std::string_view text) {
+PluginFile from_text(std::string_view text, const Contract& host) {
   const std::size_t line = text.rfind(seal_line);
   if (line == std::string_view::npos)
     throw PluginError("its manifest does not end with a seal; build the plugin again");
@@ -256,8 +259,8 @@ PluginFile from_text(std::string_view text) {
   Reader reader(table, "manifest: ");
   // Before the rest, which another SDK may write in other words.
   file.build = facts_from(reader.required<Table>("build"));
-  if (const std::string differences = mismatch(file.build); !differences.empty())
-    throw PluginError("was built for another host: " + differences);
+  for (const std::string& differences : {mismatch(file.build), mismatch(file.build, host)})
+    if (!differences.empty()) throw PluginError("was built for another host: " + differences);
 
   ManifestData& manifest = file.manifest;
   manifest.kind = reader.required<std::string>("kind");
@@ -272,6 +275,8 @@ PluginFile from_text(std::string_view text) {
   manifest.needs = reader.strings("needs");
   manifest.provides = reader.strings("provides");
   manifest.conflicts = reader.strings("conflicts");
+  for (const std::string& event : reader.strings("fires"))
+    manifest.fires.push_back(reader.one_of<Event>(event, event_names, "fires"));
   manifest.options = options_from(reader.optional<Array>("options"), "");
   manifest.hooks = hooks_from(reader.optional<Array>("hooks"));
   reader.finish();

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/plugins/contract.hpp"
 #include "core/plugins/plugin_file.hpp"
 
 namespace trainyard::plugins {
@@ -17,7 +18,7 @@ inline constexpr std::size_t max_manifest_bytes = 256 << 10;
 std::string to_text(const PluginFile& file);
 
 /// The reverse; `path` stays empty. Throws PluginError, without the path, where the text was altered, was
-/// sealed for another host, or holds anything unknown, missing or of the wrong type.
-PluginFile from_text(std::string_view text);
+/// sealed for a host of another contract, or holds anything unknown, missing or of the wrong type.
+PluginFile from_text(std::string_view text, const Contract& host = host_contract());
 
 }  // namespace trainyard::plugins

@@ -8,8 +8,8 @@
 
 namespace trainyard::plugins {
 
-/// What a sealed file says about its build; compared field by field with the host's.
-/// By field: "sdk", "headers", "libtorch", "compiler", "library", "isa".
+/// What a sealed file says about its build; compared with the host's: "sdk", "libtorch", "compiler", "library" and
+/// "isa" field by field (fingerprint.hpp), "headers" header by header (contract.hpp).
 using BuildFacts = std::map<std::string, std::string>;
 
 struct PluginFile {

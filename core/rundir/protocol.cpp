@@ -241,7 +241,7 @@ void to_json(Json& json, const Status& status) {
     slots.push_back({{"slot", slot.slot},
                      {"type", slot.type},
                      {"version", slot.version},
-                     {"generation", slot.generation},
+                     {"swaps", slot.swaps},
                      {"digest", slot.digest},
                      {"seconds", number(slot.seconds)}});
   json = {{"run", status.run},
@@ -255,7 +255,7 @@ void to_json(Json& json, const Status& status) {
           {"seconds_left", status.seconds_left ? number(*status.seconds_left) : Json()},
           {"metrics", std::move(metrics)},
           {"slots", std::move(slots)},
-          {"generations", status.generations},
+          {"retired", status.retired},
           {"last_checkpoint", status.last_checkpoint.empty() ? Json() : Json(status.last_checkpoint)}};
 }
 
@@ -281,10 +281,10 @@ void from_json(const Json& json, Status& status) {
     status.slots.push_back({.slot = each.at("slot"),
                             .type = each.at("type"),
                             .version = each.at("version"),
-                            .generation = each.at("generation"),
+                            .swaps = each.at("swaps"),
                             .digest = each.at("digest"),
                             .seconds = real(each.at("seconds"))});
-  json.at("generations").get_to(status.generations);
+  json.at("retired").get_to(status.retired);
   if (const Json& last = json.at("last_checkpoint"); !last.is_null()) last.get_to(status.last_checkpoint);
 }
 

@@ -81,12 +81,12 @@ std::string_view name(RunState state);
 /// The result of `status`.
 struct Status {
   struct Slot {
-    std::string slot;             ///< "schedule", "model.dropout"
-    std::string type;             ///< the plugin's name
-    std::string version;          ///< of the plugin
-    std::int64_t generation = 0;  ///< plugins that filled the slot before
-    std::string digest;           ///< SHA-256 of the plugin's file, as sealed
-    double seconds = 0.0;         ///< in its calls so far
+    std::string slot;        ///< "schedule", "model.dropout"
+    std::string type;        ///< the plugin's name
+    std::string version;     ///< of the plugin
+    std::int64_t swaps = 0;  ///< plugins that filled the slot before
+    std::string digest;      ///< SHA-256 of the plugin's file, as sealed
+    double seconds = 0.0;    ///< in its calls so far
   };
 
   std::string run;  ///< its name
@@ -100,8 +100,8 @@ struct Status {
   std::optional<double> seconds_left;     ///< nothing: not known
   std::map<std::string, double> metrics;  ///< the last value of each: "train/loss", "val/accuracy", "lr"
   std::vector<Slot> slots;
-  std::int64_t generations = 0;  ///< retired plugins that stay in memory
-  std::string last_checkpoint;   ///< its folder; empty: none yet
+  std::int64_t retired = 0;     ///< plugins that were replaced and stay in memory
+  std::string last_checkpoint;  ///< its folder; empty: none yet
 };
 
 /// JSON has no NaN and no infinity: they are the strings "nan", "inf" and "-inf", as in metrics.jsonl.

@@ -41,7 +41,7 @@ std::string name_of(const config::SlotConfig& slot) {
 std::vector<std::pair<std::string, std::string>> watched_metrics(const config::RunConfig& config) {
   std::vector<std::pair<std::string, std::string>> all;
   if (config.early_stopping) all.emplace_back("early_stopping", config.early_stopping->metric);
-  if (const auto* metric = config::at_path<std::string>(config.checkpoint.options, "keep_best.metric"))
+  if (const auto* metric = config::at_path<std::string>(config.at("checkpoint").options, "keep_best.metric"))
     all.emplace_back("checkpoint.keep_best", *metric);
   return all;
 }
@@ -69,23 +69,22 @@ std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Reg
                                    const std::vector<Quarantined>& quarantined) {
   std::vector<Quarantined> left;
   if (quarantined.empty()) return left;
-  for (const config::SlotConfig* slot : config.slots()) {
-    const Quarantined* found = find(*slot, registry, quarantined);
+  for (const config::SlotConfig& slot : config.slots) {
+    const Quarantined* found = find(slot, registry, quarantined);
     if (found == nullptr) continue;
-    const std::string why = name_of(*slot) + " is quarantined (" + found->reason + "), and ";
+    const std::string why = name_of(slot) + " is quarantined (" + found->reason + "), and ";
     const std::string mend = ": mend the plugin, or take another one";
-    if (!plugins::can_be_left_out(slot->kind))
-      throw PluginError(why + "the run cannot do without " + slot->slot + mend);
+    if (!plugins::can_be_left_out(slot.kind))
+      throw PluginError(why + "the run cannot do without " + slot.slot + mend);
     for (const auto& [watcher, watched] : watched_metrics(config))
-      if (slot->kind == "metric" &&
-          (watched == "val/" + slot->id || watched.starts_with("val/" + slot->id + ".")))
+      if (slot.kind == "metric" &&
+          (watched == "val/" + slot.id || watched.starts_with("val/" + slot.id + ".")))
         throw PluginError(why + watcher + " watches " + watched + mend + ", or drop " + watcher);
     left.push_back(*found);
-    left.back().slot = slot->slot;
+    left.back().slot = slot.slot;
   }
-  for (std::vector<config::SlotConfig>* list : {&config.metrics, &config.rules, &config.hooks, &config.sinks})
-    std::erase_if(
-        *list, [&](const config::SlotConfig& slot) { return find(slot, registry, quarantined) != nullptr; });
+  std::erase_if(config.slots,
+                [&](const config::SlotConfig& slot) { return find(slot, registry, quarantined) != nullptr; });
   return left;
 }
 

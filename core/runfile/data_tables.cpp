@@ -23,7 +23,7 @@ class DataTables {
     printed_ = shared_.table();
   }
 
-  std::optional<SplitConfig> split(const std::string& name) {
+  std::optional<SlotConfig> split(const std::string& name) {
     const Section& section = config::section("data." + name);
     const Value* value = tables_.given(section);
     if (value == nullptr) {
@@ -45,9 +45,7 @@ class DataTables {
 
     own.filling = {};  // stands in [data]
     printed_.set(name, own.table());
-    SplitConfig result;
-    result.dataset = tables_.use(section_, section.path, merged);
-    return result;
+    return tables_.use(section_, section.path, merged);
   }
 
   SlotConfig sampler() {
@@ -85,15 +83,14 @@ class DataTables {
 }  // namespace
 
 void read_data(Tables& tables, const plugins::Registry& registry, Findings& findings, Table& resolved,
-               RunConfig& config) {
+               std::vector<SlotConfig>& slots) {
   const Section& section = config::section("data");
   const Value* value = tables.given(section);
   if (value == nullptr) return tables.missing(section);
   DataTables data(tables, registry, findings, *value);
-  if (std::optional<SplitConfig> train = data.split("train")) config.train = *train;
-  config.val = data.split("val");
-  config.test = data.split("test");
-  config.sampler = data.sampler();
+  for (const char* name : {"train", "val", "test"})
+    if (std::optional<SlotConfig> split = data.split(name)) slots.push_back(std::move(*split));
+  slots.push_back(data.sampler());
   resolved.set("data", data.printed());
 }
 

@@ -6,8 +6,8 @@
 
 namespace trainyard::config {
 
-/// Fills in the splits and the sampler of `config`, and `data` of `resolved`.
+/// Adds the datasets of the splits and the sampler to `slots`, and `data` to `resolved`.
 void read_data(Tables& tables, const plugins::Registry& registry, Findings& findings, Table& resolved,
-               RunConfig& config);
+               std::vector<SlotConfig>& slots);
 
 }  // namespace trainyard::config

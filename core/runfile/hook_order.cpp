@@ -16,9 +16,9 @@ std::vector<HookSpec> hooks_of(const SlotConfig& slot, const ManifestData& manif
 
 std::vector<events::Participant> participants(const RunConfig& config, const plugins::Registry& registry) {
   std::vector<events::Participant> all;
-  for (const SlotConfig* slot : config.slots()) {
-    const auto files = registry.find(slot->kind, slot->type);
-    if (files.size() == 1) all.push_back({slot->id, slot->type, hooks_of(*slot, files.front()->manifest)});
+  for (const SlotConfig& slot : config.slots) {
+    const auto files = registry.find(slot.kind, slot.type);
+    if (files.size() == 1) all.push_back({slot.id, slot.type, hooks_of(slot, files.front()->manifest)});
   }
   return all;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "core/plugins/kinds.hpp"
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/between_keys.hpp"
 #include "core/runfile/data_tables.hpp"
@@ -15,6 +16,8 @@
 
 namespace trainyard::config {
 namespace {
+
+using plugins::KindRow;
 
 /// What the run file says of when and where a hook runs.
 void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings) {
@@ -40,24 +43,9 @@ class Resolver {
   std::optional<RunConfig> run() {
     if (!schema_version()) return std::nullopt;
     resolved_.set("schema", *root_.find("schema"));
-    run_itself();
-    plugin_folders();
-    model();
-    config_.loss = slot("loss");
-    read_data(tables_, registry_, findings_, resolved_, config_);
-    config_.metrics = list("metrics");
-    config_.optimizer = slot("optimizer");
-    config_.schedule = slot("schedule");
-    trainer();
-    config_.checkpoint = slot("checkpoint");
-    if (std::optional<Checked> early = tables_.plain("early_stopping"))
-      resolved_.set("early_stopping", early->table());
-    resolved_.set("guard", tables_.plain("guard", true)->table());
-    resolved_.set("logging", tables_.plain("logging", true)->table());
-    config_.sinks = list("logging.sinks");
-    config_.rules = list("rules");
-    if (!config_.rules.empty() || root_.contains("recorder")) config_.recorder = slot("recorder");
-    config_.hooks = list("hooks");
+    for (const Section& section : schema()) section.kind.empty() ? host_table(section) : slots(section);
+    std::ranges::stable_sort(config_.slots, {},
+                             [](const SlotConfig& slot) { return plugins::find_kind(slot.kind); });
     tables_.unknown_tables();
     check_between_keys(resolved_, findings_);
     check_together(tables_.in_use(), resolved_, checker_.percent(), findings_);
@@ -84,6 +72,25 @@ class Resolver {
     else
       findings_.error("E103", version->origin, "this host reads schema = 1 only", "schema = 1");
     return false;
+  }
+
+  /// Tables within [data] are read with it; [[swap]] is left alone.
+  void host_table(const Section& section) {
+    const std::string& path = section.path;
+    if (path == "run") return run_itself();
+    if (path == "plugins") return plugin_folders();
+    if (path == "trainer" && !root_.contains(path)) return tables_.missing(section);
+    if (path == "trainer" || path == "guard" || path == "logging")
+      put(section, Value(tables_.plain(path, true)->table()));
+    if (path == "trainer.grad_clip" || path == "early_stopping")
+      if (std::optional<Checked> given = tables_.plain(path)) put(section, Value(given->table()));
+  }
+
+  /// The splits share a dataset, and `shuffle` says which sampler stands for none: data_tables.hpp.
+  void slots(const Section& section) {
+    if (section.kind == "sampler") return;
+    if (section.kind == "dataset") return read_data(tables_, registry_, findings_, resolved_, config_.slots);
+    section.list ? list(section) : slot(section);
   }
 
   void run_itself() {
@@ -118,86 +125,79 @@ class Resolver {
     resolved_.set("plugins", folders->table());
   }
 
-  void model() {
-    config_.model = slot("model");
-    const Section& section = config::section("model.dropout");
-    const Value* value = tables_.given(section);
-    if (value == nullptr) return;
-    const Checked checked = tables_.slot(section, value, section.path);
-    if (Value* model = resolved_.find("model")) model->as<Table>().set("dropout", Value(checked.table()));
-    config_.dropout = tables_.use(section, section.path, checked);
-  }
-
-  void trainer() {
-    const Section& section = config::section("trainer");
-    if (!root_.contains("trainer")) return tables_.missing(section);
-    Table trainer = tables_.plain("trainer", true)->table();
-    if (std::optional<Checked> clip = tables_.plain("trainer.grad_clip"))
-      trainer.set("grad_clip", Value(clip->table()));
-    resolved_.set("trainer", std::move(trainer));
+  /// Whether the run has the slot of a section that its file leaves out.
+  bool goes_without_saying(const Section& section) const {
+    if (section.kind == "recorder") return !config_.of_kind("rule").empty();  // which look at what it takes
+    return plugins::find_kind(section.kind)->place == KindRow::Place::needed;
   }
 
   /// The plugin of a section that is not a list.
-  SlotConfig slot(std::string_view path) {
-    const Section& section = config::section(path);
+  void slot(const Section& section) {
     const Value* value = tables_.given(section);
-    if (value == nullptr && section.default_types.empty()) {
-      tables_.missing(section);
-      return {};
-    }
+    if (value == nullptr && !goes_without_saying(section)) return;
+    if (value == nullptr && section.default_types.empty()) return tables_.missing(section);
     const Checked checked = tables_.slot(section, value, section.path,
                                          section.default_types.empty() ? "" : section.default_types.front());
-    resolved_.set(section.path, checked.table());
-    return tables_.use(section, section.path, checked);
+    put(section, Value(checked.table()));
+    config_.slots.push_back(tables_.use(section, section.path, checked));
   }
 
-  std::vector<SlotConfig> list(std::string_view path) {
-    const Section& section = config::section(path);
-    Array entries;
-    if (const Value* value = value_at(root_, path)) {
-      if (!value->get_if<Array>()) {
-        findings_.error("E105", value->origin,
-                        section.path + ": expected a list of tables, found " + value->type_name(),
-                        "write " + header(section) + ", with two pairs of brackets");
-        return {};
-      }
-      entries = value->as<Array>();
-    } else {
-      for (const std::string& type : section.default_types) {
-        Table table;
-        table.set("type", Value(type));
-        entries.push_back(Value(std::move(table)));
-        entries.back().origin = tables_.file();
-      }
+  /// The entries of a list: those of the file, or the plugins that stand for none.
+  std::optional<Array> entries(const Section& section) {
+    if (const Value* value = value_at(root_, section.path)) {
+      if (const auto* given = value->get_if<Array>()) return *given;
+      findings_.error("E105", value->origin,
+                      section.path + ": expected a list of tables, found " + value->type_name(),
+                      "write " + header(section) + ", with two pairs of brackets");
+      return std::nullopt;
     }
-    std::vector<SlotConfig> slots;
+    Array entries;
+    for (const std::string& type : section.default_types) {
+      Table table;
+      table.set("type", Value(type));
+      entries.push_back(Value(std::move(table)));
+      entries.back().origin = tables_.file();
+    }
+    return entries;
+  }
+
+  void list(const Section& section) {
+    const std::optional<Array> given = entries(section);
+    if (!given) return;
     std::set<std::string> ids;
-    if (path == "metrics") ids.insert("loss");  // "val/loss" is the loss itself
+    if (section.kind == "metric") ids.insert("loss");  // "val/loss" is the loss itself
     Array printed;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
+    for (std::size_t i = 0; i < given->size(); ++i) {
+      const Value& entry = (*given)[i];
       const std::string name = section.path + "[" + std::to_string(i) + "]";
-      if (entries[i].get_if<Table>() == nullptr) {
-        findings_.error("E105", entries[i].origin,
-                        name + ": expected a table, found " + entries[i].type_name(),
+      if (entry.get_if<Table>() == nullptr) {
+        findings_.error("E105", entry.origin, name + ": expected a table, found " + entry.type_name(),
                         "write " + header(section) + " and its keys below");
         continue;
       }
-      Checked checked = tables_.slot(section, &entries[i], name);
+      Checked checked = tables_.slot(section, &entry, name);
       const auto* id = at_path<std::string>(checked.host, "id");
       checked.id = id != nullptr ? *id : checked.filling.type;
       if (!checked.id.empty() && !ids.insert(checked.id).second)
         findings_.error("E112", id != nullptr ? checked.host.find("id")->origin : checked.at,
                         name + ": the id \"" + checked.id + "\" is taken",
                         "give it another: id = \"" + checked.id + "2\"");
-      slots.push_back(tables_.use(section, name, checked));
-      if (section.kind == "hook") read_hook_keys(checked, slots.back(), findings_);
+      config_.slots.push_back(tables_.use(section, name, checked));
+      if (section.kind == "hook") read_hook_keys(checked, config_.slots.back(), findings_);
       printed.push_back(Value(checked.table()));
     }
-    Table* parent = &resolved_;
-    if (const std::size_t dot = path.find('.'); dot != std::string_view::npos)
-      parent = &resolved_.find(path.substr(0, dot))->as<Table>();
-    parent->set(name_of(section), Value(std::move(printed)));
-    return slots;
+    put(section, Value(std::move(printed)));
+  }
+
+  /// Where `config show` prints it: a table within another only if that is there.
+  void put(const Section& section, Value value) {
+    Table* into = &resolved_;
+    if (const std::size_t dot = section.path.find('.'); dot != std::string::npos) {
+      Value* parent = resolved_.find(section.path.substr(0, dot));
+      if (parent == nullptr) return;
+      into = &parent->as<Table>();
+    }
+    into->set(name_of(section), std::move(value));
   }
 
   const Table& root_;

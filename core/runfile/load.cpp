@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "core/plugins/kinds.hpp"
 #include "core/runfile/interpolate.hpp"
 #include "core/runfile/parse.hpp"
 #include "core/runfile/paths.hpp"
@@ -14,7 +15,13 @@ namespace trainyard::config {
 namespace {
 
 constexpr std::size_t most_files = 100;
-constexpr std::string_view lists_by_id[] = {"hooks", "rules", "metrics", "logging.sinks"};
+
+/// A list of plugins: its entries go by their ids.
+bool is_list_by_id(std::string_view path) {
+  return std::ranges::any_of(plugins::kinds, [&](const plugins::KindRow& row) {
+    return row.section == path && row.place == plugins::KindRow::Place::list;
+  });
+}
 
 std::string child_path(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
@@ -129,8 +136,7 @@ class Loader {
         base.entries().push_back(std::move(entry));
       else if (present->get_if<Table>() && entry.value.get_if<Table>())
         merge(present->as<Table>(), std::move(entry.value.as<Table>()), here);
-      else if (present->get_if<Array>() && entry.value.get_if<Array>() &&
-               std::find(std::begin(lists_by_id), std::end(lists_by_id), here) != std::end(lists_by_id))
+      else if (present->get_if<Array>() && entry.value.get_if<Array>() && is_list_by_id(here))
         merge_list(present->as<Array>(), std::move(entry.value.as<Array>()), here);
       else
         *present = std::move(entry.value);

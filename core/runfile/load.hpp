@@ -2,8 +2,8 @@
 // keys mean is checked by resolve.hpp.
 //
 // Layers, later over earlier: extends (in order, depth first), the file, the next file of the command line,
-// --set. Tables merge, arrays replace; [[hooks]], [[metrics]] and [[logging.sinks]] merge by `id` (by `type`
-// without one).
+// --set. Tables merge, arrays replace; lists of plugins ([[hooks]], [[metrics]], ...) merge by `id` (by
+// `type` without one).
 // ${vars.NAME}, ${run.name}, ${run.data} stand for scalars; "${vars.NAME}" alone keeps the type; "$${" is
 // "${". A relative path (extends, run.data, plugins.paths, options of plugins that name files) starts at the
 // folder of the file that it is written in, one from --set at the working directory.

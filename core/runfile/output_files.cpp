@@ -50,19 +50,19 @@ std::string wrong_with(const std::string& written, const std::string& folder) {
 void check_output_files(const RunConfig& config, const std::string& folder, const plugins::Registry& registry,
                         Findings& findings) {
   std::map<std::string, std::string> writers;
-  for (const SlotConfig* slot : config.slots()) {
-    const std::vector<const plugins::PluginFile*> plugin = registry.find(slot->kind, slot->type);
+  for (const SlotConfig& slot : config.slots) {
+    const std::vector<const plugins::PluginFile*> plugin = registry.find(slot.kind, slot.type);
     if (plugin.size() != 1) continue;
     for (const OptionSpec& spec : plugin.front()->manifest.options) {
-      const Value* value = spec.output ? slot->options.find(spec.name) : nullptr;
+      const Value* value = spec.output ? slot.options.find(spec.name) : nullptr;
       const auto* written = value == nullptr ? nullptr : value->get_if<std::string>();
       if (written == nullptr) continue;
-      const std::string key = slot->slot + "." + spec.name;
+      const std::string key = slot.slot + "." + spec.name;
       std::string wrong = wrong_with(*written, folder);
       const auto [other, first] = writers.emplace(fs::path(*written).lexically_normal().string(), key);
       if (wrong.empty() && !first) wrong = "is the file of " + other->second + ", too";
       if (!wrong.empty())
-        findings.error("E403", value->origin.line > 0 ? value->origin : slot->origin,
+        findings.error("E403", value->origin.line > 0 ? value->origin : slot.origin,
                        key + ": \"" + *written + "\" " + wrong,
                        "give it a plain name of its own; these are the run's: " + join(own_names));
     }

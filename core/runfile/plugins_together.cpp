@@ -20,10 +20,32 @@ const ManifestData* model_without_graph(const std::vector<PluginInUse>& plugins)
   return nullptr;
 }
 
+/// Hooks on events of a micro-batch that the run's executor does not fire: they would never be called.
+void check_heard(const std::vector<PluginInUse>& plugins, Findings& findings) {
+  const auto executor = std::find_if(plugins.begin(), plugins.end(), [](const PluginInUse& used) {
+    return used.plugin->manifest.kind == "executor";
+  });
+  if (executor == plugins.end()) return;
+  const ManifestData& runs = executor->plugin->manifest;
+  const auto fires = [&](Event event) {
+    return std::find(std::begin(micro_events), std::end(micro_events), event) == std::end(micro_events) ||
+           std::find(runs.fires.begin(), runs.fires.end(), event) != runs.fires.end();
+  };
+  for (const PluginInUse& used : plugins)
+    for (const HookSpec& hook : used.plugin->manifest.hooks)
+      if (!fires(hook.event))
+        findings.error("E322", used.at,
+                       used.slot + ": the " + used.plugin->manifest.kind + " \"" +
+                           used.plugin->manifest.name + "\" has a hook on " + std::string(name(hook.event)) +
+                           ", which the executor \"" + runs.name + "\" does not fire",
+                       "drop the plugin, or take an executor that fires it");
+}
+
 }  // namespace
 
 void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps,
                     Findings& findings) {
+  check_heard(plugins, findings);
   const auto* device = at_path<std::string>(resolved, "run.device");
   const ManifestData* bare_model = model_without_graph(plugins);
   std::multimap<std::string_view, const PluginInUse*> by_name;

@@ -78,7 +78,7 @@ void check_swap(const std::string& name, const Value& swap, const std::vector<Ta
 
 void check_rule_actions(const RunConfig& config, const Table& begins, const plugins::Registry& registry,
                         Findings& findings) {
-  for (const SlotConfig& rule : config.rules) {
+  for (const SlotConfig& rule : config.of_kind("rule")) {
     const auto* action = at_path<std::string>(rule.options, "action");
     if (action == nullptr || *action != "swap") continue;
     if (const Value* swap = rule.options.find("swap"))

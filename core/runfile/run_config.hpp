@@ -3,9 +3,13 @@
 // everything that is wrong before this exists.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <ranges>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <trainyard/duration.hpp>
@@ -31,11 +35,6 @@ struct SlotConfig {
     const std::size_t bracket = slot.find('[');
     return bracket == std::string::npos ? slot : slot.substr(0, bracket) + "." + id;
   }
-};
-
-/// One of [data.train], [data.val], [data.test].
-struct SplitConfig : BatchKeys {
-  SlotConfig dataset;  ///< options of [data] with those of the split on top
 };
 
 /// Another plugin, or other options, in a slot of a running training.
@@ -64,36 +63,36 @@ struct RunConfig {
   LoggingKeys logging;
   std::vector<PlannedSwap> swaps;  ///< [[swap]]
 
-  SplitConfig train;
-  std::optional<SplitConfig> val, test;
-  SlotConfig sampler;  ///< for training; `shuffle = true` makes it "random", else "sequential"
-  SlotConfig model, loss, optimizer, schedule, checkpoint;
-  std::optional<SlotConfig> dropout;
-  std::optional<SlotConfig> recorder;  ///< where there are rules, too
-  std::vector<SlotConfig> metrics, rules, hooks, sinks;
+  BatchKeys train;                     ///< [data.train]; its dataset is in the slot "data.train"
+  std::optional<BatchKeys> val, test;  ///< those that the file has; a micro-batch is the batch
 
-  /// Every slot in config order, which is the order of last resort of their hooks: model, dropout, loss,
-  /// metrics, data, sampler, optimizer, schedule, checkpoint, rules, recorder, hooks, sinks.
-  std::vector<const SlotConfig*> slots() const;
+  /// The batches of "train", "val" or "test"; null where the run has no such split.
+  const BatchKeys* split(std::string_view name) const {
+    if (name == "train") return &train;
+    const std::optional<BatchKeys>& keys = name == "val" ? val : test;
+    return keys ? &*keys : nullptr;
+  }
+
+  /// Every slot in config order, which is the order of last resort of their hooks: by kind (kinds.hpp), those
+  /// of a kind as the file has them.
+  std::vector<SlotConfig> slots;
+
+  /// By SlotConfig::slot; null where the run has none of that name.
+  const SlotConfig* find(std::string_view slot) const {
+    const auto found = std::ranges::find(slots, slot, &SlotConfig::slot);
+    return found == slots.end() ? nullptr : &*found;
+  }
+  /// Of one that is known to be there.
+  const SlotConfig& at(std::string_view slot) const {
+    if (const SlotConfig* found = find(slot)) return *found;
+    throw std::out_of_range("the run has no slot " + std::string(slot));
+  }
+  auto of_kind(std::string_view kind) const {
+    return slots | std::views::filter([kind](const SlotConfig& slot) { return slot.kind == kind; });
+  }
 
   /// The whole file, defaults filled in: what `config show` prints and the run directory keeps.
   Table resolved;
 };
-
-inline std::vector<const SlotConfig*> RunConfig::slots() const {
-  std::vector<const SlotConfig*> all = {&model};
-  if (dropout) all.push_back(&*dropout);
-  all.push_back(&loss);
-  for (const SlotConfig& metric : metrics) all.push_back(&metric);
-  all.push_back(&train.dataset);
-  for (const std::optional<SplitConfig>* split : {&val, &test})
-    if (*split) all.push_back(&(*split)->dataset);
-  all.insert(all.end(), {&sampler, &optimizer, &schedule, &checkpoint});
-  for (const SlotConfig& rule : rules) all.push_back(&rule);
-  if (recorder) all.push_back(&*recorder);
-  for (const SlotConfig& hook : hooks) all.push_back(&hook);
-  for (const SlotConfig& sink : sinks) all.push_back(&sink);
-  return all;
-}
 
 }  // namespace trainyard::config

@@ -126,9 +126,7 @@ Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps
 }
 
 bool replaces(const std::string& address, const SlotConfig& slot) {
-  if (slot.address() == address) return true;
-  if (address == "data") return slot.kind == "dataset" || slot.kind == "sampler";
-  return address == "model" && slot.kind == "dropout";
+  return slot.address() == address || slot.slot.starts_with(address + ".");
 }
 
 void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<SwapRequest>& swaps,
@@ -136,16 +134,16 @@ void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<
   const auto keeps = [&](const std::string& what, const std::string& mend) {
     findings.error("E214", at, "a running training keeps " + what, mend);
   };
-  const std::vector<const SlotConfig*> here = now.slots(), there = then.slots();
-  const auto same = [](const SlotConfig* a, const SlotConfig* b) {
-    return a->slot == b->slot && a->address() == b->address();
+  const std::vector<SlotConfig>&here = now.slots, &there = then.slots;
+  const auto same = [](const SlotConfig& a, const SlotConfig& b) {
+    return a.slot == b.slot && a.address() == b.address();
   };
   const auto [old_slot, new_slot] = std::mismatch(here.begin(), here.end(), there.begin(), there.end(), same);
   if (old_slot != here.end() || new_slot != there.end()) {
-    const std::string what = there.size() > here.size() ? "add [" + (*new_slot)->slot + "]"
+    const std::string what = there.size() > here.size() ? "add [" + new_slot->slot + "]"
                              : there.size() < here.size()
-                                 ? "drop [" + (*old_slot)->slot + "]"
-                                 : "rename " + (*old_slot)->address() + " to " + (*new_slot)->address();
+                                 ? "drop [" + old_slot->slot + "]"
+                                 : "rename " + old_slot->address() + " to " + new_slot->address();
     return keeps("its slots and their names: the swap would " + what,
                  "leave `id` and the tables as they are");
   }
@@ -156,13 +154,13 @@ void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<
           "leave batch_size, micro_batch_size and drop_last out");
   if (then.data.workers != now.data.workers || then.data.prefetch != now.data.prefetch)
     keeps("data.workers and data.prefetch", "they change with a resume");
-  for (const SlotConfig* slot : there)
+  for (const SlotConfig& slot : there)
     for (const SwapRequest& swap : swaps)
-      if (replaces(swap.slot, *slot))
-        for (const plugins::PluginFile* plugin : registry.find(slot->kind, slot->type))
+      if (replaces(swap.slot, slot))
+        for (const plugins::PluginFile* plugin : registry.find(slot.kind, slot.type))
           if (const HookSpec* hook = too_late(plugin->manifest))
             findings.error("E215", at,
-                           slot->slot + ": " + slot->type + " writes " + events::text(hook->writes) + " at " +
+                           slot.slot + ": " + slot.type + " writes " + events::text(hook->writes) + " at " +
                                std::string(name(hook->event)) + ", which a running training has behind it",
                            "it can only be there from the beginning");
 }

@@ -18,7 +18,7 @@ namespace trainyard::config {
 Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps,
                     const plugins::Registry& registry, const Origin& at = {});
 
-/// Whether a swap of `address` replaces the plugin of a slot: its own, and those that look into it.
+/// Whether a swap of `address` replaces the plugin of a slot: its own, and those within it.
 bool replaces(const std::string& address, const SlotConfig& slot);
 
 /// What a running training keeps, whatever is asked of it: its slots and their names, the size of its

@@ -19,9 +19,10 @@ void fill(const Table& resolved, std::string_view path, std::optional<Struct>& t
   if (fill(resolved, path, given)) target = std::move(given);
 }
 
-void fill_split(const Table& resolved, const std::string& path, std::optional<SplitConfig>& split) {
+void fill_split(const Table& resolved, std::string_view path, std::optional<BatchKeys>& split) {
   EvaluationKeys keys;
-  if (!split || !fill(resolved, path, keys)) return;
+  if (!fill(resolved, path, keys)) return;
+  split.emplace();
   split->batch_size = split->micro_batch_size = keys.batch_size;
 }
 
@@ -31,7 +32,7 @@ void fill_in(const Table& resolved, RunConfig& config) {
   fill(resolved, "run", config.run);
   fill(resolved, "run.threads", config.threads);
   fill(resolved, "data", config.data);
-  fill(resolved, "data.train", static_cast<BatchKeys&>(config.train));
+  fill(resolved, "data.train", config.train);
   fill_split(resolved, "data.val", config.val);
   fill_split(resolved, "data.test", config.test);
   fill(resolved, "trainer", config.trainer);

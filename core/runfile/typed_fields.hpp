@@ -5,8 +5,7 @@
 
 namespace trainyard::config {
 
-/// Everything is known to be there and right. Of [data.val] and [data.test] only those that `config` has are
-/// filled in.
+/// Everything is known to be there and right.
 void fill_in(const Table& resolved, RunConfig& config);
 
 }  // namespace trainyard::config

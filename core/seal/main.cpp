@@ -1,5 +1,6 @@
-// trainyard-seal FILE: asks a freshly linked plugin for its manifest and adds it to the file as text. A step
-// of the build, not of a run. What is wrong with the plugin fails the build here, not a training later.
+// trainyard-seal FILE INCLUDE: asks a freshly linked plugin for its manifest and adds it to the file as text, with the
+// digests of the headers in INCLUDE that it saw. A step of the build, not of a run. What is wrong with the plugin fails
+// the build here, not a training later.
 #include <dlfcn.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "core/plugins/entry.hpp"
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/manifest_text.hpp"
+#include "core/seal/headers.hpp"
 
 namespace {
 
@@ -43,6 +46,22 @@ ManifestData described(const std::string& path) {
   if (const std::string differences = mismatch(build_facts(entry.fingerprint)); !differences.empty())
     throw PluginError("was built for another host than this tool: " + differences);
   return describe(entry);
+}
+
+/// The headers that the objects of a plugin say they saw (contract.hpp of the SDK).
+Contract seen(const ElfFile& elf, const seal::Headers& headers) {
+  const auto names = elf.section(".trainyard.headers", max_manifest_bytes);
+  if (!names) throw PluginError("saw no header of the SDK; does it include <trainyard/KIND.hpp>?");
+  Contract contract = headers.unnamed;
+  std::istringstream stream(*names);
+  for (std::string name; std::getline(stream, name, '\0');) {
+    const auto found = headers.contract.find(name);
+    if (found == headers.contract.end())
+      throw PluginError("saw the header trainyard/" + name +
+                        ", which is none of the SDK's; compile it again");
+    contract.insert(*found);
+  }
+  return contract;
 }
 
 /// Runs objcopy on `from`, so that `to` has `text` as its manifest, in place of one that it may have had.
@@ -87,7 +106,7 @@ struct TemporaryFiles {
   }
 };
 
-void seal(const std::string& path) {
+void seal_plugin(const std::string& path, const fs::path& include) {
   PluginFile file;
   {
     const ElfFile elf(path);
@@ -101,7 +120,9 @@ void seal(const std::string& path) {
   file.manifest = described(path);
   if (const auto wrong = problems(file.manifest); !wrong.empty())
     throw PluginError("describes itself wrongly:" + joined(wrong));
+  const seal::Headers headers = seal::read_headers(include);
   file.build = host_facts();
+  file.build["headers"] = to_text(seen(ElfFile(path), headers));
   const std::string text = to_text(file);
   if (text.size() > max_manifest_bytes)
     throw PluginError("has a manifest of " + std::to_string(text.size()) + " bytes, at most " +
@@ -116,9 +137,10 @@ void seal(const std::string& path) {
   add_section(path, temporary.text, temporary.object);
   restore_program_headers(path, temporary.object);
 
-  // What the host will do, done once here: nothing that it would refuse leaves the build.
+  // What a host of this SDK will do, done once here: nothing that it would refuse leaves the build.
   const ElfFile sealed(temporary.object);
-  if (sealed.section(manifest_section, max_manifest_bytes) != text || to_text(from_text(text)) != text)
+  if (sealed.section(manifest_section, max_manifest_bytes) != text ||
+      to_text(from_text(text, headers.contract)) != text)
     throw PluginError("cannot be sealed: its manifest does not read back as it was written");
   if (sealed.digest() != file.digest)
     throw PluginError("cannot be sealed: objcopy changed its loadable segments");
@@ -129,14 +151,16 @@ void seal(const std::string& path) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2) {
-    std::cerr << "usage: trainyard-seal FILE\nAdds the manifest of a plugin to its shared object.\n";
+  if (count != 3) {
+    std::cerr
+        << "usage: trainyard-seal FILE INCLUDE\n"
+           "Adds the manifest of a plugin to its shared object; INCLUDE holds the headers of the SDK.\n";
     return static_cast<int>(ExitCode::config);
   }
   // A path without a slash would be searched for among the system's libraries.
   const std::string path = std::filesystem::absolute(arguments[1]).string();
   try {
-    seal(path);
+    seal_plugin(path, arguments[2]);
     return static_cast<int>(ExitCode::done);
   } catch (const std::exception& error) {
     std::cerr << path << ": error: " << error.what() << '\n';

@@ -5,9 +5,9 @@
 
 namespace {
 
-class Cifar final : public trainyard::ImageDataset {
+class Cifar final : public datasets::ImageDataset {
  public:
-  struct Options : trainyard::ImageOptions {
+  struct Options : datasets::ImageOptions {
     std::vector<std::string> files;
     std::int64_t label_bytes = 1;
   };
@@ -17,7 +17,7 @@ class Cifar final : public trainyard::ImageDataset {
     m.option("label_bytes", &Options::label_bytes,
              "label bytes a record, of which the last counts; CIFAR-100 has 2: coarse and fine")
         .range(1, 2);
-    trainyard::describe_images(m);
+    datasets::describe_images(m);
   }
   explicit Cifar(const Options& options) : ImageDataset(options), options_(options) {}
 
@@ -31,7 +31,7 @@ class Cifar final : public trainyard::ImageDataset {
   }
 
   void load(const std::string& path) {
-    trainyard::files::Reader file(path);
+    datasets::files::Reader file(path);
     const auto label_bytes = static_cast<std::size_t>(options_.label_bytes);
     const std::size_t record_size = label_bytes + static_cast<std::size_t>(image_size());
     std::vector<std::uint8_t> record(record_size);

@@ -9,8 +9,8 @@
 
 namespace {
 
+using datasets::files::Reader;
 using trainyard::ConfigError;
-using trainyard::files::Reader;
 
 std::string shown(std::string_view text) {
   return "'" + std::string(text.substr(0, 40)) + "'";
@@ -71,7 +71,7 @@ struct Normal {
   double mean = 0.0, deviation = 1.0;
 };
 
-class Csv final : public trainyard::RowDataset {
+class Csv final : public datasets::RowDataset {
  public:
   struct Options {
     std::string path;
@@ -153,7 +153,7 @@ void Csv::describe(trainyard::Manifest<Options>& m) {
 }
 
 void Csv::open(const std::string&) {
-  const trainyard::files::Fraction fraction(options_.fraction);
+  const datasets::files::Fraction fraction(options_.fraction);
   const bool classification = options_.task == "classification";
   if (options_.separator.size() != 1)
     throw ConfigError("separator must be one character, as in \",\" or \"\\t\"");

@@ -17,7 +17,9 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::files {
+namespace datasets::files {
+
+using namespace trainyard;
 
 /// A file from its beginning; one that holds gzip data is unpacked while it is read, all members of it.
 class Reader {
@@ -194,4 +196,4 @@ struct Fraction {
   }
 };
 
-}  // namespace trainyard::files
+}  // namespace datasets::files

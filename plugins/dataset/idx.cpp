@@ -7,7 +7,7 @@
 
 namespace {
 
-using trainyard::files::Reader;
+using datasets::files::Reader;
 
 /// Reads a header of unsigned bytes with `fewest` to `most` dimensions; gives the sizes.
 std::vector<std::int64_t> read_header(Reader& file, int fewest, int most) {
@@ -49,9 +49,9 @@ std::vector<std::uint8_t> read_records(Reader& file, std::int64_t count, std::in
   return bytes;
 }
 
-class Idx final : public trainyard::ImageDataset {
+class Idx final : public datasets::ImageDataset {
  public:
-  struct Options : trainyard::ImageOptions {
+  struct Options : datasets::ImageOptions {
     std::string images, labels;
   };
   static void describe(trainyard::Manifest<Options>& m) {
@@ -62,7 +62,7 @@ class Idx final : public trainyard::ImageDataset {
         .required()
         .file();
     m.option("labels", &Options::labels, "file of labels: [count]").required().file();
-    trainyard::describe_images(m);
+    datasets::describe_images(m);
   }
   explicit Idx(const Options& options) : ImageDataset(options), options_(options) {}
 

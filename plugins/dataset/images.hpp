@@ -15,7 +15,9 @@
 
 #include "files.hpp"
 
-namespace trainyard {
+namespace datasets {
+
+using namespace trainyard;
 
 struct ImageOptions {
   std::int64_t classes = 0;
@@ -163,4 +165,4 @@ class ImageDataset : public Dataset {
   std::vector<std::array<float, 256>> tables_;  ///< per channel: what a byte becomes
 };
 
-}  // namespace trainyard
+}  // namespace datasets

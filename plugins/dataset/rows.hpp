@@ -13,7 +13,9 @@
 
 #include <trainyard/dataset.hpp>
 
-namespace trainyard {
+namespace datasets {
+
+using namespace trainyard;
 
 class RowDataset : public Dataset {
  public:
@@ -69,4 +71,4 @@ class RowDataset : public Dataset {
   }
 };
 
-}  // namespace trainyard
+}  // namespace datasets

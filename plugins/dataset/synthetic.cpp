@@ -42,7 +42,7 @@ std::vector<float> normal(std::int64_t count, const RandomStream& stream, double
 
 /// Classification: x = centre(class) + noise * N(0, 1), centres N(0, 1) in every feature.
 /// Regression: x = N(0, 1), y = w . x + noise * N(0, 1), w = N(0, 1 / features).
-class Rows final : public trainyard::RowDataset {
+class Rows final : public datasets::RowDataset {
  public:
   explicit Rows(const Options& options) : options_(options) {}
 
@@ -85,7 +85,7 @@ class Rows final : public trainyard::RowDataset {
 
 /// A first-order Markov chain: with probability `noise` any token comes next, else one of two that the truth
 /// gives to each token, equally often.
-class Chain final : public trainyard::TokenDataset {
+class Chain final : public datasets::TokenDataset {
  public:
   explicit Chain(const Options& options) : options_(options) {}
 

@@ -7,7 +7,7 @@
 
 namespace {
 
-using trainyard::files::Reader;
+using datasets::files::Reader;
 
 constexpr std::size_t largest_vocabulary = 1 << 16;
 
@@ -34,7 +34,7 @@ std::vector<std::uint32_t> decode(const std::vector<std::uint8_t>& bytes, const 
   return points;
 }
 
-class Text final : public trainyard::TokenDataset {
+class Text final : public datasets::TokenDataset {
  public:
   struct Options {
     std::string path;
@@ -60,7 +60,7 @@ class Text final : public trainyard::TokenDataset {
   explicit Text(const Options& options) : options_(options) {}
 
   void open(const std::string&) override {
-    const trainyard::files::Fraction fraction(options_.fraction);
+    const datasets::files::Fraction fraction(options_.fraction);
     seq_len_ = options_.seq_len;
     stride_ = options_.stride.value_or(seq_len_);
     Reader file(options_.path);

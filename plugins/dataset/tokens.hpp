@@ -10,7 +10,9 @@
 
 #include <trainyard/dataset.hpp>
 
-namespace trainyard {
+namespace datasets {
+
+using namespace trainyard;
 
 class TokenDataset : public Dataset {
  public:
@@ -49,4 +51,4 @@ class TokenDataset : public Dataset {
   std::vector<std::uint16_t> tokens_;
 };
 
-}  // namespace trainyard
+}  // namespace datasets

@@ -22,7 +22,7 @@ namespace {
 
 using namespace trainyard;
 
-class DropConnect final : public Dropout {
+class DropConnect final : public Dropout, public MasksWeights, public EvaluatesLinears {
  public:
   struct Options {
     std::string inference = "mean";
@@ -40,20 +40,20 @@ class DropConnect final : public Dropout {
   explicit DropConnect(const Options& options) : options_(options) {}
 
   void open(const DropoutPlaces& places) override {
-    if (!evaluates_linears()) return;
+    if (evaluates_linears() == nullptr) return;
     for (const DropoutWeight& weight : places.weights)
       if (weight.active && !weight.linear)
         throw ConfigError("model.dropout.inference = \"gaussian\" is for linear layers, and \"" + weight.id +
                           "\" is no weight of one; name weights of linear layers in model.dropout.sites, or "
                           "take inference = \"mean\"");
   }
-  bool masks_weights() const override { return true; }
+  MasksWeights* masks_weights() override { return this; }
 
   at::Tensor mask_weight(const at::Tensor& weight, std::size_t, const DropoutCall& call) override {
     return at::mul(weight, masks_.inverted(weight.sizes(), 1.0 - call.p, weight, call.random));
   }
 
-  bool evaluates_linears() const override { return options_.inference == "gaussian"; }
+  EvaluatesLinears* evaluates_linears() override { return options_.inference == "gaussian" ? this : nullptr; }
   at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
                              const std::optional<at::Tensor>& bias, const Activation& activation, std::size_t,
                              const DropoutCall& call) override {

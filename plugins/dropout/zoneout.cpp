@@ -13,7 +13,7 @@ namespace {
 
 using namespace trainyard;
 
-class Zoneout final : public Dropout {
+class Zoneout final : public Dropout, public CarriesStates {
  public:
   struct Options {
     double output = 0.1;
@@ -27,7 +27,7 @@ class Zoneout final : public Dropout {
   explicit Zoneout(const Options& options) : options_(options) {}
 
   void open(const DropoutPlaces&) override {}
-  bool carries() const override { return true; }
+  CarriesStates* carries_states() override { return this; }
 
   at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t, bool memory,
                    std::int64_t time, const DropoutCall& call) override {

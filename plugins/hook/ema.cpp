@@ -9,6 +9,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace hooks;
 
 class Ema final : public WeightAverage {
  public:

@@ -16,7 +16,9 @@
 #include <trainyard/network.hpp>
 #include <trainyard/state.hpp>
 
-namespace trainyard {
+namespace hooks {
+
+using namespace trainyard;
 
 class WeightAverage : public Hook {
  public:
@@ -104,4 +106,4 @@ class WeightAverage : public Hook {
   std::int64_t updates_ = 0;
 };
 
-}  // namespace trainyard
+}  // namespace hooks

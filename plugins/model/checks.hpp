@@ -7,7 +7,9 @@
 #include <trainyard/error.hpp>
 #include <trainyard/graph/graph.hpp>
 
-namespace trainyard::models {
+namespace models {
+
+using namespace trainyard;
 
 inline void require_equal(const std::string& option, std::int64_t given, const std::string& what,
                           std::int64_t expected) {
@@ -61,4 +63,4 @@ inline std::int64_t require_tokens(const BatchSchema& schema) {
   return schema.inputs.front().shape.front();
 }
 
-}  // namespace trainyard::models
+}  // namespace models

@@ -9,7 +9,9 @@
 
 #include <trainyard/helpers/slot_optimizer.hpp>
 
-namespace trainyard {
+namespace optimizers {
+
+using namespace trainyard;
 
 struct AdamOptions {
   std::vector<double> betas{0.9, 0.999};
@@ -64,4 +66,4 @@ class AdamFamily : public SlotOptimizer {
   std::vector<StepTensors> steps_;
 };
 
-}  // namespace trainyard
+}  // namespace optimizers

@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace optimizers;
 
 class AdamW final : public AdamFamily {
  public:

@@ -18,6 +18,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace optimizers;
 
 class Lamb final : public SlotOptimizer {
  public:

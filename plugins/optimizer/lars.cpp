@@ -15,6 +15,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace optimizers;
 
 class Lars final : public SlotOptimizer {
  public:

@@ -10,7 +10,9 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
-namespace trainyard {
+namespace optimizers {
+
+using namespace trainyard;
 
 /// Multiplies updates[i] with coefficient * |w| / (|d| + weight_decay * |w| + eps), where w = params[i] and
 /// d = directions[i]; with 1 where |w| or |d| is 0, and for parameters of fewer dimensions than `least_dim`.
@@ -45,4 +47,4 @@ inline std::int64_t least_adapted_dim(const std::string& adapt) {
   return adapt == "matrices" ? 2 : 0;
 }
 
-}  // namespace trainyard
+}  // namespace optimizers

@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class BatchSize final : public Rule {
  public:

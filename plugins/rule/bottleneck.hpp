@@ -3,7 +3,9 @@
 
 #include "samples.hpp"
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// Counts samples in which a GPU is below its threshold while something else is above its own.
 class Bottleneck : public Rule {
@@ -49,4 +51,4 @@ class Bottleneck : public Rule {
   std::int64_t samples_ = 0, blocked_ = 0;
 };
 
-}  // namespace trainyard
+}  // namespace rules

@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class CheckInputImages final : public Rule {
  public:
@@ -43,8 +44,8 @@ class CheckInputImages final : public Rule {
   }
 
   void remember(StateWriter& state) const override {
-    trainyard::remember(state, "samples", samples_);
-    trainyard::remember(state, "sums", sums_);
+    rules::remember(state, "samples", samples_);
+    rules::remember(state, "sums", sums_);
   }
   void recall(const StateReader& state) override {
     samples_ = recall_scalars<std::int64_t>(state, "samples");

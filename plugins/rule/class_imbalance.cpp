@@ -4,6 +4,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class ClassImbalance final : public Rule {
  public:

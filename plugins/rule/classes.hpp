@@ -13,7 +13,9 @@
 
 #include "findings.hpp"
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// How often a label was predicted as what. Labels below 0 are left out: losses ignore them, too.
 class ClassCounts {
@@ -95,4 +97,4 @@ class ClassCounts {
   std::int64_t total_ = 0;
 };
 
-}  // namespace trainyard
+}  // namespace rules

@@ -4,6 +4,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class Confusion final : public Rule {
  public:

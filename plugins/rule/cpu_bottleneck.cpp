@@ -4,6 +4,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class CpuBottleneck final : public Bottleneck {
  public:

@@ -4,6 +4,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class Dataloader final : public Rule {
  public:

@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class DeadRelu final : public Rule {
  public:

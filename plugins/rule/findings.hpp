@@ -15,7 +15,9 @@
 #include <trainyard/error.hpp>
 #include <trainyard/rule.hpp>
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// "0.25", "3e-09".
 inline std::string number_text(double number) {
@@ -75,4 +77,4 @@ class Offenders {
   std::vector<Offender> offenders_;
 };
 
-}  // namespace trainyard
+}  // namespace rules

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class GpuMemoryIncrease final : public Rule {
  public:

@@ -4,6 +4,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class IoBottleneck final : public Bottleneck {
  public:

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 /// Bins of two points of percent; 100 belongs to the last.
 constexpr std::size_t bins = 50;
@@ -71,7 +72,7 @@ class LoadBalancing final : public Rule {
 
   void remember(StateWriter& state) const override {
     state.scalar("samples", samples_);
-    trainyard::remember(state, "histograms", histograms_);
+    rules::remember(state, "histograms", histograms_);
   }
   void recall(const StateReader& state) override {
     samples_ = state.integer("samples");

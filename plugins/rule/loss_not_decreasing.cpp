@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class LossNotDecreasing final : public Rule {
  public:
@@ -55,12 +56,12 @@ class LossNotDecreasing final : public Rule {
 
   void remember(StateWriter& state) const override {
     state.scalar("best_rank", best_rank_);
-    trainyard::remember(state, "next", next_);
+    rules::remember(state, "next", next_);
     ByTensor<std::vector<double>> flat;
     for (const auto& [name, points] : losses_)
       for (const Point& point : points)
         flat[name].insert(flat[name].end(), {static_cast<double>(point.step), point.loss});
-    trainyard::remember(state, "losses", flat);
+    rules::remember(state, "losses", flat);
   }
   void recall(const StateReader& state) override {
     best_rank_ = state.integer("best_rank");

@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class LowGpuUtilization final : public Rule {
  public:

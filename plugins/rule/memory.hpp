@@ -15,7 +15,9 @@
 
 #include <trainyard/state.hpp>
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// By name of tensor, in a state under a prefix of its own.
 template <class T>
@@ -84,4 +86,4 @@ ByTensor<Numbers> recall_series(const StateReader& state, std::string_view under
   return found;
 }
 
-}  // namespace trainyard
+}  // namespace rules

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class OverallReport final : public Rule {
  public:
@@ -39,7 +40,7 @@ class OverallReport final : public Rule {
 
   void remember(StateWriter& state) const override {
     state.scalar("next", next_);
-    trainyard::remember(state, "windows", windows_);
+    rules::remember(state, "windows", windows_);
   }
   void recall(const StateReader& state) override {
     next_ = state.number("next");

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class Overfit final : public Rule {
  public:
@@ -52,10 +53,10 @@ class Overfit final : public Rule {
 
   void remember(StateWriter& state) const override {
     state.scalar("train_step", train_step_);
-    trainyard::remember(state, "sums", sums_);
-    trainyard::remember(state, "counts", counts_);
+    rules::remember(state, "sums", sums_);
+    rules::remember(state, "counts", counts_);
     state.scalar("evaluated", evaluated_);
-    trainyard::remember(state, "above", above_);
+    rules::remember(state, "above", above_);
   }
   void recall(const StateReader& state) override {
     train_step_ = state.integer("train_step");

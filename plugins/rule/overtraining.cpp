@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class Overtraining final : public Rule {
  public:
@@ -54,8 +55,8 @@ class Overtraining final : public Rule {
   }
 
   void remember(StateWriter& state) const override {
-    trainyard::remember(state, "best", best_);
-    trainyard::remember(state, "waited", waited_);
+    rules::remember(state, "best", best_);
+    rules::remember(state, "waited", waited_);
   }
   void recall(const StateReader& state) override {
     best_ = recall_scalars<double>(state, "best");

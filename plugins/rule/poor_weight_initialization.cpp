@@ -7,6 +7,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class PoorWeightInitialization final : public Rule {
  public:
@@ -53,8 +54,8 @@ class PoorWeightInitialization final : public Rule {
   }
 
   void remember(StateWriter& state) const override {
-    trainyard::remember(state, "lowest", lowest_);
-    trainyard::remember(state, "waited", waited_);
+    rules::remember(state, "lowest", lowest_);
+    rules::remember(state, "waited", waited_);
   }
   void recall(const StateReader& state) override {
     lowest_ = recall_scalars<double>(state, "lowest");

@@ -9,7 +9,9 @@
 
 #include "findings.hpp"
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// `sorted` is not empty; `share` is within [0, 1].
 inline double quantile(const std::vector<double>& sorted, double share) {
@@ -34,4 +36,4 @@ inline std::vector<double> sorted_numbers(const at::Tensor& tensor) {
   return numbers;
 }
 
-}  // namespace trainyard
+}  // namespace rules

@@ -10,7 +10,9 @@
 #include "findings.hpp"
 #include "memory.hpp"
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// The numbers of a tensor, one for each core, GPU or step; none where the record lacks it.
 inline std::vector<double> samples(const StepRecord& record, std::string_view name) {
@@ -35,7 +37,7 @@ struct SampleWindows {
 
   void remember(StateWriter& state) const {
     state.scalar("samples", samples);
-    trainyard::remember(state, "windows", of);
+    rules::remember(state, "windows", of);
   }
   void recall(const StateReader& state) {
     samples = state.integer("samples");
@@ -49,4 +51,4 @@ inline void append(std::deque<double>& window, double number, std::int64_t most)
   while (std::ssize(window) > most) window.pop_front();
 }
 
-}  // namespace trainyard
+}  // namespace rules

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class SimilarAcrossRuns final : public Rule {
  public:

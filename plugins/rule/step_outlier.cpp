@@ -8,6 +8,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class StepOutlier final : public Rule {
  public:
@@ -60,7 +61,7 @@ class StepOutlier final : public Rule {
 
   void remember(StateWriter& state) const override {
     state.scalar("steps", steps_);
-    trainyard::remember(state, "seconds", seconds_);
+    rules::remember(state, "seconds", seconds_);
   }
   void recall(const StateReader& state) override {
     steps_ = state.integer("steps");

@@ -7,6 +7,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class UnchangedTensor final : public Rule {
  public:

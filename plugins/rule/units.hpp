@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainyard {
+namespace rules {
+
+using namespace trainyard;
 
 /// Share in percent of the units that are active in less than `threshold_inactivity` percent of the samples.
 /// `active`: booleans, samples first. A unit is a channel of images (N, C, H, W), where each place of an
@@ -15,4 +17,4 @@ inline double idle_units_percent(const at::Tensor& active, double threshold_inac
   return 100.0 * shares.lt(threshold_inactivity).to(at::kDouble).mean().item<double>();
 }
 
-}  // namespace trainyard
+}  // namespace rules

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace rules;
 
 class WeightUpdateRatio final : public Rule {
  public:
@@ -52,7 +53,7 @@ class WeightUpdateRatio final : public Rule {
         {{"large_threshold", options_.large_threshold}, {"small_threshold", options_.small_threshold}});
   }
 
-  void remember(StateWriter& state) const override { trainyard::remember(state, "last", last_); }
+  void remember(StateWriter& state) const override { rules::remember(state, "last", last_); }
   void recall(const StateReader& state) override { last_ = recall_tensors(state, "last"); }
 
  private:

@@ -5,6 +5,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class InverseSqrt final : public Schedule {
  public:

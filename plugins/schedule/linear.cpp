@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class Linear final : public Schedule {
  public:
@@ -25,7 +26,7 @@ class Linear final : public Schedule {
 
   void open(const RunScale& scale) override { length_ = schedule_steps("length", options_.length, scale); }
   double factor(const SchedulePoint& at) const override {
-    const Share share = trainyard::share(at, length_);
+    const Share share = schedules::share(at, length_);
     return options_.start_factor * share.left + options_.end_factor * share.done;
   }
 

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class OneCycle final : public Schedule {
  public:

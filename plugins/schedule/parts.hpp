@@ -7,7 +7,9 @@
 #include <trainyard/host.hpp>
 #include <trainyard/schedule.hpp>
 
-namespace trainyard {
+namespace schedules {
+
+using namespace trainyard;
 
 class ScheduleOfParts : public Schedule {
  public:
@@ -31,4 +33,4 @@ class ScheduleOfParts : public Schedule {
   std::vector<std::unique_ptr<Schedule>> parts_;
 };
 
-}  // namespace trainyard
+}  // namespace schedules

@@ -4,6 +4,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class Polynomial final : public Schedule {
  public:

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class Rex final : public Schedule {
  public:

@@ -7,6 +7,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class Sequence final : public ScheduleOfParts {
  public:

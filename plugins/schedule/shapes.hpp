@@ -9,7 +9,9 @@
 
 #include <trainyard/schedule.hpp>
 
-namespace trainyard {
+namespace schedules {
+
+using namespace trainyard;
 
 /// The share of a stretch that is done and the one that is left, in [0, 1]. Both from whole steps: 1 - done
 /// would lose ten digits at the end of a million.
@@ -48,4 +50,4 @@ inline std::int64_t schedule_period(const char* option, const Duration& length, 
   return std::max<std::int64_t>(1, schedule_steps(option, length, scale));
 }
 
-}  // namespace trainyard
+}  // namespace schedules

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 class WarmRestarts final : public Schedule {
  public:

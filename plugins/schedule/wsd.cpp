@@ -6,6 +6,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace schedules;
 
 double linear(const Share& share) {
   return share.left;

@@ -26,8 +26,8 @@ class Csv final : public trainyard::Sink {
   explicit Csv(const Options& options) : options_(options) {}
 
   void open(const trainyard::RunInfo& run) override {
-    const auto said = [](const std::string& line) -> std::optional<trainyard::sink::Said> {
-      trainyard::sink::Said result;
+    const auto said = [](const std::string& line) -> std::optional<sinks::Said> {
+      sinks::Said result;
       const char* const end = line.data() + line.size();
       if (std::from_chars(line.data(), end, result.step).ec != std::errc{}) return std::nullopt;
       result.names.push_back(name_of(line));
@@ -81,7 +81,7 @@ class Csv final : public trainyard::Sink {
   }
 
   Options options_;
-  std::optional<trainyard::sink::ResumedFile> lines_;
+  std::optional<sinks::ResumedFile> lines_;
 };
 
 }  // namespace

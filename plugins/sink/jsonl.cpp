@@ -26,11 +26,11 @@ class Jsonl final : public trainyard::Sink {
   explicit Jsonl(const Options& options) : options_(options) {}
 
   void open(const trainyard::RunInfo& run) override {
-    const auto said = [](const std::string& line) -> std::optional<trainyard::sink::Said> {
+    const auto said = [](const std::string& line) -> std::optional<sinks::Said> {
       const Json json = Json::parse(line, nullptr, false);
       if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer())
         return std::nullopt;
-      trainyard::sink::Said result{.step = json["step"].get<std::int64_t>(), .names = {}};
+      sinks::Said result{.step = json["step"].get<std::int64_t>(), .names = {}};
       if (json.contains("values"))
         for (const auto& [name, value] : json["values"].items()) result.names.push_back(name);
       return result;
@@ -66,7 +66,7 @@ class Jsonl final : public trainyard::Sink {
   }
 
   Options options_;
-  std::optional<trainyard::sink::ResumedFile> lines_;
+  std::optional<sinks::ResumedFile> lines_;
 };
 
 }  // namespace

@@ -12,7 +12,9 @@
 #include <trainyard/formats/append_file.hpp>
 #include <trainyard/sink.hpp>
 
-namespace trainyard::sink {
+namespace sinks {
+
+using namespace trainyard;
 
 /// What a line says: the names of its values, at a step.
 struct Said {
@@ -64,4 +66,4 @@ class ResumedFile {
   AppendFile file_;
 };
 
-}  // namespace trainyard::sink
+}  // namespace sinks

@@ -1,6 +1,7 @@
 #include <trainyard/dropout.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include <trainyard/error.hpp>
 #include <trainyard/pattern.hpp>
@@ -9,29 +10,6 @@ namespace trainyard {
 
 at::Tensor Dropout::apply(const at::Tensor&, std::size_t, const DropoutCall&) {
   throw PluginError("announces that it masks activations, and does not override Dropout::apply");
-}
-
-at::Tensor Dropout::mask_weight(const at::Tensor&, std::size_t, const DropoutCall&) {
-  throw PluginError("masks weights, and does not override Dropout::mask_weight");
-}
-
-at::Tensor Dropout::evaluate_linear(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
-                                    const Activation&, std::size_t, const DropoutCall&) {
-  throw PluginError("evaluates linear layers, and does not override Dropout::evaluate_linear");
-}
-
-bool Dropout::fuses(std::size_t) const {
-  return false;
-}
-
-at::Tensor Dropout::masked_linear(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
-                                  std::size_t, const DropoutCall&) {
-  throw PluginError("fuses linear layers, and does not override Dropout::masked_linear");
-}
-
-at::Tensor Dropout::carry(const at::Tensor&, const at::Tensor&, std::size_t, bool, std::int64_t,
-                          const DropoutCall&) {
-  throw PluginError("carries states, and does not override Dropout::carry");
 }
 
 namespace {
@@ -72,21 +50,15 @@ void choose(std::vector<Place>& places, const std::vector<std::string>& patterns
   }
 }
 
-}  // namespace
-
-DropoutPlaces Dropout::chosen(DropoutPlaces places) const {
-  if (masks_weights())
-    choose(places.weights, common.sites, "weight");
-  else
-    switch_off(places.weights);
-  if (carries())
-    choose(places.cells, common.sites, "recurrent layer");
-  else
-    switch_off(places.cells);
-  if (!masks_weights() && !carries())
-    choose(places.sites, common.sites, "dropout site");
-  else
-    switch_off(places.sites);
+/// Switches off the places that the run does not mean.
+void choose(DropoutPlaces& places, Dropout& dropout) {
+  const bool weights = dropout.masks_weights() != nullptr, cells = dropout.carries_states() != nullptr;
+  const auto choose_or_switch_off = [&](bool its_kind, auto& all, const char* kind) {
+    its_kind ? choose(all, dropout.common.sites, kind) : switch_off(all);
+  };
+  choose_or_switch_off(weights, places.weights, "weight");
+  choose_or_switch_off(cells, places.cells, "recurrent layer");
+  choose_or_switch_off(!weights && !cells, places.sites, "dropout site");
   const auto drop_inactive = [&](std::optional<std::size_t>& site) {
     if (site && !places.sites[*site].active) site.reset();
   };
@@ -95,35 +67,46 @@ DropoutPlaces Dropout::chosen(DropoutPlaces places) const {
     drop_inactive(linear.output_site);
     linear.relu = linear.relu && linear.output_site;
   }
-  return places;
 }
 
-void Dropout::place(const RunScale& scale) {
-  total_ = scale.total_steps;
+/// Where early dropout ends, or late dropout begins, in steps.
+std::int64_t cutoff_of(const DropoutCommon& common, const RunScale& scale) {
   if (common.when == "always") {
-    if (common.ramp == "linear" && total_ == 0)
+    if (common.ramp == "linear" && scale.total_steps == 0)
       throw ConfigError(
           "model.dropout.ramp = \"linear\" needs a run whose length is counted in steps; give "
           "trainer.max_duration another unit, or take ramp = \"constant\"");
-    return;
+    return 0;
   }
   const std::optional<std::int64_t> steps = common.cutoff.steps(scale);
   if (!steps)
     throw ConfigError("model.dropout.cutoff = \"" + common.cutoff.text() +
                       "\" cannot be converted to steps of this run; use ba");
-  cutoff_ = *steps;
+  return *steps;
 }
 
-double Dropout::rate(std::int64_t step) const {
-  const bool early = common.when == "early";
-  if (common.when != "always" && early != (step < cutoff_)) return 0.0;
-  if (common.ramp == "constant") return common.p;
-  const std::int64_t first = early || common.when == "always" ? 0 : cutoff_;
+}  // namespace
+
+DropoutPlan::DropoutPlan(Dropout& dropout, DropoutPlaces places, const RunScale& scale)
+    : dropout_(&dropout),
+      common_(dropout.common),
+      places_(std::move(places)),
+      cutoff_(cutoff_of(common_, scale)),
+      total_(scale.total_steps) {
+  choose(places_, dropout);
+  dropout.open(places_);
+}
+
+double DropoutPlan::rate(std::int64_t step) const {
+  const bool early = common_.when == "early";
+  if (common_.when != "always" && early != (step < cutoff_)) return 0.0;
+  if (common_.ramp == "constant") return common_.p;
+  const std::int64_t first = early || common_.when == "always" ? 0 : cutoff_;
   const std::int64_t last = (early ? cutoff_ : std::max(total_, first + 1)) - 1;
-  if (last <= first) return common.p;
+  if (last <= first) return common_.p;
   const double done =
       std::clamp(static_cast<double>(step - first) / static_cast<double>(last - first), 0.0, 1.0);
-  return common.p * (early ? 1.0 - done : done);
+  return common_.p * (early ? 1.0 - done : done);
 }
 
 }  // namespace trainyard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include <trainyard/pattern.hpp>
 
@@ -69,6 +70,36 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i]) throw ConfigError(unused(parameters, common.groups[i], i));
   return groups;
+}
+
+namespace {
+
+/// Parameters without their gradients, which they get back at its end.
+class PutAside {
+ public:
+  explicit PutAside(const ParamGroup& group) {
+    for (const at::Tensor& param : group.params) {
+      gradients_.emplace_back(param, param.grad());
+      param.mutable_grad().reset();
+    }
+  }
+  PutAside(PutAside&& other) = default;
+  ~PutAside() {
+    for (const auto& [param, gradient] : gradients_) param.mutable_grad() = gradient;
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;
+};
+
+}  // namespace
+
+void Optimizer::step_group(std::size_t group) {
+  const ParamGroup& own = groups_.at(group);
+  std::vector<PutAside> others;
+  for (const ParamGroup& each : groups_)
+    if (&each != &own) others.emplace_back(each);
+  step();
 }
 
 }  // namespace trainyard

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/engine/verbs/train_command.hpp"
+#include "core/plugins/kinds.hpp"
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
@@ -53,25 +54,16 @@ std::string quoted(const std::string& text) {
   return config::toml_text(Value(text));
 }
 
-/// The header of the table of each kind; `list`: one of several.
+/// The header of the table of a kind; `list`: one of several.
 struct Slot {
-  const char* kind;
-  const char* table;
+  std::string table;
   bool list;
 };
-constexpr Slot slots[] = {
-    {"dataset", "data", false},      {"sampler", "data.sampler", false},    {"model", "model", false},
-    {"loss", "loss", false},         {"metric", "metrics", true},           {"optimizer", "optimizer", false},
-    {"schedule", "schedule", false}, {"dropout", "model.dropout", false},   {"hook", "hooks", true},
-    {"sink", "logging.sinks", true}, {"checkpointer", "checkpoint", false}, {"rule", "rules", true},
-    {"recorder", "recorder", false}};
 
-const Slot& slot(const std::string& kind) {
-  const auto found =
-      std::find_if(std::begin(slots), std::end(slots), [&](const Slot& s) { return s.kind == kind; });
-  if (found == std::end(slots))
-    FAIL("no slot is known for the kind " << kind << ": add it to tests/contract");
-  return *found;
+Slot slot(const std::string& kind) {
+  const plugins::KindRow* row = plugins::find_kind(kind);
+  REQUIRE(row != nullptr);
+  return {std::string(row->section), row->place == plugins::KindRow::Place::list};
 }
 
 /// All ways to fill in the options that must be given; at most `limit`.
@@ -219,7 +211,7 @@ std::string HostRun::text() const {
                                                {"data", data},
                                                {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
                                                {"logging", "interval = \"2ba\"\n"}};
-  const Slot& place = slot(kind);
+  const Slot place = slot(kind);
   const std::string own = "type = " + quoted(plugin.manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
   table = kind == "dataset" ? own + table : own;
@@ -245,13 +237,13 @@ const HostRun& host_run(const plugins::PluginFile& plugin) {
 }
 
 std::string set_path(const plugins::PluginFile& plugin, const std::string& option) {
-  const Slot& place = slot(plugin.manifest.kind);
-  return std::string(place.table) + (place.list ? ".0." : ".") + option;
+  const Slot place = slot(plugin.manifest.kind);
+  return place.table + (place.list ? ".0." : ".") + option;
 }
 
 std::string message_path(const plugins::PluginFile& plugin, const std::string& option) {
-  const Slot& place = slot(plugin.manifest.kind);
-  return std::string(place.table) + (place.list ? "[0]." : ".") + option;
+  const Slot place = slot(plugin.manifest.kind);
+  return place.table + (place.list ? "[0]." : ".") + option;
 }
 
 std::string title(const plugins::PluginFile& plugin) {

@@ -183,9 +183,9 @@ TEST_CASE("every option is taken at each bound, refused just beyond, and refused
       const bool path_of_file = option.type == OptionType::string && option.choices.empty();
       if (!path_of_file) CHECK_FALSE(named);
       if (!resolution.config) return;  // valid by itself, not together with the rest
-      for (const config::SlotConfig* slot : resolution.config->slots())
-        if (slot->kind == file.manifest.kind && slot->type == file.manifest.name)
-          CHECK_NOTHROW(loaded(file).create(slot->options));
+      for (const config::SlotConfig& slot : resolution.config->slots)
+        if (slot.kind == file.manifest.kind && slot.type == file.manifest.name)
+          CHECK_NOTHROW(loaded(file).create(slot.options));
     };
     each_option(
         file.manifest.options, *run.host, [](const std::string& text) { return text; },

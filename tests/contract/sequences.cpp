@@ -93,8 +93,8 @@ class Subject {
              "checkpoint.interval=" + std::to_string(3 + dice.below(12)) + "ba",
              "trainer.eval_interval=" + std::to_string(3 + dice.below(9)) + "ba"};
     const config::RunConfig config = test::valid(text_, sets_, all_plugins());
-    for (const config::SlotConfig* slot : config.slots())
-      if (slot->type != "dawdling") slots_.push_back(*slot);
+    for (const config::SlotConfig& slot : config.slots)
+      if (slot.type != "dawdling") slots_.push_back(slot);
   }
 
   const std::string& text() const { return text_; }

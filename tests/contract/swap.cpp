@@ -6,6 +6,7 @@
 
 #include "contract/host_run.hpp"
 #include "contract/process.hpp"
+#include "core/plugins/kinds.hpp"
 #include "support/run.hpp"
 
 using namespace trainyard;
@@ -23,8 +24,8 @@ std::string address_of(const config::SlotConfig& slot) {
 
 std::string address_of(const PluginFile& file, const std::string& text) {
   const config::RunConfig config = test::valid(text);
-  for (const config::SlotConfig* slot : config.slots())
-    if (slot->kind == file.manifest.kind && slot->type == file.manifest.name) return address_of(*slot);
+  for (const config::SlotConfig& slot : config.slots)
+    if (slot.kind == file.manifest.kind && slot.type == file.manifest.name) return address_of(slot);
   FAIL("the run has no slot with the " << title(file));
   return {};
 }
@@ -66,7 +67,7 @@ TEST_CASE("every plugin is swapped with itself at every step, and the run ends w
     }
     kinds.insert(file.manifest.kind);
   }
-  CHECK(kinds.size() == 13);  // a running training refuses no kind
+  CHECK(kinds.size() == std::size(plugins::kinds));  // a running training refuses no kind
 }
 
 TEST_CASE("all slots of a run are swapped, one after the other at each of its steps") {
@@ -78,7 +79,7 @@ TEST_CASE("all slots of a run are swapped, one after the other at each of its st
     const Outcome plain = train_shortly(text, {}, shipped());
     std::set<std::string> slots;
     const config::RunConfig config = test::valid(text);
-    for (const config::SlotConfig* slot : config.slots()) slots.insert(address_of(*slot));
+    for (const config::SlotConfig& slot : config.slots) slots.insert(address_of(slot));
     std::string swapped = text;
     for (std::int64_t step = 1; step < plain.steps; ++step)
       for (const std::string& slot : slots) swapped += swap_at(step, slot, "0ba");
@@ -134,7 +135,7 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
       if (!test::resolve(plan).config) continue;
       const Outcome outcome = train_apart(plan);
       if (outcome.swaps == 0) {
-        // Issue 12, A10: what does not fit the run's data or model is to be found by `validate`, or to leave
+        // What does not fit the run's data or model is to be found by `validate`, or to leave
         // the run alone.
         CHECK((outcome.exit_code == 2 || outcome.exit_code == 4));
         CHECK(outcome.error.size() > 20);
@@ -151,6 +152,6 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
     if (!exchanged) alone.insert(file.manifest.kind);
   }
   // Another model or other data does not fit what is trained, of the losses one takes ten classes, and there
-  // is one recorder. None of the rest may be left out.
-  CHECK(alone == std::set<std::string>{"dataset", "loss", "model", "recorder"});
+  // is one recorder and one executor. None of the rest may be left out.
+  CHECK(alone == std::set<std::string>{"dataset", "executor", "loss", "model", "recorder"});
 }

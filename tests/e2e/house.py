@@ -24,7 +24,7 @@ def cache(name):
 COMPILER = cache("CMAKE_CXX_COMPILER")
 TORCH = cache("TRAINYARD_LIBTORCH")
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", '-DTRAINYARD_LIBTORCH_VERSION="0"',
-         '-DTRAINYARD_SDK_HEADERS="0"', f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
+         f"-I{SOURCE}/sdk/include", "-isystem", f"{TORCH}/include", "-isystem", f"{TORCH}/include/torch/csrc/api/include"]
 
 
 def sources(folder):
@@ -37,6 +37,30 @@ def includes(path):
         found = re.match(r'\s*#\s*include\s*(["<])([^">]+)', line)
         if found:
             yield number, found.group(1) == '"', found.group(2)
+
+
+# Comments, strings, characters and directives: a brace in them opens nothing.
+NO_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"""
+                     r"""|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*""", re.S | re.M)
+NO_FUNCTION = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b[^()]*$|=\s*$")
+
+
+def functions(text):
+    """(line, signature, length in lines) of each function in a file; a lambda belongs to the one that it stands in."""
+    text = NO_CODE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    scopes, head, line, first = [], "", 1, 1  # of each open brace: its function, or None
+    for token in re.findall(r"[{};\n]|[^{};\n]+", text):
+        line += token == "\n"
+        if token == "{":
+            other = any(scopes) or NO_FUNCTION.search(re.sub(r"<[^<>]*>", "", head).strip())
+            scopes.append(None if other else (first, " ".join(head.split())))
+        elif token == "}" and (function := scopes.pop()):
+            yield *function, line - function[0] + 1
+        if token in "{};":
+            head = ""
+        elif not any(scopes):
+            first = first if head.strip() or not token.strip() else line
+            head += token
 
 
 def dependencies(words, directory=None):
@@ -102,6 +126,13 @@ class Directions(unittest.TestCase):
         self.check("plugins", allowed)
         self.assertGreater(len(sources("plugins")), 30)
 
+    def test_plugins_leave_the_namespace_of_the_sdk_alone(self):
+        """What a kind's plugins share has a namespace of the kind, `rules`, and a plugin of several files its own, `trial`."""
+        for path in sources("plugins"):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                with self.subTest(f"{path.relative_to(SOURCE)}:{number}"):
+                    self.assertNotRegex(line, r"^\s*(inline )?namespace trainyard\b(?!.*=)")
+
     def test_core(self):
         self.check("core", lambda quoted, what: what.startswith("core/") if quoted else self.outside(what))
 
@@ -124,7 +155,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2050, "runfile": 4640, "rundir": 2000, "engine": 8500, "cli": 3510}
+    LIBRARIES = {"plugins": 2160, "runfile": 4670, "rundir": 2000, "engine": 9260, "cli": 3670}
     ROOMS = ["plugins", "runfile", "rundir", "engine/log", "engine/events", "engine/save", "engine/train", "engine/swap",
              "engine/verbs", "engine", "cli", "cli/verbs", ""]
     APART = {"seal": {"plugins"}}  # a program of the build
@@ -165,8 +196,48 @@ class Rooms(unittest.TestCase):
             with self.subTest(library):
                 self.assertLessEqual(sum(len(path.read_text().splitlines()) for path in sources(f"core/{library}")), most)
 
+    def test_no_function_is_long(self):
+        found = [(path, *function) for path in sources("core") for function in functions(path.read_text())]
+        self.assertGreater(len(found), 1000)
+        for path, line, signature, length in found:
+            with self.subTest(f"{path.relative_to(SOURCE)}:{line}"):
+                self.assertLessEqual(length, 60, signature)
+
     def test_the_loop_is_read_at_a_sitting(self):
         self.assertLessEqual(len((SOURCE / "core/engine/train/loop.cpp").read_text().splitlines()), 600)
+
+
+class Kinds(unittest.TestCase):
+    """A kind is one row of core/plugins/kinds.hpp: what the rooms without LibTorch know of it, they read there. These
+    places ask for one by name, as what they do has no sense for another."""
+
+    NAMED = {
+        "runfile/find_plugin.cpp": {"data"},         # a dataset's options stand in the tables of the splits, too
+        "runfile/live_config.cpp": {"dataset", "sampler",  # splits share a dataset; `shuffle` stands for a sampler
+                                    "recorder", "rule",    # rules need one
+                                    "metric",              # "loss" is no free id
+                                    "hook"},               # keys of the host in its table
+        "runfile/plugins_together.cpp": {"model",     # it has the graph that others need
+                                         "executor"}, # it fires what others hear
+        "runfile/rule_actions.cpp": {"rule"},        # one of its actions is a swap
+        "runfile/swap.cpp": {"schedule"},            # its curve can be carried over
+        "rundir/manifest.cpp": {"model"},            # the owner of a state
+        "rundir/quarantine.cpp": {"metric"},         # others may decide by its values
+    }
+
+    def test_only_these_are_named(self):
+        table = (SOURCE / "core/plugins/kinds.hpp").read_text()
+        names = set(re.findall(r'\.kind = \{"(\w+)"', table)) | set(re.findall(r'\.section = "([\w.]+)"', table))
+        self.assertGreater(len(names), 13)
+        found = {}
+        for room in ("plugins", "runfile", "rundir"):
+            for path in sources(f"core/{room}"):
+                text = re.sub(r"//.*", "", path.read_text())
+                named = set(re.findall(r'(?:[!=]=\s*|of_kind\()"([\w.]+)"', text)) | set(re.findall(r'"([\w.]+)"\s*[!=]=', text))
+                named |= {kind.lower() for kind in re.findall(r"(\w+)::kind\b", text)}
+                if named & names:
+                    found[str(path.relative_to(SOURCE / "core"))] = named & names
+        self.assertEqual(found, self.NAMED)
 
 
 class Front(unittest.TestCase):

@@ -241,8 +241,8 @@ TEST_CASE("control: a status travels unchanged", "[control]") {
   status.metrics = {{"train/loss", std::numeric_limits<double>::quiet_NaN()},
                     {"val/loss", -std::numeric_limits<double>::infinity()},
                     {"val/accuracy", 0.1}};
-  status.slots = {{.slot = "schedule", .type = "rex", .version = "1.0.0", .generation = 2, .digest = "ab"}};
-  status.generations = 2;
+  status.slots = {{.slot = "schedule", .type = "rex", .version = "1.0.0", .swaps = 2, .digest = "ab"}};
+  status.retired = 2;
   const Answer answer = parse_answer(line_of(Answer{.id = 3, .ok = true, .result = status}));
   REQUIRE(answer.ok);
   CHECK(answer.id == 3);

@@ -12,6 +12,7 @@
 #include <trainyard/checkpointer.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
+#include <trainyard/executor.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/metric.hpp>
@@ -95,9 +96,9 @@ bool is_mapped(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
-  const Kind sdk[] = {Dataset::kind,      Sampler::kind,  Model::kind,   Loss::kind, Metric::kind,
-                      Optimizer::kind,    Schedule::kind, Dropout::kind, Hook::kind, Sink::kind,
-                      Checkpointer::kind, Rule::kind,     Recorder::kind};
+  const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,    Loss::kind,    Metric::kind,
+                      Optimizer::kind, Schedule::kind,     Executor::kind, Dropout::kind, Hook::kind,
+                      Sink::kind,      Checkpointer::kind, Rule::kind,     Recorder::kind};
   REQUIRE(std::size(plugins::kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

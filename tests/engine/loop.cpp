@@ -10,6 +10,7 @@
 #include <set>
 
 #include <trainyard/graph/graph.hpp>
+#include <trainyard/helpers/eager.hpp>
 #include <trainyard/sampler.hpp>
 
 #include "support/hooks.hpp"
@@ -106,15 +107,17 @@ class Ramp final : public Schedule {
   double factor(const SchedulePoint& at) const override { return 1.0 - at.progress; }
 };
 
+config::SlotConfig slot(const std::string& name, const std::string& type) {
+  config::SlotConfig made;
+  made.slot = name;
+  made.type = type;
+  return made;
+}
+
 /// A loop over these, without plugins; change the public parts, then call fit().
-struct Rig {
+struct Rig final : LoopHost {
   explicit Rig(std::int64_t samples, std::int64_t batch, std::int64_t micro, std::int64_t steps)
       : data(samples), val(4) {
-    config.model.slot = "model", config.model.type = "linear";
-    config.loss.slot = "loss", config.loss.type = "cross_entropy";
-    config.optimizer.slot = "optimizer", config.optimizer.type = "notes";
-    config.schedule.slot = "schedule", config.schedule.type = "ramp";
-    config.train.dataset.slot = "data.train", config.train.dataset.type = "numbers";
     config.train.batch_size = batch;
     config.train.micro_batch_size = micro;
     scale = {.steps_per_epoch = (samples + batch - 1) / batch,
@@ -151,21 +154,24 @@ struct Rig {
     parts = LoopParts{.config = &config,
                       .bus = &*bus,
                       .context = &context,
-                      .network = &network,
-                      .loss = loss.get(),
-                      .optimizer = &optimizer,
-                      .schedule = &*curve,
-                      .train = &*train,
-                      .scale = scale};
+                      .network = {&model_slot, &network},
+                      .loss = {&loss_slot, loss.get()},
+                      .optimizer = {&optimizer_slot, &optimizer},
+                      .schedule = {&schedule_slot, &*curve},
+                      .executor = {&executor_slot, &executor},
+                      .train = {&data_slot, &*train},
+                      .scale = scale,
+                      .host = this,
+                      .signal = &signal};
     if (evaluate) parts.evaluations = {{"val", &*evaluation}};
-    parts.log_due = log_due;
-    parts.signal = &signal;
-    parts.record = [this](Record record) { records.push_back(std::move(record)); };
-    parts.journal = [this](std::string_view who, std::string_view what, std::string_view why) {
-      journal.push_back(std::string(who) + " " + std::string(what) + " " + std::string(why));
-    };
     loop.emplace(parts);
     return loop->fit(restore);
+  }
+
+  bool log_due(std::int64_t) override { return true; }
+  void record(Record&& record) override { records.push_back(std::move(record)); }
+  void journal(std::string_view who, std::string_view what, std::string_view why) override {
+    journaled.push_back(std::string(who) + " " + std::string(what) + " " + std::string(why));
   }
 
   /// A hook that asks for something at an event of a step.
@@ -188,14 +194,19 @@ struct Rig {
   }
 
   config::RunConfig config;
+  const config::SlotConfig model_slot = slot("model", "linear"), loss_slot = slot("loss", "cross_entropy"),
+                           optimizer_slot = slot("optimizer", "notes"),
+                           schedule_slot = slot("schedule", "ramp"),
+                           executor_slot = slot("executor", "eager"),
+                           data_slot = slot("data.train", "numbers");
   RunScale scale;
   Numbers data, val;
   Linear network;
   Notes optimizer;
   Ramp ramp;
+  Eager executor;
   std::unique_ptr<Loss> loss = test::make<Loss>("cross_entropy");
   bool evaluate = false;
-  std::function<bool(std::int64_t)> log_due = [](std::int64_t) { return true; };
   std::atomic<int> signal{0};
   std::function<void(StepContext&)> watch;
   std::function<void()> restore = [] {};
@@ -207,7 +218,7 @@ struct Rig {
   std::optional<ScheduleCurve> curve;
   LoopParts parts;
   std::optional<Loop> loop;
-  Lines events, journal;
+  Lines events, journaled;
   std::vector<Record> records;
 };
 
@@ -354,7 +365,7 @@ TEST_CASE("control bits") {
     CHECK(rig.events == fit_of(epoch_of(step_of(1) + fetch + Lines{"batch_end"} + safe + step_of(1))));
     CHECK(rig.optimizer.rates.size() == 2);
     CHECK(rig.loop->clock().step == 3);
-    CHECK(rig.journal == Lines{"actor skip_batch as the test wants"});
+    CHECK(rig.journaled == Lines{"actor skip_batch as the test wants"});
   }
   SECTION("skip_step: step_skipped in place of after_step, parameters untouched") {
     Rig rig(6, 2, 2, 3);
@@ -429,7 +440,7 @@ TEST_CASE("control bits") {
           event, [](StepContext& context) { context.request(Control::stop_run, "enough"); }, Region::control);
       CHECK(rig.fit() == Ending::stopped);
       CHECK(rig.events == expected);
-      CHECK(rig.journal.at(0) == "actor stop_run enough");
+      CHECK(rig.journaled.at(0) == "actor stop_run enough");
     }
   }
   SECTION("evaluate: at once, whatever the interval") {
@@ -577,7 +588,7 @@ TEST_CASE("every bracket that was opened is closed when something throws") {
       if (context.event() == Event::step_skipped) reason = context.skip_reason();
     };
     CHECK_THROWS_WITH(rig.fit(), "[optimizer] notes, step 2: no step");
-    CHECK(reason == SkipReason::guard);
+    CHECK(reason == SkipReason::error);
     const Lines closed = closing(rig);
     CHECK(Lines(closed.end() - 4, closed.end()) ==
           Lines{"step_skipped", "batch_end", "epoch_end", "fit_end"});
@@ -587,8 +598,8 @@ TEST_CASE("every bracket that was opened is closed when something throws") {
     rig.actor.on(Event::before_loss, [](StepContext&) { throw DataError("first"); });
     rig.actor.on(Event::epoch_end, [](StepContext&) { throw DataError("second"); });
     CHECK_THROWS_WITH(rig.fit(), Contains("first"));
-    REQUIRE(rig.journal.size() == 1);
-    CHECK_THAT(rig.journal[0], Contains("host error while closing after an error") && Contains("second"));
+    REQUIRE(rig.journaled.size() == 1);
+    CHECK_THAT(rig.journaled[0], Contains("host error while closing after an error") && Contains("second"));
     CHECK(rig.events.back() == "fit_end");
   }
 }
@@ -603,7 +614,7 @@ TEST_CASE("a hook that fails and may go is left out from the next safe point on"
   });
   CHECK(rig.fit() == Ending::completed);
   CHECK(calls == 1);
-  CHECK(rig.journal == Lines{"actor disabled [hooks.actor] actor at batch_start, step 1: broke"});
+  CHECK(rig.journaled == Lines{"actor disabled [hooks.actor] actor at batch_start, step 1: broke"});
 }
 
 TEST_CASE("the schedule's factor is that of the step") {
@@ -767,7 +778,7 @@ TEST_CASE("early stopping") {
         {"val/loss", maximize ? config::EarlyStopping::Mode::max : config::EarlyStopping::Mode::min, patience,
          min_delta}};
     const Ending ending = rig.fit();
-    CHECK(rig.journal.size() == (ending == Ending::early_stopping ? 1 : 0));
+    CHECK(rig.journaled.size() == (ending == Ending::early_stopping ? 1 : 0));
     return std::pair{rig.loop->clock().step, ending == Ending::early_stopping};
   };
   // The first evaluation sets the mark; a loss that falls does not pass for one that should rise.

@@ -107,9 +107,8 @@ control::Status some_status() {
   status.samples_per_second = 12'345;
   status.seconds_left = 83;
   status.metrics = {{"train/loss", 0.25}};
-  status.slots = {
-      {.slot = "schedule", .type = "cosine", .version = "1.0.0", .generation = 1, .seconds = 0.5}};
-  status.generations = 1;
+  status.slots = {{.slot = "schedule", .type = "cosine", .version = "1.0.0", .swaps = 1, .seconds = 0.5}};
+  status.retired = 1;
   return status;
 }
 

@@ -348,7 +348,7 @@ TEST_CASE("the run stops within two steps of the verdict") {
   test::LiveRun run(text + rule("fire_at = 9\naction = \"stop\"\n") + "[recorder]\nsave = false\n",
                     registry());
   std::int64_t seen = -1;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (seen >= 0) return;
     State state{.owner = "rule", .version = {}, .scalars = {}, .tensors = {}};
     for (train::ActivePlugin& plugin : run->plugins())

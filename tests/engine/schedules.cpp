@@ -1,5 +1,6 @@
 // Shipped schedules in runs, and plugins that are made of plugins as a run file has them.
 #include <catch2/catch.hpp>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -55,6 +56,12 @@ std::string findings(const std::string& text) {
   return test::resolve(text).findings.text();
 }
 
+/// Looks at a run at its safe points.
+struct AtSafePoint final : train::LoopHost {
+  void at_safe_point() override { call(); }
+  std::function<void()> call;
+};
+
 }  // namespace
 
 TEST_CASE(
@@ -75,12 +82,12 @@ TEST_CASE(
     const auto more = needed.find(name);
     config::RunConfig config = test::valid(head + groups + "[schedule]\ntype = \"" + name +
                                            "\"\nfloor = 0.02\n" + (more == needed.end() ? "" : more->second));
-    const auto alone = test::make<Schedule>(name, config.schedule.options);
+    const auto alone = test::make<Schedule>(name, config.at("schedule").options);
     std::optional<ScheduleCurve> curve;
     std::optional<test::BuiltRun> run;
-    train::LoopParts parts;
     std::int64_t done = 0;
-    parts.control = [&] {
+    AtSafePoint host;
+    host.call = [&] {
       std::vector<ParamGroup>& found = (*run)->optimizer().groups();
       REQUIRE(found.size() == 3);
       std::set<double> bases;
@@ -99,6 +106,8 @@ TEST_CASE(
       CHECK(bases == std::set<double>{0.001, 0.01, 0.1});
       ++done;
     };
+    train::LoopParts parts;
+    parts.host = &host;
     run.emplace(std::move(config), std::move(parts));
     curve.emplace(*alone, (*run)->scale());
     // The weights do not last long, with these rates; no matter.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "core/engine/swap/prepared_swap.hpp"
+#include "core/engine/swap/swaps.hpp"
 #include "core/engine/train/state_copy.hpp"
 #include "support/live.hpp"
 
@@ -87,12 +87,12 @@ std::string difference_after(const std::string& text, bool& waited, const std::s
   std::shared_ptr<StateCopy> before;
   std::vector<State> expected;
   std::string found = "nothing was compared";
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step == 7) found = difference(before->states(), expected);
     if (run->clock().step != 5 || swap) return;
-    swap = run->prepare({{.slot = slot, .type = {}, .options = {}}});
+    swap = train::Swaps(*run).prepare({{.slot = slot, .type = {}, .options = {}}});
     expected = clones(run->snapshot().states);
-    before = run->commit(*swap, true);
+    before = train::Swaps(*run).commit(*swap, true);
     waited = !before->settled();
     if (evaluated) run->loop().look(run->loop().evaluations().front());
   };

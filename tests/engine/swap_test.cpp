@@ -68,20 +68,38 @@ Table options(const std::string& key, Value value) {
   return table;
 }
 
-/// Learning-rate factors of the steps of a run with `due`; the base is 1.
-std::vector<double> factors(const std::string& schedule, const std::vector<test::Due>& due) {
+/// Keeps the learning rate of each step.
+class Rates final : public LiveRun {
+ public:
+  using LiveRun::LiveRun;
   std::vector<double> seen;
-  train::LoopParts parts;
-  parts.log_due = [](std::int64_t) { return true; };
-  parts.record = [&](const Record& record) {
+
+ private:
+  bool log_due(std::int64_t) override { return true; }
+  void record(Record&& record) override {
     for (const auto& [name, value] : record.values)
       if (name == "lr") seen.push_back(value);
-  };
-  LiveRun run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {}, due,
-              std::move(parts));
+  }
+};
+
+/// Learning-rate factors of the steps of a run with `due`; the base is 1.
+std::vector<double> factors(const std::string& schedule, const std::vector<test::Due>& due) {
+  Rates run(head + "[optimizer]\ntype = \"sgd\"\nlr = 1.0\n[schedule]\n" + schedule, registry(), {}, due);
   run.fit();
-  return seen;
+  return run.seen;
 }
+
+/// Every second step, to nowhere.
+class Steps final : public train::Saver {
+ public:
+  std::int64_t every() const override { return 2; }
+  void save() override { seen.push_back((*run)->clock().step); }
+  std::optional<train::Saved> take_committed() override { return std::nullopt; }
+  void drain() override {}
+
+  LiveRun* run = nullptr;
+  std::vector<std::int64_t> seen;
+};
 
 State optimizer_state(LiveRun& run) {
   for (train::ActivePlugin& plugin : run->plugins())
@@ -126,7 +144,7 @@ TEST_CASE("what a swap is refused for, the client is told, and the run never not
     REQUIRE(run.told().size() == 1);
     CHECK_FALSE(run.told()[0].done);
     CHECK_THAT(run.told()[0].text, Contains(said));
-    CHECK(run->swaps() == 0);
+    CHECK(run->live().swaps == 0);
     CHECK(run.result() == expected);
   }
 }
@@ -158,7 +176,7 @@ TEST_CASE("a swap that goes wrong while it is watched is taken back to the bit")
         CHECK(run.told().at(0).done);
         CHECK(run.count("swap") == 1);
         CHECK(run.count("swap_rolled_back") == 1);
-        CHECK(run->swaps() == 0);
+        CHECK(run->live().swaps == 0);
         CHECK(run.result() == expected);
       }
 }
@@ -177,15 +195,15 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
               registry(),
               {{7, "optimizer", "troubled", {"at=step", "step=4"}, "fresh", "5ba"},
                {7, "schedule", "constant", {"value=0.5"}, "", "0ba", /*beside=*/true}});
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step == 8) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
   run.fit();
   REQUIRE(run.told().size() == 2);
   REQUIRE(run.told()[1].done);
   REQUIRE(run.count("swap_rolled_back") == 1);
-  CHECK(run->swaps() == 1);
-  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->live().swaps == 1);
+  CHECK(run->config().at("optimizer").type == "adamw");
   CHECK(*config::at_path<std::string>(run->config().resolved, "optimizer.type") == "adamw");
   const std::int64_t landed = run.journal().back().step;
   LiveRun same(text, registry(), {},
@@ -196,19 +214,17 @@ TEST_CASE("a swap that is prepared while another is taken back is prepared once 
 
 TEST_CASE("checkpoints go on while a swap is watched") {
   for (const bool fails : {false, true}) {
-    std::vector<std::int64_t> saved;
+    Steps saved;
     train::LoopParts parts;
-    LiveRun* live = nullptr;
-    parts.checkpoint.every = 2;
-    parts.checkpoint.save = [&] { saved.push_back((*live)->clock().step); };
+    parts.saver = &saved;
     LiveRun run(adamw, registry(),
                 {{7, "optimizer", "troubled", {"at=step", fails ? "step=3" : "step=1000"}, "fresh", "4ba"}},
                 {}, std::move(parts));
-    live = &run;
+    saved.run = &run;
     run.fit();
     std::vector<std::int64_t> expected = {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24};
     if (fails) expected.insert(expected.begin() + 3, 8);  // the step was made again without the swap
-    CHECK(saved == expected);
+    CHECK(saved.seen == expected);
   }
 }
 
@@ -222,7 +238,7 @@ TEST_CASE("what the run was before a swap takes no further copy in a checkpoint"
   LiveRun run(text, registry(), {}, {{3, schedule}});
   run.fit();
   CHECK(run.count("swap_rolled_back") == 0);
-  CHECK(run->swaps() == 1);
+  CHECK(run->live().swaps == 1);
   CHECK_FALSE(run.logged("memory_budget"));
 }
 
@@ -234,7 +250,7 @@ TEST_CASE("a swap to a checkpointer whose memory the state does not fit ends no 
   async.watch = "1ba";
   LiveRun run(text, registry(), {}, {{3, async}});
   run.fit();
-  CHECK(run->swaps() == 1);
+  CHECK(run->live().swaps == 1);
   CHECK(run.logged("memory_budget allows 1: it is written while the run waits"));
   CHECK(run.result() == undisturbed(text));
 }
@@ -243,7 +259,7 @@ TEST_CASE("a planned swap that cannot be made after all is refused, and the run 
   LiveRun run(adamw, registry(), {}, {{4, request("optimizer", "troubled", options("at", Value("load")))}});
   run.fit();
   CHECK(run.count("swap_refused") == 1);
-  CHECK(run->swaps() == 0);
+  CHECK(run->live().swaps == 0);
   CHECK(run.result() == undisturbed(adamw));
 }
 
@@ -253,7 +269,7 @@ TEST_CASE("a plan that cannot be made is refused before the run begins") {
     run.build_model();
     run.build_loop({});
     try {
-      run.rehearse(run.plan());
+      train::Swaps(run).rehearse();
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -286,7 +302,7 @@ TEST_CASE("options of the same plugin change, whatever state they bring or drop"
   LiveRun run(sgd, registry(), {}, {{6, momentum(0.5)}, {10, momentum(0.0)}, {14, momentum(0.9)}});
   run.fit();
   CHECK(run.count("swap_refused") == 0);
-  CHECK(run->swaps() == 3);
+  CHECK(run->live().swaps == 3);
   // The buffer that comes in begins at 0, and the first update with it is that of plain gradient descent.
   LiveRun late(sgd, registry(), {}, {{23, momentum(0.9)}});
   late.fit();
@@ -303,8 +319,8 @@ TEST_CASE("a swap comes on what the swaps before it have left") {
     INFO(told.text);
     CHECK(told.done);
   }
-  CHECK(run->swaps() == 3);
-  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->live().swaps == 3);
+  CHECK(run->config().at("optimizer").type == "adamw");
 }
 
 TEST_CASE("swaps that are watched together are taken back one after the other") {
@@ -324,7 +340,7 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
       // One that is watched itself is suspected first; one that is not stands, at the step it was asked for.
       const bool suspected = schedule.watch != "0ba";
       CHECK(run.count("swap_rolled_back") == (suspected ? 2 : 1));
-      CHECK(run->swaps() == (suspected ? 0 : 1));
+      CHECK(run->live().swaps == (suspected ? 0 : 1));
       LiveRun same(text, registry(), {}, {{other, schedule}});
       same.fit();
       CHECK(run.result() == (suspected ? plain : same.result()));
@@ -334,10 +350,10 @@ TEST_CASE("swaps that are watched together are taken back one after the other") 
 TEST_CASE("a model and its optimizer that come in together train each other") {
   LiveRun run(adamw, registry());
   std::unique_ptr<train::PreparedSwap> swap;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step != 7 || swap) return;
-    swap = run->prepare({request("model"), request("optimizer")});
-    run->commit(*swap);
+    swap = train::Swaps(*run).prepare({request("model"), request("optimizer")});
+    train::Swaps(*run).commit(*swap);
   };
   run.fit();
   CHECK(run.result() == undisturbed(adamw));
@@ -352,8 +368,8 @@ TEST_CASE("a rule that its recorder objects to does not come in") {
   CHECK_FALSE(run.told()[0].done);
   CHECK_THAT(run.told()[0].text, Contains("is no expression"));
   CHECK(run.told()[1].done);  // the one that stayed is there to be replaced
-  CHECK(run->swaps() == 1);
-  CHECK(run->config().rules.front().options.find("watch")->as<std::string>() != "(");
+  CHECK(run->live().swaps == 1);
+  CHECK(run->config().of_kind("rule").front().options.find("watch")->as<std::string>() != "(");
   CHECK(run.result() == undisturbed(text));
 }
 
@@ -388,12 +404,12 @@ TEST_CASE("who was told to come or to go in a swap that is refused is told that 
   const auto refused = [](const std::string& first, const std::string& then) {
     const std::string text = run_with("\"troubled\"\nat = \"" + first + "\"");
     LiveRun run(text, registry());
-    run.at_safe_point = [&] {
+    run.on_safe_point = [&] {
       if (run->clock().step != 7) return;
-      const auto swap = run->prepare(
+      const auto swap = train::Swaps(*run).prepare(
           {request("optimizer", "troubled", options("at", Value(then)), config::Carry::fresh),
            request("schedule", "constant", options("value", Value(0.0)), config::Carry::splice)});
-      CHECK_THROWS_WITH(run->commit(*swap), Contains("must be above 0"));
+      CHECK_THROWS_WITH(train::Swaps(*run).commit(*swap), Contains("must be above 0"));
     };
     run.fit();
     LiveRun alone(text, registry());
@@ -428,7 +444,7 @@ TEST_CASE("a client who was told that the run stops is not forgotten over a swap
   troubled.watch = "50ba";
   LiveRun run(text, registry(), {}, {{7, troubled}});  // its second step is the last, ahead of the stop
   std::future<std::string> told;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step != 9 || told.valid()) return;
     told = std::async(std::launch::async, [&] {
       return control::Client(run.directory())
@@ -466,7 +482,7 @@ TEST_CASE("the status tells the swaps of each slot that stand") {
   const auto other = request("schedule", "constant", options("value", Value(0.5)));  // it comes again
   LiveRun run(text, registry(), {}, {{7, failing}, {8, other}});
   std::future<control::Status> told;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step < 16) return;
     if (!told.valid())
       told = std::async(std::launch::async, [&] {
@@ -479,7 +495,7 @@ TEST_CASE("the status tells the swaps of each slot that stand") {
   };
   run.fit();
   std::map<std::string, std::int64_t> made;
-  for (const auto& slot : told.get().slots) made[slot.slot] = slot.generation;
+  for (const auto& slot : told.get().slots) made[slot.slot] = slot.swaps;
   CHECK(made.at("hooks.faulty") == 0);
   CHECK(made.at("schedule") == 1);
 }
@@ -489,7 +505,7 @@ TEST_CASE("an evaluation on request adds no safe point") {
   std::vector<std::int64_t> visited, all(steps);
   std::iota(all.begin(), all.end(), 1);
   std::future<std::string> told;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     visited.push_back(run->clock().step);
     if (run->clock().step == 7)
       told = std::async(std::launch::async, [&] {
@@ -508,7 +524,7 @@ TEST_CASE("an evaluation on request adds no safe point") {
 TEST_CASE("many commands at once are spread over safe points, a few at each") {
   LiveRun run(adamw, registry());
   std::vector<std::future<std::int64_t>> asked;
-  run.at_safe_point = [&] {
+  run.on_safe_point = [&] {
     if (run->clock().step < 7) return;
     const auto open = [](const std::future<std::int64_t>& each) {
       return each.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
@@ -535,11 +551,11 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
     std::pair<State, State> states;
     LiveRun run(run_with(from), registry());
     bool done = false;
-    run.at_safe_point = [&] {
+    run.on_safe_point = [&] {
       if (run->clock().step != 7 || std::exchange(done, true)) return;
       states.first = optimizer_state(run);
-      auto swap = run->prepare({request("optimizer", to, more)});
-      run->commit(*swap);
+      auto swap = train::Swaps(*run).prepare({request("optimizer", to, more)});
+      train::Swaps(*run).commit(*swap);
       states.second = optimizer_state(run);
       run->loop().request(Control::stop_run, "test", "seen enough");  // they are handles: no step more
     };
@@ -573,8 +589,8 @@ TEST_CASE("sgd, adam and adamw follow each other in one run, and the run goes on
     INFO(told.text);
     CHECK(told.done);
   }
-  CHECK(run->swaps() == 2);
-  CHECK(run->config().optimizer.type == "adamw");
+  CHECK(run->live().swaps == 2);
+  CHECK(run->config().at("optimizer").type == "adamw");
   CHECK(run->optimizer().groups().front().base_lr == 0.002);
 }
 
@@ -686,9 +702,9 @@ TEST_CASE("a hook that was disabled meanwhile stays so") {
                   "\"disable\"\n",
               registry());
   std::unique_ptr<train::PreparedSwap> swap;
-  run.at_safe_point = [&] {
-    if (run->clock().step == 5) swap = run->prepare({request("optimizer")});
-    if (run->clock().step == 7) run->commit(*swap);
+  run.on_safe_point = [&] {
+    if (run->clock().step == 5) swap = train::Swaps(*run).prepare({request("optimizer")});
+    if (run->clock().step == 7) train::Swaps(*run).commit(*swap);
   };
   run.fit();
   std::size_t fires = 0;

@@ -53,7 +53,7 @@ keep_last = 1
 /// `value` into the first element of a weight, by name, after step 3.
 std::function<void(LiveRun&)> spoil(const std::string& name, float value) {
   return [=](LiveRun& run) {
-    run.at_safe_point = [=, &run] {
+    run.on_safe_point = [=, &run] {
       const at::NoGradGuard no_grad;
       for (const NamedTensor& each : run->weights())
         if (each.name == name && run->clock().step == 3) each.tensor.view({-1})[0] = value;

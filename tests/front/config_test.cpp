@@ -144,8 +144,7 @@ void check_same(const std::vector<config::SlotConfig>& a, const std::vector<conf
   for (std::size_t i = 0; i < a.size(); ++i) check_same(a[i], b[i]);
 }
 
-void check_same(const config::SplitConfig& a, const config::SplitConfig& b) {
-  check_same(a.dataset, b.dataset);
+void check_same(const config::BatchKeys& a, const config::BatchKeys& b) {
   CHECK(a.batch_size == b.batch_size);
   CHECK(a.micro_batch_size == b.micro_batch_size);
   CHECK(a.accumulation == b.accumulation);
@@ -171,17 +170,9 @@ void check_same(const RunConfig& a, const RunConfig& b) {
   check_same(a.train, b.train);
   check_same(a.val, b.val);
   check_same(a.test, b.test);
-  check_same(a.sampler, b.sampler);
   CHECK(a.data.workers == b.data.workers);
   CHECK(a.data.prefetch == b.data.prefetch);
-  check_same(a.model, b.model);
-  check_same(a.loss, b.loss);
-  check_same(a.optimizer, b.optimizer);
-  check_same(a.schedule, b.schedule);
-  check_same(a.dropout, b.dropout);
-  check_same(a.metrics, b.metrics);
-  check_same(a.hooks, b.hooks);
-  check_same(a.sinks, b.sinks);
+  check_same(a.slots, b.slots);
   CHECK(a.trainer.max_duration == b.trainer.max_duration);
   CHECK(a.trainer.max_wall_time == b.trainer.max_wall_time);
   CHECK(a.trainer.eval_interval == b.trainer.eval_interval);
@@ -217,19 +208,18 @@ TEST_CASE("what a run file leaves out has defaults") {
   CHECK(run.run.name == "run");
   CHECK(run.run.output_dir == "runs/run");
   CHECK(run.run.device == "cpu");
-  CHECK(run.schedule.type == "constant");
-  CHECK(run.sampler.type == "sequential");
-  CHECK(run.sinks.size() == 3);
-  CHECK(run.sinks[2].type == "tensorboard");
-  CHECK(run.sinks[2].slot == "logging.sinks[2]");
+  CHECK(run.at("schedule").type == "constant");
+  CHECK(run.at("data.sampler").type == "sequential");
+  CHECK(std::ranges::distance(run.of_kind("sink")) == 3);
+  CHECK(run.at("logging.sinks[2]").type == "tensorboard");
   CHECK(run.train.micro_batch_size == 64);
   CHECK(run.train.accumulation == 1);
   CHECK_FALSE(run.val.has_value());
-  CHECK_FALSE(run.dropout.has_value());
+  CHECK(run.find("model.dropout") == nullptr);
   CHECK(run.logging.interval == Duration{50, Duration::Unit::steps});
-  CHECK(option<double>(run.optimizer, "lr") == 1.0);  // an integer where a float is wanted
-  CHECK(option<bool>(run.optimizer, "nesterov") == false);
-  CHECK(option<std::string>(run.train.dataset, "separator") == ",");
+  CHECK(option<double>(run.at("optimizer"), "lr") == 1.0);  // an integer where a float is wanted
+  CHECK(option<bool>(run.at("optimizer"), "nesterov") == false);
+  CHECK(option<std::string>(run.at("data.train"), "separator") == ",");
 }
 
 TEST_CASE("every key of a run file arrives") {
@@ -246,17 +236,17 @@ TEST_CASE("every key of a run file arrives") {
   CHECK(run.train.accumulation == 4);
   CHECK(run.train.shuffle);
   CHECK(run.train.drop_last);
-  CHECK(option<std::string>(run.train.dataset, "path") == folder.path() + "/store/digits/train.csv");
-  CHECK(option<std::string>(run.test->dataset, "path") == folder.path() + "/store/digits/test.csv");
-  CHECK(option<std::string>(run.val->dataset, "target") == "label");
+  CHECK(option<std::string>(run.at("data.train"), "path") == folder.path() + "/store/digits/train.csv");
+  CHECK(option<std::string>(run.at("data.test"), "path") == folder.path() + "/store/digits/test.csv");
+  CHECK(option<std::string>(run.at("data.val"), "target") == "label");
   CHECK(run.val->batch_size == 16);
   CHECK(run.test->batch_size == 7);
   CHECK(run.data.workers == 4);
   CHECK(run.data.prefetch == 3);
-  CHECK(option<Array>(run.model, "layers")[1].as<std::int64_t>() == 32);
-  CHECK(run.dropout->slot == "model.dropout");
-  CHECK(run.metrics[1].id == "top3");
-  CHECK(option<Array>(run.optimizer, "groups").size() == 2);
+  CHECK(option<Array>(run.at("model"), "layers")[1].as<std::int64_t>() == 32);
+  CHECK(run.find("model.dropout") != nullptr);
+  CHECK(run.at("metrics[1]").id == "top3");
+  CHECK(option<Array>(run.at("optimizer"), "groups").size() == 2);
   CHECK(run.trainer.max_wall_time->count == 5400);
   CHECK(run.trainer.eval_interval == Duration{0.5, Duration::Unit::epochs});
   CHECK(run.trainer.precision == config::TrainerKeys::Precision::fp16_mixed);
@@ -265,12 +255,12 @@ TEST_CASE("every key of a run file arrives") {
   CHECK(run.early_stopping->metric == "val/top3");
   CHECK(run.early_stopping->mode == config::EarlyStopping::Mode::max);
   CHECK(run.logging.interval == Duration{20, Duration::Unit::steps});
-  CHECK(run.hooks[0].hook.every == "10ba");
-  CHECK(run.hooks[0].hook.priority == 30);
-  CHECK(run.hooks[0].hook.after == std::vector<std::string>{"clip"});
-  CHECK(run.hooks[0].hook.before.empty());
-  CHECK(run.hooks[0].hook.on_error == config::HookKeys::OnError::disable);
-  CHECK_FALSE(run.hooks[0].options.contains("every"));
+  CHECK(run.at("hooks[0]").hook.every == "10ba");
+  CHECK(run.at("hooks[0]").hook.priority == 30);
+  CHECK(run.at("hooks[0]").hook.after == std::vector<std::string>{"clip"});
+  CHECK(run.at("hooks[0]").hook.before.empty());
+  CHECK(run.at("hooks[0]").hook.on_error == config::HookKeys::OnError::disable);
+  CHECK_FALSE(run.at("hooks[0]").options.contains("every"));
 }
 
 TEST_CASE("the resolved file is the same run again, from any folder") {
@@ -332,15 +322,15 @@ k = 2
   const std::string over = folder.write("over.toml", "[[metrics]]\nid = \"a\"\nk = 9\n");
   const RunConfig run = resolved({top, over});
   CHECK(run.run.name == "top");
-  CHECK(option<double>(run.optimizer, "lr") == 0.25);
-  CHECK(option<double>(run.optimizer, "momentum") == 0.9);
-  CHECK(option<Array>(run.model, "layers").size() == 3);
-  REQUIRE(run.hooks.size() == 1);
-  CHECK(option<double>(run.hooks[0], "decay") == 0.75);
-  CHECK(option<std::string>(run.hooks[0], "start") == "10%");
-  REQUIRE(run.metrics.size() == 2);
-  CHECK(option<std::int64_t>(run.metrics[0], "k") == 9);
-  CHECK(option<std::int64_t>(run.metrics[1], "k") == 2);
+  CHECK(option<double>(run.at("optimizer"), "lr") == 0.25);
+  CHECK(option<double>(run.at("optimizer"), "momentum") == 0.9);
+  CHECK(option<Array>(run.at("model"), "layers").size() == 3);
+  REQUIRE(std::ranges::distance(run.of_kind("hook")) == 1);
+  CHECK(option<double>(run.at("hooks[0]"), "decay") == 0.75);
+  CHECK(option<std::string>(run.at("hooks[0]"), "start") == "10%");
+  REQUIRE(std::ranges::distance(run.of_kind("metric")) == 2);
+  CHECK(option<std::int64_t>(run.at("metrics[0]"), "k") == 9);
+  CHECK(option<std::int64_t>(run.at("metrics[1]"), "k") == 2);
 }
 
 TEST_CASE("a file that another extends finds its data beside itself") {
@@ -348,7 +338,7 @@ TEST_CASE("a file that another extends finds its data beside itself") {
   folder.write("base/base.toml", minimal);
   folder.write("base/train.csv", "1");
   const std::string top = folder.write("top/run.toml", "schema = 1\nextends = \"../base/base.toml\"\n");
-  CHECK(option<std::string>(resolved({top}).train.dataset, "path") == folder.path() + "/base/train.csv");
+  CHECK(option<std::string>(resolved({top}).at("data.train"), "path") == folder.path() + "/base/train.csv");
 }
 
 TEST_CASE("--set writes any key") {
@@ -358,13 +348,13 @@ TEST_CASE("--set writes any key") {
       resolved({file}, {"optimizer.lr=0.125", "trainer.max_duration=7ba", "run.name=a b", "metrics.0.k=3",
                         "model.layers=[1, 2]", "model.layers.1=5", "run.threads.intra_op=2",
                         "data.train.shuffle=true", "trainer.grad_clip={max = 1}"});
-  CHECK(option<double>(run.optimizer, "lr") == 0.125);
+  CHECK(option<double>(run.at("optimizer"), "lr") == 0.125);
   CHECK(run.trainer.max_duration == Duration{7, Duration::Unit::steps});
   CHECK(run.run.name == "a b");
-  CHECK(option<std::int64_t>(run.metrics[0], "k") == 3);
-  CHECK(option<Array>(run.model, "layers")[1].as<std::int64_t>() == 5);
+  CHECK(option<std::int64_t>(run.at("metrics[0]"), "k") == 3);
+  CHECK(option<Array>(run.at("model"), "layers")[1].as<std::int64_t>() == 5);
   CHECK(run.threads.intra_op == 2);
-  CHECK(run.sampler.type == "random");
+  CHECK(run.at("data.sampler").type == "random");
   CHECK(run.grad_clip->max == 1.0);
 }
 
@@ -400,8 +390,8 @@ TEST_CASE("another type of plugin leaves the options of the one before it, and s
   const config::Resolution other = test::resolve({with}, {"optimizer.type=adamw"});
   INFO(other.findings.text());
   REQUIRE(other.config.has_value());
-  CHECK(option<double>(other.config->optimizer, "lr") == 1.0);
-  CHECK_FALSE(other.config->optimizer.options.contains("momentum"));
+  CHECK(option<double>(other.config->at("optimizer"), "lr") == 1.0);
+  CHECK_FALSE(other.config->at("optimizer").options.contains("momentum"));
   CHECK_THAT(other.findings.text(),
              Catch::Contains("E113 warning: optimizer.momentum is left out: --set made the type"));
 }
@@ -411,10 +401,10 @@ TEST_CASE("references build on each other, keep types and cannot blow up") {
   const std::string file = write_minimal(folder, "[vars]\na = 8\nb = \"${vars.a}\"\nlr = 0.5\n");
   const RunConfig run = resolved({file}, {"model.layers=[\"${vars.b}\", 2]", "run.name=n${vars.b}-${vars.lr}",
                                           "optimizer.lr=${vars.lr}", "vars.a=9"});
-  CHECK(option<Array>(run.model, "layers")[0].as<std::int64_t>() == 9);
+  CHECK(option<Array>(run.at("model"), "layers")[0].as<std::int64_t>() == 9);
   CHECK(run.run.name == "n9-0.5");
   CHECK(run.run.output_dir == "runs/n9-0.5");
-  CHECK(option<double>(run.optimizer, "lr") == 0.5);
+  CHECK(option<double>(run.at("optimizer"), "lr") == 0.5);
 
   std::string laughs = "[vars]\nv0 = \"ha\"\n";
   for (int i = 1; i < 60; ++i)
@@ -433,7 +423,7 @@ TEST_CASE("${run.data} comes from the environment unless the file has run.data")
   const std::string file = folder.write("run.toml", text);
   const auto run = test::resolve({file}, {}, folder.path() + "/away");
   REQUIRE(run.config.has_value());
-  CHECK(option<std::string>(run.config->train.dataset, "path") == folder.path() + "/away/train.csv");
+  CHECK(option<std::string>(run.config->at("data.train"), "path") == folder.path() + "/away/train.csv");
   const auto lost = test::resolve({file}, {}, folder.path() + "/nowhere");
   CHECK_THAT(lost.findings.text(),
              Catch::Contains("E401 data.train.path: " + folder.path() + "/nowhere/train.csv does not exist"));
@@ -449,7 +439,7 @@ TEST_CASE("a dataset may have a list of files, each of which has to be there") {
   text.replace(text.find("\"csv\""), 5, "\"csvs\"");
   text.replace(text.find("\"train.csv\""), 11, "[\"train.csv\", \"more.csv\"]");
   const RunConfig run = resolved({folder.write("run.toml", text)});
-  CHECK(option<Array>(run.train.dataset, "path")[1].as<std::string>() == folder.path() + "/more.csv");
+  CHECK(option<Array>(run.at("data.train"), "path")[1].as<std::string>() == folder.path() + "/more.csv");
   text.replace(text.find("more.csv"), 8, "mroe.csv");
   const config::Resolution wrong = test::resolve({folder.write("run.toml", text)});
   CHECK_THAT(wrong.findings.text(), Catch::Contains("mroe.csv does not exist"));
@@ -460,7 +450,7 @@ TEST_CASE("only options that the manifest declares as files are paths") {
   const Folder folder;
   // `target` of a csv is a name, whatever lies beside the run file.
   const RunConfig run = resolved({write_minimal(folder)}, {"data.target=train.csv"});
-  CHECK(option<std::string>(run.train.dataset, "target") == "train.csv");
+  CHECK(option<std::string>(run.at("data.train"), "target") == "train.csv");
 }
 
 TEST_CASE("integers that the plugin cannot hold are out of range") {

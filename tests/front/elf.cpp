@@ -17,6 +17,7 @@ using plugins::ElfFile;
 namespace {
 
 const std::string samples = TRAINYARD_SAMPLES;
+const std::string seal = TRAINYARD_BINARY_DIR "/bin/trainyard-seal";
 const std::string options = samples + "/sealed/liboptions.so";
 
 std::string digest(const std::string& path) {
@@ -48,9 +49,9 @@ TEST_CASE("sealing again replaces the manifest") {
   const std::string copy = folder / "libcopy.so";
   test::write_bytes(copy, test::bytes_of(options));
   ::chmod(copy.c_str(), 0750);
-  REQUIRE(test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal " + copy).status == 0);
+  REQUIRE(test::run(seal + " " + copy + " " TRAINYARD_SOURCE_DIR "/sdk/include").status == 0);
   const std::string once = test::bytes_of(copy);
-  REQUIRE(test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal " + copy).status == 0);
+  REQUIRE(test::run(seal + " " + copy + " " TRAINYARD_SOURCE_DIR "/sdk/include").status == 0);
   CHECK(test::bytes_of(copy) == once);
   CHECK(to_text(plugins::read(copy)) == to_text(plugins::read(options)));
   struct stat status;
@@ -96,13 +97,13 @@ TEST_CASE("the seal tool says what is wrong with a plugin and leaves it as it wa
     const std::string before = test::bytes_of(samples + "/raw/lib" + wrong.sample + ".so");
     const std::string copy = folder / "libcopy.so";
     test::write_bytes(copy, before);
-    const test::Output output = test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal " + copy);
+    const test::Output output = test::run(seal + " " + copy + " " TRAINYARD_SOURCE_DIR "/sdk/include");
     CHECK(output.status == 3);
     CHECK(output.text.find(copy + ": error: ") == 0);
     CHECK_THAT(output.text, Catch::Contains(wrong.message));
     CHECK(test::bytes_of(copy) == before);
   }
-  const test::Output alone = test::run(TRAINYARD_BINARY_DIR "/bin/trainyard-seal");
+  const test::Output alone = test::run(seal);
   CHECK(alone.status == 2);
-  CHECK_THAT(alone.text, Catch::StartsWith("usage: trainyard-seal FILE"));
+  CHECK_THAT(alone.text, Catch::StartsWith("usage: trainyard-seal FILE INCLUDE"));
 }

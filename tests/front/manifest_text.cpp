@@ -49,6 +49,7 @@ PluginFile example() {
                    .needs = {"cuda"},
                    .conflicts = {"other"}};
   file.build = host_facts();
+  file.build["headers"] = to_text(host_contract());
   file.digest = std::string(64, 'a');
   return file;
 }

@@ -222,6 +222,7 @@ inline plugins::Registry registry() {
                                             plain_file("sampler", "weighted"),
                                             plain_file<NoCommon>("checkpointer", "full"),
                                             plain_file<ScheduleOperators>("schedule", "constant"),
+                                            plain_file<NoCommon>("executor", "eager"),
                                             plain_file<ScheduleOperators>("schedule", "cosine"),
                                             plain_file<SinkCommon>("sink", "console"),
                                             file_of<Jsonl>(),

@@ -1,7 +1,10 @@
 // A word that is no verb, where the command line expects one.
+#include <iterator>
+#include <sstream>
+
 #include <catch2/catch.hpp>
 
-#include "core/cli/unknown_verb.hpp"
+#include "core/cli/arguments.hpp"
 #include "core/cli/verbs/verb.hpp"
 
 using namespace trainyard;
@@ -10,12 +13,18 @@ namespace {
 
 /// What is told of a command line that does not parse; empty: of something else than a verb.
 std::string told(const std::string& line) {
-  CLI::App app("", "trainyard");
-  app.require_subcommand(1);
+  cli::Command command("trainyard", "", "");
   cli::CommandLine line_of_verbs;
-  for (const auto add : {cli::add_ctl, cli::add_monitor, cli::add_runs}) add(app, line_of_verbs);
-  CHECK_THROWS_AS(app.parse(line), CLI::ParseError);
-  return cli::unknown_verb(app).value_or("");
+  for (const auto add : {cli::add_ctl, cli::add_monitor, cli::add_runs})
+    add(command.arguments(), line_of_verbs);
+  std::istringstream stream("trainyard " + line);
+  std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  std::ostringstream out, errors;
+  CHECK(command.parse(static_cast<int>(argv.size()), argv.data(), out, errors) == 2);
+  const std::string text = errors.str();
+  return text.find("there is no verb") == std::string::npos ? "" : text.substr(0, text.size() - 1);
 }
 
 const std::string of_ctl = "there are: status, set, swap, pause, resume, checkpoint, eval, stop";

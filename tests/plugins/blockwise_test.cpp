@@ -112,14 +112,15 @@ TEST_CASE("layers that skip blocks give what masks give that are multiplied") {
           std::tuple(std::vector<std::int64_t>{96, 160, 128, 64}, 8, 3)}) {
       const std::unique_ptr<Network> network = mlp(widths);
       Blockwise blockwise(options(16, 4, block, scale));
-      blockwise.plugin().open(network->dropout_places());
+      const DropoutPlan plan(blockwise.plugin(), network->dropout_places(), {});
       Elementwise elementwise(blockwise.plugin());
+      const DropoutPlan unfused(elementwise, network->dropout_places(), {});
       const Tensor x = at::randn({rows, widths.front()}), direction = at::randn({rows, widths.back()});
       for (const std::uint64_t step : {0, 26, 99}) {
-        network->set_dropout(&blockwise.plugin(), 1);
+        network->set_dropout(&plan, 1);
         const Tensors skipped = pass(*network, x, direction, step);
         CHECK(same(skipped, pass(*network, x, direction, step)));
-        network->set_dropout(&elementwise, 1);
+        network->set_dropout(&unfused, 1);
         CHECK(largest_error(skipped, pass(*network, x, direction, step)) <= 1e-5);
       }
     }
@@ -150,11 +151,12 @@ TEST_CASE("gradients of one batch are those of its micro-batches, layers taken o
     const std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
     INFO("tau " << tau << ", " << rows << " rows, " << sizes.front() << " first");
     Blockwise blockwise(options(32, tau, 32));
-    blockwise.plugin().open(network->dropout_places());
+    const DropoutPlan skipping(blockwise.plugin(), network->dropout_places(), {});
     Elementwise elementwise(blockwise.plugin());
+    const DropoutPlan unfused(elementwise, network->dropout_places(), {});
     const Tensor x = at::randn({rows, 96}), direction = at::randn({rows, 64});
-    for (Dropout* dropout : {&blockwise.plugin(), static_cast<Dropout*>(&elementwise)}) {
-      network->set_dropout(dropout, 1);
+    for (const DropoutPlan* plan : {&skipping, &unfused}) {
+      network->set_dropout(plan, 1);
       const Tensors whole = pass(*network, x, direction, 7);
       Tensors sum;
       StepPart here{.samples = rows, .before = 7 * rows};
@@ -176,8 +178,8 @@ TEST_CASE("one mask for good trains as the pruned network, to the bit") {
   const std::vector<std::int64_t> widths = {96, 256, 192, 64};
   const std::unique_ptr<Network> network = mlp(widths);
   Blockwise blockwise(options(1, 1, 32));
-  blockwise.plugin().open(network->dropout_places());
-  network->set_dropout(&blockwise.plugin(), 1);
+  const DropoutPlan plan(blockwise.plugin(), network->dropout_places(), {});
+  network->set_dropout(&plan, 1);
 
   // The live units of each layer: all of the input and the output.
   Tensors units = {at::arange(widths.front())};
@@ -266,8 +268,8 @@ TEST_CASE("threads change nothing; other types; inputs that lie otherwise") {
   at::manual_seed(8);
   const std::unique_ptr<Network> network = mlp({96, 160, 128, 64});
   Blockwise blockwise(options(16, 4, 32));
-  blockwise.plugin().open(network->dropout_places());
-  network->set_dropout(&blockwise.plugin(), 1);
+  const DropoutPlan plan(blockwise.plugin(), network->dropout_places(), {});
+  network->set_dropout(&plan, 1);
   const Tensor x = at::randn({200, 96}), direction = at::randn({200, 64});
   const int before = at::get_num_threads();
   at::set_num_threads(1);
@@ -281,9 +283,9 @@ TEST_CASE("threads change nothing; other types; inputs that lie otherwise") {
   REQUIRE(linears.size() == 3);
   const DropoutCall call{0.5, RandomStream(0, "unused"), {.training = true}};
   const Tensor weight = at::randn({160, 96}), bias = at::randn({160});
-  const Tensor expected = blockwise.plugin().masked_linear(x, weight, bias, 0, call);
-  const Tensor half = blockwise.plugin().masked_linear(x.to(at::kBFloat16), weight.to(at::kBFloat16),
-                                                       bias.to(at::kBFloat16), 0, call);
+  const Tensor expected = blockwise.plugin().fuses_linears()->masked_linear(x, weight, bias, 0, call);
+  const Tensor half = blockwise.plugin().fuses_linears()->masked_linear(
+      x.to(at::kBFloat16), weight.to(at::kBFloat16), bias.to(at::kBFloat16), 0, call);
   CHECK(half.scalar_type() == at::kBFloat16);
   CHECK(largest_error({half.to(at::kFloat)}, {expected}) <= 1e-2);
 }
@@ -291,8 +293,8 @@ TEST_CASE("threads change nothing; other types; inputs that lie otherwise") {
 TEST_CASE("a second derivative, and blocks of an odd width, are refused") {
   const std::unique_ptr<Network> network = mlp({96, 160, 128, 64});
   Blockwise blockwise(options(16, 4, 32));
-  blockwise.plugin().open(network->dropout_places());
-  network->set_dropout(&blockwise.plugin(), 1);
+  const DropoutPlan plan(blockwise.plugin(), network->dropout_places(), {});
+  network->set_dropout(&plan, 1);
   const Tensor y = network->forward(batch_of(at::randn({8, 96})), {.training = true});
   CHECK_THROWS_WITH(y.sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true),
                     Catch::Contains("differentiated once"));

@@ -1,6 +1,7 @@
 // DropConnect's inference: the Gaussian of a unit's input against sums over masks.
 #include <bit>
 #include <cmath>
+#include <list>
 
 #include <ATen/ATen.h>
 #include <catch2/catch.hpp>
@@ -33,9 +34,10 @@ struct Layer {
         weight(at::randn({out, in}, at::kDouble)),
         bias(at::randn({out}, at::kDouble)) {}
 
-  at::Tensor evaluate(Dropout& dropout, const Dropout::Activation& activation,
+  at::Tensor evaluate(Dropout& dropout, const EvaluatesLinears::Activation& activation,
                       const RandomStream& random = stream) const {
-    return dropout.evaluate_linear(x, weight, bias, activation, 0, {dropout.common.p, random, {}});
+    return dropout.evaluates_linears()->evaluate_linear(x, weight, bias, activation, 0,
+                                                        {dropout.common.p, random, {}});
   }
   /// Draws of the units' inputs, [samples, rows, out].
   at::Tensor draws(Dropout& dropout) const {
@@ -105,8 +107,8 @@ TEST_CASE("draws of masks and of the Gaussian have the same moments; activations
     for (std::int64_t step = 0; step < samples; ++step)
       masked.push_back(at::linear(
           layer.x,
-          dropout->mask_weight(layer.weight, 0,
-                               {p, stream.at(static_cast<std::uint64_t>(step)), {.training = true}}),
+          dropout->masks_weights()->mask_weight(
+              layer.weight, 0, {p, stream.at(static_cast<std::uint64_t>(step)), {.training = true}}),
           layer.bias));
     for (const at::Tensor& u : {at::stack(masked), layer.draws(*dropout)}) {
       CHECK(errors(u, mean) < 4);
@@ -123,15 +125,15 @@ TEST_CASE("draws are those of the stream; types stay; nothing is drawn without a
           "[dropconnect]") {
   const Layer layer(20, 8, 5);
   const auto dropout = dropconnect(0.5, 4), again = dropconnect(0.5, 4);
-  const Dropout::Activation relu = [](const at::Tensor& y) { return at::relu(y); };
+  const EvaluatesLinears::Activation relu = [](const at::Tensor& y) { return at::relu(y); };
   const at::Tensor y = layer.evaluate(*dropout, relu);
   CHECK(at::equal(y, layer.evaluate(*again, relu)));
   CHECK_FALSE(at::equal(y, layer.evaluate(*dropout, relu, stream.at(1))));
   CHECK_FALSE(at::equal(y, layer.evaluate(*dropout, relu, stream.at(0, 1))));
   CHECK(at::equal(layer.evaluate(*dropout, {}), at::linear(layer.x, layer.weight, layer.bias)));
   const auto as = [&](at::ScalarType type) {
-    return dropout->evaluate_linear(layer.x.to(type), layer.weight.to(type), layer.bias.to(type), relu, 0,
-                                    {0.5, stream, {}});
+    return dropout->evaluates_linears()->evaluate_linear(layer.x.to(type), layer.weight.to(type),
+                                                         layer.bias.to(type), relu, 0, {0.5, stream, {}});
   };
   CHECK(as(at::kBFloat16).scalar_type() == at::kBFloat16);
   CHECK(at::allclose(as(at::kBFloat16).to(at::kDouble), y, 0.1, 0.1));
@@ -149,11 +151,12 @@ TEST_CASE("in a network: masks in training and samples, the Gaussian in evaluati
           ->build({schema, 1});
   const Batch batch{.inputs = {at::randn({6, 9})}};
   const at::Tensor plain = network->forward(batch, {});
+  std::list<DropoutPlan> plans;
   const auto serve = [&](const char* inference, std::int64_t samples) {
     auto dropout =
         test::make<Dropout>("dropconnect", test::table({{"inference", inference}, {"samples", samples}}));
-    dropout->open(dropout->chosen(network->dropout_places()));
-    network->set_dropout(dropout.get(), 3);
+    plans.emplace_back(*dropout, network->dropout_places(), RunScale{});
+    network->set_dropout(&plans.back(), 3);
     return dropout;
   };
   const auto of_mean = serve("mean", 1);
@@ -182,7 +185,8 @@ TEST_CASE("in a network: masks in training and samples, the Gaussian in evaluati
   of_gaussian->common.when = "late";
   RunScale scale;
   scale.total_steps = 20;
-  of_gaussian->place(scale);
+  const DropoutPlan late(*of_gaussian, network->dropout_places(), scale);
+  network->set_dropout(&late, 3);
   CHECK(at::equal(network->forward(batch, {.step = 9}), plain));
   CHECK_FALSE(at::equal(network->forward(batch, {.step = 10}), plain));
 }

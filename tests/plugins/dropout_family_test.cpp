@@ -120,10 +120,10 @@ TEST_CASE("in networks, evaluations are exactly those without dropout; of zoneou
     const Batch& batch = network->output_shape().size() == 1 ? images : texts;
     const at::Tensor plain = network->forward(batch, {});
     const auto dropout = test::make<Dropout>(name, test::table({{"p", 0.5}}));
-    dropout->open(dropout->chosen(network->dropout_places()));
-    network->set_dropout(dropout.get(), 3);
+    const DropoutPlan plan(*dropout, network->dropout_places(), {});
+    network->set_dropout(&plan, 3);
     const at::Tensor y = network->forward(batch, {});
-    CHECK(at::equal(y, plain) == !dropout->carries());
+    CHECK(at::equal(y, plain) == (dropout->carries_states() == nullptr));
     CHECK(at::equal(y, network->forward(batch, {.step = 9})));
     CHECK_FALSE(at::allclose(network->forward(batch, {.sampling = true}), y, 1e-3, 1e-4));
     CHECK_FALSE(at::allclose(network->forward(batch, {.training = true}), y, 1e-3, 1e-4));
@@ -139,8 +139,8 @@ TEST_CASE("in networks, evaluations are exactly those without dropout; of zoneou
   GraphNetwork cell(b.finish(b.lstm(b.reshape(b.input(), {-1, 1, 128}), "lstm", 6)));
   const at::Tensor plain = cell.forward(images, {});
   const auto zoneout = test::make<Dropout>("zoneout", test::table({{"p", 0.5}, {"output", 0.1}}));
-  zoneout->open(cell.dropout_places());
-  cell.set_dropout(zoneout.get(), 3);
+  const DropoutPlan plan(*zoneout, cell.dropout_places(), {});
+  cell.set_dropout(&plan, 3);
   CHECK(at::allclose(cell.forward(images, {}), plain * 0.95, 1e-5, 1e-6));
 }
 
@@ -161,11 +161,11 @@ TEST_CASE("weights of attention are dropped where sites names them, by what drop
     Table options = more;
     options.set("sites", Value(std::vector<Value>{Value("h.*.attn_weights")}));
     const auto dropout = test::make<Dropout>(name, options);
-    const DropoutPlaces places = dropout->chosen(network->dropout_places());
+    const DropoutPlan plan(*dropout, network->dropout_places(), {});
+    const DropoutPlaces& places = plan.places();
     CHECK(std::count_if(places.sites.begin(), places.sites.end(), [](auto& site) { return site.active; }) ==
           2);
-    dropout->open(places);
-    network->set_dropout(dropout.get(), 3);
+    network->set_dropout(&plan, 3);
     CHECK(at::equal(network->forward(batch, {}), plain));
     const at::Tensor y = network->forward(batch, {.training = true});
     CHECK_FALSE(at::allclose(y, fused, 1e-4, 1e-5));
@@ -379,11 +379,11 @@ TEST_CASE("droppath: the linear rule over its sites; samples or the batch skip a
 TEST_CASE("dropconnect: elements of weights at rate 1 - p, scaled; the mean weights are the weights",
           "[family]") {
   const auto dropout = test::make<Dropout>("dropconnect", test::table({{"p", 0.3}}));
-  REQUIRE(dropout->masks_weights());
+  REQUIRE(dropout->masks_weights() != nullptr);
   dropout->open({.weights = {{.id = "lstm1.weight_hh", .shape = {1, 64, 16}}}});
   const at::Tensor weight = at::randn({1, 64, 16}, at::kDouble).requires_grad_();
   const auto mask = [&](std::uint64_t step) {
-    return dropout->mask_weight(weight, 0, {0.3, stream.at(step), {.training = true}});
+    return dropout->masks_weights()->mask_weight(weight, 0, {0.3, stream.at(step), {.training = true}});
   };
   const at::Tensor first = mask(0);
   first.sum().backward();
@@ -405,12 +405,12 @@ TEST_CASE("dropconnect: elements of weights at rate 1 - p, scaled; the mean weig
 
 TEST_CASE("zoneout: states are kept at rate p; evaluations take the expectation", "[family]") {
   const auto dropout = test::make<Dropout>("zoneout", test::table({{"p", 0.5}, {"output", 0.1}}));
-  REQUIRE(dropout->carries());
+  REQUIRE(dropout->carries_states() != nullptr);
   dropout->open({.cells = {{.id = "lstm1", .hidden = 100}}});
   const at::Tensor before = at::zeros({2000, 100}).requires_grad_(),
                    now = at::ones({2000, 100}).requires_grad_();
   const auto carry = [&](bool memory, std::int64_t time, ForwardContext pass) {
-    return dropout->carry(before, now, 0, memory, time, {0.5, stream, pass});
+    return dropout->carries_states()->carry(before, now, 0, memory, time, {0.5, stream, pass});
   };
   const ForwardContext training{.training = true};
   for (const bool memory : {true, false}) {
@@ -429,8 +429,9 @@ TEST_CASE("zoneout: states are kept at rate p; evaluations take the expectation"
   }
   const at::Tensor sampled = carry(true, 3, {.sampling = true});
   CHECK(at::logical_or(sampled.eq(0), sampled.eq(1)).all().item<bool>());
-  CHECK(dropout->carry(before, now.to(at::kBFloat16), 0, true, 0, {0.5, stream, training}).scalar_type() ==
-        at::kFloat);  // a half-precision state beside one of the beginning
+  CHECK(dropout->carries_states()
+            ->carry(before, now.to(at::kBFloat16), 0, true, 0, {0.5, stream, training})
+            .scalar_type() == at::kFloat);  // a half-precision state beside one of the beginning
   const auto still = test::make<Dropout>("zoneout", test::table({{"p", 0.5}, {"output", 0.0}}));
-  CHECK(still->carry(before, now, 0, false, 0, {0.5, stream, training}).is_same(now));
+  CHECK(still->carries_states()->carry(before, now, 0, false, 0, {0.5, stream, training}).is_same(now));
 }

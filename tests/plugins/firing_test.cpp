@@ -6,7 +6,7 @@
 #include "plugins/recorder/trial/firing.hpp"
 
 using namespace trainyard;
-using recorder::Firing;
+using trial::Firing;
 
 TEST_CASE("a verdict in a checkpoint is the same when it is read") {
   Firing swap{.rule = "overfit", .mode = "EVAL", .mode_step = 12, .action = "swap", .lr_scale = 0.5};
@@ -14,7 +14,7 @@ TEST_CASE("a verdict in a checkpoint is the same when it is read") {
   swap.finding.tensors = {"val/loss", "train/loss"};
   swap.swap = {.slot = "optimizer", .type = "sgd", .set = {"lr=0.1", "momentum=0.9"}};
   const Firing stop{.rule = "stalled", .mode = "TRAIN", .mode_step = -1, .action = "stop"};
-  const std::vector<Firing> read = recorder::firings_of(recorder::text_of({swap, stop}));
+  const std::vector<Firing> read = trial::firings_of(trial::text_of({swap, stop}));
   REQUIRE(read.size() == 2);
   CHECK(read[0].text() == "overfit at step 12 of EVAL: val/loss: it grew");
   CHECK(read[0].finding.tensors == swap.finding.tensors);
@@ -25,6 +25,6 @@ TEST_CASE("a verdict in a checkpoint is the same when it is read") {
   CHECK(read[0].swap.set == swap.swap.set);
   CHECK(read[1].text() == "stalled while it waited: ");
   CHECK(read[1].action == "stop");
-  CHECK(recorder::firings_of(recorder::text_of({})).empty());
-  CHECK_THROWS_AS(recorder::firings_of("[{}]"), PluginError);
+  CHECK(trial::firings_of(trial::text_of({})).empty());
+  CHECK_THROWS_AS(trial::firings_of("[{}]"), PluginError);
 }

@@ -427,8 +427,9 @@ TEST_CASE("one mask for good trains as the network without the dropped units, to
   const auto network =
       test::make<Model>("mlp", test::table({{"layers", Array(widths.begin(), widths.end())}}))
           ->build({schema, 3});
-  Gyro gyro(options(1, 1), 100, network->dropout_places().sites);
-  network->set_dropout(&gyro.plugin(), 1);
+  Gyro gyro(options(1, 1), 100, {});
+  const DropoutPlan plan(gyro.plugin(), network->dropout_places(), {});
+  network->set_dropout(&plan, 1);
 
   // The pruned network: what is dropped has no weights, and what is kept counts double.
   std::vector<at::Tensor> live, parameters, pruned, kept;

@@ -16,7 +16,7 @@ namespace {
 
 using Figures = std::map<std::string, std::vector<double>>;
 
-Figures sample(recorder::Machine& machine) {
+Figures sample(trial::Machine& machine) {
   Figures figures;
   for (const TensorRecord& record : machine.sample()) {
     const at::Tensor flat = record.value.reshape({-1});
@@ -37,7 +37,7 @@ TEST_CASE("the machine's figures are those of /proc since the call before") {
     test::write_bytes(root / "proc/meminfo", memory);
     test::write_bytes(root / "proc/diskstats", disks);
   };
-  recorder::Machine machine(root.path());
+  trial::Machine machine(root.path());
 
   // user nice system idle iowait irq softirq steal guest
   write("cpu 9 9 9 9 9 9 9 9 9\ncpu0 10 0 10 100 20 0 0 0 7\ncpu1 0 0 0 50 0 0 0 0 0\nintr 1\n",

@@ -103,12 +103,12 @@ TEST_CASE("multi-sample: in a network the copies begin at the last site; branche
   const auto network =
       test::make<Model>("mlp", test::table({{"layers", std::vector<Value>{6, 8, 8, 3}}}))->build({schema, 1});
   const auto dropout = test::make<Dropout>("multi_sample", test::table({{"samples", 5}, {"p", 0.3}}));
-  dropout->open(dropout->chosen(network->dropout_places()));
+  const DropoutPlan plan(*dropout, network->dropout_places(), {});
   const Batch batch{.inputs = {at::randn({4, 6})}};
   const at::Tensor plain = network->forward(batch, {});
-  network->set_dropout(dropout.get(), 3);
+  network->set_dropout(&plan, 3);
   std::map<std::string, std::int64_t> rows;
-  network->set_tap([&](const NodeActivity& activity) {
+  network->add_tap(network.get(), [&](const NodeActivity& activity) {
     rows[std::string(activity.node)] = activity.outputs.front().size(0);
   });
   CHECK(network->forward(batch, {.training = true}).size(0) == 20);

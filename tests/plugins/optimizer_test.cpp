@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <set>
+
 #include <ATen/ATen.h>
 #include <catch2/catch.hpp>
 
@@ -140,6 +143,39 @@ TEST_CASE("each group has its own learning rate and weight decay") {
   }
   for (std::size_t i = 0; i < 2; ++i)
     CHECK(at::equal(together.parameters[i].tensor, apart.parameters[i].tensor));
+}
+
+TEST_CASE("every optimizer: groups one by one, in any order, make the step to the bit") {
+  std::set<std::string> tried, shipped;
+  for (const auto& file : std::filesystem::directory_iterator(TRAINYARD_PLUGIN_DIR "/optimizer"))
+    shipped.insert(file.path().stem().string().substr(3));
+  for (const json& test_case : golden_file()["cases"]) {
+    INFO(test_case["plugin"] << " " << test_case["options"] << " gaps " << test_case["gaps"]);
+    tried.insert(test_case["plugin"].get<std::string>());
+    Problem together(at::kFloat), apart(at::kFloat);
+    const auto opened = [&](const Problem& problem) {
+      auto optimizer =
+          test::make<Optimizer>(test_case["plugin"].get<std::string>(), test::options(test_case["options"]));
+      optimizer->common.groups = {{.match = {"*.bias"}, .lr_factor = 0.5}};
+      optimizer->open(make_groups(problem.parameters, optimizer->common));
+      return optimizer;
+    };
+    const auto whole = opened(together), parts = opened(apart);
+    REQUIRE(parts->groups().size() == 2);
+    for (int i = 0; i < 12; ++i) {
+      together.set_gradients(i, test_case["gaps"]);
+      apart.set_gradients(i, test_case["gaps"]);
+      whole->step();
+      const at::Tensor other = apart.parameters[1].tensor.detach().clone();
+      parts->step_group(i % 2 == 0 ? 0 : 1);
+      if (i % 2 == 0) CHECK(at::equal(apart.parameters[1].tensor, other));
+      parts->step_group(i % 2 == 0 ? 1 : 0);
+      for (std::size_t k = 0; k < 2; ++k)
+        CHECK(at::equal(together.parameters[k].tensor, apart.parameters[k].tensor));
+    }
+    CHECK(digest(saved(*whole)) == digest(saved(*parts)));
+  }
+  CHECK(tried == shipped);
 }
 
 TEST_CASE("a parameter without a gradient keeps its value and its state") {

@@ -30,7 +30,7 @@ TEST_CASE("records that the disk has not taken by the end are told and counted")
   const test::Folder folder;
   const std::vector<SavedCollection> collections;
   StuckHost host;
-  recorder::Store store(folder / "trial", collections, false, 8, host);
+  trial::Store store(folder / "trial", collections, false, 8, host);
   store.start();
   for (std::int64_t step = 0; step < 3; ++step)
     CHECK(store.push(std::make_shared<StepRecord>(StepRecord{.mode_step = step, .step = step}), {}));
@@ -45,13 +45,13 @@ TEST_CASE("samples of the machine have room beside the records of steps, and an 
   const test::Folder folder;
   const std::vector<SavedCollection> collections;
   StuckHost host;
-  recorder::Store store(folder / "trial", collections, false, 8, host);
+  trial::Store store(folder / "trial", collections, false, 8, host);
   const auto taken = [&](Mode mode) {
     std::size_t count = 0;
     while (count < 1000 && store.push(std::make_shared<StepRecord>(StepRecord{.mode = mode}), {})) ++count;
     return count;
   };
   CHECK(taken(Mode::train) == 8);
-  CHECK(taken(Mode::global) == recorder::most_samples);
+  CHECK(taken(Mode::global) == trial::most_samples);
   CHECK(taken(Mode::eval) == 0);
 }

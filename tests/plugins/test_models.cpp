@@ -7,6 +7,7 @@
 #include <trainyard/graph/network.hpp>
 #include <trainyard/model.hpp>
 
+#include "support/parts.hpp"
 #include "support/plugin.hpp"
 
 using namespace trainyard;
@@ -112,6 +113,37 @@ Batch random_batch(const BatchSchema& schema, std::int64_t size, at::ScalarType 
 }
 
 }  // namespace
+
+TEST_CASE("every model, cut anywhere in the order of its nodes, is its parts to the bit", "[models]") {
+  for (const ModelCase& c : small_models()) {
+    const auto network = build(c.name, c.options, c.schema);
+    const std::size_t nodes = network->graph()->nodes.size();
+    for (const std::size_t length : {std::size_t{1}, std::size_t{3}, nodes / 2}) {
+      INFO(c.name << " in parts of " << length << " nodes");
+      std::vector<int> parts;
+      for (std::size_t i = 0; i < nodes; ++i) parts.push_back(static_cast<int>(i / length));
+      at::manual_seed(4);
+      const Batch batch = random_batch(c.schema, 4, at::kFloat);
+      const test::Differences found = test::compare_with_parts(*network->graph(), parts, batch.inputs);
+      CHECK(found.exact);
+      CHECK(found.parts == (nodes + length - 1) / length);
+    }
+  }
+}
+
+TEST_CASE("every model has a twin that computes the same and keeps its gradients", "[models]") {
+  at::manual_seed(5);
+  for (const ModelCase& c : small_models()) {
+    INFO(c.name);
+    const auto network = build(c.name, c.options, c.schema), twin = network->twin();
+    const Batch batch = random_batch(c.schema, 3, at::kFloat);
+    const at::Tensor y = twin->forward(batch, {});
+    CHECK(at::equal(y, network->forward(batch, {})));
+    y.sum().backward();
+    for (const NamedTensor& parameter : twin->parameters()) CHECK(parameter.tensor.grad().defined());
+    for (const NamedTensor& parameter : network->parameters()) CHECK_FALSE(parameter.tensor.grad().defined());
+  }
+}
 
 TEST_CASE("gradients of every model agree with finite differences", "[models]") {
   at::manual_seed(3);

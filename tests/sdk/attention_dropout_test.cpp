@@ -124,7 +124,8 @@ TEST_CASE("dropout multiplies the weights of attention, after the softmax", "[dr
       CHECK(at::allclose(weights.sum(-1), at::ones({samples, heads, query_time})));
       return weights * factors;
     });
-    network.set_dropout(&dropout, 0);
+    const DropoutPlan plan(dropout, network.dropout_places(), {});
+    network.set_dropout(&plan, 0);
     const auto found =
         with_gradients(c, [&](const Batch& batch) { return network.forward(batch, {.training = true}); });
     CHECK(dropout.calls == 1);
@@ -145,7 +146,8 @@ TEST_CASE("where it drops nothing it is the fused attention; evaluations are, to
     };
     const auto plain = pass({.training = true});
     Fake dropout([](const at::Tensor& weights) { return weights; });
-    network.set_dropout(&dropout, 0);
+    const DropoutPlan plan(dropout, network.dropout_places(), {});
+    network.set_dropout(&plan, 0);
     const auto found = pass({.training = true});
     CHECK(dropout.calls == 1);
     for (std::size_t i = 0; i < 4; ++i) CHECK(at::allclose(found[i], plain[i], 1e-5, 1e-5));
@@ -154,7 +156,8 @@ TEST_CASE("where it drops nothing it is the fused attention; evaluations are, to
     pass({.sampling = true});
     CHECK(dropout.calls == 2);
     dropout.common.sites = {"in"};
-    network.set_dropout(&dropout, 0);
+    const DropoutPlan elsewhere(dropout, network.dropout_places(), {});
+    network.set_dropout(&elsewhere, 0);
     CHECK(at::equal(pass({.training = true})[0], plain[0]));
     CHECK(dropout.last_site == 0);
   }
@@ -170,7 +173,8 @@ TEST_CASE("queries that see nothing attend to nothing, as in the fused attention
     return with_gradients(c, [&](const Batch& batch) { return network.forward(batch, {.training = true}); });
   };
   const auto plain = pass();
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
   const auto found = pass();
   CHECK(at::equal(found[0].select(1, 1), at::zeros({samples, heads * value_width})));
   for (std::size_t i = 0; i < 4; ++i) CHECK(at::allclose(found[i], plain[i], 1e-5, 1e-5));

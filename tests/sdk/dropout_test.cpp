@@ -33,7 +33,11 @@ Batch batch_of(at::Tensor x) {
 }
 
 /// Serves places as it is told to, and counts.
-class Fake final : public Dropout {
+class Fake final : public Dropout,
+                   public MasksWeights,
+                   public EvaluatesLinears,
+                   public FusesLinears,
+                   public CarriesStates {
  public:
   void open(const DropoutPlaces&) override {}
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
@@ -41,25 +45,26 @@ class Fake final : public Dropout {
     seen.push_back(call);
     return x * 2;
   }
-  bool masks_weights() const override { return masks != nullptr; }
+  MasksWeights* masks_weights() override { return masks ? this : nullptr; }
   at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall&) override {
     ++masked[index];
     return masks(weight);
   }
-  bool evaluates_linears() const override { return evaluated != nullptr; }
+  EvaluatesLinears* evaluates_linears() override { return evaluated ? this : nullptr; }
   at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
                              const std::optional<at::Tensor>& bias, const Activation& activation,
                              std::size_t index, const DropoutCall& call) override {
     seen.push_back(call);
     return evaluated(at::linear(x, weight, bias), activation, index);
   }
+  FusesLinears* fuses_linears() override { return this; }
   bool fuses(std::size_t linear) const override { return linears.contains(linear); }
   at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& b,
                            std::size_t linear, const DropoutCall&) override {
     ++linears[linear];
     return at::relu(at::linear(x, weight, b)) * 3;
   }
-  bool carries() const override { return carried != nullptr; }
+  CarriesStates* carries_states() override { return carried ? this : nullptr; }
   at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t, bool memory,
                    std::int64_t time, const DropoutCall& call) override {
     seen.push_back(call);
@@ -173,33 +178,34 @@ TEST_CASE("sites say how many rows a sample has, and where its features are", "[
 TEST_CASE("patterns choose among the places of a plugin's kind", "[dropout]") {
   const DropoutPlaces all = chain().dropout_places();
   Fake dropout;
-  CHECK(names(dropout.chosen(all).sites) == Names{"in", "a", "b"});
-  CHECK(names(dropout.chosen(all).weights).empty());
+  const auto chosen = [&] { return DropoutPlan(dropout, all, {}).places(); };
+  CHECK(names(chosen().sites) == Names{"in", "a", "b"});
+  CHECK(names(chosen().weights).empty());
 
   dropout.common.sites = {"?"};
-  const DropoutPlaces places = dropout.chosen(all);
+  const DropoutPlaces places = chosen();
   CHECK(names(places.sites) == Names{"a", "b"});
   CHECK_FALSE(linear(places, "fc1").input_site);
   CHECK(linear(places, "fc1").output_site == 1u);
 
   dropout.common.sites = {"in", "b"};
-  CHECK(names(dropout.chosen(all).sites) == Names{"in", "b"});
-  CHECK_FALSE(linear(dropout.chosen(all), "fc1").output_site);
-  CHECK_FALSE(linear(dropout.chosen(all), "fc1").relu);
+  CHECK(names(chosen().sites) == Names{"in", "b"});
+  CHECK_FALSE(linear(chosen(), "fc1").output_site);
+  CHECK_FALSE(linear(chosen(), "fc1").relu);
 
   dropout.common.sites = {"a", "fc*"};
-  CHECK_THROWS_WITH(dropout.chosen(all), Contains("\"fc*\" fits none of the model's: in, a, b"));
+  CHECK_THROWS_WITH(chosen(), Contains("\"fc*\" fits none of the model's: in, a, b"));
   dropout.masks = [](const at::Tensor& weight) { return weight; };
-  CHECK_THROWS_WITH(dropout.chosen(all), Contains("\"a\" fits none") && Contains("fc1.weight"));
+  CHECK_THROWS_WITH(chosen(), Contains("\"a\" fits none") && Contains("fc1.weight"));
   dropout.common.sites = {"fc[12]*", "fc?.w*"};
-  CHECK_THROWS_WITH(dropout.chosen(all), Contains("fc[12]*"));
+  CHECK_THROWS_WITH(chosen(), Contains("fc[12]*"));
   dropout.common.sites = {"fc?.w*"};
-  CHECK(names(dropout.chosen(all).weights) == Names{"fc1.weight", "fc2.weight", "fc3.weight"});
-  CHECK(names(dropout.chosen(all).sites).empty());
-  CHECK_FALSE(linear(dropout.chosen(all), "fc2").input_site);
+  CHECK(names(chosen().weights) == Names{"fc1.weight", "fc2.weight", "fc3.weight"});
+  CHECK(names(chosen().sites).empty());
+  CHECK_FALSE(linear(chosen(), "fc2").input_site);
   dropout.masks = nullptr;
   dropout.carried = [](auto&, auto& now, auto...) { return now; };
-  CHECK_THROWS_WITH(dropout.chosen(all), Contains("no recurrent layer where this dropout could act"));
+  CHECK_THROWS_WITH(chosen(), Contains("no recurrent layer where this dropout could act"));
 }
 
 TEST_CASE("sites that act by name are meant by patterns that fit no others", "[dropout]") {
@@ -215,7 +221,7 @@ TEST_CASE("sites that act by name are meant by patterns that fit no others", "[d
   Fake dropout;
   const auto meant = [&](Names patterns) {
     dropout.common.sites = std::move(patterns);
-    return names(dropout.chosen(all).sites);
+    return names(DropoutPlan(dropout, all, {}).places().sites);
   };
   const Names others = {"h.0.drop", "h.1.drop"};
   CHECK(meant({}) == others);
@@ -230,7 +236,7 @@ TEST_CASE("sites that act by name are meant by patterns that fit no others", "[d
   const ValueId in = only.input();
   const GraphNetwork attention(only.finish(only.attention(in, in, in, "attn", 3, true)));
   dropout.common.sites = {};
-  CHECK_THROWS_WITH(dropout.chosen(attention.dropout_places()),
+  CHECK_THROWS_WITH(DropoutPlan(dropout, attention.dropout_places(), {}),
                     Contains("by name only") && Contains("attn_weights"));
 }
 
@@ -255,16 +261,22 @@ TEST_CASE("a head is a site through which all that comes after it depends on the
 TEST_CASE("a dropout that cannot serve the model leaves the one before in place", "[dropout]") {
   GraphNetwork network = chain();
   Fake one, other;
-  network.set_dropout(&one, 0);
-  other.common.sites = {"nowhere"};
-  CHECK_THROWS_AS(network.set_dropout(&other, 0), ConfigError);
+  const DropoutPlan plan(one, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
+  GraphBuilder b(schema_of({6}), 1);
+  const GraphNetwork stranger(b.finish(b.dropout(b.input(), "elsewhere")));
+  const DropoutPlan of_stranger(other, stranger.dropout_places(), {});
+  CHECK_THROWS_AS(network.set_dropout(&of_stranger, 0), PluginError);
+  CHECK_THROWS_WITH(network.set_dropout(&of_stranger, 0), Contains("the places of another network"));
   network.forward(batch_of(at::ones({2, 6})), {.training = true});
   CHECK(one.applied.size() == 3);
 }
 
 TEST_CASE("rates over time are those of early and late dropout, end points included", "[dropout]") {
   Fake dropout;
+  const DropoutPlaces places = chain().dropout_places();
   dropout.common.p = 0.1;
+  std::optional<DropoutPlan> plan;
   const auto set = [&](const char* when, const char* ramp, Duration cutoff = {50, Duration::Unit::percent}) {
     dropout.common.when = when;
     dropout.common.ramp = ramp;
@@ -272,43 +284,43 @@ TEST_CASE("rates over time are those of early and late dropout, end points inclu
     RunScale scale;
     scale.steps_per_epoch = 4;
     scale.total_steps = 300 * 4;
-    dropout.place(scale);
+    plan.emplace(dropout, places, scale);
   };
   set("always", "constant");
-  for (const std::int64_t step : {0, 599, 600, 1199}) CHECK(dropout.rate(step) == 0.1);
+  for (const std::int64_t step : {0, 599, 600, 1199}) CHECK(plan->rate(step) == 0.1);
   set("always", "linear");
-  CHECK(dropout.rate(0) == 0.0);
-  CHECK(dropout.rate(1199) == Approx(0.1).epsilon(1e-12));
-  CHECK(dropout.rate(1200) == Approx(0.1).epsilon(1e-12));  // the evaluation after the last step
-  CHECK(dropout.rate(400) == Approx(0.1 * 400 / 1199).epsilon(1e-12));
+  CHECK(plan->rate(0) == 0.0);
+  CHECK(plan->rate(1199) == Approx(0.1).epsilon(1e-12));
+  CHECK(plan->rate(1200) == Approx(0.1).epsilon(1e-12));  // the evaluation after the last step
+  CHECK(plan->rate(400) == Approx(0.1 * 400 / 1199).epsilon(1e-12));
 
   // numpy.linspace(0.1, 0, 200) for 50 of 300 epochs, then 0: drop_scheduler of the authors.
   set("early", "linear", {50, Duration::Unit::epochs});
   for (const std::int64_t step : {0, 1, 77, 199})
-    CHECK(dropout.rate(step) == Approx(0.1 * (1.0 - static_cast<double>(step) / 199)).margin(1e-15));
-  CHECK(dropout.rate(200) == 0.0);
-  CHECK(dropout.rate(1199) == 0.0);
+    CHECK(plan->rate(step) == Approx(0.1 * (1.0 - static_cast<double>(step) / 199)).margin(1e-15));
+  CHECK(plan->rate(200) == 0.0);
+  CHECK(plan->rate(1199) == 0.0);
   set("early", "constant");
-  CHECK(dropout.rate(599) == 0.1);
-  CHECK(dropout.rate(600) == 0.0);
+  CHECK(plan->rate(599) == 0.1);
+  CHECK(plan->rate(600) == 0.0);
   set("late", "constant");
-  CHECK(dropout.rate(599) == 0.0);
-  CHECK(dropout.rate(600) == 0.1);
-  CHECK(dropout.rate(1200) == 0.1);
+  CHECK(plan->rate(599) == 0.0);
+  CHECK(plan->rate(600) == 0.1);
+  CHECK(plan->rate(1200) == 0.1);
   set("late", "linear");
-  CHECK(dropout.rate(600) == 0.0);
-  CHECK(dropout.rate(1199) == Approx(0.1).epsilon(1e-12));
+  CHECK(plan->rate(600) == 0.0);
+  CHECK(plan->rate(1199) == Approx(0.1).epsilon(1e-12));
   set("early", "linear", {1, Duration::Unit::steps});  // as linspace(0.1, 0, 1)
-  CHECK(dropout.rate(0) == 0.1);
-  CHECK(dropout.rate(1) == 0.0);
+  CHECK(plan->rate(0) == 0.1);
+  CHECK(plan->rate(1) == 0.0);
 
   dropout.common.when = "early";
   dropout.common.cutoff = {50, Duration::Unit::percent};
-  CHECK_THROWS_WITH(dropout.place({}), Contains("model.dropout.cutoff") && Contains("use ba"));
+  CHECK_THROWS_WITH(DropoutPlan(dropout, places, {}), Contains("model.dropout.cutoff") && Contains("use ba"));
   dropout.common.when = "always";
-  CHECK_THROWS_WITH(dropout.place({}), Contains("model.dropout.ramp"));
+  CHECK_THROWS_WITH(DropoutPlan(dropout, places, {}), Contains("model.dropout.ramp"));
   dropout.common.ramp = "constant";
-  CHECK_NOTHROW(dropout.place({}));
+  CHECK_NOTHROW(DropoutPlan(dropout, places, {}));
 }
 
 TEST_CASE("places get no call while the rate is 0", "[dropout]") {
@@ -318,9 +330,9 @@ TEST_CASE("places get no call while the rate is 0", "[dropout]") {
   dropout.common.cutoff = {10, Duration::Unit::steps};
   RunScale scale;
   scale.total_steps = 20;
-  dropout.place(scale);
   dropout.linears[0] = 0;
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), scale);
+  network.set_dropout(&plan, 0);
   const Batch batch = batch_of(at::rand({2, 6}));
   network.forward(batch, {.training = true, .step = 10});
   CHECK(dropout.applied.empty());
@@ -341,7 +353,8 @@ TEST_CASE("masked weights are taken for a pass; their gradients come to the para
     return weight * mask;
   };
   dropout.common.sites = {"fc2.weight"};
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
   const at::Tensor weight = parameter(network, "fc2.weight");
   const at::Tensor before = weight.detach().clone();
   const at::Tensor y = network.forward(batch, {.training = true});
@@ -377,7 +390,8 @@ TEST_CASE("weights come back after a pass that failed", "[dropout]") {
     if (in_mask && ++calls == 2) throw PluginError("masks fail");
     return in_mask ? weight * 2 : at::ones({7, 7});  // which no layer takes
   };
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
   CHECK_THROWS_WITH(network.forward(batch, {.training = true}),
                     in_mask ? Contains("masks fail") : Contains("node \"fc1\" (Gemm)"));
   CHECK(at::equal(network.forward(batch, {}), plain));
@@ -395,14 +409,16 @@ TEST_CASE("evaluations ask for linear layers and their activations where dropout
   dropout.masks = [](const at::Tensor& weight) { return weight; };
   std::map<std::size_t, bool> activations;
   // Half of what the activation gives at y - 1, and half at y + 1.
-  dropout.evaluated = [&](const at::Tensor& y, const Dropout::Activation& activation, std::size_t index) {
+  dropout.evaluated = [&](const at::Tensor& y, const EvaluatesLinears::Activation& activation,
+                          std::size_t index) {
     activations[index] = static_cast<bool>(activation);
     if (!activation) return y;
     const at::Tensor low = activation(y - 1);
     return (low + activation(y + 1)) / 2;
   };
   dropout.common.sites = {"fold.weight", "fc2.weight", "head.weight"};
-  network.set_dropout(&dropout, 7);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 7);
   const auto weight = [&](const std::string& layer) { return parameter(network, layer + ".weight"); };
   const auto linear = [&](const at::Tensor& in, const std::string& layer) {
     return at::linear(in, weight(layer), parameter(network, layer + ".bias"));
@@ -413,27 +429,29 @@ TEST_CASE("evaluations ask for linear layers and their activations where dropout
   const at::Tensor expected = linear((at::sigmoid(second - 1) + at::sigmoid(second + 1)) / 2, "head");
 
   Names nodes;
-  network.set_tap([&](const NodeActivity& activity) {
+  network.add_tap(&network, [&](const NodeActivity& activity) {
     nodes.push_back(std::string(activity.node) + " " + shape_text(activity.outputs.front().sizes().vec()));
   });
   CHECK(at::allclose(network.forward(batch, {.step = 3, .micro = 1}), expected, 1e-5, 1e-6));
   CHECK(activations == std::map<std::size_t, bool>{{0, true}, {2, true}, {3, false}});
   CHECK(nodes == Names{"flatten1 [20, 6]", "fold [4, 5, 8]", "flatten2 [4, 40]", "fc1 [4, 8]", "relu1 [4, 8]",
                        "fc2 [4, 8]", "head [4, 3]"});
-  network.set_tap({});
+  network.remove_tap(&network);
 
   activations.clear();  // the masks are what counts in training, and for samples
   CHECK(at::equal(network.forward(batch, {.training = true}), plain));
   CHECK(at::equal(network.forward(batch, {.sampling = true}), plain));
   CHECK(activations.empty());
   dropout.common.p = 0.0;
+  const DropoutPlan none(dropout, network.dropout_places(), {});
+  network.set_dropout(&none, 7);
   CHECK(at::equal(network.forward(batch, {}), plain));
   CHECK(activations.empty());
+  network.set_dropout(&plan, 7);
 
   // Each batch of an evaluation draws its own numbers, and not those of training.
   REQUIRE(dropout.seen.size() == 3);
   const std::uint64_t drawn = dropout.seen[0].random.bits(0);
-  dropout.common.p = 0.5;
   const auto draws = [&](const ForwardContext& pass) {
     dropout.seen.clear();
     network.forward(batch, pass);
@@ -449,7 +467,8 @@ TEST_CASE("a linear layer that dropout takes over stands for the nodes after it"
   GraphNetwork network = chain();
   const Batch batch = batch_of(at::rand({5, 6}));
   Fake dropout;
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
   const auto weight = [&](const char* name) { return parameter(network, name); };
   dropout.linears = {{0, 0}, {2, 0}};  // fc1 with its ReLU and site; fc3 alone
   const at::Tensor y = network.forward(batch, {.training = true});
@@ -464,7 +483,8 @@ TEST_CASE("a linear layer that dropout takes over stands for the nodes after it"
 
   // Only its own node, where the run does not mean the site after it.
   dropout.common.sites = {"in", "b"};
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan without(dropout, network.dropout_places(), {});
+  network.set_dropout(&without, 0);
   dropout.applied.clear();
   network.forward(batch, {.training = true});
   CHECK(dropout.applied == std::map<std::size_t, int>{{0, 1}, {2, 1}});
@@ -476,10 +496,11 @@ TEST_CASE("taps see each node, and one for a layer that was taken over; activati
   GraphNetwork network = chain();
   Fake dropout;
   dropout.linears = {{0, 0}};
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
   Names nodes;
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  REQUIRE(network.set_tap([&](const NodeActivity& activity) {
+  REQUIRE(network.add_tap(&network, [&](const NodeActivity& activity) {
     nodes.push_back(std::string(activity.node) + " " + std::string(activity.op));
     shapes[std::string(activity.node)] = activity.outputs.front().sizes().vec();
     CHECK(activity.inputs.front().defined());
@@ -491,7 +512,7 @@ TEST_CASE("taps see each node, and one for a layer that was taken over; activati
   nodes.clear();
   network.forward(batch, {});
   CHECK(nodes.size() == 7);
-  network.set_tap({});
+  network.remove_tap(&network);
   network.forward(batch, {});
   CHECK(nodes.size() == 7);
 }
@@ -517,7 +538,8 @@ TEST_CASE("states of a cell that are carried as they are make at::lstm's layer",
     order.emplace_back(time, memory);
     return now;
   };
-  network.set_dropout(&dropout, 0);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 0);
   const at::Tensor carried = network.forward(batch, {.training = true});
   CHECK(at::allclose(carried, plain, 1e-6, 1e-6));
   const auto found = gradients(carried);
@@ -534,6 +556,8 @@ TEST_CASE("states of a cell that are carried as they are make at::lstm's layer",
   dropout.carried = [](const at::Tensor& before, auto...) { return before; };
   CHECK(at::equal(network.forward(batch, {.training = true}), at::zeros({2, 7, 5})));
   dropout.common.p = 0.0;
+  const DropoutPlan none(dropout, network.dropout_places(), {});
+  network.set_dropout(&none, 0);
   CHECK(at::allclose(network.forward(batch, {.training = true}), plain, 1e-6, 1e-6));
 }
 
@@ -543,7 +567,8 @@ TEST_CASE("sampling is an evaluation in which dropout acts", "[dropout]") {
   const Batch batch = batch_of(at::randn({6, 4, 3, 3}) + 3);
   const at::Tensor plain = network.forward(batch, {});
   Fake dropout;
-  network.set_dropout(&dropout, 5);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 5);
   CHECK(at::equal(network.forward(batch, {.sampling = true, .step = 2, .micro = 3}), plain * 2));
   for (const NamedTensor& each : network.buffers())
     CHECK(at::equal(each.tensor, each.name == "bn.running_mean" ? at::zeros({4}) : at::ones({4})));

@@ -15,7 +15,52 @@ std::vector<NamedTensor> model() {
           {"head.weight", at::zeros({3, 2})},   {"head.bias", at::zeros({3})}};
 }
 
+/// w <- w - lr (grad + decay w), counted; step_group is the SDK's.
+class Plain final : public Optimizer {
+ public:
+  void step() override {
+    if (fails) throw std::runtime_error("no step");
+    for (const ParamGroup& group : groups_)
+      for (const at::Tensor& param : group.params)
+        if (param.grad().defined()) param.sub_((param.grad() + param * group.weight_decay) * group.lr);
+  }
+  bool fails = false;
+};
+
 }  // namespace
+
+TEST_CASE("a group by itself is a step without the gradients of the others") {
+  Plain whole, parts;
+  for (Plain* each : {&whole, &parts}) {
+    each->open(make_groups(model(), {.lr = 0.1,
+                                     .weight_decay = 0.01,
+                                     .decay = "matrices",
+                                     .groups = {{.match = {"head.*"}, .lr = 0.5}}}));
+    for (const ParamGroup& group : each->groups())
+      for (std::size_t i = 0; i < group.params.size(); ++i) {
+        group.params[i].fill_(1.0);
+        if (i > 0)
+          group.params[i].mutable_grad() = at::full_like(group.params[i], 0.25);  // the first has none
+      }
+  }
+  REQUIRE(parts.groups().size() == 4);
+  const at::Tensor& other = parts.groups()[0].params[1];
+  const at::Tensor gradient = other.grad(), before = other.clone();
+  parts.step_group(1);
+  CHECK(at::equal(other, before));
+  CHECK(other.grad().is_same(gradient));
+  for (const std::size_t group : {3, 0, 2}) parts.step_group(group);
+  whole.step();
+  for (std::size_t g = 0; g < 4; ++g)
+    for (std::size_t i = 0; i < whole.groups()[g].params.size(); ++i)
+      CHECK(at::equal(parts.groups()[g].params[i], whole.groups()[g].params[i]));
+  CHECK_FALSE(at::equal(other, before));
+
+  parts.fails = true;
+  CHECK_THROWS_WITH(parts.step_group(1), "no step");
+  CHECK(other.grad().is_same(gradient));
+  CHECK_THROWS_AS(parts.step_group(4), std::out_of_range);
+}
 
 TEST_CASE("without rules all parameters are one group, in the order of the model") {
   const auto groups = make_groups(model(), {.lr = 0.1, .weight_decay = 0.01});

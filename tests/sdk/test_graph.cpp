@@ -229,7 +229,8 @@ TEST_CASE("dropout sites are served in training only, keyed by seed, site, step 
   const Batch batch = batch_of(at::ones({2, 6}));
   CHECK(at::equal(network.forward(batch, {.training = true}), batch.inputs[0]));  // nobody serves them
   Doubling dropout;
-  network.set_dropout(&dropout, 5);
+  const DropoutPlan plan(dropout, network.dropout_places(), {});
+  network.set_dropout(&plan, 5);
   CHECK(at::equal(network.forward(batch, {.training = false}), batch.inputs[0]));
   CHECK(dropout.calls.empty());
   CHECK(at::equal(network.forward(batch, {.training = true, .step = 3, .micro = 1}), batch.inputs[0] * 4));
@@ -240,6 +241,42 @@ TEST_CASE("dropout sites are served in training only, keyed by seed, site, step 
   CHECK(dropout.calls[1].bits == RandomStream(5, "dropout/second", 3, 1).bits(0));
   network.set_dropout(nullptr, 0);
   CHECK(at::equal(network.forward(batch, {.training = true}), batch.inputs[0]));
+}
+
+TEST_CASE("several taps look on at once, in the order in which they came", "[graph]") {
+  GraphBuilder b(images({6}), 0);
+  GraphNetwork network(b.finish(b.relu(b.linear(b.input(), "fc", 2))));
+  const Batch batch = batch_of(at::ones({3, 6}));
+  using Calls = std::vector<std::string>;
+  Calls calls;
+  const auto tap = [&](const std::string& name) {
+    return [&calls, name](const NodeActivity& activity) {
+      CHECK(activity.outputs[0].size(0) == 3);
+      calls.push_back(name + " " + std::string(activity.node));
+    };
+  };
+  const auto pass = [&] {
+    calls.clear();
+    network.forward(batch, {});
+    return calls;
+  };
+  int recorder = 0, executor = 0;  // their addresses
+  REQUIRE(network.add_tap(&recorder, tap("recorder")));
+  REQUIRE(network.add_tap(&executor, tap("executor")));
+  CHECK(pass() == Calls{"recorder fc", "executor fc", "recorder relu1", "executor relu1"});
+  REQUIRE(network.add_tap(&recorder, tap("other")));  // in the place of its first
+  CHECK(pass() == Calls{"other fc", "executor fc", "other relu1", "executor relu1"});
+  network.remove_tap(&recorder);
+  network.remove_tap(&recorder);
+  CHECK(pass() == Calls{"executor fc", "executor relu1"});
+  REQUIRE(network.add_tap(&recorder, tap("recorder")));
+  CHECK(pass() == Calls{"executor fc", "recorder fc", "executor relu1", "recorder relu1"});
+
+  network.add_tap(&executor, [](const NodeActivity&) { throw std::runtime_error("no more"); });
+  CHECK_THROWS_WITH(pass(), "no more");
+  CHECK(calls.empty());
+  network.remove_tap(&executor);
+  CHECK(pass() == Calls{"recorder fc", "recorder relu1"});
 }
 
 TEST_CASE("a batch that does not fit is refused, and the network still works", "[graph]") {

@@ -54,9 +54,10 @@ struct Told {
   std::string text;
 };
 
-class LiveRun {
+/// Derive from it to be more of a host: log_due, record, use.
+class LiveRun : public train::LoopHost {
  public:
-  /// `registry` outlives the run.
+  /// `registry` outlives the run. `parts` may bring a saver; by default checkpoints are the run's own.
   LiveRun(const std::string& text, const plugins::Registry& registry, const std::vector<Ask>& asks = {},
           const std::vector<Due>& due = {}, train::LoopParts parts = {})
       : directory_(report::RunDirectory::create(folder_ / "run", "", false)),
@@ -64,38 +65,17 @@ class LiveRun {
         run_(config_of(text, {}, registry), registry, outputs()),
         channel_(std::in_place, directory_.path()) {
     run_.build_model();
-    parts.control = [this] { serve(); };
-    parts.recover = [this](const Error& error) { return commander_->recover(error); };
-    parts.closing = [this] { commander_->close_watches(); };
-    if (!parts.checkpoint.save) {
-      checkpoints_.emplace(run_, directory_.file("checkpoints"));
-      parts.checkpoint = checkpoints_->parts();
-      checkpoints_->set_completion([this](Snapshot& snapshot) { commander_->complete(snapshot); });
-      const auto ours = [](train::ActivePlugin& plugin) { return plugin.slot().kind == "checkpointer"; };
-      run_.set_outside({.open =
-                            [=, this](auto& plugin) {
-                              if (ours(plugin)) checkpoints_->open(plugin);
-                            },
-                        .settle =
-                            [=, this](auto& plugin) {
-                              if (ours(plugin)) checkpoints_->settle(plugin);
-                            },
-                        .use =
-                            [=, this](auto& plugin) {
-                              if (ours(plugin)) checkpoints_->use(plugin);
-                            }});
-    }
+    parts.host = this;
+    checkpoints_.emplace(run_, *this, directory_.file("checkpoints"));
+    if (parts.saver == nullptr) parts.saver = &*checkpoints_;
     run_.build_loop(std::move(parts));
-    control::CommanderParts command{.run = &run_, .channel = &*channel_};
-    command.journal = [this](const report::JournalEntry& entry) { directory_.journal(entry); };
-    command.swapped = [this] { swapped(); };
     control::Ledger ledger;
     for (const Due& each : due)
       ledger.add({.number = 0, .who = "config", .step = each.step, .swaps = {each.swap}});
-    commander_.emplace(std::move(command), std::move(ledger));
+    commander_.emplace(run_, *channel_, directory_, std::move(ledger));
   }
 
-  ~LiveRun() {
+  ~LiveRun() override {
     commander_.reset();
     channel_.reset();  // nobody waits for an answer any more
   }
@@ -115,8 +95,7 @@ class LiveRun {
   const std::string& directory() const { return directory_.path(); }
 
   /// Called at every safe point, before anything is obeyed.
-  std::function<void()> at_safe_point = [] {};
-  std::function<void()> swapped = [] {};
+  std::function<void()> on_safe_point = [] {};
   /// Seconds that each safe point took at which a swap was committed.
   const std::vector<double>& pauses() const { return pauses_; }
 
@@ -144,6 +123,15 @@ class LiveRun {
            std::to_string(run_.clock().step);
   }
 
+ protected:
+  void at_safe_point() override { serve(); }
+  bool recover(const Error& error) override { return commander_->recover(error); }
+  void closing() override { commander_->close_watches(); }
+  void complete(Snapshot& snapshot) override { commander_->complete(snapshot); }
+  void open(train::ActivePlugin& plugin) override { checkpoints_->open(plugin); }
+  void settle(train::ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
+  void use(train::ActivePlugin& plugin) override { checkpoints_->use(plugin); }
+
  private:
   train::HostOutputs outputs() {
     train::HostOutputs outputs;
@@ -155,7 +143,7 @@ class LiveRun {
   }
 
   void serve() {
-    at_safe_point();
+    on_safe_point();
     for (;;) {
       if (!answer_ && !asks_.empty() && asks_.front().step <= run_.clock().step) send();
       obey();
@@ -171,10 +159,10 @@ class LiveRun {
   }
 
   void obey() {
-    const std::int64_t swaps = run_.swaps();
+    const std::int64_t swaps = run_.live().swaps;
     const auto began = std::chrono::steady_clock::now();
     commander_->at_safe_point();
-    if (run_.swaps() != swaps)
+    if (run_.live().swaps != swaps)
       pauses_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <trainyard/batch.hpp>
 #include <trainyard/context.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/plugin.hpp>
@@ -30,6 +31,13 @@ class QuietHost : public Host {
   void journal(std::string_view, std::string_view) override {}
   void metric(std::string_view, double) override {}
   RandomStream random(std::string_view purpose) const override { return {0, std::string(purpose)}; }
+  const RunFacts& run() const override {
+    static const RunFacts facts;
+    return facts;
+  }
+  std::vector<Batch> batches(std::string_view split, std::int64_t) override {
+    throw ConfigError("this host has no split " + std::string(split));
+  }
   std::shared_ptr<void> thread(std::string_view, std::function<void(std::stop_token)>) override {
     throw std::logic_error("this host has no threads");
   }

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/engine/save/store.hpp"
-#include "core/engine/train/finite_guard.hpp"
+#include "core/engine/train/finite_check.hpp"
 #include "support/saver.hpp"
 #include "tools/bench/process.hpp"
 

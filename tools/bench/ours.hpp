@@ -26,17 +26,14 @@ inline cli::RunFile run_file(const std::vector<std::string>& sets) {
 }
 
 /// A run of the host that pauses after a number of steps.
-class Ours {
+class Ours final : train::LoopHost {
  public:
   explicit Ours(const std::vector<std::string>& sets)
       : file_(run_file(sets)), run_(file_.config, file_.registry) {
     run_.build_model();
     train::LoopParts parts;
+    parts.host = this;
     parts.signal = &pause_;
-    parts.log_due = [this](std::int64_t step) {
-      if (step == until_) pause_ = 1;
-      return false;
-    };
     run_.build_loop(std::move(parts));
   }
   void operator()(int steps) {
@@ -66,6 +63,11 @@ class Ours {
   }
 
  private:
+  bool log_due(std::int64_t step) override {
+    if (step == until_) pause_ = 1;
+    return false;
+  }
+
   cli::RunFile file_;
   train::Run run_;
   std::atomic<int> pause_{0};

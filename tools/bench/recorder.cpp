@@ -78,20 +78,14 @@ struct Spent {
 };
 
 /// A training on a thread of its own that goes on for so many steps at a time; it never ends in between.
-class Paced {
+class Paced final : train::LoopHost {
  public:
   explicit Paced(const std::vector<std::string>& sets)
       : file_(run_file(sets)), run_(file_.config, file_.registry) {
     run_.build_model();
     train::LoopParts parts;
+    parts.host = this;
     parts.signal = &stop_;
-    parts.log_due = [this](std::int64_t number) {
-      if (number == until_) {
-        done_.release();
-        go_.acquire();
-      }
-      return false;
-    };
     run_.build_loop(std::move(parts));
     thread_ = std::thread([this] {
       run_.loop().fit();
@@ -99,7 +93,7 @@ class Paced {
     });
     done_.acquire();
   }
-  ~Paced() { end(); }
+  ~Paced() override { end(); }
   /// Seconds that so many steps take, what the loop waits for included; CPU time of the loop alone.
   Spent operator()(int steps) {
     until_ = until_ + steps;
@@ -119,6 +113,13 @@ class Paced {
   }
 
  private:
+  bool log_due(std::int64_t number) override {
+    if (number == until_) {
+      done_.release();
+      go_.acquire();
+    }
+    return false;
+  }
   double cpu_seconds() {
     clockid_t clock{};
     timespec time{};

@@ -38,19 +38,11 @@ const std::string large = run_text("[1024, 4096, 1024]", 1024, 1024);  // 8.4 mi
 const std::string medium = run_text("[64, 128, 10]", 64, 10);
 
 /// A run whose optimizer a client swaps with itself as fast as the answers come, as `trainyard ctl` does.
-class Swapped {
+class Swapped final : test::LiveRun {
  public:
   /// `watch`: nothing is the host's default.
   Swapped(const std::string& text, std::optional<Duration> watch)
-      : watch_(watch), run_(text, registry(), {}, {}, parts()), faults_(folder_.path(), "") {
-    run_.swapped = [this] {
-      committed_.push_back(begun_.size());
-      std::vector<report::ReportedPlugin> all;
-      for (train::ActivePlugin& plugin : run_->plugins())
-        all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
-      faults_.set_plugins(std::move(all));
-    };
-  }
+      : LiveRun(text, registry(), {}, {}, {.signal = &stop_}), watch_(watch), faults_(folder_.path(), "") {}
 
   /// `each(i)` is called after swap i, on the client's thread.
   void swap(
@@ -58,7 +50,7 @@ class Swapped {
     std::exception_ptr failed;
     std::thread client([&] {
       try {
-        control::Client client(run_.directory());
+        control::Client client(directory());
         control::Request request{.verb = control::Verb::swap};
         request.slot = "optimizer";
         request.type = "adamw";
@@ -72,13 +64,13 @@ class Swapped {
       }
       stop_ = 1;
     });
-    run_.fit();
+    fit();
     client.join();
     if (failed) std::rethrow_exception(failed);
   }
 
-  const std::vector<double>& pauses() const { return run_.pauses(); }
-  std::int64_t steps() { return run_->clock().step; }
+  using LiveRun::pauses;
+  std::int64_t steps() { return run().clock().step; }
 
   /// Of each swap: by how much the step before its commit and those of its watch take longer than as many
   /// median steps. The pause is in it, and what the watch costs afterwards.
@@ -94,15 +86,19 @@ class Swapped {
   }
 
  private:
-  train::LoopParts parts() {
-    train::LoopParts parts;
-    parts.signal = &stop_;
-    parts.log_due = [this](std::int64_t) {
-      begun_.push_back(
-          std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
-      return false;
-    };
-    return parts;
+  train::Run& run() { return **this; }
+  bool log_due(std::int64_t) override {
+    begun_.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+    return false;
+  }
+  void use(train::ActivePlugin& plugin) override {
+    LiveRun::use(plugin);
+    committed_.push_back(begun_.size());
+    std::vector<report::ReportedPlugin> all;
+    for (train::ActivePlugin& each : run().plugins())
+      all.push_back({each.slot().slot, each.slot().type, each.slot().kind, each.file().digest});
+    faults_.set_plugins(std::move(all));
   }
 
   std::optional<Duration> watch_;
@@ -110,7 +106,6 @@ class Swapped {
   std::vector<std::size_t> committed_;  ///< how many had begun at each commit
   std::atomic<int> stop_{0};
   TemporaryFolder folder_;
-  test::LiveRun run_;
   report::FaultReport faults_;
 };
 
@@ -144,17 +139,27 @@ bool measure_pauses(int swaps) {
   return little <= 20e-6 && much <= 5 * little;
 }
 
+/// Ends a training after a step.
+struct StopAt final : train::LoopHost {
+  explicit StopAt(std::atomic<int>& signal) : signal_(signal) {}
+  bool log_due(std::int64_t number) override {
+    if (number == step) signal_ = 1;
+    return false;
+  }
+  std::int64_t step = 0;
+
+ private:
+  std::atomic<int>& signal_;
+};
+
 /// Steps with swaps being prepared all the time on another thread, none committed, and the same without.
 bool measure_steps(int rounds, int steps) {
   std::atomic<int> stop{0};
   std::atomic<bool> busy{false}, over{false};
-  std::int64_t until = 0;
+  StopAt host(stop);
   train::LoopParts parts;
+  parts.host = &host;
   parts.signal = &stop;
-  parts.log_due = [&](std::int64_t step) {
-    if (step == until) stop = 1;
-    return false;
-  };
   train::Run run(test::config_of(medium, {}, registry()), registry());
   run.build_model();
   run.build_loop(std::move(parts));
@@ -165,14 +170,14 @@ bool measure_steps(int rounds, int steps) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
         continue;
       }
-      run.prepare({{.slot = "optimizer", .type = "adamw", .options = {}}});
+      train::Swaps(run).prepare({{.slot = "optimizer", .type = "adamw", .options = {}}});
       ++prepared;
     }
   });
   const auto chunk = [&](bool preparing) {
     busy = preparing;
     stop = 0;
-    until = run.clock().step + steps;
+    host.step = run.clock().step + steps;
     run.loop().fit();
   };
   const std::vector<Contender> contenders = {{"idle control", [&] { chunk(false); }},

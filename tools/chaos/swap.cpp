@@ -146,7 +146,7 @@ bool fault_in(const Fault& fault, const Troubled& plugin, Random& random, int wo
     run.fit();
     const bool told = run.told().size() == 1 && run.told()[0].done == fault.taken_back;
     const bool noted = !fault.taken_back || run.count("swap_rolled_back") == 1;
-    const bool same = run.result() == expected[text] && run->swaps() == 0;
+    const bool same = run.result() == expected[text] && run->live().swaps == 0;
     good = told && noted && same;
     if (!good)
       why = std::string(told ? "" : "told: " + (run.told().empty() ? "nothing" : run.told()[0].text) + "; ") +
@@ -276,11 +276,12 @@ bool swap_without_end(int swaps) {
   std::printf("%d swaps of 9 slots in turn, asynchronous checkpoints every 5 steps, and a reader\n", swaps);
   if (!refused.empty()) std::printf("  refused: %s\n", refused.c_str());
   std::printf("  committed %lld; checkpoints read %lld, mixed %lld, damaged %lld, gone back %lld\n",
-              static_cast<long long>(run->swaps()), static_cast<long long>(read),
+              static_cast<long long>(run->live().swaps), static_cast<long long>(read),
               static_cast<long long>(mixed), static_cast<long long>(damaged),
               static_cast<long long>(went_back));
   const bool seen = check_witness(witness, run->clock().step, samples);
-  return seen && refused.empty() && run->swaps() == swaps && read > 0 && mixed + damaged + went_back == 0;
+  return seen && refused.empty() && run->live().swaps == swaps && read > 0 &&
+         mixed + damaged + went_back == 0;
 }
 
 int main(int argc, char** argv) {

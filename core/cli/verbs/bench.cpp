@@ -10,12 +10,12 @@ namespace {
 
 struct Given {
   std::string name;
-  CLI::App* verb = nullptr;
+  Arguments verb;
 };
 
 int bench(Given& given) {
   const std::string program = home() + "/bin/bench_" + given.name;
-  const std::vector<std::string> arguments = given.verb->remaining();
+  const std::vector<std::string> arguments = given.verb.others();
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -26,15 +26,14 @@ int bench(Given& given) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("bench", "measure the host against hand-written loops");
-  const auto given = std::make_shared<Given>(Given{.name = {}, .verb = &verb});
-  verb.add_option(
-          "name", given->name,
-          "loop, dispatch, guards, startup, whole, loader, graph_forward, checkpoint, swap, schedule, "
-          "dropout or recorder")
-      ->required();
-  verb.allow_extras();
+void add_bench(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("bench", "measure the host against hand-written loops");
+  const auto given = std::make_shared<Given>(Given{.name = {}, .verb = verb});
+  verb.add("name", given->name,
+           "loop, dispatch, guards, startup, whole, loader, graph_forward, checkpoint, swap, schedule, "
+           "dropout or recorder")
+      .required();
+  verb.allow_others();
   when_chosen(verb, line, given, bench);
 }
 

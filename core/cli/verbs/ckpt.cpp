@@ -35,26 +35,25 @@ int convert(Given& given) {
 
 }  // namespace
 
-void add_ckpt(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("ckpt", "look into checkpoints and check them");
-  verb.require_subcommand(1);
+void add_ckpt(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("ckpt", "look into checkpoints and check them");
   const auto given = std::make_shared<Given>();
   const auto add = [&](const char* name, const char* help, int (*action)(Given&)) {
-    CLI::App* added = verb.add_subcommand(name, help);
-    added->add_option("path", given->path, place)->required();
-    when_chosen(*added, line, given, action);
+    Arguments added = verb.verb(name, help);
+    added.add("path", given->path, place).required();
+    when_chosen(added, line, given, action);
     return added;
   };
-  add_format(*add("ls", "the checkpoints, oldest first", ls), given->format);
-  add_format(*add("inspect", "what the newest of them holds", inspect), given->format);
-  add_format(*add("verify", "read every byte and name every damage", verify), given->format);
-  CLI::App* compare = add("diff", "scalars and tensors in which two differ", diff);
-  compare->add_option("other", given->other, place)->required();
-  compare->add_flag("--values", given->values, "say by how much elements of tensors differ");
-  add_format(*compare, given->format);
+  add_format(add("ls", "the checkpoints, oldest first", ls), given->format);
+  add_format(add("inspect", "what the newest of them holds", inspect), given->format);
+  add_format(add("verify", "read every byte and name every damage", verify), given->format);
+  Arguments compare = add("diff", "scalars and tensors in which two differ", diff);
+  compare.add("other", given->other, place).required();
+  compare.flag("--values", given->values, "say by how much elements of tensors differ");
+  add_format(compare, given->format);
   add("convert", "copy the weights of the newest into one safetensors file", convert)
-      ->add_option("file", given->other, "safetensors file to write")
-      ->required();
+      .add("file", given->other, "safetensors file to write")
+      .required();
 }
 
 }  // namespace trainyard::cli

@@ -43,20 +43,18 @@ int diff(Given& given) {
 
 }  // namespace
 
-void add_config(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("config", "show, compare and explain run files");
-  verb.require_subcommand(1);
+void add_config(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("config", "show, compare and explain run files");
   const auto given = std::make_shared<Given>();
-  CLI::App& shown = *verb.add_subcommand("show", "the resolved file, defaults filled in");
+  Arguments shown = verb.verb("show", "the resolved file, defaults filled in");
   add_run_file(shown, given->run_file);
-  shown.add_flag("--origins", given->origins, "say where each value comes from");
+  shown.flag("--origins", given->origins, "say where each value comes from");
   when_chosen(shown, line, given, show);
-  CLI::App& keys = *verb.add_subcommand("schema", "every key of the host with type, default and meaning");
+  Arguments keys = verb.verb("schema", "every key of the host with type, default and meaning");
   add_format(keys, given->format);
   when_chosen(keys, line, given, schema);
-  CLI::App& differences = *verb.add_subcommand("diff", "keys in which two resolved run files differ");
-  add_run_file(differences, given->run_file);
-  differences.get_option("run")->expected(2)->description("two run files");
+  Arguments differences = verb.verb("diff", "keys in which two resolved run files differ");
+  add_run_file(differences, given->run_file).exactly(2, "two run files");
   when_chosen(differences, line, given, diff);
 }
 

@@ -24,20 +24,18 @@ int ask(Given& given) {
 
 }  // namespace
 
-void add_ctl(CLI::App& app, CommandLine& line) {
+void add_ctl(Arguments command, CommandLine& line) {
   const auto given = std::make_shared<Given>();
-  CLI::App& verb = *app.add_subcommand("ctl", "ask and steer a run that is going");
-  verb.require_subcommand(1);
-  verb.fallthrough();
-  verb.add_option("run", given->options.run, "directory of the run, or its name below runs/")->required();
-  verb.add_option("--timeout", given->timeout, "seconds to wait for the answer (60)")
-      ->check(CLI::Range(0.001, 1e6));
+  Arguments verb = command.verb("ctl", "ask and steer a run that is going");
+  verb.fall_through();
+  verb.add("run", given->options.run, "directory of the run, or its name below runs/").required();
+  verb.add("--timeout", given->timeout, "seconds to wait for the answer (60)").within(0.001, 1e6);
   add_format(verb, given->format);
 
   const auto add = [&](Verb what, const char* help) {
-    CLI::App* added = verb.add_subcommand(std::string(name(what)), help);
-    added->fallthrough();
-    added->callback([given, what, &line] {
+    Arguments added = verb.verb(std::string(name(what)), help);
+    added.fall_through();
+    added.when_chosen([given, what, &line] {
       given->options.request.verb = what;
       line.chosen = [given] { return ask(*given); };
     });
@@ -46,22 +44,19 @@ void add_ctl(CLI::App& app, CommandLine& line) {
   control::Request& request = given->options.request;
   add(Verb::status, "what it does, how far it is, what fills its slots");
   add(Verb::set, "change options: set optimizer.lr=3e-4")
-      ->add_option("assignments", request.assignments, "KEY=VALUE, as after --set")
-      ->required();
-  CLI::App* swap = add(Verb::swap, "put another plugin in a slot: swap schedule cosine min_factor=0.1");
-  swap->add_option("slot", request.slot, "place in the run file: schedule, model.dropout")->required();
-  swap->add_option("type", request.type, "name of the plugin")->required();
-  swap->add_option("assignments", request.assignments, "options of the plugin: KEY=VALUE");
-  swap->add_option_function<std::string>(
-      "--watch",
-      [given](const std::string& text) {
-        given->options.request.watch = Duration::parse(text);
-        if (!given->options.request.watch)
-          throw CLI::ValidationError("--watch", "\"" + text + "\" is no duration like 5ba or 1ep");
-      },
-      "go back if it fails within this duration: 5ba");
-  swap->add_option("--carry", request.carry,
-                   "what goes over from the old plugin: a word that the slot knows");
+      .add("assignments", request.assignments, "KEY=VALUE, as after --set")
+      .required();
+  Arguments swap = add(Verb::swap, "put another plugin in a slot: swap schedule cosine min_factor=0.1");
+  swap.add("slot", request.slot, "place in the run file: schedule, model.dropout").required();
+  swap.add("type", request.type, "name of the plugin").required();
+  swap.add("assignments", request.assignments, "options of the plugin: KEY=VALUE");
+  const auto watch = [given](const std::string& text) -> std::optional<std::string> {
+    given->options.request.watch = Duration::parse(text);
+    if (given->options.request.watch) return std::nullopt;
+    return "\"" + text + "\" is no duration like 5ba or 1ep";
+  };
+  swap.add("--watch", watch, "go back if it fails within this duration: 5ba");
+  swap.add("--carry", request.carry, "what goes over from the old plugin: a word that the slot knows");
   add(Verb::pause, "hold it at the next safe point");
   add(Verb::resume, "let a paused run go on");
   add(Verb::checkpoint, "save a checkpoint at the next safe point");

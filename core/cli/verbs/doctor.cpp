@@ -23,9 +23,9 @@ int doctor(RunFileOptions& options) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, CommandLine& line) {
-  when_chosen(*app.add_subcommand("doctor", "check this installation"), line,
-              std::make_shared<RunFileOptions>(), doctor);
+void add_doctor(Arguments command, CommandLine& line) {
+  when_chosen(command.verb("doctor", "check this installation"), line, std::make_shared<RunFileOptions>(),
+              doctor);
 }
 
 }  // namespace trainyard::cli

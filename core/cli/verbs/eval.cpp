@@ -22,12 +22,12 @@ int eval(Given& given) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("eval", "evaluate saved weights on the run's val and test data");
+void add_eval(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("eval", "evaluate saved weights on the run's val and test data");
   const auto given = std::make_shared<Given>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);
-  verb.add_option("--weights", given->weights, "safetensors file; by default that of the run directory");
+  verb.add("--weights", given->weights, "safetensors file; by default that of the run directory");
   when_chosen(verb, line, given, eval);
 }
 

@@ -12,10 +12,9 @@ int show(RunFileOptions& options) {
 
 }  // namespace
 
-void add_model(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("model", "look at models");
-  verb.require_subcommand(1);
-  CLI::App& shown = *verb.add_subcommand("show", "layers, shapes, parameters, multiply-adds, dropout sites");
+void add_model(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("model", "look at models");
+  Arguments shown = verb.verb("show", "layers, shapes, parameters, multiply-adds, dropout sites");
   const auto options = std::make_shared<RunFileOptions>();
   add_run_file(shown, *options);
   when_chosen(shown, line, options, show);

@@ -19,11 +19,11 @@ int follow(Given& given) {
 
 }  // namespace
 
-void add_monitor(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("monitor", "follow a run in a terminal until it ends; q leaves");
+void add_monitor(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("monitor", "follow a run in a terminal until it ends; q leaves");
   const auto given = std::make_shared<Given>();
-  verb.add_option("run", given->run, "directory of the run, or its name below runs/")->required();
-  verb.add_flag("--once", given->once, "print it once, as where the output is no terminal");
+  verb.add("run", given->run, "directory of the run, or its name below runs/").required();
+  verb.flag("--once", given->once, "print it once, as where the output is no terminal");
   when_chosen(verb, line, given, follow);
 }
 

@@ -19,9 +19,9 @@ int plan(RunFileOptions& options) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, CommandLine& line) {
-  CLI::App& verb =
-      *app.add_subcommand("plan", "show hook order, steps, batch arithmetic and memory before training");
+void add_plan(Arguments command, CommandLine& line) {
+  Arguments verb =
+      command.verb("plan", "show hook order, steps, batch arithmetic and memory before training");
   const auto options = std::make_shared<RunFileOptions>();
   add_run_file(verb, *options);
   when_chosen(verb, line, options, plan);

@@ -28,16 +28,15 @@ int inspect(Given& given) {
 
 }  // namespace
 
-void add_plugins(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("plugins", "list and inspect plugins");
-  verb.require_subcommand(1);
+void add_plugins(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("plugins", "list and inspect plugins");
   const auto given = std::make_shared<Given>();
-  CLI::App& listed = *verb.add_subcommand("list", "all plugins, by kind");
-  CLI::App& inspected = *verb.add_subcommand("inspect", "a plugin's options, events and build");
-  inspected.add_option("plugin", given->plugin, "name, kind/name, or file")->required();
-  for (CLI::App* each : {&listed, &inspected}) {
-    add_format(*each, given->format);
-    add_plugin_folders(*each, given->run_file);
+  Arguments listed = verb.verb("list", "all plugins, by kind");
+  Arguments inspected = verb.verb("inspect", "a plugin's options, events and build");
+  inspected.add("plugin", given->plugin, "name, kind/name, or file").required();
+  for (const Arguments& each : {listed, inspected}) {
+    add_format(each, given->format);
+    add_plugin_folders(each, given->run_file);
   }
   when_chosen(listed, line, given, list);
   when_chosen(inspected, line, given, inspect);

@@ -23,15 +23,13 @@ int check(Given& given) {
 
 }  // namespace
 
-void add_rules(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("rules", "look at runs with rules");
-  verb.require_subcommand(1);
-  CLI::App& checked =
-      *verb.add_subcommand("check", "show rules what was recorded of a run, and print what fires");
+void add_rules(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("rules", "look at runs with rules");
+  Arguments checked = verb.verb("check", "show rules what was recorded of a run, and print what fires");
   checked.footer("Exit codes: 0 nothing fires, 5 something does, 7 nothing does, but a rule could not look.");
   const auto given = std::make_shared<Given>();
-  checked.add_option("run", given->run, "the run's directory, or a name below runs/")->required();
-  checked.add_option("--config", given->config, "run file whose [[rules]] look, in place of the run's own");
+  checked.add("run", given->run, "the run's directory, or a name below runs/").required();
+  checked.add("--config", given->config, "run file whose [[rules]] look, in place of the run's own");
   add_set(checked, given->run_file, "rules.0.threshold=1e-6");
   add_plugin_folders(checked, given->run_file);
   add_format(checked, given->format);

@@ -19,10 +19,10 @@ int list(Given& given) {
 
 }  // namespace
 
-void add_runs(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("runs", "list runs: state, steps, last validation");
+void add_runs(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("runs", "list runs: state, steps, last validation");
   const auto given = std::make_shared<Given>();
-  verb.add_option("folder", given->folder, "where to look (runs)");
+  verb.add("folder", given->folder, "where to look (runs)");
   add_format(verb, given->format);
   when_chosen(verb, line, given, list);
 }

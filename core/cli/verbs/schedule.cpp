@@ -20,14 +20,13 @@ int plot(Given& given) {
 
 }  // namespace
 
-void add_schedule(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("schedule", "look at schedules");
-  verb.require_subcommand(1);
-  CLI::App& plotted = *verb.add_subcommand("plot", "learning rate and momentum over the steps of a run");
+void add_schedule(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("schedule", "look at schedules");
+  Arguments plotted = verb.verb("plot", "learning rate and momentum over the steps of a run");
   const auto given = std::make_shared<Given>();
   add_run_file(plotted, given->run_file);
   add_format(plotted, given->format);
-  plotted.add_option("--svg", given->svg, "file to draw them into, as an SVG");
+  plotted.add("--svg", given->svg, "file to draw them into, as an SVG");
   when_chosen(plotted, line, given, plot);
 }
 

@@ -50,29 +50,28 @@ int resume(Given& given) {
 
 }  // namespace
 
-void add_train(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("train", "train a model");
+void add_train(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("train", "train a model");
   const auto given = std::make_shared<Given>();
   given->line = &line;
   add_run_file(verb, given->run_file);
-  verb.add_flag("--overwrite", given->train.overwrite, "replace the run directory if it exists");
-  verb.add_flag("-q,--quiet", given->train.quiet, "print errors only");
-  verb.add_flag(
-      "--supervise", given->supervise,
-      "start again from the last checkpoint where a plugin brings the run down, without the plugin");
-  verb.add_flag_callback(
+  verb.flag("--overwrite", given->train.overwrite, "replace the run directory if it exists");
+  verb.flag("-q,--quiet", given->train.quiet, "print errors only");
+  verb.flag("--supervise", given->supervise,
+            "start again from the last checkpoint where a plugin brings the run down, without the plugin");
+  verb.flag(
       "--strict-state", [given] { given->run_file.sets.push_back("guard.strict_state=true"); },
       "find writes that hooks did not declare; slow");
   when_chosen(verb, line, given, train);
 }
 
-void add_resume(CLI::App& app, CommandLine& line) {
-  CLI::App& verb = *app.add_subcommand("resume", "go on with a run from its newest checkpoint");
+void add_resume(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("resume", "go on with a run from its newest checkpoint");
   const auto given = std::make_shared<Given>();
-  verb.add_option("run", given->run, "the run's directory")->required()->check(CLI::ExistingDirectory);
+  verb.add("run", given->run, "the run's directory").required().existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");
   add_plugin_folders(verb, given->run_file);
-  verb.add_flag("-q,--quiet", given->train.quiet, "print errors only");
+  verb.flag("-q,--quiet", given->train.quiet, "print errors only");
   when_chosen(verb, line, given, resume);
 }
 

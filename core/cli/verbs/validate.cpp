@@ -22,9 +22,8 @@ int validate(Given& given) {
 
 }  // namespace
 
-void add_validate(CLI::App& app, CommandLine& line) {
-  CLI::App& verb =
-      *app.add_subcommand("validate", "check a run file and report everything that is wrong with it");
+void add_validate(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("validate", "check a run file and report everything that is wrong with it");
   const auto given = std::make_shared<Given>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);

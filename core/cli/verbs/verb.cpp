@@ -3,28 +3,27 @@
 
 namespace trainyard::cli {
 
-void add_run_file(CLI::App& verb, RunFileOptions& options) {
-  verb.add_option("run", options.files, "run file; further ones are laid over the first")
-      ->required()
-      ->check(CLI::ExistingFile);
+Argument add_run_file(Arguments verb, RunFileOptions& options) {
+  Argument run = verb.add("run", options.files, "run file; further ones are laid over the first");
   add_set(verb, options);
   add_plugin_folders(verb, options);
+  return run.required().existing_file();
 }
 
-void add_set(CLI::App& verb, RunFileOptions& options, const std::string& example) {
-  verb.add_option("--set", options.sets, "change a key: --set " + example)->allow_extra_args(false);
+void add_set(Arguments verb, RunFileOptions& options, const std::string& example) {
+  verb.add("--set", options.sets, "change a key: --set " + example).one_at_a_time();
 }
 
-void add_plugin_folders(CLI::App& verb, RunFileOptions& options) {
-  verb.add_option("--plugins", options.plugin_folders, "another folder of plugins")->allow_extra_args(false);
+void add_plugin_folders(Arguments verb, RunFileOptions& options) {
+  verb.add("--plugins", options.plugin_folders, "another folder of plugins").one_at_a_time();
 }
 
-void add_format(CLI::App& verb, Format& format) {
-  verb.add_option_function<std::string>(
-          "--format",
-          [&format](const std::string& word) { format = word == "json" ? Format::json : Format::text; },
-          "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
+void add_format(Arguments verb, Format& format) {
+  const auto take = [&format](const std::string& word) {
+    format = word == "json" ? Format::json : Format::text;
+    return std::nullopt;
+  };
+  verb.add("--format", take, "text or json").one_of({"text", "json"});
 }
 
 }  // namespace trainyard::cli

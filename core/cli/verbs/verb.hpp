@@ -7,8 +7,7 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
+#include "core/cli/arguments.hpp"
 #include "core/cli/plugins_verbs.hpp"
 #include "core/cli/run_file.hpp"
 
@@ -23,14 +22,14 @@ struct CommandLine {
 
 /// `given`: the verb's options, which the parser fills and the action reads.
 template <class Given>
-void when_chosen(CLI::App& verb, CommandLine& line, std::shared_ptr<Given> given, int (*action)(Given&)) {
-  verb.callback([&line, given, action] { line.chosen = [given, action] { return action(*given); }; });
+void when_chosen(Arguments verb, CommandLine& line, std::shared_ptr<Given> given, int (*action)(Given&)) {
+  verb.when_chosen([&line, given, action] { line.chosen = [given, action] { return action(*given); }; });
 }
 
-void add_run_file(CLI::App& verb, RunFileOptions& options);
-void add_set(CLI::App& verb, RunFileOptions& options, const std::string& example = "optimizer.lr=0.1");
-void add_plugin_folders(CLI::App& verb, RunFileOptions& options);
-void add_format(CLI::App& verb, Format& format);
+Argument add_run_file(Arguments verb, RunFileOptions& options);
+void add_set(Arguments verb, RunFileOptions& options, const std::string& example = "optimizer.lr=0.1");
+void add_plugin_folders(Arguments verb, RunFileOptions& options);
+void add_format(Arguments verb, Format& format);
 
 /// The exit code of `action` for the run file, or of one that is not valid.
 template <class Action>
@@ -40,21 +39,21 @@ int with_run(const RunFileOptions& options, Action&& action) {
   return action(*run);
 }
 
-void add_train(CLI::App& app, CommandLine& line);
-void add_resume(CLI::App& app, CommandLine& line);
-void add_eval(CLI::App& app, CommandLine& line);
-void add_validate(CLI::App& app, CommandLine& line);
-void add_plan(CLI::App& app, CommandLine& line);
-void add_config(CLI::App& app, CommandLine& line);
-void add_plugins(CLI::App& app, CommandLine& line);
-void add_ckpt(CLI::App& app, CommandLine& line);
-void add_model(CLI::App& app, CommandLine& line);
-void add_schedule(CLI::App& app, CommandLine& line);
-void add_rules(CLI::App& app, CommandLine& line);
-void add_bench(CLI::App& app, CommandLine& line);
-void add_doctor(CLI::App& app, CommandLine& line);
-void add_ctl(CLI::App& app, CommandLine& line);
-void add_monitor(CLI::App& app, CommandLine& line);
-void add_runs(CLI::App& app, CommandLine& line);
+void add_train(Arguments command, CommandLine& line);
+void add_resume(Arguments command, CommandLine& line);
+void add_eval(Arguments command, CommandLine& line);
+void add_validate(Arguments command, CommandLine& line);
+void add_plan(Arguments command, CommandLine& line);
+void add_config(Arguments command, CommandLine& line);
+void add_plugins(Arguments command, CommandLine& line);
+void add_ckpt(Arguments command, CommandLine& line);
+void add_model(Arguments command, CommandLine& line);
+void add_schedule(Arguments command, CommandLine& line);
+void add_rules(Arguments command, CommandLine& line);
+void add_bench(Arguments command, CommandLine& line);
+void add_doctor(Arguments command, CommandLine& line);
+void add_ctl(Arguments command, CommandLine& line);
+void add_monitor(Arguments command, CommandLine& line);
+void add_runs(Arguments command, CommandLine& line);
 
 }  // namespace trainyard::cli

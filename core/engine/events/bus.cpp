@@ -228,9 +228,7 @@ void Bus::failed(const Call& call, StepContext& context, const std::exception* e
                               ": " + what;
   const auto* objection = dynamic_cast<const Objection*>(error);
   if (objection ? objection->answer() == Answer::disable : who.disable_on_error) {
-    if (!who.disabled) who.error = message;
-    std::atomic_ref(who.disabled)
-        .store(true, std::memory_order_relaxed);  // a swap in preparation may read it
+    who.disable(message);
     stale_ = true;
     return;
   }

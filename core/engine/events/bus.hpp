@@ -26,10 +26,16 @@ struct Subscriber {
   std::string slot;  ///< place in the run file, for messages: "hooks[0]"
   void* self = nullptr;
   bool disable_on_error = false;
+
+  /// From the next rebuild on it is not called any more; the first reason holds. Loop thread.
+  void disable(std::string why) {
+    if (!disabled) error = std::move(why);
+    std::atomic_ref(disabled).store(true, std::memory_order_relaxed);  // a swap in preparation may read it
+  }
+  bool disabled = false;
   // Written by the bus:
-  bool disabled = false;         ///< it threw; not called any more after the next rebuild
   bool left_out = false;         ///< that rebuild has come
-  std::string error;             ///< what it threw
+  std::string error;             ///< why it is disabled
   double sampled_seconds = 0.0;  ///< inside its hooks, on the fires that were timed
 };
 
@@ -103,6 +109,9 @@ class Bus {
   bool stale() const { return stale_; }
   /// Leaves those out from now on, and returns them. Only between steps.
   std::vector<const Subscriber*> rebuild();
+
+  /// Whether anything is called at an event.
+  bool heard(Event event) const { return !table_.calls[static_cast<std::size_t>(event)].all.empty(); }
 
   const Order& order() const { return table_.order; }
   /// The events fired so far.

@@ -162,13 +162,54 @@ std::string_view suggestion(const Fault& fault, const ReportedPlugin* plugin) {
                     "checkpoint";
 }
 
-/// The report as JSON. `whole`: with the modules of the stack.
+SignalText& begin_field(SignalText& text, const char* name) {
+  return text.raw(",\n  ").quoted(name).raw(": ");
+}
+
+// Lists leave room for the end of the text.
+void render_hooks(const events::Bus* bus, const char* event, SignalText& text) {
+  begin_field(text, "hooks").raw("[");
+  int listed = 0;
+  if (bus != nullptr && event != nullptr)
+    for (std::size_t e = 0; e < event_count; ++e)
+      if (event_names[e] == event)
+        bus->each_hook(static_cast<Event>(e), [&](const char* id) {
+          if (text.room() > std::size_t{64} * 1024) text.raw(listed++ > 0 ? ", " : "").quoted(id, 256);
+        });
+  text.raw("]");
+}
+
+void render_events(const events::Bus* bus, SignalText& text) {
+  begin_field(text, "events").raw("[");
+  for (std::uint32_t age = bus != nullptr ? bus->trail().size() : 0; age-- > 0;) {
+    const events::Trail::Entry entry = bus->trail().back(age);
+    const auto event = static_cast<std::size_t>(entry.event);
+    if (event >= event_count) continue;
+    text.raw("\n    {\"event\": ").quoted(event_names[event]).raw(", \"step\": ").number(entry.step);
+    text.raw(age > 0 ? "}," : "}\n  ");
+  }
+  text.raw("]");
+}
+
+void render_stack(const Fault& fault, SignalText& text) {
+  begin_field(text, "stack").raw("[");
+  Module modules[most_frames];
+  find_modules(fault.stack, fault.frames, modules);
+  for (int i = 0; i < fault.frames; ++i) {
+    text.raw(i > 0 ? ",\n    " : "\n    ");
+    text.raw("{\"address\": \"")
+        .hex(reinterpret_cast<std::uintptr_t>(fault.stack[i]))
+        .raw("\", \"module\": ");
+    text.quoted(modules[i].name[0] != '\0' ? modules[i].name : nullptr).raw(", \"offset\": \"");
+    text.hex(modules[i].offset).raw("\"}");
+  }
+  text.raw("]");
+}
+
+/// The report as JSON.
 void render(const Ready& run, const Fault& fault, SignalText& text) {
   const ReportedPlugin* plugin = find(run, fault.slot);
-  const events::Bus* bus = run.loop->bus.load();
-  const auto field = [&](const char* name) -> SignalText& {
-    return text.raw(",\n  ").quoted(name).raw(": ");
-  };
+  const auto field = [&](const char* name) -> SignalText& { return begin_field(text, name); };
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   text.clear();
   text.raw("{\n  \"cause\": ").quoted(fault.cause);
@@ -193,38 +234,11 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
   field("time").number(now.tv_sec);
   field("config").quoted(run.config.c_str());
   field("suggestion").quoted(suggestion(fault, plugin));
-
-  // Lists leave room for the end of the text.
-  field("hooks").raw("[");
-  int listed = 0;
-  if (bus != nullptr && fault.event != nullptr)
-    for (std::size_t e = 0; e < event_count; ++e)
-      if (event_names[e] == fault.event)
-        bus->each_hook(static_cast<Event>(e), [&](const char* id) {
-          if (text.room() > std::size_t{64} * 1024) text.raw(listed++ > 0 ? ", " : "").quoted(id, 256);
-        });
-  text.raw("]");
-  field("events").raw("[");
-  for (std::uint32_t age = bus != nullptr ? bus->trail().size() : 0; age-- > 0;) {
-    const events::Trail::Entry entry = bus->trail().back(age);
-    const auto event = static_cast<std::size_t>(entry.event);
-    if (event >= event_count) continue;
-    text.raw("\n    {\"event\": ").quoted(event_names[event]).raw(", \"step\": ").number(entry.step);
-    text.raw(age > 0 ? "}," : "}\n  ");
-  }
-  text.raw("]");
-  field("stack").raw("[");
-  Module modules[most_frames];
-  find_modules(fault.stack, fault.frames, modules);
-  for (int i = 0; i < fault.frames; ++i) {
-    text.raw(i > 0 ? ",\n    " : "\n    ");
-    text.raw("{\"address\": \"")
-        .hex(reinterpret_cast<std::uintptr_t>(fault.stack[i]))
-        .raw("\", \"module\": ");
-    text.quoted(modules[i].name[0] != '\0' ? modules[i].name : nullptr).raw(", \"offset\": \"");
-    text.hex(modules[i].offset).raw("\"}");
-  }
-  text.raw("]\n}\n");
+  const events::Bus* bus = run.loop->bus.load();
+  render_hooks(bus, fault.event, text);
+  render_events(bus, text);
+  render_stack(fault, text);
+  text.raw("\n}\n");
 }
 
 /// The report as the file's content; it shows its name once it is whole. Written again, it only grows.

@@ -38,8 +38,8 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
   text +=
       "  run directory  " + directory + "  (config.toml, metrics.jsonl, result.json, model.safetensors)\n";
   text += "\nTry next:\n";
-  text += "  change one thing:  trainyard train " + directory +
-          "/config.toml --set optimizer.lr=" + number(2 * config.optimizer.options.find("lr")->as<double>()) +
+  text += "  change one thing:  trainyard train " + directory + "/config.toml --set optimizer.lr=" +
+          number(2 * config.at("optimizer").options.find("lr")->as<double>()) +
           " --set run.name=" + config.run.name + "-lr\n";
   text += "  see the model:     trainyard model show " + directory + "/config.toml\n";
   text += "  see the curves:    tensorboard --logdir " + directory + "\n";

@@ -16,7 +16,6 @@ namespace trainyard::control {
 namespace {
 
 constexpr int most_commands = 8;  ///< obeyed at one safe point
-constexpr const char* control_thread = "control";
 
 std::string what(const std::exception_ptr& error) {
   try {
@@ -30,8 +29,13 @@ std::string what(const std::exception_ptr& error) {
 
 }  // namespace
 
-Commander::Commander(CommanderParts parts, Ledger ledger)
-    : parts_(std::move(parts)), next_number_(ledger.next), thread_([this] { work(); }) {
+Commander::Commander(train::Run& run, Channel& channel, report::RunDirectory& directory, Ledger ledger)
+    : run_(run),
+      channel_(channel),
+      directory_(directory),
+      swaps_(run),
+      next_number_(ledger.next),
+      thread_([this] { work(); }) {
   for (Entry& entry : ledger.open) {
     if (entry.step) {
       due_.push_back(std::move(entry));
@@ -55,7 +59,7 @@ Commander::~Commander() {
 
 /// The thread that prepares swaps and lets go of what was replaced.
 void Commander::work() {
-  pthread_setname_np(pthread_self(), control_thread);
+  pthread_setname_np(pthread_self(), "swap");
   const report::SignalStack signal_stack;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -97,7 +101,7 @@ void Commander::hand_on() {
 void Commander::start(const std::shared_ptr<Job>& job) {
   later([this, job] {
     try {
-      job->prepared = parts_.run->prepare(job->entry.swaps);
+      job->prepared = swaps_.prepare(job->entry.swaps);
     } catch (...) {
       job->error = std::current_exception();
     }
@@ -117,20 +121,19 @@ void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
 }
 
 void Commander::at_safe_point() {
-  const Clock& clock = parts_.run->clock();
+  const Clock& clock = run_.clock();
   end_watches(clock.step);
   while (!due_.empty() && due_.front().step <= clock.step) make_due();
   finish();
   prepare_next();
   answer_checkpoints();
   hand_on();
-  if (parts_.channel == nullptr) return;
-  if (parts_.channel->pending()) obey();
-  while (paused_ && (parts_.signal == nullptr || *parts_.signal == 0)) {
-    if (parts_.channel->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
+  if (channel_.pending()) obey();
+  while (paused_ && !run_.loop().signalled()) {
+    if (channel_.wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
     finish();
     prepare_next();
-    parts_.run->loop().settle_checkpoints();
+    run_.loop().settle_checkpoints();
     answer_checkpoints();
     hand_on();
   }
@@ -140,7 +143,7 @@ void Commander::at_safe_point() {
 void Commander::end_watches(std::int64_t step) {
   const auto over = [&](const Standing& each) { return each.watch && step >= each.watch->until; };
   if (std::none_of(standing_.begin(), standing_.end(), over)) return;
-  parts_.run->check_weights();
+  run_.check_weights();
   for (Standing& each : standing_)
     if (over(each)) later([gone = std::exchange(each.watch, std::nullopt)] {});
   const auto stays = std::find_if(standing_.begin(), standing_.end(),
@@ -191,23 +194,21 @@ void Commander::finish() {
 
 /// Puts a prepared swap into the run, or tells why not; the run goes on either way.
 void Commander::commit(Job& job) {
-  train::Run& run = *parts_.run;
   Entry& entry = job.entry;
   std::shared_ptr<train::StateCopy> before;
   const std::int64_t watch = watch_of(entry);
   try {
     if (job.error) std::rethrow_exception(job.error);
-    before = run.commit(*job.prepared, watch > 0);
+    before = swaps_.commit(*job.prepared, watch > 0);
   } catch (...) {
     return refuse(job, what(std::current_exception()));
   }
   if (before && !before->settled()) later([before] { before->help(); });
-  entry.step = run.clock().step;
-  for (const config::SwapRequest& swap : entry.swaps) ++generations_[swap.slot];
+  entry.step = run_.clock().step;
+  for (const config::SwapRequest& swap : entry.swaps) ++swapped_[swap.slot];
   ++counts_.made;
   const std::string text = job.prepared->text() + ", at step " + std::to_string(*entry.step);
   note_end(entry, swap_made, text);
-  parts_.swapped();
   if (job.command)
     later([command = std::make_shared<Command>(std::move(*job.command)), text] {  // after the journal
       command->answer({{"message", text}});
@@ -224,7 +225,7 @@ void Commander::refuse(Job& job, const std::string& why) {
   ++counts_.refused;
   const std::string text = config::text(job.entry.swaps) + ": " + why;
   note_end(job.entry, swap_refused, text);
-  if (!job.command) return parts_.warn(job.entry.who + ": the run goes on without a swap: " + text);
+  if (!job.command) return run_.warn(job.entry.who + ": the run goes on without a swap: " + text);
   later([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
 }
 
@@ -233,41 +234,39 @@ std::int64_t Commander::watch_of(const Entry& entry) const {
   std::int64_t longest = 0;
   for (const config::SwapRequest& swap : entry.swaps)
     if (const std::optional<Duration> length = Duration::parse(swap.watch))
-      longest = std::max(longest, length->steps(parts_.run->scale()).value_or(0));
+      longest = std::max(longest, length->steps(run_.scale()).value_or(0));
   return longest;
 }
 
 bool Commander::recover(const Error& error) {
   put_back();  // whoever goes back otherwise changes the run, too
   if (standing_.empty()) return false;
-  train::Run& run = *parts_.run;
-  const std::int64_t failed_at = run.clock().step + 1;
+  const std::int64_t failed_at = run_.clock().step + 1;
   while (!standing_.back().watch) {
     Standing later_one = std::move(standing_.back());
     standing_.pop_back();
-    run.take_back(*later_one.swap);
+    swaps_.take_back(*later_one.swap);
     retire(std::move(later_one.swap));
-    for (const config::SwapRequest& swap : later_one.entry.swaps) --generations_[swap.slot];
+    for (const config::SwapRequest& swap : later_one.entry.swaps) --swapped_[swap.slot];
     --counts_.made;
     due_.push_front(std::move(later_one.entry));
   }
   Standing failed = std::move(standing_.back());
   standing_.pop_back();
-  run.take_back(*failed.swap);
+  swaps_.take_back(*failed.swap);
   // Plugins keep what they load, and a checkpoint that is being written may hold the copy.
-  run.go_back(train::StateCopy(failed.watch->before->states()).states());
-  for (const config::SwapRequest& swap : failed.entry.swaps) --generations_[swap.slot];
+  run_.go_back(train::StateCopy(failed.watch->before->states()).states());
+  for (const config::SwapRequest& swap : failed.entry.swaps) --swapped_[swap.slot];
   --counts_.made;
   ++counts_.rolled_back;
-  const std::int64_t step = run.clock().step;
+  const std::int64_t step = run_.clock().step;
   const std::string text = failed.swap->text();
   note_end(failed.entry, swap_rolled_back,
            text + ", from step " + std::to_string(failed_at) + " back to step " + std::to_string(step) +
                ": " + error.what());
-  parts_.warn(text + " is taken back: " + error.what());
-  parts_.swapped();
+  run_.warn(text + " is taken back: " + error.what());
   retire(std::move(failed.swap));
-  if (stopping_) run.loop().request(Control::stop_run, client, "asked to, before a swap was taken back");
+  if (stopping_) run_.loop().request(Control::stop_run, client, "asked to, before a swap was taken back");
   return true;
 }
 
@@ -294,36 +293,35 @@ void Commander::go_on_with(std::vector<MadeBefore> made) {
     Entry& entry = each.made.entry;
     std::vector<config::SwapRequest> swaps = entry.swaps;
     for (config::SwapRequest& swap : swaps) swap.carry = config::Carry::fresh;  // all state is restored later
-    std::unique_ptr<train::PreparedSwap> swap = parts_.run->prepare(swaps);
-    parts_.run->commit(*swap);
+    std::unique_ptr<train::PreparedSwap> swap = swaps_.prepare(swaps);
+    swaps_.commit(*swap);
     std::optional<Watch> watch;
     if (each.made.until)
       watch.emplace(Watch{std::make_shared<train::StateCopy>(std::move(each.before)), *each.made.until});
-    for (const config::SwapRequest& each_swap : entry.swaps) ++generations_[each_swap.slot];
+    for (const config::SwapRequest& each_swap : entry.swaps) ++swapped_[each_swap.slot];
     ++counts_.made;
     standing_.push_back({std::move(entry), std::move(swap), std::move(watch)});
   }
-  parts_.swapped();
 }
 
 void Commander::obey() {
   for (int i = 0; i < most_commands; ++i) {
-    std::optional<Command> command = parts_.channel->take();
+    std::optional<Command> command = channel_.take();
     if (!command) return;
     obey(std::move(*command));
   }
 }
 
 void Commander::obey(Command command) {
-  train::Loop& loop = parts_.run->loop();
+  train::Loop& loop = run_.loop();
   const Request& request = command.request();
   const auto say = [&](const std::string& message) { command.answer({{"message", message}}); };
-  const std::string here = "at step " + std::to_string(parts_.run->clock().step);
+  const std::string here = "at step " + std::to_string(run_.clock().step);
   try {
     switch (request.verb) {
       case Verb::status: command.answer(Json(status())); return;
       case Verb::set:
-        ask_swaps(std::move(command), config::swaps_of(parts_.run->config().resolved, request.assignments));
+        ask_swaps(std::move(command), config::swaps_of(run_.config().resolved, request.assignments));
         return;
       case Verb::swap: {
         config::SwapRequest swap{.slot = request.slot, .type = request.type, .options = {}};
@@ -345,7 +343,7 @@ void Commander::obey(Command command) {
         return;
       case Verb::checkpoint:
         loop.checkpoint();
-        checkpoints_.push_back({std::move(command), parts_.run->clock().step});
+        checkpoints_.push_back({std::move(command), run_.clock().step});
         answer_checkpoints();
         return;
       case Verb::eval: evaluate(command); return;
@@ -376,22 +374,22 @@ void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swap
 
 /// A look that steers nothing: whatever hooks and schedules make of it is undone, and no sink is told.
 void Commander::evaluate(Command& command) {
-  train::Run& run = *parts_.run;
-  train::Loop& loop = run.loop();
+  train::Loop& loop = run_.loop();
   if (loop.evaluations().empty()) return command.refuse("the run has neither [data.val] nor [data.test]");
   put_back();
-  train::StateCopy before(run.snapshot().states);
+  loop.settle(Executor::Pause::evaluation);
+  train::StateCopy before(run_.snapshot().states);
   std::map<std::string, double, std::less<>> seen;
   try {
     seen = loop.look(loop.evaluations().front());
   } catch (const Error& error) {
-    run.go_back(before.states());
+    run_.go_back(before.states());
     return command.refuse(error.what());
   }
-  run.go_back(before.states());
+  run_.go_back(before.states());
   if (seen.empty()) return command.refuse("the run was told to end while it evaluated");
   Json values = Json::object();
-  std::string message = "evaluated at step " + std::to_string(run.clock().step);
+  std::string message = "evaluated at step " + std::to_string(run_.clock().step);
   for (const auto& [name, value] : seen) {
     values[name] = number(value);
     message += "\n  " + name + "  " + std::to_string(value);
@@ -401,7 +399,7 @@ void Commander::evaluate(Command& command) {
 
 void Commander::answer_checkpoints() {
   if (checkpoints_.empty()) return;
-  const auto [path, step] = parts_.last_checkpoint();
+  const auto& [path, step] = run_.loop().last_checkpoint();
   while (!checkpoints_.empty() && checkpoints_.front().step <= step) {
     checkpoints_.front().command.answer({{"message", "saved in " + path}, {"path", path}});
     checkpoints_.pop_front();
@@ -409,11 +407,10 @@ void Commander::answer_checkpoints() {
 }
 
 Status Commander::status() const {
-  train::Run& run = *parts_.run;
-  const train::Loop& loop = run.loop();
-  const Clock& clock = run.clock();
+  const train::Loop& loop = run_.loop();
+  const Clock& clock = run_.clock();
   Status status;
-  status.run = run.config().run.name;
+  status.run = run_.config().run.name;
   status.pid = getpid();
   status.state = paused_ ? RunState::paused : RunState::training;
   status.step = clock.step;
@@ -426,24 +423,24 @@ Status Commander::status() const {
   if (clock.step > 0 && clock.total_steps > 0)
     status.seconds_left = status.seconds / static_cast<double>(clock.step) *
                           static_cast<double>(clock.total_steps - clock.step);
-  for (train::ActivePlugin& plugin : run.plugins()) {
-    const auto swaps = generations_.find(plugin.slot().address());
+  for (train::ActivePlugin& plugin : run_.plugins()) {
+    const auto swaps = swapped_.find(plugin.slot().address());
     status.slots.push_back({.slot = plugin.slot().address(),
                             .type = plugin.slot().type,
                             .version = plugin.manifest().version,
-                            .generation = swaps == generations_.end() ? 0 : swaps->second,
+                            .swaps = swaps == swapped_.end() ? 0 : swaps->second,
                             .digest = plugin.file().digest,
                             .seconds = plugin.subscriber().sampled_seconds});
   }
   std::set<int> in_use;
-  for (const train::ActivePlugin& plugin : run.plugins()) in_use.insert(plugin.generation());
-  status.generations = plugins::generations() - static_cast<int>(in_use.size());
-  status.last_checkpoint = parts_.last_checkpoint().first;
+  for (const train::ActivePlugin& plugin : run_.plugins()) in_use.insert(plugin.generation());
+  status.retired = plugins::generations() - static_cast<int>(in_use.size());
+  status.last_checkpoint = loop.last_checkpoint().path;
   return status;
 }
 
 void Commander::note(const std::string& who, const std::string& what, const std::string& why) const {
-  parts_.journal({parts_.run->clock().step, who, what, why, {}});
+  directory_.journal({run_.clock().step, who, what, why, {}});
 }
 
 /// Synced to the disk: not while the loop waits. A client has its answer after that; what is lost with the
@@ -451,7 +448,7 @@ void Commander::note(const std::string& who, const std::string& what, const std:
 void Commander::note_end(const Entry& of, std::string_view what, std::string why) {
   {
     const std::lock_guard lock(lines_mutex_);
-    lines_.push_back({{parts_.run->clock().step, of.who, std::string(what), std::move(why), {}}, of});
+    lines_.push_back({{run_.clock().step, of.who, std::string(what), std::move(why), {}}, of});
   }
   later([this] { write_lines(); });
 }
@@ -463,9 +460,9 @@ void Commander::write_lines() {
     auto& [line, of] = lines_.front();
     line.details = details(of);
     try {
-      parts_.journal(std::move(line));
+      directory_.journal(line);
     } catch (const Error& error) {
-      parts_.warn(std::string("a resume will not repeat the swap: ") + error.what());
+      run_.warn(std::string("a resume will not repeat the swap: ") + error.what());
     }
   }
 }

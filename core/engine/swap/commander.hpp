@@ -14,25 +14,11 @@
 #include <vector>
 
 #include "core/engine/swap/channel.hpp"
-#include "core/engine/swap/prepared_swap.hpp"
+#include "core/engine/swap/swaps.hpp"
 #include "core/rundir/ledger.hpp"
 #include "core/rundir/run_directory.hpp"
 
 namespace trainyard::control {
-
-struct CommanderParts {
-  train::Run* run = nullptr;
-  Channel* channel = nullptr;                ///< null: nobody can command
-  const std::atomic<int>* signal = nullptr;  ///< ends a pause
-  /// Swaps are written down on the thread that prepares them: the loop does not wait for the disk.
-  std::function<void(report::JournalEntry)> journal = [](const report::JournalEntry&) {};
-  std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< any thread
-  std::function<void()> swapped = [] {};                                     ///< the run has another plugin
-  /// Path and step of the newest checkpoint that is on the disk.
-  std::function<std::pair<std::string, std::int64_t>()> last_checkpoint = [] {
-    return std::pair{std::string(), std::int64_t{-1}};
-  };
-};
 
 /// A swap of a saved run, and what the run was before it, where it was watched.
 struct MadeBefore {
@@ -40,23 +26,25 @@ struct MadeBefore {
   std::vector<State> before;
 };
 
-/// Loop thread. Swaps are prepared on a thread of its own, one at a time.
+/// Loop thread. Swaps are prepared on a thread of its own, one at a time, and written down there: the loop
+/// does not wait for the disk.
 class Commander {
  public:
-  /// `ledger`: what is open from the beginning. What it holds as made is made by go_on_with().
-  Commander(CommanderParts parts, Ledger ledger);
+  /// Of a run that is built. `ledger`: what is open from the beginning. What it holds as made is made by
+  /// go_on_with().
+  Commander(train::Run& run, Channel& channel, report::RunDirectory& directory, Ledger ledger);
   ~Commander();
   Commander(const Commander&) = delete;
   Commander& operator=(const Commander&) = delete;
 
-  /// LoopParts::control. Throws where the weights are not finite at the end of a watch.
+  /// LoopHost::at_safe_point. Throws where the weights are not finite at the end of a watch.
   void at_safe_point();
   /// As a client's command; what becomes of it goes into the journal.
   void ask(config::SwapRequest request, const std::string& who);
-  /// LoopParts::recover: takes back the newest swap that is still watched, with what was made after it, which
+  /// LoopHost::recover: takes back the newest swap that is still watched, with what was made after it, which
   /// then comes again.
   bool recover(const Error& error);
-  /// LoopParts::closing: the watches end with the training. Throws as at_safe_point() does.
+  /// LoopHost::closing: the watches end with the training. Throws as at_safe_point() does.
   void close_watches();
 
   /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
@@ -113,14 +101,17 @@ class Commander {
   void write_lines();
   void work();
 
-  CommanderParts parts_;
+  train::Run& run_;
+  Channel& channel_;
+  report::RunDirectory& directory_;
+  train::Swaps swaps_;
   std::int64_t next_number_;
   std::deque<Entry> due_;  ///< in the order of time
   std::deque<std::shared_ptr<Job>> waiting_;
   std::shared_ptr<Job> current_;    ///< in preparation, or ready
   std::vector<Standing> standing_;  ///< oldest first, which is watched
   report::SwapCounts counts_;
-  std::map<std::string, std::int64_t> generations_;  ///< swaps of each slot
+  std::map<std::string, std::int64_t> swapped_;  ///< how often, by slot
   struct AskedCheckpoint {
     Command command;
     std::int64_t step;

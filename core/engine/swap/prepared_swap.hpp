@@ -1,13 +1,12 @@
 // Swaps that were made ready together beside the run, and, once committed, what they replaced.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/engine/train/run.hpp"
+#include "core/engine/events/bus.hpp"
+#include "core/engine/train/layer.hpp"
+#include "core/runfile/run_config.hpp"
 
 namespace trainyard::train {
 
@@ -17,47 +16,36 @@ class PreparedSwap {
   const std::string& text() const { return text_; }
 
  private:
-  friend class Run;
+  friend class Swaps;
 
-  /// The other plugin of a slot, its configuration, and the place in the run that it takes.
+  /// What there is to a plugin of the layer besides.
   struct Part {
-    ActivePlugin* place;
-    config::SlotConfig* slot;
-    ActivePlugin plugin;
-    config::SlotConfig config;
+    std::size_t place;  ///< among the plugins and the slots of the run
     config::Carry carry = config::Carry::state;
     /// What the plugin made for itself: it is freed with the swap, not where other state takes its place.
     State own;
   };
 
-  /// That of a slot, where the swap replaces it.
-  ActivePlugin* find(const std::string& slot) {
-    for (Part& part : parts_)
-      if (part.config.slot == slot) return &part.plugin;
-    return nullptr;
-  }
-
   /// Frees what nobody asks for any more once `later` has followed: plans are long, and models are large.
   void free_replaced_by(PreparedSwap& later) {
-    splits_.clear();
-    if (later.curve_) curve_.reset();
-    if (later.network_) network_.reset();
-    if (later.dropout_) dropout_.reset();
-    std::erase_if(parts_, [&](const Part& part) { return later.find(part.config.slot) != nullptr; });
+    const Made& made = later.layer_.made;
+    layer_.made.splits.clear();
+    if (made.curve) layer_.made.curve.reset();
+    if (made.network) layer_.made.network.reset();
+    if (made.dropout) layer_.made.dropout.reset();
+    for (std::size_t i = parts_.size(); i-- > 0;) {
+      if (later.layer_.own(layer_.plugins[i].slot().slot) == nullptr) continue;
+      layer_.plugins.erase(layer_.plugins.begin() + static_cast<std::ptrdiff_t>(i));
+      parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
 
-  PreparedSwap* after_ = nullptr;  ///< the swap that it follows, uncommitted; null: the run as it is
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap
   std::string config_text_;
-  std::vector<Part> parts_;  ///< data and model bring those along that depend on them
+  Layer layer_;              ///< over the run as it is, or over a swap that it follows, uncommitted
+  std::vector<Part> parts_;  ///< one a plugin; data and model bring those along that depend on them
   events::Bus::Table table_;
-  // What belongs to the parts:
-  std::unique_ptr<Network> network_;
-  std::unique_ptr<Dropout> dropout_;
-  std::map<std::string, Run::Split> splits_;
-  std::optional<ScheduleCurve> curve_;
-  CurvePlace curve_place_;
 };
 
 }  // namespace trainyard::train

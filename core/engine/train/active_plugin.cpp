@@ -59,6 +59,12 @@ void HostServices::metric(std::string_view name, double value) {
   with_outputs([&](const HostOutputs& to) { to.metric(std::string(name), value); });
 }
 
+std::vector<Batch> HostServices::batches(std::string_view split, std::int64_t count) {
+  std::vector<Batch> batches;
+  with_outputs([&](const HostOutputs& of) { batches = of.batches(split, count); });
+  return batches;
+}
+
 RandomStream HostServices::random(std::string_view purpose) const {
   return {seed_, owner_ + "/" + std::string(purpose)};
 }

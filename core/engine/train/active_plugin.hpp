@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <trainyard/batch.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/state.hpp>
@@ -29,6 +30,9 @@ struct HostOutputs {
   std::function<void(std::string name, double value)> metric = [](const std::string&, double) {};
   std::function<void(config::SwapRequest request, const std::string& who)> swap =
       [](const config::SwapRequest&, const std::string&) {};
+  std::function<std::vector<Batch>(std::string_view split, std::int64_t count)> batches =
+      [](std::string_view, std::int64_t) { return std::vector<Batch>(); };
+  RunFacts run;
   std::uint64_t seed = 0;
 };
 
@@ -44,6 +48,7 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
         owner_(slot.id),
         parts_(std::move(parts)),
         seed_(outputs.seed),
+        run_(outputs.run),
         outputs_(&outputs) {}
   ~HostServices() override;
 
@@ -51,6 +56,8 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
   void journal(std::string_view what, std::string_view why) override;
   void metric(std::string_view name, double value) override;
   RandomStream random(std::string_view purpose) const override;
+  const RunFacts& run() const override { return run_; }
+  std::vector<Batch> batches(std::string_view split, std::int64_t count) override;
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
   void swap(std::string_view slot, std::string_view type, const std::vector<std::string>& options) override;
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
@@ -71,6 +78,7 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
   std::string slot_, plugin_, owner_;
   PartCode parts_;
   const std::uint64_t seed_;
+  const RunFacts run_;
   std::mutex open_;
   const HostOutputs* outputs_;  ///< null: closed
   std::mutex mutex_;

@@ -16,10 +16,15 @@ std::int64_t interval(const CheckpointCommon& common, const RunScale& scale) {
   return common.interval ? in_steps(*common.interval, scale, "checkpoint.interval") : 0;
 }
 
+bool is_ours(const ActivePlugin& plugin) {
+  return plugin.slot().kind == Checkpointer::kind.name;
+}
+
 }  // namespace
 
-Checkpoints::Checkpoints(Run& run, const std::string& folder)
+Checkpoints::Checkpoints(Run& run, LoopHost& host, const std::string& folder)
     : run_(run),
+      host_(host),
       plugin_(&run.checkpointer()),
       store_(folder, retention(plugin_->as<Checkpointer>().common, run.scale())),
       every_(interval(plugin_->as<Checkpointer>().common, run.scale())) {
@@ -31,20 +36,19 @@ void Checkpoints::call(Call&& call) {
   guarded(plugin_->slot(), run_.clock().step, [&] { call(plugin_->as<Checkpointer>()); });
 }
 
-CheckpointParts Checkpoints::parts() {
-  return {.every = every_,
-          .save =
-              [this] {
-                run_.check_weights();  // ahead of everything that could let go of the last good one
-                Snapshot snapshot = run_.snapshot();
-                complete_(snapshot);
-                call([&](Checkpointer& plugin) { plugin.take(std::move(snapshot)); });
-              },
-          .committed = [this] { return committed(); },
-          .drain = [this] { call([](Checkpointer& plugin) { plugin.drain(); }); }};
+void Checkpoints::save() {
+  run_.check_weights();  // ahead of everything that could let go of the last good one
+  Snapshot snapshot = run_.snapshot();
+  host_.complete(snapshot);
+  call([&](Checkpointer& plugin) { plugin.take(std::move(snapshot)); });
+}
+
+void Checkpoints::drain() {
+  call([](Checkpointer& plugin) { plugin.drain(); });
 }
 
 void Checkpoints::open(ActivePlugin& plugin) {
+  if (!is_ours(plugin)) return;
   const CheckpointCommon& common = plugin.as<Checkpointer>().common;
   retention(common, run_.scale());  // throws for what this run cannot count
   interval(common, run_.scale());
@@ -52,24 +56,25 @@ void Checkpoints::open(ActivePlugin& plugin) {
 }
 
 void Checkpoints::settle(ActivePlugin& plugin) {
+  if (!is_ours(plugin)) return;
   guarded(plugin.slot(), run_.clock().step, [&] { plugin.as<Checkpointer>().drain(); });
 }
 
 void Checkpoints::use(ActivePlugin& plugin) {
+  if (!is_ours(plugin)) return;
   plugin_ = &plugin;
   const CheckpointCommon& common = plugin.as<Checkpointer>().common;
   store_.set_retention(retention(common, run_.scale()));
   every_ = interval(common, run_.scale());
-  run_.set_checkpoint_interval(every_);
 }
 
-bool Checkpoints::committed() {
+std::optional<Saved> Checkpoints::take_committed() {
   if (waiting_.empty()) waiting_ = store_.take_committed();
-  if (waiting_.empty()) return false;
-  last_ = std::move(waiting_.front());
-  last_step_ = checkpoint::step_of(last_).value_or(-1);
+  if (waiting_.empty()) return std::nullopt;
+  Saved saved{std::move(waiting_.front()), -1};
+  saved.step = checkpoint::step_of(saved.path).value_or(-1);
   waiting_.erase(waiting_.begin());
-  return true;
+  return saved;
 }
 
 }  // namespace trainyard::train

@@ -1,5 +1,7 @@
 #include "core/engine/train/device.hpp"
 
+#include <trainyard/batch.hpp>
+
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
@@ -19,6 +21,12 @@ at::Device make_device(const std::string& name) {
   if (device.index() >= count)
     throw ConfigError(wanted + "this machine has " + std::to_string(count) + " usable GPUs" + mend);
   return device;
+}
+
+void move_to(at::Device device, Batch& batch) {
+  if (device.is_cpu()) return;
+  for (at::Tensor& input : batch.inputs) input = input.to(device, /*non_blocking=*/true);
+  batch.target = batch.target.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace trainyard::train

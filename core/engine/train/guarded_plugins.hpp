@@ -55,54 +55,54 @@ class GuardedSampler final : public Sampler {
 };
 
 /// The network calls it within the guard of the model.
-class GuardedDropout final : public Dropout {
+class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, FusesLinears, CarriesStates {
  public:
   GuardedDropout(config::SlotConfig slot, Dropout& dropout) : slot_(std::move(slot)), dropout_(dropout) {
     common = dropout.common;
   }
-  void open(const DropoutPlaces& places) override {
-    guarded(slot_, 0, [&] { dropout_.open(places); });
-  }
+  void open(const DropoutPlaces& places) override { dropout_.open(places); }  // by open_dropout, guarded
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
     return guarded(slot_, 0, [&] { return dropout_.apply(x, site, call); });
   }
-  bool masks_weights() const override { return dropout_.masks_weights(); }
+  MasksWeights* masks_weights() override { return dropout_.masks_weights() ? this : nullptr; }
+  EvaluatesLinears* evaluates_linears() override { return dropout_.evaluates_linears() ? this : nullptr; }
+  FusesLinears* fuses_linears() override { return dropout_.fuses_linears() ? this : nullptr; }
+  CarriesStates* carries_states() override { return dropout_.carries_states() ? this : nullptr; }
+
+ private:
   at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call) override {
-    return guarded(slot_, 0, [&] { return dropout_.mask_weight(weight, index, call); });
+    return guarded(slot_, 0, [&] { return dropout_.masks_weights()->mask_weight(weight, index, call); });
   }
-  bool evaluates_linears() const override { return dropout_.evaluates_linears(); }
   at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
                              const std::optional<at::Tensor>& bias, const Activation& activation,
                              std::size_t index, const DropoutCall& call) override {
-    return guarded(slot_, 0,
-                   [&] { return dropout_.evaluate_linear(x, weight, bias, activation, index, call); });
+    return guarded(slot_, 0, [&] {
+      return dropout_.evaluates_linears()->evaluate_linear(x, weight, bias, activation, index, call);
+    });
   }
-  bool fuses(std::size_t linear) const override { return dropout_.fuses(linear); }
+  bool fuses(std::size_t linear) const override { return dropout_.fuses_linears()->fuses(linear); }
   at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias, std::size_t linear,
                            const DropoutCall& call) override {
-    return guarded(slot_, 0, [&] { return dropout_.masked_linear(x, weight, bias, linear, call); });
+    return guarded(slot_, 0,
+                   [&] { return dropout_.fuses_linears()->masked_linear(x, weight, bias, linear, call); });
   }
-  bool carries() const override { return dropout_.carries(); }
   at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
                    std::int64_t time, const DropoutCall& call) override {
-    return guarded(slot_, 0, [&] { return dropout_.carry(before, now, cell, memory, time, call); });
+    return guarded(slot_, 0,
+                   [&] { return dropout_.carries_states()->carry(before, now, cell, memory, time, call); });
   }
 
- private:
   const config::SlotConfig slot_;
   Dropout& dropout_;
 };
 
-/// Opens the plugin of the slot for a network: set_dropout is what is left to do.
-inline std::unique_ptr<Dropout> open_dropout(const config::SlotConfig& slot, Dropout& plugin,
-                                             const Network& network, const RunScale& scale) {
-  auto dropout = std::make_unique<GuardedDropout>(slot, plugin);
-  guarded(slot, 0, [&] {
-    dropout->place(scale);
-    dropout->open(dropout->chosen(network.dropout_places()));
-  });
-  return dropout;
+/// Opens the plugin of the slot for a network: set_dropout is what is left to do. The plan holds its guard.
+inline std::shared_ptr<const DropoutPlan> open_dropout(const config::SlotConfig& slot, Dropout& plugin,
+                                                       const Network& network, const RunScale& scale) {
+  auto dropout = std::make_shared<GuardedDropout>(slot, plugin);
+  auto* plan = guarded(slot, 0, [&] { return new DropoutPlan(*dropout, network.dropout_places(), scale); });
+  return {plan, [dropout](const DropoutPlan* opened) { delete opened; }};
 }
 
 /// A rule as the recorder knows it: it calls it within the guard of the rule's own slot.

@@ -1,102 +1,26 @@
 // The training loop: the executable form of events.md. It knows slots, events and state, and no strategy.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <trainyard/loss.hpp>
-#include <trainyard/metric.hpp>
-#include <trainyard/network.hpp>
-#include <trainyard/optimizer.hpp>
-#include <trainyard/schedule.hpp>
-#include <trainyard/sink.hpp>
 #include <trainyard/state.hpp>
 
-#include <trainyard/event.hpp>
-#include "core/engine/events/bus.hpp"
-#include "core/engine/train/data_loader.hpp"
-#include "core/engine/train/loop_context.hpp"
-#include "core/engine/train/loss_meter.hpp"
-#include "core/engine/train/loss_scaler.hpp"
-#include "core/runfile/run_config.hpp"
+#include "core/engine/train/bench.hpp"
+#include "core/engine/train/brackets.hpp"
+#include "core/engine/train/loop_parts.hpp"
 
 namespace trainyard::train {
 
 using MetricValues = std::map<std::string, double, std::less<>>;
 
-/// A split to evaluate on.
-struct EvaluationSplit {
-  std::string name;  ///< "val", "test"
-  data::Loader* loader = nullptr;
-};
-
-/// A metric plugin, and its slot: its values are reported under the slot's id.
-struct MetricSlot {
-  const config::SlotConfig* slot = nullptr;
-  Metric* metric = nullptr;
-};
-
-/// How the loop has its state saved.
-struct CheckpointParts {
-  std::int64_t every =
-      0;  ///< steps, and one more at the end of the training; 0: only on interruption and request
-  std::function<void()> save;  ///< takes what the run is now; none: nothing is ever saved
-  std::function<bool()> committed = [] { return false; };  ///< true once for each that reached the disk
-  std::function<void()> drain = [] {};                     ///< waits for those on their way
-};
-
-/// What the loop runs on; all of it outlives the loop. Whoever owns it changes it between steps only: that is
-/// how plugins are swapped.
-struct LoopParts {
-  const config::RunConfig* config = nullptr;
-  events::Bus* bus = nullptr;
-  LoopContext* context = nullptr;
-  at::Device device = at::kCPU;
-  Network* network = nullptr;
-  Loss* loss = nullptr;
-  Optimizer* optimizer = nullptr;
-  const ScheduleCurve* schedule = nullptr;
-  data::Loader* train = nullptr;
-  std::vector<EvaluationSplit>
-      evaluations;  ///< the first is evaluated on eval_interval, all of them at the end
-  std::vector<MetricSlot> metrics;
-  RunScale scale;
-  CheckpointParts checkpoint;
-  /// Called at safe points, after the hooks: commands of users, swaps. The run may look different afterwards.
-  std::function<void()> control = [] {};
-  /// A step failed: true where the run went back to a safe point before it, and goes on from there.
-  std::function<bool(const Error&)> recover = [](const Error&) { return false; };
-  /// Called ahead of everything that may write weights or the optimizer's state: until then others read them.
-  std::function<void()> settle = [] {};
-  /// Called once the training and its last evaluations are done: what is not settled yet has to be. May
-  /// throw, and have the run go back.
-  std::function<void()> closing = [] {};
-  /// Whether training metrics of the step of that number are wanted.
-  std::function<bool(std::int64_t step)> log_due = [](std::int64_t) { return false; };
-  /// Called at safe points; throws what a plugin's own threads threw.
-  std::function<void()> check_threads = [] {};
-  /// Set from a signal handler: end at the next step boundary.
-  const std::atomic<int>* signal = nullptr;
-  /// Metrics, off the loop's hands; must not block.
-  std::function<void(Record)> record = [](const Record&) {};
-  /// One line of the journal: who, what, why.
-  std::function<void(std::string_view who, std::string_view what, std::string_view why)> journal =
-      [](std::string_view, std::string_view, std::string_view) {};
-};
-
 /// Why a fit ended.
 enum class Ending : std::uint8_t { completed, stopped, early_stopping, wall_time, signal };
-
-/// Seconds inside the plugins that the loop calls itself, on the steps that were timed.
-struct PhaseSeconds {
-  double data = 0, model = 0, loss = 0, backward = 0, optimizer = 0;
-  std::int64_t timed_steps = 0;
-};
 
 class Loop {
  public:
@@ -112,42 +36,44 @@ class Loop {
   void save(StateWriter& state) const;
   void load(const State& state);
 
-  /// Within LoopParts::control: as a hook's request would.
+  /// Within LoopHost::at_safe_point: as a hook's request would.
   void request(Control control, std::string_view who, std::string_view why);
-  /// Within LoopParts::control: takes a checkpoint now.
+  /// Within LoopHost::at_safe_point: takes a checkpoint now.
   void checkpoint();
-  /// Within LoopParts::control: tells hooks of the checkpoints that have reached the disk.
+  /// Within LoopHost::at_safe_point: tells hooks of the checkpoints that have reached the disk.
   void settle_checkpoints();
+  /// The newest that hooks were told of.
+  const Saved& last_checkpoint() const { return last_checkpoint_; }
   /// The metric values of one pass over a split: "val/loss", "val/accuracy", ... Empty where a signal cut it
   /// short.
   MetricValues evaluate(const EvaluationSplit& split);
-  /// The same, and no sink is told; what hooks make of it is the caller's to undo. Within LoopParts::control.
+  /// The same, and no sink is told; what hooks make of it is the caller's to undo.
+  /// Within LoopHost::at_safe_point.
   MetricValues look(const EvaluationSplit& split);
 
   const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
   const Clock& clock() const { return context_.clock_; }
   /// Steps that the optimizer took, which the schedule is read at; skipped ones are not among them.
-  std::int64_t updates() const { return updates_; }
+  std::int64_t updates() const { return bench_.updates(); }
+  /// Has the executor open for the parts and the state as they are now, where it was open. Throws what it
+  /// throws.
+  void reopen_executor() { bench_.reopen(); }
+  /// Has the executor finish what is in flight.
+  void settle(Executor::Pause pause) { bench_.settle(pause); }
   /// The last value of everything that was reported.
   const MetricValues& latest() const { return latest_; }
   /// Seconds of training, those before a resume included.
   double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
+  /// Whether a signal says that the training is to end.
+  bool signalled() const {
+    return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
+  }
   /// Host::metric of any plugin: goes out with the next log point.
   void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }
 
  private:
   using SteadyClock = std::chrono::steady_clock;
-
-  void fire(Event event) {
-    if (weights_written_at(event)) parts_.settle();
-    parts_.bus->fire(event, context_);
-  }
-  /// Fires `open`, runs `body`, fires `close`, which the body may choose; `close` also where `body` throws.
-  template <class Body>
-  void bracket(Event open, const Event& close, Body&& body);
-  template <class Body>
-  void close_after(const Event& close, Body&& body);
 
   template <class Body>
   void recovering(Body&& body);
@@ -156,51 +82,29 @@ class Loop {
   void run_epoch();
   void run_steps();
   void run_step();
-  void run_micro(Batch& batch, const StepPart& part);
-  void update(data::StepData& step);
-  void set_rates();
-  void compute_gradients(data::StepData& step);
-  bool repeated();
-  bool prepare_gradients();
   void after_batch();
   void log_point();
   std::int64_t patience() const;
   void watch(const MetricValues& values);
   bool finished();
-  [[noreturn]] void refuse_loss(double loss) const;
   void poll();
   void interrupt(Ending ending);
-  void reset_metrics();
-  void update_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch);
-  template <class Take>
-  void each_metric_value(const std::string& prefix, Take&& take);
-  void move_to_device(Batch& batch) const;
-  at::Tensor backward_root(double factor);
-  bool signalled() const {
-    return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
-  }
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 
   LoopParts& parts_;
   LoopContext& context_;
-  std::vector<at::Tensor> parameters_;
-  std::optional<LossScaler> scaler_;
-  LossMeter loss_meter_;
+  Brackets brackets_;
   PhaseSeconds seconds_;
+  Bench bench_;
   MetricValues latest_, extra_;
 
-  std::int64_t updates_ = 0;
   std::int64_t evaluate_every_ = 0;
   std::int64_t last_evaluated_ = -1;
   bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
   std::int64_t last_saved_ = -1;
+  Saved last_checkpoint_;
   bool arrived_ = false;         ///< at a safe point, by what was loaded and not by a step
   double seconds_before_ = 0.0;  ///< of training, before the run was resumed
-  bool logging_ = false;         ///< this step ends at a log point
-  bool timing_ = false;          ///< this step is one of those that are timed
-  at::Tensor gradient_norm_;
-  at::Tensor root_;  ///< what backward starts from, kept while its factor stays
-  double root_factor_ = 0.0;
   SteadyClock::time_point started_, logged_at_;
   std::int64_t samples_logged_ = 0;
   std::optional<Ending> ending_;

@@ -3,16 +3,16 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
+#include <set>
 
 #include <trainyard/recorder.hpp>
-#include <trainyard/sampler.hpp>
 
 #include "core/engine/train/device.hpp"
-#include "core/engine/train/finite_guard.hpp"
+#include "core/engine/train/finite_check.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/guarded_plugins.hpp"
 #include "core/engine/train/memory.hpp"
+#include "core/engine/train/opening.hpp"
 #include "core/engine/train/strict_state.hpp"
 #include "core/engine/train/weights.hpp"
 #include "core/runfile/print.hpp"
@@ -42,81 +42,68 @@ void set_deterministic(config::RunKeys::Deterministic mode) {
   context.setBenchmarkCuDNN(mode == config::RunKeys::Deterministic::off);
 }
 
-std::string text(const std::vector<std::int64_t>& shape) {
-  std::string result = "[";
-  for (const std::int64_t length : shape) result += (result.size() > 1 ? ", " : "") + std::to_string(length);
-  return result + "]";
-}
-
-events::BlamedError thread_failure(ActivePlugin& plugin, std::int64_t step) {
-  const config::SlotConfig& slot = plugin.slot();
-  return {ExitCode::plugin,
-          {.slot = slot.slot, .plugin = slot.type, .event = {}, .hook = false, .step = step},
-          "[" + slot.slot + "] " + slot.type +
-              ", in a thread of its own: " + plugin.services().take_thread_error()};
-}
-
 }  // namespace
 
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs)
-    : config_(std::move(given)),
-      registry_(registry),
-      outputs_(std::move(outputs)),
-      device_(make_device(config_.run.device)) {
-  const config::RunConfig& config = config_;
+    : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)} {
+  config::RunConfig& config = live_.config;
+  live_.device = make_device(config.run.device);
   file_ = config::toml_file(config.resolved);
-  config_.resolved.erase("swap");  // a plan, which is no part of the live configuration
-  config_text_ = config::toml_file(config.resolved);
+  config.resolved.erase("swap");  // a plan, which is no part of the live configuration
+  live_.config_text = config::toml_file(config.resolved);
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.run.deterministic);
   outputs_.seed = config.run.seed;
+  outputs_.run = {config.run.output_dir, live_.device.str()};
+  outputs_.batches = [this](std::string_view split, std::int64_t count) { return batches(split, count); };
   outputs_.metric = [this](std::string name, double value) {
     if (loop_) loop_->add_metric(std::move(name), value);
   };
 
-  for (const config::SlotConfig* slot : config.slots()) plugins_.push_back(make_plugin(*slot, registry_));
-  ActivePlugin& loss = plugin_of(config.loss);
-  ActivePlugin& sampler = plugin_of(config.sampler);
-  Dataset& training = open_dataset("train", config.train, plugin_of(config.train.dataset));
-  guarded(config.train.dataset, 0, [&] { schema_ = training.schema(); });
-  open_sampler(sampler, config.train, training);
-  splits_["train"] = make_split("train", {&config.train, &training, &sampler, &loss});
-  for (const auto& [name, split] : {std::pair("val", &config.val), {"test", &config.test}})
-    if (*split) {
-      Dataset& dataset = open_dataset(name, **split, plugin_of((*split)->dataset));
-      splits_[name] = make_split(name, {&**split, &dataset, nullptr, &loss});
-    }
-
-  const data::Loader& loader = *splits_["train"].loader;
-  scale_ = {.steps_per_epoch = loader.steps_per_epoch(),
-            .samples_per_epoch = loader.samples_per_epoch(),
-            .samples_per_step = config.train.batch_size,
-            .tokens_per_sample = schema_.tokens_per_sample};
-  if (config.trainer.max_duration.unit != Duration::Unit::seconds)
-    scale_.total_steps = in_steps(config.trainer.max_duration, scale_, "trainer.max_duration");
-
+  for (const config::SlotConfig& slot : config.slots)
+    live_.layer.plugins.push_back(make_plugin(slot, registry_));
+  open_data();
   std::vector<events::Subscriber*> subscribers;
-  for (ActivePlugin& plugin : plugins_) subscribers.push_back(&plugin.subscriber());
-  bus_ = std::make_unique<events::Bus>(std::move(subscribers), scale_);
+  for (ActivePlugin& plugin : live_.layer.plugins) subscribers.push_back(&plugin.subscriber());
+  live_.bus = std::make_unique<events::Bus>(std::move(subscribers), live_.scale);
   set_inspectors();
-  context_.clock_.total_steps = scale_.total_steps;
-  context_.run_scale_ = scale_;
-  bus_->fire(Event::init, context_);
+  live_.context.clock_.total_steps = live_.scale.total_steps;
+  live_.context.run_scale_ = live_.scale;
+  live_.bus->fire(Event::init, live_.context);
+}
+
+/// And what the data say of the run's length.
+void Run::open_data() {
+  const config::RunConfig& config = live_.config;
+  std::map<std::string, Split>& splits = live_.layer.made.splits;
+  Opening opening(live_, config, live_.layer);
+  opening.open(Opening::Stage::data);
+  const Filled<Dataset> training = filled<Dataset>("data.train");
+  live_.schema = guarded(*training.slot, 0, [&] { return training.plugin->schema(); });
+  for (const char* name : {"train", "val", "test"})
+    if (config.split(name) != nullptr) splits[name] = opening.split(name);
+  const data::Loader& loader = *splits["train"].loader;
+  live_.scale = {.steps_per_epoch = loader.steps_per_epoch(),
+                 .samples_per_epoch = loader.samples_per_epoch(),
+                 .samples_per_step = config.train.batch_size,
+                 .tokens_per_sample = live_.schema.tokens_per_sample};
+  if (config.trainer.max_duration.unit != Duration::Unit::seconds)
+    live_.scale.total_steps = in_steps(config.trainer.max_duration, live_.scale, "trainer.max_duration");
 }
 
 void Run::set_inspectors() {
   using Nan = config::GuardKeys::Nan;
-  const config::GuardKeys& guard = config_.guard;
-  if (guard.strict_state) inspectors_.push_back(std::make_unique<StrictState>(context_));
+  const config::GuardKeys& guard = live_.config.guard;
+  if (guard.strict_state) live_.inspectors.push_back(std::make_unique<StrictState>(live_.context));
   if (guard.nan != Nan::off)
-    inspectors_.push_back(
-        std::make_unique<FiniteGuard>(context_, guard.nan == Nan::disable ? events::Answer::disable
-                                                : guard.nan == Nan::abort ? events::Answer::abort
-                                                                          : events::Answer::rollback));
+    live_.inspectors.push_back(
+        std::make_unique<FiniteCheck>(live_.context, guard.nan == Nan::disable ? events::Answer::disable
+                                                     : guard.nan == Nan::abort ? events::Answer::abort
+                                                                               : events::Answer::rollback));
   std::vector<events::Inspector*> pointers;
-  for (const auto& inspector : inspectors_) pointers.push_back(inspector.get());
-  bus_->inspect(std::move(pointers));
+  for (const auto& inspector : live_.inspectors) pointers.push_back(inspector.get());
+  live_.bus->inspect(std::move(pointers));
 }
 
 const plugins::PluginFile& Run::find_plugin(const std::string& slot, const std::string& kind,
@@ -158,173 +145,106 @@ void Run::load_parts(const std::string& slot, const ManifestData& manifest, cons
   }
 }
 
-ActivePlugin& Run::plugin_of(const config::SlotConfig& slot) {
-  for (ActivePlugin& plugin : plugins_)
-    if (plugin.slot().slot == slot.slot) return plugin;
-  throw PluginError("[" + slot.slot + "] was not loaded");
-}
-
-Dataset& Run::open_dataset(const std::string& name, const config::SplitConfig& split, ActivePlugin& plugin) {
-  auto& dataset = plugin.as<Dataset>();
-  guarded(split.dataset, 0, [&] {
-    dataset.open(name);
-    if (dataset.size() <= 0) throw DataError("holds no sample");
-  });
-  return dataset;
-}
-
-void Run::open_sampler(ActivePlugin& sampler, const config::SplitConfig& train,
-                       const Dataset& training) const {
-  Sampler::Source source{0, RandomStream(config_.run.seed, "sampler"), {}};
-  guarded(train.dataset, 0, [&] {
-    source.size = training.size();
-    source.labels = training.labels();
-  });
-  guarded(sampler.slot(), 0, [&] { sampler.as<Sampler>().open(source); });
-}
-
-Run::Split Run::make_split(const std::string& name, const Sources& sources) const {
-  const config::SplitConfig& split = *sources.config;
-  const Dataset& dataset = *sources.dataset;
-  check_schema(name, guarded(split.dataset, 0, [&] { return dataset.schema(); }));
-  data::LoaderOptions options{
-      .batch_size = split.batch_size,
-      .micro_batch_size = split.micro_batch_size,
-      .drop_last = split.drop_last,
-      .epochs = sources.sampler != nullptr ? 0 : 1,
-      .workers = config_.data.workers,
-      .prefetch = config_.data.prefetch,
-      .pin_memory = device_.is_cuda(),
-      .random = RandomStream(config_.run.seed, "data/" + name),
-      .weight = [slot = sources.loss->slot(), loss = &sources.loss->as<Loss>()](const Batch& batch) {
-        return guarded(slot, 0, [&] { return loss->weight(batch); });
-      }};
-  Split made{&dataset, std::make_unique<GuardedDataset>(split.dataset, dataset), nullptr, nullptr};
-  if (sources.sampler != nullptr)
-    made.sampler = std::make_unique<GuardedSampler>(sources.sampler->slot(), sources.sampler->as<Sampler>());
-  if (made.sampler && split.batch_size > made.sampler->size())
-    throw ConfigError("data.train.batch_size = " + std::to_string(split.batch_size) + " is more than the " +
-                      std::to_string(made.sampler->size()) +
-                      " samples of an epoch: no step would ever see a whole batch; make it " +
-                      std::to_string(made.sampler->size()) + " or less");
-  made.loader = guarded(split.dataset, 0, [&] {
-    return std::make_unique<data::Loader>(*made.guarded, made.sampler.get(), std::move(options));
-  });
-  return made;
-}
-
-void Run::check_schema(const std::string& name, const BatchSchema& schema) const {
-  const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
-    if (here != there)
-      throw DataError("[data." + name + "] " + what + " is " + here + ", in [data.train] it is " + there +
-                      ": the splits must describe the same kind of sample");
-  };
-  for (std::size_t i = 0; i < std::min(schema.inputs.size(), schema_.inputs.size()); ++i)
-    differs("the shape of input " + schema.inputs[i].name, text(schema.inputs[i].shape),
-            text(schema_.inputs[i].shape));
-  differs("the number of inputs", std::to_string(schema.inputs.size()),
-          std::to_string(schema_.inputs.size()));
-  differs("the number of classes", std::to_string(schema.classes), std::to_string(schema_.classes));
-  differs("the vocabulary", std::to_string(schema.vocabulary), std::to_string(schema_.vocabulary));
-}
-
 void Run::build_model() {
-  network_ = guarded(config_.model, 0, [&] {
-    return plugin_of(config_.model).as<Model>().build({schema_, config_.run.seed});
-  });
-  network_->to(device_);
-  if (config_.dropout) {
-    dropout_ = open_dropout(*config_.dropout, plugin_of(*config_.dropout).as<Dropout>(), *network_, scale_);
-    network_->set_dropout(dropout_.get(), config_.run.seed);
-  }
-  context_.network_ = network_.get();
-  bus_->fire(Event::model_ready, context_);
+  Opening(live_, live_.config, live_.layer).open(Opening::Stage::model);
+  Made& made = live_.layer.made;
+  if (made.dropout) made.network->set_dropout(made.dropout.get(), live_.config.run.seed);
+  live_.context.network_ = made.network.get();
+  live_.bus->fire(Event::model_ready, live_.context);
 }
 
 Loop& Run::build_loop(LoopParts parts) {
-  const std::vector<std::int64_t> output = network_->output_shape();
-  guarded(config_.loss, 0, [&] { plugin_of(config_.loss).as<Loss>().check(output, schema_); });
-  for (const config::SlotConfig& slot : config_.metrics)
-    guarded(slot, 0, [&] { plugin_of(slot).as<Metric>().check(output, schema_); });
-  optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
-  guarded(config_.optimizer, 0,
-          [&] { optimizer_->open(make_groups(network_->parameters(), optimizer_->common)); });
-  if (config_.recorder) open_recorder(plugin_of(*config_.recorder));
-  place_curve({});
-  check_momentum(*curve_, *optimizer_, config_);
-  if (curve_->end() < scale_.total_steps)
-    outputs_.log(LogLevel::warning, "[schedule] the budget of " + config_.schedule.type + " ends at step " +
-                                        std::to_string(curve_->end()) + ": the run goes on to step " +
-                                        std::to_string(scale_.total_steps) + " at its last factor");
-  context_.optimizer_ = optimizer_;
-  bus_->fire(Event::optimizer_ready, context_);
+  Opening opening(live_, live_.config, live_.layer);
+  opening.open(Opening::Stage::loop);
+  opening.check_momentum();
+  if (const std::int64_t end = schedule().end(); end < live_.scale.total_steps)
+    warn("[schedule] the budget of " + live_.config.at("schedule").type + " ends at step " +
+         std::to_string(end) + ": the run goes on to step " + std::to_string(live_.scale.total_steps) +
+         " at its last factor");
+  live_.context.optimizer_ = filled<Optimizer>("optimizer").plugin;
+  live_.bus->fire(Event::optimizer_ready, live_.context);
 
-  parts.config = &config_;
-  parts.bus = bus_.get();
-  parts.context = &context_;
-  parts.device = device_;
-  parts.scale = scale_;
-  parts.settle = [this] { settle(); };
-  parts.check_threads = [this] {
-    for (ActivePlugin& plugin : plugins_)
-      if (plugin.services().thread_failed()) [[unlikely]]
-        throw thread_failure(plugin, context_.clock_.step);
-  };
+  parts.config = &live_.config;
+  parts.bus = live_.bus.get();
+  parts.context = &live_.context;
+  parts.device = live_.device;
+  parts.scale = live_.scale;
+  parts.owner = this;
   parts_ = std::move(parts);
   connect();
   loop_ = std::make_unique<Loop>(parts_);
   return *loop_;
 }
 
-/// Tells the loop who fills its slots.
+void Run::check_threads() {
+  for (ActivePlugin& plugin : live_.layer.plugins)
+    if (plugin.services().thread_failed()) [[unlikely]]
+      guarded(plugin.slot(), clock().step,
+              [&] { throw PluginError("in a thread of its own: " + plugin.services().take_thread_error()); });
+}
+
 void Run::connect() {
-  context_.network_ = parts_.network = network_.get();
-  context_.optimizer_ = parts_.optimizer = optimizer_ = &plugin_of(config_.optimizer).as<Optimizer>();
-  parts_.loss = &plugin_of(config_.loss).as<Loss>();
-  parts_.schedule = &*curve_;
-  parts_.train = splits_["train"].loader.get();
+  Made& made = live_.layer.made;
+  parts_.network = {&live_.config.at("model"), made.network.get()};
+  parts_.loss = filled<Loss>("loss");
+  parts_.optimizer = filled<Optimizer>("optimizer");
+  parts_.schedule = {&live_.config.at("schedule"), &*made.curve};
+  parts_.executor = filled<Executor>("executor");
+  parts_.train = {&live_.config.at("data.train"), made.splits["train"].loader.get()};
+  live_.context.network_ = parts_.network.plugin;
+  live_.context.optimizer_ = parts_.optimizer.plugin;
   parts_.metrics.clear();
-  for (const config::SlotConfig& slot : config_.metrics)
-    parts_.metrics.push_back({&slot, &plugin_of(slot).as<Metric>()});
-  attach_rules();
+  for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name))
+    parts_.metrics.push_back(filled<Metric>(slot.slot));
+  attach_rules(live_.layer);
   parts_.evaluations.clear();
   for (const char* name : {"val", "test"})
-    if (const auto split = splits_.find(name); split != splits_.end())
+    if (const auto split = made.splits.find(name); split != made.splits.end())
       parts_.evaluations.push_back({name, split->second.loader.get()});
 }
 
-void Run::open_recorder(ActivePlugin& plugin) const {
-  const RunInfo info{.name = config_.run.name,
-                     .directory = config_.run.output_dir,
-                     .started = {},
-                     .total_steps = scale_.total_steps,
-                     .steps_per_epoch = scale_.steps_per_epoch,
-                     .loader_workers = config_.data.workers};
-  guarded(plugin.slot(), 0, [&] { plugin.as<Recorder>().open(info); });
+std::vector<Batch> Run::batches(std::string_view name, std::int64_t count) {
+  if (live_.config.split(name) == nullptr)
+    throw ConfigError("asks for batches of [data." + std::string(name) + "], which the run does not have");
+  // A loader of its own, which the run's place in the data has nothing to do with.
+  const Split split = Opening(live_, live_.config, live_.layer).split(std::string(name));
+  split.loader->seek(0, 0);
+  std::vector<Batch> batches;
+  while (std::ssize(batches) < count) {
+    std::optional<data::StepData> step = split.loader->next();
+    if (!step) break;
+    for (Batch& batch : step->batches) {
+      if (std::ssize(batches) == count) break;
+      move_to(live_.device, batch);
+      batches.push_back(std::move(batch));
+    }
+  }
+  return batches;
 }
 
-/// Tells the recorder which rules there are; with `swap`, once that is made.
-void Run::attach_rules(PreparedSwap* swap) {
-  if (!config_.recorder) return;
+void Run::attach_rules(Layer& layer) {
+  if (live_.config.find("recorder") == nullptr) return;
+  ActivePlugin& recorder = layer.plugin("recorder");
   std::vector<NamedRule> rules;
-  for (const config::SlotConfig& slot : config_.rules) rules.push_back(named_rule(filling(swap, slot)));
-  guarded(*config_.recorder, context_.clock_.step,
-          [&] { filling(swap, *config_.recorder).as<Recorder>().attach(std::move(rules), scale_); });
+  for (const config::SlotConfig& slot : live_.config.of_kind(Rule::kind.name))
+    rules.push_back(named_rule(layer.plugin(slot.slot)));
+  guarded(recorder.slot(), clock().step,
+          [&] { recorder.as<Recorder>().attach(std::move(rules), live_.scale); });
 }
 
 Snapshot Run::snapshot() const {
-  Snapshot snapshot{.step = context_.clock_.step, .states = {}, .metrics = loop_->latest()};
+  Snapshot snapshot{.step = live_.context.clock_.step, .states = {}, .metrics = loop_->latest()};
   State run{.owner = "run", .version = TRAINYARD_SDK_VERSION, .scalars = {}, .tensors = {}};
   StateWriter writer(run);
   loop_->save(writer);
-  writer.scalar("config", config_text_);
+  writer.scalar("config", live_.config_text);
   writer.scalar("file", file_);
-  writer.scalar("swaps", swaps_);
-  writer.scalar("curve_start", curve_place_.start);
-  writer.scalar("curve_gain", curve_place_.gain);
+  writer.scalar("swaps", live_.swaps);
+  writer.scalar("curve_start", live_.layer.made.curve_place.start);
+  writer.scalar("curve_gain", live_.layer.made.curve_place.gain);
   State model{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
   for (const NamedTensor& each : weights()) model.tensors.emplace(each.name, each.tensor);
-  for (const ActivePlugin& plugin : plugins_) {
+  for (const ActivePlugin& plugin : live_.layer.plugins) {
     if (plugin.subscriber().disabled) writer.scalar(disabled_as(plugin), plugin.subscriber().error);
     if (!plugin.has_state()) continue;
     writer.scalar("type/" + plugin.slot().address(), plugin.slot().type);
@@ -336,40 +256,18 @@ Snapshot Run::snapshot() const {
   return snapshot;
 }
 
-void Run::check_momentum(const ScheduleCurve& curve, const Optimizer& optimizer,
-                         const config::RunConfig& config) {
-  if (!curve.momentum(0) || optimizer.has_momentum()) return;
-  throw ConfigError("[schedule] " + config.schedule.type + " cycles the momentum, and the optimizer " +
-                    config.optimizer.type +
-                    ", as its options are, has none: give it one, or switch the cycling off");
-}
-
-/// Sets the schedule's curve to where it stands in the run.
-void Run::place_curve(CurvePlace place) {
-  guarded(config_.schedule, 0, [&] {
-    curve_.emplace(plugin_of(config_.schedule).as<Schedule>(), scale_from(place.start), place);
-  });
-  curve_place_ = place;
-}
-
-RunScale Run::scale_from(std::int64_t step) const {
-  RunScale rest = scale_;
-  if (rest.total_steps > 0) rest.total_steps -= step;
-  return rest;
-}
-
 /// Those that were disabled when a run was saved.
 void Run::leave_out(const State& run, const std::function<void(const std::string&)>& note) {
   bool any = false;
-  for (ActivePlugin& plugin : plugins_) {
+  for (ActivePlugin& plugin : live_.layer.plugins) {
     events::Subscriber& subscriber = plugin.subscriber();
     const auto error = run.scalars.find(disabled_as(plugin));
     if (error == run.scalars.end() || subscriber.disabled) continue;
-    subscriber.disabled = any = true;
-    subscriber.error = std::get<std::string>(error->second);
+    any = true;
+    subscriber.disable(std::get<std::string>(error->second));
     note(plugin.slot().address() + " (" + plugin.slot().type + ") stays disabled: " + subscriber.error);
   }
-  if (any) bus_->rebuild();
+  if (any) live_.bus->rebuild();
 }
 
 void Run::restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note) {
@@ -384,14 +282,15 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   if (run == nullptr || model == nullptr) throw DataError("the checkpoint holds no run, or no model");
   settle();
   leave_out(*run, note);
-  bus_->fire(Event::before_load, context_);
+  live_.bus->fire(Event::before_load, live_.context);
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
   copy_weights(weights(), tensors, "the checkpoint");
   loop_->load(*run);
-  swaps_ = StateReader(*run).integer("swaps");
-  place_curve({StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
-  for (ActivePlugin& plugin : plugins_) {
+  live_.swaps = StateReader(*run).integer("swaps");
+  place_curve(live_.layer.made, live_.layer.plugin("schedule"), live_.scale,
+              {StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
+  for (ActivePlugin& plugin : live_.layer.plugins) {
     if (!plugin.has_state()) continue;
     const std::string address = plugin.slot().address();
     const State* const state = take(address);
@@ -403,17 +302,49 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   }
   for (const auto& [owner, state] : saved)
     note("the run has no " + std::string(owner) + " any more: its state is left");
-  bus_->fire(Event::after_load, context_);
+  live_.bus->fire(Event::after_load, live_.context);
+}
+
+void Run::go_back(const std::vector<State>& states) {
+  for (const events::Subscriber* disabled : live_.bus->rebuild())
+    parts_.host->journal(disabled->participant.id, "disabled", disabled->error);
+  restore(states, [](const std::string&) {});
+  // One that had no state then has to be told so.
+  std::set<std::string, std::less<>> saved;
+  for (const State& state : states) saved.insert(state.owner);
+  for (ActivePlugin& plugin : live_.layer.plugins) {
+    if (!plugin.has_state() || plugin.subscriber().disabled) continue;
+    const State now = plugin.state();
+    if (saved.contains(now.owner) || (now.scalars.empty() && now.tensors.empty())) continue;
+    const State none{.owner = now.owner, .version = now.version, .scalars = {}, .tensors = {}};
+    guarded(plugin.slot(), live_.context.clock_.step, [&] { plugin.as<Plugin>().load(StateReader(none)); });
+  }
+  loop_->reopen_executor();
+  parts_.train.plugin->seek(live_.context.clock_.epoch, live_.context.clock_.step_in_epoch);
+}
+
+void Run::check_weights() const {
+  if (live_.config.guard.nan == config::GuardKeys::Nan::off) return;
+  if (const std::optional<std::string> bad = first_infinite(weights()))
+    throw NumericError(
+        *bad + " holds a value that is not finite after step " + std::to_string(clock().step) +
+        ": lower optimizer.lr or add trainer.grad_clip, and resume from the last checkpoint, which "
+        "stays; set guard.nan = \"off\" where such a value is meant");
+}
+
+void Run::settle() {
+  if (copying_) std::exchange(copying_, nullptr)->settle();
 }
 
 std::int64_t Run::samples(const std::string& split) const {
-  const auto found = splits_.find(split);
-  return found == splits_.end() ? 0 : found->second.dataset->size();
+  const auto found = live_.layer.made.splits.find(split);
+  return found == live_.layer.made.splits.end() ? 0 : found->second.dataset->size();
 }
 
 std::vector<NamedTensor> Run::weights() const {
-  std::vector<NamedTensor> all = network_->parameters();
-  const std::vector<NamedTensor> buffers = network_->buffers();
+  const Network& network = *live_.layer.made.network;
+  std::vector<NamedTensor> all = network.parameters();
+  const std::vector<NamedTensor> buffers = network.buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
   return all;
 }
@@ -427,15 +358,23 @@ std::string Run::model_digest() const {
 std::string Run::optimizer_digest() const {
   State state;
   StateWriter writer(state);
-  optimizer_->save(writer);
+  live_.context.optimizer_->save(writer);
   return digest(state);
 }
 
 void Run::fire_quietly(Event event) {
   try {
-    bus_->fire(event, context_);
+    live_.bus->fire(event, live_.context);
   } catch (const Error& error) {
-    outputs_.log(LogLevel::warning, error.what());
+    warn(error.what());
+  }
+}
+
+void Run::tell(const ActivePlugin& plugin, Event event) {
+  try {
+    live_.bus->call_alone(plugin.subscriber(), event, live_.context);
+  } catch (const Error& error) {
+    warn(error.what());
   }
 }
 

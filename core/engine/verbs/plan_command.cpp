@@ -4,6 +4,7 @@
 
 #include <trainyard/graph/graph.hpp>
 
+#include "core/engine/swap/swaps.hpp"
 #include "core/engine/train/run.hpp"
 
 namespace trainyard::train {
@@ -50,7 +51,7 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
-  run.rehearse(run.plan());
+  Swaps(run).rehearse();
   const RunScale& scale = run.scale();
 
   std::printf("Steps\n");

@@ -160,7 +160,7 @@ void print_json(const std::vector<Verdict>& verdicts, const std::deque<Look>& lo
 
 int rules_command(const config::RunConfig& config, const plugins::Registry& registry,
                   const std::string& trial, bool json) {
-  if (config.rules.empty())
+  if (config.of_kind(Rule::kind.name).empty())
     throw ConfigError("the run file has no [[rules]] to look with; add some, or name another with --config");
   Run run(config, registry);
   TrialReader reader(trial);

@@ -1,19 +1,11 @@
 // `trainyard train`: a run with its directory, sinks, signals and result.
 #pragma once
 
-#include <string>
-
+#include "core/engine/verbs/train_options.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/runfile/run_config.hpp"
 
 namespace trainyard::train {
-
-struct TrainOptions {
-  std::string resolved_toml;  ///< what the run directory keeps
-  bool overwrite = false;     ///< of a run directory that exists
-  bool quiet = false;
-  bool color = false;  ///< standard output is a terminal
-};
 
 /// Returns the exit code. Throws Error only before the run directory exists; afterwards errors go into
 /// result.json and onto standard error.

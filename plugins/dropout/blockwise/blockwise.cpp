@@ -16,6 +16,7 @@
 namespace {
 
 using namespace trainyard;
+using namespace blockwise;
 using at::Tensor;
 
 /// The threads of LibTorch. at::parallel_for would bring a thread-local variable, which plugins do not have.
@@ -29,7 +30,7 @@ void on_threads(std::int64_t count, const std::function<void(std::int64_t, std::
   }
 }
 
-class Blockwise final : public Dropout {
+class Blockwise final : public Dropout, public FusesLinears {
  public:
   struct Options : BankOptions {
     std::int64_t block = 32;
@@ -62,6 +63,8 @@ class Blockwise final : public Dropout {
     return bank_.apply(x, site, call);
   }
 
+  FusesLinears* fuses_linears() override { return this; }
+
   /// A layer into a few units, as the last of a classifier, is too thin to gain.
   bool fuses(std::size_t linear) const override {
     const DropoutLinear& layer = linears_[linear].place;
@@ -75,7 +78,7 @@ class Blockwise final : public Dropout {
     const Tensor x = cast(given_x), weight = cast(given_weight);
     const Tensor bias = given_bias ? cast(*given_bias) : Tensor();
     if (const auto products = products_for(linears_[linear], x, call))
-      return trainyard::masked_linear(x, weight, bias, products, layer.relu);
+      return blockwise::masked_linear(x, weight, bias, products, layer.relu);
     const Tensor y = at::linear(x, weight, bias);
     const Tensor active = layer.relu ? at::relu(y) : y;
     return layer.output_site ? bank_.apply(active, *layer.output_site, call) : active;

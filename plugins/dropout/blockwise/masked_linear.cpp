@@ -9,7 +9,7 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard {
+namespace blockwise {
 namespace {
 
 using at::Tensor;
@@ -81,4 +81,4 @@ Tensor masked_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return y;
 }
 
-}  // namespace trainyard
+}  // namespace blockwise

@@ -7,10 +7,10 @@
 
 #include "products.hpp"
 
-namespace trainyard {
+namespace blockwise {
 
 /// The layer's output, after ReLU where `relu`. `bias` may be undefined. Differentiable once.
 at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                          const std::shared_ptr<Products>& products, bool relu);
 
-}  // namespace trainyard
+}  // namespace blockwise

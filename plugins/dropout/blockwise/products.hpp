@@ -11,7 +11,9 @@
 #include <trainyard/helpers/dropout_bank.hpp>
 #include "kernels/cpu/masked_gemm.hpp"
 
-namespace trainyard {
+namespace blockwise {
+
+using namespace trainyard;
 
 /// A linear layer, the masks on either side of it (null: all units are live), and the rows that have them.
 struct MaskedLayer {
@@ -57,4 +59,4 @@ std::unique_ptr<Products> cpu_products(const MaskedLayer& layer, std::shared_ptr
 /// made for, or blocks are not multiples of 16.
 std::unique_ptr<Products> cuda_products(const MaskedLayer& layer, at::ScalarType type);
 
-}  // namespace trainyard
+}  // namespace blockwise

@@ -1,6 +1,6 @@
 #include "products.hpp"
 
-namespace trainyard {
+namespace blockwise {
 namespace {
 
 using at::Tensor;
@@ -58,4 +58,4 @@ std::unique_ptr<Products> cpu_products(const MaskedLayer& layer, std::shared_ptr
   return std::make_unique<CpuProducts>(layer, std::move(gemm));
 }
 
-}  // namespace trainyard
+}  // namespace blockwise

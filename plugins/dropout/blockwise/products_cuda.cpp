@@ -7,7 +7,7 @@
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/masked_gemm.hpp"
 
-namespace trainyard {
+namespace blockwise {
 namespace {
 
 using at::Tensor;
@@ -74,13 +74,13 @@ std::unique_ptr<Products> cuda_products(const MaskedLayer& layer, at::ScalarType
   return std::make_unique<CudaProducts>(layer, type);
 }
 
-}  // namespace trainyard
+}  // namespace blockwise
 #else
-namespace trainyard {
+namespace blockwise {
 
 std::unique_ptr<Products> cuda_products(const MaskedLayer&, at::ScalarType) {
   return nullptr;
 }
 
-}  // namespace trainyard
+}  // namespace blockwise
 #endif

@@ -9,7 +9,7 @@
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   drop();
@@ -135,7 +135,7 @@ void Capture::optimizer(StepContext& context) {
 void Capture::watch(Network& network) {
   if (!plan_->nodes) return;
   node_wanted_ = node_seen_ = false;
-  if (network.set_tap([this](const NodeActivity& activity) { node(activity); }))
+  if (network.add_tap(this, [this](const NodeActivity& activity) { node(activity); }))
     watched_ = &network;
   else
     plan_->nodes = false;
@@ -143,7 +143,7 @@ void Capture::watch(Network& network) {
 
 void Capture::unwatch() {
   if (watched_ == nullptr) return;
-  watched_->set_tap({});
+  watched_->remove_tap(this);
   watched_ = nullptr;
   if (plan_ && node_seen_) plan_->nodes = node_wanted_;
 }
@@ -163,4 +163,4 @@ void Capture::node(const NodeActivity& activity) {
   device_->launch();
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

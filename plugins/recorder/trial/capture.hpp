@@ -15,7 +15,9 @@
 #include "reductions.hpp"
 #include "store.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 class Capture {
  public:
@@ -90,4 +92,4 @@ class Capture {
   std::string name_;  ///< of a tensor of a node, while it is looked up
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -13,7 +13,7 @@
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/statistics.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -106,9 +106,9 @@ void DeviceStatistics::results(const std::function<void(std::size_t, const Stati
   }
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial
 #else
-namespace trainyard::recorder {
+namespace trial {
 
 struct DeviceStatistics::State {};
 
@@ -123,5 +123,5 @@ bool DeviceStatistics::any() const {
 }
 void DeviceStatistics::results(const std::function<void(std::size_t, const Statistics&)>&) {}
 
-}  // namespace trainyard::recorder
+}  // namespace trial
 #endif

@@ -7,7 +7,9 @@
 
 #include <trainyard/statistics.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 class DeviceStatistics {
  public:
@@ -31,4 +33,4 @@ class DeviceStatistics {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

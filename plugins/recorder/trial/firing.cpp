@@ -4,7 +4,7 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 
 using Json = nlohmann::json;
 
@@ -66,4 +66,4 @@ std::vector<Firing> firings_of(const std::string& text) {
   return firings;
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

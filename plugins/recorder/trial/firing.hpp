@@ -8,7 +8,9 @@
 
 #include <trainyard/rule_set.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 struct Firing {
   std::string rule;
@@ -30,4 +32,4 @@ Firing firing_of(const Verdict& verdict);
 std::string text_of(const std::vector<Firing>& firings);
 std::vector<Firing> firings_of(const std::string& text);
 
-}  // namespace trainyard::recorder
+}  // namespace trial

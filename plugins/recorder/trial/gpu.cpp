@@ -4,7 +4,7 @@
 
 #include "machine.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 // As nvml.h has them; it comes with CUDA only.
@@ -71,4 +71,4 @@ std::vector<TensorRecord> Gpus::sample() const {
   return records;
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -8,7 +8,9 @@
 
 #include <trainyard/trial.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 class Gpus {
  public:
@@ -26,4 +28,4 @@ class Gpus {
   std::vector<void*> devices_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

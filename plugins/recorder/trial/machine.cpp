@@ -8,7 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
-namespace trainyard::recorder {
+namespace trial {
 
 TensorRecord numbers(std::string name, const std::vector<double>& values) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kDouble);
@@ -94,4 +94,4 @@ std::vector<TensorRecord> Machine::sample() {
   return records;
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

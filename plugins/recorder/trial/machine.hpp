@@ -11,7 +11,9 @@
 
 #include "gpu.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 class Machine {
  public:
@@ -37,4 +39,4 @@ class Machine {
 TensorRecord numbers(std::string name, const std::vector<double>& values);
 TensorRecord number(std::string name, double value);
 
-}  // namespace trainyard::recorder
+}  // namespace trial

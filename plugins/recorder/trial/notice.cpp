@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace trainyard::recorder {
+namespace trial {
 
 void Notices::send(const Firing& firing) {
   std::vector<std::string> variables = {"RULE=" + firing.rule, "MESSAGE=" + firing.finding.message,
@@ -61,4 +61,4 @@ bool Notices::settle() {
   return running_.empty();
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

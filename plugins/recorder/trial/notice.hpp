@@ -9,7 +9,9 @@
 
 #include "firing.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 /// One thread at a time.
 class Notices {
@@ -33,4 +35,4 @@ class Notices {
   std::vector<Running> running_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

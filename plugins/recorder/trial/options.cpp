@@ -4,7 +4,7 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 std::vector<std::string> default_include(const std::string& name) {
@@ -58,4 +58,4 @@ std::vector<Collection> known_collections(const std::vector<SavedCollection>& sa
   return known;
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

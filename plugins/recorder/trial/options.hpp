@@ -9,7 +9,9 @@
 #include <trainyard/formats/trial_files.hpp>
 #include <trainyard/manifest.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 /// When something is saved; each collection may say otherwise.
 struct CollectionOptions {
@@ -89,4 +91,4 @@ std::vector<SavedCollection> saved_collections(const Options& options);
 /// All collections that rules may name: those, and the default ones.
 std::vector<Collection> known_collections(const std::vector<SavedCollection>& saved);
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 enum class Part : std::uint8_t { data, forward, loss, backward, optimizer };
 inline constexpr std::array<const char*, 5> part_names = {"data", "forward", "loss", "backward", "optimizer"};
@@ -57,4 +59,4 @@ class Phases {
   Sample done_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -5,7 +5,7 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
@@ -108,4 +108,4 @@ bool Agenda::looks_at_machine() const {
   });
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

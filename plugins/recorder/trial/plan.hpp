@@ -11,7 +11,9 @@
 #include <trainyard/formats/trial_files.hpp>
 #include <trainyard/rule_set.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 /// What is wanted of a tensor at a step.
 struct Want {
@@ -69,4 +71,4 @@ class Agenda {
   std::map<std::vector<bool>, std::shared_ptr<Plan>> plans_;  ///< by who is due
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

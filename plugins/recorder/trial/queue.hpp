@@ -12,7 +12,9 @@
 
 #include <trainyard/trial.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 /// Records with values that wait for a thread take no more.
 inline constexpr std::size_t most_bytes = std::size_t{256} << 20;
@@ -94,4 +96,4 @@ class Queue {
   bool sleeping_ = false, working_ = false;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 /// Elements. What is in the caches of the loop's core is slower to read, and then to write, from two cores.
@@ -50,4 +50,4 @@ void Reductions::compute(std::unique_lock<std::mutex>& lock) {
   if (--busy_ == 0) done_.notify_one();
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -12,7 +12,9 @@
 #include <trainyard/host.hpp>
 #include <trainyard/statistics.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 class Reductions {
  public:
@@ -45,4 +47,4 @@ class Reductions {
   std::shared_ptr<void> thread_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -10,7 +10,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/formats/event_file.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ void Store::work(const std::stop_token& stop) {
     if (const auto task = queue_.pop(stop, milliseconds(1000))) (*task)();
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

@@ -18,7 +18,9 @@
 #include "plan.hpp"
 #include "queue.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 /// What the plan says of the tensors of one record, kept for the thread.
 using Wants = std::vector<Want>;
@@ -63,4 +65,4 @@ class Store {
   std::shared_ptr<void> thread_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

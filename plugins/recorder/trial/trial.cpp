@@ -32,7 +32,7 @@
 namespace {
 
 using namespace trainyard;
-using namespace trainyard::recorder;
+using namespace trial;
 using std::chrono::milliseconds;
 
 constexpr milliseconds sampling_interval{500};
@@ -43,7 +43,7 @@ constexpr milliseconds end_patience{10000};
 
 class TrialRecorder final : public Recorder {
  public:
-  using Options = recorder::Options;
+  using Options = trial::Options;
   static void describe(Manifest<Options>& m) {
     using enum Event;
     using R = TrialRecorder;

@@ -6,7 +6,7 @@
 
 #include <trainyard/formats/trial_files.hpp>
 
-namespace trainyard::recorder {
+namespace trial {
 namespace {
 
 using std::chrono::milliseconds;
@@ -136,4 +136,4 @@ void Watcher::done(const Verdict& verdict) {
   fired_ = true;
 }
 
-}  // namespace trainyard::recorder
+}  // namespace trial

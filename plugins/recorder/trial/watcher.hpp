@@ -16,7 +16,9 @@
 #include "notice.hpp"
 #include "queue.hpp"
 
-namespace trainyard::recorder {
+namespace trial {
+
+using namespace trainyard;
 
 /// Calls come from the loop thread; `push` from any.
 class Watcher {
@@ -65,4 +67,4 @@ class Watcher {
   std::shared_ptr<void> thread_;
 };
 
-}  // namespace trainyard::recorder
+}  // namespace trial

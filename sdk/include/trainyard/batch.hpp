@@ -7,6 +7,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("batch.hpp");
+
 namespace trainyard {
 
 /// One tensor of a batch, without its leading batch dimension.

@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/state.hpp>
+
+TRAINYARD_CONTRACT("checkpointer.hpp");
 
 namespace trainyard {
 

@@ -12,8 +12,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/event.hpp>
+
+TRAINYARD_CONTRACT("context.hpp");
 
 namespace trainyard {
 
@@ -32,7 +35,7 @@ struct Clock {
 };
 
 /// Why a step_skipped came in place of an after_step. `repeat`: before_step comes again.
-enum class SkipReason : std::uint8_t { none, overflow, guard, plugin, repeat };
+enum class SkipReason : std::uint8_t { none, overflow, error, plugin, repeat };
 
 class StepContext {
  public:

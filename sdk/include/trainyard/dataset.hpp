@@ -7,8 +7,11 @@
 #include <vector>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
+
+TRAINYARD_CONTRACT("dataset.hpp");
 
 namespace trainyard {
 

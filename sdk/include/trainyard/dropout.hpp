@@ -13,10 +13,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/forward_context.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
+
+TRAINYARD_CONTRACT("dropout.hpp");
 
 namespace trainyard {
 
@@ -27,7 +30,7 @@ struct DropoutSite {
   std::int64_t axis = 1;   ///< the feature axis of them
   std::int64_t width = 0;  ///< its length
   std::int64_t rows = 1;   ///< rows of the first axis that each sample has: tokens, where they are folded
-  bool by_name = false;    ///< acts only where the run names it (Dropout::chosen): weights of attention
+  bool by_name = false;    ///< acts only where the run names it (DropoutPlan): weights of attention
   bool head = false;       ///< what comes after it depends on the batch through it alone
   bool active = true;      ///< the run's [model.dropout] means it
 };
@@ -93,6 +96,64 @@ struct DropoutCommon {
   }
 };
 
+// What some dropouts do besides, or in place of, masking activations. A plugin is what it does, and says so in
+// the call of that name: `class Zoneout final : public Dropout, public CarriesStates`. Tensors are under
+// autograd; calls come on the thread of the pass.
+
+/// Masks weights, in training and in samples.
+class MasksWeights {
+ public:
+  /// What a pass takes in place of weight number `index`. Neither LSTM nor autocast ask for more than the
+  /// shape to stay.
+  virtual at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call) = 0;
+
+ protected:
+  ~MasksWeights() = default;
+};
+
+/// Computes, in evaluations, linear layers whose weights are masked (DropoutWeight::linear), which else take
+/// the weights as they are.
+class EvaluatesLinears {
+ public:
+  /// Works element by element, on any tensor of the output's shape, and may be called often; empty where none
+  /// follows the layer at once.
+  using Activation = std::function<at::Tensor(const at::Tensor&)>;
+  /// What stands for activation(x W^T + b), its mean over the masks, say; W is weight number `index`.
+  virtual at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
+                                     const std::optional<at::Tensor>& bias, const Activation& activation,
+                                     std::size_t index, const DropoutCall& call) = 0;
+
+ protected:
+  ~EvaluatesLinears() = default;
+};
+
+/// Takes over linear layers, in training and in samples.
+class FusesLinears {
+ public:
+  /// Whether it takes over linear layer number `linear`.
+  virtual bool fuses(std::size_t linear) const = 0;
+  /// The layer's output, after ReLU and dropout where the layer has an output site: y = mask_out * relu(x W^T
+  /// + b) / keep; x comes from the input site, so that what was dropped there is zero.
+  virtual at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias, std::size_t linear,
+                                   const DropoutCall& call) = 0;
+
+ protected:
+  ~FusesLinears() = default;
+};
+
+/// Mixes the states of recurrent cells, in evaluations too (DropoutCall::pass).
+class CarriesStates {
+ public:
+  /// The state after time step `time` of a cell, from the one before and what the cell made of it, [batch,
+  /// hidden]. `memory`: the LSTM's cell state, else its output.
+  virtual at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
+                           std::int64_t time, const DropoutCall& call) = 0;
+
+ protected:
+  ~CarriesStates() = default;
+};
+
 class Dropout : public Plugin {
  public:
   static constexpr Kind kind{"dropout", 1};
@@ -103,54 +164,40 @@ class Dropout : public Plugin {
   virtual void open(const DropoutPlaces& places) = 0;
 
   /// The tensor with dropout applied at site number `site`; under autograd. At a head it may have k times the
-  /// rows: then the network's output has, and the plugin sees to the targets (before_loss).
+  /// rows: then the network's output has, and the plugin sees to the targets (before_loss). Only one that
+  /// masks weights or carries states, and so has no sites, leaves it out.
   virtual at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call);
 
-  /// Whether weights are masked: then `mask_weight` gives what a pass takes in place of weight number
-  /// `weight`; under autograd. Neither LSTM nor autocast ask for more than the shape to stay.
-  virtual bool masks_weights() const { return false; }
-  virtual at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call);
+  /// Itself, where it does that; the same at every call.
+  virtual MasksWeights* masks_weights() { return nullptr; }
+  virtual EvaluatesLinears* evaluates_linears() { return nullptr; }
+  virtual FusesLinears* fuses_linears() { return nullptr; }
+  virtual CarriesStates* carries_states() { return nullptr; }
 
-  /// Whether evaluations ask about linear layers whose weights are masked (DropoutWeight::linear), which else
-  /// take the weights as they are. Then `evaluate_linear` gives what stands for activation(x W^T + b), its
-  /// mean over the masks, say; W is weight number `weight`. The activation works element by element, on any
-  /// tensor of the output's shape, and may be called often; it is empty where none follows the layer at once.
-  using Activation = std::function<at::Tensor(const at::Tensor&)>;
-  virtual bool evaluates_linears() const { return false; }
-  virtual at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
-                                     const std::optional<at::Tensor>& bias, const Activation& activation,
-                                     std::size_t index, const DropoutCall& call);
+  Common common;
+};
 
-  /// Whether it takes over linear layer number `linear`. Then `masked_linear` gives the layer's output, after
-  /// ReLU and dropout where the layer has an output site: y = mask_out * relu(x W^T + b) / keep; x comes
-  /// from the input site, so that what was dropped there is zero. Under autograd.
-  virtual bool fuses(std::size_t linear) const;
-  virtual at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
-                                   const std::optional<at::Tensor>& bias, std::size_t linear,
-                                   const DropoutCall& call);
+/// What a run makes of the options that every dropout has: the places where it acts, and the probability at a
+/// step. The host computes both, once; a plugin is handed them, in `open` and in each call.
+class DropoutPlan {
+ public:
+  /// Opens the dropout, which must outlive the plan, for the places of a network, with those inactive that
+  /// `common.sites` does not mean; linear layers lose inactive sites. A pattern means the places that it fits;
+  /// those that act by name only where it fits no others, so that "h.*" does not, and "*.attn_weights" does.
+  /// Throws ConfigError where a pattern fits nothing, and for a cutoff or ramp that a run of this length
+  /// cannot resolve.
+  DropoutPlan(Dropout& dropout, DropoutPlaces places, const RunScale& scale);
 
-  /// Whether states of recurrent cells are mixed: then `carry` gives the state after time step `time` of a
-  /// cell, from the one before and what the cell made of it, [batch, hidden]; in evaluations too (see
-  /// DropoutCall::pass). `memory`: the LSTM's cell state, else its output.
-  virtual bool carries() const { return false; }
-  virtual at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
-                           std::int64_t time, const DropoutCall& call);
-
-  // The host's side.
-
-  /// The places with those inactive that `common.sites` does not mean; linear layers lose inactive sites. A
-  /// pattern means the places that it fits; those that act by name only where it fits no others, so that
-  /// "h.*" does not, and "*.attn_weights" does.
-  DropoutPlaces chosen(DropoutPlaces places) const;
-  /// Resolves `common.cutoff`. Throws ConfigError where the run's length does not tell.
-  void place(const RunScale& scale);
+  Dropout& dropout() const { return *dropout_; }
+  const DropoutPlaces& places() const { return places_; }
   /// The probability at a step, from 0. Early and late: Liu et al., "Dropout reduces underfitting", ICML
   /// 2023, section 4; end points are reached.
   double rate(std::int64_t step) const;
 
-  Common common;
-
  private:
+  Dropout* dropout_;
+  DropoutCommon common_;
+  DropoutPlaces places_;
   std::int64_t cutoff_ = 0, total_ = 0;  ///< steps
 };
 

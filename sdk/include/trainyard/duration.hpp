@@ -9,6 +9,10 @@
 #include <string>
 #include <string_view>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("duration.hpp");
+
 namespace trainyard {
 
 /// What one step and one epoch of a run amount to; the host derives it from the data and the batch sizes.

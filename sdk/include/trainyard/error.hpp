@@ -6,6 +6,10 @@
 #include <stdexcept>
 #include <string>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("error.hpp");
+
 namespace trainyard {
 
 /// The process exit code of a failed or ended run (architecture.md, section 9).

@@ -7,9 +7,8 @@
 //   before_reduce  after_reduce  before_step  (after_step | step_skipped)  batch_end
 //   [eval_start  (eval_batch_start  eval_batch_end)*  eval_end]
 //   safe_point  [before_checkpoint  after_checkpoint]
-// Pairs are brackets. Where the opening event has fired, the closing one does as well, also when a batch is
-// Pairs are brackets. Where the opening event has fired, the closing one does as well, also when a batch is
-// but bucket_ready.
+// Pairs are brackets: where the opening event has fired, the closing one fires as well, also where a batch is
+// skipped or an error is on its way. All fire on the loop's thread, but bucket_ready.
 #pragma once
 
 #include <array>
@@ -17,6 +16,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("event.hpp");
 
 namespace trainyard {
 
@@ -68,7 +71,7 @@ enum class Event : std::uint8_t {
   before_step,
   /// The optimizer has updated the weights.
   after_step,
-  /// In place of after_step: overflow, guard, plugin or repeat (StepContext::skip_reason).
+  /// In place of after_step: overflow, an error, a plugin or repeat (StepContext::skip_reason).
   step_skipped,
   /// Last of a step: the clock has advanced; metrics of the step exist where it is logged.
   batch_end,
@@ -102,6 +105,12 @@ enum class Event : std::uint8_t {
   shutdown,
 };
 inline constexpr std::size_t event_count = static_cast<std::size_t>(Event::shutdown) + 1;
+
+/// What the run's executor fires of a micro-batch (executor.hpp), as its manifest says: a hook on another of
+/// these is refused at validation.
+inline constexpr Event micro_events[] = {Event::micro_start,    Event::before_forward, Event::after_forward,
+                                         Event::before_loss,    Event::after_loss,     Event::before_backward,
+                                         Event::after_backward, Event::micro_end};
 
 /// Hooks of one event run in this order of phases: declared writers, then observers, then I/O.
 enum class Phase : std::uint8_t { transform, observe, sink };

@@ -3,6 +3,10 @@
 
 #include <cstdint>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("forward_context.hpp");
+
 namespace trainyard {
 
 /// Which samples of its step a training pass has, as the data gave them: for what is shared out over the

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <trainyard/context.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("hook.hpp");
 
 namespace trainyard {
 

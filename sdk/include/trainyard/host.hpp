@@ -1,4 +1,5 @@
-// Services of the host to a plugin: log, metrics, random streams, threads, and the plugins it is made of.
+// Services of the host to a plugin: log, metrics, random streams, threads, batches, and the plugins it is made
+// of.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,21 @@
 #include <string_view>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
 
+TRAINYARD_CONTRACT("host.hpp");
+
 namespace trainyard {
+
+struct Batch;
+
+/// What holds for the whole of a run.
+struct RunFacts {
+  std::string directory;       ///< where its files go
+  std::string device = "cpu";  ///< that it trains on, as LibTorch calls it: "cuda:0"
+};
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error };
 
@@ -32,6 +44,14 @@ class Host {
 
   /// A stream of this plugin's own, keyed by the run's seed and `purpose`. Any thread.
   virtual RandomStream random(std::string_view purpose) const = 0;
+
+  /// Any thread.
+  virtual const RunFacts& run() const = 0;
+
+  /// The first micro-batches that the run reads of a split ("train", "val", "test"), at most `count`, on the
+  /// run's device: to measure or trace with. The run's own place in the data stays as it is. Throws
+  /// ConfigError where the run has no such split. Loop thread, from model_ready on.
+  virtual std::vector<Batch> batches(std::string_view split, std::int64_t count) = 0;
 
   /// Runs `work` on a thread named after the plugin; it should end soon after its token asks to. What it
   /// throws is reported as this plugin's error at the next step. The thread is asked to stop and joined when

@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("loss.hpp");
 
 namespace trainyard {
 

@@ -11,16 +11,20 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/error.hpp>
 #include <trainyard/event.hpp>
 #include <trainyard/value.hpp>
+
+TRAINYARD_CONTRACT("manifest.hpp");
 
 namespace trainyard {
 
@@ -79,6 +83,7 @@ struct ManifestData {
   std::vector<std::string> needs;      ///< of "cuda", "distributed", "graph", "steps"
   std::vector<std::string> provides;   ///< of "graph"
   std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
+  std::vector<Event> fires;            ///< of an executor: which of micro_events
 };
 
 /// An option that is a list of plugins of the kind of `Interface`: tables of `type` and that plugin's
@@ -404,6 +409,12 @@ class Manifest : public Fields<Options> {
   /// "graph": the networks of this model have one (Network::graph).
   Manifest& provides(std::string feature) {
     data_->provides.push_back(std::move(feature));
+    return *this;
+  }
+  /// Of an executor: the events of a micro-batch that it fires (micro_events); a run with a hook on another of
+  /// them is refused.
+  Manifest& fires(std::span<const Event> events) {
+    data_->fires.assign(events.begin(), events.end());
     return *this;
   }
   Manifest& conflicts(std::string plugin) {

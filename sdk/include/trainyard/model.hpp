@@ -4,8 +4,11 @@
 #include <memory>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("model.hpp");
 
 namespace trainyard {
 

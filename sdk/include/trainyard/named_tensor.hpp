@@ -4,6 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("named_tensor.hpp");
+
 namespace trainyard {
 
 /// A parameter or buffer under its path in the model: "layer1.0.conv1.weight".

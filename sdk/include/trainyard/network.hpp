@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,8 +12,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/named_tensor.hpp>
+
+TRAINYARD_CONTRACT("network.hpp");
 
 namespace trainyard {
 
@@ -50,15 +54,30 @@ class Network {
   /// with nothing changed, where names, shapes or dtypes differ; by default always.
   virtual void adopt(const std::vector<NamedTensor>& tensors);
 
-  /// Where dropout may act, and who serves these places; null: nobody. The plugin, opened with
-  /// `dropout->chosen(dropout_places())`, must outlive its use. Random streams are keyed by seed, place, step
-  /// and micro-batch.
+  /// Where dropout may act, and who serves these places; null: nobody. The plan, made for `dropout_places()`
+  /// or those of a twin, must outlive its use. Random streams are keyed by seed, place, step and micro-batch.
+  /// Throws PluginError, with the one before in place, for a plan of other places.
   virtual DropoutPlaces dropout_places() const { return {}; }
-  virtual void set_dropout(Dropout* dropout, std::uint64_t seed);
+  virtual void set_dropout(const DropoutPlan* plan, std::uint64_t seed);
 
-  /// Who looks on at the passes from now on; an empty tap: nobody. False where the network has no nodes to
+  /// Lets `tap` look on at the passes from now on. It is known by its owner, any address that is the caller's
+  /// own: a second of the same owner takes the place of the first. Several are called in the order in which
+  /// they came; one that throws fails the pass. Not within a pass. False where the network has no nodes to
   /// show. Nodes within a linear layer that dropout took over, or evaluates, are shown as that layer alone.
-  virtual bool set_tap(const NetworkTap&) { return false; }
+  virtual bool add_tap(const void* owner, NetworkTap tap);
+  /// Nothing where the owner has none.
+  virtual void remove_tap(const void*) {}
+
+  /// Another network of the same structure on the same weights: its parameters and buffers are tensors of its
+  /// own on the storage of these, so that a pass keeps activations, and backward leaves gradients, that are
+  /// the twin's, while an update in place of either is seen by both. The twin has no dropout and no taps; it
+  /// may outlive this network. `to` and `adopt` of either end what they share.
+  ///
+  /// Both may be in a pass at once, each on its own thread, with a dropout plugin of its own; not in training
+  /// where they have running statistics, which both would write. An update between a forward pass of the twin
+  /// and its backward is not noticed: backward then takes the new weights. Throws PluginError where the
+  /// network has no graph; by default always.
+  virtual std::unique_ptr<Network> twin() const;
 
   /// The graph behind it, or null: plugins that need one then refuse the model by name.
   virtual const Graph* graph() const { return nullptr; }

@@ -1,6 +1,7 @@
 // optimizer/1: a step over parameter groups.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,8 +9,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/named_tensor.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("optimizer.hpp");
 
 namespace trainyard {
 
@@ -75,6 +79,12 @@ class Optimizer : public Plugin {
   /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the
   /// device.
   virtual void step() = 0;
+
+  /// The update of one group alone, where parts of a model are updated at different times: group by group it
+  /// is what `step` does, to the bit. By default `step` while the gradients of the other groups are put aside;
+  /// for an optimizer that counts its steps by itself, or reads several groups at once, that is not enough.
+  /// Throws std::out_of_range.
+  virtual void step_group(std::size_t group);
 
   /// Whether it has a momentum, or a decay of the averaged gradient, in whose place ParamGroup::momentum
   /// comes. A schedule that cycles the momentum is refused where it has none.

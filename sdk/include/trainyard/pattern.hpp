@@ -3,6 +3,10 @@
 
 #include <string_view>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("pattern.hpp");
+
 namespace trainyard {
 
 bool fits(std::string_view pattern, std::string_view name);

@@ -17,8 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/manifest.hpp>
 #include <trainyard/version.hpp>
+
+TRAINYARD_CONTRACT("plugin.hpp");
 
 namespace trainyard {
 
@@ -60,10 +63,10 @@ class Plugin {
   Host* host_ = nullptr;
 };
 
-/// What a plugin was built with; compared field by field before any of its code runs.
+/// What a plugin was built with; compared field by field before any of its code runs. So are the headers that
+/// it saw (contract.hpp).
 struct Fingerprint {
   const char* sdk = TRAINYARD_SDK_VERSION;
-  const char* headers = TRAINYARD_SDK_HEADERS;  ///< digest of the SDK's headers
   const char* libtorch = TRAINYARD_LIBTORCH_VERSION;
   const char* compiler = TRAINYARD_COMPILER;  ///< family and C++ ABI of it
   const char* library = TRAINYARD_LIBRARY;    ///< standard library, its string ABI and debug mode

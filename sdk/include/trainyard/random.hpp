@@ -8,6 +8,10 @@
 #include <span>
 #include <string_view>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("random.hpp");
+
 namespace at {
 class Tensor;
 }

@@ -19,9 +19,12 @@
 #include <vector>
 
 #include <trainyard/context.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/rule_set.hpp>
 #include <trainyard/sink.hpp>
+
+TRAINYARD_CONTRACT("recorder.hpp");
 
 namespace trainyard {
 

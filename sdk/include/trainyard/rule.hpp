@@ -10,10 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/state.hpp>
 #include <trainyard/trial.hpp>
+
+TRAINYARD_CONTRACT("rule.hpp");
 
 namespace trainyard {
 

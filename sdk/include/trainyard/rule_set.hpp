@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/rule.hpp>
+
+TRAINYARD_CONTRACT("rule_set.hpp");
 
 namespace trainyard {
 

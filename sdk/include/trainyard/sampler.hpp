@@ -6,8 +6,11 @@
 #include <span>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
+
+TRAINYARD_CONTRACT("sampler.hpp");
 
 namespace trainyard {
 

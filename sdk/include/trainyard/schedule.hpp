@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("schedule.hpp");
 
 namespace trainyard {
 

@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("sink.hpp");
 
 namespace trainyard {
 

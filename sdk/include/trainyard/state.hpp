@@ -11,6 +11,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("state.hpp");
+
 namespace trainyard {
 
 using Scalar = std::variant<bool, std::int64_t, double, std::string>;

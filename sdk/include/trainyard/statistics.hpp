@@ -6,6 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("statistics.hpp");
+
 namespace trainyard {
 
 /// Over all elements of a tensor, whatever its shape. Norms are those of the tensor as a vector. Elements

@@ -20,7 +20,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/statistics.hpp>
+
+TRAINYARD_CONTRACT("trial.hpp");
 
 namespace trainyard {
 

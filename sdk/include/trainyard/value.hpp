@@ -10,6 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("value.hpp");
+
 namespace trainyard {
 
 /// Where a value stands in its file: 1-based line and column; line 0 means "no place" (a default).

@@ -3,10 +3,14 @@
 
 #include <string>  // for the standard library's own macros
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("version.hpp");
+
 #define TRAINYARD_SDK_VERSION "1.0"
 
-#if !defined(TRAINYARD_LIBTORCH_VERSION) || !defined(TRAINYARD_SDK_HEADERS)
-#error "define TRAINYARD_LIBTORCH_VERSION and TRAINYARD_SDK_HEADERS (the CMake target Trainyard::sdk does)"
+#if !defined(TRAINYARD_LIBTORCH_VERSION)
+#error "define TRAINYARD_LIBTORCH_VERSION (the CMake target Trainyard::sdk does)"
 #endif
 
 #define TRAINYARD_TEXT_(x) #x

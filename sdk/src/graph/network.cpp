@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -27,13 +28,12 @@ struct GraphNetwork::Program {
   Graph graph;
   std::vector<Step> steps;
   DropoutPlaces places;
-  std::vector<ValueId> masked;  ///< the value of each weight of the places
-  NetworkTap tap;
+  std::vector<ValueId> masked;                           ///< the value of each weight of the places
+  std::vector<std::pair<const void*, NetworkTap>> taps;  ///< with their owners
   Frame frame;  ///< initializers stay in it; other values live for a pass
 
   explicit Program(Graph given) : graph(std::move(given)) {
-    if (graph.outputs.size() != 1)
-      throw ConfigError("graph: has " + std::to_string(graph.outputs.size()) + " outputs; a network has one");
+    if (graph.outputs.empty()) throw ConfigError("graph: has 0 outputs; a network has one");
     for (const GraphValue& value : graph.values) {
       frame.values.push_back(value.initializer);
       if (value.trainable) value.initializer.set_requires_grad(true);
@@ -64,14 +64,15 @@ struct GraphNetwork::Program {
     if (takes_over(step)) return run_linear(first);
     if (evaluates(step)) return evaluate_linear(first);
     step.call(frame);
-    if (tap) [[unlikely]]
+    if (!taps.empty()) [[unlikely]]
       show(*step.node, step.node->outputs);
     release(step);
   }
 
   bool takes_over(const Step& step) const {
     const DropoutService& dropout = frame.dropout;
-    return step.linear && dropout.p > 0.0 && frame.context.drops() && dropout.plugin->fuses(*step.linear);
+    return step.linear && dropout.p > 0.0 && frame.context.drops() && dropout.fuses != nullptr &&
+           dropout.fuses->fuses(*step.linear);
   }
 
   /// A linear layer that dropout computes, with the nodes after it that it stands for.
@@ -79,17 +80,17 @@ struct GraphNetwork::Program {
     const Node& node = *steps[first].node;
     const std::size_t linear = *steps[first].linear;
     const DropoutService& dropout = frame.dropout;
-    const std::size_t last = first + nodes_of(dropout.places.linears[linear]) - 1;
+    const std::size_t last = first + nodes_of(dropout.plan->places().linears[linear]) - 1;
     frame[steps[last].node->outputs[0]] =
-        dropout.plugin->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node), linear,
-                                      dropout.call(dropout.linears[linear], frame.context));
+        dropout.fuses->masked_linear(frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node), linear,
+                                     dropout.call(dropout.linears[linear], frame.context));
     finish(first, last);
   }
 
   bool evaluates(const Step& step) const {
     const DropoutService& dropout = frame.dropout;
     return step.weight && dropout.p > 0.0 && !frame.context.drops() &&
-           dropout.places.weights[*step.weight].active && dropout.plugin->evaluates_linears();
+           dropout.plan->places().weights[*step.weight].active && dropout.evaluates != nullptr;
   }
 
   /// A linear layer and its activation, in an evaluation, by the dropout that masks its weight in training.
@@ -103,9 +104,9 @@ struct GraphNetwork::Program {
       return frame[steps[last].node->outputs[0]];
     };
     const DropoutService& dropout = frame.dropout;
-    frame[steps[last].node->outputs[0]] = dropout.plugin->evaluate_linear(
+    frame[steps[last].node->outputs[0]] = dropout.evaluates->evaluate_linear(
         frame[node.inputs[0]], frame[node.inputs[1]], bias_of(node),
-        step.activation == 0 ? Dropout::Activation() : activation, *step.weight,
+        step.activation == 0 ? EvaluatesLinears::Activation() : activation, *step.weight,
         dropout.call(dropout.weights[*step.weight], frame.context));
     finish(first, last);
   }
@@ -116,7 +117,7 @@ struct GraphNetwork::Program {
 
   /// What ends steps `first` to `last`, which ran as the layer that is the first of them.
   void finish(std::size_t& first, std::size_t last) {
-    if (tap) [[unlikely]]
+    if (!taps.empty()) [[unlikely]]
       show(*steps[first].node, steps[last].node->outputs);
     for (; first < last; ++first) release(steps[first]);
     release(steps[last]);
@@ -134,24 +135,22 @@ struct GraphNetwork::Program {
       return result;
     };
     const std::vector<at::Tensor> in = tensors(node.inputs), out = tensors(outputs);
-    tap({node.name, node.op, in, out});
+    for (const auto& [owner, tap] : taps) tap({node.name, node.op, in, out});
   }
 
   /// Puts what dropout leaves of them in the place of the weights, for a pass.
   void mask_weights() {
     const DropoutService& dropout = frame.dropout;
-    if (dropout.plugin == nullptr || dropout.p == 0.0 || !frame.context.drops() ||
-        !dropout.plugin->masks_weights())
-      return;
+    if (dropout.masks == nullptr || dropout.p == 0.0 || !frame.context.drops()) return;
     for (std::size_t i = 0; i < masked.size(); ++i)
-      if (dropout.places.weights[i].active)
+      if (dropout.plan->places().weights[i].active)
         frame[masked[i]] =
-            dropout.plugin->mask_weight(graph.values[static_cast<std::size_t>(masked[i])].initializer, i,
-                                        dropout.call(dropout.weights[i], frame.context));
+            dropout.masks->mask_weight(graph.values[static_cast<std::size_t>(masked[i])].initializer, i,
+                                       dropout.call(dropout.weights[i], frame.context));
   }
 
   void unmask_weights() {
-    if (frame.dropout.plugin == nullptr || !frame.dropout.plugin->masks_weights()) return;
+    if (frame.dropout.masks == nullptr) return;
     for (const ValueId id : masked) frame[id] = graph.values[static_cast<std::size_t>(id)].initializer;
   }
 
@@ -164,7 +163,7 @@ struct GraphNetwork::Program {
       for (const ValueId id : graph.nodes[i].inputs)
         if (id != no_value) last[static_cast<std::size_t>(id)] = i;
     }
-    last[static_cast<std::size_t>(graph.outputs.front())] = never;
+    for (const ValueId id : graph.outputs) last[static_cast<std::size_t>(id)] = never;
     for (std::size_t id = 0; id < last.size(); ++id)
       if (last[id] != never && !graph.values[id].initializer.defined())
         steps[last[id]].release.push_back(static_cast<ValueId>(id));
@@ -191,6 +190,21 @@ struct GraphNetwork::Program {
     }
   }
 
+  const GraphValue& only_output() const {
+    if (graph.outputs.size() > 1)
+      throw ConfigError("graph: has " + std::to_string(graph.outputs.size()) + " outputs; a model has one");
+    return graph.values[static_cast<std::size_t>(graph.outputs.front())];
+  }
+
+  std::vector<at::Tensor> take_outputs() {
+    std::vector<at::Tensor> result;
+    result.reserve(graph.outputs.size());
+    for (const ValueId id : graph.outputs) result.push_back(frame[id]);
+    for (const ValueId id : graph.outputs)
+      if (!graph.values[static_cast<std::size_t>(id)].initializer.defined()) frame[id].reset();
+    return result;
+  }
+
   /// Drops what a pass that failed has left.
   void clear() {
     unmask_weights();
@@ -203,11 +217,17 @@ GraphNetwork::GraphNetwork(Graph graph) : program_(std::make_unique<Program>(std
 GraphNetwork::~GraphNetwork() = default;
 
 at::Tensor GraphNetwork::forward(const Batch& batch, const ForwardContext& context) {
+  program_->only_output();
+  return std::move(forward_all(batch.inputs, context).front());
+}
+
+std::vector<at::Tensor> GraphNetwork::forward_all(const std::vector<at::Tensor>& inputs,
+                                                  const ForwardContext& context) {
   Program& p = *program_;
-  p.take_inputs(batch.inputs);
+  p.take_inputs(inputs);
   p.frame.context = context;
   DropoutService& dropout = p.frame.dropout;
-  dropout.p = dropout.plugin == nullptr ? 0.0 : dropout.plugin->rate(static_cast<std::int64_t>(context.step));
+  dropout.p = dropout.plan == nullptr ? 0.0 : dropout.plan->rate(static_cast<std::int64_t>(context.step));
   const Node* running = nullptr;
   try {
     p.mask_weights();
@@ -228,9 +248,7 @@ at::Tensor GraphNetwork::forward(const Batch& batch, const ForwardContext& conte
     p.clear();
     throw;
   }
-  const ValueId output = p.graph.outputs.front();
-  if (p.graph.values[static_cast<std::size_t>(output)].initializer.defined()) return p.frame[output];
-  return std::move(p.frame[output]);
+  return p.take_outputs();
 }
 
 std::vector<NamedTensor> GraphNetwork::parameters() const {
@@ -249,8 +267,7 @@ std::vector<NamedTensor> GraphNetwork::buffers() const {
 }
 
 std::vector<std::int64_t> GraphNetwork::output_shape() const {
-  const Shape& shape =
-      program_->graph.values[static_cast<std::size_t>(program_->graph.outputs.front())].shape;
+  const Shape& shape = program_->only_output().shape;
   return {shape.begin() + 1, shape.end()};
 }
 
@@ -288,30 +305,69 @@ void GraphNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   for (const auto& [id, tensor] : taken) values[id].initializer = program_->frame.values[id] = *tensor;
 }
 
+namespace {
+
+bool same_places(const DropoutPlaces& a, const DropoutPlaces& b) {
+  const auto same = [](const auto& these, const auto& those) {
+    return std::ranges::equal(these, those,
+                              [](const auto& one, const auto& other) { return one.id == other.id; });
+  };
+  return same(a.sites, b.sites) && same(a.weights, b.weights) && same(a.linears, b.linears) &&
+         same(a.cells, b.cells);
+}
+
+}  // namespace
+
 DropoutPlaces GraphNetwork::dropout_places() const {
   return program_->places;
 }
 
-void GraphNetwork::set_dropout(Dropout* dropout, std::uint64_t seed) {
-  DropoutService service;
-  service.plugin = dropout;
-  if (dropout != nullptr) service.places = dropout->chosen(program_->places);
+void GraphNetwork::set_dropout(const DropoutPlan* plan, std::uint64_t seed) {
+  DropoutService& service = program_->frame.dropout;
+  if (plan == nullptr) {
+    service = {};
+    return;
+  }
+  const DropoutPlaces& places = plan->places();
+  if (!same_places(places, program_->places))
+    throw PluginError("the dropout was opened for the places of another network");
   const auto streams = [&](const auto& places) {
     std::vector<RandomStream> result;
     result.reserve(places.size());
     for (const auto& place : places) result.emplace_back(seed, "dropout/" + place.id);
     return result;
   };
-  service.sites = streams(service.places.sites);
-  service.weights = streams(service.places.weights);
-  service.linears = streams(service.places.linears);
-  service.cells = streams(service.places.cells);
-  program_->frame.dropout = std::move(service);
+  Dropout& dropout = plan->dropout();
+  service = {.plan = plan,
+             .masks = dropout.masks_weights(),
+             .evaluates = dropout.evaluates_linears(),
+             .fuses = dropout.fuses_linears(),
+             .carries = dropout.carries_states(),
+             .sites = streams(places.sites),
+             .weights = streams(places.weights),
+             .linears = streams(places.linears),
+             .cells = streams(places.cells)};
 }
 
-bool GraphNetwork::set_tap(const NetworkTap& tap) {
-  program_->tap = tap;
+bool GraphNetwork::add_tap(const void* owner, NetworkTap tap) {
+  auto& taps = program_->taps;
+  const auto own = std::ranges::find(taps, owner, &std::pair<const void*, NetworkTap>::first);
+  if (own != taps.end())
+    own->second = std::move(tap);
+  else
+    taps.emplace_back(owner, std::move(tap));
   return true;
+}
+
+void GraphNetwork::remove_tap(const void* owner) {
+  std::erase_if(program_->taps, [&](const auto& each) { return each.first == owner; });
+}
+
+std::unique_ptr<Network> GraphNetwork::twin() const {
+  Graph graph = program_->graph;
+  for (GraphValue& value : graph.values)
+    if (value.initializer.defined()) value.initializer = value.initializer.variable_data();
+  return std::make_unique<GraphNetwork>(std::move(graph));
 }
 
 const Graph* GraphNetwork::graph() const {

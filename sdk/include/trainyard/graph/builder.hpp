@@ -14,7 +14,10 @@
 #include <vector>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/graph/graph.hpp>
+
+TRAINYARD_CONTRACT("graph/builder.hpp");
 
 namespace trainyard {
 

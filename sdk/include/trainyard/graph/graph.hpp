@@ -11,6 +11,9 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("graph/graph.hpp");
 
 namespace trainyard {
 

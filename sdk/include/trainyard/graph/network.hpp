@@ -4,8 +4,11 @@
 
 #include <memory>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/graph/graph.hpp>
 #include <trainyard/network.hpp>
+
+TRAINYARD_CONTRACT("graph/network.hpp");
 
 namespace trainyard {
 
@@ -14,19 +17,24 @@ namespace trainyard {
 class GraphNetwork final : public Network {
  public:
   /// Takes a graph whose shapes are inferred, and its tensors: they become the parameters, not copies. Throws
-  /// ConfigError for an operator that it does not know, and for a graph of several outputs.
+  /// ConfigError for an operator that it does not know, and for a graph without outputs.
   explicit GraphNetwork(Graph graph);
   ~GraphNetwork() override;
 
+  /// Throws ConfigError, as output_shape does, where the graph has several outputs.
   at::Tensor forward(const Batch& batch, const ForwardContext& context) override;
+  /// The outputs for inputs of the graph, both in its order; one that is an input is given as it came.
+  std::vector<at::Tensor> forward_all(const std::vector<at::Tensor>& inputs, const ForwardContext& context);
   std::vector<NamedTensor> parameters() const override;
   std::vector<NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override;
   void to(at::Device device) override;
   void adopt(const std::vector<NamedTensor>& tensors) override;
   DropoutPlaces dropout_places() const override;
-  void set_dropout(Dropout* dropout, std::uint64_t seed) override;
-  bool set_tap(const NetworkTap& tap) override;
+  void set_dropout(const DropoutPlan* plan, std::uint64_t seed) override;
+  bool add_tap(const void* owner, NetworkTap tap) override;
+  void remove_tap(const void* owner) override;
+  std::unique_ptr<Network> twin() const override;
   const Graph* graph() const override;
 
  private:

@@ -53,17 +53,16 @@ class SlotOptimizer : public Optimizer {
   }
 
   void step() final {
+    for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g);
+  }
+
+  void step_group(std::size_t g) final {
     const at::AutoDispatchBelowAutograd untracked;  // as NoGradGuard, without the dispatch through autograd
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      Members& members = members_[g];
-      if (!members.together || !gather(members.lists)) {
-        step_apart(g);
-        continue;
-      }
-      for (std::int64_t& updates : members.updates) ++updates;
-      update(g, members.lists, members.updates.front());
-      members.lists.grads.clear();  // gradients are freed with their graph
-    }
+    Members& members = members_.at(g);
+    if (!members.together || !gather(members.lists)) return step_apart(g);
+    for (std::int64_t& updates : members.updates) ++updates;
+    update(g, members.lists, members.updates.front());
+    members.lists.grads.clear();  // gradients are freed with their graph
   }
 
   void save(StateWriter& state) const final {

@@ -23,8 +23,11 @@ using Shape = std::vector<std::int64_t>;
 
 /// Who serves the places where dropout acts, and with which numbers.
 struct DropoutService {
-  Dropout* plugin = nullptr;  ///< null: nobody
-  DropoutPlaces places;
+  const DropoutPlan* plan = nullptr;  ///< null: nobody
+  MasksWeights* masks = nullptr;      ///< what the plugin does, as it said
+  EvaluatesLinears* evaluates = nullptr;
+  FusesLinears* fuses = nullptr;
+  CarriesStates* carries = nullptr;
   std::vector<RandomStream> sites, weights, linears, cells;  ///< a stream for each place
   double p = 0.0;                                            ///< of the pass
 
@@ -49,10 +52,10 @@ struct Frame {
 
   /// Whether dropout acts at a site in this pass, and what it makes of the activations there.
   bool drops_at(std::size_t site) const {
-    return dropout.p > 0.0 && context.drops() && dropout.places.sites[site].active;
+    return dropout.p > 0.0 && context.drops() && dropout.plan->places().sites[site].active;
   }
   at::Tensor dropped(const at::Tensor& x, std::size_t site) const {
-    return dropout.plugin->apply(x, site, dropout.call(dropout.sites[site], context));
+    return dropout.plan->dropout().apply(x, site, dropout.call(dropout.sites[site], context));
   }
 };
 

@@ -98,8 +98,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> carried_lstm(const at::Tensor& x,
     const at::Tensor memory =
         at::add(at::mul(at::sigmoid(gate[1]), c), at::mul(at::sigmoid(gate[0]), at::tanh(gate[2])));
     const at::Tensor output = at::mul(at::sigmoid(gate[3]), at::tanh(memory));
-    c = dropout.plugin->carry(c, memory, cell, true, time, call);
-    h = dropout.plugin->carry(h, output, cell, false, time, call);
+    c = dropout.carries->carry(c, memory, cell, true, time, call);
+    h = dropout.carries->carry(h, output, cell, false, time, call);
     outputs.push_back(h);
   }
   return {at::stack(outputs, 1), h, c};
@@ -127,7 +127,7 @@ Call compile_lstm(const NodeView& op) {
       return at::zeros({s.directions, input.size(s.batch_first ? 0 : 1), s.hidden}, input.options());
     };
     const auto run = [&] {
-      if (!cell || f.dropout.p == 0.0 || !f.dropout.places.cells[*cell].active)
+      if (!cell || f.dropout.p == 0.0 || !f.dropout.plan->places().cells[*cell].active)
         return at::lstm(input, {state(h0), state(c0)}, weights, b != no_value, 1, 0.0, f.context.training,
                         s.directions == 2, s.batch_first);
       auto [output, h, c] = carried_lstm(s.batch_first ? input : input.transpose(0, 1),

@@ -18,11 +18,11 @@ namespace trainyard::train {
 /// Name of the first tensor with a value that is not finite.
 std::optional<std::string> first_infinite(const std::vector<NamedTensor>& tensors);
 
-class FiniteGuard final : public events::Inspector {
+class FiniteCheck final : public events::Inspector {
  public:
   /// `answer`: what is done about such a hook. With `disable` the regions are copied before each of those
   /// hooks, so that its write can be undone.
-  FiniteGuard(LoopContext& context, events::Answer answer) : context_(context), answer_(answer) {}
+  FiniteCheck(LoopContext& context, events::Answer answer) : context_(context), answer_(answer) {}
 
   bool wants(Event event, Regions writes) const override;
   void before(Regions writes) override;

@@ -1,4 +1,4 @@
-#include "core/engine/train/finite_guard.hpp"
+#include "core/engine/train/finite_check.hpp"
 
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/stack.h>
@@ -79,13 +79,13 @@ std::optional<std::string> first_infinite(const std::vector<NamedTensor>& tensor
   return bad == nullptr ? std::nullopt : std::optional(bad->name);
 }
 
-bool FiniteGuard::wants(Event, Regions writes) const {
+bool FiniteCheck::wants(Event, Regions writes) const {
   for (const Region region : guarded_regions)
     if (writes.contains(region)) return true;
   return false;
 }
 
-void FiniteGuard::before(Regions writes) {
+void FiniteCheck::before(Regions writes) {
   if (!wants(context_.event(), writes)) return;
   const at::NoGradGuard no_grad;
   finite_ = {};
@@ -95,7 +95,7 @@ void FiniteGuard::before(Regions writes) {
   if (answer_ == events::Answer::disable) keep(writes);
 }
 
-void FiniteGuard::after(Regions writes) {
+void FiniteCheck::after(Regions writes) {
   if (!wants(context_.event(), writes)) return;
   const at::NoGradGuard no_grad;
   for (const Region region : guarded_regions) {
@@ -111,7 +111,7 @@ void FiniteGuard::after(Regions writes) {
   }
 }
 
-void FiniteGuard::keep(Regions writes) {
+void FiniteCheck::keep(Regions writes) {
   kept_.clear();
   for (const Region region : guarded_regions)
     if (writes.contains(region))
@@ -125,7 +125,7 @@ void FiniteGuard::keep(Regions writes) {
   loss_ = context_.loss_;
 }
 
-void FiniteGuard::restore() {
+void FiniteCheck::restore() {
   if (!gradients_.empty()) {
     const std::vector<NamedTensor> parameters = context_.network_->parameters();
     for (std::size_t i = 0; i < gradients_.size(); ++i) {

@@ -1,0 +1,305 @@
+#include "core/engine/swap/swaps.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include <trainyard/graph/network.hpp>
+#include <trainyard/hook.hpp>
+#include <trainyard/model.hpp>
+#include <trainyard/recorder.hpp>
+
+#include "core/engine/train/guard.hpp"
+#include "core/engine/train/opening.hpp"
+#include "core/runfile/live_config.hpp"
+#include "core/runfile/print.hpp"
+#include "core/runfile/swap.hpp"
+
+namespace trainyard::train {
+namespace {
+
+/// Events that a plugin expects to have seen once it is in a run.
+constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
+
+bool same_shape(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+}
+
+/// For another plugin: what `fresh` would save, with all tensors that `old` has under the same name, shape
+/// and type; with any of them its numbers, too: a moment without the count of its updates would be corrected
+/// for a bias that it does not have.
+State overlaid(State fresh, const State& old) {
+  bool any = false;
+  for (auto& [name, tensor] : fresh.tensors) {
+    const auto found = old.tensors.find(name);
+    if (found == old.tensors.end() || !same_shape(found->second, tensor)) continue;
+    tensor = found->second;
+    any = true;
+  }
+  if (!any) return fresh;
+  for (auto& [name, scalar] : fresh.scalars)
+    if (const auto found = old.scalars.find(name);
+        found != old.scalars.end() && found->second.index() == scalar.index())
+      scalar = found->second;
+  return fresh;
+}
+
+/// For the same plugin with other options: all that `old` has, and of `fresh` what these options bring or
+/// shape otherwise.
+State completed(State old, const State& fresh) {
+  for (const auto& [name, tensor] : fresh.tensors) {
+    at::Tensor& own = old.tensors.try_emplace(name, tensor).first->second;
+    if (!same_shape(own, tensor)) own = tensor;
+  }
+  for (const auto& [name, scalar] : fresh.scalars) {
+    Scalar& own = old.scalars.try_emplace(name, scalar).first->second;
+    if (own.index() != scalar.index()) own = scalar;
+  }
+  return old;
+}
+
+void hand_over(const ActivePlugin& from, ActivePlugin& to, config::Carry carry) {
+  if (carry == config::Carry::fresh) return;
+  State state = from.state();
+  if (state.scalars.empty() && state.tensors.empty()) return;
+  const bool same_type = from.slot().type == to.slot().type;
+  if (!same_type)
+    state = overlaid(to.state(), state);
+  else if (config::toml_file(from.slot().options) != config::toml_file(to.slot().options))
+    state = completed(std::move(state), to.state());
+  guarded(to.slot(), 0, [&] { to.as<Plugin>().load(StateReader(state)); });
+}
+
+/// Whether one of some kinds is among what a swap brings.
+bool brings(const Layer& layer, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::any_of(layer.plugins, [&](const ActivePlugin& plugin) {
+    return std::ranges::find(kinds, plugin.slot().kind) != kinds.end();
+  });
+}
+
+/// Whether an executor may have made something of what a swap replaces.
+bool concerns_the_executor(const Layer& layer) {
+  return brings(layer, {Model::kind.name, Dropout::kind.name, Loss::kind.name, Optimizer::kind.name,
+                        Executor::kind.name});
+}
+
+/// Whether the loop settles before each hook of a plugin.
+bool comes_after_settle(ActivePlugin& plugin) {
+  const std::vector<HookSpec>& hooks = plugin.subscriber().participant.hooks;
+  return std::all_of(hooks.begin(), hooks.end(),
+                     [](const HookSpec& hook) { return weights_written_at(hook.event); });
+}
+
+}  // namespace
+
+std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapRequest>& swaps,
+                                             PreparedSwap* after) {
+  auto swap = std::make_unique<PreparedSwap>();
+  const config::RunConfig& config = after != nullptr ? after->config_ : live_.config;
+  const plugins::Registry registry = run_.registry().rescan();
+  config::Resolution resolution =
+      config::live_config(config::with_swaps(config.resolved, swaps, registry), registry);
+  if (resolution.config) control::leave_out(*resolution.config, registry, run_.quarantined());
+  if (resolution.config)
+    config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
+  if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
+  swap->config_ = std::move(*resolution.config);
+  swap->config_text_ = config::toml_file(swap->config_.resolved);
+  swap->layer_.below = after != nullptr ? &after->layer_ : &live_.layer;
+  const std::vector<config::SlotConfig>& then = swap->config_.slots;
+  for (std::size_t i = 0; i < then.size(); ++i) {
+    const auto asked = std::find_if(swaps.rbegin(), swaps.rend(), [&](const config::SwapRequest& each) {
+      return config::replaces(each.slot, then[i]);
+    });
+    if (asked == swaps.rend()) continue;
+    swap->parts_.push_back({.place = i, .carry = asked->carry, .own = {}});
+    const ActivePlugin& plugin = swap->layer_.plugins.emplace_back(run_.make_plugin(then[i], registry));
+    if (then[i].address() == asked->slot || asked->slot == "data")
+      swap->text_ += (swap->text_.empty() ? "" : "; ") + then[i].address() + ": " + then[i].type + " " +
+                     plugin.manifest().version + ", generation " + std::to_string(plugin.generation());
+  }
+  open(*swap);
+  for (std::size_t i = 0; i < swap->parts_.size(); ++i)
+    if (swap->parts_[i].carry == config::Carry::state) swap->parts_[i].own = swap->layer_.plugins[i].state();
+  std::map<const events::Subscriber*, const events::Subscriber*> replacements;
+  for (const ActivePlugin& now : live_.layer.plugins)
+    if (const ActivePlugin& next = swap->layer_.plugin(now.slot().slot); &next != &now)
+      replacements.emplace(&now.subscriber(), &next.subscriber());
+  swap->table_ = live_.bus->table_with(replacements);
+  return swap;
+}
+
+void Swaps::open(PreparedSwap& swap) {
+  Opening opening(live_, swap.config_, swap.layer_);
+  for (ActivePlugin& plugin : swap.layer_.plugins) {
+    opening.open(plugin);
+    guarded(plugin.slot(), 0, [&] { run_.host().open(plugin); });
+  }
+  opening.check_momentum();
+  if (!brings(swap.layer_, {Dataset::kind.name, Sampler::kind.name, Loss::kind.name})) return;
+  for (const auto& [name, split] : live_.layer.made.splits) {
+    Split made = opening.split(name);
+    if (made.loader->steps_per_epoch() != split.loader->steps_per_epoch() ||
+        made.loader->samples_per_epoch() != split.loader->samples_per_epoch())
+      throw ConfigError("[data." + name + "] would have " + std::to_string(made.loader->samples_per_epoch()) +
+                        " samples an epoch in place of " + std::to_string(split.loader->samples_per_epoch()) +
+                        ": a running training keeps their number");
+    swap.layer_.made.splits.emplace(name, std::move(made));
+  }
+}
+
+/// In the order of time.
+std::vector<Swaps::Planned> Swaps::plan() const {
+  std::vector<Planned> plan;
+  for (const config::PlannedSwap& each : live_.config.swaps)
+    plan.push_back({in_steps(each.at, live_.scale, "swap.at"), {each.request}});
+  std::stable_sort(plan.begin(), plan.end(),
+                   [](const Planned& a, const Planned& b) { return a.step < b.step; });
+  return plan;
+}
+
+void Swaps::rehearse() {
+  std::vector<std::unique_ptr<PreparedSwap>> made;
+  for (const Planned& planned : plan()) {
+    try {
+      PreparedSwap* const after = made.empty() ? nullptr : made.back().get();
+      PreparedSwap& swap = *made.emplace_back(prepare(planned.swaps, after));
+      if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());
+      for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
+        ActivePlugin& plugin = swap.layer_.plugins[i];
+        if (plugin.has_state() && plugin.slot().kind != Recorder::kind.name)  // which would cut its files
+          hand_over(swap.layer_.below->plugin(plugin.slot().slot), plugin, swap.parts_[i].carry);
+      }
+      if (swap.layer_.made.curve) place_curve(swap, planned.step);
+      for (const std::unique_ptr<PreparedSwap>& earlier : made)
+        if (earlier.get() != &swap) earlier->free_replaced_by(swap);
+    } catch (const Error& error) {
+      throw ConfigError("the swap that is planned at step " + std::to_string(planned.step) + " (" +
+                        config::text(planned.swaps) + ") cannot be made: " + error.what());
+    }
+  }
+}
+
+/// Whether nobody writes a tensor of the run's state, with the swap, before the loop settles: a graph reads
+/// its parameters only, an optimizer is called for its step only, and hooks are called at events.
+bool Swaps::steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor) {
+  const auto graph = [](const Network& network) { return dynamic_cast<const GraphNetwork*>(&network); };
+  if (state.owner == "model")  // its buffers require no gradients
+    return tensor.requires_grad() && graph(run_.network()) && graph(swap.layer_.network());
+  for (ActivePlugin& plugin : live_.layer.plugins) {
+    const config::SlotConfig& slot = plugin.slot();
+    if (slot.address() != state.owner) continue;
+    return (slot.kind == Optimizer::kind.name || slot.kind == Hook::kind.name) &&
+           comes_after_settle(plugin) && comes_after_settle(swap.layer_.plugin(slot.slot));
+  }
+  return false;
+}
+
+std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
+  run_.settle();
+  run_.loop().settle(Executor::Pause::swap);
+  std::shared_ptr<StateCopy> before;
+  if (watched)
+    before = std::make_shared<StateCopy>(
+        run_.snapshot().states,
+        [&](const State& state, const at::Tensor& tensor) { return steady(swap, state, tensor); });
+  std::deque<ActivePlugin>& coming = swap.layer_.plugins;
+  const auto call = [&](const ActivePlugin& plugin, Event event) {
+    live_.bus->call_alone(plugin.subscriber(), event, live_.context);
+  };
+  const bool rules = brings(swap.layer_, {Rule::kind.name, Recorder::kind.name});
+  std::size_t out = 0, in = 0;  // of them have been told to go, to come
+  bool exchanged = false;
+  try {
+    for (; out < coming.size(); ++out) call(going(swap, out), Event::swap_out);
+    for (; in < coming.size(); ++in) {
+      for (const Event event : set_up) call(coming[in], event);
+      hand_over(going(swap, in), coming[in], swap.parts_[in].carry);
+      call(coming[in], Event::swap_in);
+    }
+    if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());
+    if (swap.layer_.made.curve) place_curve(swap, run_.loop().updates());
+    for (std::size_t i = 0; i < coming.size(); ++i) run_.host().settle(going(swap, i));
+    if (rules) run_.attach_rules(swap.layer_);  // it may object to them
+    exchange(swap);
+    exchanged = true;
+    if (concerns_the_executor(swap.layer_)) run_.loop().reopen_executor();  // the last who may object
+  } catch (...) {
+    if (exchanged) {
+      exchange(swap);
+      run_.loop().reopen_executor();  // for the parts that it had before
+    }
+    if (rules) run_.attach_rules(live_.layer);
+    for (std::size_t i = 0; i < in; ++i) run_.tell(coming[i], Event::swap_out);
+    for (std::size_t i = 0; i < out; ++i) run_.tell(going(swap, i), Event::swap_in);
+    throw;
+  }
+  ++live_.swaps;
+  run_.set_copying(before);
+  return before;
+}
+
+/// Where the curve of a schedule that comes in at an update begins, and its scale.
+void Swaps::place_curve(PreparedSwap& swap, std::int64_t step) {
+  Layer& layer = swap.layer_;
+  const auto schedule = std::ranges::find(layer.plugins, std::string_view(Schedule::kind.name),
+                                          [](const ActivePlugin& each) { return each.slot().kind; });
+  const config::SlotConfig& slot = schedule->slot();
+  const auto [old_curve, old_place] = layer.below->curve();
+  CurvePlace place;
+  switch (swap.parts_[static_cast<std::size_t>(schedule - layer.plugins.begin())].carry) {
+    case config::Carry::state:
+      place = old_place;
+      // A scale that made two curves meet says nothing of a third.
+      if (slot.type != layer.below->plugin(slot.slot).slot().type) place.gain = 1.0;
+      break;
+    case config::Carry::restart: place.start = step; break;
+    case config::Carry::splice: {
+      const double before = guarded(slot, step, [&] { return old_curve->factor(step); });
+      const double after = guarded(slot, step, [&] { return layer.made.curve->factor(step); });
+      if (!(after > 0.0 && before > 0.0))
+        throw ConfigError("[schedule] " + slot.type + " has the factor " + std::to_string(after) +
+                          " at step " + std::to_string(step) + ", the one that it replaces " +
+                          std::to_string(before) +
+                          ": no scale makes them meet; both must be above 0, or take carry = \"restart\"");
+      place.gain = before / after;
+      break;
+    }
+    case config::Carry::fresh: break;
+  }
+  train::place_curve(layer.made, *schedule, live_.scale, place, step);
+}
+
+/// Everything that a swap brings against what the run has in its place; the same again takes it back.
+void Swaps::exchange(PreparedSwap& swap) {
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
+    ActivePlugin& plugin = going(swap, i);
+    std::swap(plugin, swap.layer_.plugins[i]);
+    live_.config.slots[swap.parts_[i].place] = plugin.slot();
+  }
+  std::swap(live_.config.resolved, swap.config_.resolved);
+  std::swap(live_.config_text, swap.config_text_);
+  Made &now = live_.layer.made, &made = swap.layer_.made;
+  if (made.network) std::swap(now.network, made.network);
+  if (made.dropout) std::swap(now.dropout, made.dropout);
+  if (made.network || made.dropout) now.network->set_dropout(now.dropout.get(), live_.config.run.seed);
+  for (auto& [name, split] : made.splits) std::swap(now.splits[name], split);
+  if (made.curve) {
+    std::swap(now.curve, made.curve);
+    std::swap(now.curve_place, made.curve_place);
+  }
+  live_.bus->exchange(swap.table_);
+  run_.connect();
+  const Clock& clock = run_.clock();
+  if (!made.splits.empty()) now.splits.at("train").loader->seek(clock.epoch, clock.step_in_epoch);
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.host().use(going(swap, i));
+}
+
+void Swaps::take_back(PreparedSwap& swap) {
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.tell(going(swap, i), Event::swap_out);
+  exchange(swap);
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.tell(going(swap, i), Event::swap_in);
+}
+
+}  // namespace trainyard::train

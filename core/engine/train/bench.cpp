@@ -1,0 +1,324 @@
+#include "core/engine/train/bench.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <trainyard/error.hpp>
+
+#include "core/engine/train/autocast.hpp"
+#include "core/engine/train/gradients.hpp"
+#include "core/engine/train/guard.hpp"
+
+namespace trainyard::train {
+namespace {
+
+bool of_micro(Event event) {
+  return std::find(std::begin(micro_events), std::end(micro_events), event) != std::end(micro_events);
+}
+
+bool is_closing(Event event) {
+  return events::opening_of(event) != event;
+}
+
+Event closing_of(Event opening) {
+  return *std::find_if(std::begin(micro_events), std::end(micro_events),
+                       [&](Event event) { return event != opening && events::opening_of(event) == opening; });
+}
+
+}  // namespace
+
+Bench::Bench(LoopParts& parts, PhaseSeconds& seconds)
+    : parts_(parts), context_(*parts.context), seconds_(seconds), brackets_(parts) {
+  for (const NamedTensor& parameter : parts_.network.plugin->parameters())
+    parameters_.push_back(parameter.tensor);
+  if (parts_.config->trainer.precision == config::TrainerKeys::Precision::fp16_mixed) scaler_.emplace();
+}
+
+/// Calls the executor within the guard of its slot; what the host itself threw below it comes out as it was.
+template <class Call>
+decltype(auto) Bench::in_executor(Call&& call) {
+  const auto [slot, executor] = parts_.executor;
+  thrown_ = nullptr;
+  bool is_ours = false;
+  try {
+    return guarded(*slot, context_.number_, [&]() -> decltype(auto) {
+      try {
+        return call(*executor);
+      } catch (...) {
+        is_ours = thrown_ != nullptr && std::current_exception() == thrown_;
+        throw;
+      }
+    });
+  } catch (...) {
+    if (is_ours) std::rethrow_exception(std::exchange(thrown_, nullptr));
+    throw;
+  }
+}
+
+/// Of what the executor calls: the thread is in no plugin meanwhile, and errors are not the executor's.
+template <class Call>
+decltype(auto) Bench::in_host(Call&& call) {
+  const events::CallScope scope(nullptr, nullptr);
+  try {
+    return call();
+  } catch (...) {
+    thrown_ = std::current_exception();
+    throw;
+  }
+}
+
+void Bench::open() {
+  in_executor([&](Executor& executor) { executor.open(*this); });
+  is_open_ = true;
+}
+
+void Bench::reopen() {
+  if (is_open_) open();
+}
+
+void Bench::step(StepWork& work, bool logging) {
+  logging_ = logging;
+  context_.repeats_ = 0;
+  try {
+    in_executor([&](Executor& executor) { executor.step(*this, work); });
+  } catch (...) {
+    for (; !open_.empty(); open_.pop_back()) brackets_.close_quietly(closing_of(open_.back()));
+    throw;
+  }
+  if (open_.empty()) return;
+  const std::string left(name(std::exchange(open_, {}).back()));
+  throw PluginError("[" + parts_.executor.slot->slot + "] " + parts_.executor.slot->type + ", step " +
+                    std::to_string(context_.number_) + ": fired " + left +
+                    " and not the event that closes it");
+}
+
+Graded Bench::evaluate(const Batch& batch, const ForwardContext& pass) {
+  return in_executor([&](Executor& executor) { return executor.evaluate(*this, batch, pass); });
+}
+
+void Bench::settle(Executor::Pause pause) {
+  if (is_open_) in_executor([&](Executor& executor) { executor.settle(*this, pause); });
+}
+
+// ---- the host's own way through a step
+
+void Bench::enter(StepWork& work, std::size_t micro) {
+  context_.micros_ = static_cast<int>(work.micros.size());
+  context_.micro_ = static_cast<int>(micro);
+  context_.batch_ = &work.micros[micro];
+  context_.loss_scale_ = loss_scale();
+  context_.loss_share_ = work.share(micro);
+}
+
+void Bench::backward(StepWork& work, std::size_t micro) {
+  in_host([&] {
+    if (micro == 0) clear_gradients(parameters_);
+    enter(work, micro);
+    const ForwardContext pass = work.pass(micro);
+    brackets_.bracket(Event::micro_start, Event::micro_end, [&] { run_micro(work.micros[micro], pass); });
+    context_.output_.reset();
+    context_.loss_.reset();
+  });
+}
+
+void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
+  if (batch.weight <= 0.0) return;  // nothing in it counts; its mean would be 0/0
+  {
+    const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
+    brackets_.bracket(Event::before_forward, Event::after_forward, [&] {
+      if (!context_.asked(Control::skip_micro)) context_.output_ = forward(batch, pass);
+    });
+    if (context_.take(Control::skip_micro)) return;
+    brackets_.bracket(Event::before_loss, Event::after_loss,
+                      [&] { context_.loss_ = loss_of(context_.output_, batch); });
+  }
+  count(context_.loss_, batch);
+  brackets_.bracket(Event::before_backward, Event::after_backward, [&] {
+    if (context_.take(Control::skip_micro)) return;
+    const Timer timer(seconds_, &PhaseSeconds::backward);
+    guarded(*parts_.network.slot, context_.number_,
+            [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
+  });
+  take_metrics({context_.output_, context_.loss_}, batch);
+}
+
+at::Tensor Bench::forward(const Batch& batch, const ForwardContext& pass) {
+  const Timer timer(seconds_, &PhaseSeconds::model);
+  return guarded(*parts_.network.slot, context_.number_,
+                 [&] { return parts_.network.plugin->forward(batch, pass); });
+}
+
+at::Tensor Bench::loss_of(const at::Tensor& output, const Batch& batch) {
+  const Timer timer(seconds_, &PhaseSeconds::loss);
+  return guarded(*parts_.loss.slot, context_.number_,
+                 [&] { return parts_.loss.plugin->forward(output, batch); });
+}
+
+/// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs
+/// nothing.
+at::Tensor Bench::backward_root(double factor) {
+  if (!root_.defined() || factor != root_factor_ || root_.scalar_type() != context_.loss_.scalar_type()) {
+    root_ = at::full({}, factor, context_.loss_.options());
+    root_factor_ = factor;
+  }
+  return root_;
+}
+
+Update Bench::update(const std::function<void()>& apply) {
+  return in_host([&] {
+    const at::NoGradGuard no_grad;
+    const bool finite = prepare_gradients();
+    set_rates();
+    context_.skip_reason_ = SkipReason::error;  // until the step is done: what throws on the way skips it
+    Event closing = Event::step_skipped;
+    brackets_.bracket(Event::before_step, closing, [&] {
+      const bool skip = context_.take(Control::skip_step);
+      const bool repeat = context_.take(Control::repeat_step);
+      context_.skip_reason_ = !finite  ? SkipReason::overflow
+                              : skip   ? SkipReason::plugin
+                              : repeat ? SkipReason::repeat
+                                       : SkipReason::error;
+      if (!finite || skip || repeat) return;
+      if (apply)
+        guarded(*parts_.executor.slot, context_.number_, apply);
+      else
+        update_weights();
+      ++updates_;
+      context_.skip_reason_ = SkipReason::none;
+      closing = Event::after_step;
+    });
+    if (context_.skip_reason_ == SkipReason::repeat) return count_repeat();
+    if (scaler_) scaler_->update(finite);
+    return context_.skip_reason_ == SkipReason::none ? Update::done : Update::skipped;
+  });
+}
+
+/// Unscales and clips. False where fp16 overflowed: the step is to be skipped.
+bool Bench::prepare_gradients() {
+  const std::optional<config::GradClip>& rule = parts_.config->grad_clip;
+  if (!scaler_ && !rule) return true;
+  std::vector<at::Tensor> gradients = gradients_of(parameters_);
+  if (scaler_ && !scaler_->unscale(gradients)) return false;
+  if (rule) gradient_norm_ = clip(gradients, *rule);
+  return true;
+}
+
+/// What the schedule says of the update to come, into the optimizer's groups.
+void Bench::set_rates() {
+  const auto [factor, momentum] = rate(updates_);
+  for (ParamGroup& group : parts_.optimizer.plugin->groups()) {
+    group.lr = group.base_lr * factor;
+    group.momentum = momentum;
+  }
+}
+
+void Bench::update_weights() {
+  const Timer timer(seconds_, &PhaseSeconds::optimizer);
+  guarded(*parts_.optimizer.slot, context_.number_, [&] { parts_.optimizer.plugin->step(); });
+}
+
+/// Within bounds.
+Update Bench::count_repeat() {
+  if (context_.repeats_ == most_repeats)
+    throw PluginError("step " + std::to_string(context_.number_) + " was to be repeated a " +
+                      std::to_string(most_repeats + 1) + "th time; " + std::to_string(most_repeats) +
+                      " are allowed: the plugin that asks for repeat_step at before_step does not end");
+  ++context_.repeats_;
+  return Update::repeat;
+}
+
+// ---- for a way of the executor's own
+
+Graded Bench::grade(const Batch& batch, const ForwardContext& pass) {
+  return in_host([&] {
+    const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
+    at::Tensor output = forward(batch, pass);
+    if (!pass.training) output = output.to(at::kFloat);
+    at::Tensor loss = loss_of(output, batch);
+    return Graded{std::move(output), std::move(loss)};
+  });
+}
+
+void Bench::report(const Graded& graded, const Batch& batch) {
+  in_host([&] {
+    count(graded.loss, batch);
+    take_metrics(graded, batch);
+  });
+}
+
+Rate Bench::rate(std::int64_t update) const {
+  return guarded(*parts_.schedule.slot, context_.number_, [&] {
+    const ScheduleCurve& curve = *parts_.schedule.plugin;
+    return Rate{curve.factor(update), curve.momentum(update)};
+  });
+}
+
+void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded) {
+  if (!of_micro(event))
+    throw PluginError("an executor fires events of micro-batches only, and " + std::string(name(event)) +
+                      " is none");
+  in_host([&] {
+    enter(work, micro);
+    if (!is_closing(event))
+      open_.push_back(event);
+    else if (!open_.empty() && closing_of(open_.back()) == event)
+      open_.pop_back();
+    else
+      throw PluginError("fires " + std::string(name(event)) + ", and " +
+                        std::string(name(events::opening_of(event))) + " is not open");
+    context_.output_ = graded.output;
+    context_.loss_ = graded.loss;
+    brackets_.fire(event);
+    graded = {std::move(context_.output_), std::move(context_.loss_)};
+  });
+}
+
+// ---- what is said of a step
+
+/// What a repetition looks at is not the training's loss.
+void Bench::count(const at::Tensor& loss, const Batch& batch) {
+  if (!loss_meter_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0))
+    refuse_loss(loss.item().toDouble());
+}
+
+void Bench::take_metrics(const Graded& graded, const Batch& batch) {
+  if (!logging_ || context_.repeats_ != 0) return;
+  const at::NoGradGuard no_grad;
+  train::update(parts_.metrics, context_.number_, graded.output.detach().to(at::kFloat), graded.loss.detach(),
+                batch);
+}
+
+std::optional<double> Bench::take_loss() {
+  const std::optional<double> loss = loss_meter_.take();
+  // On a GPU this is the first look at the loss. An overflow of fp16 is the scaler's business.
+  if (loss && !scaler_ && !std::isfinite(*loss)) refuse_loss(*loss);
+  return loss;
+}
+
+std::optional<double> Bench::fp16_scale() const {
+  return scaler_ ? std::optional(static_cast<double>(scaler_->scale())) : std::nullopt;
+}
+
+void Bench::refuse_loss(double loss) const {
+  throw NumericError("the training loss is " + std::to_string(loss) + " at step " +
+                     std::to_string(context_.number_) +
+                     ": lower optimizer.lr, add trainer.grad_clip, or look at the data of this batch");
+}
+
+void Bench::save(StateWriter& state) const {
+  state.scalar("updates", updates_);
+  loss_meter_.save(state);
+  if (scaler_) scaler_->save(state);
+}
+
+void Bench::load(const StateReader& state) {
+  updates_ = state.integer("updates");
+  loss_meter_.load(state);
+  if (scaler_) scaler_->load(state);
+}
+
+}  // namespace trainyard::train

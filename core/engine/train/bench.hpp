@@ -1,0 +1,96 @@
+// The workbench of the run's executor: what the host does in a step, from micro-batches on their device to
+// updated weights, and what of it has to be saved.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <trainyard/executor.hpp>
+#include <trainyard/state.hpp>
+
+#include "core/engine/train/brackets.hpp"
+#include "core/engine/train/loop_parts.hpp"
+#include "core/engine/train/loss_meter.hpp"
+#include "core/engine/train/loss_scaler.hpp"
+#include "core/engine/train/phase_seconds.hpp"
+
+namespace trainyard::train {
+
+class Bench final : public Workbench {
+ public:
+  /// Both outlive it.
+  Bench(LoopParts& parts, PhaseSeconds& seconds);
+
+  /// Opens the executor for the parts and the state as they are now.
+  void open();
+  /// The same where it was open: parts or state were replaced.
+  void reopen();
+  /// Has the executor run a step; `logging`: training metrics are taken of it. Brackets that the executor
+  /// leaves open when it throws are closed.
+  void step(StepWork& work, bool logging);
+  Graded evaluate(const Batch& batch, const ForwardContext& pass);
+  /// Has the executor finish what is in flight.
+  void settle(Executor::Pause pause);
+
+  /// The mean training loss since the last call; throws NumericError where it is not finite.
+  std::optional<double> take_loss();
+  /// Of the last step that was clipped by norm, before; else undefined.
+  const at::Tensor& gradient_norm() const { return gradient_norm_; }
+  std::optional<double> fp16_scale() const;
+
+  void save(StateWriter& state) const;
+  void load(const StateReader& state);
+
+  // The executor's side (executor.hpp):
+  void backward(StepWork& work, std::size_t micro) override;
+  Update update(const std::function<void()>& apply) override;
+  Network& network() override { return *parts_.network.plugin; }
+  Loss& loss() override { return *parts_.loss.plugin; }
+  Optimizer& optimizer() override { return *parts_.optimizer.plugin; }
+  Graded grade(const Batch& batch, const ForwardContext& pass) override;
+  double loss_scale() const override { return fp16_scale().value_or(1.0); }
+  void report(const Graded& graded, const Batch& batch) override;
+  Rate rate(std::int64_t update) const override;
+  std::int64_t updates() const override { return updates_; }
+  bool heard(Event event) const override { return parts_.bus->heard(event); }
+  void fire(Event event, StepWork& work, std::size_t micro, Graded& graded) override;
+  bool take(Control control) override { return context_.take(control); }
+
+ private:
+  template <class Call>
+  decltype(auto) in_executor(Call&& call);
+  template <class Call>
+  decltype(auto) in_host(Call&& call);
+  void enter(StepWork& work, std::size_t micro);
+  void run_micro(Batch& batch, const ForwardContext& pass);
+  at::Tensor forward(const Batch& batch, const ForwardContext& pass);
+  at::Tensor loss_of(const at::Tensor& output, const Batch& batch);
+  at::Tensor backward_root(double factor);
+  bool prepare_gradients();
+  void set_rates();
+  void update_weights();
+  Update count_repeat();
+  void count(const at::Tensor& loss, const Batch& batch);
+  void take_metrics(const Graded& graded, const Batch& batch);
+  [[noreturn]] void refuse_loss(double loss) const;
+
+  LoopParts& parts_;
+  LoopContext& context_;
+  PhaseSeconds& seconds_;
+  Brackets brackets_;
+  std::vector<at::Tensor> parameters_;
+  std::optional<LossScaler> scaler_;
+  LossMeter loss_meter_;
+  std::int64_t updates_ = 0;
+  bool logging_ = false;  ///< training metrics are taken of this step
+  at::Tensor gradient_norm_;
+  at::Tensor root_;  ///< what backward starts from, kept while its factor stays
+  double root_factor_ = 0.0;
+  bool is_open_ = false;       ///< the executor
+  std::vector<Event> open_;    ///< brackets that the executor has opened by fire()
+  std::exception_ptr thrown_;  ///< by the host, on its way through the executor
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,53 @@
+// Fires the events of a run. Where an opening event has fired, the closing one does as well.
+#pragma once
+
+#include <trainyard/error.hpp>
+#include <trainyard/event.hpp>
+
+#include "core/engine/train/loop_parts.hpp"
+
+namespace trainyard::train {
+
+class Brackets {
+ public:
+  explicit Brackets(LoopParts& parts) : parts_(parts) {}
+
+  void fire(Event event) {
+    if (weights_written_at(event)) parts_.owner->settle();
+    parts_.bus->fire(event, *parts_.context);
+  }
+
+  /// Fires `open`, runs `body`, fires `close`, which the body may choose; `close` also where `body` throws.
+  template <class Body>
+  void bracket(Event open, const Event& close, Body&& body) {
+    close_after(close, [&] {
+      fire(open);
+      body();
+    });
+  }
+
+  template <class Body>
+  void close_after(const Event& close, Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      close_quietly(close);
+      throw;
+    }
+    fire(close);
+  }
+
+  /// While an error is on its way, which goes first.
+  void close_quietly(Event close) {
+    try {
+      fire(close);
+    } catch (const Error& error) {
+      parts_.host->journal("host", "error while closing after an error", error.what());
+    }
+  }
+
+ private:
+  LoopParts& parts_;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,31 @@
+// What a run consists of while it is going. A swap replaces parts of it between two steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/duration.hpp>
+
+#include "core/engine/events/bus.hpp"
+#include "core/engine/train/layer.hpp"
+#include "core/engine/train/loop_context.hpp"
+#include "core/runfile/run_config.hpp"
+
+namespace trainyard::train {
+
+struct Live {
+  config::RunConfig config;
+  std::string config_text;  ///< as a run file
+  at::Device device = at::kCPU;
+  BatchSchema schema;  ///< of the training data
+  RunScale scale;
+  Layer layer;  ///< its plugins are those of config.slots, in that order
+  LoopContext context;
+  std::vector<std::unique_ptr<events::Inspector>> inspectors;
+  std::unique_ptr<events::Bus> bus;
+  std::int64_t swaps = 0;  ///< committed so far, before a resume too
+};
+
+}  // namespace trainyard::train

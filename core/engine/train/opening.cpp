@@ -1,0 +1,167 @@
+#include "core/engine/train/opening.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <trainyard/loss.hpp>
+#include <trainyard/metric.hpp>
+#include <trainyard/model.hpp>
+#include <trainyard/optimizer.hpp>
+#include <trainyard/recorder.hpp>
+
+#include "core/engine/train/guard.hpp"
+#include "core/engine/train/guarded_plugins.hpp"
+
+namespace trainyard::train {
+namespace {
+
+std::string text(const std::vector<std::int64_t>& shape) {
+  std::string result = "[";
+  for (const std::int64_t length : shape) result += (result.size() > 1 ? ", " : "") + std::to_string(length);
+  return result + "]";
+}
+
+}  // namespace
+
+/// Of other kinds the run asks nothing before its first step.
+const Opening::Row Opening::rows[] = {
+    {Dataset::kind, Stage::data, &Opening::dataset},     {Sampler::kind, Stage::data, &Opening::sampler},
+    {Model::kind, Stage::model, &Opening::model},        {Dropout::kind, Stage::model, &Opening::dropout},
+    {Loss::kind, Stage::loop, &Opening::loss},           {Metric::kind, Stage::loop, &Opening::metric},
+    {Optimizer::kind, Stage::loop, &Opening::optimizer}, {Schedule::kind, Stage::loop, &Opening::schedule},
+    {Recorder::kind, Stage::loop, &Opening::recorder},
+};
+
+const Opening::Row* Opening::row_of(const ActivePlugin& plugin) {
+  const auto* row =
+      std::ranges::find(rows, plugin.slot().kind, [](const Row& each) { return each.kind.name; });
+  return row == std::end(rows) ? nullptr : row;
+}
+
+void Opening::open(Stage stage) {
+  for (ActivePlugin& plugin : layer_.plugins)
+    if (const Row* row = row_of(plugin); row != nullptr && row->stage == stage) open(plugin);
+}
+
+void Opening::open(ActivePlugin& plugin) {
+  if (const Row* row = row_of(plugin)) guarded(plugin.slot(), 0, [&] { (this->*row->open)(plugin); });
+}
+
+void Opening::dataset(ActivePlugin& plugin) {
+  auto& dataset = plugin.as<Dataset>();
+  const std::string& slot = plugin.slot().slot;  // "data.train"
+  dataset.open(slot.substr(slot.find('.') + 1));
+  if (dataset.size() <= 0) throw DataError("holds no sample");
+}
+
+void Opening::sampler(ActivePlugin& plugin) {
+  Sampler::Source source{0, RandomStream(run_.config.run.seed, "sampler"), {}};
+  ActivePlugin& training = layer_.plugin("data.train");
+  guarded(training.slot(), 0, [&] {
+    source.size = training.as<Dataset>().size();
+    source.labels = training.as<Dataset>().labels();
+  });
+  plugin.as<Sampler>().open(source);
+}
+
+void Opening::model(ActivePlugin& plugin) {
+  layer_.made.network = plugin.as<Model>().build({run_.schema, run_.config.run.seed});
+  layer_.made.network->to(run_.device);
+}
+
+void Opening::dropout(ActivePlugin& plugin) {
+  layer_.made.dropout = open_dropout(plugin.slot(), plugin.as<Dropout>(), layer_.network(), run_.scale);
+}
+
+void Opening::loss(ActivePlugin& plugin) {
+  plugin.as<Loss>().check(layer_.network().output_shape(), run_.schema);
+}
+
+void Opening::metric(ActivePlugin& plugin) {
+  plugin.as<Metric>().check(layer_.network().output_shape(), run_.schema);
+}
+
+void Opening::optimizer(ActivePlugin& plugin) {
+  auto& optimizer = plugin.as<Optimizer>();
+  // A network that comes in takes these very tensors over.
+  optimizer.open(make_groups(run_.layer.network().parameters(), optimizer.common));
+}
+
+void Opening::schedule(ActivePlugin& plugin) {
+  place_curve(layer_.made, plugin, run_.scale, {});
+}
+
+void Opening::recorder(ActivePlugin& plugin) {
+  plugin.as<Recorder>().open({.name = run_.config.run.name,
+                              .directory = run_.config.run.output_dir,
+                              .started = {},
+                              .total_steps = run_.scale.total_steps,
+                              .steps_per_epoch = run_.scale.steps_per_epoch,
+                              .loader_workers = run_.config.data.workers});
+}
+
+Split Opening::split(const std::string& name) {
+  const config::BatchKeys& batch = *config_.split(name);
+  ActivePlugin& plugin = layer_.plugin("data." + name);
+  const config::SlotConfig& slot = plugin.slot();
+  const auto& dataset = plugin.as<Dataset>();
+  check_schema(name, guarded(slot, 0, [&] { return dataset.schema(); }));
+  Split made{&dataset, std::make_unique<GuardedDataset>(slot, dataset), nullptr, nullptr};
+  if (name == "train") {
+    ActivePlugin& sampler = layer_.plugin("data.sampler");
+    made.sampler = std::make_unique<GuardedSampler>(sampler.slot(), sampler.as<Sampler>());
+  }
+  if (made.sampler && batch.batch_size > made.sampler->size())
+    throw ConfigError("data.train.batch_size = " + std::to_string(batch.batch_size) + " is more than the " +
+                      std::to_string(made.sampler->size()) +
+                      " samples of an epoch: no step would ever see a whole batch; make it " +
+                      std::to_string(made.sampler->size()) + " or less");
+  ActivePlugin& loss = layer_.plugin("loss");
+  data::LoaderOptions options{.batch_size = batch.batch_size,
+                              .micro_batch_size = batch.micro_batch_size,
+                              .drop_last = batch.drop_last,
+                              .epochs = made.sampler ? 0 : 1,
+                              .workers = run_.config.data.workers,
+                              .prefetch = run_.config.data.prefetch,
+                              .pin_memory = run_.device.is_cuda(),
+                              .random = RandomStream(run_.config.run.seed, "data/" + name),
+                              .weight = [slot = loss.slot(), loss = &loss.as<Loss>()](const Batch& batch) {
+                                return guarded(slot, 0, [&] { return loss->weight(batch); });
+                              }};
+  made.loader = guarded(slot, 0, [&] {
+    return std::make_unique<data::Loader>(*made.guarded, made.sampler.get(), std::move(options));
+  });
+  return made;
+}
+
+void Opening::check_schema(const std::string& name, const BatchSchema& schema) const {
+  const BatchSchema& training = run_.schema;
+  const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
+    if (here != there)
+      throw DataError("[data." + name + "] " + what + " is " + here + ", in [data.train] it is " + there +
+                      ": the splits must describe the same kind of sample");
+  };
+  for (std::size_t i = 0; i < std::min(schema.inputs.size(), training.inputs.size()); ++i)
+    differs("the shape of input " + schema.inputs[i].name, text(schema.inputs[i].shape),
+            text(training.inputs[i].shape));
+  differs("the number of inputs", std::to_string(schema.inputs.size()),
+          std::to_string(training.inputs.size()));
+  differs("the number of classes", std::to_string(schema.classes), std::to_string(training.classes));
+  differs("the vocabulary", std::to_string(schema.vocabulary), std::to_string(training.vocabulary));
+}
+
+void Opening::check_momentum() {
+  if (!layer_.curve().first->momentum(0) || layer_.plugin("optimizer").as<Optimizer>().has_momentum()) return;
+  throw ConfigError("[schedule] " + config_.at("schedule").type + " cycles the momentum, and the optimizer " +
+                    config_.at("optimizer").type +
+                    ", as its options are, has none: give it one, or switch the cycling off");
+}
+
+void place_curve(Made& made, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step) {
+  if (scale.total_steps > 0) scale.total_steps -= place.start;
+  guarded(schedule.slot(), step, [&] { made.curve.emplace(schedule.as<Schedule>(), scale, place); });
+  made.curve_place = place;
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,42 @@
+// How a signal ends a training.
+#pragma once
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <iterator>
+
+namespace trainyard::train {
+
+/// For its lifetime these signals end the run at a step boundary, with a checkpoint; a second one ends the
+/// process at once. Handled on the thread's SignalStack: kernels of oneDNN (3.10, LibTorch 2.11's LSTM) lay
+/// their stack pointer into a block of the heap, whose neighbours a handler there would overwrite.
+class SignalScope {
+ public:
+  SignalScope() {
+    caught_ = 0;
+    struct sigaction action {};
+    action.sa_flags = SA_ONSTACK;
+    action.sa_handler = [](int number) {
+      if (caught_.exchange(number) == 0) return;
+      signal(number, SIG_DFL);
+      raise(number);  // delivered when the handler returns
+    };
+    for (std::size_t i = 0; i < std::size(numbers); ++i) sigaction(numbers[i], &action, &old_[i]);
+  }
+  ~SignalScope() {
+    for (std::size_t i = 0; i < std::size(numbers); ++i) sigaction(numbers[i], &old_[i], nullptr);
+  }
+  SignalScope(const SignalScope&) = delete;
+  SignalScope& operator=(const SignalScope&) = delete;
+
+  /// The number of the one that came; 0: none.
+  static const std::atomic<int>& caught() { return caught_; }
+
+ private:
+  static constexpr int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+  static inline std::atomic<int> caught_{0};
+  struct sigaction old_[std::size(numbers)] = {};
+};
+
+}  // namespace trainyard::train

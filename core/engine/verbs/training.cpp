@@ -1,0 +1,295 @@
+#include "core/engine/verbs/training.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include <trainyard/formats/safetensors.hpp>
+
+#include "core/engine/save/load.hpp"
+#include "core/engine/train/guard.hpp"
+#include "core/engine/train/weights.hpp"
+#include "core/engine/verbs/signal_scope.hpp"
+
+namespace trainyard::train {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+report::Status status_of(Ending ending) {
+  switch (ending) {
+    case Ending::completed: return report::Status::completed;
+    case Ending::signal:
+    case Ending::wall_time: return report::Status::interrupted;
+    case Ending::stopped:
+    case Ending::early_stopping: return report::Status::stopped;
+  }
+  return report::Status::failed;
+}
+
+std::vector<report::ReportedPlugin> reported(Run& run) {
+  std::vector<report::ReportedPlugin> all;
+  for (ActivePlugin& plugin : run.plugins())
+    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
+  return all;
+}
+
+/// The same before there is a run, for what its plugins do while they are made.
+std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
+                                             const plugins::Registry& registry) {
+  std::vector<report::ReportedPlugin> all;
+  for (const config::SlotConfig& slot : config.slots)
+    for (const plugins::PluginFile* file : registry.find(slot.kind, slot.type))
+      all.push_back({slot.slot, slot.type, slot.kind, file->digest});
+  return all;
+}
+
+std::int64_t bytes_of(const Snapshot& snapshot) {
+  std::int64_t bytes = 0;
+  for (const State& state : snapshot.states)
+    for (const auto& [name, tensor] : state.tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// A disk that fills up while a checkpoint is written costs the run what came since the one before.
+void check_space(const std::string& folder, std::int64_t bytes) {
+  constexpr std::int64_t checkpoints = 3;
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error || static_cast<std::int64_t>(space.available) >= checkpoints * bytes) return;
+  throw ConfigError("run.output_dir: " + folder + " has " + std::to_string(space.available >> 20) +
+                    " MiB free; a checkpoint of this run takes " + std::to_string(bytes >> 20) +
+                    " MiB, and room for three is needed");
+}
+
+/// Entries of [[swap]] as requests at steps of this run.
+std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& planned, const Run& run) {
+  std::vector<control::Entry> entries;
+  entries.reserve(planned.size());
+  for (const config::PlannedSwap& each : planned)
+    entries.push_back({.number = 0,
+                       .who = std::string(control::run_file),
+                       .step = in_steps(each.at, run.scale(), "swap.at"),
+                       .swaps = {each.request}});
+  return entries;
+}
+
+bool is_sink(const ActivePlugin& plugin) {
+  return plugin.slot().kind == Sink::kind.name;
+}
+
+}  // namespace
+
+Training::Training(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
+                   Messages& messages, report::FaultReport& faults)
+    : beginning_(beginning),
+      registry_(registry),
+      options_(options),
+      messages_(messages),
+      faults_(faults),
+      quarantined_(control::read_quarantine(beginning.directory.path())) {}
+
+void Training::run(report::RunResult& result) {
+  load();
+  began_ = SteadyClock::now();
+  try {
+    build();
+    plan_swaps();
+    leave_out();
+    train(result);
+  } catch (const std::exception& error) {
+    const auto* hook = dynamic_cast<const events::HookError*>(&error);
+    if (hook == nullptr || !hook->rollback()) faults_.write(error);  // else the run may go on
+    run_->fail();
+    conclude(result);
+    throw;
+  }
+  conclude(result);
+}
+
+/// Plugins and data.
+void Training::load() {
+  for (const control::Quarantined& each : control::leave_out(beginning_.config, registry_, quarantined_))
+    beginning_.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
+                               std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
+  faults_.set_plugins(reported(beginning_.config, registry_));
+  run_.emplace(beginning_.config, registry_, outputs());
+  run_->set_file(options_.resolved_toml);
+  run_->set_quarantined(quarantined_);
+}
+
+/// What plugins ask for as they please, from the moment on that they are made.
+HostOutputs Training::outputs() {
+  HostOutputs outputs;
+  outputs.log = [this](LogLevel level, const std::string& text) { messages_.send(level, text); };
+  outputs.journal = [this](std::string_view who, std::string_view what, std::string_view why) {
+    write_line(who, what, why);
+  };
+  outputs.swap = [this](config::SwapRequest request, const std::string& who) {
+    if (!commander_)
+      throw PluginError("asks for a swap before the training begins; it can from fit_start on");
+    commander_->ask(std::move(request), who);
+  };
+  return outputs;
+}
+
+void Training::build() {
+  const config::RunKeys& keys = run_->config().run;
+  run_->build_model();
+  if (keys.load == config::RunKeys::Load::weights)
+    copy_weights(run_->weights(), checkpoint::load_weights(keys.resume), keys.resume, keys.load_match);
+  open_sinks();
+  checkpoints_.emplace(*run_, *this, checkpoint_folder(beginning_.directory));
+  LoopParts parts;
+  parts.host = this;
+  parts.saver = &*checkpoints_;
+  parts.signal = &SignalScope::caught();
+  run_->build_loop(std::move(parts));
+  check_space(beginning_.directory.path(), bytes_of(run_->snapshot()));
+}
+
+void Training::open_sinks() {
+  const config::RunConfig& config = run_->config();
+  RunInfo info{.name = config.run.name,
+               .directory = beginning_.directory.path(),
+               .started = report::timestamp(),
+               .total_steps = run_->scale().total_steps,
+               .steps_per_epoch = run_->scale().steps_per_epoch,
+               .loader_workers = config.data.workers,
+               .terminal = options_.color,
+               .quiet = options_.quiet,
+               .resumed_at = beginning_.resumed ? beginning_.loaded->step : 0};
+  std::vector<report::SinkThread::Entry> entries;
+  for (ActivePlugin& plugin : run_->plugins())
+    if (is_sink(plugin)) entries.push_back(sink_entry(plugin));
+  sinks_.emplace(std::move(info), std::move(entries), [](std::string_view line) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  });
+  messages_.set_sinks(&*sinks_);
+}
+
+/// Those of the run file and those that are left of what was asked; from here on the run obeys.
+void Training::plan_swaps() {
+  report::RunDirectory& directory = beginning_.directory;
+  beginning_.ledger.replan(beginning_.loaded ? entries_of(beginning_.planned, *run_)
+                                             : control::ended_of_plan(directory.read_journal()),
+                           entries_of(run_->config().swaps, *run_));
+  if (!beginning_.loaded && quarantined_.empty()) Swaps(*run_).rehearse();
+  channel_.emplace(directory.path());
+  commander_.emplace(*run_, *channel_, directory, std::move(beginning_.ledger));
+}
+
+/// Hooks that the run goes on without; and all that the journal has to tell of its beginning.
+void Training::leave_out() {
+  for (const events::HookError& error : beginning_.left_out)
+    for (ActivePlugin& plugin : run_->plugins())
+      if (plugin.slot().slot == error.blame().slot && plugin.slot().type == error.blame().plugin)
+        plugin.subscriber().disable(error.what());
+  for (const events::Subscriber* each : run_->bus().rebuild())
+    journal(each->participant.id, "disabled", each->error);
+  for (const std::string& note : beginning_.notes) journal("host", "resume", note);
+}
+
+void Training::train(report::RunResult& result) {
+  const Ending ending = run_->loop().fit([this] { restore(); });
+  run_->check_weights();
+  result.model_digest = run_->model_digest();
+  result.optimizer_digest = run_->optimizer_digest();
+  write_safetensors(beginning_.directory.file("model.safetensors"), run_->weights());
+  result.status = status_of(ending);
+  result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
+}
+
+void Training::restore() {
+  if (!beginning_.loaded) return;
+  const checkpoint::Loaded& loaded = *beginning_.loaded;
+  commander_->go_on_with(std::move(beginning_.made));
+  run_->restore(loaded.states, [this](const std::string& note) { journal("host", "resume", note); });
+  journal("host", "resumed", "from " + loaded.path);
+  messages_.send(LogLevel::info, "goes on from step " + std::to_string(loaded.step) + ", " + loaded.path);
+  beginning_.loaded.reset();
+}
+
+/// However the training ended: nobody commands it any more, plugins take their leave, sinks get the rest.
+void Training::conclude(report::RunResult& result) {
+  const Clock& clock = run_->clock();
+  result.steps = clock.step;
+  result.epochs = clock.epoch;
+  result.samples = clock.samples;
+  result.seconds += std::chrono::duration<double>(SteadyClock::now() - began_).count();
+  if (run_->has_loop()) result.metrics.assign(run_->loop().latest().begin(), run_->loop().latest().end());
+  if (commander_) result.swaps = commander_->counts();
+  commander_.reset();
+  channel_.reset();
+  run_->shutdown();
+  messages_.set_sinks(nullptr);
+  if (sinks_) sinks_->close();
+  if (run_->has_loop()) result.plugins = plugin_uses();
+}
+
+/// Hook time from the bus, the loop's own calls from its timers; both were taken on a sample of the steps.
+std::vector<report::PluginUse> Training::plugin_uses() {
+  const Loop& loop = run_->loop();
+  const PhaseSeconds& sampled = loop.seconds();
+  const double scale = sampled.timed_steps > 0
+                           ? static_cast<double>(loop.clock().step) / static_cast<double>(sampled.timed_steps)
+                           : 0.0;
+  std::vector<report::PluginUse> uses;
+  for (ActivePlugin& plugin : run_->plugins()) {
+    double seconds = plugin.subscriber().sampled_seconds;
+    const std::string& kind = plugin.slot().kind;
+    if (plugin.slot().slot == "data.train") seconds += sampled.data;
+    if (kind == "model") seconds += sampled.model;
+    if (kind == "loss") seconds += sampled.loss;
+    if (kind == "optimizer") seconds += sampled.optimizer;
+    seconds *= scale;
+    for (const report::SinkThread::Usage& usage : sinks_->usage())
+      if (is_sink(plugin) && usage.id == plugin.slot().id) seconds += usage.seconds;
+    uses.push_back({plugin.slot().id, kind, plugin.manifest().version, plugin.file().digest, seconds});
+  }
+  return uses;
+}
+
+report::SinkThread::Entry Training::sink_entry(ActivePlugin& plugin) const {
+  Sink& sink = plugin.as<Sink>();
+  const Duration& interval =
+      sink.common.interval.count > 0 ? sink.common.interval : run_->config().logging.interval;
+  return {plugin.slot().id, &sink, in_steps(interval, run_->scale(), plugin.slot().slot + ".interval"),
+          plugin.slot().slot, plugin.slot().type};
+}
+
+void Training::write_line(std::string_view who, std::string_view what, std::string_view why) {
+  const std::int64_t step = run_ ? run_->clock().step : 0;
+  beginning_.directory.journal({step, std::string(who), std::string(what), std::string(why), {}});
+}
+
+void Training::journal(std::string_view who, std::string_view what, std::string_view why) {
+  write_line(who, what, why);
+  if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
+    messages_.send(LogLevel::warning, std::string(who) + ": " + std::string(what) + ": " + std::string(why));
+}
+
+bool Training::recover(const Error& error) {
+  if (!commander_->recover(error)) return false;
+  sinks_->go_back(run_->clock().step);
+  return true;
+}
+
+void Training::complete(Snapshot& snapshot) {
+  sinks_->flush();  // what a checkpoint has behind it is not told again
+  commander_->complete(snapshot);
+}
+
+void Training::open(ActivePlugin& plugin) {
+  checkpoints_->open(plugin);
+  if (is_sink(plugin)) sink_entry(plugin);  // throws for what this run cannot count
+}
+
+void Training::use(ActivePlugin& plugin) {
+  faults_.set_plugins(reported(*run_));
+  checkpoints_->use(plugin);
+  if (is_sink(plugin)) sinks_->replace(sink_entry(plugin), run_->clock().step);
+}
+
+}  // namespace trainyard::train

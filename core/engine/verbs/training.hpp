@@ -1,0 +1,75 @@
+// One training of a run, and all that goes along with it: sinks, checkpoints, the control socket, swaps.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/engine/events/fault_report.hpp"
+#include "core/engine/save/sink_thread.hpp"
+#include "core/engine/swap/commander.hpp"
+#include "core/engine/train/checkpoints.hpp"
+#include "core/engine/train/loop_host.hpp"
+#include "core/engine/train/run.hpp"
+#include "core/engine/verbs/beginning.hpp"
+#include "core/engine/verbs/messages.hpp"
+#include "core/engine/verbs/train_options.hpp"
+#include "core/rundir/quarantine.hpp"
+#include "core/rundir/run_directory.hpp"
+
+namespace trainyard::train {
+
+class Training final : public LoopHost {
+ public:
+  /// All that is given outlives it.
+  Training(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
+           Messages& messages, report::FaultReport& faults);
+
+  /// Trains, once, and fills in the result as far as it comes. Throws what ends the training early.
+  void run(report::RunResult& result);
+
+ private:
+  // The run's.
+  bool log_due(std::int64_t step) override { return sinks_->due(step); }
+  void record(Record&& record) override { sinks_->push(std::move(record)); }
+  void journal(std::string_view who, std::string_view what, std::string_view why) override;
+  void at_safe_point() override { commander_->at_safe_point(); }
+  bool recover(const Error& error) override;
+  void closing() override { commander_->close_watches(); }
+  void complete(Snapshot& snapshot) override;
+  void open(ActivePlugin& plugin) override;
+  void settle(ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
+  void use(ActivePlugin& plugin) override;
+
+  HostOutputs outputs();
+  void load();
+  void build();
+  void open_sinks();
+  void plan_swaps();
+  void leave_out();
+  void restore();
+  void train(report::RunResult& result);
+  void conclude(report::RunResult& result);
+  void write_line(std::string_view who, std::string_view what, std::string_view why);
+  report::SinkThread::Entry sink_entry(ActivePlugin& plugin) const;
+  std::vector<report::PluginUse> plugin_uses();
+
+  Beginning& beginning_;
+  const plugins::Registry& registry_;
+  const TrainOptions& options_;
+  Messages& messages_;
+  report::FaultReport& faults_;
+  const std::vector<control::Quarantined> quarantined_;
+  std::chrono::steady_clock::time_point began_;
+
+  // In the order of their lives; each is there from the moment on that it is needed.
+  std::optional<Checkpoints> checkpoints_;  ///< outlives the run, whose plugin may still be writing
+  std::optional<Run> run_;
+  std::optional<report::SinkThread> sinks_;
+  std::optional<control::Channel> channel_;
+  std::optional<control::Commander> commander_;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,28 @@
+// trainyard-contract INCLUDE FILE: writes the table of the headers that a host is built with, as a source of it.
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "core/seal/headers.hpp"
+
+int main(int count, char** arguments) {
+  if (count != 3) return 2;
+  try {
+    std::ostringstream source;
+    source << "#include \"core/plugins/contract.hpp\"\n\n"
+              "const trainyard::plugins::Contract& trainyard::plugins::host_contract() {\n"
+              "  static const Contract contract = {\n";
+    for (const auto& [name, digest] : trainyard::seal::read_headers(arguments[1]).contract)
+      source << "    {\"" << name << "\", \"" << digest << "\"},\n";
+    source << "  };\n  return contract;\n}\n";
+    // A file that is as it was stays: nothing is built again for a comment.
+    std::ifstream stream(arguments[2]);
+    const std::string before{std::istreambuf_iterator<char>(stream), {}};
+    return source.str() == before || std::ofstream(arguments[2]) << source.str() << std::flush ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << arguments[0] << ": " << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,145 @@
+// executor/1: how a step is run, from a fetched batch to updated weights.
+//
+// The host keeps the clock, epochs, data, log points, evaluations, safe points, checkpoints and the end of a
+// run. An executor has what lies in between: how the micro-batches of a step go through the network, and when
+// the optimizer updates the weights. The plain way, which `eager` goes (helpers/eager.hpp), is
+//
+//   do
+//     for (std::size_t i = 0; i < work.micros.size(); ++i) bench.backward(work, i);
+//   while (bench.update() == Update::repeat);
+//
+// All calls come from the loop's thread, with the graph of autograd switched on in `step` and off elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
+#include <trainyard/event.hpp>
+#include <trainyard/forward_context.hpp>
+#include <trainyard/plugin.hpp>
+
+TRAINYARD_CONTRACT("executor.hpp");
+
+namespace trainyard {
+
+class Loss;
+class Network;
+class Optimizer;
+
+/// The batch of a step, in micro-batches. Borrowed for the length of Executor::step.
+struct StepWork {
+  std::span<Batch> micros;  ///< on the run's device, in the sampler's order
+  double weight = 0.0;      ///< the sum of theirs
+  std::int64_t step = 0;    ///< of the run, from 0
+  std::int64_t before = 0;  ///< samples that the run took before the step
+
+  /// Share of a micro-batch in the step's loss: its weight over that of the whole batch.
+  double share(std::size_t micro) const { return weight > 0.0 ? micros[micro].weight / weight : 0.0; }
+
+  /// What the network is to be told of the training pass of a micro-batch.
+  ForwardContext pass(std::size_t micro) const {
+    StepPart part{.count = micros[micro].size(), .before = before};
+    for (std::size_t i = 0; i < micros.size(); ++i) {
+      part.samples += micros[i].size();
+      if (i < micro) part.first += micros[i].size();
+    }
+    return {.training = true,
+            .step = static_cast<std::uint64_t>(step),
+            .micro = static_cast<std::uint32_t>(micro),
+            .part = part};
+  }
+};
+
+/// What a network made of a batch, and what the loss says of it.
+struct Graded {
+  at::Tensor output;
+  at::Tensor loss;  ///< float scalar, the mean over Batch::weight items; defined once it is computed
+};
+
+/// What became of an update.
+enum class Update : std::uint8_t {
+  done,
+  skipped,  ///< fp16 overflowed, or a plugin asked for it: the weights are as they were
+  repeat,   ///< a plugin wants the gradients of the same batch again, at the weights as they are now (SAM)
+};
+
+/// What the schedule says of an update.
+struct Rate {
+  double factor = 1.0;             ///< on the base learning rate of each group
+  std::optional<double> momentum;  ///< in place of the optimizer's own, where the schedule cycles it
+};
+
+/// The host's side of an executor. Outlives it. Loop thread.
+class Workbench {
+ public:
+  virtual ~Workbench() = default;
+
+  // The host's own way. Errors of model, loss, optimizer and schedule come out with the name of their slot.
+
+  /// One micro-batch with its events, forward, loss and backward: adds its share to the gradients. The first
+  /// of a step, micro 0, drops the gradients that are there.
+  virtual void backward(StepWork& work, std::size_t micro) = 0;
+  /// From the gradients of a step to its weights: unscales and clips, sets the rates, fires before_step, calls
+  /// `apply` - by default Optimizer::step - and fires after_step or step_skipped. Throws PluginError where it
+  /// is repeated for ever.
+  virtual Update update(const std::function<void()>& apply = {}) = 0;
+
+  // For a way of one's own.
+
+  virtual Network& network() = 0;
+  virtual Loss& loss() = 0;
+  virtual Optimizer& optimizer() = 0;
+  /// Network, then loss, in the precision of the run; under autograd where gradients are on. Fires nothing.
+  virtual Graded grade(const Batch& batch, const ForwardContext& pass) = 0;
+  /// What a loss is multiplied with, beside its share, ahead of backward; update() divides by it. 1 but for
+  /// fp16.
+  virtual double loss_scale() const = 0;
+  /// Counts a training pass in train/loss, and in the training metrics where the step is logged. Throws
+  /// NumericError where the loss is not finite. Once for each micro-batch, and not in a repetition.
+  virtual void report(const Graded& graded, const Batch& batch) = 0;
+  /// Of the update of that number, from 0.
+  virtual Rate rate(std::int64_t update) const = 0;
+  /// Updates that the run has done: the number of the next one.
+  virtual std::int64_t updates() const = 0;
+
+  /// Whether a hook is called at an event in this run.
+  virtual bool heard(Event event) const = 0;
+  /// Fires one of micro_events that the manifest declares, with the micro-batch and what is known of it, which
+  /// hooks may change. What an executor has opened and not closed when it throws is closed by the host.
+  virtual void fire(Event event, StepWork& work, std::size_t micro, Graded& graded) = 0;
+  /// True once where a hook asked for it: Control::skip_micro.
+  virtual bool take(Control control) = 0;
+};
+
+class Executor : public Plugin {
+ public:
+  static constexpr Kind kind{"executor", 1};
+
+  /// What the host is about to do.
+  enum class Pause : std::uint8_t { evaluation, checkpoint, swap, end };
+
+  /// Ahead of the first step, with all state loaded; again where model, loss or optimizer were replaced in the
+  /// running training, or all state was: what was made from them is of no use any more. Throws where the
+  /// executor cannot run them: at the beginning that ends the run, at a swap the swap is taken back.
+  virtual void open(Workbench&) {}
+
+  /// The step of one batch. The updates may be of gradients of earlier steps: work may be left in flight.
+  virtual void step(Workbench& bench, StepWork& work) = 0;
+
+  /// A batch of an evaluation, at the weights as they are.
+  virtual Graded evaluate(Workbench& bench, const Batch& batch, const ForwardContext& pass) {
+    return bench.grade(batch, pass);
+  }
+
+  /// Nothing is in flight afterwards, or it is in what save() writes.
+  virtual void settle(Workbench&, Pause) {}
+};
+
+}  // namespace trainyard

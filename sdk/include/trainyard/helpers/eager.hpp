@@ -1,0 +1,18 @@
+// The plain way through a step: each micro-batch forward and backward, then one update. For executors that do
+// something else only now and then, and go this way otherwise.
+#pragma once
+
+#include <trainyard/executor.hpp>
+
+namespace trainyard {
+
+class Eager : public Executor {
+ public:
+  void step(Workbench& bench, StepWork& work) override {
+    do
+      for (std::size_t i = 0; i < work.micros.size(); ++i) bench.backward(work, i);
+    while (bench.update() == Update::repeat);
+  }
+};
+
+}  // namespace trainyard

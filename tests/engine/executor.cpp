@@ -1,0 +1,232 @@
+// The cut between the loop and the executor: an executor that goes its own way comes to the bits of the plain
+// one, also where it is swapped in and out, and what it leaves in flight is finished at every pause.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "support/live.hpp"
+#include "support/run.hpp"
+
+using namespace trainyard;
+using Catch::Matchers::Contains;
+using test::Ask;
+using test::LiveRun;
+
+namespace {
+
+const plugins::Registry& registry() {
+  static const auto made =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return made;
+}
+
+/// Three micro-batches a step; the last step of an epoch has six samples, and a shorter micro-batch.
+std::string run_with(const std::string& executor, const std::string& more = {}) {
+  return R"(
+schema = 1
+[run]
+name = "executors"
+seed = 3
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "mlp"
+layers = [8, 16, 3]
+[model.dropout]
+type = "standard"
+p = 0.3
+[loss]
+type = "cross_entropy"
+[[metrics]]
+type = "accuracy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [8]
+classes = 3
+train = { size = 102, batch_size = 12, micro_batch_size = 4, shuffle = true }
+val = { size = 32, batch_size = 12 }
+[schedule]
+type = "cosine"
+[logging]
+interval = "1ba"
+sinks = []
+[trainer]
+max_duration = "20ba"
+eval_interval = "5ba"
+grad_clip = { max = 0.5 }
+)" + more +
+         "[executor]\n" + executor;
+}
+
+const std::string eager = "type = \"eager\"\n", by_hand = "type = \"by_hand\"\n";
+const std::string optimizers[] = {"[optimizer]\ntype = \"adamw\"\nlr = 0.01\n",
+                                  "[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n"};
+
+/// Keeps what is said of each step.
+class Told final : public LiveRun {
+ public:
+  using LiveRun::LiveRun;
+  bool log_due(std::int64_t) override { return true; }
+  void record(Record&& record) override {
+    for (const auto& [name, value] : record.values)
+      if (name != "samples_per_second") said += " " + name + "=" + std::to_string(value);
+  }
+  std::string said;
+};
+
+/// Weights and optimizer at the end.
+std::string weights(const std::string& text, const std::vector<Ask>& asks = {}) {
+  LiveRun run(text, registry(), asks);
+  run.fit();
+  return run.result();
+}
+
+/// The same, and everything that was said on the way.
+std::string result(const std::string& text, const std::vector<Ask>& asks = {}) {
+  Told run(text, registry(), asks);
+  run.fit();
+  return run.result() + run.said;
+}
+
+}  // namespace
+
+TEST_CASE("an executor that adds gradients up by itself comes to the bits of the plain one") {
+  for (const std::string& optimizer : optimizers)
+    CHECK(result(run_with(by_hand, optimizer)) == result(run_with(eager, optimizer)));
+  const std::string repeated = optimizers[1] + "[[hooks]]\ntype = \"restless\"\n";
+  CHECK(result(run_with(by_hand, repeated)) == result(run_with(eager, repeated)));
+  const std::string held = optimizers[0] + "[[hooks]]\ntype = \"ema\"\ndecay = 0.9\n";
+  CHECK(result(run_with(by_hand, held)) == result(run_with(eager, held)));
+}
+
+TEST_CASE("a swap from one executor to another and back changes no bit") {
+  const std::string undisturbed = result(run_with(eager, optimizers[0]));
+  for (const char* watch : {"0ba", "3ba"}) {
+    INFO("watch " << watch);
+    const std::vector<Ask> asks = {{3, "executor", "by_hand", {}, "", watch},
+                                   {11, "executor", "eager", {}, "", watch}};
+    LiveRun run(run_with(eager, optimizers[0]), registry(), asks);
+    run.fit();
+    REQUIRE(run.told().size() == 2);
+    for (const test::Told& told : run.told()) {
+      INFO(told.text);
+      CHECK(told.done);
+    }
+    CHECK(result(run_with(eager, optimizers[0]), asks) == undisturbed);
+  }
+}
+
+TEST_CASE("what an executor leaves in flight is finished at every pause") {
+  const std::string late = by_hand + "late = true\n";
+  CHECK(weights(run_with(late, optimizers[0])) !=
+        weights(run_with(eager, optimizers[0])));  // each a step late
+  // An evaluation or a checkpoint between any two steps leaves nothing late.
+  const auto often = [](std::string text, const std::string& key) {
+    return text.replace(text.find("eval_interval = \"5ba\""), 21, key);
+  };
+  const std::string evaluated = "eval_interval = \"1ba\"";
+  CHECK(weights(often(run_with(late, optimizers[0]), evaluated)) ==
+        weights(often(run_with(eager, optimizers[0]), evaluated)));
+  const std::string saved = optimizers[0] + "[checkpoint]\ntype = \"full\"\ninterval = \"1ba\"\n";
+  CHECK(weights(run_with(late, saved)) == weights(run_with(eager, saved)));
+  // So does a swap of anything, and the end: here nothing else comes ahead of it.
+  const auto without = [](std::string text, const std::string& line) {
+    return text.erase(text.find(line), line.size());
+  };
+  const auto unseen = [&](const std::string& text) {
+    return without(without(text, "val = { size = 32, batch_size = 12 }\n"), "eval_interval = \"5ba\"\n");
+  };
+  std::vector<Ask> asks;
+  for (std::int64_t step = 1; step < 20; ++step)
+    asks.push_back({step, "schedule", "cosine", {"min_factor=0.0"}, "", "0ba"});
+  CHECK(weights(unseen(run_with(late, optimizers[0])), asks) ==
+        weights(unseen(run_with(eager, optimizers[0]))));
+}
+
+TEST_CASE("an executor that does not like what a swap brings leaves the run as it was") {
+  LiveRun unable(run_with(by_hand + "refuses_to_open = 1\n", optimizers[0]), registry());
+  CHECK_THROWS_WITH(unable.fit(), Contains("[executor] by_hand") && Contains("does not like this network"));
+  LiveRun refused(run_with(eager, optimizers[0]), registry(),
+                  {{4, "executor", "by_hand", {"refuses_to_open=1"}, "", "0ba"}});
+  refused.fit();
+  REQUIRE(refused.told().size() == 1);
+  CHECK_FALSE(refused.told()[0].done);
+  CHECK_THAT(refused.told()[0].text, Contains("does not like this network"));
+  // Opened again for another optimizer, and back for the one before.
+  LiveRun again(run_with(by_hand + "refuses_to_open = 2\n", optimizers[0]), registry(),
+                {{4, "optimizer", "adamw", {"weight_decay=0.1"}, "", "0ba"}});
+  again.fit();
+  REQUIRE(again.told().size() == 1);
+  CHECK_FALSE(again.told()[0].done);
+  CHECK_THAT(again.told()[0].text, Contains("does not like this network"));
+  CHECK(refused->config().at("executor").type == "eager");
+  const std::string undisturbed = weights(run_with(eager, optimizers[0]));
+  CHECK(refused.result() == undisturbed);
+  CHECK(again.result() == undisturbed);
+}
+
+TEST_CASE("brackets that an executor opens are closed, whatever it does") {
+  const auto newest = [](LiveRun& run, std::uint32_t count) {
+    std::vector<Event> events;
+    for (std::uint32_t age = 0; age < count; ++age) events.push_back(run->bus().trail().back(age).event);
+    return events;
+  };
+  LiveRun throws(run_with(by_hand + "throws_within = 2\n", optimizers[0]), registry());
+  CHECK_THROWS_WITH(throws.fit(), Contains("[executor] by_hand, step 3: lost count"));
+  const std::vector<Event> after = newest(throws, 4);
+  CHECK(after == std::vector{Event::fit_end, Event::epoch_end, Event::batch_end, Event::micro_end});
+  LiveRun leaves(run_with(by_hand + "leaves_open = true\n", optimizers[0]), registry());
+  CHECK_THROWS_WITH(leaves.fit(), Contains("[executor] by_hand, step 1: fired micro_start"));
+}
+
+TEST_CASE("a hook on an event that the executor does not fire is refused") {
+  const std::string hooked = optimizers[0] + "[[hooks]]\ntype = \"rdrop\"\n";
+  const config::Resolution resolution = test::resolve(run_with(by_hand, hooked), {}, registry());
+  CHECK_FALSE(resolution.config);
+  CHECK_THAT(resolution.findings.text(),
+             Contains("E322") && Contains("\"rdrop\"") && Contains("\"by_hand\""));
+  CHECK(test::resolve(run_with(eager, hooked), {}, registry()).config);
+}
+
+TEST_CASE("a plugin gets batches of its own, and the run's place in the data stays") {
+  const auto curious = [](const std::string& splits) {
+    return run_with(eager, optimizers[0] + "[[hooks]]\ntype = \"curious\"\nsplits = " + splits + "\n");
+  };
+  LiveRun run(curious("[\"train\", \"val\"]"), registry());
+  run.fit();
+  CHECK(run.logged("runs/executors on cpu"));
+  CHECK(run.logged("train: 4 from "));
+  CHECK(run.logged(" weighing 4 4 from "));
+  CHECK(run.logged("val: 12 from 0 weighing 12 12 from 12 weighing 12"));
+  CHECK(run.result() == weights(run_with(eager, optimizers[0])));
+  LiveRun without(curious("[\"test\"]"), registry());
+  CHECK_THROWS_WITH(without.fit(), Contains("[hooks") && Contains("curious") && Contains("[data.test]"));
+}
+
+TEST_CASE("every executor fires the events that it declares, and no other of a micro-batch") {
+  int executors = 0;
+  for (const plugins::PluginFile& file : registry().files()) {
+    if (file.manifest.kind != std::string(Executor::kind.name)) continue;
+    INFO(file.manifest.name);
+    ++executors;
+    LiveRun run(run_with("type = \"" + file.manifest.name + "\"\n", optimizers[0]), registry());
+    run.fit();
+    std::set<Event> fired;
+    const events::Trail& trail = run->bus().trail();
+    for (std::uint32_t age = 0; age < trail.size(); ++age) fired.insert(trail.back(age).event);
+    for (const Event event : micro_events) {
+      INFO(name(event));
+      const std::vector<Event>& declared = file.manifest.fires;
+      CHECK(fired.contains(event) == (std::find(declared.begin(), declared.end(), event) != declared.end()));
+    }
+  }
+  CHECK(executors == 2);
+}
+
+TEST_CASE("what the host finds wrong within an executor is not laid at its door") {
+  for (const std::string& executor : {eager, by_hand}) {
+    INFO(executor);
+    LiveRun run(run_with(executor, "[optimizer]\ntype = \"sgd\"\nlr = 1e38\n"), registry());
+    CHECK_THROWS_WITH(run.fit(), Catch::Matchers::StartsWith("the training loss is"));
+  }
+}
