@@ -82,8 +82,8 @@ std::string weights(const std::string& text, const std::vector<Ask>& asks = {}) 
 }
 
 /// The same, and everything that was said on the way.
-std::string result(const std::string& text, const std::vector<Ask>& asks = {}) {
-  Told run(text, registry(), asks);
+std::string result(const std::string& text) {
+  Told run(text, registry());
   run.fit();
   return run.result() + run.said;
 }
@@ -105,14 +105,14 @@ TEST_CASE("a swap from one executor to another and back changes no bit") {
     INFO("watch " << watch);
     const std::vector<Ask> asks = {{3, "executor", "by_hand", {}, "", watch},
                                    {11, "executor", "eager", {}, "", watch}};
-    LiveRun run(run_with(eager, optimizers[0]), registry(), asks);
+    Told run(run_with(eager, optimizers[0]), registry(), asks);
     run.fit();
     REQUIRE(run.told().size() == 2);
     for (const test::Told& told : run.told()) {
       INFO(told.text);
       CHECK(told.done);
     }
-    CHECK(result(run_with(eager, optimizers[0]), asks) == undisturbed);
+    CHECK(run.result() + run.said == undisturbed);
   }
 }
 

@@ -143,7 +143,7 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
     guarded(*parts_.network.slot, context_.number_,
             [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
   });
-  take_metrics({context_.output_, context_.loss_}, batch);
+  take_metrics(context_.output_, context_.loss_, batch);
 }
 
 at::Tensor Bench::forward(const Batch& batch, const ForwardContext& pass) {
@@ -246,7 +246,7 @@ Graded Bench::grade(const Batch& batch, const ForwardContext& pass) {
 void Bench::report(const Graded& graded, const Batch& batch) {
   in_host([&] {
     count(graded.loss, batch);
-    take_metrics(graded, batch);
+    take_metrics(graded.output, graded.loss, batch);
   });
 }
 
@@ -261,15 +261,15 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
   if (!of_micro(event))
     throw PluginError("an executor fires events of micro-batches only, and " + std::string(name(event)) +
                       " is none");
+  if (!is_closing(event))
+    open_.push_back(event);
+  else if (!open_.empty() && closing_of(open_.back()) == event)
+    open_.pop_back();
+  else
+    throw PluginError("fires " + std::string(name(event)) + ", and " +
+                      std::string(name(events::opening_of(event))) + " is not open");
   in_host([&] {
     enter(work, micro);
-    if (!is_closing(event))
-      open_.push_back(event);
-    else if (!open_.empty() && closing_of(open_.back()) == event)
-      open_.pop_back();
-    else
-      throw PluginError("fires " + std::string(name(event)) + ", and " +
-                        std::string(name(events::opening_of(event))) + " is not open");
     context_.output_ = graded.output;
     context_.loss_ = graded.loss;
     brackets_.fire(event);
@@ -285,11 +285,10 @@ void Bench::count(const at::Tensor& loss, const Batch& batch) {
     refuse_loss(loss.item().toDouble());
 }
 
-void Bench::take_metrics(const Graded& graded, const Batch& batch) {
+void Bench::take_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) {
   if (!logging_ || context_.repeats_ != 0) return;
   const at::NoGradGuard no_grad;
-  train::update(parts_.metrics, context_.number_, graded.output.detach().to(at::kFloat), graded.loss.detach(),
-                batch);
+  train::update(parts_.metrics, context_.number_, output.detach().to(at::kFloat), loss.detach(), batch);
 }
 
 std::optional<double> Bench::take_loss() {

@@ -73,7 +73,7 @@ class Bench final : public Workbench {
   void update_weights();
   Update count_repeat();
   void count(const at::Tensor& loss, const Batch& batch);
-  void take_metrics(const Graded& graded, const Batch& batch);
+  void take_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch);
   [[noreturn]] void refuse_loss(double loss) const;
 
   LoopParts& parts_;
