@@ -69,6 +69,9 @@ Argument Arguments::add(const std::string& name, std::string& value, const std::
 Argument Arguments::add(const std::string& name, double& value, const std::string& help) {
   return Argument(*app_->add_option(name, value, help));
 }
+Argument Arguments::add(const std::string& name, int& value, const std::string& help) {
+  return Argument(*app_->add_option(name, value, help));
+}
 Argument Arguments::add(const std::string& name, std::vector<std::string>& values, const std::string& help) {
   return Argument(*app_->add_option(name, values, help));
 }

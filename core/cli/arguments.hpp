@@ -46,6 +46,7 @@ class Arguments {
   /// "run" is known by its place, "--set" by its name.
   Argument add(const std::string& name, std::string& value, const std::string& help);
   Argument add(const std::string& name, double& value, const std::string& help);
+  Argument add(const std::string& name, int& value, const std::string& help);
   Argument add(const std::string& name, std::vector<std::string>& values, const std::string& help);
   Argument add(const std::string& name, const Take& take, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);

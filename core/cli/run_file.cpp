@@ -10,6 +10,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/engine_library.hpp"
+#include "core/runfile/rank_place.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -41,8 +42,11 @@ std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
 }
 
 std::optional<RunFile> read_run_file(const RunFileOptions& options) {
-  config::Document document =
-      config::load(options.files, options.sets, config::Environment::of_process("../shared/data"));
+  config::Environment environment = config::Environment::of_process("../shared/data");
+  if (options.ranks > 0 && environment.ranks > 1)
+    throw ConfigError("--ranks beside WORLD_SIZE in the environment: torchrun has started the ranks already");
+  if (options.ranks > 0) environment.ranks = options.ranks;
+  config::Document document = config::load(options.files, options.sets, environment);
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);
@@ -50,7 +54,8 @@ std::optional<RunFile> read_run_file(const RunFileOptions& options) {
   if (resolution.config) run = RunFile{std::move(registry), std::move(*resolution.config)};
   if (options.json)
     std::printf("%s\n", resolution.findings.json().c_str());
-  else if (!resolution.findings.empty())
+  else if (!resolution.findings.empty() &&
+           (resolution.findings.failed() || config::RankPlace::of_process().rank == 0))
     std::fputs(resolution.findings.text(isatty(STDERR_FILENO) == 1).c_str(), stderr);
   if (resolution.findings.failed()) return std::nullopt;
   return run;

@@ -15,6 +15,7 @@ struct RunFileOptions {
   std::vector<std::string> files;
   std::vector<std::string> sets;
   std::vector<std::string> plugin_folders;
+  int ranks = 0;      ///< that the run is for; 0: as the environment says
   bool json = false;  ///< findings as JSON
 };
 

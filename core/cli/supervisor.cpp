@@ -1,15 +1,7 @@
 #include "core/cli/supervisor.hpp"
 
-#include <spawn.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -18,6 +10,7 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/cli/child.hpp"
 #include "core/plugins/kinds.hpp"
 #include "core/rundir/quarantine.hpp"
 #include "core/rundir/run_directory.hpp"
@@ -25,82 +18,9 @@
 namespace trainyard::control {
 namespace {
 
-constexpr const char* supervisor_variable = "TRAINYARD_SUPERVISOR";
-constexpr int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGQUIT};
-
 void say(const std::string& message) {
   std::fprintf(stderr, "trainyard: supervisor: %s\n", message.c_str());
 }
-
-/// For its lifetime signals wait to be asked for.
-class HeldSignals {
- public:
-  HeldSignals() {
-    sigemptyset(&held_);
-    sigaddset(&held_, SIGCHLD);
-    for (const int number : handed_on) sigaddset(&held_, number);
-    sigprocmask(SIG_BLOCK, &held_, &before_);
-  }
-  ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-
-  const sigset_t& before() const { return before_; }
-  /// The next signal; 0 where none comes in that time.
-  int next(std::optional<std::chrono::milliseconds> limit = {}) const {
-    const auto milliseconds = limit.value_or(std::chrono::milliseconds(0)).count();
-    const timespec time{milliseconds / 1000, milliseconds % 1000 * 1'000'000};
-    for (;;) {
-      const int number = limit ? sigtimedwait(&held_, nullptr, &time) : sigwaitinfo(&held_, nullptr);
-      if (number > 0) return number;
-      if (errno == EAGAIN) return 0;
-    }
-  }
-
- private:
-  sigset_t held_, before_;
-};
-
-/// In a process group of its own: a terminal sends its signals to the supervisor alone, which hands them on
-/// once.
-pid_t start(const std::vector<std::string>& words, const HeldSignals& signals) {
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setsigmask(&attributes, &signals.before());
-  posix_spawnattr_setpgroup(&attributes, 0);
-  pid_t child = 0;
-  const int error = posix_spawn(&child, arguments[0], nullptr, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0)
-    throw Error(ExitCode::internal, "cannot start " + words.front() + ": " + std::strerror(error));
-  return child;
-}
-
-struct End {
-  pid_t child = 0;
-  int status = 0;
-  bool asked = false;  ///< somebody wanted it to end
-
-  bool by_signal() const { return WIFSIGNALED(status); }
-  int signal() const { return WTERMSIG(status); }
-  int code() const { return by_signal() ? 128 + signal() : WEXITSTATUS(status); }
-  /// By itself, that is: not sent by somebody who wants the run to end.
-  bool crashed() const {
-    if (!by_signal()) return false;
-    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGKILL, SIGSYS, SIGTRAP})
-      if (signal() == number) return true;
-    return false;
-  }
-  std::string text() const {
-    return by_signal() ? "died by signal " + std::to_string(signal()) + " (" + strsignal(signal()) + ")"
-                       : "ended with exit code " + std::to_string(code());
-  }
-};
 
 End wait_for(pid_t child, const HeldSignals& signals) {
   End end{child};
@@ -155,7 +75,6 @@ bool quarantined_before(const std::string& directory, const std::string& digest)
 
 int supervise(const Supervised& supervised) {
   const HeldSignals signals;
-  setenv(supervisor_variable, std::to_string(getpid()).c_str(), 1);
   std::string checkpoint = last_checkpoint(supervised.directory);
   auto pause = supervised.pause;
   for (int restarts = 0;; ++restarts) {
@@ -202,14 +121,6 @@ int supervise(const Supervised& supervised) {
     if (const int number = signals.next(pause); number != 0 && number != SIGCHLD) return 128 + number;
     pause *= 2;
   }
-}
-
-void follow_supervisor() {
-  const char* supervisor = std::getenv(supervisor_variable);
-  if (supervisor == nullptr) return;
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (std::to_string(getppid()) != supervisor) raise(SIGTERM);  // it died before that
-  unsetenv(supervisor_variable);
 }
 
 }  // namespace trainyard::control

@@ -21,7 +21,4 @@ struct Supervised {
 /// there is a newer checkpoint than at the crash before. Throws Error.
 int supervise(const Supervised& supervised);
 
-/// In the child: it ends in order when its supervisor dies.
-void follow_supervisor();
-
 }  // namespace trainyard::control

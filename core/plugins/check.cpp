@@ -72,7 +72,7 @@ class Checker {
     for (const std::string& feature : data.provides)
       if (feature != "graph") add("", "it provides \"" + feature + "\", expected graph");
     for (const Event event : data.fires)
-      if (std::find(std::begin(micro_events), std::end(micro_events), event) == std::end(micro_events))
+      if (!of_micro(event))
         add("", "it fires " + std::string(name(event)) + ", which is no event of a micro-batch");
     for (const OptionSpec& option : data.options)
       if (option.name == "type" || option.name == "id")

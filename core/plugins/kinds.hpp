@@ -70,6 +70,11 @@ inline constexpr KindRow kinds[] = {
      .section = "executor",
      .help = "how a step is run, from a fetched batch to updated weights",
      .defaults = "eager"},
+    {.kind = {"compressor", 1},
+     .section = "distributed.compressor",
+     .help = "how gradients are summed over several ranks; without it as they are",
+     .place = KindRow::Place::optional,
+     .in_steps = true},
     {.kind = {"checkpointer", 1},
      .section = "checkpoint",
      .help = "how the state of the run reaches the disk",
@@ -107,6 +112,21 @@ inline constexpr KindRow kinds[] = {
      .has_state = false,
      .type_change = KindRow::Change::allowed,
      .change = KindRow::Change::allowed},
+};
+
+/// A section for one plugin of a kind that is a list otherwise: what nearly every trainer has as keys of its
+/// own keeps a table of its own, and one that does it in another way can stand there.
+struct SlotRow {
+  std::string_view section, kind;
+  std::string_view plugin;  ///< where the table has no `type`
+  std::string_view help;
+};
+
+inline constexpr SlotRow slots_beside_lists[] = {
+    {.section = "early_stopping",
+     .kind = "hook",
+     .plugin = "early_stopping",
+     .help = "ends a training that no longer improves"},
 };
 
 /// The row of a kind; null where this host does not run it.

@@ -211,7 +211,7 @@ Event opening_of(Event event) {
   }
 }
 
-Order make_order(const std::vector<Participant>& participants) {
+Order make_order(const std::vector<Participant>& participants, int ranks) {
   Order order;
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
@@ -226,10 +226,10 @@ Order make_order(const std::vector<Participant>& participants) {
         phases[static_cast<std::size_t>(spec.phase)].push_back({p, h, &participants[p], &spec});
         if (closing && spec.phase == Phase::transform)
           phases[static_cast<std::size_t>(spec.phase)].back().opened = opened[p];
-        if (needs_ranks(event))
+        if (needs_ranks(event) && (ranks == 1 || event == Event::bucket_ready))
           order.problems.push_back({"E321",
                                     participants[p].id + " subscribes to " + std::string(name(event)) +
-                                        ", which nothing fires in a run of one process",
+                                        ", which nothing fires" + (ranks == 1 ? " in a run of one rank" : ""),
                                     "drop the hook: it would never be called"});
         if (!writable(event).contains(spec.writes))
           order.problems.push_back(

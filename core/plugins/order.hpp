@@ -40,7 +40,7 @@ struct Order {
   std::string digest(const std::vector<Participant>& participants) const;
 };
 
-Order make_order(const std::vector<Participant>& participants);
+Order make_order(const std::vector<Participant>& participants, int ranks = 1);
 
 /// "model, grads".
 std::string text(Regions regions);

@@ -11,7 +11,7 @@
 
 #include "core/plugins/kinds.hpp"
 #include "core/rundir/run_directory.hpp"
-#include "core/runfile/at_path.hpp"
+#include "core/runfile/watched_metrics.hpp"
 
 namespace trainyard::control {
 
@@ -35,15 +35,6 @@ const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry&
 
 std::string name_of(const config::SlotConfig& slot) {
   return "[" + slot.slot + "] " + slot.type;
-}
-
-/// Who decides by a metric, and by which.
-std::vector<std::pair<std::string, std::string>> watched_metrics(const config::RunConfig& config) {
-  std::vector<std::pair<std::string, std::string>> all;
-  if (config.early_stopping) all.emplace_back("early_stopping", config.early_stopping->metric);
-  if (const auto* metric = config::at_path<std::string>(config.at("checkpoint").options, "keep_best.metric"))
-    all.emplace_back("checkpoint.keep_best", *metric);
-  return all;
 }
 
 }  // namespace
@@ -76,10 +67,10 @@ std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Reg
     const std::string mend = ": mend the plugin, or take another one";
     if (!plugins::can_be_left_out(slot.kind))
       throw PluginError(why + "the run cannot do without " + slot.slot + mend);
-    for (const auto& [watcher, watched] : watched_metrics(config))
-      if (slot.kind == "metric" &&
-          (watched == "val/" + slot.id || watched.starts_with("val/" + slot.id + ".")))
-        throw PluginError(why + watcher + " watches " + watched + mend + ", or drop " + watcher);
+    for (const config::WatchedMetric& watched : config::watched_metrics(config, registry))
+      if (slot.kind == "metric" && watched.metric == "val/" + slot.id)
+        throw PluginError(why + watched.watcher + " watches " + watched.metric + mend + ", or drop " +
+                          watched.watcher);
     left.push_back(*found);
     left.back().slot = slot.slot;
   }

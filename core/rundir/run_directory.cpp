@@ -188,9 +188,10 @@ void RunDirectory::journal(const JournalEntry& entry) {
   if (!entry.details.empty()) journal_.sync();  // a resume depends on it
 }
 
-std::vector<JournalEntry> RunDirectory::read_journal() const {
+std::vector<JournalEntry> RunDirectory::read_journal(const std::string& path) {
+  const std::string name = path + "/" + journal_name;
   std::vector<JournalEntry> entries;
-  std::ifstream file(journal_.path());
+  std::ifstream file(name);
   for (std::string text; std::getline(file, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) continue;  // cut short by a kill
@@ -198,7 +199,7 @@ std::vector<JournalEntry> RunDirectory::read_journal() const {
       entries.push_back({line.value("step", std::int64_t{0}), line.value("plugin", ""),
                          line.value("what", ""), line.value("why", ""), line.value("details", "")});
     } catch (const Json::exception&) {
-      throw DataError(journal_.path() + ": a line is not as it was written: " + text.substr(0, 200) +
+      throw DataError(name + ": a line is not as it was written: " + text.substr(0, 200) +
                       "; `step` is a number, all else is text: mend the line, or begin anew");
     }
   }

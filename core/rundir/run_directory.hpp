@@ -17,7 +17,7 @@ namespace trainyard::report {
 
 enum class Status : std::uint8_t {
   completed,    ///< reached its budget
-  stopped,      ///< a plugin or early stopping ended it
+  stopped,      ///< a plugin or a user ended it
   interrupted,  ///< a signal ended it
   failed,
 };
@@ -78,6 +78,9 @@ class RunDirectory {
   /// Its config.toml. Throws DataError.
   static std::string read_config(const std::string& path);
 
+  /// What its journal holds so far, in order; `details` of each as well. Throws DataError.
+  static std::vector<JournalEntry> read_journal(const std::string& path);
+
   /// The status in result.json of a run that ended in order; nothing for one that was killed or still goes.
   static std::optional<Status> status(const std::string& path);
 
@@ -87,8 +90,6 @@ class RunDirectory {
 
   /// Any thread.
   void journal(const JournalEntry& entry);
-  /// What the journal holds so far, in order; `entry.details` of each as well.
-  std::vector<JournalEntry> read_journal() const;
 
   /// Replaces config.toml, when a run goes on with changes.
   void set_config(std::string_view resolved_toml);

@@ -10,7 +10,6 @@
 
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/paths.hpp"
-#include "core/runfile/suggest.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -63,26 +62,6 @@ void evaluation(const Table& run, Findings& findings) {
         "E210", metrics->as<Array>().front().origin,
         "[[metrics]] are computed in evaluations, and there is neither [data.val] nor [data.test]",
         "add [data.val]");
-
-  std::vector<std::string> produced = {"val/loss"};
-  if (any_metric)
-    for (const Value& entry : metrics->as<Array>())
-      if (const auto* id = at_path<std::string>(entry.as<Table>(), "id")) produced.push_back("val/" + *id);
-  for (const std::string_view watcher : {"early_stopping", "checkpoint.keep_best"}) {
-    const std::string key = std::string(watcher) + ".metric";
-    const auto* metric = at_path<std::string>(run, key);
-    if (metric == nullptr) continue;
-    const Origin at = origin_of(run, key);
-    if (std::find(produced.begin(), produced.end(), *metric) == produced.end())
-      findings.error("E203", at, key + ": nothing produces \"" + *metric + "\"",
-                     suggestion(*metric, produced, "produced"));
-    else if (val == nullptr)
-      findings.error("E203", at, key + ": \"" + *metric + "\" needs a [data.val]",
-                     "add [data.val], or drop " + std::string(watcher));
-    else if (interval == nullptr)
-      findings.error("E203", at, std::string(watcher) + " needs evaluations while the training goes on",
-                     "set trainer.eval_interval, e.g. \"1ep\"");
-  }
 }
 
 void resuming(const Table& run, Findings& findings) {
@@ -159,9 +138,18 @@ void output(const Table& run, Findings& findings) {
                    "name a folder that you may write in");
 }
 
+/// Of a file for another number of ranks, which had other parts of the same batch: micro-batches stay as they are
+/// where these ranks can have whole ones.
+void cut_again(Table& train, std::int64_t batch, std::int64_t ranks) {
+  train.erase("accumulation");
+  const auto micro = *at_path<std::int64_t>(train, "micro_batch_size");
+  if (batch % (micro * ranks) != 0 && batch % ranks == 0) train.set("micro_batch_size", Value(batch / ranks));
+}
+
 }  // namespace
 
-void solve_batch(Table& train, const Origin& at, Findings& findings) {
+void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_t written_for,
+                 Findings& findings) {
   const auto get = [&](const char* key) -> std::optional<std::int64_t> {
     const auto* value = at_path<std::int64_t>(train, key);
     return value == nullptr ? std::nullopt : std::optional(*value);
@@ -178,40 +166,45 @@ void solve_batch(Table& train, const Origin& at, Findings& findings) {
     return;
   }
   const std::optional<std::int64_t> given = get("batch_size") ? get("batch_size") : get("global_batch_size");
-  std::optional<std::int64_t> global = given, micro = get("micro_batch_size"), steps = get("accumulation");
+  if (written_for != ranks && given && get("micro_batch_size")) cut_again(train, *given, ranks);
+  std::optional<std::int64_t> global = given, micro = get("micro_batch_size");
+  const std::optional<std::int64_t> steps = get("accumulation");
   const Origin global_at = place({"batch_size", "global_batch_size"});
   if (!global && !micro) {
     findings.error("E108", at, "[data.train] needs `batch_size`: samples an optimizer step",
                    "batch_size = <integer>, e.g. 64");
     return;
   }
-  if (!global) global = *micro * steps.value_or(1);
+  if (!global) global = *micro * steps.value_or(1) * ranks;
   if (micro && *micro > *global) {
     findings.error("E205", place({"micro_batch_size"}),
                    "micro_batch_size " + number(*micro) + " is larger than the batch of " + number(*global),
                    "a batch is made of whole micro-batches: at most " + number(*global));
     return;
   }
-  if (micro && steps && *micro * *steps != *global) {
-    findings.error("E207", global_at,
-                   "batch sizes contradict: global " + number(*global) + " != micro " + number(*micro) +
-                       " x accumulation " + number(*steps) + " (= " + number(*micro * *steps) + ")",
-                   "drop one of the three, or set data.train.batch_size = " + number(*micro * *steps));
+  const std::string of_ranks = ranks > 1 ? " x ranks " + number(ranks) : "";
+  if (micro && steps && *micro * *steps * ranks != *global) {
+    findings.error(
+        "E207", global_at,
+        "batch sizes contradict: global " + number(*global) + " != micro " + number(*micro) +
+            " x accumulation " + number(*steps) + of_ranks + " (= " + number(*micro * *steps * ranks) + ")",
+        "drop one of the three, or set data.train.batch_size = " + number(*micro * *steps * ranks));
     return;
   }
-  const std::int64_t part = micro ? *micro : steps.value_or(1);
+  const std::int64_t part = (micro ? *micro : steps.value_or(1)) * ranks;
   if (*global % part != 0) {
     findings.error("E207", global_at,
                    "batch sizes contradict: global " + number(*global) + " is not a multiple of " +
-                       (micro ? "micro " : "accumulation ") + number(part),
+                       (micro ? "micro " : "accumulation ") + number(part / ranks) + of_ranks,
                    "set data.train.batch_size = " + number((*global / part + 1) * part) +
                        (*global > part ? " or " + number(*global / part * part) : ""));
     return;
   }
   if (!micro) micro = *global / part;
   train.erase("global_batch_size");
-  for (const auto& [key, value] :
-       {std::pair("batch_size", *global), {"micro_batch_size", *micro}, {"accumulation", *global / *micro}})
+  for (const auto& [key, value] : {std::pair("batch_size", *global),
+                                   {"micro_batch_size", *micro},
+                                   {"accumulation", *global / *micro / ranks}})
     if (at_path<std::int64_t>(train, key) == nullptr) train.set(key, Value(value));
 }
 

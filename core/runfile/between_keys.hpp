@@ -8,7 +8,8 @@ namespace trainyard::config {
 
 /// Fills in batch_size, micro_batch_size and accumulation of [data.train] from those that are given, or says
 /// why they contradict. `at`: of the table.
-void solve_batch(Table& train, const Origin& at, Findings& findings);
+void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_t written_for,
+                 Findings& findings);
 
 /// All other such rules, on the resolved tables; a key that is absent or was found wrong does not count.
 void check_between_keys(const Table& resolved, Findings& findings);

@@ -62,11 +62,16 @@ void BatchKeys::describe(Keys<BatchKeys>& keys) {
     key.no_default().range(1, largest_batch);
     return key;
   };
-  size("batch_size", &BatchKeys::batch_size, "samples an optimizer step: micro_batch_size x accumulation")
+  size("batch_size", &BatchKeys::batch_size,
+       "samples an optimizer step: micro_batch_size x accumulation x ranks")
       .also({"batch", "bs", "batchsize"});
   size("global_batch_size", &BatchKeys::global_batch_size, "the same as batch_size");
-  size("micro_batch_size", &BatchKeys::micro_batch_size, "samples a forward pass; batch_size without one");
-  size("accumulation", &BatchKeys::accumulation, "micro-batches a step")
+  // How the same batch is cut differs with the number of ranks.
+  size("micro_batch_size", &BatchKeys::micro_batch_size,
+       "samples a forward pass; without one the part of batch_size that a rank has")
+      .on_resume(ChangeClass::journalled);
+  size("accumulation", &BatchKeys::accumulation, "micro-batches a step and rank")
+      .on_resume(ChangeClass::journalled)
       .also({"gradient_accumulation_steps", "grad_accum", "accumulate_grad_batches"});
   keys.key("shuffle", &BatchKeys::shuffle, "another order each epoch");
   keys.key("drop_last", &BatchKeys::drop_last, "leave out a last batch that is not full");
@@ -75,8 +80,8 @@ void BatchKeys::describe(Keys<BatchKeys>& keys) {
 void EvaluationKeys::describe(Keys<EvaluationKeys>& keys) {
   keys.key("batch_size", &EvaluationKeys::batch_size,
            "samples a forward pass; the training's micro_batch_size without one")
-      .also({"batch", "bs", "batchsize"})
       .no_default()
+      .also({"batch", "bs", "batchsize"})
       .range(1, largest_batch);
 }
 
@@ -105,14 +110,21 @@ void GradClip::describe(Keys<GradClip>& keys) {
   keys.key("max", &GradClip::max, "the bound").also({"max_norm", "value"}).required().above(0);
 }
 
-void EarlyStopping::describe(Keys<EarlyStopping>& keys) {
-  keys.key("metric", &EarlyStopping::metric, "\"val/loss\" or \"val/\" and the id of a metric")
-      .also({"monitor"})
-      .required();
-  keys.key("mode", &EarlyStopping::mode, "whether lower or higher is better").required();
-  keys.key("patience", &EarlyStopping::patience, "evaluations without improvement before the end")
-      .range(1, 1e6);
-  keys.key("min_delta", &EarlyStopping::min_delta, "smallest change that is an improvement").min(0);
+void DistributedKeys::describe(Keys<DistributedKeys>& keys) {
+  keys.key(
+          "ranks", &DistributedKeys::ranks,
+          "that micro_batch_size and accumulation are written for; those that train, by default. torchrun or "
+          "--ranks says how many train")
+      .no_default()
+      .range(1, 1 << 20);
+  keys.key("backend", &DistributedKeys::backend, "of the exchanges between ranks");
+  keys.key("bucket_cap_mb", &DistributedKeys::bucket_cap_mb,
+           "MiB of gradients that are summed in one go, while backward goes on")
+      .above(0)
+      .max(4096);
+  keys.key("timeout", &DistributedKeys::timeout, "for a rank that gives no sign of life")
+      .in(Units::time)
+      .above(0);
 }
 
 void GuardKeys::describe(Keys<GuardKeys>& keys) {

@@ -100,15 +100,16 @@ struct GradClip {
   static void describe(Keys<GradClip>& keys);
 };
 
-/// [early_stopping]
-struct EarlyStopping {
-  enum class Mode : std::uint8_t { min, max };
+/// [distributed]: how several ranks train together
+struct DistributedKeys {
+  enum class Backend : std::uint8_t { gloo };
 
-  std::string metric;  ///< "val/loss"
-  Mode mode = Mode::min;
-  std::int64_t patience = 5;  ///< evaluations without improvement
-  double min_delta = 0.0;
-  static void describe(Keys<EarlyStopping>& keys);
+  std::int64_t ranks = 1;  ///< that the batch sizes are written for
+  Backend backend = Backend::gloo;
+  double bucket_cap_mb = 25.0;
+  std::int64_t bucket_bytes() const { return static_cast<std::int64_t>(bucket_cap_mb * (1 << 20)); }
+  Duration timeout{300, Duration::Unit::seconds};
+  static void describe(Keys<DistributedKeys>& keys);
 };
 
 /// [guard]: what is done about plugins that misbehave
@@ -180,8 +181,8 @@ struct Words<config::GradClip::Type> {
   static constexpr std::string_view words[] = {"norm", "value"};
 };
 template <>
-struct Words<config::EarlyStopping::Mode> {
-  static constexpr std::string_view words[] = {"min", "max"};
+struct Words<config::DistributedKeys::Backend> {
+  static constexpr std::string_view words[] = {"gloo"};
 };
 template <>
 struct Words<config::GuardKeys::Overdue> {

@@ -1,8 +1,7 @@
 // How the host declares its own keys of a run file: as plugins declare their options (Fields), with what only
-// the host's keys have: units of a duration, names that other trainers use, what a resume may change.
+// the host's keys have: units of a duration, what a resume may change.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +25,6 @@ using ChangeClass = plugins::KindRow::Change;
 
 struct Key : OptionSpec {
   Units units = Units::any;
-  std::vector<std::string> synonyms;  ///< what other trainers call it: unknown here, but suggested from
   std::optional<ChangeClass> change;  ///< in place of its section's
 };
 
@@ -38,10 +36,6 @@ class KeyRef : public OptionRef<T> {
       : OptionRef<T>(specs, specs.size() - 1), spec_(&specs.back()), extras_(&extras) {}
   KeyRef& in(Units units) {
     extras_->units = units;
-    return *this;
-  }
-  KeyRef& also(std::initializer_list<const char*> names) {
-    extras_->synonyms.assign(names.begin(), names.end());
     return *this;
   }
   KeyRef& on_resume(ChangeClass change) {

@@ -13,6 +13,7 @@
 #include "core/runfile/paths.hpp"
 #include "core/runfile/tables.hpp"
 #include "core/runfile/typed_fields.hpp"
+#include "core/runfile/watched_metrics.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -48,13 +49,15 @@ class Resolver {
                              [](const SlotConfig& slot) { return plugins::find_kind(slot.kind); });
     tables_.unknown_tables();
     check_between_keys(resolved_, findings_);
-    check_together(tables_.in_use(), resolved_, checker_.percent(), findings_);
+    check_together(tables_.in_use(), resolved_, checker_.percent(), tables_.ranks(), findings_);
+    check_watched_metrics(config_, resolved_, registry_, findings_);
     if (const auto* folder = at_path<std::string>(resolved_, "run.output_dir"))
       check_output_files(config_, *folder, registry_, findings_);
     if (findings_.failed()) return std::nullopt;
     fill_in(resolved_, config_);
     config_.resolved = resolved_;
-    for (const events::OrderProblem& problem : events::make_order(participants(config_, registry_)).problems)
+    for (const events::OrderProblem& problem :
+         events::make_order(participants(config_, registry_), tables_.ranks()).problems)
       findings_.error(problem.code, {}, problem.message, problem.hint);
     if (findings_.failed()) return std::nullopt;
     return std::move(config_);
@@ -80,9 +83,12 @@ class Resolver {
     if (path == "run") return run_itself();
     if (path == "plugins") return plugin_folders();
     if (path == "trainer" && !root_.contains(path)) return tables_.missing(section);
-    if (path == "trainer" || path == "guard" || path == "logging")
-      put(section, Value(tables_.plain(path, true)->table()));
-    if (path == "trainer.grad_clip" || path == "early_stopping")
+    if (path == "trainer" || path == "distributed" || path == "guard" || path == "logging") {
+      Table table = tables_.plain(path, true)->table();
+      if (path == "distributed") table.set("ranks", Value(std::int64_t{tables_.ranks()}));
+      put(section, Value(std::move(table)));
+    }
+    if (path == "trainer.grad_clip")
       if (std::optional<Checked> given = tables_.plain(path)) put(section, Value(given->table()));
   }
 

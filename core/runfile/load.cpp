@@ -10,6 +10,7 @@
 #include "core/runfile/interpolate.hpp"
 #include "core/runfile/parse.hpp"
 #include "core/runfile/paths.hpp"
+#include "core/runfile/rank_place.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -257,7 +258,7 @@ class Loader {
 
 Environment Environment::of_process(std::string fallback) {
   const char* given = std::getenv("TRAINYARD_DATA");
-  return {given != nullptr && *given != '\0' ? given : std::move(fallback)};
+  return {given != nullptr && *given != '\0' ? given : std::move(fallback), RankPlace::of_process().size};
 }
 
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
@@ -269,6 +270,7 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
     return document;
   }
   document.file = files.back();
+  document.ranks = environment.ranks;
   document.default_name = std::filesystem::path(files.front()).stem().string();
   Loader loader(document);
   for (const std::string& file : files) loader.file(file);
@@ -281,6 +283,7 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
 Document load_resolved(const std::string& name, const std::string& text) {
   Document document;
   document.file = name;
+  document.ranks = RankPlace::of_process().size;
   document.default_name = std::filesystem::path(name).stem().string();
   document.findings.add_source(name, text);
   std::optional<Table> root = parse_text(name, text, document.findings);

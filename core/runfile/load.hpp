@@ -20,8 +20,9 @@ namespace trainyard::config {
 /// What a run takes from outside its file.
 struct Environment {
   std::string data_root;  ///< ${run.data} where the file has no run.data
+  int ranks = 1;          ///< that train together
 
-  /// TRAINYARD_DATA, else `fallback`.
+  /// TRAINYARD_DATA, else `fallback`; the ranks of torchrun or --ranks.
   static Environment of_process(std::string fallback);
 };
 
@@ -30,6 +31,7 @@ struct Document {
   std::vector<std::string> layers;  ///< names of files (and "--set"), earliest first
   std::string file;                 ///< the last file of the command line
   bool readable = true;             ///< every file could be read; else nothing further can be said
+  int ranks = 1;                    ///< that train together
   std::string default_name;         ///< of the run: the first file's name without folder and extension
   Findings findings;                ///< syntax, extends, --set and ${} so far
 };

@@ -28,8 +28,7 @@ void check_heard(const std::vector<PluginInUse>& plugins, Findings& findings) {
   if (executor == plugins.end()) return;
   const ManifestData& runs = executor->plugin->manifest;
   const auto fires = [&](Event event) {
-    return std::find(std::begin(micro_events), std::end(micro_events), event) == std::end(micro_events) ||
-           std::find(runs.fires.begin(), runs.fires.end(), event) != runs.fires.end();
+    return !of_micro(event) || std::ranges::find(runs.fires, event) != runs.fires.end();
   };
   for (const PluginInUse& used : plugins)
     for (const HookSpec& hook : used.plugin->manifest.hooks)
@@ -43,7 +42,7 @@ void check_heard(const std::vector<PluginInUse>& plugins, Findings& findings) {
 
 }  // namespace
 
-void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps,
+void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps, int ranks,
                     Findings& findings) {
   check_heard(plugins, findings);
   const auto* device = at_path<std::string>(resolved, "run.device");
@@ -57,10 +56,9 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
       if (need == "cuda" && device != nullptr && *device == "cpu")
         findings.error("E303", used.at, who + " needs a GPU, and run.device is \"cpu\"",
                        "set run.device = \"cuda\", or take another plugin");
-      if (need == "distributed")
-        findings.error("E303", used.at,
-                       who + " needs a run of several processes, and this is one of a single",
-                       "take another plugin");
+      if (need == "distributed" && ranks == 1)
+        findings.error("E303", used.at, who + " needs a run of several ranks, and this is one of a single",
+                       "start it by torchrun or with --ranks N, or take another plugin");
       if (need == "steps" && !steps)
         findings.error(
             "E303", used.at,

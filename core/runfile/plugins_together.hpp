@@ -16,8 +16,8 @@ struct PluginInUse {
 };
 
 /// Reports needs that the run does not meet, and conflicts. `steps`: whether its length can be counted in
-/// steps.
-void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps,
+/// steps; `ranks`: that train together.
+void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps, int ranks,
                     Findings& findings);
 
 }  // namespace trainyard::config

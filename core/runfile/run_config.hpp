@@ -58,8 +58,8 @@ struct RunConfig {
   DataKeys data;
   TrainerKeys trainer;
   std::optional<GradClip> grad_clip;
-  std::optional<EarlyStopping> early_stopping;
   GuardKeys guard;
+  DistributedKeys distributed;
   LoggingKeys logging;
   std::vector<PlannedSwap> swaps;  ///< [[swap]]
 

@@ -39,6 +39,17 @@ Section section_of(const KindRow& row, std::vector<Key> keys) {
   return section;
 }
 
+/// The section of one plugin of a kind that has a list, too.
+Section section_of(const plugins::SlotRow& row) {
+  Section section = section_of(*plugins::find_kind(row.kind), {});
+  section.path = row.section;
+  section.help = row.help;
+  section.default_types = {std::string(row.plugin)};
+  section.list = false;
+  section.keys = {};
+  return section;
+}
+
 std::vector<Section> make_schema() {
   std::vector<Section> all;
   const auto table = [&](std::string path, std::string help, std::vector<Key> keys,
@@ -72,7 +83,8 @@ std::vector<Section> make_schema() {
   table("trainer", "the loop", keys_of<TrainerKeys>()).required = true;
   table("trainer.grad_clip", "bound on the gradient", keys_of<GradClip>());
   slot("checkpoint");
-  table("early_stopping", "ends a training that no longer improves", keys_of<EarlyStopping>());
+  table("distributed", "how several ranks train together", keys_of<DistributedKeys>(), allowed);
+  for (const plugins::SlotRow& row : plugins::slots_beside_lists) all.push_back(section_of(row));
   table("guard", "plugins that misbehave", keys_of<GuardKeys>(), allowed);
   table("logging", "what is told about the run", keys_of<LoggingKeys>(), allowed);
   slot("logging.sinks");

@@ -186,14 +186,14 @@ std::size_t Tables::layer_of(const Origin& origin) const {
 void Tables::unknown_key(const Section& section, const Table::Entry& entry, const Checked& checked) {
   std::vector<std::string> known;
   std::string synonym;
-  for (const Key& key : section.keys) {
+  const auto add = [&](const OptionSpec& key) {
     known.push_back(key.name);
-    if (std::find(key.synonyms.begin(), key.synonyms.end(), entry.key) != key.synonyms.end())
-      synonym = key.name;
-  }
+    if (std::ranges::find(key.synonyms, entry.key) != key.synonyms.end()) synonym = key.name;
+  };
+  std::ranges::for_each(section.keys, add);
+  std::ranges::for_each(checked.specs(), add);
   for (const Section* child : children(section.path)) known.push_back(name_of(*child));
   if (!section.kind.empty()) known.push_back("type");
-  for (const OptionSpec& option : checked.specs()) known.push_back(option.name);
   std::sort(known.begin(), known.end());
   const std::string hint = synonym.empty() ? suggestion(entry.key, known)
                                            : "it is called `" + synonym + "`   allowed: " + join(known);

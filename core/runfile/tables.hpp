@@ -33,6 +33,10 @@ class Tables {
   /// All are to outlive the object.
   Tables(const Document& document, const plugins::Registry& registry, Checker& checker, Findings& findings);
 
+  /// That train together.
+  int ranks() const { return document_.ranks; }
+  const Table& root() const { return document_.root; }
+
   /// The place of what the file lacks.
   const Origin& file() const { return file_; }
 

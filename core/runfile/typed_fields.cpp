@@ -37,8 +37,8 @@ void fill_in(const Table& resolved, RunConfig& config) {
   fill_split(resolved, "data.test", config.test);
   fill(resolved, "trainer", config.trainer);
   fill(resolved, "trainer.grad_clip", config.grad_clip);
-  fill(resolved, "early_stopping", config.early_stopping);
   fill(resolved, "guard", config.guard);
+  fill(resolved, "distributed", config.distributed);
   fill(resolved, "logging", config.logging);
 }
 

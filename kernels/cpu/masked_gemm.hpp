@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/isa.hpp"
+
 namespace trainyard::kernels {
 
 /// Rows [begin, end) of the batch, and the numbers of the blocks of units that are live in them, ascending.
@@ -37,10 +39,6 @@ struct Rows {
   T* data = nullptr;
   std::int64_t stride = 0;  ///< elements from one row to the next
 };
-
-enum class Isa { portable, avx2, avx512 };
-bool supported(Isa isa);
-Isa fastest_isa();
 
 /// Calls its second argument with ranges that make up [0, count), possibly on several threads.
 using ParallelFor =

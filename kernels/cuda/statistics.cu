@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cuda/buffer.hpp"
 #include "kernels/cuda/demand.hpp"
 #include "kernels/cuda/tally.hpp"
 
@@ -83,42 +84,6 @@ __global__ void __launch_bounds__(fold_threads)
   if (thread == 0) results[blockIdx.x] = finished(of_threads[0]);
 }
 
-struct FreeDevice {
-  void operator()(void* memory) const { cudaFree(memory); }
-};
-struct FreePinned {
-  void operator()(void* memory) const { cudaFreeHost(memory); }
-};
-
-/// Memory that grows and keeps nothing.
-template <class Free, auto allocate>
-class Buffer {
- public:
-  /// At least `bytes`.
-  unsigned char* at_least(std::size_t bytes) {
-    if (bytes > size_) {
-      memory_.reset();
-      size_ = 0;
-      void* memory = nullptr;
-      demand(allocate(&memory, bytes + bytes / 2));
-      memory_.reset(static_cast<unsigned char*>(memory));
-      size_ = bytes + bytes / 2;
-    }
-    return memory_.get();
-  }
-
- private:
-  std::unique_ptr<unsigned char, Free> memory_;
-  std::size_t size_ = 0;
-};
-
-cudaError_t allocate_device(void** memory, std::size_t bytes) {
-  return cudaMalloc(memory, bytes);
-}
-cudaError_t allocate_pinned(void** memory, std::size_t bytes) {
-  return cudaMallocHost(memory, bytes);
-}
-
 template <class T>
 std::size_t bytes_of(const std::vector<T>& values) {
   return values.size() * sizeof(T);
@@ -131,8 +96,8 @@ struct MultiStatistics::State {
   int device = -1;
   /// The table, the numbers of the chunks, and those of the tensors, on the device; here the numbers of the
   /// tensors, then the table.
-  Buffer<FreeDevice, allocate_device> there;
-  Buffer<FreePinned, allocate_pinned> here;
+  DeviceBuffer there;
+  PinnedBuffer here;
   std::span<const Numbers> results;
 
   ~State() {

@@ -7,14 +7,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/both.hpp"
 #include "kernels/cuda/chunks.hpp"
 #include "kernels/cuda/statistics.hpp"
-
-#ifdef __CUDACC__
-#define TRAINYARD_BOTH __host__ __device__
-#else
-#define TRAINYARD_BOTH
-#endif
 
 namespace trainyard::kernels::cuda {
 

@@ -1,5 +1,5 @@
 // What the datasets of 8-bit images share: images kept as they are on disk, one byte a value, and turned into
-// normalised floats while a batch is gathered.
+// normalised floats, perhaps augmented, while a batch is gathered.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,16 @@ namespace datasets {
 
 using namespace trainyard;
 
-struct ImageOptions {
-  std::int64_t classes = 0;
+/// How an 8-bit image becomes numbers.
+struct ImageOutputOptions {
   double scale = 255.0;
   std::vector<double> mean, std;
   std::int64_t crop_padding = 0;
   bool flip = false;
-  std::vector<double> fraction = {0.0, 1.0};
 };
 
 template <class Options>
-void describe_images(Manifest<Options>& m) {
-  m.option("classes", &Options::classes, "labels run from 0 to classes - 1; 0: up to the highest in the data")
-      .range(0, 256);
+void describe_image_output(Manifest<Options>& m) {
   m.option("scale", &Options::scale, "values are divided by it").above(0.0);
   m.option("mean", &Options::mean, "subtracted after that: one number, or one a channel; empty: 0");
   m.option("std", &Options::std, "divided by at last: one number, or one a channel; empty: 1").above(0.0);
@@ -39,37 +36,109 @@ void describe_images(Manifest<Options>& m) {
            "split train only: pads with zeros on each side and crops at random to the old size")
       .range(0, 1024);
   m.option("flip", &Options::flip, "split train only: mirrors half of the images, left to right");
+}
+
+struct ImageOptions : ImageOutputOptions {
+  std::int64_t classes = 0;
+  std::vector<double> fraction = {0.0, 1.0};
+};
+
+template <class Options>
+void describe_images(Manifest<Options>& m) {
+  m.option("classes", &Options::classes, "labels run from 0 to classes - 1; 0: up to the highest in the data")
+      .range(0, 256);
+  describe_image_output(m);
   m.option("fraction", &Options::fraction, "[from, to]: the part of the images to take").range(0.0, 1.0);
 }
 
+/// Turns images [channels, height, width] of bytes into normalised floats, augmented in the split train. Any
+/// thread, once it is open.
+class ImageOutput {
+ public:
+  explicit ImageOutput(const ImageOutputOptions& options) : options_(options) {}
+
+  void open(const std::string& split, std::int64_t channels, std::int64_t height, std::int64_t width) {
+    channels_ = channels;
+    height_ = height;
+    width_ = width;
+    augment_ = split == "train" && (options_.crop_padding > 0 || options_.flip);
+    tables_.resize(static_cast<std::size_t>(channels));
+    for (std::size_t c = 0; c < tables_.size(); ++c) {
+      const double mean = channel_value(options_.mean, c, 0.0, "mean");
+      const double deviation = channel_value(options_.std, c, 1.0, "std");
+      for (int value = 0; value < 256; ++value)
+        tables_[c][static_cast<std::size_t>(value)] =
+            static_cast<float>((value / options_.scale - mean) / deviation);
+    }
+  }
+
+  std::int64_t image_size() const { return channels_ * height_ * width_; }
+
+  /// Image number `i` of the batch that is read.
+  void write(const std::uint8_t* image, float* out, const ReadContext& context, std::size_t i) const {
+    if (augment_)
+      copy_augmented(image, out, context.random, static_cast<std::uint64_t>(context.position) + i);
+    else
+      copy(image, out);
+  }
+
+ private:
+  double channel_value(const std::vector<double>& list, std::size_t channel, double otherwise,
+                       const char* name) const {
+    if (list.empty()) return otherwise;
+    if (list.size() != 1 && list.size() != static_cast<std::size_t>(channels_))
+      throw ConfigError(std::string(name) + " has " + std::to_string(list.size()) +
+                        " numbers, the images have " + std::to_string(channels_) +
+                        " channels: give one number or one a channel");
+    return list.size() == 1 ? list[0] : list[channel];
+  }
+
+  void copy(const std::uint8_t* image, float* out) const {
+    const std::int64_t plane = height_ * width_;
+    for (const std::array<float, 256>& table : tables_) {
+      for (std::int64_t p = 0; p < plane; ++p) out[p] = table[image[p]];
+      image += plane;
+      out += plane;
+    }
+  }
+
+  void copy_augmented(const std::uint8_t* image, float* out, const RandomStream& random,
+                      std::uint64_t draw) const {
+    const std::int64_t padding = options_.crop_padding;
+    const auto offsets = static_cast<std::uint64_t>(2 * padding + 1);
+    const std::int64_t down = static_cast<std::int64_t>(random.below(4 * draw, offsets)) - padding;
+    const std::int64_t right = static_cast<std::int64_t>(random.below(4 * draw + 1, offsets)) - padding;
+    const bool mirror = options_.flip && random.below(4 * draw + 2, 2) == 1;
+    for (const std::array<float, 256>& table : tables_) {
+      for (std::int64_t y = 0; y < height_; ++y) {
+        const bool row_inside = y + down >= 0 && y + down < height_;
+        const std::uint8_t* row = image + (row_inside ? y + down : 0) * width_;
+        for (std::int64_t x = 0; x < width_; ++x) {
+          const std::int64_t column = (mirror ? width_ - 1 - x : x) + right;
+          *out++ = table[row_inside && column >= 0 && column < width_ ? row[column] : 0];
+        }
+      }
+      image += height_ * width_;
+    }
+  }
+
+  ImageOutputOptions options_;
+  std::int64_t channels_ = 0, height_ = 0, width_ = 0;
+  bool augment_ = false;
+  std::vector<std::array<float, 256>> tables_;  ///< per channel: what a byte becomes
+};
+
 class ImageDataset : public Dataset {
  public:
-  explicit ImageDataset(const ImageOptions& options) : image_options_(options) {}
+  explicit ImageDataset(const ImageOptions& options) : image_options_(options), output_(options) {}
 
   void open(const std::string& split) final {
     const files::Fraction fraction(image_options_.fraction);
     load();
     keep(fraction);
-    augment_ = split == "train" && (image_options_.crop_padding > 0 || image_options_.flip);
     classes_ = image_options_.classes;
     if (classes_ == 0) classes_ = 1 + *std::max_element(labels_.begin(), labels_.end());
-    const auto channel_value = [&](const std::vector<double>& list, std::size_t channel, double otherwise,
-                                   const char* name) {
-      if (list.empty()) return otherwise;
-      if (list.size() != 1 && list.size() != static_cast<std::size_t>(channels_))
-        throw ConfigError(std::string(name) + " has " + std::to_string(list.size()) +
-                          " numbers, the images have " + std::to_string(channels_) +
-                          " channels: give one number or one a channel");
-      return list.size() == 1 ? list[0] : list[channel];
-    };
-    tables_.resize(static_cast<std::size_t>(channels_));
-    for (std::size_t c = 0; c < tables_.size(); ++c) {
-      const double mean = channel_value(image_options_.mean, c, 0.0, "mean");
-      const double deviation = channel_value(image_options_.std, c, 1.0, "std");
-      for (int value = 0; value < 256; ++value)
-        tables_[c][static_cast<std::size_t>(value)] =
-            static_cast<float>((value / image_options_.scale - mean) / deviation);
-    }
+    output_.open(split, channels_, height_, width_);
   }
 
   std::int64_t size() const final { return static_cast<std::int64_t>(labels_.size()); }
@@ -88,11 +157,7 @@ class ImageDataset : public Dataset {
     float* out = batch.inputs[0].mutable_data_ptr<float>();
     auto* target = batch.target.mutable_data_ptr<std::int64_t>();
     for (std::size_t i = 0; i < indices.size(); ++i, out += image_size()) {
-      const std::uint8_t* image = pixels_.data() + indices[i] * image_size();
-      if (augment_)
-        copy_augmented(image, out, context.random, static_cast<std::uint64_t>(context.position) + i);
-      else
-        copy(image, out);
+      output_.write(pixels_.data() + indices[i] * image_size(), out, context, i);
       target[i] = labels_[static_cast<std::size_t>(indices[i])];
     }
     return batch;
@@ -130,39 +195,9 @@ class ImageDataset : public Dataset {
     pixels_ = {pixels_.begin() + from * image_size(), pixels_.begin() + to * image_size()};
   }
 
-  void copy(const std::uint8_t* image, float* out) const {
-    const std::int64_t plane = height_ * width_;
-    for (const std::array<float, 256>& table : tables_) {
-      for (std::int64_t p = 0; p < plane; ++p) out[p] = table[image[p]];
-      image += plane;
-      out += plane;
-    }
-  }
-
-  void copy_augmented(const std::uint8_t* image, float* out, const RandomStream& random,
-                      std::uint64_t draw) const {
-    const std::int64_t padding = image_options_.crop_padding;
-    const auto offsets = static_cast<std::uint64_t>(2 * padding + 1);
-    const std::int64_t down = static_cast<std::int64_t>(random.below(4 * draw, offsets)) - padding;
-    const std::int64_t right = static_cast<std::int64_t>(random.below(4 * draw + 1, offsets)) - padding;
-    const bool mirror = image_options_.flip && random.below(4 * draw + 2, 2) == 1;
-    for (const std::array<float, 256>& table : tables_) {
-      for (std::int64_t y = 0; y < height_; ++y) {
-        const bool row_inside = y + down >= 0 && y + down < height_;
-        const std::uint8_t* row = image + (row_inside ? y + down : 0) * width_;
-        for (std::int64_t x = 0; x < width_; ++x) {
-          const std::int64_t column = (mirror ? width_ - 1 - x : x) + right;
-          *out++ = table[row_inside && column >= 0 && column < width_ ? row[column] : 0];
-        }
-      }
-      image += height_ * width_;
-    }
-  }
-
   ImageOptions image_options_;
-  bool augment_ = false;
+  ImageOutput output_;
   std::int64_t classes_ = 0;
-  std::vector<std::array<float, 256>> tables_;  ///< per channel: what a byte becomes
 };
 
 }  // namespace datasets

@@ -13,6 +13,7 @@
 #include <ATen/ops/_foreach_sqrt.h>
 
 #include <trainyard/helpers/slot_optimizer.hpp>
+#include <trainyard/host.hpp>
 #include "trust_ratio.hpp"
 
 namespace {
@@ -27,6 +28,7 @@ class Lamb final : public SlotOptimizer {
     double eps = 1e-6;
     bool debias = true;
     std::string adapt = "all";
+    bool pto = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("lamb").version("1.0.0").summary(
@@ -37,6 +39,7 @@ class Lamb final : public SlotOptimizer {
     m.option("eps", &Options::eps, "added to the denominator").above(0.0);
     m.option("debias", &Options::debias, "correct the averages for their start at 0");
     describe_adapt(m, &Options::adapt);
+    describe_pto(m, &Options::pto);
   }
   explicit Lamb(const Options& options) : SlotOptimizer({{"exp_avg"}, {"exp_avg_sq"}}), options_(options) {}
 
@@ -66,7 +69,8 @@ class Lamb final : public SlotOptimizer {
     at::_foreach_add_(denominators, correction1 * options_.eps);
     std::vector<at::Tensor> directions = at::_foreach_div(averages, denominators);
     if (values.weight_decay != 0.0) at::_foreach_add_(directions, lists.params, values.weight_decay);
-    scale_by_trust(directions, lists.params, directions, least_adapted_dim(options_.adapt));
+    scale_by_trust(directions, lists.params, directions, least_adapted_dim(options_.adapt),
+                   options_.pto ? host().run().ranks : nullptr);
     at::_foreach_add_(lists.params, directions, -values.lr);
   }
 

@@ -10,6 +10,7 @@
 #include <ATen/ops/_foreach_sub.h>
 
 #include <trainyard/helpers/slot_optimizer.hpp>
+#include <trainyard/host.hpp>
 #include "trust_ratio.hpp"
 
 namespace {
@@ -25,6 +26,7 @@ class Lars final : public SlotOptimizer {
     double trust = 0.001;
     double eps = 0.0;
     std::string adapt = "matrices";
+    bool pto = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("lars").version("1.0.0").summary(
@@ -35,6 +37,7 @@ class Lars final : public SlotOptimizer {
         .above(0.0);
     m.option("eps", &Options::eps, "added to the denominator of the ratio").min(0.0);
     describe_adapt(m, &Options::adapt);
+    describe_pto(m, &Options::pto);
   }
   explicit Lars(const Options& options) : SlotOptimizer({{"momentum_buffer"}}), options_(options) {}
   bool has_momentum() const override { return true; }
@@ -46,8 +49,9 @@ class Lars final : public SlotOptimizer {
     const auto& buffers = lists.slots[0];
     std::vector<at::Tensor> updates = at::_foreach_mul(lists.grads, values.lr);
     if (values.weight_decay != 0.0) at::_foreach_add_(updates, lists.params, values.lr * values.weight_decay);
-    scale_by_trust(updates, lists.params, lists.grads, least_adapted_dim(options_.adapt), options_.trust,
-                   values.weight_decay, options_.eps);
+    scale_by_trust(updates, lists.params, lists.grads, least_adapted_dim(options_.adapt),
+                   options_.pto ? host().run().ranks : nullptr, options_.trust, values.weight_decay,
+                   options_.eps);
     at::_foreach_mul_(buffers, momentum);
     at::_foreach_add_(buffers, updates);
     if (!options_.nesterov) {

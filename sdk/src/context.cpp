@@ -82,7 +82,13 @@ at::Tensor& StepContext::mutable_loss() {
 void StepContext::request(Control control, std::string_view reason) {
   demand(caller_, Region::control, event_);
   if (services_ == nullptr) missing(event_, "loop to ask", "within a run");
-  services_->request(control, caller_->id, reason);
+  services_->request(control, *caller_, reason);
+}
+
+void StepContext::withdraw(Control control) {
+  demand(caller_, Region::control, event_);
+  if (services_ == nullptr) missing(event_, "loop to ask", "within a run");
+  services_->withdraw(control, *caller_);
 }
 
 }  // namespace trainyard

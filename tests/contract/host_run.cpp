@@ -6,9 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "contract/process.hpp"
 #include "core/engine/verbs/train_command.hpp"
 #include "core/plugins/kinds.hpp"
 #include "support/folder.hpp"
+#include "support/png_file.hpp"
 #include "support/run.hpp"
 
 namespace trainyard::contract {
@@ -31,21 +33,39 @@ std::string idx(const std::vector<int>& shape, int modulus) {
   return bytes;
 }
 
-/// A small file of each format that a dataset may read: 16 features or an image, ten classes.
+/// A folder of images of 4 x 4 in folders of ten classes.
+std::string image_folder() {
+  for (int row = 0; row < 24; ++row) {
+    std::vector<std::uint8_t> pixels;
+    for (int i = 0; i < 48; ++i) pixels.push_back(static_cast<std::uint8_t>(i * (row + 1) * 5 % 251));
+    test::write_png(folder().path("images/" + std::to_string(row % 10) + "/" + std::to_string(row) + ".png"),
+                    4, 4, 3, pixels);
+  }
+  return folder().path("images");
+}
+
+/// A small file of each format that a dataset may read: 16 features or an image, ten classes; clicks.
 const std::vector<std::string>& sample_files() {
   static const std::vector<std::string> files = [] {
-    std::string csv, cifar, text;
+    std::string csv, cifar, text, clicks;
     for (int row = 0; row < 24; ++row) {
       for (int column = 0; column < 16; ++column) csv += std::to_string((row * 5 + column * 3) % 11) + ",";
       csv += std::to_string(row % 10) + "\n";
+      clicks += std::to_string(row % 2);
+      for (int i = 0; i < 13; ++i) clicks += "\t" + std::to_string(row * i % 7);
+      for (int i = 0; i < 26; ++i) clicks += "\t" + std::to_string(row * i % 5);
+      clicks += "\n";
       cifar += static_cast<char>(row % 10);
       for (int i = 0; i < 3072; ++i) cifar += static_cast<char>(i * (row + 1) % 251);
     }
     for (int i = 0; i < 4000; ++i) text += static_cast<char>('a' + i * i % 17);
-    return std::vector<std::string>{folder().write("rows.csv", csv),
+    return std::vector<std::string>{image_folder(),
+                                    folder().write("rows.csv", csv),
                                     folder().write("images.idx", idx({24, 4, 4}, 251)),
                                     folder().write("labels.idx", idx({24}, 10)),
-                                    folder().write("records.bin", cifar), folder().write("text.txt", text)};
+                                    folder().write("records.bin", cifar),
+                                    folder().write("text.txt", text),
+                                    folder().write("clicks.tsv", clicks)};
   }();
   return files;
 }
@@ -81,8 +101,27 @@ std::vector<std::string> fillings(const std::vector<OptionSpec>& options, const 
   return texts;
 }
 
+/// Ways to give a part of another plugin the options that it must have, at most four. One that is made of parts
+/// itself gets none.
+std::vector<std::string> as_part(const std::vector<OptionSpec>& options, const Surroundings& host) {
+  for (const OptionSpec& option : options)
+    if (option.required && !option.plugins.empty()) return {""};
+  std::vector<std::string> texts = fillings(options, host, 4);
+  for (std::string& text : texts) {
+    if (text.empty()) continue;
+    text.pop_back();
+    std::replace(text.begin(), text.end(), '\n', ',');
+    text = ", " + text;
+  }
+  return texts;
+}
+
 /// What keeps a run from training; empty: nothing.
 std::string refusal(const HostRun& run) {
+  if (needs_ranks(run.plugin)) {
+    const Apart ranks(run.text());
+    return ranks.train({}, 2) == 0 ? "" : ranks.said();
+  }
   config::Resolution resolution = test::resolve(run.text());
   if (!resolution.config) return resolution.findings.text();
   try {
@@ -144,6 +183,8 @@ const std::vector<Surroundings>& hosts() {
        "type = \"sequential\"\nlayers = [{ type = \"conv2d\", out = 4, kernel = 3 }, { type = \"dropout\" }, "
        "{ type = \"global_average_pool\" }, { type = \"linear\", out = 10 }]\n",
        cross_entropy, "[192, 8, 10]"},
+      {"clicks", "type = \"ctr\"\nrows = [3, 9, 20]\nfeatures = 4\n" + split,
+       "type = \"dlrm\"\ndim = 2\nbottom = [4]\ntop = [4]\n", "type = \"bce_with_logits\"\n", "[4, 8, 1]"},
       {"recurrent language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"lstm\"\nn_layer = 1\nembedding = 4\nhidden = 8\n", cross_entropy, "[9, 8, 9]"},
   };
@@ -181,7 +222,8 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
         std::vector<std::string> texts;
         for (const plugins::PluginFile& file : test::shipped().files())
           if (file.manifest.kind == option.plugins && file.manifest.hooks.empty())
-            texts.push_back("{ type = " + quoted(file.manifest.name) + " }");
+            for (const std::string& filling : as_part(file.manifest.options, host))
+              texts.push_back("{ type = " + quoted(file.manifest.name) + filling + " }");
         return bracketed(texts);
       }
       // Layers of a network, most likely; else what must be given.
@@ -219,6 +261,10 @@ std::string HostRun::text() const {
     table += "every = \"1ba\"\n";
     tables["recorder"] = "save = false\n";
   }
+  // Two ranks are two nodes, and parameters are small.
+  for (const OptionSpec& option : plugin.manifest.options)
+    if (needs_ranks(plugin) && (option.name == "min_compress_elements" || option.name == "local_world_size"))
+      table += option.name + " = 1\n";
   if (kind != "sink") tables["logging"] += "sinks = []\n";
   std::string text = "schema = 1\n[run]\noutput_dir = " + quoted(folder().path("run")) +
                      "\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
@@ -228,6 +274,19 @@ std::string HostRun::text() const {
     text += (list ? "[[" : "[") + name + (list ? "]]\n" : "]\n") + lines;
   }
   return text;
+}
+
+bool needs_ranks(const plugins::PluginFile& plugin) {
+  return std::ranges::count(plugin.manifest.needs, "distributed") > 0;
+}
+
+const std::vector<plugins::PluginFile>& alone() {
+  static const std::vector<plugins::PluginFile> found = [] {
+    std::vector<plugins::PluginFile> files = test::shipped().files();
+    std::erase_if(files, needs_ranks);
+    return files;
+  }();
+  return found;
 }
 
 const HostRun& host_run(const plugins::PluginFile& plugin) {

@@ -29,7 +29,12 @@ struct HostRun {
   std::string text() const;
 };
 
-/// The first run that trains with this plugin. Fails the test, with every reason, where none does.
+/// Of the shipped plugins, those that train on one rank; tests/contract/ranks.cpp has the others, too.
+const std::vector<plugins::PluginFile>& alone();
+bool needs_ranks(const plugins::PluginFile& plugin);
+
+/// The first run that trains with this plugin, on two ranks where it needs them. Fails the test, with every
+/// reason, where none does.
 const HostRun& host_run(const plugins::PluginFile& plugin);
 
 /// Where the run file has an option of the plugin: "optimizer.lr" for --set, and as messages write it.

@@ -16,7 +16,6 @@
 using namespace trainyard;
 using namespace trainyard::contract;
 using plugins::PluginFile;
-using test::shipped;
 
 namespace {
 
@@ -43,7 +42,7 @@ std::string watched(const PluginFile& plugin, const std::string& place_file) {
   if (const std::size_t none = text.find("sinks = []\n"); none != std::string::npos) text.erase(none, 11);
   if (const std::size_t none = text.find("save = false\n"); none != std::string::npos) text.erase(none, 13);
   if (plugin.manifest.kind != "checkpointer") text += "[checkpoint]\ntype = \"full\"\n";
-  for (const PluginFile& file : shipped().files())
+  for (const PluginFile& file : alone())
     if (file.manifest.kind == "sink" && file.path != plugin.path)
       text += "[[logging.sinks]]\ntype = \"" + file.manifest.name + "\"\n" + host_run(file).options;
   return text + "[[hooks]]\ntype = \"killer\"\nplace = \"" + place_file + "\"\n";
@@ -71,7 +70,7 @@ Remains ends(const Apart& run) {
 
 TEST_CASE("every plugin is killed in every place, and its run ends with the same bits and records") {
   std::set<std::string> survived;
-  for (const PluginFile& plugin : shipped().files()) {
+  for (const PluginFile& plugin : alone()) {
     INFO(title(plugin));
     Apart run;
     run.write(watched(plugin, run.folder().path("place")));
@@ -87,5 +86,5 @@ TEST_CASE("every plugin is killed in every place, and its run ends with the same
     CHECK_THAT(differs, Catch::Equals(""));
     if (differs.empty()) survived.insert(plugin.path);
   }
-  CHECK(survived.size() == shipped().files().size());
+  CHECK(survived.size() == alone().size());
 }

@@ -19,6 +19,7 @@
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
 #include "support/folder.hpp"
+#include "support/ranks.hpp"
 
 /// Stands in for the C library's: tests/faulty/hook_killer.cpp asks to die inside a save, that is when the
 /// second file of a checkpoint is to reach the disk.
@@ -40,20 +41,22 @@ namespace {
 constexpr std::size_t longest_request = 1 << 16;
 int requests = -1;  ///< socket to the process that forks
 
-/// Exit code of the training that a request describes: run file and changes, a line each.
-int train(const std::string& request, const plugins::Registry& registry) {
+/// Exit code of the training that a request describes: number of ranks, run file and changes, a line each.
+int train(const std::string& request, int rank, const plugins::Registry& registry) {
   std::vector<std::string> lines;
   for (std::size_t at = 0, end = 0; at < request.size(); at = end + 1) {
     end = std::min(request.find('\n', at), request.size());
     lines.push_back(request.substr(at, end - at));
   }
-  const std::string file = lines.front();
-  if (freopen((file + ".said").c_str(), "w", stderr) == nullptr) return 99;
+  const int ranks = std::stoi(lines[0]);
+  const std::string file = lines[1];
+  const std::string said = file + ".said" + (rank == 0 ? "" : std::to_string(rank));
+  if (freopen(said.c_str(), "w", stderr) == nullptr) return 99;
   dup2(STDERR_FILENO, STDOUT_FILENO);
-  lines.erase(lines.begin());
+  lines.erase(lines.begin(), lines.begin() + 2);
   try {
     const std::string folder = file.substr(0, file.rfind('/'));
-    config::Resolution resolution = config::resolve(config::load({file}, lines, {folder}), registry);
+    config::Resolution resolution = config::resolve(config::load({file}, lines, {folder, ranks}), registry);
     std::fputs(resolution.findings.text().c_str(), stderr);
     if (!resolution.config) return 2;
     train::TrainOptions options;
@@ -66,19 +69,41 @@ int train(const std::string& request, const plugins::Registry& registry) {
   }
 }
 
+/// As a launcher says it.
+void place(int rank, int ranks, int store, int port) {
+  const auto set = [](const char* name, int value) { setenv(name, std::to_string(value).c_str(), 1); };
+  set("RANK", rank);
+  set("LOCAL_RANK", rank);
+  set("WORLD_SIZE", ranks);
+  set("LOCAL_WORLD_SIZE", ranks);
+  set("MASTER_PORT", port);
+  if (rank == 0) set("TRAINYARD_STORE_SOCKET", store);
+}
+
 [[noreturn]] void serve(int socket) {
-  const auto registry = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  const auto registry = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty",
+                                                 TRAINYARD_BINARY_DIR "/tests/contract/throwers"});
   std::string request(longest_request, '\0');
   for (ssize_t size; (size = recv(socket, request.data(), request.size(), 0)) > 0;) {
-    const pid_t child = fork();
-    if (child == 0) {
+    const int ranks = std::stoi(request);
+    const auto [store, port] = ranks > 1 ? test::listening() : std::pair<int, std::uint16_t>(-1, 0);
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < ranks; ++rank) {
+      children.push_back(fork());
+      if (children.back() != 0) continue;
       close(socket);
-      const int code = train(request.substr(0, static_cast<std::size_t>(size)), registry);
+      if (ranks > 1) place(rank, ranks, store, port);
+      const int code = train(request.substr(0, static_cast<std::size_t>(size)), rank, registry);
       std::fflush(nullptr);
       _exit(code);
     }
-    int status = -1;
-    waitpid(child, &status, 0);
+    if (ranks > 1) close(store);
+    int status = 0;
+    for (const pid_t child : children) {
+      int own = -1;
+      waitpid(child, &own, 0);
+      if (status == 0) status = own;
+    }
     if (send(socket, &status, sizeof status, MSG_NOSIGNAL) < 0) break;
   }
   _exit(0);
@@ -121,9 +146,9 @@ CATCH_REGISTER_LISTENER(Server)
 
 }  // namespace
 
-int Apart::train(std::vector<std::string> sets) const {
+int Apart::train(std::vector<std::string> sets, int ranks) const {
   sets.push_back("run.output_dir=" + run());
-  std::string request = file_;
+  std::string request = std::to_string(ranks) + "\n" + file_;
   for (const std::string& set : sets) request += "\n" + set;
   int status = -1;
   if (request.size() > longest_request || send(requests, request.data(), request.size(), MSG_NOSIGNAL) < 0 ||

@@ -19,9 +19,10 @@ class Apart {
   const test::TempFolder& folder() const { return folder_; }
   std::string run() const { return folder_.path("run"); }
 
-  /// Begins the run, or goes on with it. Gives what waitpid says.
-  int train(std::vector<std::string> sets) const;
-  /// What it printed.
+  /// Begins the run, or goes on with it, on so many ranks. Gives what waitpid says, of the first rank that did
+  /// not end in order.
+  int train(std::vector<std::string> sets, int ranks = 1) const;
+  /// What the first rank printed.
   std::string said() const;
 
  private:

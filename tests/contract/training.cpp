@@ -29,7 +29,7 @@ bool looks_on(const PluginFile& file) {
 /// for the weights). A plugin that is there already is left out, and a hook is watched by sinks only.
 std::string observers(const PluginFile& except) {
   std::string sinks, hooks, before;
-  for (const PluginFile& file : shipped().files()) {
+  for (const PluginFile& file : alone()) {
     const std::string& name = file.manifest.name;
     if (file.path == except.path || !looks_on(file)) continue;
     const std::string lines = "type = \"" + name + "\"\n" + host_run(file).options;
@@ -54,7 +54,7 @@ State saved(const Plugin& plugin) {
 TEST_CASE(
     "every plugin trains, and gives the same digest again, with any number of workers, watched or not") {
   std::set<std::string> trained;
-  for (const PluginFile& file : shipped().files()) {
+  for (const PluginFile& file : alone()) {
     INFO(title(file));
     const std::string text = host_run(file).text();
     INFO(text);
@@ -86,11 +86,11 @@ TEST_CASE(
     }
     trained.insert(file.path);
   }
-  CHECK(trained.size() == shipped().files().size());
+  CHECK(trained.size() == alone().size());
 }
 
 TEST_CASE("a digest tells runs apart") {
-  const std::string text = host_run(shipped().files().front()).text();
+  const std::string text = host_run(alone().front()).text();
   const Outcome first = train_shortly(text, {}, shipped());
   const Outcome other = train_shortly(text, {"run.seed=6"}, shipped());
   CHECK(first.model != other.model);
@@ -98,7 +98,7 @@ TEST_CASE("a digest tells runs apart") {
 
 TEST_CASE("state that was saved and loaded into a fresh plugin is saved as the same") {
   std::set<std::string> with_state;
-  for (const PluginFile& file : shipped().files()) {
+  for (const PluginFile& file : alone()) {
     INFO(title(file));
     const std::string text = host_run(file).text();
     test::BuiltRun used(test::valid(text)), fresh(test::valid(text));

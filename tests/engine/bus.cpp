@@ -223,6 +223,31 @@ TEST_CASE("control bits name who asked, and are taken once") {
   CHECK_FALSE(context.asked(Control::skip_batch));
 }
 
+TEST_CASE("a request stands until it is taken or its own plugin takes it back, and is told once") {
+  int told = 0;
+  bool more = true;
+  FreeHook one("one"), other("other");
+  const auto body = [&](StepContext& context) {
+    more ? context.request(Control::stop_run, "no gain") : context.withdraw(Control::stop_run);
+  };
+  one.on(Event::batch_end, body, Region::control);
+  other.on(
+      Event::batch_end, [](StepContext& context) { context.request(Control::stop_run, "time is up"); },
+      Region::control);
+  Bus bus = bus_of({&one, &other});
+  LoopContext context;
+  context.on_request = [&](std::string_view, Control, std::string_view) { ++told; };
+  bus.fire(Event::batch_end, context);
+  bus.fire(Event::batch_end, context);
+  CHECK(told == 2);
+  more = false;
+  bus.fire(Event::batch_end, context);
+  CHECK(context.asked(Control::stop_run));
+  CHECK(context.requests().at("hooks.one") == 0);
+  CHECK(context.take(Control::stop_run));
+  CHECK_FALSE(context.asked(Control::stop_run));
+}
+
 TEST_CASE("an error names slot, plugin, event and step, and keeps its class") {
   const auto with = [](std::function<void(StepContext&)> body) {
     FreeHook hook("thrower");

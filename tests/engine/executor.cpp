@@ -11,14 +11,9 @@ using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Ask;
 using test::LiveRun;
+using test::registry;
 
 namespace {
-
-const plugins::Registry& registry() {
-  static const auto made =
-      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
-  return made;
-}
 
 /// Three micro-batches a step; the last step of an epoch has six samples, and a shorter micro-batch.
 std::string run_with(const std::string& executor, const std::string& more = {}) {
@@ -93,7 +88,14 @@ std::string result(const std::string& text) {
 TEST_CASE("an executor that adds gradients up by itself comes to the bits of the plain one") {
   for (const std::string& optimizer : optimizers)
     CHECK(result(run_with(by_hand, optimizer)) == result(run_with(eager, optimizer)));
-  const std::string repeated = optimizers[1] + "[[hooks]]\ntype = \"restless\"\n";
+  const auto asking = [](const char* what, const char* more) {
+    return std::string("[[hooks]]\ntype = \"asking\"\nid = \"") + what + "\"\nask = \"" + what + "\"\n" +
+           more;
+  };
+  const std::string repeated =
+      optimizers[1] + asking("repeat_step", "at = \"before_step\"\nstep = 3\nperiod = 3\ntimes = 2\n") +
+      asking("skip_step", "at = \"before_step\"\nstep = 7\nperiod = 7\n") +
+      asking("skip_micro", "at = \"before_forward\"\nstep = 4\nperiod = 4\n");
   CHECK(result(run_with(by_hand, repeated)) == result(run_with(eager, repeated)));
   const std::string held = optimizers[0] + "[[hooks]]\ntype = \"ema\"\ndecay = 0.9\n";
   CHECK(result(run_with(by_hand, held)) == result(run_with(eager, held)));
@@ -141,6 +143,12 @@ TEST_CASE("what an executor leaves in flight is finished at every pause") {
     asks.push_back({step, "schedule", "cosine", {"min_factor=0.0"}, "", "0ba"});
   CHECK(weights(unseen(run_with(late, optimizers[0])), asks) ==
         weights(unseen(run_with(eager, optimizers[0]))));
+  // And a look at the validation loss, which is undone but for this.
+  const auto looked_at = [&](const std::string& text) { return without(text, "eval_interval = \"5ba\"\n"); };
+  std::vector<Ask> looks;
+  for (std::int64_t step = 1; step < 20; ++step) looks.push_back({.step = step});
+  CHECK(weights(looked_at(run_with(late, optimizers[0])), looks) ==
+        weights(looked_at(run_with(eager, optimizers[0]))));
 }
 
 TEST_CASE("an executor that does not like what a swap brings leaves the run as it was") {
@@ -177,6 +185,9 @@ TEST_CASE("brackets that an executor opens are closed, whatever it does") {
   CHECK(after == std::vector{Event::fit_end, Event::epoch_end, Event::batch_end, Event::micro_end});
   LiveRun leaves(run_with(by_hand + "leaves_open = true\n", optimizers[0]), registry());
   CHECK_THROWS_WITH(leaves.fit(), Contains("[executor] by_hand, step 1: fired micro_start"));
+  LiveRun closes(run_with(by_hand + "closes_twice = true\n", optimizers[0]), registry());
+  CHECK_THROWS_WITH(closes.fit(), Contains("[executor] by_hand, step 1: fires micro_end, and micro_start is "
+                                           "not open"));
 }
 
 TEST_CASE("a hook on an event that the executor does not fire is refused") {

@@ -10,6 +10,7 @@
 #include <trainyard/schedule.hpp>
 
 #include <trainyard/checkpointer.hpp>
+#include <trainyard/compressor.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/executor.hpp>
@@ -96,9 +97,9 @@ bool is_mapped(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
-  const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,    Loss::kind,    Metric::kind,
-                      Optimizer::kind, Schedule::kind,     Executor::kind, Dropout::kind, Hook::kind,
-                      Sink::kind,      Checkpointer::kind, Rule::kind,     Recorder::kind};
+  const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,    Loss::kind,     Metric::kind,
+                      Optimizer::kind, Schedule::kind,     Executor::kind, Dropout::kind,  Hook::kind,
+                      Sink::kind,      Checkpointer::kind, Rule::kind,     Recorder::kind, Compressor::kind};
   REQUIRE(std::size(plugins::kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

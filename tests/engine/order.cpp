@@ -217,7 +217,7 @@ TEST_CASE("a hook at an event that only several ranks fire is refused") {
     REQUIRE(problems.size() == 1);
     CHECK(problems[0].code == "E321");
     CHECK(problems[0].message ==
-          "late subscribes to " + std::string(name(event)) + ", which nothing fires in a run of one process");
+          "late subscribes to " + std::string(name(event)) + ", which nothing fires in a run of one rank");
   }
   Plugins run;
   run.add("all", {observer(Event::after_backward), observer(Event::before_step), observer(Event::micro_end)});

@@ -16,27 +16,22 @@
 
 #include <trainyard/formats/trial_files.hpp>
 
-#include "core/engine/verbs/train_command.hpp"
-#include "core/runfile/print.hpp"
 #include "made/nvml.hpp"
 #include "support/folder.hpp"
 #include "support/live.hpp"
 #include "support/run.hpp"
+#include "support/trained.hpp"
 
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Folder;
+using test::registry;
+using test::Trained;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Steps = std::vector<std::int64_t>;
 
 namespace {
-
-const plugins::Registry& registry() {
-  static const auto made =
-      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
-  return made;
-}
 
 const std::string head = R"(
 schema = 1
@@ -78,48 +73,6 @@ const std::string dense = "[recorder]\nsave_interval = 1\n";
 std::string rule(const std::string& options) {
   return "[[rules]]\ntype = \"probe\"\nevery = \"1ba\"\n" + options;
 }
-
-/// A run of `trainyard train` in a folder of its own, which can be gone on with.
-class Trained {
- public:
-  int train(const std::string& text, std::vector<std::string> sets = {}) {
-    sets.push_back("run.output_dir=" + directory());
-    config::RunConfig config = test::config_of(text, sets, registry());
-    train::TrainOptions options;
-    options.quiet = true;
-    options.resolved_toml = config::toml_file(config.resolved);
-    return train::train_command(std::move(config), registry(), options);
-  }
-  std::string directory() const { return folder_ / "run"; }
-  std::string operator/(const std::string& name) const { return directory() + "/" + name; }
-  Json result() const { return Json::parse(test::read_file(*this / "result.json")); }
-  std::string digest() const { return result()["digest"].dump(); }
-  TrialReader trial() const { return TrialReader(*this / "trial"); }
-  std::vector<std::string> journal(const std::string& what) const {
-    std::vector<std::string> why;
-    for (const std::string& line : test::lines(*this / "journal.jsonl"))
-      if (const Json entry = Json::parse(line); entry["what"] == what) why.push_back(entry["why"]);
-    return why;
-  }
-  /// What the messages of the run say.
-  std::string log() const { return test::read_file(*this / "run.log"); }
-  /// The values of a metric of training, one a step.
-  std::vector<double> metric(const std::string& name) const {
-    std::vector<double> values;
-    for (const std::string& line : test::lines(*this / "metrics.jsonl")) {
-      const Json json = Json::parse(line);
-      const Json flat = json.flatten();
-      for (const auto& [key, value] : flat.items())
-        if (key.ends_with("/" + name) || key == "/" + name)
-          if (value.is_number()) values.push_back(value);
-    }
-    return values;
-  }
-  const Folder& folder() const { return folder_; }
-
- private:
-  Folder folder_;
-};
 
 std::string undisturbed() {
   static const std::string digest = [] {

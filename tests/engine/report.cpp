@@ -268,7 +268,7 @@ TEST_CASE("a journal whose last line a kill cut short is read up to there") {
     return made;
   }();
   std::ofstream(folder / "run/journal.jsonl", std::ios::app) << R"({"time": "2026-01-01T00:00:00.000Z", "st)";
-  const std::vector<JournalEntry> entries = run.read_journal();
+  const std::vector<JournalEntry> entries = RunDirectory::read_journal(run.path());
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].step == 7);
   CHECK(entries[0].what == "skip_step");

@@ -12,15 +12,10 @@
 
 using namespace trainyard;
 using test::LiveRun;
+using test::registry;
 using train::StateCopy;
 
 namespace {
-
-const plugins::Registry& registry() {
-  static const auto made =
-      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
-  return made;
-}
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;

@@ -13,14 +13,9 @@ using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Ask;
 using test::LiveRun;
+using test::registry;
 
 namespace {
-
-const plugins::Registry& registry() {
-  static const auto made =
-      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
-  return made;
-}
 
 constexpr int steps = 24;
 const std::string head = R"(

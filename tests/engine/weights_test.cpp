@@ -14,13 +14,9 @@
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::LiveRun;
+using test::registry;
 
 namespace {
-
-const plugins::Registry& registry() {
-  static const auto made = plugins::Registry::scan({TRAINYARD_PLUGIN_DIR});
-  return made;
-}
 
 /// A network with buffers, floating and not; a checkpoint after each of four steps.
 const std::string text = R"(

@@ -19,7 +19,7 @@ class ByHand final : public Executor {
  public:
   struct Options {
     bool late = false;
-    bool leaves_open = false;
+    bool leaves_open = false, closes_twice = false;
     std::int64_t throws_within = -1;
     std::int64_t refuses_to_open = 0;
   };
@@ -27,6 +27,7 @@ class ByHand final : public Executor {
     m.name("by_hand").version("1.0.0").summary("Adds the gradients of its micro-batches up by itself.");
     m.option("late", &Options::late, "leaves the update of each step in flight until the next, or a pause");
     m.option("leaves_open", &Options::leaves_open, "never fires micro_end");
+    m.option("closes_twice", &Options::closes_twice, "fires each micro_end twice");
     m.option("throws_within", &Options::throws_within, "the step, from 0, at whose micro_start it throws");
     m.option("refuses_to_open", &Options::refuses_to_open, "the opening, from 1, that it refuses");
     constexpr Event fired[] = {Event::micro_start, Event::after_forward, Event::before_forward,
@@ -67,6 +68,7 @@ class ByHand final : public Executor {
       if (!skip && !bench.take(Control::skip_micro)) backward(bench, work, i, graded);
     }
     if (!options_.leaves_open) bench.fire(Event::micro_end, work, i, graded);
+    if (options_.closes_twice) bench.fire(Event::micro_end, work, i, graded);
   }
 
   void backward(Workbench& bench, StepWork& work, std::size_t i, const Graded& graded) {

@@ -24,6 +24,12 @@ __attribute__((noinline)) inline int deeper(int depth) {
   return depth < 0 ? 0 : deeper(depth + 1) + room[0];
 }
 
+/// Of several ranks; -1: on all of them.
+inline bool on_rank(std::int64_t rank) {
+  const char* own = std::getenv("RANK");
+  return rank < 0 || (own != nullptr && std::to_string(rank) == own);
+}
+
 inline void go_wrong(const std::string& way) {
   volatile int zero = 0, seven = 7;
   if (way == "segv") *reinterpret_cast<volatile int*>(static_cast<std::intptr_t>(zero)) = 1;

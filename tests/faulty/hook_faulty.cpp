@@ -20,6 +20,7 @@ class Faulty final : public Hook {
     std::int64_t step = 1;
     std::string way = "nothing";
     std::string touch = "nothing";
+    std::int64_t rank = -1;
   };
   static constexpr Event events[] = {Event::fit_start,     Event::after_fetch,    Event::batch_start,
                                      Event::after_forward, Event::after_backward, Event::before_step,
@@ -37,13 +38,16 @@ class Faulty final : public Hook {
     m.option("way", &Options::way, "how it goes wrong").one_of(faulty::ways);
     m.option("touch", &Options::touch, "what it writes without a word")
         .one_of({"nothing", "model", "model_below_autograd", "grads", "optimizer", "hyper", "batch"});
+    m.option("rank", &Options::rank, "which alone does; -1: all");
   }
   explicit Faulty(const Options& options) : options_(options) {
-    if (options_.at == "construction") faulty::go_wrong(options_.way);
+    if (options_.at == "construction" && faulty::on_rank(options_.rank)) faulty::go_wrong(options_.way);
   }
 
   void called(StepContext& context) {
-    if (name(context.event()) != options_.at || context.step_number() < options_.step) return;
+    if (name(context.event()) != options_.at || context.step_number() < options_.step ||
+        !faulty::on_rank(options_.rank))
+      return;
     touch(context);
     faulty::go_wrong(options_.way);
   }

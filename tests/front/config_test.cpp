@@ -182,13 +182,6 @@ void check_same(const RunConfig& a, const RunConfig& b) {
     CHECK(a.grad_clip->type == b.grad_clip->type);
     CHECK(a.grad_clip->max == b.grad_clip->max);
   }
-  REQUIRE(a.early_stopping.has_value() == b.early_stopping.has_value());
-  if (a.early_stopping) {
-    CHECK(a.early_stopping->metric == b.early_stopping->metric);
-    CHECK(a.early_stopping->mode == b.early_stopping->mode);
-    CHECK(a.early_stopping->patience == b.early_stopping->patience);
-    CHECK(a.early_stopping->min_delta == b.early_stopping->min_delta);
-  }
   CHECK(a.logging.interval == b.logging.interval);
 }
 
@@ -252,8 +245,12 @@ TEST_CASE("every key of a run file arrives") {
   CHECK(run.trainer.precision == config::TrainerKeys::Precision::fp16_mixed);
   CHECK(run.grad_clip->type == config::GradClip::Type::value);
   CHECK(run.grad_clip->max == 2.0);
-  CHECK(run.early_stopping->metric == "val/top3");
-  CHECK(run.early_stopping->mode == config::EarlyStopping::Mode::max);
+  const config::SlotConfig& stopping = run.at("early_stopping");
+  CHECK(stopping.kind == "hook");
+  CHECK(stopping.type == "early_stopping");
+  CHECK(stopping.address() == "early_stopping");
+  CHECK(option<std::string>(stopping, "metric") == "val/top3");
+  CHECK(option<std::string>(stopping, "mode") == "max");
   CHECK(run.logging.interval == Duration{20, Duration::Unit::steps});
   CHECK(run.at("hooks[0]").hook.every == "10ba");
   CHECK(run.at("hooks[0]").hook.priority == 30);

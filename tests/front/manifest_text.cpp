@@ -30,6 +30,8 @@ PluginFile example() {
                   .required = true,
                   .choices = {"a", "b"},
                   .output = true,
+                  .metric = true,
+                  .synonyms = {"way", "manner"},
                   .common = true};
   HookSpec hook{.event = Event::after_step,
                 .phase = Phase::transform,
@@ -99,6 +101,9 @@ TEST_CASE("a manifest reads back as it was written, field by field") {
   REQUIRE(manifest.options.size() == 3);
   CHECK(manifest.options[1].output);
   CHECK_FALSE(manifest.options[0].output);
+  CHECK(manifest.options[1].metric);
+  CHECK_FALSE(manifest.options[0].metric);
+  CHECK(manifest.options[1].synonyms == std::vector<std::string>{"way", "manner"});
   const OptionSpec& rate = manifest.options[0];
   CHECK(rate.name == "rate");
   CHECK(rate.type == OptionType::number);

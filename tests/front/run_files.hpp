@@ -170,6 +170,22 @@ struct Ema : Plugin {
   void average(StepContext&) {}
 };
 
+struct EarlyStopping : Plugin {
+  static constexpr Kind kind{"hook", 1};
+  struct Options {
+    std::string metric, mode;
+    std::int64_t patience = 5;
+    double min_delta = 0.0;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("early_stopping").version("1.0.0");
+    m.option("metric", &Options::metric, "what is watched").metric().also({"monitor"}).required();
+    m.option("mode", &Options::mode, "what is better").one_of({"min", "max"}).required();
+    m.option("patience", &Options::patience, "evaluations").range(1, 1e6);
+    m.option("min_delta", &Options::min_delta, "least gain").min(0.0);
+  }
+};
+
 struct Jsonl : Plugin {
   static constexpr Kind kind{"sink", 1};
   using Common = SinkCommon;
@@ -214,6 +230,7 @@ inline plugins::Registry registry() {
                                             file_of<Dropout>(),
                                             file_of<TopK>(),
                                             file_of<Ema>(),
+                                            file_of<EarlyStopping>(),
                                             plain_file("loss", "cross_entropy"),
                                             plain_file("loss", "mse"),
                                             plain_file("metric", "accuracy"),

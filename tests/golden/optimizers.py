@@ -1,5 +1,6 @@
 """Writes optimizers.json: 20 steps of every optimizer on a fixed problem in double precision, from torch.optim's
-plain (unfused) loops, and for LARS and LAMB from their published equations. Run with torch 2.11."""
+plain (unfused) loops, and for LARS, LAMB and row-wise Adagrad from their published equations. Run with torch 2.11."""
+import fnmatch
 import json
 import math
 import pathlib
@@ -76,6 +77,29 @@ class Lamb:
             p -= lr * ratio * r
 
 
+class RowwiseAdagrad:
+    """RWSAdagrad of facebookresearch/dlrm: a matrix has one sum a row, of the mean of the squared gradient."""
+
+    def __init__(self, params, lr, lr_decay=0.0, weight_decay=0.0, initial_accumulator=0.0, eps=1e-10, tables=("*",)):
+        self.params, self.decay, self.wd, self.eps = params, lr_decay, weight_decay, eps
+        self.rows = any(fnmatch.fnmatch("fc.weight", pattern) for pattern in tables)
+        self.param_groups = [{"lr": lr}]
+        self.sums = {p: torch.full((len(p), 1) if p.dim() == 2 and self.rows else p.shape, initial_accumulator) for p in params}
+        self.steps = dict.fromkeys(params, 0)
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.params:
+            if p.grad is None:
+                continue
+            rate = self.param_groups[0]["lr"] / (1 + self.steps[p] * self.decay)
+            self.steps[p] += 1
+            g = p.grad + self.wd * p
+            by_row = self.sums[p].shape != p.shape
+            self.sums[p] += (g * g).mean(1, keepdim=True) if by_row else g * g
+            p -= rate * g / (torch.sqrt(self.sums[p]) + self.eps)
+
+
 PLAIN = {"foreach": False, "fused": False}
 MAKERS = {
     "sgd": lambda params, **o: torch.optim.SGD(params, **o, **PLAIN),
@@ -86,6 +110,7 @@ MAKERS = {
     "rmsprop": lambda params, **o: torch.optim.RMSprop(params, **o, foreach=False),
     "lars": Lars,
     "lamb": Lamb,
+    "rowwise_adagrad": RowwiseAdagrad,
 }
 CASES = [
     ("sgd", {"lr": 0.1}, False),
@@ -112,6 +137,9 @@ CASES = [
     ("lamb", {"lr": 0.05}, False),
     ("lamb", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-3, "adapt": "matrices"}, True),
     ("lamb", {"lr": 0.05, "weight_decay": 0.1, "debias": False}, False),
+    ("rowwise_adagrad", {"lr": 0.1}, False),
+    ("rowwise_adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.05, "initial_accumulator": 0.2, "eps": 1e-3}, True),
+    ("rowwise_adagrad", {"lr": 0.1, "tables": ["fc.w*"]}, True),
 ]
 
 

@@ -640,3 +640,203 @@ TEST_CASE("synthetic: splits share one truth") {
   CHECK_THAT(config_error("synthetic", table({{"shape", Array{1 << 20, 1 << 20}}})),
              Contains("size x shape"));
 }
+
+// criteo
+// --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A line of the published format from a label, the first numbers and the first categories; the rest empty.
+std::string click_line(const std::string& label, std::vector<std::string> numbers,
+                       std::vector<std::string> categories, char separator = '\t') {
+  numbers.resize(13);
+  categories.resize(26);
+  std::string line = label;
+  for (const std::string& each : numbers) line += separator + each;
+  for (const std::string& each : categories) line += separator + each;
+  return line + "\n";
+}
+
+std::string click_header() {
+  std::string header = "Id,Label";
+  for (int i = 1; i <= 13; ++i) header += ",I" + std::to_string(i);
+  for (int i = 1; i <= 26; ++i) header += ",C" + std::to_string(i);
+  return header + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("criteo: numbers, categories and what is missing, plain and packed") {
+  const TempFolder folder;
+  const std::string content =
+      click_line("1", {"0", "1", "-3", "", "20"}, {"0a", "ffffffff", "", "00000063"}) + "\r\n" +
+      click_line("0", {}, {"64"});
+  for (const char* name : {"day_0", "day_0.gz"}) {
+    const auto data = open("criteo", table({{"path", folder.write(name, content)}, {"rows", Array{101}}}));
+    REQUIRE(data->size() == 2);
+    CHECK(data->labels() == Classes{1, 0});
+    CHECK(data->schema().classes == 2);
+    CHECK(data->schema().vocabulary == 101);
+    check_batch_fits_schema(*data);
+    const Batch batch = read(*data, {1, 0});
+    CHECK(values<std::int64_t>(batch.target) == Classes{0, 1});
+    // log(1 + x); empty and negative: 0.
+    const Floats features = values(batch.inputs[0]);
+    CHECK(Floats(features.begin(), features.begin() + 13) == Floats(13, 0.0f));
+    Floats expected(13, 0.0f);
+    expected[1] = std::log(2.0f);
+    expected[4] = std::log(21.0f);
+    for (std::size_t i = 0; i < 13; ++i) CHECK(features[13 + i] == Approx(expected[i]));
+    // 1 + h % 100; empty: 0.
+    const auto ids = values<std::int64_t>(batch.inputs[1]);
+    CHECK(ids[0] == 1);
+    CHECK(Classes(ids.begin() + 26, ids.begin() + 31) == Classes{11, 1 + 4294967295 % 100, 0, 100, 0});
+  }
+}
+
+TEST_CASE("criteo: a table of its own for each category, and a part of the file") {
+  const TempFolder folder;
+  std::string content;
+  for (int i = 0; i < 10; ++i)
+    content +=
+        click_line(i % 2 == 0 ? "0" : "1", {std::to_string(i)}, {std::to_string(i), std::to_string(i)});
+  const std::string path = folder.write("t.tsv", content);
+  Array rows(26, Value(2));
+  rows[1] = 4;
+  const auto data = open("criteo", table({{"path", path}, {"rows", rows}, {"skip", 3}, {"limit", 4}}));
+  REQUIRE(data->size() == 4);
+  CHECK(data->schema().vocabulary == 4);
+  CHECK(data->labels() == Classes{1, 0, 1, 0});
+  const auto ids = values<std::int64_t>(read_all(*data).inputs[1]);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(ids[static_cast<std::size_t>(26 * i)] == 1);
+    CHECK(ids[static_cast<std::size_t>(26 * i + 1)] == 1 + (i + 3) % 3);
+  }
+  CHECK_THAT(config_error("criteo", table({{"path", path}, {"rows", Array{5, 6}}})),
+             Contains("rows has 2 numbers") && Contains("each of the 26"));
+  CHECK_THAT(data_error("criteo", table({{"path", path}, {"rows", Array{5}}, {"skip", 10}})),
+             Contains("skip = 10 leaves none of its 10 samples"));
+}
+
+TEST_CASE("criteo: commas and a header") {
+  const TempFolder folder;
+  const std::string line = "7," + click_line("1", {"3.0"}, {"1f"}, ',');
+  const auto data = open("criteo", table({{"path", folder.write("t.csv", click_header() + line)},
+                                          {"rows", Array{1000}},
+                                          {"layout", "csv"}}));
+  const Batch batch = read(*data, {0});
+  CHECK(values(batch.inputs[0]).front() == Approx(std::log(4.0)));
+  CHECK(values<std::int64_t>(batch.inputs[1]).front() == 1 + 0x1f);
+  CHECK(data->labels() == Classes{1});
+  CHECK_THAT(data_error("criteo", table({{"path", folder.write("u.csv", "label,I1,C1\n1,2,3\n")},
+                                         {"rows", Array{9}},
+                                         {"layout", "csv"}})),
+             Contains("u.csv:1: the header has no column \"I2\""));
+}
+
+TEST_CASE("criteo: errors name file and line") {
+  const TempFolder folder;
+  const std::string good = click_line("1", {"1"}, {"ab"});
+  const auto error = [&](const std::string& content) {
+    return data_error("criteo", table({{"path", folder.write("t.tsv", content)}, {"rows", Array{10}}}));
+  };
+  CHECK_THAT(error(good + click_line("2", {}, {})), Contains("t.tsv:2: field 1: the label is '2'"));
+  CHECK_THAT(error(good + good + click_line("0", {"1", "x"}, {})),
+             Contains("t.tsv:3: field 3: 'x' is not a number"));
+  CHECK_THAT(error(click_line("0", {"nan"}, {})), Contains("t.tsv:1: field 2: 'nan' is not a number"));
+  CHECK_THAT(error(click_line("0", {}, {"", "0xff"})), Contains("t.tsv:1: field 16: '0xff' is not a hash"));
+  CHECK_THAT(error(click_line("0", {}, {"123456789"})), Contains("field 15") && Contains("is not a hash"));
+  CHECK_THAT(error(good + "1\t2\t3\n"), Contains("t.tsv:2: found 3 fields, expected 40"));
+  CHECK_THAT(error(click_line("0", {}, {}, ',')), Contains("layout = \"csv\""));
+  CHECK_THAT(error("\n"), Contains("t.tsv: there is no sample"));
+  const std::string packed = folder.write("t.tsv.gz", good + good + good);
+  CHECK_THAT(data_error("criteo", table({{"path", folder.truncate(packed, 30)}, {"rows", Array{10}}})),
+             Contains("truncated"));
+}
+
+TEST_CASE("criteo: the samples") {
+  const std::string tiny = test::real_data("rec/criteo_sample/kaggle2014_train.tiny.csv.gz");
+  const std::string small = test::real_data("rec/criteo_sample/deepctr_criteo_sample.txt");
+  if (tiny.empty() || small.empty()) return;
+  const auto opened = [](const std::string& path) {
+    return open("criteo", table({{"path", path}, {"rows", Array{1 << 24}}, {"layout", "csv"}}));
+  };
+  const auto data = opened(tiny);
+  const std::vector<std::int64_t> clicks = data->labels();
+  CHECK(data->size() == 1999);
+  CHECK(std::accumulate(clicks.begin(), clicks.end(), std::int64_t{0}) == 418);
+  // Counted by the README of the data; an empty field is a value.
+  const Classes distinct = {79, 252, 1293, 1043, 30,  7,   1164, 39,   2, 908, 926, 1239, 824,
+                            20, 819, 1159, 9,    534, 201, 4,    1204, 7, 12,  729, 33,   554};
+  const auto ids = values<std::int64_t>(read_all(*data).inputs[1]);
+  for (std::size_t t = 0; t < 26; ++t) {
+    std::set<std::int64_t> found;
+    for (std::size_t i = t; i < ids.size(); i += 26) found.insert(ids[i]);
+    CHECK(static_cast<std::int64_t>(found.size()) == distinct[t]);
+  }
+  const std::vector<std::int64_t> others = opened(small)->labels();
+  CHECK(others.size() == 200);
+  CHECK(std::accumulate(others.begin(), others.end(), std::int64_t{0}) == 49);
+}
+
+// ctr
+// --------------------------------------------------------------------------------------------------------
+
+TEST_CASE("ctr: a sample is a function of seed, split and index") {
+  const Table options = table({{"size", 500}, {"rows", Array{5, 40}}, {"features", 2}});
+  const auto one = open("ctr", options);
+  check_batch_fits_schema(*one);
+  const Batch all = read_all(*one);
+  const auto longer = open("ctr", table({{"size", 900}, {"rows", Array{5, 40}}, {"features", 2}}));
+  const Batch some = read(*longer, {7, 499});
+  const auto ids = values<std::int64_t>(all.inputs[1]);
+  CHECK(values<std::int64_t>(some.inputs[1]) == Classes{ids[14], ids[15], ids[998], ids[999]});
+  const Floats features = values(all.inputs[0]);
+  CHECK(values(some.inputs[0]) == Floats{features[14], features[15], features[998], features[999]});
+  CHECK(values<std::int64_t>(all.target) == one->labels());
+  CHECK_FALSE(values<std::int64_t>(read_all(*open("ctr", options, "val")).inputs[1]) == ids);
+  Table other = options;
+  other.set("seed", 1);
+  CHECK_FALSE(values<std::int64_t>(read_all(*open("ctr", other)).inputs[1]) == ids);
+  CHECK_THAT(config_error("ctr", table({{"rows", Array{}}})), Contains("rows is empty"));
+}
+
+TEST_CASE("ctr: shares of the values are Zipf's, and of the clicks as wanted") {
+  const std::int64_t size = 40000, rows = 50;
+  const auto data = open("ctr", table({{"size", size}, {"rows", Array{rows, 300}}, {"zipf", 1.1}}));
+  const auto ids = values<std::int64_t>(read_all(*data).input());
+  std::vector<double> counts(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < ids.size(); i += 2) ++counts[static_cast<std::size_t>(ids[i])];
+  double sum = 0.0;
+  for (int k = 1; k <= rows; ++k) sum += std::pow(k, -1.1);
+  for (int k = 0; k < rows; ++k) {
+    const double share = std::pow(k + 1, -1.1) / sum, n = static_cast<double>(size);
+    CHECK(std::abs(counts[static_cast<std::size_t>(k)] / n - share) <
+          4.5 * std::sqrt(share * (1 - share) / n));
+  }
+  const std::vector<std::int64_t> labels = data->labels();
+  const double clicks = static_cast<double>(std::accumulate(labels.begin(), labels.end(), std::int64_t{0}));
+  // The offset is found on 16384 samples of their own, so that the rate has the error of both.
+  CHECK(clicks / static_cast<double>(size) == Approx(0.32).margin(0.02));
+}
+
+TEST_CASE("ctr: splits share one truth, which categories tell") {
+  const Table options = table({{"size", 20000}, {"rows", Array{4, 4}}, {"signal", 3.0}});
+  const auto rates = [&](const std::string& split) {
+    const Batch all = read_all(*open("ctr", options, split));
+    const auto ids = values<std::int64_t>(all.input());
+    const auto labels = values<std::int64_t>(all.target);
+    std::vector<double> clicks(16), seen(16, 1e-9);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const auto cell = static_cast<std::size_t>(4 * ids[2 * i] + ids[2 * i + 1]);
+      clicks[cell] += static_cast<double>(labels[i]);
+      ++seen[cell];
+    }
+    for (std::size_t i = 0; i < 16; ++i) clicks[i] /= seen[i];
+    return clicks;
+  };
+  const std::vector<double> train = rates("train"), val = rates("val");
+  for (std::size_t i = 0; i < 16; ++i) CHECK(train[i] == Approx(val[i]).margin(0.09));
+  const auto [least, most] = std::minmax_element(train.begin(), train.end());
+  CHECK(*most - *least > 0.5);
+}

@@ -274,3 +274,38 @@ TEST_CASE("options that contradict each other and parameters that cannot be upda
   problem.parameters[0].tensor = at::zeros({4, 3}, at::kLong);
   refused("sgd", test::table({{"lr", 0.1}}), "floating-point");
 }
+
+TEST_CASE("row-wise Adagrad leaves rows without a gradient, and has one number for each of the others") {
+  at::manual_seed(1);
+  const auto run = [](at::ScalarType dtype) {
+    at::manual_seed(2);
+    const NamedTensor tables{"tables.0.weight", at::randn({5, 4}).to(dtype).set_requires_grad(true)};
+    const NamedTensor other{"top.weight", at::randn({2, 4}).to(dtype).set_requires_grad(true)};
+    const auto optimizer =
+        test::make<Optimizer>("rowwise_adagrad", test::table({{"lr", 0.1}, {"tables", Array{"tables.*"}}}));
+    optimizer->open(make_groups({tables, other}, optimizer->common));
+    const at::Tensor before = tables.tensor.detach().clone();
+    for (int i = 0; i < 3; ++i) {
+      at::Tensor grad = at::randn({5, 4});
+      grad[1].zero_();
+      tables.tensor.mutable_grad() = grad.to(dtype);
+      other.tensor.mutable_grad() = at::randn({2, 4}).to(dtype);
+      optimizer->step();
+    }
+    const State state = saved(*optimizer);
+    CHECK(state.tensors.at("sum/tables.0.weight").sizes() == at::IntArrayRef{5});
+    CHECK(state.tensors.at("sum/top.weight").sizes() == at::IntArrayRef{2, 4});
+    CHECK(at::equal(tables.tensor[1], before[1]));
+    CHECK(state.tensors.at("sum/tables.0.weight")[1].item<double>() == 0.0);
+    CHECK_FALSE(at::equal(tables.tensor[2], before[2]));
+    return tables.tensor.detach().to(at::kFloat);
+  };
+  // Other types, and other devices, take another way.
+  CHECK(at::allclose(run(at::kFloat), run(at::kBFloat16), 0.05, 0.05));
+
+  Problem problem;
+  const auto unfit =
+      test::make<Optimizer>("rowwise_adagrad", test::table({{"lr", 0.1}, {"tables", Array{"table.*"}}}));
+  CHECK_THROWS_WITH(unfit->open(make_groups(problem.parameters, unfit->common)),
+                    Catch::Contains("\"table.*\"") && Catch::Contains("no matrix"));
+}

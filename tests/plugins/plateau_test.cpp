@@ -45,7 +45,8 @@ class Evaluations final : public StepContext {
       run_.asked = name;
       return run_.value_;
     }
-    void request(Control, std::string_view, std::string_view) override {}
+    void request(Control, const Caller&, std::string_view) override {}
+    void withdraw(Control, const Caller&) override {}
     Evaluations& run_;
   };
   Table options_;

@@ -45,6 +45,16 @@ BatchSchema tokens(std::int64_t time = 5, std::int64_t vocabulary = 7) {
   return schema;
 }
 
+BatchSchema clicks(std::int64_t features = 5, std::int64_t tables = 3, std::int64_t rows = 6) {
+  BatchSchema schema;
+  if (features > 0) schema.inputs = {{"features", {features}}};
+  schema.inputs.push_back({"ids", {tables}, at::kLong});
+  schema.target = {"click", {}, at::kLong};
+  schema.classes = 2;
+  schema.vocabulary = rows;
+  return schema;
+}
+
 std::unique_ptr<Network> build(const std::string& name, const Table& options, const BatchSchema& schema,
                                std::uint64_t seed = 1) {
   return test::make<Model>(name, options)->build({schema, seed});
@@ -88,6 +98,8 @@ std::vector<ModelCase> small_models() {
       {"lstm", table({{"n_layer", 2}, {"embedding", 4}, {"hidden", 3}}), tokens()},
       {"sequential", sequential, images({2, 8, 8})},
       {"sequential", recurrent, tokens()},
+      {"dlrm", table({{"dim", 4}, {"bottom", numbers({6})}, {"top", numbers({5})}}), clicks()},
+      {"dlrm", table({{"dim", 3}, {"top", Array{}}, {"tables", numbers({6, 7})}}), clicks(0, 2)},
   };
 }
 
@@ -105,10 +117,12 @@ GraphNetwork in_double(const Network& network) {
 
 Batch random_batch(const BatchSchema& schema, std::int64_t size, at::ScalarType dtype) {
   Batch batch;
-  std::vector<std::int64_t> shape = schema.inputs[0].shape;
-  shape.insert(shape.begin(), size);
-  batch.inputs = {schema.vocabulary > 0 ? at::randint(schema.vocabulary, shape, at::kLong)
-                                        : at::randn(shape, dtype)};
+  for (const FieldSchema& field : schema.inputs) {
+    std::vector<std::int64_t> shape = field.shape;
+    shape.insert(shape.begin(), size);
+    batch.inputs.push_back(field.dtype == at::kLong ? at::randint(schema.vocabulary, shape, at::kLong)
+                                                    : at::randn(shape, dtype));
+  }
   return batch;
 }
 
@@ -202,7 +216,8 @@ TEST_CASE("models are the same for the same seed and give finite outputs of thei
       differs |= !at::equal(one->parameters()[i].tensor, other->parameters()[i].tensor);
     }
     CHECK(differs);
-    CHECK(one->output_shape().back() == c.schema.classes);
+    // Two classes may have one output, a logit.
+    CHECK(one->output_shape().back() == (c.schema.classes == 2 ? 1 : c.schema.classes));
     for (const std::int64_t size : {1, 4}) {
       const at::Tensor y = one->forward(random_batch(c.schema, size, at::kFloat), {});
       std::vector<std::int64_t> shape = one->output_shape();
@@ -243,6 +258,10 @@ TEST_CASE("parameter counts are those of the papers", "[models]") {
   CHECK(count(*build("resnet", table({{"depth", 32}}), images({3, 32, 32}, 10))) == 464154);
   CHECK(count(*build("resnet", table({{"depth", 56}}), images({3, 32, 32}, 10))) == 853018);
   // GPT-2 small: 124,439,808 with 50257 tokens and 1024 positions.
+  // DLRM's run_and_time script for Kaggle: 13-512-256-64-16, 27 vectors, 512-256-1.
+  CHECK(count(*build("dlrm", {}, clicks(13, 26, 10))) == 26 * 10 * 16 + (13 + 1) * 512 + 513 * 256 +
+                                                             257 * 64 + 65 * 16 +
+                                                             (16 + 27 * 26 / 2 + 1) * 512 + 513 * 256 + 257);
   CHECK(12 * (12 * 768 * 768 + 13 * 768) + 2 * 768 + 50257 * 768 + 1024 * 768 == 124439808);
   const std::int64_t w = 32, layers = 3, vocabulary = 65, time = 16;
   CHECK(count(*build("gpt", table({{"n_layer", 3}, {"n_head", 2}, {"d_model", 32}}),
@@ -397,6 +416,38 @@ TEST_CASE("options that do not fit the data are refused with both values", "[mod
           Contains("n_head = 3 does not divide model.d_model = 8"));
   refused("gpt", {}, vectors(), Contains("takes tokens") && Contains("text dataset"));
   refused("lstm", {}, images({1, 8, 8}), Contains("takes tokens"));
+  refused("dlrm", {}, vectors(), Contains("no ids of categories"));
+  refused("dlrm", {}, images({1, 8, 8}), Contains("\"image\", [1, 8, 8]"));
+  refused("dlrm", {}, clicks(0, 1), Contains("no pair"));
+  refused("dlrm", table({{"tables", numbers({6, 6})}}), clicks(),
+          Contains("model.tables is 2") && Contains("tables of the data are 3"));
+  refused("dlrm", table({{"tables", numbers({2, 5, 3})}}), clicks(),
+          Contains("has 5 rows") && Contains("run to 5"));
+}
+
+TEST_CASE("dlrm is its formula", "[models]") {
+  at::manual_seed(8);
+  const auto network =
+      build("dlrm", table({{"dim", 4}, {"bottom", numbers({6})}, {"top", numbers({5})}}), clicks());
+  std::map<std::string, at::Tensor> p;
+  for (const NamedTensor& each : network->parameters()) p[each.name] = each.tensor.detach();
+  const Batch batch = random_batch(clicks(), 3, at::kFloat);
+  const auto dense = [&](const at::Tensor& x, const std::string& layer) {
+    return at::matmul(x, p.at(layer + ".weight").t()) + p.at(layer + ".bias");
+  };
+  const at::Tensor found = network->forward(batch, {}).detach();
+  for (std::int64_t sample = 0; sample < 3; ++sample) {
+    const at::Tensor x = dense(dense(batch.inputs[0][sample], "bottom.0").relu(), "bottom.1").relu();
+    std::vector<at::Tensor> vectors = {x};
+    for (int t = 0; t < 3; ++t)
+      vectors.push_back(
+          p.at("tables." + std::to_string(t) + ".weight")[batch.inputs[1][sample][t].item<std::int64_t>()]);
+    std::vector<at::Tensor> numbers = {x};
+    for (std::size_t i = 0; i < vectors.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) numbers.push_back(at::dot(vectors[i], vectors[j]).reshape({1}));
+    const at::Tensor expected = dense(dense(at::cat(numbers), "top.0").relu(), "top.1");
+    CHECK(at::allclose(found[sample], expected, 1e-5, 1e-6));
+  }
 }
 
 TEST_CASE("activations of sequential are PyTorch's, with their options", "[models]") {

@@ -14,12 +14,16 @@ namespace {
 struct TestContext final : StepContext {
   struct Recorder final : Services {
     double metric(std::string_view name) const override { return name == "val/loss" ? 0.5 : std::nan(""); }
-    void request(Control control, std::string_view plugin, std::string_view reason) override {
+    void request(Control control, const Caller& caller, std::string_view reason) override {
       asked = control;
-      who = plugin;
+      who = caller.id;
       why = reason;
     }
-    Control asked{};
+    void withdraw(Control control, const Caller& caller) override {
+      withdrawn = control;
+      who = caller.address;
+    }
+    Control asked{}, withdrawn{};
     std::string who, why;
   } recorder;
 
@@ -28,8 +32,8 @@ struct TestContext final : StepContext {
     services_ = &recorder;
   }
   /// The context as a hook has it that declared `writes`.
-  void lend(const char* id, Regions writes) {
-    lent = {id, writes};
+  void lend(const char* id, Regions writes, const char* address = "") {
+    lent = {id, writes, address};
     caller_ = &lent;
   }
   Caller lent{};
@@ -72,9 +76,13 @@ TEST_CASE("metrics and requests go to the host") {
   CHECK(context.metric("val/loss") == 0.5);
   CHECK(std::isnan(context.metric("none")));
   CHECK_THROWS_WITH(context.request(Control::stop_run, "enough"), Contains("Region::control"));
-  context.lend("watcher", Region::control);
+  CHECK_THROWS_WITH(context.withdraw(Control::stop_run), Contains("Region::control"));
+  context.lend("watcher", Region::control, "hooks.watcher");
   context.request(Control::stop_run, "enough");
   CHECK(context.recorder.who == "watcher");
   CHECK(context.recorder.asked == Control::stop_run);
   CHECK(context.recorder.why == "enough");
+  context.withdraw(Control::stop_run);
+  CHECK(context.recorder.who == "hooks.watcher");
+  CHECK(context.recorder.withdrawn == Control::stop_run);
 }

@@ -14,7 +14,7 @@ class FreeHook {
  public:
   explicit FreeHook(const std::string& id) {
     subscriber.participant = {id, id, {}};
-    subscriber.slot = "hooks." + id;
+    subscriber.slot = subscriber.address = "hooks." + id;
     subscriber.self = this;
   }
   FreeHook(const FreeHook&) = delete;

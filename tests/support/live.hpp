@@ -22,6 +22,13 @@
 
 namespace trainyard::test {
 
+/// Every shipped plugin, and those that misbehave for tests; scanned once.
+inline const plugins::Registry& registry() {
+  static const auto made =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return made;
+}
+
 /// A run file's text, which must be valid.
 inline config::RunConfig config_of(const std::string& text, const std::vector<std::string>& sets,
                                    const plugins::Registry& registry) {
@@ -32,7 +39,8 @@ inline config::RunConfig config_of(const std::string& text, const std::vector<st
   return std::move(*resolution.config);
 }
 
-/// `trainyard ctl RUN swap SLOT TYPE assignments...`; without a type `set SLOT.assignment...`
+/// `trainyard ctl RUN swap SLOT TYPE assignments...`; without a type `set SLOT.assignment...`, without a slot
+/// `eval`
 struct Ask {
   std::int64_t step;  ///< at its safe point
   std::string slot, type;
@@ -72,7 +80,7 @@ class LiveRun : public train::LoopHost {
     control::Ledger ledger;
     for (const Due& each : due)
       ledger.add({.number = 0, .who = "config", .step = each.step, .swaps = {each.swap}});
-    commander_.emplace(run_, *channel_, directory_, std::move(ledger));
+    commander_.emplace(run_, &*channel_, directory_, std::move(ledger));
   }
 
   ~LiveRun() override {
@@ -85,7 +93,7 @@ class LiveRun : public train::LoopHost {
     run_.loop().fit();
     commander_.reset();
     channel_.reset();
-    journal_ = directory_.read_journal();
+    journal_ = report::RunDirectory::read_journal(directory_.path());
     if (answer_) told_.push_back(std::exchange(answer_, std::nullopt)->get());
   }
 
@@ -170,7 +178,9 @@ class LiveRun : public train::LoopHost {
     const Ask ask = asks_.front();
     asks_.pop_front();
     beside_ = ask.beside;
-    control::Request request{.verb = ask.type.empty() ? control::Verb::set : control::Verb::swap};
+    control::Request request{.verb = ask.slot.empty()   ? control::Verb::eval
+                                     : ask.type.empty() ? control::Verb::set
+                                                        : control::Verb::swap};
     for (const std::string& each : ask.assignments)
       request.assignments.push_back(ask.type.empty() ? ask.slot + "." + each : each);
     if (!ask.type.empty()) {

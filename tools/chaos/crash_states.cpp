@@ -242,7 +242,7 @@ std::string judge_journal(const std::string& path, std::int64_t mark) {
   RunDirectory directory = RunDirectory::extend(path);
   const auto found = [&] {
     std::vector<std::string> details;
-    for (const report::JournalEntry& each : directory.read_journal())
+    for (const report::JournalEntry& each : RunDirectory::read_journal(path))
       if (!each.details.empty()) details.push_back(each.details);
     return details;
   };

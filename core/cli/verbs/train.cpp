@@ -2,7 +2,9 @@
 #include <unistd.h>
 #include <filesystem>
 
+#include "core/cli/child.hpp"
 #include "core/cli/engine_library.hpp"
+#include "core/cli/launcher.hpp"
 #include "core/cli/supervisor.hpp"
 #include "core/cli/verbs/verb.hpp"
 #include "core/runfile/print.hpp"
@@ -19,12 +21,23 @@ struct Given {
   const CommandLine* line = nullptr;
 };
 
-/// The same command as a child: first as it was given, then such that it goes on.
+/// The same command as a child, without the option that has it run as one, and without `values` of that.
+std::vector<std::string> words_without(std::string_view option, int values, const CommandLine& line) {
+  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string()};
+  for (int i = 1; i < line.argc; ++i) {
+    const std::string_view word = line.argv[i];
+    if (word == option)
+      i += values;
+    else if (!word.starts_with(std::string(option) + "="))
+      words.emplace_back(word);
+  }
+  return words;
+}
+
+/// First as it was given, then such that it goes on.
 int supervised(const std::string& directory, const CommandLine& line) {
   control::Supervised run{.directory = directory};
-  run.first = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  for (int i = 1; i < line.argc; ++i)
-    if (std::string_view(line.argv[i]) != "--supervise") run.first.emplace_back(line.argv[i]);
+  run.first = words_without("--supervise", 0, line);
   run.again = run.first;
   std::erase(run.again, "--overwrite");
   run.again.insert(run.again.end(), {"--set", "run.resume=auto"});
@@ -33,8 +46,13 @@ int supervised(const std::string& directory, const CommandLine& line) {
 
 int train(Given& given) {
   return with_run(given.run_file, [&](const RunFile& run) {
+    const int ranks = given.run_file.ranks;
+    if (given.supervise && ranks > 1)
+      throw ConfigError(
+          "--supervise is for a run of one rank; of several, leave one of --supervise and --ranks out");
     if (given.supervise) return supervised(run.config.run.output_dir, *given.line);
-    control::follow_supervisor();
+    if (ranks > 1) return control::launch(words_without("--ranks", 1, *given.line), ranks);
+    control::follow_parent();
     given.train.resolved_toml = config::toml_file(run.config.resolved);
     given.train.color = isatty(STDOUT_FILENO) == 1;
     return engine().train(run.config, run.registry, given.train);
@@ -71,6 +89,7 @@ void add_resume(Arguments command, CommandLine& line) {
   verb.add("run", given->run, "the run's directory").required().existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");
   add_plugin_folders(verb, given->run_file);
+  add_ranks(verb, given->run_file);
   verb.flag("-q,--quiet", given->train.quiet, "print errors only");
   when_chosen(verb, line, given, resume);
 }

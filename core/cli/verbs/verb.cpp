@@ -7,6 +7,7 @@ Argument add_run_file(Arguments verb, RunFileOptions& options) {
   Argument run = verb.add("run", options.files, "run file; further ones are laid over the first");
   add_set(verb, options);
   add_plugin_folders(verb, options);
+  add_ranks(verb, options);
   return run.required().existing_file();
 }
 
@@ -16,6 +17,10 @@ void add_set(Arguments verb, RunFileOptions& options, const std::string& example
 
 void add_plugin_folders(Arguments verb, RunFileOptions& options) {
   verb.add("--plugins", options.plugin_folders, "another folder of plugins").one_at_a_time();
+}
+
+void add_ranks(Arguments verb, RunFileOptions& options) {
+  verb.add("--ranks", options.ranks, "processes of this machine that train together").within(1, 1024);
 }
 
 void add_format(Arguments verb, Format& format) {

@@ -29,6 +29,7 @@ void when_chosen(Arguments verb, CommandLine& line, std::shared_ptr<Given> given
 Argument add_run_file(Arguments verb, RunFileOptions& options);
 void add_set(Arguments verb, RunFileOptions& options, const std::string& example = "optimizer.lr=0.1");
 void add_plugin_folders(Arguments verb, RunFileOptions& options);
+void add_ranks(Arguments verb, RunFileOptions& options);
 void add_format(Arguments verb, Format& format);
 
 /// The exit code of `action` for the run file, or of one that is not valid.

@@ -48,8 +48,8 @@ const char* kept(const std::string& text) {
 
 }  // namespace
 
-Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale)
-    : subscribers_(std::move(subscribers)), scale_(scale) {
+Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale, int ranks)
+    : subscribers_(std::move(subscribers)), scale_(scale), ranks_(ranks) {
   rebuild();
   call_frame.bus = this;
 }
@@ -99,7 +99,7 @@ Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>&
   }
   Table table;
   table.rebuilds = rebuilds;
-  table.order = make_order(participants);
+  table.order = make_order(participants, ranks_);
   if (!table.order.problems.empty()) throw ConfigError(table.order.problems.front().message);
   for (std::size_t e = 0; e < event_count; ++e) {
     const auto event = static_cast<Event>(e);
@@ -122,7 +122,7 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
   const std::string& every = spec.cadence.every;
   Call call{.function = spec.call,
             .self = who.self,
-            .caller = {kept(who.participant.id), spec.writes},
+            .caller = {kept(who.participant.id), spec.writes, kept(who.address)},
             .who = nullptr,
             .by_epoch = false,
             .inspected = wanted(event, spec.writes),

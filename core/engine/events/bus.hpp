@@ -23,7 +23,8 @@ namespace trainyard::events {
 /// A plugin as the bus knows it. Owned by the run; outlives the bus.
 struct Subscriber {
   Participant participant;
-  std::string slot;  ///< place in the run file, for messages: "hooks[0]"
+  std::string slot;     ///< place in the run file, for messages: "hooks[0]"
+  std::string address;  ///< by which checkpoints and users know it: "hooks.ema"
   void* self = nullptr;
   bool disable_on_error = false;
 
@@ -83,7 +84,7 @@ class Bus {
  public:
   /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
   /// or a cadence that this run cannot count.
-  Bus(std::vector<Subscriber*> subscribers, const RunScale& scale);
+  Bus(std::vector<Subscriber*> subscribers, const RunScale& scale, int ranks = 1);
   ~Bus();
   Bus(const Bus&) = delete;
   Bus& operator=(const Bus&) = delete;
@@ -179,6 +180,7 @@ class Bus {
   std::vector<Subscriber*> subscribers_;
   std::vector<Inspector*> inspectors_;
   RunScale scale_;
+  int ranks_;
   Table table_;
   Trail trail_;
   bool timing_ = false;

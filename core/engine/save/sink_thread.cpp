@@ -101,6 +101,7 @@ std::int64_t SinkThread::dropped() const {
 
 template <class Call>
 void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) {
+  if (sinks_[index].sink == nullptr) return;
   Usage& usage = usage_[index];
   if (!usage.error.empty()) return;
   const auto start = std::chrono::steady_clock::now();

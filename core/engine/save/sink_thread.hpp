@@ -19,7 +19,7 @@ class SinkThread {
  public:
   struct Entry {
     std::string id;                              ///< of the sink in the run file, for messages
-    Sink* sink = nullptr;                        ///< outlives this object
+    Sink* sink = nullptr;                        ///< outlives this object; null: another rank's
     std::int64_t interval;                       ///< steps between its training records, at least 1
     std::string slot = "logging.sinks", plugin;  ///< place in the run file and name, for a report of a crash
   };

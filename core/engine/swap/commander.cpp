@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/engine/distributed/together.hpp"
 #include "core/engine/events/signal_stack.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/runfile/swap.hpp"
@@ -29,7 +30,7 @@ std::string what(const std::exception_ptr& error) {
 
 }  // namespace
 
-Commander::Commander(train::Run& run, Channel& channel, report::RunDirectory& directory, Ledger ledger)
+Commander::Commander(train::Run& run, Channel* channel, report::RunDirectory& directory, Ledger ledger)
     : run_(run),
       channel_(channel),
       directory_(directory),
@@ -124,15 +125,22 @@ void Commander::at_safe_point() {
   const Clock& clock = run_.clock();
   end_watches(clock.step);
   while (!due_.empty() && due_.front().step <= clock.step) make_due();
-  finish();
-  prepare_next();
-  answer_checkpoints();
-  hand_on();
-  if (channel_.pending()) obey();
-  while (paused_ && !run_.loop().signalled()) {
-    if (channel_.wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
+  if (run_.loop().world() == nullptr) {
     finish();
     prepare_next();
+  } else if (run_.loop().has_orders()) {
+    obey_together();
+  }
+  answer_checkpoints();
+  hand_on();
+  if (channel_ == nullptr) return;
+  if (channel_->pending()) obey();
+  while (paused_ && !run_.loop().caught()) {
+    if (channel_->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
+    if (run_.loop().world() == nullptr) {
+      finish();
+      prepare_next();
+    }
     run_.loop().settle_checkpoints();
     answer_checkpoints();
     hand_on();
@@ -192,17 +200,63 @@ void Commander::finish() {
   commit(*std::exchange(current_, nullptr));
 }
 
-/// Puts a prepared swap into the run, or tells why not; the run goes on either way.
+/// Of several ranks, which have agreed to it: what the first of them was asked for. The others wait meanwhile.
+void Commander::obey_together() {
+  distributed::World& world = *run_.loop().world();
+  Ledger orders{.next = next_number_, .open = {}, .made = {}};
+  for (const std::shared_ptr<Job>& job : waiting_) orders.open.push_back(job->entry);
+  State own;
+  own.scalars["ledger"] = orders.text();
+  own.scalars["evaluations"] = std::ssize(evaluations_);
+  const State first = distributed::from_bytes(world.from_first(distributed::to_bytes({own}))).front();
+  std::deque<std::shared_ptr<Job>> jobs = std::exchange(waiting_, {});
+  if (world.rank() != 0) {
+    jobs.clear();
+    orders = Ledger::from_text(StateReader(first).text("ledger"), "rank 0");
+    next_number_ = orders.next;
+    for (Entry& entry : orders.open) {
+      jobs.push_back(std::make_shared<Job>());
+      jobs.back()->entry = std::move(entry);
+    }
+  }
+  for (const std::shared_ptr<Job>& job : jobs) {
+    start(job);
+    wait_for(*job);
+    commit(*job);
+  }
+  for (std::int64_t left = StateReader(first).integer("evaluations"); left > 0; --left) {
+    if (evaluations_.empty()) {
+      evaluate(nullptr);
+      continue;
+    }
+    evaluate(&evaluations_.front());
+    evaluations_.pop_front();
+  }
+}
+
+/// Puts a prepared swap into the run, or tells why not; the run goes on either way. Of several ranks all do, or
+/// none.
 void Commander::commit(Job& job) {
   Entry& entry = job.entry;
+  distributed::World* const world = run_.loop().world();
   std::shared_ptr<train::StateCopy> before;
   const std::int64_t watch = watch_of(entry);
+  std::string refused;
   try {
     if (job.error) std::rethrow_exception(job.error);
-    before = swaps_.commit(*job.prepared, watch > 0);
+    before = swaps_.commit(*job.prepared, watch > 0 || world != nullptr);
   } catch (...) {
-    return refuse(job, what(std::current_exception()));
+    refused = what(std::current_exception());
   }
+  if (world != nullptr) refused = distributed::first_said(*world, refused);
+  if (!refused.empty()) {
+    if (before) {  // another rank could not
+      swaps_.take_back(*job.prepared);
+      run_.go_back(train::StateCopy(before->states()).states());
+    }
+    return refuse(job, refused);
+  }
+  if (watch == 0) before.reset();
   if (before && !before->settled()) later([before] { before->help(); });
   entry.step = run_.clock().step;
   for (const config::SwapRequest& swap : entry.swaps) ++swapped_[swap.slot];
@@ -306,7 +360,7 @@ void Commander::go_on_with(std::vector<MadeBefore> made) {
 
 void Commander::obey() {
   for (int i = 0; i < most_commands; ++i) {
-    std::optional<Command> command = channel_.take();
+    std::optional<Command> command = channel_->take();
     if (!command) return;
     obey(std::move(*command));
   }
@@ -342,11 +396,19 @@ void Commander::obey(Command command) {
         paused_ = false;
         return;
       case Verb::checkpoint:
-        loop.checkpoint();
+        if (loop.world() != nullptr)
+          loop.request(Control::checkpoint, client, "asked to");
+        else
+          loop.checkpoint();
         checkpoints_.push_back({std::move(command), run_.clock().step});
         answer_checkpoints();
         return;
-      case Verb::eval: evaluate(command); return;
+      case Verb::eval:
+        if (loop.evaluations().empty())
+          return command.refuse("the run has neither [data.val] nor [data.test]");
+        if (loop.world() != nullptr) return evaluations_.push_back(std::move(command));
+        evaluate(&command);
+        return;
       case Verb::stop:
         paused_ = false;
         stopping_ = true;
@@ -373,9 +435,9 @@ void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swap
 }
 
 /// A look that steers nothing: whatever hooks and schedules make of it is undone, and no sink is told.
-void Commander::evaluate(Command& command) {
+/// `command`: null on a rank that nobody asked.
+void Commander::evaluate(Command* command) {
   train::Loop& loop = run_.loop();
-  if (loop.evaluations().empty()) return command.refuse("the run has neither [data.val] nor [data.test]");
   put_back();
   loop.settle(Executor::Pause::evaluation);
   train::StateCopy before(run_.snapshot().states);
@@ -384,17 +446,19 @@ void Commander::evaluate(Command& command) {
     seen = loop.look(loop.evaluations().front());
   } catch (const Error& error) {
     run_.go_back(before.states());
-    return command.refuse(error.what());
+    if (command != nullptr) command->refuse(error.what());
+    return;
   }
   run_.go_back(before.states());
-  if (seen.empty()) return command.refuse("the run was told to end while it evaluated");
+  if (command == nullptr) return;
+  if (seen.empty()) return command->refuse("the run was told to end while it evaluated");
   Json values = Json::object();
   std::string message = "evaluated at step " + std::to_string(run_.clock().step);
   for (const auto& [name, value] : seen) {
     values[name] = number(value);
     message += "\n  " + name + "  " + std::to_string(value);
   }
-  command.answer({{"message", message}, {"metrics", std::move(values)}});
+  command->answer({{"message", message}, {"metrics", std::move(values)}});
 }
 
 void Commander::answer_checkpoints() {

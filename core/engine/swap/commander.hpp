@@ -30,9 +30,9 @@ struct MadeBefore {
 /// does not wait for the disk.
 class Commander {
  public:
-  /// Of a run that is built. `ledger`: what is open from the beginning. What it holds as made is made by
+  /// Of a run that is built. `channel`: null where another rank has it. `ledger`: what is open from the beginning. What it holds as made is made by
   /// go_on_with().
-  Commander(train::Run& run, Channel& channel, report::RunDirectory& directory, Ledger ledger);
+  Commander(train::Run& run, Channel* channel, report::RunDirectory& directory, Ledger ledger);
   ~Commander();
   Commander(const Commander&) = delete;
   Commander& operator=(const Commander&) = delete;
@@ -41,6 +41,8 @@ class Commander {
   void at_safe_point();
   /// As a client's command; what becomes of it goes into the journal.
   void ask(config::SwapRequest request, const std::string& who);
+  /// LoopHost::has_orders: what clients and plugins asked this rank for.
+  bool has_orders() const { return !waiting_.empty() || !evaluations_.empty(); }
   /// LoopHost::recover: takes back the newest swap that is still watched, with what was made after it, which
   /// then comes again.
   bool recover(const Error& error);
@@ -82,6 +84,7 @@ class Commander {
   void put_back();
   void make_due();
   void finish();
+  void obey_together();
   void commit(Job& job);
   void refuse(Job& job, const std::string& why);
   std::int64_t watch_of(const Entry& entry) const;
@@ -93,7 +96,7 @@ class Commander {
   void obey();
   void obey(Command command);
   void ask_swaps(Command command, std::vector<config::SwapRequest> swaps);
-  void evaluate(Command& command);
+  void evaluate(Command* command);
   void answer_checkpoints();
   Status status() const;
   void note(const std::string& who, const std::string& what, const std::string& why) const;
@@ -102,7 +105,7 @@ class Commander {
   void work();
 
   train::Run& run_;
-  Channel& channel_;
+  Channel* channel_;
   report::RunDirectory& directory_;
   train::Swaps swaps_;
   std::int64_t next_number_;
@@ -117,6 +120,7 @@ class Commander {
     std::int64_t step;
   };
   std::deque<AskedCheckpoint> checkpoints_;
+  std::deque<Command> evaluations_;  ///< of several ranks: they wait for the others
   bool paused_ = false;
   bool stopping_ = false;  ///< a client was told so
 

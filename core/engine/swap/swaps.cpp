@@ -283,6 +283,7 @@ void Swaps::exchange(PreparedSwap& swap) {
   Made &now = live_.layer.made, &made = swap.layer_.made;
   if (made.network) std::swap(now.network, made.network);
   if (made.dropout) std::swap(now.dropout, made.dropout);
+  if (made.compressor) std::swap(now.compressor, made.compressor);
   if (made.network || made.dropout) now.network->set_dropout(now.dropout.get(), live_.config.run.seed);
   for (auto& [name, split] : made.splits) std::swap(now.splits[name], split);
   if (made.curve) {

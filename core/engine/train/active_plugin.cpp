@@ -158,6 +158,7 @@ ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
       object_(make_object(slot_, code_, std::move(parts), outputs)) {
   subscriber_.participant = {slot_.id, slot_.type, config::hooks_of(slot_, code_.manifest())};
   subscriber_.slot = slot_.slot;
+  subscriber_.address = slot_.address();
   subscriber_.self = object_->instance.self;
   subscriber_.disable_on_error = slot_.hook.on_error == config::HookKeys::OnError::disable;
 }

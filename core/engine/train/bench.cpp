@@ -16,10 +16,6 @@
 namespace trainyard::train {
 namespace {
 
-bool of_micro(Event event) {
-  return std::find(std::begin(micro_events), std::end(micro_events), event) != std::end(micro_events);
-}
-
 bool is_closing(Event event) {
   return events::opening_of(event) != event;
 }
@@ -27,6 +23,12 @@ bool is_closing(Event event) {
 Event closing_of(Event opening) {
   return *std::find_if(std::begin(micro_events), std::end(micro_events),
                        [&](Event event) { return event != opening && events::opening_of(event) == opening; });
+}
+
+/// Whether gradients may leave while backward runs: nobody looks at those of this rank before they are summed.
+bool may_overlap(const events::Bus& bus) {
+  return !bus.heard(Event::after_backward) && !bus.heard(Event::micro_end) &&
+         !bus.heard(Event::before_reduce);
 }
 
 }  // namespace
@@ -96,6 +98,35 @@ void Bench::step(StepWork& work, bool logging) {
                     " and not the event that closes it");
 }
 
+/// Again where another compressor has come.
+void Bench::make_reduction() {
+  Compressor* const compressor = parts_.compressor.plugin;
+  if (reduction_ && reduction_->compressor() == compressor) return;
+  const std::vector<NamedTensor> parameters = parts_.network.plugin->parameters();
+  reduction_.reset();  // its hooks go first
+  reduction_ = std::make_unique<distributed::Reduction>(
+      *parts_.world, parameters,
+      distributed::make_layout(parameters, parts_.config->distributed.bucket_bytes(), compressor),
+      compressor);
+}
+
+void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
+  make_reduction();
+  reduction_->start(work.step);
+  share_weight_ = work.weight;
+  own_weight_ = 0.0;
+  if (!skip)
+    for (const Batch& micro : work.micros) own_weight_ += micro.weight;
+  skips_ = skip;
+  ends_ = ends;
+  agreed_ = 0;
+  if (skip) {
+    clear_gradients(parameters_);
+    work.micros = {};
+  }
+  step(work, logging);
+}
+
 Graded Bench::evaluate(const Batch& batch, const ForwardContext& pass) {
   return in_executor([&](Executor& executor) { return executor.evaluate(*this, batch, pass); });
 }
@@ -139,6 +170,8 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
   count(context_.loss_, batch);
   brackets_.bracket(Event::before_backward, Event::after_backward, [&] {
     if (context_.take(Control::skip_micro)) return;
+    const bool last = context_.micro_ + 1 == context_.micros_;
+    if (reduction_ && last && may_overlap(*parts_.bus)) reduction_->collect();
     const Timer timer(seconds_, &PhaseSeconds::backward);
     guarded(*parts_.network.slot, context_.number_,
             [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
@@ -171,6 +204,7 @@ at::Tensor Bench::backward_root(double factor) {
 Update Bench::update(const std::function<void()>& apply) {
   return in_host([&] {
     const at::NoGradGuard no_grad;
+    if (reduction_ && !reduce()) return Update::skipped;
     const bool finite = prepare_gradients();
     set_rates();
     context_.skip_reason_ = SkipReason::error;  // until the step is done: what throws on the way skips it
@@ -195,6 +229,29 @@ Update Bench::update(const std::function<void()>& apply) {
     if (scaler_) scaler_->update(finite);
     return context_.skip_reason_ == SkipReason::none ? Update::done : Update::skipped;
   });
+}
+
+/// The gradients of all ranks, and what they agree upon. False where none of them trained on this batch.
+bool Bench::reduce() {
+  bool any = true;
+  brackets_.bracket(Event::before_reduce, Event::after_reduce, [&] { any = sum_up(); });
+  return any;
+}
+
+bool Bench::sum_up() {
+  const Timer timer(seconds_, &PhaseSeconds::backward);
+  const distributed::Tail all = reduction_->finish({.loss = own_loss_.sum(),
+                                                    .counted = own_loss_.weight(),
+                                                    .weight = own_weight_,
+                                                    .skipped = skips_ ? 1 : 0,
+                                                    .bits = context_.waiting_bits() | ends_},
+                                                   share_weight_);
+  own_loss_ = {};
+  loss_meter_.add_sum(all.loss, all.counted);
+  if (!scaler_ && !std::isfinite(all.loss)) refuse_loss(all.loss / all.counted);
+  context_.agree(all.bits);
+  agreed_ |= all.bits;
+  return all.skipped < parts_.world->size();
 }
 
 /// Unscales and clips. False where fp16 overflowed: the step is to be skipped.
@@ -281,6 +338,10 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
 
 /// What a repetition looks at is not the training's loss.
 void Bench::count(const at::Tensor& loss, const Batch& batch) {
+  if (reduction_) {  // whether it is finite, they find out together
+    own_loss_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0);
+    return;
+  }
   if (!loss_meter_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0))
     refuse_loss(loss.item().toDouble());
 }

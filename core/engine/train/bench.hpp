@@ -4,12 +4,14 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <trainyard/executor.hpp>
 #include <trainyard/state.hpp>
 
+#include "core/engine/distributed/reduction.hpp"
 #include "core/engine/train/brackets.hpp"
 #include "core/engine/train/loop_parts.hpp"
 #include "core/engine/train/loss_meter.hpp"
@@ -30,6 +32,10 @@ class Bench final : public Workbench {
   /// Has the executor run a step; `logging`: training metrics are taken of it. Brackets that the executor
   /// leaves open when it throws are closed.
   void step(StepWork& work, bool logging);
+  /// The same with several ranks. `skip`: this one leaves the batch out. `ends`: bits behind those of Control
+  /// that the ranks are to agree upon; agreed() gives what any of them said in this step.
+  void step_together(StepWork& work, bool logging, bool skip, unsigned ends);
+  unsigned agreed() const { return agreed_; }
   Graded evaluate(const Batch& batch, const ForwardContext& pass);
   /// Has the executor finish what is in flight.
   void settle(Executor::Pause pause);
@@ -68,6 +74,9 @@ class Bench final : public Workbench {
   at::Tensor forward(const Batch& batch, const ForwardContext& pass);
   at::Tensor loss_of(const at::Tensor& output, const Batch& batch);
   at::Tensor backward_root(double factor);
+  void make_reduction();
+  bool reduce();
+  bool sum_up();
   bool prepare_gradients();
   void set_rates();
   void update_weights();
@@ -88,6 +97,14 @@ class Bench final : public Workbench {
   at::Tensor gradient_norm_;
   at::Tensor root_;  ///< what backward starts from, kept while its factor stays
   double root_factor_ = 0.0;
+
+  // Of several ranks:
+  std::unique_ptr<distributed::Reduction> reduction_;
+  LossMeter own_loss_;                            ///< of this rank, in this step
+  double share_weight_ = 0.0, own_weight_ = 0.0;  ///< what shares are of; of this rank's micro-batches
+  bool skips_ = false;
+  unsigned ends_ = 0, agreed_ = 0;
+
   bool is_open_ = false;       ///< the executor
   std::vector<Event> open_;    ///< brackets that the executor has opened by fire()
   std::exception_ptr thrown_;  ///< by the host, on its way through the executor

@@ -22,9 +22,10 @@ bool is_ours(const ActivePlugin& plugin) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(Run& run, LoopHost& host, const std::string& folder)
+Checkpoints::Checkpoints(Run& run, LoopHost& host, const std::string& folder, bool writes)
     : run_(run),
       host_(host),
+      writes_(writes),
       plugin_(&run.checkpointer()),
       store_(folder, retention(plugin_->as<Checkpointer>().common, run.scale())),
       every_(interval(plugin_->as<Checkpointer>().common, run.scale())) {
@@ -38,7 +39,8 @@ void Checkpoints::call(Call&& call) {
 
 void Checkpoints::save() {
   run_.check_weights();  // ahead of everything that could let go of the last good one
-  Snapshot snapshot = run_.snapshot();
+  Snapshot snapshot = run_.snapshot_of_ranks();
+  if (!writes_) return;
   host_.complete(snapshot);
   call([&](Checkpointer& plugin) { plugin.take(std::move(snapshot)); });
 }

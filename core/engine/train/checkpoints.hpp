@@ -13,8 +13,9 @@ namespace trainyard::train {
 /// Outlives the run, whose plugin may still be writing. Loop thread, but for open().
 class Checkpoints final : public Saver {
  public:
-  /// Opens the run's checkpointer on the store in `folder`. `host` completes what is saved. Throws Error.
-  Checkpoints(Run& run, LoopHost& host, const std::string& folder);
+  /// Opens the run's checkpointer on the store in `folder`. `host` completes what is saved. `writes`: false
+  /// where another rank does. Throws Error.
+  Checkpoints(Run& run, LoopHost& host, const std::string& folder, bool writes = true);
 
   std::int64_t every() const override { return every_; }
   void save() override;
@@ -32,6 +33,7 @@ class Checkpoints final : public Saver {
 
   Run& run_;
   LoopHost& host_;
+  const bool writes_;
   ActivePlugin* plugin_;
   checkpoint::Store store_;
   std::int64_t every_;

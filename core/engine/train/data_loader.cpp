@@ -112,11 +112,18 @@ StepData Loader::load(std::int64_t position) const {
   StepData data{.epoch = position / steps_per_epoch_, .step = position % steps_per_epoch_};
   const std::int64_t first = data.step * options_.batch_size;
   data.samples = std::min(options_.batch_size, samples_ - first);
-  for (std::int64_t done = 0; done < data.samples; done += options_.micro_batch_size) {
-    const std::int64_t count = std::min(options_.micro_batch_size, data.samples - done);
-    data.batches.push_back(read(data.epoch, first + done, count));
+  const std::int64_t part = options_.batch_size / options_.ranks;
+  data.first = std::min(options_.rank * part, data.samples);
+  data.first_micro = options_.rank * (part / options_.micro_batch_size);
+  const std::int64_t end = std::min(data.first + part, data.samples);
+  for (std::int64_t next = data.first; next < end; next += options_.micro_batch_size) {
+    const std::int64_t count = std::min(options_.micro_batch_size, end - next);
+    data.batches.push_back(read(data.epoch, first + next, count));
     data.weight += data.batches.back().weight;
   }
+  if (!data.batches.empty()) return data;
+  data.batches.push_back(read(data.epoch, first, std::min(options_.micro_batch_size, data.samples)));
+  data.batches.back().weight = 0.0;
   return data;
 }
 

@@ -22,22 +22,28 @@ namespace trainyard::data {
 struct LoaderOptions {
   std::int64_t batch_size = 1;        ///< samples a step; the last step of an epoch may have fewer
   std::int64_t micro_batch_size = 1;  ///< samples a micro-batch, at most; the last of a step may have fewer
-  bool drop_last = false;             ///< leaves out a last step with fewer than batch_size samples
-  std::int64_t epochs = 0;            ///< next() ends after so many; 0: never
-  int workers = 0;                    ///< threads; 0: next() reads on the caller's
-  int prefetch = 2;                   ///< steps ready ahead, per worker; at least 1
-  bool pin_memory = false;            ///< gives page-locked tensors where LibTorch has a CUDA device
-  RandomStream random;                ///< for datasets that augment, keyed by the run's seed
+  int rank = 0;             ///< reads its part of each step: as many whole micro-batches as the others
+  int ranks = 1;            ///< batch_size is a multiple of micro_batch_size times this
+  bool drop_last = false;   ///< leaves out a last step with fewer than batch_size samples
+  std::int64_t epochs = 0;  ///< next() ends after so many; 0: never
+  int workers = 0;          ///< threads; 0: next() reads on the caller's
+  int prefetch = 2;         ///< steps ready ahead, per worker; at least 1
+  bool pin_memory = false;  ///< gives page-locked tensors where LibTorch has a CUDA device
+  RandomStream random;      ///< for datasets that augment, keyed by the run's seed
   std::function<double(const Batch&)> weight;  ///< Loss::weight; called on the worker threads
 };
 
 /// What one optimizer step, or one evaluation batch, trains on.
 struct StepData {
-  std::int64_t epoch = 0;  ///< from 0
-  std::int64_t step = 0;   ///< in the epoch, from 0
-  std::int64_t samples = 0;
-  double weight = 0.0;         ///< the sum over the micro-batches
-  std::vector<Batch> batches;  ///< one a micro-batch, in the sampler's order
+  std::int64_t epoch = 0;        ///< from 0
+  std::int64_t step = 0;         ///< in the epoch, from 0
+  std::int64_t samples = 0;      ///< of all ranks
+  std::int64_t first = 0;        ///< of them come before those of this rank
+  std::int64_t first_micro = 0;  ///< number of the first micro-batch of this rank in the step
+  double weight = 0.0;           ///< the sum over the micro-batches
+  /// One a micro-batch, in the sampler's order. A rank for which nothing is left in a step has one that
+  /// counts for nothing: its weight is 0.
+  std::vector<Batch> batches;
 };
 
 class Loader {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <trainyard/compressor.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/network.hpp>
@@ -52,6 +53,26 @@ class GuardedSampler final : public Sampler {
  private:
   const config::SlotConfig slot_;
   const Sampler& sampler_;
+};
+
+/// Buckets leave within the guard of the model, whose backward fills them.
+class GuardedCompressor final : public Compressor {
+ public:
+  GuardedCompressor(config::SlotConfig slot, Compressor& compressor)
+      : slot_(std::move(slot)), compressor_(compressor) {}
+  bool takes(const NamedTensor& parameter) const override {
+    return guarded(slot_, 0, [&] { return compressor_.takes(parameter); });
+  }
+  void open(Ranks&, std::span<const BucketPlan>, const RunScale&) override {}
+  std::unique_ptr<Exchange> reduce(std::size_t bucket, const at::Tensor& gradients,
+                                   std::int64_t step) override {
+    return guarded(slot_, step + 1, [&] { return compressor_.reduce(bucket, gradients, step); });
+  }
+  void load_all(std::span<const State>) override {}
+
+ private:
+  const config::SlotConfig slot_;
+  Compressor& compressor_;
 };
 
 /// The network calls it within the guard of the model.

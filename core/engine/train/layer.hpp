@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <trainyard/compressor.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/network.hpp>
@@ -32,6 +33,7 @@ struct Made {
   std::map<std::string, Split> splits;
   std::shared_ptr<const DropoutPlan> dropout;  ///< within the guard of its slot
   std::unique_ptr<Network> network;
+  std::unique_ptr<Compressor> compressor;  ///< within the guard of its slot
   std::optional<ScheduleCurve> curve;
   CurvePlace curve_place;
 };

@@ -8,6 +8,7 @@
 #include <trainyard/batch.hpp>
 #include <trainyard/duration.hpp>
 
+#include "core/engine/distributed/world.hpp"
 #include "core/engine/events/bus.hpp"
 #include "core/engine/train/layer.hpp"
 #include "core/engine/train/loop_context.hpp"
@@ -19,7 +20,8 @@ struct Live {
   config::RunConfig config;
   std::string config_text;  ///< as a run file
   at::Device device = at::kCPU;
-  BatchSchema schema;  ///< of the training data
+  distributed::World* world = nullptr;  ///< null: a single rank
+  BatchSchema schema;                   ///< of the training data
   RunScale scale;
   Layer layer;  ///< its plugins are those of config.slots, in that order
   LoopContext context;

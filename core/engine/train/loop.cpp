@@ -2,12 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
 
 #include <trainyard/error.hpp>
 
+#include "core/engine/distributed/together.hpp"
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/loss_meter.hpp"
@@ -38,7 +40,13 @@ Loop::Loop(LoopParts& parts)
   const config::TrainerKeys& trainer = parts_.config->trainer;
   if (trainer.eval_interval)
     evaluate_every_ = in_steps(*trainer.eval_interval, parts_.scale, "trainer.eval_interval");
+  using enum Control;
+  if (parts_.world != nullptr)
+    for (const Control control : {stop_epoch, stop_run, evaluate, checkpoint})
+      shared_ |= static_cast<unsigned>(control);
+  context_.share(shared_);
   context_.on_request = [this](std::string_view plugin, Control control, std::string_view reason) {
+    if (looking_ || ending_) return;  // nothing comes of it
     parts_.host->journal(plugin, control_names[std::countr_zero(static_cast<unsigned>(control))], reason);
   };
 }
@@ -75,6 +83,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
 void Loop::train() {
   while (!ending_ && (in_epoch_ || !finished())) run_epoch();
   if (ending_ != Ending::signal && ending_ != Ending::wall_time) bench_.settle(Executor::Pause::end);
+  share_buffers();
   if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
   if (ending_ != Ending::signal && ending_ != Ending::wall_time) parts_.host->closing();
 }
@@ -89,8 +98,6 @@ void Loop::evaluate_all() {
 /// What ends a run stays in its state: one that was killed after its last checkpoint ends the same way.
 bool Loop::finished() {
   if (!ending_ && context_.asked(Control::stop_run)) ending_ = Ending::stopped;
-  if (!ending_ && parts_.config->early_stopping && evaluations_without_gain_ >= patience())
-    ending_ = Ending::early_stopping;
   return ending_ || (parts_.scale.total_steps > 0 && context_.clock_.step >= parts_.scale.total_steps);
 }
 
@@ -144,16 +151,30 @@ void Loop::run_step() {
   brackets_.bracket(Event::batch_start, Event::batch_end, [&] {
     Clock& clock = context_.clock_;
     if (logging) reset(parts_.metrics, context_.number_);
-    if (!context_.take(Control::skip_batch)) {
-      StepWork work{data.batches, data.weight, clock.step, clock.samples};
+    StepWork work{.micros = data.batches,
+                  .weight = weight_of(data),
+                  .step = clock.step,
+                  .before = clock.samples,
+                  .samples = data.samples,
+                  .first = data.first,
+                  .first_micro = data.first_micro};
+    const bool skip = context_.take(Control::skip_batch);
+    if (parts_.world != nullptr)
+      bench_.step_together(work, logging, skip, ends());
+    else if (!skip)
       bench_.step(work, logging);
-    }
     ++clock.step;
     ++clock.step_in_epoch;
     clock.samples += data.samples;
     clock.tokens += data.samples * parts_.scale.tokens_per_sample;
     if (logging) log_point();
   });
+}
+
+/// Of several ranks, what the whole batch weighs if every sample counts.
+double Loop::weight_of(const data::StepData& data) const {
+  if (parts_.world == nullptr) return data.weight;
+  return static_cast<double>(data.samples * std::max<std::int64_t>(1, parts_.scale.tokens_per_sample));
 }
 
 /// What comes between one step and the next: evaluation, the safe point, and a checkpoint, which is last so
@@ -163,9 +184,7 @@ void Loop::after_batch() {
   if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
     evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
   if (evaluation_due_) {
-    const auto values = evaluate(parts_.evaluations.front());
-    if (values.empty()) return interrupt(Ending::signal);
-    watch(values);
+    if (evaluate(parts_.evaluations.front()).empty()) return interrupt(Ending::signal);
     last_evaluated_ = step;
     evaluation_due_ = false;
   }
@@ -184,13 +203,21 @@ void Loop::poll() {
   settle_checkpoints();
   parts_.host->at_safe_point();
   end_epoch_ = context_.take(Control::stop_epoch);
-  const config::RunConfig& config = *parts_.config;
-  if (signalled()) return interrupt(Ending::signal);
-  if (config.trainer.max_wall_time && elapsed() >= config.trainer.max_wall_time->count)
-    return interrupt(Ending::wall_time);
-  if (config.trainer.max_duration.unit == Duration::Unit::seconds &&
-      seconds_trained() >= config.trainer.max_duration.count)
-    ending_ = Ending::completed;
+  const unsigned ended = parts_.world != nullptr ? bench_.agreed() : ends();
+  if ((ended & by_signal) != 0) return interrupt(Ending::signal);
+  if ((ended & by_wall_time) != 0) return interrupt(Ending::wall_time);
+  if ((ended & by_time) != 0) ending_ = Ending::completed;
+}
+
+/// What this rank sees of what ends a run, and has for all of them to do.
+unsigned Loop::ends() const {
+  const config::TrainerKeys& trainer = parts_.config->trainer;
+  unsigned ends = caught() ? by_signal : 0U;
+  if (parts_.world != nullptr && parts_.host->has_orders()) ends |= by_orders;
+  if (trainer.max_wall_time && elapsed() >= trainer.max_wall_time->count) ends |= by_wall_time;
+  if (trainer.max_duration.unit == Duration::Unit::seconds && seconds_trained() >= trainer.max_duration.count)
+    ends |= by_time;
+  return ends;
 }
 
 /// Ends the training such that it can be resumed where it stands.
@@ -202,6 +229,10 @@ void Loop::interrupt(Ending ending) {
 
 void Loop::checkpoint() {
   if (parts_.saver == nullptr || last_saved_ == context_.clock_.step) return;
+  share_buffers();
+  if (parts_.world != nullptr)  // those of all ranks are saved by the first
+    context_.waiting()["ranks"] |=
+        distributed::any(*parts_.world, context_.waiting_bits()) & ~context_.waiting_bits();
   bench_.settle(Executor::Pause::checkpoint);
   brackets_.fire(Event::before_checkpoint);
   if (context_.take(Control::skip_checkpoint) && !ending_) return;
@@ -210,8 +241,16 @@ void Loop::checkpoint() {
   settle_checkpoints();
 }
 
+/// Running means of a rank are of its own samples: where weights are looked at or kept, all have the first one's.
+void Loop::share_buffers() {
+  if (parts_.world == nullptr) return;
+  std::vector<at::Tensor> buffers;
+  for (const NamedTensor& buffer : parts_.network.plugin->buffers()) buffers.push_back(buffer.tensor);
+  distributed::take_from_first(*parts_.world, buffers);
+}
+
 void Loop::request(Control control, std::string_view who, std::string_view why) {
-  context_.set_requests(context_.requests() | static_cast<unsigned>(control));
+  context_.ask(control, who);
   parts_.host->journal(who, control_names[std::countr_zero(static_cast<unsigned>(control))], why);
 }
 
@@ -232,13 +271,14 @@ void Loop::save(StateWriter& state) const {
   state.scalar("end_epoch", end_epoch_);
   state.scalar("samples", clock.samples);
   state.scalar("tokens", clock.tokens);
-  state.scalar("requests", static_cast<std::int64_t>(context_.requests()));
   state.scalar("seconds", seconds_trained());
   state.scalar("evaluation_due", evaluation_due_);
   state.scalar("last_evaluated", last_evaluated_);
-  state.scalar("best", best_);
-  state.scalar("evaluations_without_gain", evaluations_without_gain_);
   bench_.save(state);
+  for (const auto& [who, bits] : context_.requests())
+    if (bits != 0) state.scalar(requests_of + who, static_cast<std::int64_t>(bits));
+  for (const auto& [who, bits] : context_.waiting())
+    if (bits != 0) state.scalar(waiting_of + who, static_cast<std::int64_t>(bits));
   for (const auto& [name, value] : latest_) state.scalar("latest/" + name, value);
   for (const auto& [name, value] : extra_) state.scalar("extra/" + name, value);
 }
@@ -257,26 +297,32 @@ void Loop::load(const State& saved) {
   // Another course leads on from here, and nothing of a step or an evaluation that failed.
   last_saved_ = -1;
   arrived_ = true;
+  looking_ = false;
   context_.evaluating_ = false;
   context_.split_ = "train";
   context_.output_.reset();
   context_.loss_.reset();
-  context_.set_requests(static_cast<unsigned>(state.integer("requests")));
   seconds_before_ = state.number("seconds") - elapsed();
   evaluation_due_ = state.boolean("evaluation_due");
   last_evaluated_ = state.integer("last_evaluated");
-  best_ = state.number("best");
-  evaluations_without_gain_ = state.integer("evaluations_without_gain");
   bench_.load(state);
-  const auto numbers = [&](const std::string& prefix) {
-    std::map<std::string, double, std::less<>> values;
+  const auto read = [&](std::string_view prefix, auto& values, auto&& value_of) {
+    values.clear();
     for (auto each = saved.scalars.lower_bound(prefix);
          each != saved.scalars.end() && each->first.starts_with(prefix); ++each)
-      values.emplace(each->first.substr(prefix.size()), state.number(each->first));
-    return values;
+      values.emplace(each->first.substr(prefix.size()), value_of(each->first));
   };
-  latest_ = numbers("latest/");
-  extra_ = numbers("extra/");
+  const auto number = [&](const std::string& name) { return state.number(name); };
+  read("latest/", latest_, number);
+  read("extra/", extra_, number);
+  const auto bits = [&](const std::string& name) { return static_cast<unsigned>(state.integer(name)); };
+  read(requests_of, context_.requests(), bits);
+  LoopContext::Requests waiting;
+  read(waiting_of, waiting, bits);
+  context_.waiting().clear();
+  for (const auto& [who, asked] : waiting)  // of a run of other ranks, perhaps of one
+    for (unsigned bit = 1; bit < by_signal; bit <<= 1)
+      if ((asked & bit) != 0) context_.ask(static_cast<Control>(bit), who);
   context_.metrics() = latest_;
   samples_logged_ = clock.samples;
   logged_at_ = SteadyClock::now();
@@ -291,6 +337,7 @@ void Loop::log_point() {
     context_.metrics()[name] = latest_[name] = value;
     record.values.emplace_back(std::move(name), value);
   };
+  if (parts_.world != nullptr) merge(parts_.metrics, context_.number_, *parts_.world);
   if (const std::optional<double> loss = bench_.take_loss()) put("train/loss", *loss);
   each_value(parts_.metrics, context_.number_, "train", put);
   put("lr", parts_.optimizer.plugin->groups().front().lr);
@@ -307,7 +354,7 @@ void Loop::log_point() {
 
 MetricValues Loop::evaluate(const EvaluationSplit& split) {
   const auto began = SteadyClock::now();
-  const MetricValues values = look(split);
+  const MetricValues values = pass_over(split);
   if (values.empty()) return values;
   Record record{.what = Record::What::eval,
                 .step = context_.clock_.step,
@@ -320,8 +367,14 @@ MetricValues Loop::evaluate(const EvaluationSplit& split) {
 }
 
 MetricValues Loop::look(const EvaluationSplit& split) {
+  looking_ = true;
+  return pass_over(split);
+}
+
+MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
   bench_.settle(Executor::Pause::evaluation);
+  share_buffers();
   seconds_.timing = false;  // what is timed is training
   const at::NoGradGuard no_grad;
   reset(parts_.metrics, context_.number_);
@@ -336,8 +389,11 @@ MetricValues Loop::look(const EvaluationSplit& split) {
   MetricValues values;
   brackets_.bracket(Event::eval_start, Event::eval_end, [&] {
     split.loader->seek(0, 0);
+    const auto ranks = static_cast<std::uint32_t>(parts_.world != nullptr ? parts_.world->size() : 1);
     while (std::optional<data::StepData> step = split.loader->next()) {
       const BatchScope batch_scope(context_);
+      pass.micro =
+          static_cast<std::uint32_t>(step->step) * ranks + static_cast<std::uint32_t>(step->first_micro);
       for (Batch& batch : step->batches) {
         move_to(parts_.device, batch);
         context_.batch_ = &batch;
@@ -349,11 +405,14 @@ MetricValues Loop::look(const EvaluationSplit& split) {
           losses.add(context_.loss_, batch.weight);
           update(parts_.metrics, context_.number_, context_.output_, context_.loss_, batch);
         });
-        ++pass.micro;
         context_.output_.reset();
         context_.loss_.reset();
       }
       if (signalled()) return;  // half a pass gives no value
+    }
+    if (parts_.world != nullptr) {
+      losses.merge(*parts_.world);
+      merge(parts_.metrics, context_.number_, *parts_.world);
     }
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
     each_value(parts_.metrics, context_.number_, split.name,
@@ -364,29 +423,11 @@ MetricValues Loop::look(const EvaluationSplit& split) {
   context_.split_ = "train";
   for (const auto& [name, value] : std::exchange(extra_, std::move(of_training)))
     if (!values.empty()) values[name] = latest_[name] = value;
+  if (parts_.world == nullptr) return values;
+  // What hooks made of the batches of one rank: all go by those of the first.
+  values = distributed::from_first(*parts_.world, values);
+  for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   return values;
-}
-
-std::int64_t Loop::patience() const {
-  return std::max<std::int64_t>(1, parts_.config->early_stopping->patience);
-}
-
-void Loop::watch(const MetricValues& values) {
-  if (!parts_.config->early_stopping) return;
-  const config::EarlyStopping& rule = *parts_.config->early_stopping;
-  const bool maximize = rule.mode == config::EarlyStopping::Mode::max;
-  const auto found = values.find(rule.metric);
-  if (found == values.end()) return;
-  const double value = maximize ? found->second : -found->second;
-  if (!std::isnan(value) && value > best_ + rule.min_delta) {
-    best_ = value;
-    evaluations_without_gain_ = 0;
-    return;
-  }
-  if (++evaluations_without_gain_ != patience()) return;
-  parts_.host->journal("early_stopping", "stop_run",
-                       rule.metric + " did not improve on " + std::to_string(maximize ? best_ : -best_) +
-                           " for " + std::to_string(evaluations_without_gain_) + " evaluations");
 }
 
 }  // namespace trainyard::train

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,8 +18,12 @@ namespace trainyard::train {
 
 using MetricValues = std::map<std::string, double, std::less<>>;
 
+/// Under which the state of a loop has what was asked of it, with the name of who asked behind.
+inline constexpr const char* requests_of = "requests/";
+inline constexpr const char* waiting_of = "waiting/";
+
 /// Why a fit ended.
-enum class Ending : std::uint8_t { completed, stopped, early_stopping, wall_time, signal };
+enum class Ending : std::uint8_t { completed, stopped, wall_time, signal };
 
 class Loop {
  public:
@@ -47,7 +50,7 @@ class Loop {
   /// The metric values of one pass over a split: "val/loss", "val/accuracy", ... Empty where a signal cut it
   /// short.
   MetricValues evaluate(const EvaluationSplit& split);
-  /// The same, and no sink is told; what hooks make of it is the caller's to undo.
+  /// The same, and nobody is told; what hooks make of it is the caller's to undo, by load().
   /// Within LoopHost::at_safe_point.
   MetricValues look(const EvaluationSplit& split);
 
@@ -65,8 +68,13 @@ class Loop {
   /// Seconds of training, those before a resume included.
   double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
-  /// Whether a signal says that the training is to end.
-  bool signalled() const {
+  /// Whether a signal says that the training is to end; of several ranks, once all of them know.
+  bool signalled() const { return parts_.world ? (bench_.agreed() & by_signal) != 0 : caught(); }
+  /// Of several ranks: whether one has something that all have to do at this safe point.
+  bool has_orders() const { return parts_.world != nullptr && (bench_.agreed() & by_orders) != 0; }
+  distributed::World* world() const { return parts_.world; }
+  /// Whether this process has caught one.
+  bool caught() const {
     return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
   }
   /// Host::metric of any plugin: goes out with the next log point.
@@ -74,6 +82,13 @@ class Loop {
 
  private:
   using SteadyClock = std::chrono::steady_clock;
+  /// What ends a run and one rank may notice before the others, behind the bits of Control.
+  enum Ends : unsigned {
+    by_signal = 1U << control_count,
+    by_wall_time = by_signal << 1,
+    by_time = by_signal << 2,
+    by_orders = by_signal << 3
+  };
 
   template <class Body>
   void recovering(Body&& body);
@@ -82,13 +97,15 @@ class Loop {
   void run_epoch();
   void run_steps();
   void run_step();
+  double weight_of(const data::StepData& data) const;
   void after_batch();
   void log_point();
-  std::int64_t patience() const;
-  void watch(const MetricValues& values);
+  MetricValues pass_over(const EvaluationSplit& split);
   bool finished();
   void poll();
+  unsigned ends() const;
   void interrupt(Ending ending);
+  void share_buffers();
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 
   LoopParts& parts_;
@@ -98,6 +115,7 @@ class Loop {
   Bench bench_;
   MetricValues latest_, extra_;
 
+  unsigned shared_ = 0;  ///< controls that ranks agree upon
   std::int64_t evaluate_every_ = 0;
   std::int64_t last_evaluated_ = -1;
   bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
@@ -110,9 +128,7 @@ class Loop {
   std::optional<Ending> ending_;
   bool end_epoch_ = false;
   bool in_epoch_ = false;  ///< epoch_start has fired and epoch_end has not
-  double best_ =
-      -std::numeric_limits<double>::infinity();  ///< watched metric, its sign such that more is better
-  std::int64_t evaluations_without_gain_ = 0;
+  bool looking_ = false;   ///< nothing comes of what hooks ask for
 };
 
 }  // namespace trainyard::train

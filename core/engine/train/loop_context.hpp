@@ -1,10 +1,12 @@
 // The context of a run's events, from the loop's side: it may write what hooks may only read.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <trainyard/context.hpp>
 #include <trainyard/error.hpp>
@@ -39,16 +41,47 @@ class LoopContext final : public StepContext {
   using StepContext::skip_reason_;
   using StepContext::split_;
 
-  /// True once where a hook asked for it; the request is taken.
-  bool take(Control control) {
-    const bool asked = (hub_.requested & static_cast<unsigned>(control)) != 0;
-    hub_.requested &= ~static_cast<unsigned>(control);
-    return asked;
+  /// What was asked for and is not taken, as bits, by who asked: the address of a plugin, or another name.
+  using Requests = std::map<std::string, unsigned, std::less<>>;
+  Requests& requests() { return requests_; }
+  const Requests& requests() const { return requests_; }
+
+  bool asked(Control control) const {
+    return std::ranges::any_of(requests_,
+                               [&](const auto& each) { return (each.second & bit(control)) != 0; });
   }
-  /// All that is asked for and not taken, as bits.
-  unsigned requests() const { return hub_.requested; }
-  void set_requests(unsigned requests) { hub_.requested = requests; }
-  bool asked(Control control) const { return (hub_.requested & static_cast<unsigned>(control)) != 0; }
+  /// True once where anybody asked for it; the request is taken.
+  bool take(Control control) {
+    const bool found = asked(control);
+    if (found)
+      for (auto& [who, bits] : requests_) bits &= ~bit(control);
+    return found;
+  }
+  /// False where `who` has asked for it already.
+  bool ask(Control control, std::string_view who) {
+    unsigned& bits = ((shared_ & bit(control)) != 0 ? waiting_ : requests_)[std::string(who)];
+    const unsigned before = std::exchange(bits, bits | bit(control));
+    return bits != before;
+  }
+
+  /// Of several ranks: what one asks for, all do. Such requests wait until a step has told everybody.
+  void share(unsigned controls) { shared_ = controls; }
+  Requests& waiting() { return waiting_; }
+  const Requests& waiting() const { return waiting_; }
+  unsigned waiting_bits() const {
+    unsigned bits = 0;
+    for (const auto& each : waiting_) bits |= each.second;
+    return bits;
+  }
+  /// These are known to all ranks now. What this one did not ask for, "ranks" did.
+  void agree(unsigned controls) {
+    unsigned left = controls & shared_;
+    for (auto& [who, bits] : waiting_) {
+      requests_[who] |= bits & controls;
+      left &= ~std::exchange(bits, bits & ~controls);
+    }
+    if (left != 0) requests_["ranks"] |= left;
+  }
 
   /// What hooks read as StepContext::metric and metrics, until the next step or evaluation.
   std::map<std::string, double, std::less<>>& metrics() { return hub_.values; }
@@ -58,11 +91,12 @@ class LoopContext final : public StepContext {
   std::function<void(std::string_view plugin, Control control, std::string_view reason)> on_request;
 
  private:
+  static constexpr unsigned bit(Control control) { return static_cast<unsigned>(control); }
+
   static void refuse_unless_taken(Event event, Control control) {
-    const auto bit = static_cast<unsigned>(control);
     const unsigned taken = controls(event);
-    if ((taken & bit) == bit) return;
-    throw PluginError("asks for " + controls_text(bit) + " at " + std::string(name(event)) +
+    if ((taken & bit(control)) == bit(control)) return;
+    throw PluginError("asks for " + controls_text(bit(control)) + " at " + std::string(name(event)) +
                       ", which does not take it; there a hook may ask for: " +
                       (taken == 0 ? "nothing" : controls_text(taken)));
   }
@@ -74,17 +108,22 @@ class LoopContext final : public StepContext {
       return found == values.end() ? std::nan("") : found->second;
     }
     const std::map<std::string, double, std::less<>>& metrics() const override { return values; }
-    void request(Control control, std::string_view plugin, std::string_view reason) override {
+    void request(Control control, const Caller& who, std::string_view reason) override {
       refuse_unless_taken(context.event(), control);
-      requested |= static_cast<unsigned>(control);
-      if (context.on_request) context.on_request(plugin, control, reason);
+      if (context.ask(control, who.address) && context.on_request)
+        context.on_request(who.id, control, reason);
+    }
+    void withdraw(Control control, const Caller& who) override {
+      for (Requests* each : {&context.requests_, &context.waiting_})
+        if (const auto found = each->find(who.address); found != each->end()) found->second &= ~bit(control);
     }
     LoopContext& context;
-    unsigned requested = 0;
     std::map<std::string, double, std::less<>> values;
   };
 
   Hub hub_{*this};
+  Requests requests_, waiting_;
+  unsigned shared_ = 0;
 };
 
 }  // namespace trainyard::train

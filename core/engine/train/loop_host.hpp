@@ -28,6 +28,8 @@ class LoopHost {
 
   /// After the hooks of a safe point: commands of users, swaps. The run may look different afterwards.
   virtual void at_safe_point() {}
+  /// Of several ranks: this one has something that all of them have to do at a safe point.
+  virtual bool has_orders() const { return false; }
   /// A step failed: true where the run went back to a safe point before it, and goes on from there.
   virtual bool recover(const Error& /*error*/) { return false; }
   /// The training and its last evaluations are done: what is not settled yet has to be. May throw, and have

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/compressor.hpp>
 #include <trainyard/executor.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/schedule.hpp>
 
+#include "core/engine/distributed/world.hpp"
 #include "core/engine/events/bus.hpp"
 #include "core/engine/train/data_loader.hpp"
 #include "core/engine/train/filled.hpp"
@@ -33,11 +35,13 @@ struct LoopParts {
   events::Bus* bus = nullptr;
   LoopContext* context = nullptr;
   at::Device device = at::kCPU;
+  distributed::World* world = nullptr;  ///< null: a single rank
   Filled<Network> network;
   Filled<Loss> loss;
   Filled<Optimizer> optimizer;
   Filled<const ScheduleCurve> schedule;
   Filled<Executor> executor;
+  Filled<Compressor> compressor;  ///< empty without one
   Filled<data::Loader> train;
   /// The first is evaluated on eval_interval, all of them at the end.
   std::vector<EvaluationSplit> evaluations;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/engine/distributed/together.hpp"
+
 namespace trainyard::train {
 
 bool LossMeter::add(const at::Tensor& loss, double weight) {
@@ -26,6 +28,13 @@ std::optional<double> LossMeter::take() {
   kept_.clear();
   if (weight_ <= 0.0) return std::nullopt;
   return std::exchange(sum_, 0.0) / std::exchange(weight_, 0.0);
+}
+
+void LossMeter::merge(distributed::World& world) {
+  const std::vector<double> all = distributed::sum(world, {sum(), weight_});
+  kept_.clear();
+  sum_ = all[0];
+  weight_ = all[1];
 }
 
 void LossMeter::save(StateWriter& state) const {

@@ -6,6 +6,7 @@
 
 #include <trainyard/metric.hpp>
 
+#include "core/engine/distributed/world.hpp"
 #include "core/engine/train/filled.hpp"
 #include "core/engine/train/guard.hpp"
 
@@ -22,6 +23,9 @@ inline void update(const MetricSlots& metrics, std::int64_t step, const at::Tens
   for (const auto& [slot, metric] : metrics)
     guarded(*slot, step, [&] { metric->update(output, loss, batch); });
 }
+
+/// Each becomes that of all ranks.
+void merge(const MetricSlots& metrics, std::int64_t step, distributed::World& world);
 
 /// Gives "train/accuracy", or "train/top_k.top_5" of a metric with several values.
 template <class Take>

@@ -10,6 +10,7 @@
 #include <trainyard/optimizer.hpp>
 #include <trainyard/recorder.hpp>
 
+#include "core/engine/distributed/reduction.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/guarded_plugins.hpp"
 
@@ -26,11 +27,16 @@ std::string text(const std::vector<std::int64_t>& shape) {
 
 /// Of other kinds the run asks nothing before its first step.
 const Opening::Row Opening::rows[] = {
-    {Dataset::kind, Stage::data, &Opening::dataset},     {Sampler::kind, Stage::data, &Opening::sampler},
-    {Model::kind, Stage::model, &Opening::model},        {Dropout::kind, Stage::model, &Opening::dropout},
-    {Loss::kind, Stage::loop, &Opening::loss},           {Metric::kind, Stage::loop, &Opening::metric},
-    {Optimizer::kind, Stage::loop, &Opening::optimizer}, {Schedule::kind, Stage::loop, &Opening::schedule},
+    {Dataset::kind, Stage::data, &Opening::dataset},
+    {Sampler::kind, Stage::data, &Opening::sampler},
+    {Model::kind, Stage::model, &Opening::model},
+    {Dropout::kind, Stage::model, &Opening::dropout},
+    {Loss::kind, Stage::loop, &Opening::loss},
+    {Metric::kind, Stage::loop, &Opening::metric},
+    {Optimizer::kind, Stage::loop, &Opening::optimizer},
+    {Schedule::kind, Stage::loop, &Opening::schedule},
     {Recorder::kind, Stage::loop, &Opening::recorder},
+    {Compressor::kind, Stage::loop, &Opening::compressor},
 };
 
 const Opening::Row* Opening::row_of(const ActivePlugin& plugin) {
@@ -92,6 +98,19 @@ void Opening::schedule(ActivePlugin& plugin) {
   place_curve(layer_.made, plugin, run_.scale, {});
 }
 
+void Opening::compressor(ActivePlugin& plugin) {
+  auto& compressor = plugin.as<Compressor>();
+  if (run_.world == nullptr) throw ConfigError("needs a run of several ranks, and this is one of a single");
+  layer_.made.compressor = std::make_unique<GuardedCompressor>(plugin.slot(), compressor);
+  std::vector<BucketPlan> plans;
+  for (distributed::Layout::Bucket& bucket :
+       distributed::make_layout(layer_.network().parameters(), config_.distributed.bucket_bytes(),
+                                &compressor)
+           .buckets)
+    if (bucket.compressed) plans.push_back(std::move(bucket.plan));
+  compressor.open(*run_.world, plans, run_.scale);
+}
+
 void Opening::recorder(ActivePlugin& plugin) {
   plugin.as<Recorder>().open({.name = run_.config.run.name,
                               .directory = run_.config.run.output_dir,
@@ -101,7 +120,7 @@ void Opening::recorder(ActivePlugin& plugin) {
                               .loader_workers = run_.config.data.workers});
 }
 
-Split Opening::split(const std::string& name) {
+Split Opening::split(const std::string& name, bool whole) {
   const config::BatchKeys& batch = *config_.split(name);
   ActivePlugin& plugin = layer_.plugin("data." + name);
   const config::SlotConfig& slot = plugin.slot();
@@ -118,8 +137,12 @@ Split Opening::split(const std::string& name) {
                       " samples of an epoch: no step would ever see a whole batch; make it " +
                       std::to_string(made.sampler->size()) + " or less");
   ActivePlugin& loss = layer_.plugin("loss");
-  data::LoaderOptions options{.batch_size = batch.batch_size,
+  const int ranks = run_.world != nullptr && !whole ? run_.world->size() : 1;
+  // The ranks evaluate a batch each.
+  data::LoaderOptions options{.batch_size = batch.batch_size * (made.sampler ? 1 : ranks),
                               .micro_batch_size = batch.micro_batch_size,
+                              .rank = ranks > 1 ? run_.world->rank() : 0,
+                              .ranks = ranks,
                               .drop_last = batch.drop_last,
                               .epochs = made.sampler ? 0 : 1,
                               .workers = run_.config.data.workers,

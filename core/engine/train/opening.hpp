@@ -22,7 +22,8 @@ class Opening {
   /// All that a plugin does before the first step. What it makes goes into the layer.
   void open(ActivePlugin& plugin);
   /// "train", "val", "test", once their plugins are open. Throws Error.
-  Split split(const std::string& name);
+  /// `whole`: with all of each batch, whatever the other ranks have.
+  Split split(const std::string& name, bool whole = false);
   /// Throws ConfigError where the schedule asks for what the optimizer does not have.
   void check_momentum();
 
@@ -44,6 +45,7 @@ class Opening {
   void optimizer(ActivePlugin& plugin);
   void schedule(ActivePlugin& plugin);
   void recorder(ActivePlugin& plugin);
+  void compressor(ActivePlugin& plugin);
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
   Live& run_;

@@ -7,6 +7,7 @@
 
 #include <trainyard/recorder.hpp>
 
+#include "core/engine/distributed/together.hpp"
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/finite_check.hpp"
 #include "core/engine/train/guard.hpp"
@@ -24,6 +25,25 @@ namespace {
 /// called.
 std::string disabled_as(const ActivePlugin& plugin) {
   return "disabled/" + plugin.slot().address() + "/" + plugin.file().digest;
+}
+
+/// In a checkpoint: what a rank behind the first has of its own.
+std::string of_rank(std::size_t rank, const std::string& owner) {
+  return "rank/" + std::to_string(rank) + "/" + owner;
+}
+
+/// From the state of the first rank and those of the others, which `take` gives. Where there are none, it is what
+/// this rank went back to.
+template <class Take>
+void load_ranks(ActivePlugin& plugin, const State& first, Take&& take) {
+  std::vector<State> saved{first};
+  while (const State* other = take(of_rank(saved.size(), first.owner))) saved.push_back(*other);
+  guarded(plugin.slot(), 0, [&] {
+    if (saved.size() == 1)
+      plugin.as<Plugin>().load(StateReader(first));
+    else
+      plugin.as<Compressor>().load_all(saved);
+  });
 }
 
 void set_threads(const config::RunConfig& config) {
@@ -44,10 +64,12 @@ void set_deterministic(config::RunKeys::Deterministic mode) {
 
 }  // namespace
 
-Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs)
+Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs,
+         distributed::World* world)
     : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)} {
   config::RunConfig& config = live_.config;
   live_.device = make_device(config.run.device);
+  live_.world = world;
   file_ = config::toml_file(config.resolved);
   config.resolved.erase("swap");  // a plan, which is no part of the live configuration
   live_.config_text = config::toml_file(config.resolved);
@@ -55,8 +77,10 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   set_threads(config);
   set_deterministic(config.run.deterministic);
   outputs_.seed = config.run.seed;
-  outputs_.run = {config.run.output_dir, live_.device.str()};
-  outputs_.batches = [this](std::string_view split, std::int64_t count) { return batches(split, count); };
+  outputs_.run = {config.run.output_dir, live_.device.str(), world};
+  outputs_.batches = [this](std::string_view split, std::int64_t count) {
+    return first_batches(split, count);
+  };
   outputs_.metric = [this](std::string name, double value) {
     if (loop_) loop_->add_metric(std::move(name), value);
   };
@@ -66,7 +90,8 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   open_data();
   std::vector<events::Subscriber*> subscribers;
   for (ActivePlugin& plugin : live_.layer.plugins) subscribers.push_back(&plugin.subscriber());
-  live_.bus = std::make_unique<events::Bus>(std::move(subscribers), live_.scale);
+  live_.bus = std::make_unique<events::Bus>(std::move(subscribers), live_.scale,
+                                            world != nullptr ? world->size() : 1);
   set_inspectors();
   live_.context.clock_.total_steps = live_.scale.total_steps;
   live_.context.run_scale_ = live_.scale;
@@ -168,6 +193,7 @@ Loop& Run::build_loop(LoopParts parts) {
   parts.bus = live_.bus.get();
   parts.context = &live_.context;
   parts.device = live_.device;
+  parts.world = live_.world;
   parts.scale = live_.scale;
   parts.owner = this;
   parts_ = std::move(parts);
@@ -190,6 +216,7 @@ void Run::connect() {
   parts_.optimizer = filled<Optimizer>("optimizer");
   parts_.schedule = {&live_.config.at("schedule"), &*made.curve};
   parts_.executor = filled<Executor>("executor");
+  parts_.compressor = {live_.config.find("distributed.compressor"), made.compressor.get()};
   parts_.train = {&live_.config.at("data.train"), made.splits["train"].loader.get()};
   live_.context.network_ = parts_.network.plugin;
   live_.context.optimizer_ = parts_.optimizer.plugin;
@@ -203,11 +230,11 @@ void Run::connect() {
       parts_.evaluations.push_back({name, split->second.loader.get()});
 }
 
-std::vector<Batch> Run::batches(std::string_view name, std::int64_t count) {
+std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count) {
   if (live_.config.split(name) == nullptr)
     throw ConfigError("asks for batches of [data." + std::string(name) + "], which the run does not have");
   // A loader of its own, which the run's place in the data has nothing to do with.
-  const Split split = Opening(live_, live_.config, live_.layer).split(std::string(name));
+  const Split split = Opening(live_, live_.config, live_.layer).split(std::string(name), /*whole=*/true);
   split.loader->seek(0, 0);
   std::vector<Batch> batches;
   while (std::ssize(batches) < count) {
@@ -256,6 +283,21 @@ Snapshot Run::snapshot() const {
   return snapshot;
 }
 
+Snapshot Run::snapshot_of_ranks() const {
+  Snapshot all = snapshot();
+  if (live_.world == nullptr || live_.config.find("distributed.compressor") == nullptr) return all;
+  std::vector<State> own;
+  for (const State& state : all.states)
+    if (state.owner == "distributed.compressor") own.push_back(state);
+  const std::vector<std::vector<State>> ranks = distributed::gather(*live_.world, own);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank)
+    for (State state : ranks[rank]) {
+      state.owner = of_rank(rank, state.owner);
+      all.states.push_back(std::move(state));
+    }
+  return all;
+}
+
 /// Those that were disabled when a run was saved.
 void Run::leave_out(const State& run, const std::function<void(const std::string&)>& note) {
   bool any = false;
@@ -268,6 +310,19 @@ void Run::leave_out(const State& run, const std::function<void(const std::string
     note(plugin.slot().address() + " (" + plugin.slot().type + ") stays disabled: " + subscriber.error);
   }
   if (any) live_.bus->rebuild();
+}
+
+/// What a plugin asked for goes with it.
+void Run::drop_requests(const State& run) {
+  const auto is_gone = [&](const auto& request) {
+    const auto type = run.scalars.find("type/" + request.first);
+    return type != run.scalars.end() &&
+           std::ranges::none_of(live_.layer.plugins, [&](const ActivePlugin& plugin) {
+             return plugin.slot().address() == request.first && Scalar(plugin.slot().type) == type->second;
+           });
+  };
+  std::erase_if(live_.context.requests(), is_gone);
+  std::erase_if(live_.context.waiting(), is_gone);
 }
 
 void Run::restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note) {
@@ -287,6 +342,7 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
   copy_weights(weights(), tensors, "the checkpoint");
   loop_->load(*run);
+  drop_requests(*run);
   live_.swaps = StateReader(*run).integer("swaps");
   place_curve(live_.layer.made, live_.layer.plugin("schedule"), live_.scale,
               {StateReader(*run).integer("curve_start"), StateReader(*run).number("curve_gain")});
@@ -297,6 +353,8 @@ void Run::restore(const std::vector<State>& states, const std::function<void(con
     const auto type = run->scalars.find("type/" + address);
     if (type == run->scalars.end() || type->second != Scalar(plugin.slot().type))
       note(address + " (" + plugin.slot().type + ") is not in the checkpoint: it begins anew");
+    else if (state != nullptr && plugin.slot().kind == Compressor::kind.name)
+      load_ranks(plugin, *state, take);
     else if (state != nullptr)
       guarded(plugin.slot(), 0, [&] { plugin.as<Plugin>().load(StateReader(*state)); });
   }

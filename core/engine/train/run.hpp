@@ -22,9 +22,10 @@ namespace trainyard::train {
 
 class Run : LoopOwner {
  public:
-  /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` outlives the run. The
-  /// run fills in the metric and the seed of `outputs`.
-  Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {});
+  /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` and `world` (null: one
+  /// rank) outlive the run. The run fills in the metric and the seed of `outputs`.
+  Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
+      distributed::World* world = nullptr);
 
   /// Builds the network, as far as `model show` needs it.
   void build_model();
@@ -34,6 +35,8 @@ class Run : LoopOwner {
 
   /// Everything that has to be saved in order to go on from here: tensors by handle. At a safe point.
   Snapshot snapshot() const;
+  /// The same with what each rank has of its own, under owners "rank/1/...". All ranks call it together.
+  Snapshot snapshot_of_ranks() const;
   /// Goes on from what was saved, within Loop::fit. A plugin that the checkpoint does not know begins anew,
   /// one that was disabled then stays so, and the state of one that is gone is left; all are told to `note`.
   /// Throws Error where a state does not fit.
@@ -82,6 +85,8 @@ class Run : LoopOwner {
   std::deque<ActivePlugin>& plugins() { return live_.layer.plugins; }
   at::Device device() const { return live_.device; }
   std::int64_t samples(const std::string& split) const;
+  /// Host::batches, of all ranks alike.
+  std::vector<Batch> first_batches(std::string_view split, std::int64_t count);
 
   /// Parameters, then buffers: what a file of weights holds.
   std::vector<NamedTensor> weights() const;
@@ -100,7 +105,6 @@ class Run : LoopOwner {
  private:
   void fire_quietly(Event event);
   void check_threads() override;
-  std::vector<Batch> batches(std::string_view name, std::int64_t count);
   void set_inspectors();
   void open_data();
   static const plugins::PluginFile& find_plugin(const std::string& slot, const std::string& kind,
@@ -114,6 +118,7 @@ class Run : LoopOwner {
     return {&plugin.slot(), &plugin.as<Interface>()};
   }
   void leave_out(const State& run, const std::function<void(const std::string&)>& note);
+  void drop_requests(const State& run);
 
   const plugins::Registry& registry_;
   HostOutputs outputs_;

@@ -9,6 +9,8 @@
 #include <trainyard/context.hpp>
 #include <trainyard/error.hpp>
 
+#include "core/engine/distributed/together.hpp"
+#include "core/engine/train/loop.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/quarantine.hpp"
 #include "core/runfile/at_path.hpp"
@@ -53,23 +55,31 @@ std::vector<config::PlannedSwap> planned_in(const Table& file) {
   return planned;
 }
 
+/// A swap that brought what ended the process while it was watched has failed, too.
+void blame_swaps(Beginning& beginning) {
+  const State* const saved = beginning.loaded->find(control::ledger_owner);
+  if (saved == nullptr) return;
+  const control::Ledger ledger =
+      control::Ledger::from_text(StateReader(*saved).text("text"), beginning.loaded->path);
+  for (const control::Quarantined& each : control::read_quarantine(beginning.home))
+    for (const auto& [entry, until] : ledger.made) {
+      if (!until ||
+          std::ranges::find(entry.swaps, each.plugin, &config::SwapRequest::type) == entry.swaps.end())
+        continue;
+      beginning.history.push_back({*entry.step, entry.who, std::string(control::swap_rolled_back),
+                                   each.plugin + " is quarantined (" + each.reason + ")",
+                                   control::details(entry)});
+      beginning.directory.journal(beginning.history.back());
+    }
+}
+
 /// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
 /// taken back since, the run stands where it was before that one.
-void take_ledger(Beginning& beginning, std::vector<report::JournalEntry> journal) {
+void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& journal) {
   checkpoint::Loaded& loaded = *beginning.loaded;
   const State* const saved = loaded.find(control::ledger_owner);
   if (saved == nullptr) throw DataError(loaded.path + " holds no ledger of the run's swaps");
   beginning.ledger = control::Ledger::from_text(StateReader(*saved).text("text"), loaded.path);
-  // A swap that brought what ended the process while it was watched has failed, too.
-  for (const control::Quarantined& each : control::read_quarantine(beginning.directory.path()))
-    for (const auto& [entry, until] : beginning.ledger.made) {
-      if (!until ||
-          std::ranges::find(entry.swaps, each.plugin, &config::SwapRequest::type) == entry.swaps.end())
-        continue;
-      journal.push_back({*entry.step, entry.who, std::string(control::swap_rolled_back),
-                         each.plugin + " is quarantined (" + each.reason + ")", control::details(entry)});
-      beginning.directory.journal(journal.back());
-    }
   std::map<std::int64_t, std::vector<State>> befores;
   std::vector<State> states;
   for (State& state : loaded.states) {
@@ -130,22 +140,24 @@ void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::R
        checked_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step))
     beginning.notes.push_back("changed: " + line);
   beginning.loaded = std::move(loaded);
+  if (beginning.home == beginning.directory.path()) blame_swaps(beginning);
   beginning.resumed = true;
-  take_ledger(beginning, beginning.directory.read_journal());
+  take_ledger(beginning, beginning.history);
   beginning.config = effective(beginning, config, registry);
 }
 
 /// Of a run that was stopped and is resumed by hand: it is to go on.
 void drop_stop(checkpoint::Loaded& loaded) {
   for (State& state : loaded.states)
-    if (state.owner == "run") {
-      const std::int64_t requests = StateReader(state).integer("requests");
-      state.scalars["requests"] = requests & ~static_cast<std::int64_t>(Control::stop_run);
-    }
+    if (state.owner == "run")
+      for (auto& [name, value] : state.scalars)
+        if (name.starts_with(requests_of) || name.starts_with(waiting_of))
+          value = StateReader(state).integer(name) & ~static_cast<std::int64_t>(Control::stop_run);
 }
 
 Beginning anew(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {
   return {.directory = RunDirectory::create(config.run.output_dir, resolved_toml, overwrite),
+          .home = config.run.output_dir,
           .config = config};
 }
 
@@ -173,14 +185,19 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
     // Nothing that was trained is left; what was asked of the run is.
     { const RunDirectory unlocked = std::move(directory); }
     const std::vector<control::Quarantined> quarantined = control::read_quarantine(path);
-    Beginning beginning{.directory = RunDirectory::restart(path, resolved_toml), .config = config};
+    Beginning beginning{
+        .directory = RunDirectory::restart(path, resolved_toml), .home = path, .config = config};
     for (const control::Quarantined& each : quarantined) control::quarantine(path, each);
-    beginning.ledger.follow(beginning.directory.read_journal());
+    beginning.history = RunDirectory::read_journal(path);
+    beginning.ledger.follow(beginning.history);
     return beginning;
   }
-  Beginning beginning{.directory = std::move(directory), .config = config, .notes = std::move(notes)};
+  Beginning beginning{
+      .directory = std::move(directory), .home = path, .config = config, .notes = std::move(notes)};
+  beginning.history = RunDirectory::read_journal(path);
   go_on_from(std::move(*loaded), beginning, config, registry);
-  if (stopped && config.run.resume == "must") drop_stop(*beginning.loaded);
+  beginning.stop_dropped = stopped && config.run.resume == "must";
+  if (beginning.stop_dropped) drop_stop(*beginning.loaded);
   beginning.directory.set_config(resolved_toml);
   return beginning;
 }
@@ -194,7 +211,32 @@ bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& confi
   return !findings.failed();
 }
 
-/// Another run's state, in a directory of its own.
+/// What the file changes of another run. Whether it describes that run just as its swaps have left it; throws
+/// ConfigError where the state fits neither way.
+bool check_elsewhere(const checkpoint::Loaded& loaded, const config::RunConfig& config,
+                     std::vector<std::string>& changes) {
+  config::Findings refused;
+  changes =
+      config::check_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step, refused);
+  const bool swapped = refused.failed() && as_swapped(loaded, config);
+  if (refused.failed() && !swapped) throw ConfigError(refused.text());
+  return swapped;
+}
+
+/// From another run's state, in a directory of its own.
+void go_on_elsewhere(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
+                     const plugins::Registry& registry) {
+  std::vector<std::string> changes;
+  const bool swapped = check_elsewhere(loaded, config, changes);
+  for (const std::string& line : changes) beginning.notes.push_back("changed: " + line);
+  beginning.loaded = std::move(loaded);
+  take_ledger(beginning, {});
+  if (swapped)
+    beginning.made.clear();  // the file has them
+  else
+    beginning.config = effective(beginning, config, registry);
+}
+
 Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registry& registry,
                          const std::string& resolved_toml, bool overwrite) {
   std::vector<std::string> notes;
@@ -210,20 +252,11 @@ Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registr
   if (!loaded)
     throw DataError("run.resume: '" + config.run.resume + "' holds no checkpoint that is whole" +
                     (notes.empty() ? "" : ": " + notes.front()));
-  const std::vector<config::Difference> differences = config::diff(tree_in(*loaded, "file"), config.resolved);
-  config::Findings refused;
-  for (const std::string& line : config::check_changes(differences, loaded->step, refused))
-    notes.push_back("changed: " + line);
-  const bool swapped = refused.failed() && as_swapped(*loaded, config);
-  if (refused.failed() && !swapped) throw ConfigError(refused.text());
+  std::vector<std::string> changes;
+  check_elsewhere(*loaded, config, changes);  // before the folder of another run is replaced
   Beginning beginning = anew(config, resolved_toml, overwrite);
-  beginning.loaded = std::move(loaded);
   beginning.notes = std::move(notes);
-  take_ledger(beginning, {});
-  if (swapped)
-    beginning.made.clear();  // the file has them
-  else
-    beginning.config = effective(beginning, config, registry);
+  go_on_elsewhere(std::move(*loaded), beginning, config, registry);
   return beginning;
 }
 
@@ -243,6 +276,39 @@ std::optional<Beginning> begin(const config::RunConfig& config, const plugins::R
   if (same_run || config.run.resume == "never" || config.run.load == config::RunKeys::Load::weights)
     return anew(config, resolved_toml, overwrite);
   return from_elsewhere(config, registry, resolved_toml, overwrite);
+}
+
+std::string told(const std::optional<Beginning>& beginning) {
+  State state;
+  state.scalars["complete"] = !beginning;
+  if (!beginning) return distributed::to_bytes({state});
+  state.scalars["home"] = std::filesystem::absolute(beginning->home).string();
+  state.scalars["resumed"] = beginning->resumed;
+  state.scalars["stop_dropped"] = beginning->stop_dropped;
+  state.scalars["checkpoint"] = beginning->loaded ? beginning->loaded->path : std::string();
+  return distributed::to_bytes({state});
+}
+
+std::optional<Beginning> begin_beside(const std::string& told, int rank, const config::RunConfig& config,
+                                      const plugins::Registry& registry, const std::string& resolved_toml) {
+  const State state = distributed::from_bytes(told).front();
+  const StateReader first(state);
+  if (first.boolean("complete")) return std::nullopt;
+  const std::string& home = first.text("home");
+  Beginning beginning{
+      .directory = RunDirectory::create(home + "/ranks/" + std::to_string(rank), resolved_toml, true),
+      .home = home,
+      .config = config};
+  beginning.history = RunDirectory::read_journal(home);
+  if (const std::string& checkpoint = first.text("checkpoint"); checkpoint.empty())
+    beginning.ledger.follow(beginning.history);
+  else if (first.boolean("resumed"))
+    go_on_from(checkpoint::load(checkpoint), beginning, config, registry);
+  else
+    go_on_elsewhere(checkpoint::load(checkpoint), beginning, config, registry);
+  if (first.boolean("stop_dropped")) drop_stop(*beginning.loaded);
+  beginning.config.run.output_dir = beginning.directory.path();
+  return beginning;
 }
 
 bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,

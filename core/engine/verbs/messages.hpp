@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,11 +15,16 @@ namespace trainyard::train {
 /// Any thread.
 class Messages {
  public:
-  explicit Messages(const std::string& file) : log_(file) {}
+  /// `rank`: of several, but the first: its own errors alone reach standard error.
+  explicit Messages(const std::string& file, std::optional<int> rank = {}) : log_(file), rank_(rank) {}
 
   void send(LogLevel level, const std::string& message) {
     log_.write(level, message);
     if (level == LogLevel::debug) return;
+    if (rank_) {
+      if (level == LogLevel::error) std::fprintf(stderr, "rank %d: %s\n", *rank_, message.c_str());
+      return;
+    }
     if (report::SinkThread* sinks = sinks_.load()) {
       Record record;
       record.what = Record::What::message;
@@ -33,6 +39,7 @@ class Messages {
 
  private:
   report::RunLog log_;
+  std::optional<int> rank_;
   std::atomic<report::SinkThread*> sinks_{nullptr};
 };
 

@@ -59,10 +59,10 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
   for (const char* split : {"val", "test"})
     if (const std::int64_t samples = run.samples(split); samples > 0)
       std::printf(", %lld %s", static_cast<long long>(samples), split);
-  std::printf("\n  batch            global %lld = micro %lld x accumulation %lld x world 1\n",
-              static_cast<long long>(config.train.batch_size),
-              static_cast<long long>(config.train.micro_batch_size),
-              static_cast<long long>(config.train.accumulation));
+  std::printf(
+      "\n  batch            global %lld = micro %lld x accumulation %lld x world %lld\n",
+      static_cast<long long>(config.train.batch_size), static_cast<long long>(config.train.micro_batch_size),
+      static_cast<long long>(config.train.accumulation), static_cast<long long>(config.distributed.ranks));
   std::printf("  epoch            %lld steps, %lld samples%s\n",
               static_cast<long long>(scale.steps_per_epoch), static_cast<long long>(scale.samples_per_epoch),
               scale.samples_per_epoch % config.train.batch_size != 0 ? " (the last step is smaller)" : "");

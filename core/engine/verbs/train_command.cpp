@@ -1,10 +1,15 @@
 #include "core/engine/verbs/train_command.hpp"
 
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <optional>
+#include <sstream>
 
+#include "core/engine/distributed/world.hpp"
 #include "core/engine/events/fault_report.hpp"
 #include "core/engine/events/watchdog.hpp"
 #include "core/engine/save/summary.hpp"
@@ -16,19 +21,67 @@
 
 namespace trainyard::train {
 
-int train_command(const config::RunConfig& config, const plugins::Registry& registry,
-                  const TrainOptions& options) {
-  const SignalScope signals;
+namespace {
+
+/// What has to be the same on all ranks, each as "name: value".
+std::string facts(const config::RunConfig& config, const plugins::Registry& registry,
+                  const std::string& file) {
+  std::string text = "LibTorch: " TORCH_VERSION "\nhost: " TRAINYARD_SDK_VERSION "\n";
+  for (const config::SlotConfig& slot : config.slots)
+    for (const plugins::PluginFile* plugin : registry.find(slot.kind, slot.type))
+      text += "plugin of " + slot.slot + ": " + slot.type + " " + plugin->digest + "\n";
+  return text + file;
+}
+
+/// Throws where the ranks were not started with the same.
+void compare(distributed::World& world, const std::string& own) {
+  const std::vector<std::string> all = world.gather(own);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all.front()) continue;
+    std::istringstream first(all.front()), other(all[rank]);
+    for (std::string here, there; std::getline(first, here) && std::getline(other, there);)
+      if (here != there)
+        throw ConfigError("rank " + std::to_string(rank) + " differs from rank 0: it has " + there +
+                          ", and rank 0 has " + here + "; start all ranks alike");
+    throw ConfigError("rank " + std::to_string(rank) + " has a longer or shorter run file than rank 0");
+  }
+}
+
+/// The run as it begins: the first rank takes its directory, and tells the others.
+std::optional<Beginning> begin_all(distributed::World* world, const config::RunConfig& config,
+                                   const plugins::Registry& registry, const TrainOptions& options) {
+  if (world == nullptr) return begin(config, registry, options.resolved_toml, options.overwrite);
+  compare(*world, facts(config, registry, options.resolved_toml));
+  if (world->rank() != 0)
+    return begin_beside(world->from_first({}), world->rank(), config, registry, options.resolved_toml);
   std::optional<Beginning> beginning = begin(config, registry, options.resolved_toml, options.overwrite);
+  world->from_first(told(beginning));
+  return beginning;
+}
+
+/// Where there is nothing of the run yet to tell it to. Another rank's failure is told by that rank.
+int fail_early(distributed::World* world, const Error& error) {
+  if (world != nullptr) world->fail(error.what());
+  if (world == nullptr || world->rank() == 0 || error.code() != ExitCode::distributed)
+    std::fprintf(stderr, "trainyard: %s\n", error.what());
+  return static_cast<int>(error.code());
+}
+
+int train_ranks(distributed::World* world, const config::RunConfig& config, const plugins::Registry& registry,
+                const TrainOptions& options) {
+  const SignalScope signals;
+  const bool first = world == nullptr || world->rank() == 0;
+  std::optional<Beginning> beginning = begin_all(world, config, registry, options);
   if (!beginning) {
-    std::printf(
-        "%s: complete already, in %s; raise trainer.max_duration to train on, or begin anew with "
-        "--overwrite\n",
-        config.run.name.c_str(), config.run.output_dir.c_str());
+    if (first)
+      std::printf(
+          "%s: complete already, in %s; raise trainer.max_duration to train on, or begin anew with "
+          "--overwrite\n",
+          config.run.name.c_str(), config.run.output_dir.c_str());
     return static_cast<int>(ExitCode::done);
   }
   report::RunDirectory& directory = beginning->directory;
-  Messages messages(directory.file("run.log"));
+  Messages messages(directory.file("run.log"), first ? std::nullopt : std::optional(world->rank()));
   report::FaultReport faults(directory.path(), options.resolved_toml);
   std::optional<events::Watchdog> watchdog;
   if (config.guard.deadline.count > 0)
@@ -41,14 +94,16 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     result.status = report::Status::failed;
     result.exit_code = code;
     result.error = what;
-    messages.send(LogLevel::error, "trainyard: " + what);
+    if (world != nullptr) world->fail(what);
+    const bool of_another = code == ExitCode::distributed && !first;
+    messages.send(of_another ? LogLevel::warning : LogLevel::error, "trainyard: " + what);
   };
   try {
     for (bool again = true; again;) try {
-        Training(*beginning, registry, options, messages, faults).run(result);
+        Training(*beginning, registry, options, messages, faults, world).run(result);
         again = false;
       } catch (const events::HookError& error) {
-        if (!begin_again(*beginning, error, config, registry)) throw;
+        if (world != nullptr || !begin_again(*beginning, error, config, registry)) throw;
       }
   } catch (const Error& error) {
     faults.write(error);
@@ -59,9 +114,23 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
     fail(ExitCode::internal, std::string("internal error: ") + error.what());
   }
   directory.finish(result);
-  if (!options.quiet && result.status != report::Status::failed)
+  if (first && !options.quiet && result.status != report::Status::failed)
     std::fputs(report::summary(config, result, directory.path()).c_str(), stdout);
   return static_cast<int>(result.exit_code);
+}
+
+}  // namespace
+
+int train_command(const config::RunConfig& config, const plugins::Registry& registry,
+                  const TrainOptions& options) {
+  std::unique_ptr<distributed::World> world;
+  try {
+    world = distributed::join(
+        std::chrono::milliseconds(static_cast<std::int64_t>(config.distributed.timeout.count * 1000.0)));
+    return train_ranks(world.get(), config, registry, options);
+  } catch (const Error& error) {
+    return fail_early(world.get(), error);
+  }
 }
 
 }  // namespace trainyard::train

@@ -7,6 +7,7 @@
 
 #include <trainyard/formats/safetensors.hpp>
 
+#include "core/engine/distributed/together.hpp"
 #include "core/engine/save/load.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/weights.hpp"
@@ -22,8 +23,7 @@ report::Status status_of(Ending ending) {
     case Ending::completed: return report::Status::completed;
     case Ending::signal:
     case Ending::wall_time: return report::Status::interrupted;
-    case Ending::stopped:
-    case Ending::early_stopping: return report::Status::stopped;
+    case Ending::stopped: return report::Status::stopped;
   }
   return report::Status::failed;
 }
@@ -75,6 +75,16 @@ std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& p
   return entries;
 }
 
+/// Of all ranks at the end: a plugin that goes by something of its own rank has them drift apart.
+void compare_weights(distributed::World& world, const std::string& digest) {
+  const std::vector<std::string> all = world.gather(digest);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != all.front())
+      throw DistributedError("rank " + std::to_string(rank) +
+                             " has other weights than rank 0 at the end: a plugin writes what differs from "
+                             "rank to rank");
+}
+
 bool is_sink(const ActivePlugin& plugin) {
   return plugin.slot().kind == Sink::kind.name;
 }
@@ -82,13 +92,15 @@ bool is_sink(const ActivePlugin& plugin) {
 }  // namespace
 
 Training::Training(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
-                   Messages& messages, report::FaultReport& faults)
+                   Messages& messages, report::FaultReport& faults, distributed::World* world)
     : beginning_(beginning),
       registry_(registry),
       options_(options),
       messages_(messages),
       faults_(faults),
-      quarantined_(control::read_quarantine(beginning.directory.path())) {}
+      world_(world),
+      first_(world == nullptr || world->rank() == 0),
+      quarantined_(control::read_quarantine(beginning.home)) {}
 
 void Training::run(report::RunResult& result) {
   load();
@@ -114,9 +126,26 @@ void Training::load() {
     beginning_.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
                                std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
   faults_.set_plugins(reported(beginning_.config, registry_));
-  run_.emplace(beginning_.config, registry_, outputs());
+  run_.emplace(beginning_.config, registry_, outputs(), world_);
+  if (world_ != nullptr) compare_data();
   run_->set_file(options_.resolved_toml);
   run_->set_quarantined(quarantined_);
+}
+
+/// The ranks read the same data, or one learns from what the others never see.
+void Training::compare_data() {
+  State data;
+  for (const char* split : {"train", "val", "test"})
+    data.scalars[std::string("samples of ") + split] = run_->samples(split);
+  const std::vector<Batch> batches = run_->first_batches("train", 1);
+  for (const Batch& batch : batches)
+    for (const at::Tensor& input : batch.inputs) data.scalars["first batch of train"] = digest(input);
+  const std::vector<std::vector<State>> all = distributed::gather(*world_, {data});
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    for (const auto& [what, value] : all[rank].front().scalars)
+      if (value != all.front().front().scalars.at(what))
+        throw DataError("rank " + std::to_string(rank) + " reads other data than rank 0: the " + what +
+                        " differs; give all ranks the same files");
 }
 
 /// What plugins ask for as they please, from the moment on that they are made.
@@ -140,7 +169,7 @@ void Training::build() {
   if (keys.load == config::RunKeys::Load::weights)
     copy_weights(run_->weights(), checkpoint::load_weights(keys.resume), keys.resume, keys.load_match);
   open_sinks();
-  checkpoints_.emplace(*run_, *this, checkpoint_folder(beginning_.directory));
+  checkpoints_.emplace(*run_, *this, checkpoint_folder(beginning_.directory), first_);
   LoopParts parts;
   parts.host = this;
   parts.saver = &*checkpoints_;
@@ -172,12 +201,12 @@ void Training::open_sinks() {
 /// Those of the run file and those that are left of what was asked; from here on the run obeys.
 void Training::plan_swaps() {
   report::RunDirectory& directory = beginning_.directory;
-  beginning_.ledger.replan(beginning_.loaded ? entries_of(beginning_.planned, *run_)
-                                             : control::ended_of_plan(directory.read_journal()),
-                           entries_of(run_->config().swaps, *run_));
+  beginning_.ledger.replan(
+      beginning_.loaded ? entries_of(beginning_.planned, *run_) : control::ended_of_plan(beginning_.history),
+      entries_of(run_->config().swaps, *run_));
   if (!beginning_.loaded && quarantined_.empty()) Swaps(*run_).rehearse();
-  channel_.emplace(directory.path());
-  commander_.emplace(*run_, *channel_, directory, std::move(beginning_.ledger));
+  if (first_) channel_.emplace(directory.path());
+  commander_.emplace(*run_, channel_ ? &*channel_ : nullptr, directory, std::move(beginning_.ledger));
 }
 
 /// Hooks that the run goes on without; and all that the journal has to tell of its beginning.
@@ -196,7 +225,8 @@ void Training::train(report::RunResult& result) {
   run_->check_weights();
   result.model_digest = run_->model_digest();
   result.optimizer_digest = run_->optimizer_digest();
-  write_safetensors(beginning_.directory.file("model.safetensors"), run_->weights());
+  if (world_ != nullptr) compare_weights(*world_, result.model_digest);
+  if (first_) write_safetensors(beginning_.directory.file("model.safetensors"), run_->weights());
   result.status = status_of(ending);
   result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
 }
@@ -255,8 +285,9 @@ report::SinkThread::Entry Training::sink_entry(ActivePlugin& plugin) const {
   Sink& sink = plugin.as<Sink>();
   const Duration& interval =
       sink.common.interval.count > 0 ? sink.common.interval : run_->config().logging.interval;
-  return {plugin.slot().id, &sink, in_steps(interval, run_->scale(), plugin.slot().slot + ".interval"),
-          plugin.slot().slot, plugin.slot().type};
+  return {plugin.slot().id, first_ ? &sink : nullptr,
+          in_steps(interval, run_->scale(), plugin.slot().slot + ".interval"), plugin.slot().slot,
+          plugin.slot().type};
 }
 
 void Training::write_line(std::string_view who, std::string_view what, std::string_view why) {
@@ -271,6 +302,7 @@ void Training::journal(std::string_view who, std::string_view what, std::string_
 }
 
 bool Training::recover(const Error& error) {
+  if (world_ != nullptr) return false;  // the others are further, or wait
   if (!commander_->recover(error)) return false;
   sinks_->go_back(run_->clock().step);
   return true;

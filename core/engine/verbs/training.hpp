@@ -23,9 +23,10 @@ namespace trainyard::train {
 
 class Training final : public LoopHost {
  public:
-  /// All that is given outlives it.
+  /// All that is given outlives it. `world`: null for a single rank. The first rank alone writes checkpoints,
+  /// has sinks, and takes commands.
   Training(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
-           Messages& messages, report::FaultReport& faults);
+           Messages& messages, report::FaultReport& faults, distributed::World* world);
 
   /// Trains, once, and fills in the result as far as it comes. Throws what ends the training early.
   void run(report::RunResult& result);
@@ -36,6 +37,7 @@ class Training final : public LoopHost {
   void record(Record&& record) override { sinks_->push(std::move(record)); }
   void journal(std::string_view who, std::string_view what, std::string_view why) override;
   void at_safe_point() override { commander_->at_safe_point(); }
+  bool has_orders() const override { return commander_->has_orders(); }
   bool recover(const Error& error) override;
   void closing() override { commander_->close_watches(); }
   void complete(Snapshot& snapshot) override;
@@ -46,6 +48,7 @@ class Training final : public LoopHost {
   HostOutputs outputs();
   void load();
   void build();
+  void compare_data();
   void open_sinks();
   void plan_swaps();
   void leave_out();
@@ -61,6 +64,8 @@ class Training final : public LoopHost {
   const TrainOptions& options_;
   Messages& messages_;
   report::FaultReport& faults_;
+  distributed::World* const world_;
+  const bool first_;  ///< of the ranks
   const std::vector<control::Quarantined> quarantined_;
   std::chrono::steady_clock::time_point began_;
 

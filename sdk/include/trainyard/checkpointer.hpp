@@ -42,7 +42,9 @@ struct KeepBest {
   std::int64_t k = 1;
 
   static void describe(Fields<KeepBest>& m) {
-    m.option("metric", &KeepBest::metric, "\"val/loss\" or \"val/\" and the id of a metric").required();
+    m.option("metric", &KeepBest::metric, "\"val/loss\" or \"val/\" and the id of a metric")
+        .metric()
+        .required();
     m.option("mode", &KeepBest::mode, "whether lower or higher is better").one_of({"min", "max"});
     m.option("k", &KeepBest::k, "how many of the best are kept").range(1, 1e6);
   }

@@ -41,8 +41,9 @@ class StepContext {
  public:
   /// The hook that a context is lent to.
   struct Caller {
-    const char* id;  ///< of its plugin
-    Regions writes;  ///< that it declared
+    const char* id;            ///< of its plugin
+    Regions writes;            ///< that it declared
+    const char* address = id;  ///< of its plugin: "hooks.ema"
   };
 
   const Clock& clock() const { return clock_; }
@@ -81,8 +82,12 @@ class StepContext {
   Batch& mutable_batch();
   at::Tensor& mutable_output();
   at::Tensor& mutable_loss();
-  /// Asks the loop; `reason` goes into the journal. Throws PluginError where the event does not take it.
+  /// Asks the loop; `reason` goes into the journal, once while the request stands. A checkpoint holds what is
+  /// not done yet: where a run goes on, it stands again. Throws PluginError where the event does not take it.
   void request(Control control, std::string_view reason);
+  /// Takes back what this plugin has asked for, where it has and nothing came of it yet: at after_load and
+  /// swap_in by a plugin that other options, or another state, have made change its mind.
+  void withdraw(Control control);
 
  protected:
   StepContext() = default;
@@ -116,7 +121,8 @@ struct StepContext::Services {
   virtual ~Services() = default;
   virtual double metric(std::string_view name) const = 0;
   virtual const std::map<std::string, double, std::less<>>& metrics() const;  ///< by default none
-  virtual void request(Control control, std::string_view plugin, std::string_view reason) = 0;
+  virtual void request(Control control, const Caller& who, std::string_view reason) = 0;
+  virtual void withdraw(Control control, const Caller& who) = 0;
 };
 
 }  // namespace trainyard

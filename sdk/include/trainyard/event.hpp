@@ -63,7 +63,8 @@ enum class Event : std::uint8_t {
   after_backward,
   /// Behind each micro-batch.
   micro_end,
-  /// Ahead of the sum of gradients over ranks. Only where several ranks train.
+  /// Ahead of the sum of gradients over ranks. Only where several ranks train; a hook here, at after_backward or
+  /// at micro_end has all gradients leave after backward, not during it.
   before_reduce,
   /// Behind that sum.
   after_reduce,
@@ -111,6 +112,11 @@ inline constexpr std::size_t event_count = static_cast<std::size_t>(Event::shutd
 inline constexpr Event micro_events[] = {Event::micro_start,    Event::before_forward, Event::after_forward,
                                          Event::before_loss,    Event::after_loss,     Event::before_backward,
                                          Event::after_backward, Event::micro_end};
+constexpr bool of_micro(Event event) {
+  for (const Event each : micro_events)
+    if (each == event) return true;
+  return false;
+}
 
 /// Hooks of one event run in this order of phases: declared writers, then observers, then I/O.
 enum class Phase : std::uint8_t { transform, observe, sink };
@@ -207,7 +213,7 @@ constexpr Regions writable(Event event) {
     case Event::model_ready: return model | plugin_own;
     case Event::optimizer_ready: return optimizer | hyper | plugin_own;
     case Event::before_load: return plugin_own;
-    case Event::after_load: return model | optimizer | hyper | random | plugin_own;
+    case Event::after_load: return model | optimizer | hyper | random | control | plugin_own;
     case Event::fit_start: return model | optimizer | hyper | control | plugin_own;
     case Event::epoch_start: return hyper | random | data | control | plugin_own;
     case Event::before_fetch: return data | control | plugin_own;
@@ -240,8 +246,8 @@ constexpr Regions writable(Event event) {
     case Event::safe_point: return control | plugin_own;
     case Event::epoch_end: return hyper | random | data | control | plugin_own;
     case Event::fit_end: return metrics | control | plugin_own;  // never the model: it would not be saved
-    case Event::swap_out:
-    case Event::swap_in: return plugin_own;
+    case Event::swap_out: return plugin_own;
+    case Event::swap_in: return control | plugin_own;
     case Event::signal: return control | plugin_own;
     case Event::exception:
     case Event::shutdown: return plugin_own;
@@ -267,6 +273,8 @@ constexpr unsigned operator|(unsigned a, Control b) {
 constexpr unsigned controls(Event event) {
   using enum Control;
   switch (event) {
+    case Event::after_load:
+    case Event::swap_in:
     case Event::fit_start:
     case Event::fit_end:
     case Event::epoch_start:
@@ -299,8 +307,8 @@ inline std::string controls_text(unsigned controls) {
   return names;
 }
 
-/// Events that only several ranks fire, which this host does not have yet. A hook there would never be called:
-/// a run with one is refused.
+/// Events that only several ranks fire; bucket_ready, not even those yet. A hook where none fires it would never
+/// be called: a run with one is refused.
 constexpr bool needs_ranks(Event event) {
   return event == Event::bucket_ready || event == Event::before_reduce || event == Event::after_reduce;
 }

@@ -33,26 +33,27 @@ class Loss;
 class Network;
 class Optimizer;
 
-/// The batch of a step, in micro-batches. Borrowed for the length of Executor::step.
+/// The batch of a step, in micro-batches: where several ranks train, those of this one. Borrowed for the length
+/// of Executor::step.
 struct StepWork {
-  std::span<Batch> micros;  ///< on the run's device, in the sampler's order
-  double weight = 0.0;      ///< the sum of theirs
-  std::int64_t step = 0;    ///< of the run, from 0
-  std::int64_t before = 0;  ///< samples that the run took before the step
+  std::span<Batch> micros;       ///< on the run's device, in the sampler's order
+  double weight = 0.0;           ///< what shares are of: the sum of theirs, of several ranks an estimate
+  std::int64_t step = 0;         ///< of the run, from 0
+  std::int64_t before = 0;       ///< samples that the run took before the step
+  std::int64_t samples = 0;      ///< of the whole step
+  std::int64_t first = 0;        ///< of them come before these micro-batches
+  std::int64_t first_micro = 0;  ///< number of the first of these in the whole step
 
   /// Share of a micro-batch in the step's loss: its weight over that of the whole batch.
   double share(std::size_t micro) const { return weight > 0.0 ? micros[micro].weight / weight : 0.0; }
 
   /// What the network is to be told of the training pass of a micro-batch.
   ForwardContext pass(std::size_t micro) const {
-    StepPart part{.count = micros[micro].size(), .before = before};
-    for (std::size_t i = 0; i < micros.size(); ++i) {
-      part.samples += micros[i].size();
-      if (i < micro) part.first += micros[i].size();
-    }
+    StepPart part{.first = first, .count = micros[micro].size(), .samples = samples, .before = before};
+    for (std::size_t i = 0; i < micro; ++i) part.first += micros[i].size();
     return {.training = true,
             .step = static_cast<std::uint64_t>(step),
-            .micro = static_cast<std::uint32_t>(micro),
+            .micro = static_cast<std::uint32_t>(first_micro) + static_cast<std::uint32_t>(micro),
             .part = part};
   }
 };

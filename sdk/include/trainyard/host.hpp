@@ -19,11 +19,13 @@ TRAINYARD_CONTRACT("host.hpp");
 namespace trainyard {
 
 struct Batch;
+class Ranks;
 
 /// What holds for the whole of a run.
 struct RunFacts {
   std::string directory;       ///< where its files go
   std::string device = "cpu";  ///< that it trains on, as LibTorch calls it: "cuda:0"
+  Ranks* ranks = nullptr;      ///< those that train together (ranks.hpp); null: a single one
 };
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error };

@@ -49,6 +49,8 @@ struct OptionSpec {
   std::string plugins;               ///< kind of the plugins that a list of tables holds; empty: plain tables
   bool file = false;    ///< a string that names a file or folder to read: the host resolves and checks it
   bool output = false;  ///< a string that names a file to write in the run's folder: the host checks it
+  bool metric = false;  ///< a string that names a value of the evaluations: the host checks that there is one
+  std::vector<std::string> synonyms;  ///< what other trainers call it: unknown here, but suggested from
   std::string help;
   /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
   /// not part of the sealed text.
@@ -220,6 +222,18 @@ class OptionRef {
   OptionRef& output() {
     static_assert(std::is_same_v<T, std::string>);
     spec().output = true;
+    return *this;
+  }
+  /// Names a value of the evaluations that go on during the training: "val/loss", or "val/" and the id of a
+  /// metric. The run is refused where there is none of that name. Empty: none.
+  OptionRef& metric() {
+    static_assert(std::is_same_v<T, std::string>);
+    spec().metric = true;
+    return *this;
+  }
+  /// What other trainers call it, for who writes that.
+  OptionRef& also(std::initializer_list<const char*> names) {
+    spec().synonyms.assign(names.begin(), names.end());
     return *this;
   }
   OptionRef& required() {

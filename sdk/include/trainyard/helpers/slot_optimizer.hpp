@@ -47,7 +47,7 @@ class SlotOptimizer : public Optimizer {
       for (std::size_t i = 0; i < group.params.size(); ++i) {
         check(group, i);
         for (std::size_t s = 0; s < slots_.size(); ++s)
-          members.lists.slots[s].push_back(at::full_like(group.params[i].detach(), slots_[s].initial));
+          members.lists.slots[s].push_back(make_slot(slots_[s], group.names[i], group.params[i].detach()));
       }
     }
   }
@@ -101,6 +101,11 @@ class SlotOptimizer : public Optimizer {
 
  protected:
   explicit SlotOptimizer(std::vector<Slot> slots) : slots_(std::move(slots)) {}
+
+  /// What a slot of a parameter holds before its first update; by default one number for each element.
+  virtual at::Tensor make_slot(const Slot& slot, const std::string& /*name*/, const at::Tensor& param) const {
+    return at::full_like(param, slot.initial);
+  }
 
   /// Updates the parameters of the lists, which are of group number `group`; `updates` counts this one.
   virtual void update(std::size_t group, UpdateLists& lists, std::int64_t updates) = 0;

@@ -105,6 +105,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> carried_lstm(const at::Tensor& x,
   return {at::stack(outputs, 1), h, c};
 }
 
+/// oneDNN has LSTMs of bfloat16 for these instructions alone, and at::lstm does not ask it: in a run of mixed precision
+/// on another processor they are of float.
+bool has_narrow_lstm() {
+  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq");
+  return has;
+}
+
 Call compile_lstm(const NodeView& op) {
   const Sequence s = lstm_sizes(op);
   const std::optional<std::size_t> cell = cell_number(op.graph(), op.node());
@@ -127,6 +135,8 @@ Call compile_lstm(const NodeView& op) {
       return at::zeros({s.directions, input.size(s.batch_first ? 0 : 1), s.hidden}, input.options());
     };
     const auto run = [&] {
+      std::optional<c10::impl::ExcludeDispatchKeyGuard> in_float;
+      if (input.is_cpu() && !has_narrow_lstm()) in_float.emplace(c10::DispatchKey::AutocastCPU);
       if (!cell || f.dropout.p == 0.0 || !f.dropout.plan->places().cells[*cell].active)
         return at::lstm(input, {state(h0), state(c0)}, weights, b != no_value, 1, 0.0, f.context.training,
                         s.directions == 2, s.batch_first);

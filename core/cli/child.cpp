@@ -1,0 +1,80 @@
+#include "core/cli/child.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <trainyard/error.hpp>
+
+namespace trainyard::control {
+namespace {
+
+constexpr const char* parent_variable = "TRAINYARD_SUPERVISOR";
+constexpr int handed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGQUIT};
+
+}  // namespace
+
+HeldSignals::HeldSignals() {
+  sigemptyset(&held_);
+  sigaddset(&held_, SIGCHLD);
+  for (const int number : handed_on) sigaddset(&held_, number);
+  sigprocmask(SIG_BLOCK, &held_, &before_);
+}
+
+int HeldSignals::next(std::optional<std::chrono::milliseconds> limit) const {
+  const auto milliseconds = limit.value_or(std::chrono::milliseconds(0)).count();
+  const timespec time{milliseconds / 1000, milliseconds % 1000 * 1'000'000};
+  for (;;) {
+    const int number = limit ? sigtimedwait(&held_, nullptr, &time) : sigwaitinfo(&held_, nullptr);
+    if (number > 0) return number;
+    if (errno == EAGAIN) return 0;
+  }
+}
+
+pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, std::optional<int> keeps) {
+  setenv(parent_variable, std::to_string(getpid()).c_str(), 1);
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setsigmask(&attributes, &signals.before());
+  posix_spawnattr_setpgroup(&attributes, 0);
+  if (keeps) fcntl(*keeps, F_SETFD, 0);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, arguments[0], nullptr, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  if (keeps) fcntl(*keeps, F_SETFD, FD_CLOEXEC);
+  if (error != 0)
+    throw Error(ExitCode::internal, "cannot start " + words.front() + ": " + std::strerror(error));
+  return child;
+}
+
+void follow_parent() {
+  const char* parent = std::getenv(parent_variable);
+  if (parent == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (std::to_string(getppid()) != parent) raise(SIGTERM);  // it died before that
+  unsetenv(parent_variable);
+}
+
+bool End::crashed() const {
+  if (!by_signal()) return false;
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGKILL, SIGSYS, SIGTRAP})
+    if (signal() == number) return true;
+  return false;
+}
+
+std::string End::text() const {
+  return by_signal() ? "died by signal " + std::to_string(signal()) + " (" + strsignal(signal()) + ")"
+                     : "ended with exit code " + std::to_string(code());
+}
+
+}  // namespace trainyard::control

@@ -1,0 +1,179 @@
+#include "core/engine/distributed/reduction.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace trainyard::distributed {
+namespace {
+
+constexpr std::int64_t first_bytes = 1 << 20;  ///< of the first bucket, so that something leaves soon
+constexpr int bits = 24;
+enum Field : std::int64_t { loss, counted, weight, skipped, first_bit, fields = first_bit + bits };
+
+}  // namespace
+
+/// Called by autograd when the gradient of a parameter is whole.
+class Reduction::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(Reduction& owner, std::size_t parameter) : owner_(owner), parameter_(parameter) {}
+  void operator()(const at::Tensor&) override { owner_.ready(parameter_); }
+
+ private:
+  Reduction& owner_;
+  std::size_t parameter_;
+};
+
+Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t bucket_bytes,
+                   const Compressor* compressor) {
+  Layout layout;
+  std::int64_t room = std::min(first_bytes, bucket_bytes);
+  const auto begin = [&](bool compressed) {
+    if (!layout.buckets.empty()) room = bucket_bytes;
+    layout.buckets.push_back({.parameters = {}, .plan = {}, .compressed = compressed});
+  };
+  const auto add = [&](std::size_t i) {
+    const auto bytes = static_cast<std::int64_t>(parameters[i].tensor.nbytes());
+    BucketPlan* plan = &layout.buckets.back().plan;
+    if (plan->elements > 0 && plan->elements * std::int64_t{sizeof(float)} + bytes > room) {
+      begin(layout.buckets.back().compressed);
+      plan = &layout.buckets.back().plan;
+    }
+    layout.buckets.back().parameters.push_back(i);
+    plan->parts.push_back({parameters[i].name, plan->elements, parameters[i].tensor.sizes().vec()});
+    plan->elements += parameters[i].tensor.numel();
+  };
+  std::vector<std::size_t> taken, rest;  // the last of the network first
+  for (std::size_t i = parameters.size(); i-- > 0;)
+    (compressor != nullptr && compressor->takes(parameters[i]) ? taken : rest).push_back(i);
+  if (!taken.empty()) begin(true);
+  for (const std::size_t i : taken) add(i);
+  begin(false);
+  for (const std::size_t i : rest) add(i);
+  return layout;
+}
+
+Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout,
+                     Compressor* compressor)
+    : ranks_(ranks),
+      layout_(std::move(layout)),
+      compressor_(compressor),
+      places_(parameters.size()),
+      put_(parameters.size(), false) {
+  for (const NamedTensor& parameter : parameters) parameters_.push_back(parameter.tensor);
+  const at::Device device = parameters_.empty() ? at::Device(at::kCPU) : parameters_.front().device();
+  for (const Layout::Bucket& each : layout_.buckets) {
+    Bucket& bucket = buckets_.emplace_back();
+    const bool last = buckets_.size() == layout_.buckets.size();
+    const std::int64_t tail = last ? fields + std::ssize(parameters_) : 0;
+    bucket.flat = at::zeros({each.plan.elements + tail}, at::TensorOptions(device));
+    bucket.gradients = bucket.flat.narrow(0, 0, each.plan.elements);
+    bucket.missing = each.parameters.size();
+    for (std::size_t slot = 0; slot < each.parameters.size(); ++slot) {
+      const std::size_t i = each.parameters[slot];
+      places_[i] = {buckets_.size() - 1, slot};
+      bucket.views.push_back(bucket.flat.narrow(0, each.plan.parts[slot].offset, parameters_[i].numel())
+                                 .view(parameters_[i].sizes()));
+    }
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
+}
+
+Reduction::~Reduction() {
+  for (const at::Tensor& parameter : parameters_)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+}
+
+at::Tensor Reduction::tail() const {
+  const Bucket& last = buckets_.back();
+  return last.flat.narrow(0, last.gradients.numel(), last.flat.numel() - last.gradients.numel());
+}
+
+void Reduction::ready(std::size_t parameter) {
+  if (!collecting_ || put_[parameter]) return;
+  const at::NoGradGuard no_grad;
+  put(parameter);
+  // The last one waits for what is known after backward only.
+  while (next_ + 1 < buckets_.size() && buckets_[next_].missing == 0) leave();
+}
+
+/// The next bucket is whole.
+void Reduction::leave() {
+  const std::size_t bucket = next_++;
+  buckets_[bucket].exchange = layout_.buckets[bucket].compressed
+                                  ? compressor_->reduce(bucket, buckets_[bucket].gradients, step_)
+                                  : ranks_.all_reduce(buckets_[bucket].flat);
+}
+
+void Reduction::put(std::size_t parameter) {
+  put_[parameter] = true;
+  Bucket& bucket = buckets_[places_[parameter].bucket];
+  at::Tensor& view = bucket.views[places_[parameter].slot];
+  --bucket.missing;
+  at::Tensor& gradient = parameters_[parameter].mutable_grad();
+  if (!gradient.defined()) {
+    view.zero_();
+    return;
+  }
+  view.copy_(gradient);
+  gradient = view;
+}
+
+void Reduction::write(const Tail& own) {
+  at::Tensor tail = at::zeros({fields + static_cast<std::int64_t>(parameters_.size())});
+  float* to = tail.mutable_data_ptr<float>();
+  to[loss] = static_cast<float>(own.loss);
+  to[counted] = static_cast<float>(own.counted);
+  to[weight] = static_cast<float>(own.weight);
+  to[skipped] = static_cast<float>(own.skipped);
+  for (int bit = 0; bit < bits; ++bit) to[first_bit + bit] = (own.bits >> bit & 1U) != 0 ? 1.0F : 0.0F;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    to[fields + static_cast<std::int64_t>(i)] = parameters_[i].grad().defined() ? 1.0F : 0.0F;
+  this->tail().copy_(tail);
+}
+
+/// And the gradients that no rank has.
+Tail Reduction::read() const {
+  const at::Tensor tail = this->tail().cpu();
+  const float* from = tail.const_data_ptr<float>();
+  Tail all{.loss = from[loss],
+           .counted = from[counted],
+           .weight = from[weight],
+           .skipped = static_cast<std::int64_t>(from[skipped])};
+  for (int bit = 0; bit < bits; ++bit)
+    if (from[first_bit + bit] > 0.0F) all.bits |= 1U << bit;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto [bucket, slot] = places_[i];
+    at::Tensor parameter = parameters_[i];
+    parameter.mutable_grad() =
+        from[fields + static_cast<std::int64_t>(i)] > 0.0F ? buckets_[bucket].views[slot] : at::Tensor();
+  }
+  return all;
+}
+
+Tail Reduction::finish(const Tail& own, double share) {
+  const at::NoGradGuard no_grad;
+  write(own);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!put_[i]) put(i);
+  while (next_ < buckets_.size()) leave();
+  for (Bucket& bucket : buckets_) bucket.exchange->wait();
+  const Tail all = read();
+  const double factor = all.weight > 0.0 ? share / all.weight : 1.0;
+  for (Bucket& bucket : buckets_) {
+    if (factor != 1.0) bucket.gradients.mul_(factor);
+    bucket.exchange.reset();
+    bucket.missing = bucket.views.size();
+  }
+  std::fill(put_.begin(), put_.end(), false);
+  collecting_ = false;
+  next_ = 0;
+  return all;
+}
+
+}  // namespace trainyard::distributed

@@ -1,0 +1,22 @@
+// The k largest elements of each bucket, exactly, with error feedback (Aji and Heafield, EMNLP 2017; Stich et
+// al., NeurIPS 2018).
+#include "sparse.hpp"
+
+namespace {
+
+using namespace compressors;
+
+class TopK final : public SparseCompressor {
+ public:
+  using Options = FeedbackOptions;
+  static void describe(Manifest<Options>& m) {
+    m.name("topk").version("1.0.0").summary("Sends the largest elements of gradients, exactly.");
+    FeedbackOptions::describe(m);
+  }
+  /// All exact methods select the same; this is the fastest of them.
+  explicit TopK(const Options& options) : SparseCompressor(options, {.method = kernels::Method::radix}) {}
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(TopK)

@@ -1,0 +1,159 @@
+// Keeps samples of another dataset near: their bytes on a local disk, decoded ones in memory. What is random
+// comes after it, so that a run has the same bits with and without.
+#include <atomic>
+#include <memory>
+
+#include <trainyard/host.hpp>
+#include <trainyard/staged_dataset.hpp>
+#include <trainyard/state.hpp>
+
+#include "disk_level.hpp"
+#include "memory_level.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+constexpr std::int64_t mebibyte = 1 << 20;
+
+class Cache final : public Dataset {
+ public:
+  struct Options {
+    PluginList<Dataset> of;
+    std::string disk;
+    std::int64_t memory_budget = 1024;
+    double pinned = 0.5;
+    std::int64_t shard = 64;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("cache").version("1.0.0").summary("Keeps samples of a dataset on a local disk and in memory.");
+    m.option("of", &Options::of, "the dataset, one table, as in [{ type = \"image_folder\", ... }]")
+        .required();
+    m.option("disk", &Options::disk,
+             "folder on a local disk for the samples as they were fetched; it outlives the run; empty: none")
+        .file();
+    m.option("memory_budget", &Options::memory_budget,
+             "MiB for decoded samples, a split; 0: none are kept in memory")
+        .range(0, 1 << 30);
+    m.option(
+         "pinned", &Options::pinned,
+         "share of memory_budget for the samples that come first, which stay; the rest goes to those used "
+         "last")
+        .range(0.0, 1.0);
+    m.option("shard", &Options::shard, "samples, neighbours by index, that are evicted together")
+        .range(1, 1 << 20);
+    m.hook<&Cache::report>(Event::epoch_end);
+  }
+  explicit Cache(const Options& options) : options_(options) {}
+
+  void open(const std::string& split) override {
+    if (options_.disk.empty() && options_.memory_budget == 0)
+      throw ConfigError("memory_budget = 0 and no disk: the cache would keep nothing; give it one of them");
+    if (options_.of.tables.size() != 1)
+      throw ConfigError("of has " + std::to_string(options_.of.tables.size()) + " datasets: give one");
+    made_ = std::move(make_plugins(host(), options_.of).front());
+    source_ = dynamic_cast<const StagedDataset*>(made_.get());
+    if (source_ == nullptr)
+      throw ConfigError("of: the dataset \"" + options_.of.tables.front().find("type")->as<std::string>() +
+                        "\" does not tell apart what can be kept of a sample and what is random "
+                        "(StagedDataset): take it without a cache");
+    made_->open(split);
+    split_ = split;
+    name_ = name_of(source_->source());
+    if (!options_.disk.empty())
+      disk_ = std::make_unique<cache::DiskLevel>(
+          options_.disk, name_, [this](const std::string& what) { host().log(LogLevel::warning, what); });
+    if (options_.memory_budget > 0)
+      memory_ = std::make_unique<cache::MemoryLevel>(cache::MemoryLevel::Limits{
+          .budget = options_.memory_budget * mebibyte, .pinned = options_.pinned, .shard = options_.shard});
+  }
+
+  std::int64_t size() const override { return source_->size(); }
+  BatchSchema schema() const override { return source_->schema(); }
+  std::vector<std::int64_t> labels() const override { return source_->labels(); }
+
+  Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
+    std::vector<Sample> samples;
+    samples.reserve(indices.size());
+    for (const std::int64_t index : indices) samples.push_back(sample(index));
+    return source_->assemble(indices, samples, context);
+  }
+
+  /// A manifest: what the samples are of. They themselves are in no checkpoint; a run that goes on reads them
+  /// again, from the disk if there is one.
+  void save(StateWriter& state) const override {
+    if (source_ == nullptr) return;
+    state.scalar("source", name_);
+    state.scalar("decoding", source_->decoding());
+  }
+  void load(const StateReader& state) override {
+    tell_change(state, "source", name_, "the files of the dataset are others");
+    tell_change(state, "decoding", source_->decoding(), "samples are decoded in another way");
+  }
+
+  /// Of the last epoch. The loader reads ahead: its first batches of the next one may be counted already.
+  void report(StepContext&) {
+    const std::int64_t memory = from_memory_.exchange(0), disk = from_disk_.exchange(0),
+                       fetched = fetched_.exchange(0), bytes = fetched_bytes_.exchange(0);
+    if (memory + disk + fetched == 0) return;
+    std::string text = split_ + ": " + std::to_string(fetched) + " samples fetched from the source (" +
+                       std::to_string(bytes) + " bytes), " + std::to_string(disk) + " read from the disk, " +
+                       std::to_string(memory) + " found in memory";
+    if (memory_) {
+      const cache::MemoryLevel::Usage usage = memory_->usage();
+      text += ", which holds " + std::to_string(usage.samples) + " samples, " + std::to_string(usage.pinned) +
+              " of them pinned (" + std::to_string(usage.bytes) + " bytes)";
+    }
+    host().log(LogLevel::info, text);
+  }
+
+ private:
+  /// SHA-256, as a name of a folder.
+  static std::string name_of(std::string source) {
+    State state;
+    StateWriter(state).scalar("source", std::move(source));
+    return digest(state);
+  }
+
+  void tell_change(const StateReader& state, const char* name, const std::string& now, const char* what) {
+    if (state.text(name) != now)
+      host().log(LogLevel::warning, split_ + ": " + what + " than when the checkpoint was written");
+  }
+
+  Sample sample(std::int64_t index) const {
+    if (memory_)
+      if (std::optional<Sample> kept = memory_->get(index)) {
+        ++from_memory_;
+        return std::move(*kept);
+      }
+    Sample made = decode(index);
+    if (memory_) memory_->put(index, made);
+    return made;
+  }
+
+  Sample decode(std::int64_t index) const {
+    if (disk_)
+      if (const auto kept = disk_->get(index)) {
+        ++from_disk_;
+        return source_->decode(index, *kept);
+      }
+    const std::vector<std::uint8_t> bytes = source_->fetch(index);
+    ++fetched_;
+    fetched_bytes_ += static_cast<std::int64_t>(bytes.size());
+    Sample made = source_->decode(index, bytes);
+    if (disk_) disk_->put(index, bytes);  // not before: what cannot be decoded is not to be kept
+    return made;
+  }
+
+  Options options_;
+  std::unique_ptr<Dataset> made_;
+  const StagedDataset* source_ = nullptr;  ///< the same
+  std::string split_, name_;
+  std::unique_ptr<cache::DiskLevel> disk_;      ///< null: none
+  std::unique_ptr<cache::MemoryLevel> memory_;  ///< null: none
+  mutable std::atomic<std::int64_t> from_memory_{0}, from_disk_{0}, fetched_{0}, fetched_bytes_{0};
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Cache)

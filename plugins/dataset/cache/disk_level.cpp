@@ -1,0 +1,106 @@
+#include "disk_level.hpp"
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace cache {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t files_a_folder = 1024;
+
+struct Header {
+  std::array<char, 8> magic = {'t', 'y', 'c', 'a', 'c', 'h', 'e', '1'};
+  std::int64_t index = 0;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+};
+
+std::uint64_t checksum(const Header& header, std::span<const std::uint8_t> bytes) {
+  std::array<std::uint64_t, 2> numbers = {static_cast<std::uint64_t>(header.index), header.length};
+  const uLong of_header = crc32_z(0, reinterpret_cast<const Bytef*>(numbers.data()), sizeof numbers);
+  return crc32_z(of_header, bytes.data(), bytes.size());
+}
+
+/// What is wrong with an entry; empty: nothing.
+std::string damage(const Header& header, std::int64_t index, const DiskLevel::Bytes& bytes) {
+  if (header.magic != Header().magic) return "it does not begin as an entry does";
+  if (header.index != index) return "it says that it is sample " + std::to_string(header.index);
+  if (header.length != bytes.size())
+    return "it has " + std::to_string(bytes.size()) + " bytes, and says " + std::to_string(header.length);
+  if (header.checksum != checksum(header, bytes)) return "its bytes do not match their checksum";
+  return {};
+}
+
+/// The content of a file; nothing where it cannot be read, and errno says why.
+bool read(const fs::path& path, Header& header, DiskLevel::Bytes& bytes) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return false;
+  const std::streamoff size = file.tellg();
+  file.seekg(0);
+  header.magic = {};
+  if (size < static_cast<std::streamoff>(sizeof header)) return true;
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  bytes.resize(static_cast<std::size_t>(size) - sizeof header);
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  return file.good();
+}
+
+bool write(const fs::path& path, const Header& header, std::span<const std::uint8_t> bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  return file.good();
+}
+
+}  // namespace
+
+fs::path DiskLevel::path(std::int64_t index) const {
+  return folder_ / std::to_string(index / files_a_folder) / std::to_string(index);
+}
+
+std::optional<DiskLevel::Bytes> DiskLevel::get(std::int64_t index) const {
+  const fs::path file = path(index);
+  Header header;
+  Bytes bytes;
+  errno = 0;
+  const bool whole = read(file, header, bytes);
+  const int reason = errno;
+  if (!whole && (reason == ENOENT || reason == ENOTDIR)) return std::nullopt;
+  const std::string found =
+      whole ? damage(header, index, bytes) : "it cannot be read (" + std::string(std::strerror(reason)) + ")";
+  if (found.empty()) return bytes;
+  warn_("the entry " + file.string() + " is damaged: " + found + "; the sample is fetched again");
+  return std::nullopt;
+}
+
+void DiskLevel::put(std::int64_t index, std::span<const std::uint8_t> bytes) {
+  if (!writes_) return;
+  static std::atomic<std::uint64_t> number{0};
+  const fs::path file = path(index);
+  // A name of its own: another thread, or process, may write the same entry.
+  const fs::path beside = file.string() + "." + std::to_string(::getpid()) + "." + std::to_string(number++);
+  Header header{.index = index, .length = bytes.size()};
+  header.checksum = checksum(header, bytes);
+  errno = 0;
+  std::error_code error;
+  fs::create_directories(file.parent_path(), error);
+  if (!error && !write(beside, header, bytes))
+    error.assign(errno != 0 ? errno : EIO, std::generic_category());
+  if (!error) fs::rename(beside, file, error);
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(beside, ignored);
+  if (writes_.exchange(false))
+    warn_("cannot write " + file.string() + ": " + error.message() +
+          "; from here on samples are kept on the disk no more: make room, or give `disk` another folder");
+}
+
+}  // namespace cache

@@ -1,0 +1,223 @@
+// What ranks exchange: sums of gradients that leave while backward runs, the tail that goes with them, states.
+#include "support/ranks.hpp"
+
+#include <torch/torch.h>
+
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <numeric>
+
+#include "core/engine/distributed/reduction.hpp"
+#include "core/engine/distributed/together.hpp"
+#include "plugins/optimizer/trust_ratio.hpp"
+
+namespace trainyard::distributed {
+namespace {
+
+using test::on_ranks;
+
+/// Catch's assertions are for one thread.
+std::mutex checking;
+#define CHECK_HERE(...)                   \
+  do {                                    \
+    const std::lock_guard lock(checking); \
+    CHECK(__VA_ARGS__);                   \
+  } while (false)
+
+/// A chain of layers, so that gradients come one after the other, and one layer that nothing reaches.
+struct Chain {
+  std::vector<at::Tensor> parameters;
+
+  std::vector<NamedTensor> named() const {
+    std::vector<NamedTensor> all;
+    for (std::size_t i = 0; i < parameters.size(); ++i) all.push_back({std::to_string(i), parameters[i]});
+    return all;
+  }
+  Reduction reduction(Ranks& ranks, std::int64_t bucket_bytes) const {
+    return {ranks, named(), make_layout(named(), bucket_bytes, nullptr), nullptr};
+  }
+
+  Chain() {
+    static const std::vector<at::Tensor> drawn = [] {  // once: the threads of a test share the generator
+      torch::manual_seed(7);
+      std::vector<at::Tensor> tensors;
+      for (const std::int64_t width : {6, 300, 40, 5})
+        tensors.push_back(torch::randn({width, tensors.empty() ? 4 : tensors.back().size(0)}) * 0.1);
+      tensors.push_back(torch::randn({3}));
+      return tensors;
+    }();
+    for (const at::Tensor& each : drawn) parameters.push_back(each.clone().set_requires_grad(true));
+  }
+
+  at::Tensor loss(const at::Tensor& input) const {
+    at::Tensor x = input;
+    for (std::size_t i = 0; i + 1 < parameters.size(); ++i) x = x.matmul(parameters[i].t()).tanh();
+    return x.pow(2).sum();
+  }
+};
+
+/// The batch of a rank: other numbers, and another number of rows.
+at::Tensor batch(int rank) {
+  return torch::arange((rank + 1) * 4, torch::kFloat).view({-1, 4}).div(10.0 * (rank + 1));
+}
+
+std::vector<at::Tensor> expected(int ranks, const std::vector<double>& shares) {
+  Chain chain;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (shares[static_cast<std::size_t>(rank)] == 0.0) continue;
+    (chain.loss(batch(rank)) * shares[static_cast<std::size_t>(rank)]).backward();
+  }
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : chain.parameters) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+void check_gradients(const Chain& chain, const std::vector<at::Tensor>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const at::Tensor gradient = chain.parameters[i].grad();
+    CHECK_HERE(gradient.defined() == expected[i].defined());
+    if (gradient.defined()) CHECK_HERE(torch::allclose(gradient, expected[i], 1e-5, 1e-6));
+  }
+}
+
+TEST_CASE("Gradients are summed over the ranks, whether they leave during backward or after it") {
+  for (const int ranks : {2, 3})
+    for (const std::int64_t bucket : {std::int64_t{100}, std::int64_t{20'000}, std::int64_t{1} << 25})
+      for (const bool early : {true, false})
+        on_ranks(ranks, [&](World& world) {
+          Chain chain;
+          Reduction reduction = chain.reduction(world, bucket);
+          for (int step = 0; step < 3; ++step) {
+            for (at::Tensor& parameter : chain.parameters) parameter.mutable_grad() = at::Tensor();
+            if (early) reduction.collect();
+            chain.loss(batch(world.rank())).backward();
+            reduction.finish({.weight = 1.0}, ranks);  // no mean
+            check_gradients(chain,
+                            expected(ranks, std::vector<double>(static_cast<std::size_t>(ranks), 1.0)));
+          }
+        });
+}
+
+TEST_CASE("A rank without samples takes part, and the mean is over what the others have") {
+  on_ranks(3, [](World& world) {
+    Chain chain;
+    Reduction reduction = chain.reduction(world, 1000);
+    const double share = world.rank() == 1 ? 0.0 : 1.0 / 4.0;  // of four that were expected
+    reduction.collect();
+    if (share > 0.0) (chain.loss(batch(world.rank())) * share).backward();
+    const Tail all = reduction.finish({.loss = 1.5 * world.rank(),
+                                       .counted = 2.0,
+                                       .weight = share > 0.0 ? 1.0 : 0.0,
+                                       .skipped = world.rank() == 1 ? 1 : 0,
+                                       .bits = 1U << (3 * world.rank())},
+                                      4.0);
+    check_gradients(chain, expected(3, {0.5, 0.0, 0.5}));
+    CHECK_HERE(all.loss == 4.5);
+    CHECK_HERE(all.counted == 6.0);
+    CHECK_HERE(all.weight == 2.0);
+    CHECK_HERE(all.skipped == 1);
+    CHECK_HERE(all.bits == (1U | 1U << 3 | 1U << 6));
+  });
+}
+
+TEST_CASE("What is summed is the same on all ranks, to the bit") {
+  std::vector<std::string> digests(4);
+  on_ranks(4, [&](World& world) {
+    Chain chain;
+    Reduction reduction = chain.reduction(world, 500);
+    reduction.collect();
+    chain.loss(batch(world.rank())).backward();
+    reduction.finish({.weight = 0.3}, 1.0);
+    State state;
+    for (std::size_t i = 0; i + 1 < chain.parameters.size(); ++i)
+      state.tensors.emplace(std::to_string(i), chain.parameters[i].grad());
+    digests[static_cast<std::size_t>(world.rank())] = digest(state);
+  });
+  for (const std::string& each : digests) CHECK(each == digests.front());
+}
+
+TEST_CASE("Trust ratios that ranks share out are those that each computes alone, and no rank computes many") {
+  constexpr std::size_t layers = 70;
+  const auto drawn = [](std::uint64_t seed) {
+    torch::manual_seed(seed);
+    std::vector<at::Tensor> tensors;
+    for (std::size_t i = 0; i < layers; ++i)
+      tensors.push_back(
+          torch::randn({static_cast<std::int64_t>(1 + i * i % 13), static_cast<std::int64_t>(3 + i)}));
+    tensors[5].zero_();  // a ratio of 1
+    return tensors;
+  };
+  const std::vector<at::Tensor> weights = drawn(1), steps = drawn(2);
+  const std::vector<at::Tensor> drawn_updates = drawn(3);
+  std::vector<at::Tensor> alone = drawn(3);
+  optimizers::scale_by_trust(alone, weights, steps, 2, nullptr, 0.001, 0.01);
+  std::vector<std::int64_t> sizes;
+  for (const at::Tensor& weight : weights) sizes.push_back(weight.numel());
+  const std::vector<int> owner = optimizers::owners(sizes, 4);
+  std::vector<std::int64_t> work(4, 0);
+  for (std::size_t i = 0; i < layers; ++i) work[static_cast<std::size_t>(owner[i])] += sizes[i];
+  const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  for (const std::int64_t each : work) CHECK(each <= all / 4 + *std::max_element(sizes.begin(), sizes.end()));
+  on_ranks(4, [&](World& world) {
+    std::vector<at::Tensor> updates;
+    for (const at::Tensor& each : drawn_updates) updates.push_back(each.clone());
+    optimizers::scale_by_trust(updates, weights, steps, 2, &world, 0.001, 0.01);
+    for (std::size_t i = 0; i < layers; ++i) CHECK_HERE(torch::equal(updates[i], alone[i]));
+    std::size_t computed = 0;
+    optimizers::shared_out(world, sizes, [&](const std::vector<std::size_t>& items) {
+      computed = items.size();
+      return torch::ones({std::ssize(items)});
+    });
+    CHECK_HERE(computed == static_cast<std::size_t>(std::count(owner.begin(), owner.end(), world.rank())));
+  });
+}
+
+TEST_CASE("States of all kinds reach every rank as they were") {
+  on_ranks(2, [](World& world) {
+    State state{
+        .owner = "rank " + std::to_string(world.rank()), .version = "1", .scalars = {}, .tensors = {}};
+    state.scalars = {
+        {"yes", true}, {"whole", std::int64_t{1} << 40}, {"real", 0.1}, {"text", std::string("a\0b", 3)}};
+    state.tensors = {{"empty", torch::empty({0, 3})},
+                     {"numbers", torch::arange(6, torch::kLong).view({2, 3}).t()},
+                     {"bits", torch::tensor({true, false})}};
+    const auto all = gather(world, std::vector<State>(static_cast<std::size_t>(world.rank()) + 1, state));
+    CHECK_HERE(all.size() == 2);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      CHECK_HERE(all[rank].size() == rank + 1);
+      State theirs = all[rank].back();
+      CHECK_HERE(theirs.owner == "rank " + std::to_string(rank));
+      theirs.owner = state.owner;
+      CHECK_HERE(digest(theirs) == digest(state));
+    }
+  });
+}
+
+TEST_CASE("What is cut short is told") {
+  State state;
+  state.tensors["numbers"] = torch::arange(6);
+  const std::string whole = to_bytes({state});
+  for (std::size_t length = 1; length < whole.size(); ++length)
+    CHECK_THROWS_AS(from_bytes(std::string_view(whole).substr(0, length)), DataError);
+}
+
+TEST_CASE("A rank that fails is named to the others, which do not wait") {
+  std::vector<std::string> said(3);
+  CHECK_THROWS(on_ranks(3, [&](World& world) {
+    if (world.rank() == 1) {
+      world.fail("its disk is full");
+      throw std::runtime_error("failed");
+    }
+    try {
+      for (int i = 0; i < 100; ++i) world.gather("go on");
+    } catch (const DistributedError& error) {
+      said[static_cast<std::size_t>(world.rank())] = error.what();
+      throw;
+    }
+  }));
+  CHECK(said[0] == "rank 1 failed: its disk is full");
+  CHECK(said[2] == "rank 1 failed: its disk is full");
+}
+
+}  // namespace
+}  // namespace trainyard::distributed
