@@ -1,10 +1,5 @@
 #include "core/cli/launcher.hpp"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +8,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/child.hpp"
+#include "core/cli/listening.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -20,28 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr auto patience = std::chrono::seconds(20);  ///< for ranks to end once another has failed
-
-/// Where the store of the ranks listens: opened here, so that nobody else takes the port.
-struct Listening {
-  int socket = -1;
-  int port = 0;
-
-  Listening() {
-    socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    if (socket < 0 || bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        listen(socket, SOMAXCONN) != 0 ||
-        getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-      throw Error(ExitCode::distributed, "no port of this machine is to be had for the ranks to meet at");
-    port = ntohs(address.sin_port);
-  }
-  ~Listening() { close(socket); }
-  Listening(const Listening&) = delete;
-  Listening& operator=(const Listening&) = delete;
-};
 
 void set(const char* name, int value) {
   setenv(name, std::to_string(value).c_str(), 1);
@@ -93,7 +67,7 @@ int launch(const std::vector<std::string>& words, int ranks) {
   const HeldSignals signals;
   const Listening store;
   setenv("MASTER_ADDR", "127.0.0.1", 1);
-  set("MASTER_PORT", store.port);
+  set("MASTER_PORT", store.port());
   set("WORLD_SIZE", ranks);
   set("LOCAL_WORLD_SIZE", ranks);
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -103,11 +77,11 @@ int launch(const std::vector<std::string>& words, int ranks) {
     set("RANK", rank);
     set("LOCAL_RANK", rank);
     if (rank == 0)
-      set("TRAINYARD_STORE_SOCKET", store.socket);
+      set("TRAINYARD_STORE_SOCKET", store.socket());
     else
       unsetenv("TRAINYARD_STORE_SOCKET");
     all.push_back({.number = rank,
-                   .end = {start(words, signals, rank == 0 ? std::optional(store.socket) : std::nullopt)}});
+                   .end = {start(words, signals, rank == 0 ? std::optional(store.socket()) : std::nullopt)}});
   }
   bool failed = false;
   auto until = std::chrono::steady_clock::time_point::max();

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/buffer.hpp"
 #include "kernels/cuda/demand.hpp"
+#include "kernels/cuda/last_launch.hpp"
 #include "kernels/cuda/tally.hpp"
 
 namespace trainyard::kernels::cuda {
@@ -92,32 +93,17 @@ std::size_t bytes_of(const std::vector<T>& values) {
 }  // namespace
 
 struct MultiStatistics::State {
-  cudaEvent_t done = nullptr;
-  int device = -1;
   /// The table, the numbers of the chunks, and those of the tensors, on the device; here the numbers of the
   /// tensors, then the table.
   DeviceBuffer there;
   PinnedBuffer here;
   std::span<const Numbers> results;
-
-  ~State() {
-    if (done == nullptr) return;
-    cudaEventSynchronize(done);
-    cudaEventDestroy(done);
-  }
+  LastLaunch last;
 
   void launch(std::span<const View> tensors, cudaStream_t stream) {
     const Partition parts = partition(tensors);
-    int current = 0;
-    demand(cudaGetDevice(&current));
-    if (done == nullptr) {
-      demand(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
-      device = current;
-    }
-    if (current != device)
-      throw std::invalid_argument("statistics: launched on device " + std::to_string(current) +
-                                  ", expected " + std::to_string(device) + " as before");
-    demand(cudaEventSynchronize(done));
+    last.demand_device("statistics");
+    last.wait();
     results = {};
     if (tensors.empty()) return;
 
@@ -142,7 +128,7 @@ struct MultiStatistics::State {
         reinterpret_cast<const std::int32_t*>(memory + chunks), of_chunks, of_tensors);
     demand(cudaGetLastError());
     demand(cudaMemcpyAsync(pinned, of_tensors, numbers, cudaMemcpyDeviceToHost, stream));
-    demand(cudaEventRecord(done, stream));
+    last.record(stream);
     results = {reinterpret_cast<const Numbers*>(pinned), tensors.size()};
   }
 };
@@ -155,18 +141,11 @@ void MultiStatistics::launch(std::span<const View> tensors, void* stream) {
 }
 
 bool MultiStatistics::ready() const {
-  if (state_->results.empty()) return true;
-  const cudaError_t state = cudaEventQuery(state_->done);
-  if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // it is none
-    return false;
-  }
-  demand(state);
-  return true;
+  return state_->results.empty() || state_->last.ready();
 }
 
 std::span<const Numbers> MultiStatistics::results() const {
-  if (!state_->results.empty()) demand(cudaEventSynchronize(state_->done));
+  if (!state_->results.empty()) state_->last.wait();
   return state_->results;
 }
 

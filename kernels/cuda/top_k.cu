@@ -10,6 +10,7 @@
 #include "kernels/bisection.hpp"
 #include "kernels/cuda/buffer.hpp"
 #include "kernels/cuda/demand.hpp"
+#include "kernels/cuda/last_launch.hpp"
 
 namespace trainyard::kernels::cuda {
 namespace {
@@ -388,29 +389,10 @@ unsigned blocks_of(std::int64_t count, int size) {
 }  // namespace
 
 struct TopK::State {
-  cudaEvent_t done = nullptr;
-  int device = -1;
   DeviceBuffer there, tiles, keys, scratch;
   PinnedBuffer result;
   bool launched = false;
-
-  ~State() {
-    if (done == nullptr) return;
-    cudaEventSynchronize(done);
-    cudaEventDestroy(done);
-  }
-
-  void demand_device() {
-    int current = 0;
-    demand(cudaGetDevice(&current));
-    if (done == nullptr) {
-      demand(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
-      device = current;
-    }
-    if (current != device)
-      throw std::invalid_argument("top-k: selected on device " + std::to_string(current) + ", expected " +
-                                  std::to_string(device) + " as before");
-  }
+  LastLaunch last;
 
   void sort(const float* x, std::int64_t count, Search* search, cudaStream_t stream) {
     auto* const from = reinterpret_cast<std::uint32_t*>(
@@ -461,7 +443,7 @@ struct TopK::State {
   void select(const float* x, std::int64_t count, const Selection& how, std::uint64_t random, std::int64_t k,
               std::int32_t* indices, float* values, cudaStream_t stream) {
     check_selection(count, how, k);
-    demand_device();
+    last.demand_device("top-k");
     auto* const search = reinterpret_cast<Search*>(there.at_least(sizeof(Search)));
     start<<<1, threads, 0, stream>>>(search, {how, count, k, random});
     demand(cudaGetLastError());
@@ -471,7 +453,7 @@ struct TopK::State {
     if (k > 0) write(x, count, search, indices, values, stream);
     demand(cudaMemcpyAsync(result.at_least(sizeof(Selected)), &search->selected, sizeof(Selected),
                            cudaMemcpyDeviceToHost, stream));
-    demand(cudaEventRecord(done, stream));
+    last.record(stream);
     launched = true;
   }
 };
@@ -486,7 +468,7 @@ void TopK::select(const float* x, std::int64_t count, const Selection& how, std:
 
 Selected TopK::selected() const {
   if (!state_->launched) return {};
-  demand(cudaEventSynchronize(state_->done));
+  state_->last.wait();
   return *reinterpret_cast<const Selected*>(state_->result.at_least(sizeof(Selected)));
 }
 

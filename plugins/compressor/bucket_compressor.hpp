@@ -41,7 +41,7 @@ class BucketCompressor : public Compressor {
   void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
     if (const std::string& device = host().run().device; device != "cpu")
       throw ConfigError("distributed.compressor works on gradients in the CPU's memory, and the run is on " +
-                        device + "; leave the section out, or take trainer.device = \"cpu\"");
+                        device + "; leave the section out, or take run.device = \"cpu\"");
     const std::optional<std::int64_t> start = options_.start.steps(scale);
     if (!start)
       throw ConfigError("distributed.compressor.start = \"" + options_.start.text() +

@@ -2,7 +2,8 @@
 // stream that they share, so that only values go over the wire, and are summed on the way.
 #include <ATen/ops/empty.h>
 
-#include "sparse.hpp"
+#include "pairs.hpp"
+#include "with_feedback.hpp"
 
 namespace {
 
@@ -23,7 +24,7 @@ std::vector<std::int32_t> draw(std::int64_t count, std::int64_t k, const RandomS
   return indices;
 }
 
-class RandomK final : public BucketCompressor {
+class RandomK final : public WithFeedback<BucketCompressor> {
  public:
   struct Options : BucketOptions {
     double density = 0.01;
@@ -40,26 +41,15 @@ class RandomK final : public BucketCompressor {
         "add to a gradient what was not sent of those before; else what is sent is divided by the density, "
         "for the mean over all draws to be the gradient");
   }
-  explicit RandomK(const Options& options) : BucketCompressor(options), options_(options) {}
-
-  void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
-    BucketCompressor::open(ranks, buckets, scale);
-    std::vector<std::int64_t> elements;
-    if (options_.error_feedback)
-      for (const BucketPlan& bucket : buckets) elements.push_back(bucket.elements);
-    residuals_.open(elements);
-  }
-
-  void save(StateWriter& state) const override { residuals_.save(state); }
-  void load(const StateReader& state) override { residuals_.load(state.state()); }
-  void load_all(std::span<const State> saved) override { residuals_.load_all(saved, ranks()); }
+  explicit RandomK(const Options& options)
+      : WithFeedback(options.error_feedback, options), options_(options) {}
 
  protected:
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,
                                      std::int64_t step) override {
     const std::int64_t count = gradients.numel(), k = share_of(count, options_.density);
     const std::vector<std::int32_t> indices = draw(count, k, random(bucket, step));
-    const at::Tensor acc = options_.error_feedback ? residuals_[bucket].add_(gradients) : gradients;
+    const at::Tensor acc = accumulated(bucket, gradients);
     const float factor = options_.error_feedback ? 1.0F : static_cast<float>(count) / static_cast<float>(k);
     const at::Tensor values = at::empty({k}, gradients.options());
     const std::span<float> from = floats(acc), to = floats(values);
@@ -74,7 +64,6 @@ class RandomK final : public BucketCompressor {
 
  private:
   const Options options_;
-  Residuals residuals_;
 };
 
 }  // namespace

@@ -8,9 +8,8 @@
 
 #include <ATen/ops/empty.h>
 
-#include "bucket_compressor.hpp"
 #include "pairs.hpp"
-#include "residuals.hpp"
+#include "with_feedback.hpp"
 
 namespace compressors {
 
@@ -97,36 +96,20 @@ class PairCompressor : public BucketCompressor {
   Pairs pairs_;
 };
 
-/// With plain error feedback.
-class SparseCompressor : public PairCompressor {
+class SparseCompressor : public WithFeedback<PairCompressor> {
  public:
   SparseCompressor(const FeedbackOptions& options, const kernels::Selection& how)
-      : PairCompressor(options, how), options_(options) {}
-
-  void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
-    PairCompressor::open(ranks, buckets, scale);
-    std::vector<std::int64_t> elements;
-    if (options_.error_feedback)
-      for (const BucketPlan& bucket : buckets) elements.push_back(bucket.elements);
-    residuals_.open(elements);
-  }
-
-  void save(StateWriter& state) const override { residuals_.save(state); }
-  void load(const StateReader& state) override { residuals_.load(state.state()); }
-  void load_all(std::span<const State> saved) override { residuals_.load_all(saved, ranks()); }
+      : WithFeedback(options.error_feedback, options, how), density_(options.density) {}
 
  protected:
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,
                                      std::int64_t step) override {
-    const std::int64_t k = share_of(gradients.numel(), options_.density);
-    const std::uint64_t random = this->random(bucket, step).bits(0);
-    if (!options_.error_feedback) return send(gradients, k, random, gradients);
-    return send(residuals_[bucket].add_(gradients), k, random, gradients);
+    const std::int64_t k = share_of(gradients.numel(), density_);
+    return send(accumulated(bucket, gradients), k, random(bucket, step).bits(0), gradients);
   }
 
  private:
-  const FeedbackOptions options_;
-  Residuals residuals_;
+  const double density_;
 };
 
 }  // namespace compressors

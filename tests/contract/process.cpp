@@ -12,14 +12,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 
+#include "core/cli/listening.hpp"
 #include "core/engine/verbs/train_command.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
 #include "support/folder.hpp"
-#include "support/ranks.hpp"
 
 /// Stands in for the C library's: tests/faulty/hook_killer.cpp asks to die inside a save, that is when the
 /// second file of a checkpoint is to reach the disk.
@@ -70,14 +71,14 @@ int train(const std::string& request, int rank, const plugins::Registry& registr
 }
 
 /// As a launcher says it.
-void place(int rank, int ranks, int store, int port) {
+void place(int rank, int ranks, const control::Listening& store) {
   const auto set = [](const char* name, int value) { setenv(name, std::to_string(value).c_str(), 1); };
   set("RANK", rank);
   set("LOCAL_RANK", rank);
   set("WORLD_SIZE", ranks);
   set("LOCAL_WORLD_SIZE", ranks);
-  set("MASTER_PORT", port);
-  if (rank == 0) set("TRAINYARD_STORE_SOCKET", store);
+  set("MASTER_PORT", store.port());
+  if (rank == 0) set("TRAINYARD_STORE_SOCKET", store.socket());
 }
 
 [[noreturn]] void serve(int socket) {
@@ -86,18 +87,19 @@ void place(int rank, int ranks, int store, int port) {
   std::string request(longest_request, '\0');
   for (ssize_t size; (size = recv(socket, request.data(), request.size(), 0)) > 0;) {
     const int ranks = std::stoi(request);
-    const auto [store, port] = ranks > 1 ? test::listening() : std::pair<int, std::uint16_t>(-1, 0);
+    std::optional<control::Listening> store;
+    if (ranks > 1) store.emplace();
     std::vector<pid_t> children;
     for (int rank = 0; rank < ranks; ++rank) {
       children.push_back(fork());
       if (children.back() != 0) continue;
       close(socket);
-      if (ranks > 1) place(rank, ranks, store, port);
+      if (store) place(rank, ranks, *store);
       const int code = train(request.substr(0, static_cast<std::size_t>(size)), rank, registry);
       std::fflush(nullptr);
       _exit(code);
     }
-    if (ranks > 1) close(store);
+    store.reset();
     int status = 0;
     for (const pid_t child : children) {
       int own = -1;

@@ -140,6 +140,29 @@ class Ranks(HostTest):
         result = self.train(text, "--ranks", 4)
         self.assertEqual(result["digest"], whole["digest"])
 
+    def test_a_rank_that_only_went_silent_is_told_and_waited_for(self):
+        text = RUN.replace('max_duration = "50ba"', 'max_duration = "1000ba"')
+        whole = self.on(2, text)
+        shutil.rmtree(self.run_folder)
+        run = self.start("--ranks", 2, text=text)
+        self.until(lambda: (self.run_folder / "metrics.jsonl").exists())
+        silent = self.ranks_of(run.pid)[1]
+        os.kill(silent, signal.SIGSTOP)
+        log = self.run_folder / "run.log"
+        self.until(lambda: "rank 1 has given no sign of life for 8 s; the others wait for it" in log.read_text())
+        os.kill(silent, signal.SIGCONT)
+        run.terminate()
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 75, said)
+        result = self.train(text, "--ranks", 2)
+        self.assertEqual(result["digest"], whole["digest"])
+
+    def until(self, true, seconds=60):
+        end = time.monotonic() + seconds
+        while not true():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+
     def ranks_of(self, launcher):
         """Process of each rank, by its number."""
         pids = {}

@@ -26,14 +26,6 @@ using test::table;
 
 namespace {
 
-/// Catch's assertions are for one thread.
-std::mutex checking;
-#define CHECK_HERE(...)                   \
-  do {                                    \
-    const std::lock_guard lock(checking); \
-    CHECK(__VA_ARGS__);                   \
-  } while (false)
-
 /// Keeps the numbers that a compressor reports.
 class Listening : public test::QuietHost {
  public:

@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <catch2/catch.hpp>
-#include <mutex>
 #include <numeric>
 
 #include "core/engine/distributed/reduction.hpp"
@@ -15,14 +14,6 @@ namespace trainyard::distributed {
 namespace {
 
 using test::on_ranks;
-
-/// Catch's assertions are for one thread.
-std::mutex checking;
-#define CHECK_HERE(...)                   \
-  do {                                    \
-    const std::lock_guard lock(checking); \
-    CHECK(__VA_ARGS__);                   \
-  } while (false)
 
 /// A chain of layers, so that gradients come one after the other, and one layer that nothing reaches.
 struct Chain {

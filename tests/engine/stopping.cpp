@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "support/live.hpp"
+#include "support/small_parts.hpp"
 #include "support/trained.hpp"
 
 using namespace trainyard;
@@ -23,19 +24,7 @@ name = "stopping"
 seed = 3
 resume = "auto"
 threads = { intra_op = 1, inter_op = 1 }
-[model]
-type = "mlp"
-layers = [8, 16, 3]
-[loss]
-type = "cross_entropy"
-[data]
-type = "synthetic"
-kind = "classification"
-shape = [8]
-classes = 3
-train = { size = 96, batch_size = 16, shuffle = true }
-val = { size = 32, batch_size = 16 }
-[optimizer]
+)" + test::small_parts + R"([optimizer]
 type = "adamw"
 lr = 0.01
 [trainer]

@@ -289,17 +289,15 @@ DistributedError World::explain(const std::string& what) {
   return DistributedError("an exchange between the ranks failed: " + first_line(what));
 }
 
-std::optional<std::string> World::take_silence() {
-  const int rank = silent_.exchange(-1);
-  if (rank < 0) return std::nullopt;
-  return "rank " + std::to_string(rank) + " has given no sign of life for " +
-         std::to_string(silence.count() / 1000) + " s; the others wait for it";
-}
-
-void World::check_silence() const {
+void World::check_silence() {
+  const auto no_sign = [](int rank, Milliseconds time) {
+    return "rank " + std::to_string(rank) + " has given no sign of life for " +
+           std::to_string(time.count() / 1000) + " s";
+  };
+  if (const int rank = silent_.exchange(-1); rank >= 0 && tell_)
+    tell_(no_sign(rank, silence) + "; the others wait for it");
   if (const int rank = lost_; rank >= 0)
-    throw DistributedError("rank " + std::to_string(rank) + " has given no sign of life for " +
-                           std::to_string(timeout_.count() / 1000) + " s (distributed.timeout)");
+    throw DistributedError(no_sign(rank, timeout_) + " (distributed.timeout)");
 }
 
 /// Says that this rank is alive, and listens for the others.

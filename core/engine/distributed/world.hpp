@@ -4,11 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <trainyard/ranks.hpp>
@@ -44,10 +45,10 @@ class World final : public Ranks {
   void fail(const std::string& why) noexcept;
   /// What the host is to tell of the failure of a collective: the rank that is to blame, and what it said.
   DistributedError explain(const std::string& what);
-  /// Of a rank that has been silent; told once each. Any thread.
-  std::optional<std::string> take_silence();
-  /// Throws where a rank has been silent for as long as the timeout.
-  void check_silence() const;
+  /// Called, on a thread that waits for a collective, with each rank that has become silent.
+  void on_silence(std::function<void(const std::string& what)> tell) { tell_ = std::move(tell); }
+  /// Tells of a rank that has become silent; throws where one has been so for as long as the timeout.
+  void check_silence();
 
  private:
   struct Connection;
@@ -59,6 +60,7 @@ class World final : public Ranks {
   const Milliseconds timeout_;
   std::unique_ptr<Connection> connection_;
   int groups_ = 0;
+  std::function<void(const std::string&)> tell_;
   std::atomic<int> silent_{-1};  ///< a rank, not told yet
   std::atomic<int> lost_{-1};    ///< one that has been silent for too long
   std::jthread heart_;           ///< last: ends before what it uses

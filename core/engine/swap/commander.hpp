@@ -30,8 +30,8 @@ struct MadeBefore {
 /// does not wait for the disk.
 class Commander {
  public:
-  /// Of a run that is built. `channel`: null where another rank has it. `ledger`: what is open from the beginning. What it holds as made is made by
-  /// go_on_with().
+  /// Of a run that is built. `channel`: null where another rank has it. `ledger`: what is open from the beginning.
+  /// What it holds as made is made by go_on_with().
   Commander(train::Run& run, Channel* channel, report::RunDirectory& directory, Ledger ledger);
   ~Commander();
   Commander(const Commander&) = delete;

@@ -82,10 +82,10 @@ Ending Loop::fit(const std::function<void()>& restore) {
 
 void Loop::train() {
   while (!ending_ && (in_epoch_ || !finished())) run_epoch();
-  if (ending_ != Ending::signal && ending_ != Ending::wall_time) bench_.settle(Executor::Pause::end);
-  share_buffers();
-  if (ending_ != Ending::signal && ending_ != Ending::wall_time) evaluate_all();
-  if (ending_ != Ending::signal && ending_ != Ending::wall_time) parts_.host->closing();
+  if (ending_ == Ending::signal || ending_ == Ending::wall_time) return share_buffers();
+  rest(Executor::Pause::end);
+  evaluate_all();
+  if (ending_ != Ending::signal) parts_.host->closing();
 }
 
 /// At the end of a training. What a signal cuts short is made anew when the run is resumed.
@@ -229,16 +229,21 @@ void Loop::interrupt(Ending ending) {
 
 void Loop::checkpoint() {
   if (parts_.saver == nullptr || last_saved_ == context_.clock_.step) return;
-  share_buffers();
+  rest(Executor::Pause::checkpoint);
   if (parts_.world != nullptr)  // those of all ranks are saved by the first
     context_.waiting()["ranks"] |=
         distributed::any(*parts_.world, context_.waiting_bits()) & ~context_.waiting_bits();
-  bench_.settle(Executor::Pause::checkpoint);
   brackets_.fire(Event::before_checkpoint);
   if (context_.take(Control::skip_checkpoint) && !ending_) return;
   parts_.saver->save();
   last_saved_ = context_.clock_.step;
   settle_checkpoints();
+}
+
+/// Ahead of looking at weights, or keeping them.
+void Loop::rest(Executor::Pause pause) {
+  bench_.settle(pause);
+  share_buffers();
 }
 
 /// Running means of a rank are of its own samples: where weights are looked at or kept, all have the first one's.
@@ -373,8 +378,7 @@ MetricValues Loop::look(const EvaluationSplit& split) {
 
 MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
-  bench_.settle(Executor::Pause::evaluation);
-  share_buffers();
+  rest(Executor::Pause::evaluation);
   seconds_.timing = false;  // what is timed is training
   const at::NoGradGuard no_grad;
   reset(parts_.metrics, context_.number_);

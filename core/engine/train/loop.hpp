@@ -105,6 +105,7 @@ class Loop {
   void poll();
   unsigned ends() const;
   void interrupt(Ending ending);
+  void rest(Executor::Pause pause);
   void share_buffers();
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 

@@ -82,6 +82,8 @@ int train_ranks(distributed::World* world, const config::RunConfig& config, cons
   }
   report::RunDirectory& directory = beginning->directory;
   Messages messages(directory.file("run.log"), first ? std::nullopt : std::optional(world->rank()));
+  if (world != nullptr)
+    world->on_silence([&](const std::string& what) { messages.send(LogLevel::warning, what); });
   report::FaultReport faults(directory.path(), options.resolved_toml);
   std::optional<events::Watchdog> watchdog;
   if (config.guard.deadline.count > 0)

@@ -1,0 +1,57 @@
+// The newest of a kernel's launches that follow one another on one device.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "kernels/cuda/demand.hpp"
+
+namespace trainyard::kernels::cuda {
+
+/// Waits at its end for what was launched: to be declared behind the memory that it uses.
+class LastLaunch {
+ public:
+  LastLaunch() = default;
+  ~LastLaunch() {
+    if (event_ == nullptr) return;
+    cudaEventSynchronize(event_);
+    cudaEventDestroy(event_);
+  }
+  LastLaunch(const LastLaunch&) = delete;
+  LastLaunch& operator=(const LastLaunch&) = delete;
+
+  /// The current device is to be that of the first call. Throws std::invalid_argument with the kernel's name where
+  /// it is another.
+  void demand_device(const char* kernel) {
+    int current = 0;
+    demand(cudaGetDevice(&current));
+    if (event_ == nullptr) {
+      demand(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+      device_ = current;
+    }
+    if (current != device_)
+      throw std::invalid_argument(std::string(kernel) + ": launched on device " + std::to_string(current) +
+                                  ", expected " + std::to_string(device_) + " as before");
+  }
+
+  /// What the stream has so far is the launch. The rest is to be called behind demand_device.
+  void record(cudaStream_t stream) { demand(cudaEventRecord(event_, stream)); }
+  void wait() const { demand(cudaEventSynchronize(event_)); }
+  bool ready() const {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) {
+      cudaGetLastError();  // it is none
+      return false;
+    }
+    demand(state);
+    return true;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+  int device_ = -1;
+};
+
+}  // namespace trainyard::kernels::cuda
