@@ -36,7 +36,7 @@ Bus bus_of(std::initializer_list<FreeHook*> hooks) {
 std::pair<ExitCode, std::string> thrown(Bus& bus, Event event, LoopContext& context) {
   try {
     bus.fire(event, context);
-  } catch (const HookError& error) {
+  } catch (const BlamedError& error) {
     return {error.code(), error.what()};
   }
   return {ExitCode::done, ""};

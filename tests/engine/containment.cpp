@@ -158,9 +158,9 @@ TEST_CASE("what inspectors object to is answered as they say, whatever the slot 
     try {
       bus.fire(Event::after_step, context);
       FAIL("nobody objected");
-    } catch (const HookError& error) {
+    } catch (const BlamedError& error) {
       CHECK(error.code() == ExitCode::numeric);
-      CHECK_FALSE(error.rollback());
+      CHECK_FALSE(error.blame().rollback);
       CHECK(error.blame().plugin == "bad");
       CHECK(error.blame().event == Event::after_step);
       CHECK(error.blame().step == 3);
@@ -172,8 +172,8 @@ TEST_CASE("what inspectors object to is answered as they say, whatever the slot 
     try {
       bus.fire(Event::after_step, context);
       FAIL("nobody objected");
-    } catch (const HookError& error) {
-      CHECK(error.rollback());
+    } catch (const BlamedError& error) {
+      CHECK(error.blame().rollback);
     }
   }
   SECTION("disable, though the slot says abort") {

@@ -223,20 +223,22 @@ void Bus::failed(const Call& call, StepContext& context, const std::exception* e
   const Event event = context.event();
   Subscriber& who = *call.who;
   const std::string what = error ? error->what() : "threw something that is no std::exception";
-  const std::string message = "[" + who.slot + "] " + who.participant.plugin + " at " +
-                              std::string(name(event)) + ", step " + std::to_string(context.step_number()) +
-                              ": " + what;
   const auto* objection = dynamic_cast<const Objection*>(error);
+  const auto* typed = dynamic_cast<const Error*>(error);
+  BlamedError blamed(typed ? typed->code() : ExitCode::plugin,
+                     {.slot = who.slot,
+                      .plugin = who.participant.plugin,
+                      .event = event,
+                      .hook = true,
+                      .step = context.step_number(),
+                      .rollback = objection && objection->answer() == Answer::rollback},
+                     what);
   if (objection ? objection->answer() == Answer::disable : who.disable_on_error) {
-    who.disable(message);
+    who.disable(blamed.what());
     stale_ = true;
     return;
   }
-  const auto* typed = dynamic_cast<const Error*>(error);
-  if (!pending_)
-    pending_.emplace(typed ? typed->code() : ExitCode::plugin,
-                     Blame{who.slot, who.participant.plugin, event, true, context.step_number()}, message,
-                     objection && objection->answer() == Answer::rollback);
+  if (!pending_) pending_ = std::move(blamed);
   if (opening_of(event) != event) return;  // a closing event: its other hooks run on
   Lend::to(nullptr, context);
   throw_pending();

@@ -69,17 +69,6 @@ class Objection : public Error {
   Answer answer_;
 };
 
-/// A hook threw, or an inspector objected to it, and the run stops or goes back: who, where, what.
-class HookError : public BlamedError {
- public:
-  HookError(ExitCode code, Blame blame, const std::string& message, bool rollback)
-      : BlamedError(code, std::move(blame), message), rollback_(rollback) {}
-  bool rollback() const noexcept { return rollback_; }
-
- private:
-  bool rollback_;
-};
-
 class Bus {
  public:
   /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
@@ -89,7 +78,7 @@ class Bus {
   Bus(const Bus&) = delete;
   Bus& operator=(const Bus&) = delete;
 
-  /// Calls the hooks of an event in order. `context` must be set up for it. Throws HookError; a hook that is
+  /// Calls the hooks of an event in order. `context` must be set up for it. Throws BlamedError; a hook that is
   /// to be disabled on error is noted instead and its neighbours run on. All hooks of a closing event run
   /// before the first error of theirs is thrown, so that every bracket that was opened is closed.
   template <class Context>
@@ -160,7 +149,7 @@ class Bus {
   void exchange(Table& table);
 
   /// Calls the hooks that one plugin has for an event, in or out of the table: of one that comes or goes.
-  /// Throws HookError.
+  /// Throws BlamedError.
   template <class Context>
   void call_alone(const Subscriber& who, Event event, Context& context) {
     call_hooks_of(who, context.enter(event));
@@ -186,7 +175,7 @@ class Bus {
   bool timing_ = false;
   bool stale_ = false;
   std::atomic<std::int64_t> rebuilds_{0};
-  std::optional<HookError> pending_;  ///< first error of a closing event, thrown once the bracket is closed
+  std::optional<BlamedError> pending_;  ///< first error of a closing event, thrown once the bracket is closed
 };
 
 }  // namespace trainyard::events

@@ -14,52 +14,30 @@
 
 namespace trainyard::train {
 
-/// What a plugin threw in a call of the loop's own, with its slot, its name and the step.
-class PluginFailure : public events::BlamedError {
- public:
-  PluginFailure(ExitCode code, const events::Blame& blame, const std::string& why)
-      : BlamedError(code, blame,
-                    "[" + blame.slot + "] " + blame.plugin +
-                        (blame.step > 0 ? ", step " + std::to_string(blame.step) : "") + ": " + why),
-        why_(why) {}
-
-  /// The same, where a guard further out knows the step and the one that caught it did not.
-  PluginFailure at(std::int64_t step, std::optional<Event> event) const {
-    if (blame().step > 0) return *this;
-    events::Blame better = blame();
-    better.step = step;
-    if (event) better.event = event;
-    return {code(), better, why_};
-  }
-
- private:
-  std::string why_;
-};
-
 /// `step` 0: before training, or not known here. Guards may stand within each other: the inner one is
 /// believed.
 template <class Call>
 decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&& call) {
-  const auto event = [] {
-    const auto newest = events::newest_event(events::call_frame);
-    return newest ? std::optional(newest->event) : std::nullopt;
+  const auto failure = [&](ExitCode code, events::Blame blame, const std::string& why) {
+    blame.step = step;
+    if (const auto newest = events::newest_event(events::call_frame)) blame.event = newest->event;
+    return events::BlamedError(code, std::move(blame), why);
   };
-  const auto failure = [&](ExitCode code, const std::string& why) {
-    return PluginFailure(code, {slot.slot, slot.type, event(), false, step}, why);
-  };
+  const auto own = [&] { return events::Blame{.slot = slot.slot, .plugin = slot.type}; };
   const events::CallScope scope(slot.slot.c_str(), slot.type.c_str());
   try {
     return call();
-  } catch (const PluginFailure& inner) {
-    throw inner.at(step, event());
+  } catch (const events::BlamedError& inner) {
+    if (inner.blame().step > 0) throw;
+    throw failure(inner.code(), inner.blame(), inner.why());
   } catch (const Error& error) {
-    throw failure(error.code(), error.what());
+    throw failure(error.code(), own(), error.what());
   } catch (const c10::Error& error) {
-    throw failure(ExitCode::plugin, error.what_without_backtrace());
+    throw failure(ExitCode::plugin, own(), error.what_without_backtrace());
   } catch (const std::exception& error) {
-    throw failure(ExitCode::plugin, error.what());
+    throw failure(ExitCode::plugin, own(), error.what());
   } catch (...) {
-    throw failure(ExitCode::plugin, "threw something that is no std::exception");
+    throw failure(ExitCode::plugin, own(), "threw something that is no std::exception");
   }
 }
 

@@ -311,12 +311,12 @@ std::optional<Beginning> begin_beside(const std::string& told, int rank, const c
   return beginning;
 }
 
-bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+bool begin_again(Beginning& beginning, const events::BlamedError& error, const config::RunConfig& config,
                  const plugins::Registry& registry) {
   const events::Blame& blame = error.blame();
-  for (const events::HookError& each : beginning.left_out)
+  for (const events::BlamedError& each : beginning.left_out)
     if (each.blame().slot == blame.slot && each.blame().step == blame.step) return false;
-  if (!error.rollback()) return false;
+  if (!blame.rollback) return false;
   std::optional<checkpoint::Loaded> loaded =
       checkpoint::load_newest(checkpoint_folder(beginning.directory), [](const auto&, const auto&) {});
   if (!loaded) return false;

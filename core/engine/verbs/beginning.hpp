@@ -26,7 +26,7 @@ struct Beginning {
   control::Ledger ledger;                     ///< what is open there, without what the run file plans anew
   std::vector<config::PlannedSwap> planned;   ///< that the ledger was written with
   std::vector<control::MadeBefore> made;      ///< swaps that are watched where the run goes on
-  std::vector<events::HookError> left_out;    ///< by hooks that the run goes on without
+  std::vector<events::BlamedError> left_out;  ///< by hooks that the run goes on without
 };
 
 /// Where the run's checkpoints lie.
@@ -47,7 +47,7 @@ std::optional<Beginning> begin_beside(const std::string& told, int rank, const c
 
 /// The answer of [guard] nan = "rollback": the run begins again at its newest checkpoint, as at a resume, and
 /// without that hook. False where it cannot, or has led here before: a swap brought the hook back.
-bool begin_again(Beginning& beginning, const events::HookError& error, const config::RunConfig& config,
+bool begin_again(Beginning& beginning, const events::BlamedError& error, const config::RunConfig& config,
                  const plugins::Registry& registry);
 
 }  // namespace trainyard::train

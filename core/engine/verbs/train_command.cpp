@@ -104,7 +104,7 @@ int train_ranks(distributed::World* world, const config::RunConfig& config, cons
     for (bool again = true; again;) try {
         Training(*beginning, registry, options, messages, faults, world).run(result);
         again = false;
-      } catch (const events::HookError& error) {
+      } catch (const events::BlamedError& error) {
         if (world != nullptr || !begin_again(*beginning, error, config, registry)) throw;
       }
   } catch (const Error& error) {

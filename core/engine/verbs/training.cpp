@@ -111,8 +111,8 @@ void Training::run(report::RunResult& result) {
     leave_out();
     train(result);
   } catch (const std::exception& error) {
-    const auto* hook = dynamic_cast<const events::HookError*>(&error);
-    if (hook == nullptr || !hook->rollback()) faults_.write(error);  // else the run may go on
+    const auto* blamed = dynamic_cast<const events::BlamedError*>(&error);
+    if (blamed == nullptr || !blamed->blame().rollback) faults_.write(error);  // else the run may go on
     run_->fail();
     conclude(result);
     throw;
@@ -211,7 +211,7 @@ void Training::plan_swaps() {
 
 /// Hooks that the run goes on without; and all that the journal has to tell of its beginning.
 void Training::leave_out() {
-  for (const events::HookError& error : beginning_.left_out)
+  for (const events::BlamedError& error : beginning_.left_out)
     for (ActivePlugin& plugin : run_->plugins())
       if (plugin.slot().slot == error.blame().slot && plugin.slot().type == error.blame().plugin)
         plugin.subscriber().disable(error.what());
