@@ -1,4 +1,5 @@
 // The parts of partial recovery: what they compute, against closed forms, integrals and simulations.
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,7 @@
 #include <set>
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <ATen/ATen.h>
@@ -539,7 +541,12 @@ TEST_CASE("cpr: a file cut at any place is found") {
 TEST_CASE("cpr: a writer killed at any moment leaves a whole image, never a mixed one") {
   std::mt19937_64 engine(5);
   std::set<std::int64_t> reached;
+  void* const shared = ::mmap(nullptr, sizeof(std::atomic<std::int64_t>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto& begun = *new (shared) std::atomic<std::int64_t>;
   for (int kill = 0; kill < 200; ++kill) {
+    begun = 0;
     const TempFolder folder;
     const std::string path = folder.path("shard");
     { ShardImage(path).write_base(0, tables_at(0)); }
@@ -548,11 +555,15 @@ TEST_CASE("cpr: a writer killed at any moment leaves a whole image, never a mixe
     if (child == 0) {
       ShardImage image(path);
       for (std::int64_t step = 1;; ++step) {
+        begun = step;
         image.write_records(step, {records_of("tables.1.weight", 40, written_at(step), step)});
         if (step % 4 == 0) image.compact();
       }
     }
-    ::usleep(static_cast<useconds_t>(engine() % 20000));
+    // However slow the machine: inside any of the first steps.
+    const auto step_killed = static_cast<std::int64_t>(engine() % 10);
+    while (begun < step_killed && ::waitpid(child, nullptr, WNOHANG) == 0) ::usleep(20);
+    ::usleep(static_cast<useconds_t>(engine() % 2000));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
 
@@ -563,5 +574,6 @@ TEST_CASE("cpr: a writer killed at any moment leaves a whole image, never a mixe
     check_image(image, steps);
     reached.insert(image.step());
   }
+  ::munmap(shared, sizeof begun);
   CHECK(reached.size() > 3);
 }
