@@ -119,6 +119,8 @@ Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps
   Document document;
   document.root = resolved;
   document.root.erase("swap");  // a plan: none of the live configuration
+  if (const auto* ranks = at_path<std::int64_t>(resolved, "distributed.ranks"))  // as many as train it
+    document.ranks = static_cast<int>(*ranks);
   document.file = "the swap of " + (swaps.empty() ? "nothing" : swaps.front().slot);
   for (const SwapRequest& swap : swaps)
     if (document.readable) put_swap(document, swap, registry, at);

@@ -11,6 +11,7 @@
 #include <trainyard/host.hpp>
 
 #include "exchange.hpp"
+#include "residuals.hpp"
 
 namespace compressors {
 
@@ -49,9 +50,12 @@ class BucketCompressor : public Compressor {
     start_ = *start;
     ranks_ = &ranks;
     buckets_.assign(buckets.begin(), buckets.end());
+    kept_.clear();
   }
 
   std::unique_ptr<Exchange> reduce(std::size_t bucket, const at::Tensor& gradients, std::int64_t step) final {
+    if (bucket == 0)
+      for (Residuals* each : kept_) each->begin();
     std::unique_ptr<Exchange> exchange =
         step < start_ ? sum(bucket, gradients) : compress(bucket, gradients, step);
     if (bucket + 1 < buckets_.size()) return exchange;
@@ -72,6 +76,13 @@ class BucketCompressor : public Compressor {
   /// The last bucket of a step is through; loop thread.
   virtual void report() { host().metric("wire_bytes", wire_.take()); }
 
+  /// Of those that keep something back, ahead of the first step: whether a step was taken is told to it.
+  void keep(Residuals& what) { kept_.push_back(&what); }
+  /// Of their hook at after_step.
+  void take_step() {
+    for (Residuals* each : kept_) each->take();
+  }
+
   Ranks& ranks() const { return *ranks_; }
   const std::vector<BucketPlan>& buckets() const { return buckets_; }
   std::int64_t start() const { return start_; }
@@ -86,6 +97,7 @@ class BucketCompressor : public Compressor {
   const BucketOptions options_;
   Ranks* ranks_ = nullptr;
   std::vector<BucketPlan> buckets_;
+  std::vector<Residuals*> kept_;
   std::int64_t start_ = 0;
 };
 

@@ -37,6 +37,7 @@ class Dgc final : public PairCompressor {
              "epochs of falling density: of W the n-th, from 1, has density^(n / (W + 1))")
         .range(0, 1000000);
     m.hook<&Dgc::check>(Event::fit_start);
+    m.hook<&Dgc::stepped>(Event::after_step);
   }
   explicit Dgc(const Options& options)
       : PairCompressor(options, {.method = kernels::Method::radix}), options_(options) {}
@@ -48,6 +49,8 @@ class Dgc final : public PairCompressor {
           "sgd with momentum = 0, or another compressor");
   }
 
+  void stepped(StepContext&) { take_step(); }
+
   void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
     PairCompressor::open(ranks, buckets, scale);
     steps_per_epoch_ = std::max<std::int64_t>(scale.steps_per_epoch, 1);
@@ -55,6 +58,8 @@ class Dgc final : public PairCompressor {
     for (const BucketPlan& bucket : buckets) elements.push_back(bucket.elements);
     velocities_.open(elements);
     sums_.open(elements);
+    keep(velocities_);
+    keep(sums_);
   }
 
   void save(StateWriter& state) const override {
@@ -79,7 +84,7 @@ class Dgc final : public PairCompressor {
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,
                                      std::int64_t step) override {
     const at::Tensor& u = velocity(bucket, gradients);
-    const at::Tensor& v = sums_[bucket].add_(u);
+    const at::Tensor& v = sums_.add(bucket, u);
     const std::int64_t k = share_of(gradients.numel(), density(step));
     std::unique_ptr<Exchange> exchange = send(v, k, 0, gradients);
     kernels::zero_at(pairs_.indices(), floats(u));
@@ -93,7 +98,7 @@ class Dgc final : public PairCompressor {
       const double norm = at::linalg_vector_norm(gradients).item<double>();
       if (norm > most) gradients.mul_(most / norm);
     }
-    return velocities_[bucket].mul_(options_.momentum).add_(gradients);
+    return velocities_.add(bucket, gradients, options_.momentum);
   }
 
   /// Of the warm-up, then its own: of 0.1 % after four epochs 25, 6.3, 1.6 and 0.4 %.

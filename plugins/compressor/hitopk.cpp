@@ -47,9 +47,12 @@ class HiTopK final : public BucketCompressor {
         "send all where that is no slower: never; by the bytes (formula: from a density of 1 / nodes on, 4 / "
         "(3 nodes) for values of 16 bits); or as measured at the start, which may come out otherwise in "
         "another run");
+    m.hook<&HiTopK::stepped>(Event::after_step);
   }
   explicit HiTopK(const Options& options)
       : BucketCompressor(options), options_(options), pairs_(options.selection(), options.value_dtype) {}
+
+  void stepped(StepContext&) { take_step(); }
 
   void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
     BucketCompressor::open(ranks, buckets, scale);
@@ -66,6 +69,7 @@ class HiTopK final : public BucketCompressor {
       elements.push_back(shards.length);
     }
     residuals_.open(elements);
+    keep(residuals_);
     for (std::size_t bucket = 0; bucket < shards_.size(); ++bucket)
       shards_[bucket].dense = better_dense(bucket);
   }
@@ -168,14 +172,11 @@ std::unique_ptr<Exchange> HiTopK::reduce_shards(std::size_t bucket, const at::Te
 /// Steps 2 to 4. A residual that was kept, for instance by other nodes, also leaves where all is sent.
 void HiTopK::sum_between(std::size_t bucket, std::int64_t step, bool dense) {
   Shards& shards = shards_[bucket];
-  at::Tensor& residual = residuals_[bucket];
   if (!options_.error_feedback && !dense) return send(shards, shards.own, random(bucket, step).bits(0));
-  if (options_.error_feedback && !dense) {
-    residual.add_(shards.own);
-    return send(shards, residual, random(bucket, step).bits(0));
-  }
-  shards.own.add_(residual);
-  residual.zero_();
+  if (options_.error_feedback && !dense)
+    return send(shards, residuals_.add(bucket, shards.own), random(bucket, step).bits(0));
+  shards.own.add_(residuals_[bucket]);
+  residuals_.clear(bucket);
   between_.all_reduce(*across_, shards.own)->wait();
 }
 

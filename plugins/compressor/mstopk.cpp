@@ -13,8 +13,11 @@ class MsTopK final : public SparseCompressor {
     m.name("mstopk").version("1.0.0").summary(
         "Sends about the largest elements of gradients, found by counting.");
     SelectionOptions::describe(m);
+    m.hook<&MsTopK::stepped>(Event::after_step);
   }
   explicit MsTopK(const Options& options) : SparseCompressor(options, options.selection()) {}
+
+  void stepped(StepContext&) { take_step(); }
 };
 
 }  // namespace

@@ -82,8 +82,11 @@ class PowerSgd final : public BucketCompressor {
              "begin with the Q of the step before, not with random numbers");
     m.option("error_feedback", &Options::error_feedback,
              "add to a gradient what was not sent of those before");
+    m.hook<&PowerSgd::stepped>(Event::after_step);
   }
   explicit PowerSgd(const Options& options) : BucketCompressor(options), options_(options) {}
+
+  void stepped(StepContext&) { take_step(); }
 
   bool takes(const NamedTensor& parameter) const override {
     if (!BucketCompressor::takes(parameter) || parameter.tensor.dim() < 2) return false;
@@ -115,6 +118,8 @@ class PowerSgd final : public BucketCompressor {
     for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
       fill_normal(right_[bucket], random(bucket, 0), 0.0, 1.0);
     residuals_.open(options_.error_feedback ? elements : std::vector<std::int64_t>());
+    keep(right_);
+    keep(residuals_);
   }
 
   void save(StateWriter& state) const override {
@@ -134,14 +139,14 @@ class PowerSgd final : public BucketCompressor {
  protected:
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,
                                      std::int64_t step) override {
-    const at::Tensor sum = options_.error_feedback ? residuals_[bucket].add_(gradients) : gradients;
-    at::Tensor right = right_[bucket];
+    const at::Tensor sum = options_.error_feedback ? residuals_.add(bucket, gradients) : gradients;
+    at::Tensor right = right_.change(bucket);
     if (!options_.warm_start) fill_normal(right, random(bucket, step), 0.0, 1.0);
     for (const Matrix& matrix : matrices_[bucket])
       thin(left_[bucket], matrix.p, matrix.rows)
           .copy_(at::mm(matrix.of(sum), thin(right, matrix.q, matrix.columns)));
     return then(wire_.all_reduce(ranks(), left_[bucket]),
-                [this, bucket, gradients, sum, step] { finish(bucket, sum, gradients, step); });
+                [this, bucket, gradients, sum, right, step] { finish(bucket, sum, right, gradients, step); });
   }
 
  private:
@@ -150,8 +155,9 @@ class PowerSgd final : public BucketCompressor {
   }
 
   /// Once the ranks' P are summed.
-  void finish(std::size_t bucket, const at::Tensor& sum, const at::Tensor& gradients, std::int64_t step) {
-    const at::Tensor &left = left_[bucket], &right = right_[bucket];
+  void finish(std::size_t bucket, const at::Tensor& sum, const at::Tensor& right, const at::Tensor& gradients,
+              std::int64_t step) {
+    const at::Tensor& left = left_[bucket];
     const RandomStream stream = random(bucket, step).at(static_cast<std::uint64_t>(step), 1);
     for (const Matrix& matrix : matrices_[bucket]) {
       const at::Tensor p = thin(left, matrix.p, matrix.rows), q = thin(right, matrix.q, matrix.columns);

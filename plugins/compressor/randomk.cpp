@@ -40,9 +40,12 @@ class RandomK final : public WithFeedback<BucketCompressor> {
         "error_feedback", &Options::error_feedback,
         "add to a gradient what was not sent of those before; else what is sent is divided by the density, "
         "for the mean over all draws to be the gradient");
+    m.hook<&RandomK::stepped>(Event::after_step);
   }
   explicit RandomK(const Options& options)
       : WithFeedback(options.error_feedback, options), options_(options) {}
+
+  void stepped(StepContext&) { take_step(); }
 
  protected:
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,

@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <trainyard/error.hpp>
@@ -16,7 +19,8 @@ namespace compressors {
 
 using namespace trainyard;
 
-/// What of each bucket a rank keeps back: as many floats as it has elements.
+/// What of each bucket a rank keeps back: as many floats as it has elements. What a step makes of it counts once
+/// the optimizer has taken the step: one that is left out, or is repeated, leaves no trace, whatever was sent.
 class Residuals {
  public:
   /// `name`: of its tensors in a state.
@@ -25,10 +29,37 @@ class Residuals {
   /// Of so many elements each, nothing yet.
   void open(const std::vector<std::int64_t>& elements) {
     of_.clear();
+    next_.clear();
     for (const std::int64_t count : elements)
-      of_.push_back(at::zeros({count}, at::TensorOptions(at::kFloat)));
+      for (std::vector<at::Tensor>* each : {&of_, &next_})
+        each->push_back(at::zeros({count}, at::TensorOptions(at::kFloat)));
+    begun_.assign(elements.size(), false);
   }
+  /// As the last step that was taken has left it.
   at::Tensor& operator[](std::size_t bucket) { return of_[bucket]; }
+
+  /// What the step under way is to leave of a bucket; the caller goes on to write it. First `factor` times what
+  /// there was, plus the gradients.
+  const at::Tensor& add(std::size_t bucket, const at::Tensor& gradients, double factor = 1.0) {
+    if (factor == 1.0)
+      at::add_out(next(bucket), of_[bucket], gradients);
+    else
+      at::mul_out(next(bucket), of_[bucket], at::scalar_tensor(factor)).add_(gradients);
+    return next_[bucket];
+  }
+  /// The same, first what there was.
+  const at::Tensor& change(std::size_t bucket) { return next(bucket).copy_(of_[bucket]); }
+  /// The same, nothing.
+  void clear(std::size_t bucket) { next(bucket).zero_(); }
+
+  /// A step begins, or the last one again: what was begun and not taken is none.
+  void begin() { begun_.assign(begun_.size(), false); }
+  /// The optimizer has taken the step.
+  void take() {
+    for (std::size_t bucket = 0; bucket < of_.size(); ++bucket)
+      if (begun_[bucket]) std::swap(of_[bucket], next_[bucket]);
+    begin();
+  }
   std::size_t size() const { return of_.size(); }
 
   std::string key(std::size_t bucket) const { return name_ + "/" + std::to_string(bucket); }
@@ -65,8 +96,14 @@ class Residuals {
   }
 
  private:
+  at::Tensor& next(std::size_t bucket) {
+    begun_[bucket] = true;
+    return next_[bucket];
+  }
+
   const std::string name_;
-  std::vector<at::Tensor> of_;
+  std::vector<at::Tensor> of_, next_;
+  std::vector<bool> begun_;  ///< by the step under way
 };
 
 }  // namespace compressors

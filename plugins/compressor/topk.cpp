@@ -12,9 +12,12 @@ class TopK final : public SparseCompressor {
   static void describe(Manifest<Options>& m) {
     m.name("topk").version("1.0.0").summary("Sends the largest elements of gradients, exactly.");
     FeedbackOptions::describe(m);
+    m.hook<&TopK::stepped>(Event::after_step);
   }
   /// All exact methods select the same; this is the fastest of them.
   explicit TopK(const Options& options) : SparseCompressor(options, {.method = kernels::Method::radix}) {}
+
+  void stepped(StepContext&) { take_step(); }
 };
 
 }  // namespace

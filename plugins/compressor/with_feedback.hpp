@@ -24,6 +24,7 @@ class WithFeedback : public Base {
     if (feedback_)
       for (const BucketPlan& bucket : buckets) elements.push_back(bucket.elements);
     residuals_.open(elements);
+    this->keep(residuals_);
   }
 
   void save(StateWriter& state) const override { residuals_.save(state); }
@@ -33,7 +34,7 @@ class WithFeedback : public Base {
  protected:
   /// acc, to take out of what is sent: the residual, with the gradients added; without feedback these themselves.
   at::Tensor accumulated(std::size_t bucket, const at::Tensor& gradients) {
-    return feedback_ ? residuals_[bucket].add_(gradients) : gradients;
+    return feedback_ ? residuals_.add(bucket, gradients) : gradients;
   }
 
  private:

@@ -3,13 +3,15 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import unittest
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import BUILD, ROWS, SMALL, SOURCE, HostTest, rows
 
 try:
     import numpy
@@ -25,7 +27,9 @@ RUN = (SMALL.replace("layers = [8, 16, 3]", 'layers = [8, 16, 3]\n[model.dropout
        + '[checkpoint]\ntype = "full"\ninterval = "5ba"\n')
 
 
+OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "rowwise_adagrad", "sgd")
 KILLS = int(os.environ.get("TRAINYARD_KILLS", 1))
+LATE = float(os.environ.get("TRAINYARD_DOZE", 0.3))  # seconds
 FAULTY = BUILD / "tests/faulty"
 # Of the second rank alone.
 ASKS = '[[hooks]]\ntype = "asking"\nrank = 1\n'
@@ -57,17 +61,25 @@ class Ranks(HostTest):
     # --- the same training
 
     def test_two_and_four_ranks_train_as_one_does_whatever_the_optimizer(self):
-        for optimizer in ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "sgd"):
+        for optimizer in OPTIMIZERS:
             text = RUN.replace('type = "adamw"', f'type = "{optimizer}"')
-            one = self.on(1, text)
-            alone = self.weights()
+            often = ("--set", "logging.interval=1ba", "--set", "trainer.eval_interval=3ba")
+            one = self.on(1, text, *often)
+            alone, alone_saw = self.weights(), self.seen()
             for ranks in (2, 4) if optimizer == "adamw" else (2,):
                 with self.subTest(optimizer=optimizer, ranks=ranks):
-                    many = self.on(ranks, text)
+                    many = self.on(ranks, text, *often)
                     self.assertLess(self.furthest(self.weights(), alone), 1e-6)
                     self.assertEqual((many["steps"], many["samples"], many["epochs"]), (one["steps"], one["samples"], one["epochs"]))
-                    for name in ("val/loss", "val/accuracy", "train/loss"):
-                        self.assertAlmostEqual(many["metrics"][name], one["metrics"][name], delta=1e-6)
+                    found = self.seen()
+                    self.assertEqual(found.keys(), alone_saw.keys())
+                    for which, value in alone_saw.items():
+                        self.assertAlmostEqual(found[which], value, delta=1e-6, msg=which)
+
+    def seen(self):
+        """Losses and metrics: of training and of evaluation, step by step."""
+        lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
+        return {(line["step"], name): value for line in lines for name, value in line["values"].items() if name.endswith(("/loss", "/accuracy"))}
 
     def test_torchrun_starts_the_same(self):
         torchrun = pathlib.Path(os.environ.get("VIRTUAL_ENV", "")) / "bin/torchrun"
@@ -92,6 +104,45 @@ class Ranks(HostTest):
         self.assertLess(self.furthest(self.weights(), expected), 1e-6)
         self.assertEqual(result["samples"], 50 * 16 - 10 * 8)  # each epoch of 72 has four whole steps and one of eight
 
+    def test_one_rank_that_skips_a_batch_leaves_the_mean_to_the_others(self):
+        asks = '[[hooks]]\ntype = "asking"\nask = "skip_batch"\nat = "batch_start"\nrank = 1\n'
+        self.on(2, RUN + asks, "--plugins", FAULTY, "--set", "trainer.max_duration=1ba")
+        skipped = self.weights()
+        # The first rank has the first half of the batch.
+        self.on(1, RUN.replace("batch_size = 16, micro", "batch_size = 8, micro"), "--set", "trainer.max_duration=1ba")
+        self.assertLess(self.furthest(skipped, self.weights()), 1e-6)
+
+    def test_running_means_are_those_of_the_first_rank_where_weights_are_looked_at(self):
+        text = (RUN.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "sequential"\nlayers = [{ type = "linear", out = 16 }, { type = "batch_norm" },'
+                            ' { type = "relu" }, { type = "linear", out = 3 }]')
+                .replace('[model.dropout]\ntype = "standard"\np = 0.2\n', "").replace('eval_interval = "1ep"', 'eval_interval = "5ba"'))
+        self.on(2, text + "keep_last = 50\n")
+        seen = self.seen()
+        for step in (5, 25):
+            [file] = (self.run_folder / f"checkpoints/step-{step:08}").glob("model*.safetensors")
+            found = json.loads(self.host("eval", "run.toml", "--weights", file, "--format", "json").stdout)
+            self.assertAlmostEqual(found["val/loss"], seen[step, "val/loss"], delta=1e-6)
+
+    # --- what a step costs
+
+    def counts(self, ranks, text):
+        """Of steps that do nothing but train: exchanges, and looks at numbers that could lie on a device."""
+        file = self.folder / "counts"
+        self.on(ranks, text + f'[[hooks]]\ntype = "counting"\nfile = "{file}"\n', "--plugins", FAULTY, "--set", "trainer.max_duration=20ba",
+                "--set", "trainer.eval_interval=1000ba", "--set", "checkpoint.interval=1000ba", "--set", "logging.interval=1000ba",
+                TORCH_FR_BUFFER_SIZE="50")
+        lines = [tuple(map(int, line.split())) for line in file.read_text().splitlines()]
+        self.assertEqual([line[0] for line in lines], list(range(20)))
+        return {line[1:] for line in lines[2:]}  # behind the first, which makes the buckets
+
+    def test_a_step_is_an_exchange_a_bucket_and_the_host_looks_at_no_more_than_alone(self):
+        wide = RUN.replace("layers = [8, 16, 3]", "layers = [8, 512, 512, 512, 3]")
+        for text, buckets in ((RUN, 1), (wide, 2), (wide.replace("[optimizer]", "[distributed]\nbucket_cap_mb = 0.5\n[optimizer]"), 5)):
+            with self.subTest(buckets=buckets):
+                [(none, looks)] = self.counts(1, text)
+                self.assertEqual(none, 0)
+                self.assertEqual(self.counts(2, text), {(buckets, looks)})
+
     # --- what does not fit
 
     def test_batches_that_cannot_be_cut_are_refused(self):
@@ -101,15 +152,70 @@ class Ranks(HostTest):
         self.assertIn("x ranks 3", said)
 
     def test_ranks_that_were_started_differently_are_refused(self):
-        self.write("run.toml", RUN)
-        port = str(20000 + os.getpid() % 20000)
-        place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        started = [subprocess.Popen(self.command("train", "run.toml", "-q", "--set", f"optimizer.lr={rate}"), cwd=self.folder, text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment(RANK=str(rank), **place))
-                   for rank, rate in enumerate((0.01, 0.02))]
-        said = "".join(each.communicate(timeout=60)[1] for each in started)
-        self.assertEqual([each.returncode for each in started], [2, 2])
+        said = self.unlike([("--set", "optimizer.lr=0.01"), ("--set", "optimizer.lr=0.02")], 2)
         self.assertRegex(said, "rank 1 differs from rank 0: it has lr = 0.02, and rank 0 has lr = 0.01")
+
+    def unlike(self, words, code, text=RUN, folders=None, hosts=None):
+        """Starts a rank with each of these words, in folders and with executables of their own; gives what they said."""
+        with socket.socket() as port:
+            port.bind(("127.0.0.1", 0))
+            place = {"WORLD_SIZE": str(len(words)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.getsockname()[1])}
+        self.write("run.toml", text)
+        started = []
+        for rank, own in enumerate(words):
+            command = self.command("train", self.folder / "run.toml", "-q", *own)
+            if hosts is not None:
+                command[0] = str(hosts[rank])
+            started.append(subprocess.Popen(command, cwd=folders[rank] if folders else self.folder, text=True, stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE, env=self.environment(RANK=str(rank), **place)))
+        said = "".join(each.communicate(timeout=60)[1] for each in started)
+        self.assertEqual([each.returncode for each in started], [code] * len(words), said)
+        return said
+
+    def test_ranks_with_another_build_of_a_plugin_are_refused(self):
+        [library] = FAULTY.rglob("libasking.so")
+        built, other = library.read_bytes(), bytearray(library.read_bytes())
+        mark = b"\x14\0\0\0\x03\0\0\0GNU\0"  # of the number that the linker gives to what it made
+        other[built.index(mark) + len(mark)] ^= 1
+        for folder, content in (("one", built), ("other", bytes(other))):
+            file = self.write(f"{folder}/hook/libasking.so", content)
+            subprocess.run([BUILD / "bin/trainyard-seal", file, SOURCE / "sdk/include"], check=True)
+        said = self.unlike([("--plugins", self.folder / "one"), ("--plugins", self.folder / "other")], 2, RUN + ASKS)
+        self.assertRegex(said, r"rank 1 differs from rank 0: it has plugin of hooks\S*: asking [0-9a-f]{64}, and rank 0 has plugin of hooks\S*: asking [0-9a-f]{64}")
+
+    def test_ranks_with_another_release_of_libtorch_are_refused(self):
+        other = self.folder / "other"
+        (other / "bin").mkdir(parents=True)
+        shutil.copy(BUILD / "bin/trainyard", other / "bin")
+        (other / "lib").mkdir()
+        for each in (BUILD / "lib").iterdir():
+            if each.name != "libtrainyard_engine.so":
+                (other / "lib" / each.name).symlink_to(each)
+        engine = (BUILD / "lib/libtrainyard_engine.so").read_bytes()
+        release = re.search(rb"LibTorch: (\d+\.\d+\.\d+)", engine)[1]
+        self.write("other/lib/libtrainyard_engine.so", engine.replace(b"LibTorch: " + release, b"LibTorch: " + release[:-1] + b"9"))
+        said = self.unlike([(), ()], 2, hosts=[BUILD / "bin/trainyard", other / "bin/trainyard"])
+        release = release.decode()
+        self.assertIn(f"rank 1 differs from rank 0: it has LibTorch: {release[:-1]}9, and rank 0 has LibTorch: {release}", said)
+
+    def test_ranks_that_read_other_data_are_refused(self):
+        # One name, which is another file for each process.
+        text = ROWS.replace('path = "rows.csv"', 'path = "/proc/self/cwd/rows.csv"')
+        for name, other in (("values", rows(feature=lambda row, column: row + column)), ("number", rows(32))):
+            with self.subTest(name):
+                folders = [self.write(f"{name}/{rank}/rows.csv", content).parent for rank, content in enumerate((rows(), other))]
+                said = self.unlike([("--overwrite",), ("--overwrite",)], 4, text, folders)
+                self.assertRegex(said, "rank 1 reads other data than rank 0: the (first batch|samples) of train differs?")
+
+    def test_a_plugin_that_writes_on_one_rank_alone_is_found_out(self):
+        text = RUN + '[[hooks]]\ntype = "faulty"\nat = "after_step"\nstep = 50\ntouch = "model"\nrank = 1\n'
+        said = self.on(2, text, "--plugins", FAULTY, code=6)["error"]
+        self.assertIn("rank 1 has other weights than rank 0 at the end", said)
+
+    def test_a_loss_that_is_not_finite_on_one_rank_ends_all(self):
+        text = RUN + '[[hooks]]\ntype = "poison"\ninto = "outputs"\nstep = 3\nrank = 1\n'
+        said = self.on(2, text, "--plugins", FAULTY, "--set", "guard.nan=off", code=5)["error"]
+        self.assertIn("the training loss is nan at step 3", said)
 
     # --- ranks that die
 
@@ -120,10 +226,9 @@ class Ranks(HostTest):
         chance, kills = random.Random(5), 0
         for attempt in range(KILLS):
             run = self.start("--ranks", 4, text=text)
-            journal = self.run_folder / "metrics.jsonl"
-            until = time.monotonic() + 60
-            while time.monotonic() < until and not (journal.exists() and journal.stat().st_size > 200 * (attempt + 1)):
-                time.sleep(0.01)
+            latest = self.run_folder / "checkpoints/latest"
+            before = os.readlink(latest) if attempt > 0 else None
+            self.until(lambda: run.poll() is not None or (latest.exists() and os.readlink(latest) != before))
             time.sleep(chance.uniform(0.0, 0.2))
             victim = chance.randrange(4)
             if run.poll() is not None:
@@ -179,9 +284,9 @@ class Ranks(HostTest):
 
     # --- swaps
 
-    def live(self, ranks):
+    def live(self, ranks, more=""):
         """A run that goes on until it is told to stop."""
-        text = RUN.replace('max_duration = "50ba"', 'max_duration = "1000000ba"') + '[[hooks]]\ntype = "faulty"\n'
+        text = RUN.replace('max_duration = "50ba"', 'max_duration = "1000000ba"') + '[[hooks]]\ntype = "faulty"\n' + more
         run = self.start("--ranks", ranks, "--plugins", FAULTY, text=text)
         self.addCleanup(lambda: (run.poll() is None and run.send_signal(signal.SIGTERM), run.communicate(timeout=60)))
         until = time.monotonic() + 60
@@ -203,7 +308,7 @@ class Ranks(HostTest):
         self.assertIn("rank 2: ", refused)
         began = time.monotonic()
         self.host("ctl", "small", "swap", "hooks.faulty", "faulty", "at=construction", "way=doze", "rank=1")
-        self.assertGreater(time.monotonic() - began, 0.3)
+        self.assertGreater(time.monotonic() - began, LATE)
         self.host("ctl", "small", "eval")
         self.host("ctl", "small", "stop")
         run.communicate(timeout=60)
@@ -222,6 +327,18 @@ class Ranks(HostTest):
         self.assertIn("rank 3 died by signal 11", said)
         self.assertEqual(self.journals(4, "swap"), [[]] * 4)
 
+    def test_a_compressor_hands_on_what_it_kept_back_or_the_run_says_what_is_lost(self):
+        run = self.live(2, '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n')
+        log = self.run_folder / "run.log"
+        lost = "has no place for what mstopk kept back of gradients (residual/0): it is lost"
+        self.host("ctl", "small", "swap", "distributed.compressor", "mstopk", "density=0.1", "min_compress_elements=1")
+        self.assertNotIn("kept back", log.read_text())
+        self.host("ctl", "small", "swap", "distributed.compressor", "fp16", "min_compress_elements=1")
+        self.host("ctl", "small", "stop")
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 0, said)
+        self.assertIn(f"[distributed.compressor] fp16 {lost}", log.read_text())
+
     # --- signals, requests
 
     def test_what_one_rank_asks_for_all_ranks_do(self):
@@ -230,17 +347,32 @@ class Ranks(HostTest):
         self.assertEqual(result["status"], "stopped")
         self.assertLess(result["steps"], 12)
 
-    def test_a_signal_stops_all_ranks_at_one_step_and_the_run_goes_on(self):
-        text = RUN.replace('max_duration = "50ba"', 'max_duration = "1500ba"')
-        whole = self.on(2, text)
+    def test_a_request_that_waits_for_the_others_is_in_the_checkpoint(self):
+        place = self.folder / "place"
+        text = RUN + f'[[hooks]]\ntype = "asking"\nat = "safe_point"\nstep = 10\nrank = 1\n[[hooks]]\ntype = "killer"\nplace = "{place}"\n'
+        whole = self.on(2, text, "--plugins", FAULTY)
+        self.assertEqual((whole["status"], whole["steps"]), ("stopped", 11))
         shutil.rmtree(self.run_folder)
-        run = self.start("--ranks", 2, text=text)
-        while not (self.run_folder / "checkpoints/latest").exists():
-            time.sleep(0.01)
-        run.send_signal(signal.SIGTERM)
-        run.communicate(timeout=60)
-        self.assertEqual(run.returncode, 75)
-        self.assertEqual(self.train(text, "--ranks", 2)["digest"], whole["digest"])
+        self.write("place", "batch_end 11")  # in the step that tells everybody
+        run = self.start("--ranks", 2, "--plugins", FAULTY, text=text)
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 6, said)
+        place.unlink()
+        result = self.train(text, "--ranks", 2, "--plugins", FAULTY)
+        self.assertEqual((result["status"], result["steps"], result["digest"]), ("stopped", 11, whole["digest"]))
+
+    def test_a_signal_stops_all_ranks_at_one_step_and_the_run_goes_on(self):
+        text = RUN.replace('max_duration = "50ba"', 'max_duration = "500ba"')
+        whole = self.on(2, text)
+        for who in ("launcher", 0, 1):  # of a rank alone, the others hear
+            with self.subTest(who=who):
+                shutil.rmtree(self.run_folder)
+                run = self.start("--ranks", 2, text=text)
+                self.until((self.run_folder / "checkpoints/latest").exists)
+                os.kill(run.pid if who == "launcher" else self.ranks_of(run.pid)[who], signal.SIGTERM)
+                run.communicate(timeout=60)
+                self.assertEqual(run.returncode, 75)
+                self.assertEqual(self.train(text, "--ranks", 2)["digest"], whole["digest"])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@
 #include <ATen/ATen.h>
 
 #include <trainyard/compressor.hpp>
+#include <trainyard/context.hpp>
 
+#include "core/engine/distributed/reduction.hpp"
 #include "support/plugin.hpp"
 #include "support/ranks.hpp"
 
@@ -36,6 +38,11 @@ class Listening : public test::QuietHost {
 constexpr RunScale scale{
     .steps_per_epoch = 10, .samples_per_epoch = 80, .samples_per_step = 8, .total_steps = 1000};
 
+/// The optimizer has taken a step.
+struct Taken final : StepContext {
+  Taken() { event_ = Event::after_step; }
+};
+
 /// A compressor of a rank, open for buckets of one matrix each.
 struct Rank {
   Rank(distributed::World& world, const std::string& name, const Table& options,
@@ -49,17 +56,24 @@ struct Rank {
     static std::mutex making;
     const std::lock_guard lock(making);
     const PluginEntry& entry = test::entry("compressor", name);
-    ManifestData manifest;
     entry.describe(manifest);
-    plugin.reset(dynamic_cast<Compressor*>(entry.create(manifest, options).plugin));
+    const PluginEntry::Instance instance = entry.create(manifest, options);
+    plugin.reset(dynamic_cast<Compressor*>(instance.plugin));
+    self = instance.self;
     plugin->set_host(host);
   }
   void open() { plugin->open(ranks, plans, scale); }
-  /// All buckets leave, then all are waited for.
-  void reduce(const std::vector<at::Tensor>& buckets, std::int64_t step) {
+  /// All buckets leave, then all are waited for; then the optimizer takes the step, or does not.
+  void reduce(const std::vector<at::Tensor>& buckets, std::int64_t step, bool taken = true) {
     std::vector<std::unique_ptr<Exchange>> exchanges;
     for (std::size_t i = 0; i < buckets.size(); ++i) exchanges.push_back(plugin->reduce(i, buckets[i], step));
     for (const auto& exchange : exchanges) exchange->wait();
+    if (taken) take();
+  }
+  void take() {
+    Taken context;
+    for (const HookSpec& hook : manifest.hooks)
+      if (hook.event == Event::after_step) hook.call(self, context);
   }
   State saved() const {
     State state{.owner = "distributed.compressor", .version = "1.0.0", .scalars = {}, .tensors = {}};
@@ -72,7 +86,9 @@ struct Rank {
   distributed::World& ranks;
   Listening host;
   std::vector<BucketPlan> plans;
+  ManifestData manifest;
   std::unique_ptr<Compressor> plugin;
+  void* self = nullptr;
 };
 
 /// What a rank has for a bucket in a step: heavy tails, and another scale for every rank.
@@ -147,6 +163,130 @@ TEST_CASE(
       for (const std::string& each : digests) CHECK(each == digests.front());
       for (const std::string& each : resumed) CHECK(each == digests.front());
     }
+}
+
+TEST_CASE("A step that is not taken leaves no trace, whatever its gradients were") {
+  for (const auto& [name, options] : all_of_them())
+    on_ranks(2, [&, &name = name, &options = options](distributed::World& world) {
+      Rank plain(world, name, options, {{40, 25}, {33, 31}}),
+          troubled(world, name, options, {{40, 25}, {33, 31}});
+      plain.open();
+      troubled.open();
+      bool same = true;
+      const auto buckets = [&](std::int64_t step) {
+        return std::vector{gradient(world.rank(), 0, step, 1000), gradient(world.rank(), 1, step, 1023)};
+      };
+      for (std::int64_t step = 0; step < 9; ++step) {
+        if (step == 3) {  // an overflow of half precision, on one rank
+          std::vector<at::Tensor> lost = buckets(100);
+          if (world.rank() == 1) lost[0].narrow(0, 10, 5).fill_(std::numeric_limits<float>::infinity());
+          troubled.reduce(lost, step, false);
+        }
+        if (step == 6) troubled.reduce(buckets(step), step, false);  // repeated
+        const std::vector<at::Tensor> expected = buckets(step), found = buckets(step);
+        plain.reduce(expected, step);
+        troubled.reduce(found, step);
+        for (std::size_t i = 0; i < found.size(); ++i) same = same && at::equal(found[i], expected[i]);
+      }
+      INFO(name);
+      CHECK_HERE(same);
+      CHECK_HERE(digest(troubled.saved()) == digest(plain.saved()));
+    });
+}
+
+TEST_CASE("A compressor gets gradients without the loss scale, and the optimizer with it") {
+  std::vector<at::Tensor> summed(2);
+  std::vector<State> kept(2);
+  for (const double loss_scale : {1.0, 4096.0})
+    on_ranks(2, [&](distributed::World& world) {
+      Rank rank(world, "topk", table({{"density", 0.1}, {"min_compress_elements", std::int64_t{1}}}), {});
+      const at::Tensor weight = at::zeros({40, 25}).set_requires_grad(true);
+      const std::vector<NamedTensor> parameters = {{"weight", weight}};
+      distributed::Layout layout = distributed::make_layout(parameters, 1 << 20, rank.plugin.get());
+      CHECK_HERE(layout.buckets.front().compressed);
+      rank.plans = {layout.buckets.front().plan};
+      rank.open();
+      distributed::Reduction reduction(world, parameters, std::move(layout), rank.plugin.get());
+      // The scale falls between the steps, as after an overflow.
+      for (std::int64_t step = 0; step < 3; ++step) {
+        const double scale = step == 0 ? loss_scale : loss_scale / (loss_scale > 1.0 ? 8.0 : 1.0);
+        reduction.start(step, scale);
+        weight.mutable_grad() = gradient(world.rank(), 0, step, 1000).view({40, 25}) * scale;
+        reduction.finish({.weight = 1.0}, 1.0);
+        weight.mutable_grad().div_(scale);
+        rank.take();
+      }
+      if (world.rank() != 0) return;
+      summed[loss_scale > 1.0] = weight.grad().clone();
+      kept[loss_scale > 1.0] = rank.saved();
+    });
+  CHECK(at::equal(summed[0], summed[1]));
+  CHECK(digest(kept[0]) == digest(kept[1]));
+}
+
+TEST_CASE("randomk without error feedback is unbiased, and draws other elements at every step") {
+  on_ranks(2, [](distributed::World& world) {
+    Rank rank(world, "randomk", table({{"density", 0.1}, {"error_feedback", false}}), {{1000}});
+    rank.open();
+    at::Tensor drawn = at::zeros({1000});
+    for (std::int64_t step = 0; step < 60; ++step) {
+      const at::Tensor bucket = gradient(world.rank(), 0, step, 1000);
+      const at::Tensor sum = gradient(0, 0, step, 1000) + gradient(1, 0, step, 1000);
+      rank.reduce({bucket}, step);
+      const at::Tensor sent = bucket != 0;
+      CHECK_HERE(sent.sum().item<std::int64_t>() == 100);
+      CHECK_HERE(at::allclose(bucket, sum * 10.0 * sent, 1e-5, 1e-6));
+      drawn += sent;
+    }
+    // Of 60 draws each element is in 6, give or take 2.3.
+    CHECK_HERE(drawn.max().item<float>() < 20.0F);
+    CHECK_HERE((drawn == 0).sum().item<std::int64_t>() < 15);
+  });
+}
+
+TEST_CASE("dgc's clip is of a rank's bucket: the norm over the root of the ranks") {
+  on_ranks(4, [](distributed::World& world) {
+    Rank rank(world, "dgc", table({{"density", 1.0}, {"momentum", 0.0}, {"clip", 3.0}}), {{1000}});
+    rank.open();
+    const at::Tensor bucket = gradient(world.rank(), 0, 0, 1000);
+    at::Tensor expected = at::zeros({1000}, at::kDouble);
+    for (int other = 0; other < 4; ++other) {
+      const at::Tensor own = gradient(other, 0, 0, 1000).to(at::kDouble);
+      expected += own * (1.5 / own.norm());  // 3 / sqrt(4), and each is larger than that
+    }
+    rank.reduce({bucket}, 0);
+    CHECK_HERE(apart(bucket, expected) < 1e-5);
+    const at::Tensor small = at::full({1000}, 0.01);  // of norm 0.3
+    rank.reduce({small}, 1);
+    CHECK_HERE(at::allclose(small, at::full({1000}, 0.04)));
+  });
+}
+
+TEST_CASE("hitopk that turns dense sends what it had kept back, once") {
+  on_ranks(
+      4,
+      [](distributed::World& world) {
+        const auto of = [](double density) { return table({{"density", density}}); };
+        Rank sparse(world, "hitopk", of(0.05), {{1000}}), dense(world, "hitopk", of(0.6), {{1000}});
+        sparse.open();
+        dense.open();
+        at::Tensor all = at::zeros({1000}, at::kDouble);
+        const auto sum = [&](Rank& rank, std::int64_t step) {
+          const at::Tensor bucket = gradient(world.rank(), 0, step, 1000);
+          for (int other = 0; other < 4; ++other) all += gradient(other, 0, step, 1000).to(at::kDouble);
+          rank.reduce({bucket}, step);
+          all -= bucket.to(at::kDouble);
+        };
+        for (std::int64_t step = 0; step < 5; ++step) sum(sparse, step);
+        CHECK_HERE(all.abs().max().item<double>() > 1.0);
+        const State kept = sparse.saved();
+        dense.plugin->load(StateReader(kept));
+        for (std::int64_t step = 5; step < 7; ++step) {
+          sum(dense, step);
+          CHECK_HERE(all.abs().max().item<double>() < 1e-4);
+        }
+      },
+      2);
 }
 
 TEST_CASE("At a density of 1, and before their start, compressors give the sum") {
@@ -421,6 +561,20 @@ TEST_CASE("powersgd is power iteration with error feedback, as computed densely 
       CHECK_HERE(apart(rank.saved().tensors.at("residual/0").view({30, 30}),
                        residuals[static_cast<std::size_t>(world.rank())]) < 1e-3);
     });
+}
+
+TEST_CASE("powersgd sends a matrix of its rank whole, where one part is thousands of times smaller") {
+  on_ranks(2, [&](distributed::World& world) {
+    Rank rank(world, "powersgd", table({{"rank", std::int64_t{2}}}), {{60, 50}});
+    rank.open();
+    const auto product = [](std::int64_t step) {
+      return gradient(0, 0, step, 60).unsqueeze(1).matmul(gradient(0, 1, step, 50).unsqueeze(0));
+    };
+    const at::Tensor matrix = product(0) + 3e-4 * product(1);
+    const at::Tensor bucket = matrix.clone().view({-1});
+    rank.reduce({bucket}, 0);
+    CHECK_HERE(apart(bucket.view({60, 50}), matrix * 2) < 2e-6);
+  });
 }
 
 TEST_CASE("powersgd takes matrices that get smaller, and comes back from gradients that are zero") {

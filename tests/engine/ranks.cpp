@@ -1,10 +1,13 @@
 // What ranks exchange: sums of gradients that leave while backward runs, the tail that goes with them, states.
-#include "support/ranks.hpp"
-
 #include <torch/torch.h>
 
+// Behind LibTorch, which has a CHECK of its own.
+#include "support/ranks.hpp"
+
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <thread>
 
 #include "core/engine/distributed/reduction.hpp"
 #include "core/engine/distributed/together.hpp"
@@ -111,6 +114,86 @@ TEST_CASE("A rank without samples takes part, and the mean is over what the othe
   });
 }
 
+TEST_CASE("What a rank had in the step before is not in the sum where it has nothing now") {
+  on_ranks(3, [](World& world) {
+    Chain chain;
+    Reduction reduction = chain.reduction(world, 1000);
+    for (int step = 0; step < 6; ++step) {
+      const int without = step % 3;
+      std::vector<double> shares(3, 1.0);
+      shares[static_cast<std::size_t>(without)] = 0.0;
+      for (at::Tensor& parameter : chain.parameters) parameter.mutable_grad() = at::Tensor();
+      reduction.collect();
+      if (world.rank() != without) chain.loss(batch(world.rank())).backward();
+      reduction.finish({.weight = world.rank() == without ? 0.0 : 1.0}, 2.0);
+      check_gradients(chain, expected(3, shares));
+    }
+  });
+}
+
+TEST_CASE("Buckets lie as backward goes, the first one small, and what is compressed ahead of the rest") {
+  struct Large final : Compressor {
+    bool takes(const NamedTensor& parameter) const override { return parameter.tensor.numel() > 10; }
+    void open(Ranks&, std::span<const BucketPlan>, const RunScale&) override {}
+    std::unique_ptr<Exchange> reduce(std::size_t, const at::Tensor&, std::int64_t) override { return {}; }
+    void load_all(std::span<const State>) override {}
+  };
+  const auto numbers = [](const Layout& layout) {
+    std::vector<std::vector<std::size_t>> all;
+    for (const Layout::Bucket& bucket : layout.buckets) {
+      all.push_back(bucket.parameters);
+      std::int64_t elements = 0;
+      for (const BucketPlan::Part& part : bucket.plan.parts) {
+        CHECK(part.offset == elements);
+        elements += part.shape.front();
+      }
+      CHECK(bucket.plan.elements == elements);
+    }
+    return all;
+  };
+  using Numbers = std::vector<std::vector<std::size_t>>;
+  std::vector<NamedTensor> parameters;
+  for (const std::int64_t length : {4, 100, 4, 100, 100, 4, 100})
+    parameters.push_back({std::to_string(parameters.size()), torch::zeros({length})});
+  CHECK(numbers(make_layout(parameters, 1 << 20, nullptr)) == Numbers{{6, 5, 4, 3, 2, 1, 0}});
+  CHECK(numbers(make_layout(parameters, 816, nullptr)) == Numbers{{6, 5, 4}, {3, 2, 1}, {0}});
+  Large large;
+  const Layout layout = make_layout(parameters, 800, &large);
+  CHECK(numbers(layout) == Numbers{{6, 4}, {3, 1}, {5, 2, 0}});
+  CHECK(layout.buckets[0].compressed);
+  CHECK(layout.buckets[1].compressed);
+  CHECK_FALSE(layout.buckets[2].compressed);
+  // A quarter of a million floats, and then as many as there is room for.
+  std::vector<NamedTensor> many;
+  for (int i = 0; i < 6; ++i) many.push_back({std::to_string(i), torch::zeros({200'000})});
+  CHECK(numbers(make_layout(many, 1 << 21, nullptr)) == Numbers{{5}, {4, 3}, {2, 1}, {0}});
+}
+
+TEST_CASE("Buckets leave in one order, in whatever order the ranks' gradients come") {
+  on_ranks(2, [](World& world) {
+    std::vector<at::Tensor> weights;
+    std::vector<NamedTensor> named;
+    for (const std::int64_t length : {30, 40, 50, 60}) {
+      weights.push_back(torch::ones({length}).set_requires_grad(true));
+      named.push_back({std::to_string(length), weights.back()});
+    }
+    Reduction reduction(world, named, make_layout(named, 4, nullptr), nullptr);
+    for (int step = 0; step < 3; ++step) {
+      for (at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
+      at::Tensor x = torch::ones({}).set_requires_grad(true);
+      // Backward meets them in the order of the list, on the other rank from its end.
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        x = x * weights[world.rank() == 0 ? i : weights.size() - 1 - i].mean();
+      reduction.collect();
+      x.backward();
+      reduction.finish({.weight = 1.0}, 2.0);
+      for (const at::Tensor& weight : weights)
+        CHECK_HERE(torch::allclose(weight.grad(),
+                                   torch::full_like(weight, 2.0 / static_cast<double>(weight.numel()))));
+    }
+  });
+}
+
 TEST_CASE("What is summed is the same on all ranks, to the bit") {
   std::vector<std::string> digests(4);
   on_ranks(4, [&](World& world) {
@@ -208,6 +291,29 @@ TEST_CASE("A rank that fails is named to the others, which do not wait") {
   }));
   CHECK(said[0] == "rank 1 failed: its disk is full");
   CHECK(said[2] == "rank 1 failed: its disk is full");
+}
+
+TEST_CASE("A rank that is gone without a word is named, and one that is busy is not taken for silent") {
+  constexpr World::Pulse quick{.beat = World::Milliseconds(50), .silence = World::Milliseconds(1500)};
+  std::vector<std::string> said(3);
+  std::atomic<int> silences{0};
+  CHECK_THROWS(on_ranks(
+      3,
+      [&](World& world) {
+        world.on_silence([&](const std::string&) { ++silences; });
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+        world.gather("there");
+        if (world.rank() == 1) throw std::runtime_error("gone");
+        try {
+          world.gather("go on");
+        } catch (const DistributedError& error) {
+          said[static_cast<std::size_t>(world.rank())] = error.what();
+          throw;
+        }
+      },
+      0, quick));
+  CHECK(silences == 0);
+  CHECK_THAT(said[0], Catch::Matchers::StartsWith("rank 1 is gone, without a word"));
 }
 
 }  // namespace

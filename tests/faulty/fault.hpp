@@ -45,7 +45,10 @@ inline void go_wrong(const std::string& way) {
   }
   if (way == "hang" || way == "deaf")
     for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  if (way == "doze") std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (way == "doze") {  // seconds
+    const char* const late = std::getenv("TRAINYARD_DOZE");
+    std::this_thread::sleep_for(std::chrono::duration<double>(late != nullptr ? std::atof(late) : 0.3));
+  }
   if (way == "throw") throw std::runtime_error("thrown on purpose");
   if (way == "terminate") std::thread([] { throw std::runtime_error("nobody catches this"); }).join();
 }

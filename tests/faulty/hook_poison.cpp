@@ -7,6 +7,8 @@
 #include <trainyard/hook.hpp>
 #include <trainyard/network.hpp>
 
+#include "fault.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -15,13 +17,14 @@ class Poison final : public Hook {
  public:
   struct Options {
     std::string into = "model";
-    std::int64_t step = 1;
+    std::int64_t step = 1, rank = -1;
     bool infinite = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("poison").version("1.0.0").summary("Writes NaN where it is told.");
     m.option("into", &Options::into, "region").one_of({"model", "grads", "outputs"});
     m.option("step", &Options::step, "number of the step");
+    m.option("rank", &Options::rank, "which alone does; -1: all");
     m.option("infinite", &Options::infinite, "infinity in place of NaN");
     m.hook<&Poison::after_step>(Event::after_step).writes(Region::model);
     m.hook<&Poison::before_step>(Event::before_step).writes(Region::grads);
@@ -49,7 +52,8 @@ class Poison final : public Hook {
                              : std::numeric_limits<double>::quiet_NaN();
   }
   bool due(const char* region, const StepContext& context) const {
-    return options_.into == region && context.step_number() == options_.step;
+    return options_.into == region && context.step_number() == options_.step &&
+           faulty::on_rank(options_.rank);
   }
   void spoil(const at::Tensor& tensor) const { tensor.flatten()[0].fill_(value()); }
 

@@ -23,7 +23,8 @@ inline std::mutex checking;
   } while (false)
 
 /// Calls `body` on each of so many ranks, `local` of them a machine (0: all); rethrows what the first threw.
-inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& body, int local = 0) {
+inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& body, int local = 0,
+                     distributed::World::Pulse pulse = {}) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // c10d's record of a process's collectives is for one thread
   control::Listening store;
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
@@ -37,7 +38,7 @@ inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& 
         place.port = store.port();
         place.serves = rank == 0;
         if (rank == 0) place.listening = store.release();
-        distributed::World world(place, std::chrono::seconds(60));
+        distributed::World world(place, std::chrono::seconds(60), pulse);
         body(world);
         world.gather("done");  // rank 0 holds the store
       } catch (...) {

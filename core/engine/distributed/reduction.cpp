@@ -121,6 +121,8 @@ void Reduction::put(std::size_t parameter) {
     return;
   }
   view.copy_(gradient);
+  if (loss_scale_ != 1.0 && layout_.buckets[places_[parameter].bucket].compressed)
+    view.mul_(1.0 / loss_scale_);
   gradient = view;
 }
 
@@ -165,8 +167,10 @@ Tail Reduction::finish(const Tail& own, double share) {
   for (Bucket& bucket : buckets_) bucket.exchange->wait();
   const Tail all = read();
   const double factor = all.weight > 0.0 ? share / all.weight : 1.0;
-  for (Bucket& bucket : buckets_) {
-    if (factor != 1.0) bucket.gradients.mul_(factor);
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    const double own = layout_.buckets[i].compressed ? factor * loss_scale_ : factor;
+    if (own != 1.0) bucket.gradients.mul_(own);
     bucket.exchange.reset();
     bucket.missing = bucket.views.size();
   }

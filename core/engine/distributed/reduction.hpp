@@ -52,8 +52,12 @@ class Reduction {
 
   const Compressor* compressor() const { return compressor_; }
 
-  /// A step of the run begins, or is repeated.
-  void start(std::int64_t step) { step_ = step; }
+  /// A step of the run begins, or is repeated. `loss_scale`: of its gradients; a compressor, which keeps some of
+  /// them for other steps, gets them without it.
+  void start(std::int64_t step, double loss_scale = 1.0) {
+    step_ = step;
+    loss_scale_ = loss_scale;
+  }
   /// The next backward is the last of the step: buckets leave while it runs. Without it they leave at
   /// finish().
   void collect() { collecting_ = true; }
@@ -89,6 +93,7 @@ class Reduction {
   std::vector<Bucket> buckets_;
   std::vector<bool> put_;  ///< by parameter: its gradient is in the bucket
   std::int64_t step_ = 0;
+  double loss_scale_ = 1.0;
   std::size_t next_ = 0;  ///< the bucket that leaves next
   bool collecting_ = false;
 };

@@ -21,9 +21,7 @@ using SteadyClock = std::chrono::steady_clock;
 using Bytes = std::vector<std::uint8_t>;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-constexpr auto beat = Milliseconds(500);
-constexpr auto silence = Milliseconds(8000);  ///< of a rank, after which it is told
-constexpr auto grace = Milliseconds(3000);    ///< for the one that failed to say why
+constexpr auto grace = Milliseconds(3000);  ///< for the one that failed to say why
 constexpr const char* failed_key = "failed";
 
 Bytes bytes(std::string_view text) {
@@ -153,7 +151,8 @@ struct World::Connection {
   }
 };
 
-World::World(config::RankPlace place, Milliseconds timeout) : place_(std::move(place)), timeout_(timeout) {
+World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
+    : place_(std::move(place)), timeout_(timeout), pulse_(pulse) {
   try {
     connection_ = std::make_unique<Connection>(place_, timeout_);
     connection_->store->set(alive_key(place_.rank), bytes("0"));
@@ -295,7 +294,7 @@ void World::check_silence() {
            std::to_string(time.count() / 1000) + " s";
   };
   if (const int rank = silent_.exchange(-1); rank >= 0 && tell_)
-    tell_(no_sign(rank, silence) + "; the others wait for it");
+    tell_(no_sign(rank, pulse_.silence) + "; the others wait for it");
   if (const int rank = lost_; rank >= 0)
     throw DistributedError(no_sign(rank, timeout_) + " (distributed.timeout)");
 }
@@ -313,7 +312,7 @@ void World::watch(const std::stop_token& stop) {
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
   for (std::int64_t beats = 1;
-       !wake.wait_for(lock, stop, beat, [] { return false; }) && !stop.stop_requested(); ++beats)
+       !wake.wait_for(lock, stop, pulse_.beat, [] { return false; }) && !stop.stop_requested(); ++beats)
     try {
       c10d::Store& store = *connection_->beats;
       store.set(alive_key(place_.rank), bytes(std::to_string(beats)));
@@ -322,8 +321,8 @@ void World::watch(const std::stop_token& stop) {
         Bytes now = store.check({alive_key(rank)}) ? store.get(alive_key(rank)) : Bytes();
         if (now != other.beat) other = {std::move(now)};
         const auto since = SteadyClock::now() - other.at;
-        if (since > silence && !std::exchange(other.told, true)) silent_ = rank;
-        if (since > std::max(timeout_, silence)) lost_ = rank;
+        if (since > pulse_.silence && !std::exchange(other.told, true)) silent_ = rank;
+        if (since > std::max(timeout_, pulse_.silence)) lost_ = rank;
       }
     } catch (const std::exception&) {
       return;  // the store is gone; the next collective tells
@@ -332,7 +331,7 @@ void World::watch(const std::stop_token& stop) {
 
 std::unique_ptr<World> join(Milliseconds timeout) {
   config::RankPlace place = config::RankPlace::of_process();
-  return place.size == 1 ? nullptr : std::make_unique<World>(std::move(place), timeout);
+  return place.size == 1 ? nullptr : std::make_unique<World>(std::move(place), timeout, World::Pulse());
 }
 
 }  // namespace trainyard::distributed

@@ -22,8 +22,14 @@ class World final : public Ranks {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
+  /// How the ranks know that each is alive.
+  struct Pulse {
+    Milliseconds beat{500};
+    Milliseconds silence{8000};  ///< of a rank, after which it is told
+  };
+
   /// Waits until all ranks are there, `timeout` at most. Throws DistributedError.
-  World(config::RankPlace place, Milliseconds timeout);
+  World(config::RankPlace place, Milliseconds timeout, Pulse pulse);
   ~World() override;
 
   int rank() const override { return place_.rank; }
@@ -58,6 +64,7 @@ class World final : public Ranks {
 
   const config::RankPlace place_;
   const Milliseconds timeout_;
+  const Pulse pulse_;
   std::unique_ptr<Connection> connection_;
   int groups_ = 0;
   std::function<void(const std::string&)> tell_;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include <trainyard/compressor.hpp>
 #include <trainyard/graph/network.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/model.hpp>
@@ -69,6 +70,19 @@ void hand_over(const ActivePlugin& from, ActivePlugin& to, config::Carry carry) 
   else if (config::toml_file(from.slot().options) != config::toml_file(to.slot().options))
     state = completed(std::move(state), to.state());
   guarded(to.slot(), 0, [&] { to.as<Plugin>().load(StateReader(state)); });
+}
+
+/// What one compressor kept back of gradients and the next has no place for; empty where nothing is lost.
+std::string lost_gradients(const ActivePlugin& from, const ActivePlugin& to) {
+  std::string names;
+  if (from.slot().kind != Compressor::kind.name) return names;
+  const State before = from.state(), after = to.state();
+  for (const auto& [name, tensor] : before.tensors) {
+    const auto found = after.tensors.find(name);
+    if (found != after.tensors.end() && same_shape(found->second, tensor)) continue;
+    if (tensor.any().item<bool>()) names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
 }
 
 /// Whether one of some kinds is among what a swap brings.
@@ -216,6 +230,10 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     for (; in < coming.size(); ++in) {
       for (const Event event : set_up) call(coming[in], event);
       hand_over(going(swap, in), coming[in], swap.parts_[in].carry);
+      if (const std::string lost = lost_gradients(going(swap, in), coming[in]);
+          !lost.empty() && swap.parts_[in].carry != config::Carry::fresh)
+        run_.warn("[" + coming[in].slot().slot + "] " + coming[in].slot().type + " has no place for what " +
+                  going(swap, in).slot().type + " kept back of gradients (" + lost + "): it is lost");
       call(coming[in], Event::swap_in);
     }
     if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());

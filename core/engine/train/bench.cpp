@@ -112,7 +112,7 @@ void Bench::make_reduction() {
 
 void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
   make_reduction();
-  reduction_->start(work.step);
+  reduction_->start(work.step, loss_scale());
   share_weight_ = work.weight;
   own_weight_ = 0.0;
   if (!skip)
