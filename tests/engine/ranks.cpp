@@ -192,6 +192,17 @@ TEST_CASE("What is cut short is told") {
     CHECK_THROWS_AS(from_bytes(std::string_view(whole).substr(0, length)), DataError);
 }
 
+TEST_CASE("An exchange that ends just when a second of waiting is over has not failed") {
+  for (const int late : {998, 1000, 1002, 1006})
+    on_ranks(6, [late](World& world) {
+      world.gather("begin");
+      if (world.rank() == 5) std::this_thread::sleep_for(std::chrono::milliseconds(late));
+      const at::Tensor one = torch::ones({1});
+      world.all_reduce(one)->wait();
+      CHECK_HERE(one.item<float>() == 6.0F);
+    });
+}
+
 TEST_CASE("A rank that fails is named to the others, which do not wait") {
   std::vector<std::string> said(3);
   CHECK_THROWS(on_ranks(3, [&](World& world) {
