@@ -67,10 +67,10 @@ def selection_of(measured, ranks, link):
 
 def computing(task, processes, quick):
     """Forward and backward of so many runs side by side, and how much one step differs from another: seconds, seconds, shares."""
-    batch, chunk, chunks = int(re.search(r"batch_size = (\d+)", task)[1]), 20, 1 if quick else 3
+    batch, chunk, chunks = int(re.search(r"batch_size = (\d+)", task)[1]), 20, 1 if quick else 4
     task = task.replace("batch_size = 1000", f"batch_size = {batch}")
     results = training.alone(processes, task, duration=f"{chunk * chunks}ba", evaluate=f"{chunk}ba", interval=1)
-    took = [step for result in results for step in result.steps]
+    took = [step for result in results for step in result.settled]
     typical = training.typical(took)
     forward = min(result.evaluated(-(-training.IMAGES_OF_TEST // batch)) for result in results)
     return min(forward, typical), max(0.0, typical - forward), sorted(step / typical for step in took)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,12 @@ class Result:
         """Seconds a step, of each time that it was logged but the first."""
         return [self.batch / values["samples_per_second"] for values in self.train[1:]]
 
+    @property
+    def settled(self):
+        """Those of the middle half: of runs side by side, while all of them run."""
+        steps = self.steps
+        return steps[len(steps) // 4:len(steps) - len(steps) // 4]
+
     def evaluated(self, batches):
         """Seconds a batch of an evaluation, the shortest: the forward pass, from the record of a step to that of its evaluation."""
         pairs = zip(self.lines, self.lines[1:])
@@ -212,7 +219,8 @@ def typical(steps):
 
 
 def main(name, work):
-    """Of the tools: an error is one message."""
+    """Of the tools: an error is one message, and who is told to end leaves nothing behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         work()
     except links.NotHere as error:
