@@ -1,5 +1,6 @@
 """Emulated clusters (tools/cluster): a slow link is slow and carries what it should, trainings over it are the same trainings,
 and the simulation is what its formulas say. Nothing here asserts that something is fast."""
+import random
 import subprocess
 import sys
 import unittest
@@ -15,18 +16,18 @@ import training  # noqa: E402
 training.DATA = DATA
 RECEIVES = """
 import socket, sys, time
-with socket.create_server(("", 5000)) as server:
+with socket.create_server(("", int(sys.argv[1]))) as server:
     print("ready", flush=True)
     peer, _ = server.accept()
     began, count = time.monotonic(), 0
     while got := peer.recv(1 << 20):
         count += len(got)
-print(count, time.monotonic() - began)
+print(count, began, time.monotonic())
 """
 SENDS = """
 import socket, sys
-with socket.create_connection((sys.argv[1], 5000)) as peer:
-    peer.sendall(bytes(int(sys.argv[2])))
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as peer:
+    peer.sendall(bytes(int(sys.argv[3])))
 """
 # A matrix of 327,680 elements, one of 16,384 and one of 5120 are taken by a compressor, with the bias of 1280; the rest is not.
 LAYERS = (64, 256, 1280, 4)
@@ -49,25 +50,31 @@ class Emulated(unittest.TestCase):
 
 
 class Links(Emulated):
-    def send(self, cluster, to, count):
-        """Seconds that so many bytes take from node 0."""
-        receiver = subprocess.Popen(cluster.command(to, [sys.executable, "-c", RECEIVES]), stdout=subprocess.PIPE, text=True)
-        self.assertEqual(receiver.stdout.readline(), "ready\n")
-        subprocess.run(cluster.command(0, [sys.executable, "-c", SENDS, cluster.address(to), str(count)]), check=True)
-        came, seconds = receiver.communicate(timeout=60)[0].split()
-        self.assertEqual(int(came), count)
-        return float(seconds)
+    def send(self, cluster, count, *ways):
+        """Seconds until so many bytes have gone all ways, (from, to), at a time."""
+        receivers = [subprocess.Popen(cluster.command(to, [sys.executable, "-c", RECEIVES, str(5000 + port)]), stdout=subprocess.PIPE, text=True)
+                     for port, (_, to) in enumerate(ways)]
+        for receiver in receivers:
+            self.assertEqual(receiver.stdout.readline(), "ready\n")
+        senders = [subprocess.Popen(cluster.command(origin, [sys.executable, "-c", SENDS, cluster.address(to), str(5000 + port), str(count)]))
+                   for port, (origin, to) in enumerate(ways)]
+        came = [receiver.communicate(timeout=60)[0].split() for receiver in receivers]
+        self.assertEqual([sender.wait() for sender in senders], [0] * len(ways))
+        self.assertEqual([int(each[0]) for each in came], [count] * len(ways))
+        return max(float(end) for *_, end in came) - min(float(began) for _, began, _ in came)
 
     def test_a_link_takes_what_its_rate_says_and_counts_what_it_carries(self):
-        cluster, count = self.cluster(3, "40mbit"), 5_000_000
-        for to in (1, 2):
-            before = cluster.sent(0)
-            self.assertGreater(self.send(cluster, to, count), 0.9 * count / links.bytes_per_second("40mbit"))
-            self.assertGreaterEqual(cluster.sent(0) - before, count)
-            self.assertLess(cluster.sent(0) - before, 1.03 * count)
+        cluster, count = self.cluster(3, "40mbit"), 2_500_000
+        least = 0.9 * count / links.bytes_per_second("40mbit")
         before = cluster.sent(0)
-        self.send(cluster, 0, count)  # within a node nothing leaves it
-        self.assertEqual(cluster.sent(0), before)
+        self.assertGreater(self.send(cluster, count, (0, 1)), least)
+        self.assertGreaterEqual(cluster.sent(0) - before, count)
+        self.assertLess(cluster.sent(0) - before, 1.03 * count)
+        self.assertGreater(self.send(cluster, count, (0, 1), (0, 2)), 2 * least)  # one card sends to both
+        self.assertGreater(self.send(cluster, count, (0, 2), (1, 2)), 2 * least)  # one card receives from both
+        before = cluster.sent(0)
+        self.send(cluster, count, (0, 0))  # within a node nothing leaves it, but for what networks say of themselves
+        self.assertLess(cluster.sent(0) - before, 10_000)
 
     def test_nothing_is_left_of_it(self):
         cluster = links.Cluster(2, "1gbit")
@@ -116,6 +123,10 @@ class Trainings(Emulated):
                     self.assertLess(step, 1.02 * formula + 3000 * (2 * len(NETWORK.buckets) + 1))
                 self.assertGreater(5 * sum(result.steps), 0.9 * 20 * formula / rate)
 
+    def test_the_host_has_the_buckets_that_are_simulated(self):
+        result = self.train(2, training.hierarchical(0.1, auto_dense="measured", local_world_size=1), duration="1ba", interval=1)
+        self.assertEqual(len(result.measured), len(NETWORK.buckets))
+
     def test_a_rank_that_fails_is_named(self):
         with self.assertRaisesRegex(RuntimeError, r"process \d ended with 2: .*no_such"):
             self.train(self.cluster(2, "1gbit"), "[no_such]\n")
@@ -150,6 +161,11 @@ class Simulated(unittest.TestCase):
             for (method, density), seconds in expected.items():
                 self.assertAlmostEqual(model.step_time(costs, model.Network((d,), 0), m, n, method, density), seconds, places=12, msg=f"{m} x {n} {method}")
 
+    def test_buckets_are_laid_out_as_the_host_does(self):
+        self.assertEqual(NETWORK, model.Network((6400, 344064), 4 + 256 + 28 + 6))
+        self.assertEqual(model.network(PARAMETERS), model.Network((6404,), 327680 + 256 + 16384 + 28 + 6))
+        self.assertEqual(model.network([10, 10], least=1024), model.Network((), 20 + 28 + 2))
+
     def test_buckets_leave_while_backward_runs(self):
         def takes(beta, buckets=(1, 1), spread=(1.0,)):
             costs = model.Costs(inside=model.Link(0.0, 0.0), between=model.Link(0.0, beta), forward=1.0, backward=2.0, spread=spread)
@@ -167,6 +183,21 @@ class Simulated(unittest.TestCase):
                          for nodes in (1, 128))
             self.assertGreater(many, 8.9)  # of 1024 ranks one is slow
             self.assertLess(few, 5.0)
+
+    def test_one_slow_rank_holds_up_those_that_need_it(self):
+        """Of four, twice as slow: forward and backward take it 6 instead of 3."""
+        def takes(slow, method, inside=0.0, between=0.0, buckets=(1, 1), nodes=2, local=2):
+            costs = model.Costs(inside=model.Link(inside, 0.0), between=model.Link(between, 0.0), forward=1.0, backward=2.0)
+            step = model.Step(costs, model.Network(buckets, 0), nodes, local, random.Random(0))
+            step.slow = slow
+            return step.takes(method)
+
+        self.assertAlmostEqual(takes([1, 2], "flat", between=2.5, nodes=2, local=1), 4 + 5 + 5 + 5)  # ready at 4; the rest last
+        for place in range(4):
+            slow = [2 if rank == place else 1 for rank in range(4)]
+            # Buckets of 2 within, 1 within; between nodes 2 x 0.5; the rest of all ranks, 6 x 0.5, beside them.
+            self.assertAlmostEqual(takes(slow, "hierarchical", inside=1.0, between=0.5, buckets=(1,)), 6 + 2 + 1 + 1)
+            self.assertAlmostEqual(takes(slow, "hierarchical", inside=0.0, between=0.5, buckets=(1,)), 6 + 3)
 
     def test_what_it_cannot_is_refused(self):
         with self.assertRaisesRegex(ValueError, "hitopk needs a density"):
