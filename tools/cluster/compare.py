@@ -6,7 +6,7 @@
       such that sending all gradients between the nodes takes 0.6 of what computing takes.
   tools/cluster/compare.py accuracy [--seeds 5] [--epochs 10] [--only NAME,NAME]
       Digits on 4 ranks, two a node, without slow links: the weights are those that slow links would give.
-  tools/cluster/compare.py break_even [--rate 100mbit]
+  tools/cluster/compare.py break_even [--rate 20mbit] [--turns 3]
       2 and 4 nodes, one rank each: from which density on sending all is faster, and whether auto_dense knows.
 
 `--quick`: few steps, nothing is worth quoting."""
@@ -34,7 +34,7 @@ WAYS = {
 SCHEDULE = '[schedule]\ntype = "linear"\n'  # to nothing: what is left of a result's noise is that of the seed
 # Of the break-even density, 1 / nodes.
 FACTORS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.0)
-WIDE = (64, 1024, 960, 10)  # one matrix has nearly all elements
+WIDE = (64, 512, 480, 10)  # one matrix has nearly all elements
 
 
 def rate_for(share, quick):
@@ -107,8 +107,8 @@ def crossing(points, dense):
 
 
 def break_even(given):
-    rate = given.rate or "100mbit"
-    turns, chunks = (1, 3) if given.quick else (2, 6)
+    rate = given.rate or "20mbit"
+    turns, chunks = (1, 3) if given.quick else (given.turns, 6)
     factors = FACTORS[1::6] if given.quick else FACTORS
     print(f"one rank a node, {rate} between nodes (emulated: a token bucket of the kernel)", flush=True)
     right, points = {"formula": 0, "measured": 0}, 0
@@ -152,6 +152,7 @@ def main():
     arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--epochs", type=int, help="end_to_end: 2; accuracy: 10")
     arguments.add_argument("--only", help="some of: " + "; ".join(WAYS))
+    arguments.add_argument("--turns", type=int, default=3)
     arguments.add_argument("--quick", action="store_true")
     given = arguments.parse_args()
     {"end_to_end": end_to_end, "accuracy": accuracy, "break_even": break_even}[given.what](given)

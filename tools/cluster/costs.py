@@ -28,12 +28,12 @@ def fit(rows, times):
     return x, y
 
 
-def exchanges(where, ranks, turns):
+def exchanges(where, ranks, turns, densities):
     """Of `ranks` ranks with a link between each and the next: {(elements, density): seconds}, density None: dense. As hitopk
     measures it at its start, on each of its buckets; the least of the turns."""
     best = {}
     for _ in range(turns):
-        for density in DENSITIES:
+        for density in densities:
             table = training.hierarchical(density, auto_dense="measured", local_world_size=1)
             result = training.train(where, training.made_up(LAYERS, 16 * ranks), table, ONE_EACH, duration="1ba", interval=1)
             if len(result.measured) != len(SIZES):
@@ -78,10 +78,10 @@ def computing(task, processes, quick):
 
 def measure(rate, task, processes, quick=False):
     """model.Costs of this machine, with such links between nodes. `task`: training.images() with the batch of one rank."""
-    turns = 1 if quick else 3
+    turns, densities = (1, DENSITIES[1:2]) if quick else (3, DENSITIES)
     with links.Cluster(2, rate) as cluster:
-        between = exchanges(cluster, 2, turns)
-    inside = exchanges(2, 2, turns)
+        between = exchanges(cluster, 2, turns, densities)
+    inside = exchanges(2, 2, turns, densities)
     near = link_of(inside, 2)
     select, add = selection_of(inside, 2, near)
     forward, backward, spread = computing(task, processes, quick)
