@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Simulates steps of many ranks from what their parts cost (model.py), and says how far that is from real ranks.
 
-  tools/cluster/simulate.py check [--rate 1gbit]   measures the costs here, predicts 2 x 1 and 2 x 2 ranks, and runs them
-  tools/cluster/simulate.py scale [--rate 25gbit]  8 to 1,024 ranks, eight a node
+  tools/cluster/simulate.py check [--rate 1gbit] [--turns 3]   measures the costs here, predicts 2 x 1 and 2 x 2 ranks, and runs them
+  tools/cluster/simulate.py scale [--rate 25gbit]   8 to 1,024 ranks, eight a node
 
 `--costs FILE` keeps what was measured there, and takes it from there the next time. `--quick`: few steps, nothing is worth quoting."""
 import argparse
@@ -38,7 +38,7 @@ def real(cluster, local, turns, chunks):
 
 
 def check(given, measured):
-    turns, chunks = (1, 3) if given.quick else (3, 12)
+    turns, chunks = (1, 3) if given.quick else (given.turns, 12)
     print(f"two nodes, {given.rate} between them (emulated: a token bucket of the kernel), {BATCH} images a rank")
     print(f"{'ranks':>7} {'method':>14} {'real, ms':>9} {'predicted':>10} {'error':>7}")
     for local in (1,) if given.quick else (1, 2):
@@ -75,6 +75,7 @@ def main():
     arguments.add_argument("--rate", help="between nodes, as tc takes it (check: 1gbit; scale: 25gbit)")
     arguments.add_argument("--local", type=int, default=8, help="ranks of a node, for scale")
     arguments.add_argument("--costs", type=pathlib.Path)
+    arguments.add_argument("--turns", type=int, default=3)
     arguments.add_argument("--quick", action="store_true")
     given = arguments.parse_args()
     given.rate = given.rate or ("1gbit" if given.what == "check" else "25gbit")
