@@ -1,13 +1,11 @@
 // What ranks exchange: sums of gradients that leave while backward runs, the tail that goes with them, states.
-#include <torch/torch.h>
-
-// Behind LibTorch, which has a CHECK of its own.
-#include "support/ranks.hpp"
+#include <torch/torch.h>  // first: it has a CHECK of its own
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <thread>
+
+#include "support/ranks.hpp"
 
 #include "core/engine/distributed/reduction.hpp"
 #include "core/engine/distributed/together.hpp"

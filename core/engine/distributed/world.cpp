@@ -50,16 +50,21 @@ class Work final : public Exchange {
   Work(c10::intrusive_ptr<c10d::Work> work, World& world) : work_(std::move(work)), world_(world) {}
 
   void wait() override {
-    for (;;) try {
-        work_->wait(Milliseconds(1000));
-        return;
-      } catch (const std::exception& error) {
-        if (work_->isCompleted()) throw world_.explain(error.what());
-        world_.check_silence();
-      }
+    while (!wait_a_second()) world_.check_silence();
   }
 
  private:
+  /// Whether it is done. Throws where it failed.
+  bool wait_a_second() {
+    const bool ended = work_->isCompleted();  // asked first: it may end while the wait gives up
+    try {
+      return work_->wait(Milliseconds(1000));
+    } catch (const std::exception& error) {
+      if (ended) throw world_.explain(error.what());
+      return false;
+    }
+  }
+
   c10::intrusive_ptr<c10d::Work> work_;
   World& world_;
 };
