@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -238,6 +239,30 @@ bool Bench::reduce() {
   return any;
 }
 
+/// The weights are changed by all ranks or by none, also where one is lost just now: a rank that has the sum keeps
+/// it until it knows that all have it. Who comes to know it updates; who does not, because a rank was lost, asks the
+/// others whether one of them did. (Skeen, "Nonblocking Commit Protocols", SIGMOD 1981: prepared, then committed.)
+void Bench::agree_to_update() {
+  has_gradients_ = true;
+  try {
+    parts_.world->all_reduce(at::zeros({1}))->wait();
+  } catch (const Error& error) {
+    parts_.host->update_as_others(error);
+    followed_ = true;
+  }
+  has_gradients_ = false;
+  updating_ = true;
+}
+
+void Bench::drop_step() {
+  end_step();
+  own_loss_ = {};
+  thrown_ = nullptr;
+  reduction_.reset();  // an exchange may still write into its buckets
+  clear_gradients(parameters_);
+  reopen();
+}
+
 bool Bench::sum_up() {
   const Timer timer(seconds_, &PhaseSeconds::backward);
   const distributed::Tail all = reduction_->finish({.loss = own_loss_.sum(),
@@ -246,6 +271,7 @@ bool Bench::sum_up() {
                                                     .skipped = skips_ ? 1 : 0,
                                                     .bits = context_.waiting_bits() | ends_},
                                                    share_weight_);
+  if (parts_.world->replaces_lost()) agree_to_update();
   own_loss_ = {};
   loss_meter_.add_sum(all.loss, all.counted);
   if (!scaler_ && !std::isfinite(all.loss)) refuse_loss(all.loss / all.counted);

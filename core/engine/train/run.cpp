@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <set>
 
@@ -379,6 +380,48 @@ void Run::go_back(const std::vector<State>& states) {
   }
   loop_->reopen_executor();
   parts_.train.plugin->seek(live_.context.clock_.epoch, live_.context.clock_.step_in_epoch);
+}
+
+State Run::buffers() const {
+  State state{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
+  for (const NamedTensor& each : live_.layer.made.network->buffers())
+    state.tensors.emplace(each.name, each.tensor);
+  return state;
+}
+
+std::vector<State> Run::early_states() const {
+  const auto is_early = [](const HookSpec& hook) {
+    return hook.event >= Event::before_fetch && hook.event <= Event::after_reduce;
+  };
+  std::vector<State> states{buffers()};
+  for (const ActivePlugin& plugin : live_.layer.plugins)
+    if (plugin.has_state() && !plugin.subscriber().disabled &&
+        std::ranges::any_of(plugin.subscriber().participant.hooks, is_early))
+      states.push_back(plugin.state());
+  return states;
+}
+
+std::vector<State> Run::common_states(bool weights) const {
+  std::vector<State> states = snapshot().states;
+  if (weights) return states;
+  std::erase_if(states, [](const State& each) { return each.owner == "optimizer" || each.owner == "model"; });
+  states.push_back(buffers());
+  return states;
+}
+
+void Run::take_over(const std::vector<State>& states) {
+  settle();
+  const at::NoGradGuard no_grad;
+  for (const State& state : states) {
+    if (state.owner == "run") loop_->load(state);
+    if (state.owner == "model")
+      for (const NamedTensor& buffer : live_.layer.made.network->buffers())
+        at::Tensor(buffer.tensor).copy_(state.tensors.at(buffer.name));
+    for (ActivePlugin& plugin : live_.layer.plugins)
+      if (plugin.has_state() && plugin.slot().address() == state.owner)
+        guarded(plugin.slot(), live_.context.clock_.step,
+                [&] { plugin.as<Plugin>().load(StateReader(state)); });
+  }
 }
 
 void Run::check_weights() const {

@@ -42,6 +42,15 @@ class Run : LoopOwner {
   /// Throws Error where a state does not fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
+  // Of several ranks, one of which was lost:
+  /// What a step changes ahead of the weights: buffers, and the states of plugins that are called by then.
+  std::vector<State> early_states() const;
+  /// What is the same on all ranks; weights and the optimizer's state where they are wanted, else what goes with
+  /// them.
+  std::vector<State> common_states(bool weights) const;
+  /// In the place of what this rank has: states of the above, without weights.
+  void take_over(const std::vector<State>& states);
+
   /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
   void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
   /// Plugins that the run was begun without, and that no swap may bring.
@@ -119,6 +128,7 @@ class Run : LoopOwner {
   }
   void leave_out(const State& run, const std::function<void(const std::string&)>& note);
   void drop_requests(const State& run);
+  State buffers() const;
 
   const plugins::Registry& registry_;
   HostOutputs outputs_;
