@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Logging.h>
 #include <pthread.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -193,6 +194,7 @@ World::~World() {
 }
 
 void World::replace_lost() {
+  c10::initLogging();  // TORCH_CPP_LOG_LEVEL: c10d would tell of each lost connection, with its stack
   const std::int32_t rank = place_.rank;
   replaces_ = place_.launcher && write(*place_.launcher, &rank, sizeof rank) == sizeof rank;
 }

@@ -87,6 +87,7 @@ class Bench final : public Workbench {
   at::Tensor backward_root(double factor);
   void make_reduction();
   bool reduce();
+  void check_same_passes() const;
   bool sum_up();
   void agree_to_update();
   bool prepare_gradients();
@@ -112,7 +113,8 @@ class Bench final : public Workbench {
 
   // Of several ranks:
   std::unique_ptr<distributed::Reduction> reduction_;
-  LossMeter own_loss_;                            ///< of this rank, in this step
+  std::vector<at::Tensor> sharded_;  ///< parameters of which it has its own rows, and their whole sum
+  LossMeter own_loss_;               ///< of this rank, in this step
   double share_weight_ = 0.0, own_weight_ = 0.0;  ///< what shares are of; of this rank's micro-batches
   bool skips_ = false;
   unsigned ends_ = 0, agreed_ = 0;

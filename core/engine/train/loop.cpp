@@ -134,6 +134,7 @@ void Loop::run_steps() {
 
 void Loop::run_step() {
   arrived_ = false;  // what comes from here on comes by steps
+  parts_.owner->release();
   parts_.host->begin_step();
   context_.number_ = context_.clock_.step + 1;
   const bool logging = parts_.host->log_due(context_.number_);
@@ -267,6 +268,7 @@ void Loop::share_buffers() {
   std::vector<at::Tensor> buffers;
   for (const NamedTensor& buffer : parts_.network.plugin->buffers()) buffers.push_back(buffer.tensor);
   distributed::take_from_first(*parts_.world, buffers);
+  parts_.owner->gather();
 }
 
 void Loop::request(Control control, std::string_view who, std::string_view why) {

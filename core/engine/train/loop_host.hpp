@@ -81,6 +81,10 @@ class LoopOwner {
 
   /// Ahead of everything that may write weights or the optimizer's state: until then others read them.
   virtual void settle() {}
+  /// Of tables that lie in parts on the ranks: ahead of looking at weights, all ranks together; and ahead of the
+  /// next step.
+  virtual void gather() {}
+  virtual void release() {}
   /// At safe points: throws what a plugin's own threads threw.
   virtual void check_threads() {}
 };

@@ -14,6 +14,7 @@
 
 #include "core/engine/train/live.hpp"
 #include "core/engine/train/loop.hpp"
+#include "core/engine/train/shards.hpp"
 #include "core/engine/train/state_copy.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/rundir/quarantine.hpp"
@@ -76,6 +77,12 @@ class Run : LoopOwner {
   void tell(const ActivePlugin& plugin, Event event);
   /// Waits until what is copied of the run may be written again.
   void settle() override;
+  void gather() override {
+    if (shards_) shards_->gather();
+  }
+  void release() override {
+    if (shards_) shards_->release();
+  }
   void set_copying(std::shared_ptr<StateCopy> copy) { copying_ = std::move(copy); }
 
   ActivePlugin& checkpointer() { return live_.layer.plugin("checkpoint"); }
@@ -129,6 +136,7 @@ class Run : LoopOwner {
   void leave_out(const State& run, const std::function<void(const std::string&)>& note);
   void drop_requests(const State& run);
   State buffers() const;
+  State optimizer_state() const;
 
   const plugins::Registry& registry_;
   HostOutputs outputs_;
@@ -137,6 +145,7 @@ class Run : LoopOwner {
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
   std::shared_ptr<StateCopy> copying_;  ///< null: nothing is being copied
+  std::unique_ptr<Shards> shards_;      ///< null: each rank has the whole network
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

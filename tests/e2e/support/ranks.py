@@ -1,6 +1,9 @@
 """What tests of several ranks share: a run that they train, its processes, its weights."""
+import json
+import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import time
 
@@ -62,3 +65,42 @@ class RankTest(HostTest):
             except (OSError, KeyError):
                 continue
         return pids
+
+
+class ReplacingTest(RankTest):
+    """Of runs that go on without a rank that is killed."""
+
+    def journal(self, rank, what):
+        folder = self.run_folder / f"ranks/{rank}" if rank else self.run_folder
+        if not (folder / "journal.jsonl").exists():
+            return []
+        lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines() if line.endswith("}")]
+        return [line for line in lines if line["what"] == what]
+
+    def kill(self, run, ranks, *victims):
+        """Gives the seconds until all survivors have gone on."""
+        before = [len(self.journal(rank, "replaced")) for rank in range(ranks)]
+        pids = self.ranks_of(run.pid)
+        began = time.monotonic()
+        for victim in victims:
+            os.kill(pids[victim], signal.SIGKILL)
+        survivors = [rank for rank in range(ranks) if rank not in victims]
+        self.until(lambda: run.poll() is not None or
+                   all(len(self.journal(rank, "replaced")) > before[rank] for rank in survivors))
+        self.assertIsNone(run.poll(), run.poll() is not None and run.communicate()[1])
+        took = time.monotonic() - began
+        after = self.ranks_of(run.pid)
+        for rank in range(ranks):
+            (self.assertNotEqual if rank in victims else self.assertEqual)(pids[rank], after[rank])
+        return took
+
+    def going(self, ranks, text):
+        run = self.start("--ranks", ranks, text=text)
+        self.addCleanup(lambda: run.poll() is None and (run.terminate(), run.communicate(timeout=60)))
+        self.until(lambda: run.poll() is not None or len(self.steps()) > 2)
+        return run
+
+    def steps(self):
+        path = self.run_folder / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line)["step"] for line in lines if line.endswith("\n")]
