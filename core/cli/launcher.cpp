@@ -117,8 +117,8 @@ class Ranks {
     return start(words_, signals_, keeps);
   }
 
-  /// By SIGKILL alone: who sends it wants the process gone, not the run. What a program does to itself, it would do
-  /// again.
+  /// By SIGKILL alone: who sends it wants the process gone, not the run. What a program does to itself, it
+  /// would do again.
   bool replace(Rank& rank) {
     if (failed_ || told_ || !rank.replaced || !rank.end.by_signal() || rank.end.signal() != SIGKILL)
       return false;

@@ -1,6 +1,7 @@
-// Embedding tables whose rows lie on different ranks. In training the ids of all ranks go to all of them, each adds
-// the rows that it owns to vectors of zeros, and the sum over the ranks gives each rank those of its own samples; the
-// gradients go back the same way. As "row-wise" sharding in Ivchenko et al., "TorchRec", RecSys 2022, section 3.
+// Embedding tables whose rows lie on different ranks. In training the ids of all ranks go to all of them,
+// each adds the rows that it owns to vectors of zeros, and the sum over the ranks gives each rank those of
+// its own samples; the gradients go back the same way. As "row-wise" sharding in Ivchenko et al., "TorchRec",
+// RecSys 2022, section 3.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ class ShardedTables {
  public:
   using Listener = std::function<void(std::size_t table, std::span<const std::int64_t> rows)>;
 
-  /// Each rank draws whole tables and keeps its rows: the initial values are those of one rank. `bound` gives that of
-  /// a table of so many rows. `ranks` outlives it.
+  /// Each rank draws whole tables and keeps its rows: the initial values are those of one rank. `bound` gives
+  /// that of a table of so many rows. `ranks` outlives it.
   ShardedTables(Ranks& ranks, const std::vector<std::int64_t>& rows, std::int64_t dim, std::uint64_t seed,
                 const std::function<double(std::int64_t)>& bound)
       : ranks_(ranks), dim_(dim) {
@@ -68,8 +69,8 @@ class ShardedTables {
     return vectors;
   }
 
-  /// The same together with the other ranks, whose batches have the same size. Backward adds to the gradients of own
-  /// rows what all ranks have for them.
+  /// The same together with the other ranks, whose batches have the same size. Backward adds to the gradients
+  /// of own rows what all ranks have for them.
   at::Tensor look_up(const at::Tensor& ids) {
     const at::Tensor all = at::empty({ids.size(0) * ranks_.size(), ids.size(1)}, at::kLong);
     at::Tensor vectors = at::empty({ids.size(0), ids.size(1), dim_});

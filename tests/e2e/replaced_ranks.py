@@ -35,7 +35,7 @@ class ReplacedRanks(ReplacingTest):
             time.sleep(chance.uniform(0.0, 0.3))
             victim = kill % RANKS  # the first one, too, which has the run's folder and the store
             seconds.append(self.kill(run, RANKS, victim))
-        said = run.communicate(timeout=120)[1]
+        said = run.communicate(timeout=400)[1]
         self.assertEqual(run.returncode, 0, said)
         print("resumed after", " ".join(f"{each:.2f}" for each in seconds), "s")
         self.assertLessEqual(max(seconds), 5.0)
@@ -50,7 +50,7 @@ class ReplacedRanks(ReplacingTest):
         whole = self.undisturbed()
         run = self.going(RANKS, SURVIVES)
         self.kill(run, RANKS, 0, 2)
-        said = run.communicate(timeout=120)[1]
+        said = run.communicate(timeout=400)[1]
         self.assertEqual(run.returncode, 0, said)
         self.assertEqual(self.result()["digest"], whole["digest"])
 
@@ -73,7 +73,7 @@ class ReplacedRanks(ReplacingTest):
         run = self.going(RANKS, SURVIVES)
         for pid in self.ranks_of(run.pid).values():
             os.kill(pid, signal.SIGKILL)
-        said = run.communicate(timeout=120)[1]
+        said = run.communicate(timeout=400)[1]
         self.assertEqual(run.returncode, 6, said)
         self.assertIn("no rank is left that has the state of the run", said)
 

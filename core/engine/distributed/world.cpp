@@ -282,7 +282,8 @@ std::string World::prefix() const {
   return met_ == 0 ? "" : "meeting/" + std::to_string(met_) + "/";
 }
 
-/// The number of the newest replacement that anybody knows of, this process's own included. The launcher counts.
+/// The number of the newest replacement that anybody knows of, this process's own included. The launcher
+/// counts.
 int World::called() const {
   c10d::Store& store = *connection_->store;
   for (;;) {
@@ -310,7 +311,9 @@ bool World::await(int meeting, SteadyClock::time_point until) const {
 std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_point until) {
   if (!connection_) connection_ = std::make_unique<Connection>(place_, patience);
   const int meeting = called();
-  if (meeting <= met_ || !await(meeting, until)) return {};
+  if (meeting <= met_) return {};
+  // The others come at their next exchange, which may be long behind what they are at.
+  if (!await(meeting, std::max(until, SteadyClock::now() + timeout_))) return {};
   met_ = meeting;
   called_ = meeting;
   groups_ = 0;

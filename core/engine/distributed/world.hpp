@@ -42,12 +42,12 @@ class World final : public Ranks {
   /// started the ranks.
   void replace_lost();
   bool replaces_lost() const { return replaces_; }
-  /// Whether this process has taken the place of one that was killed, and has not met the others yet: it calls
-  /// no collective before meet_again().
+  /// Whether this process has taken the place of one that was killed, and has not met the others yet: it
+  /// calls no collective before meet_again().
   bool newcomer() const { return met_ < place_.replacement; }
   /// Where an exchange failed (exchange_failed): waits until who was lost is replaced and all ranks are there
-  /// again. Gives what each says of itself. Groups made before serve no more. Throws DistributedError where no
-  /// process comes, or where a rank failed by itself.
+  /// again. Gives what each says of itself. Groups made before serve no more. Throws DistributedError where
+  /// no process comes, or where a rank failed by itself.
   std::vector<std::string> meet_again(std::string_view own);
   /// Since the last meeting: another rank may be gone.
   bool exchange_failed() const;
@@ -65,8 +65,8 @@ class World final : public Ranks {
   DistributedError explain(const std::string& what);
   /// Called, on a thread that waits for a collective, with each rank that has become silent.
   void on_silence(std::function<void(const std::string& what)> tell) { tell_ = std::move(tell); }
-  /// Of who waits for a collective. Tells of a rank that has become silent; throws where one has been so for as
-  /// long as the timeout, and where the others have left to meet again.
+  /// Of who waits for a collective. Tells of a rank that has become silent; throws where one has been so for
+  /// as long as the timeout, and where the others have left to meet again.
   void check_others();
 
  private:

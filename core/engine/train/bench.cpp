@@ -242,9 +242,10 @@ bool Bench::reduce() {
   return any;
 }
 
-/// The weights are changed by all ranks or by none, also where one is lost just now: a rank that has the sum keeps
-/// it until it knows that all have it. Who comes to know it updates; who does not, because a rank was lost, asks the
-/// others whether one of them did. (Skeen, "Nonblocking Commit Protocols", SIGMOD 1981: prepared, then committed.)
+/// The weights are changed by all ranks or by none, also where one is lost just now: a rank that has the sum
+/// keeps it until it knows that all have it. Who comes to know it updates; who does not, because a rank was
+/// lost, asks the others whether one of them did. (Skeen, "Nonblocking Commit Protocols", SIGMOD 1981:
+/// prepared, then committed.)
 void Bench::agree_to_update() {
   has_gradients_ = true;
   try {

@@ -106,8 +106,11 @@ void Reunion::update_as_others(const Error& error) {
   if (error.code() != ExitCode::distributed || !world_.exchange_failed()) throw;
   began_ = SteadyClock::now();
   meet();
-  if (ranks_[static_cast<std::size_t>(leader_)].position.step == run_.clock().step)
-    throw;  // none has: all drop it
+  const std::int64_t step = run_.clock().step;
+  if (ranks_[static_cast<std::size_t>(leader_)].position.step == step) throw;  // none has: all drop it
+  run_.host().journal("host", "update",
+                      "rank " + std::to_string(leader_) + " has made step " + std::to_string(step + 1) +
+                          " already: it is made here, too");
 }
 
 bool Reunion::recover(const Error& error) {

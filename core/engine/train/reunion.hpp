@@ -1,7 +1,7 @@
-// How a run of several ranks goes on without one that was killed. The survivors keep what they have in memory and
-// their clock; the step under way is done again by all of them, or is in the weights of all of them. A process in
-// the place of the lost one takes from a survivor what is the same on every rank. What only the lost one had is
-// the checkpointer's to bring back (ReplacesRanks).
+// How a run of several ranks goes on without one that was killed. The survivors keep what they have in memory
+// and their clock; the step under way is done again by all of them, or is in the weights of all of them. A
+// process in the place of the lost one takes from a survivor what is the same on every rank. What only the
+// lost one had is the checkpointer's to bring back (ReplacesRanks).
 #pragma once
 
 #include <chrono>

@@ -46,8 +46,8 @@ class Run : LoopOwner {
   // Of several ranks, one of which was lost:
   /// What a step changes ahead of the weights: buffers, and the states of plugins that are called by then.
   std::vector<State> early_states() const;
-  /// What is the same on all ranks; weights and the optimizer's state where they are wanted, else what goes with
-  /// them.
+  /// What is the same on all ranks; weights and the optimizer's state where they are wanted, else what goes
+  /// with them.
   std::vector<State> common_states(bool weights) const;
   /// In the place of what this rank has: states of the above, without weights.
   void take_over(const std::vector<State>& states);

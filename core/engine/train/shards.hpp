@@ -27,8 +27,8 @@ Parameters parameters_of(const Network& network);
 /// Loop thread. Who gathers, waits for all ranks.
 class Shards {
  public:
-  /// Null where the network has no such tables. Throws ConfigError for what a run with them cannot have. `network`
-  /// and `world` outlive it.
+  /// Null where the network has no such tables. Throws ConfigError for what a run with them cannot have.
+  /// `network` and `world` outlive it.
   static std::unique_ptr<Shards> of(Network& network, distributed::World* world,
                                     const config::RunConfig& config);
 

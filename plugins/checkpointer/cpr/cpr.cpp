@@ -1,8 +1,8 @@
-// Goes on without a rank that is killed, as in Maeng et al., "Understanding and Improving Failure Tolerant Training
-// for Deep Learning Recommendation with Partial Recovery" (CPR), MLSys 2021. What all ranks have alike comes from a
-// survivor and loses nothing. Rows of embedding tables that the lost rank alone had come from its image on the disk,
-// and have lost what they learnt since it was written; how often it is written follows from how much of that the
-// user tolerates. Times are counted in steps.
+// Goes on without a rank that is killed, as in Maeng et al., "Understanding and Improving Failure Tolerant
+// Training for Deep Learning Recommendation with Partial Recovery" (CPR), MLSys 2021. What all ranks have
+// alike comes from a survivor and loses nothing. Rows of embedding tables that the lost rank alone had come
+// from its image on the disk, and have lost what they learnt since it was written; how often it is written
+// follows from how much of that the user tolerates. Times are counted in steps.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

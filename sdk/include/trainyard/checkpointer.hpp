@@ -80,16 +80,17 @@ struct Replacement {
 };
 
 /// What a checkpointer has to do where a killed rank does not end the run (Maeng et al., "CPR", MLSys 2021,
-/// section 3: partial recovery). The survivors keep all that they have in memory and the count of their steps; a
-/// new process takes from one of them all that is the same on every rank: weights, the optimizer's state, the
-/// states of plugins, the clock. The host does that for runs of `trainyard train --ranks N`; with another
-/// launcher, and where a compressor keeps something of each rank, the run ends as it does without this interface.
+/// section 3: partial recovery). The survivors keep all that they have in memory and the count of their
+/// steps; a new process takes from one of them all that is the same on every rank: weights, the optimizer's
+/// state, the states of plugins, the clock. The host does that for runs of `trainyard train --ranks N`; with
+/// another launcher, and where a compressor keeps something of each rank, the run ends as it does without
+/// this interface.
 class ReplacesRanks {
  public:
   virtual ~ReplacesRanks() = default;
 
-  /// On every rank, old and new, once the new ones have that state and before the next step; loop thread. It may
-  /// write what only the lost process had. What it throws ends the run.
+  /// On every rank, old and new, once the new ones have that state and before the next step; loop thread. It
+  /// may write what only the lost process had. What it throws ends the run.
   virtual void replaced(const Replacement& what, Network& network, Optimizer& optimizer) = 0;
 };
 

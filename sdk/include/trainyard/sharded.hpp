@@ -1,5 +1,5 @@
-// Parameters whose rows lie on different ranks: embedding tables that are too large for each rank to hold whole
-// (row-wise model parallelism, Naumov et al., arXiv 1906.00091, section 4.1).
+// Parameters whose rows lie on different ranks: embedding tables that are too large for each rank to hold
+// whole (row-wise model parallelism, Naumov et al., arXiv 1906.00091, section 4.1).
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ inline std::pair<std::int64_t, std::int64_t> rows_of_rank(std::int64_t rows, int
   return {rows * rank / ranks, rows * (rank + 1) / ranks};
 }
 
-/// Of a network, by dynamic_cast. In training all ranks make the same passes, with the same micro-batches of the
-/// same size: the gradient that backward leaves for own rows is already the sum over the ranks. Passes of an
-/// evaluation exchange nothing: the host lends whole tables for them. Loop thread.
+/// Of a network, by dynamic_cast. In training all ranks make the same passes, with the same micro-batches of
+/// the same size: the gradient that backward leaves for own rows is already the sum over the ranks. Passes of
+/// an evaluation exchange nothing: the host lends whole tables for them. Loop thread.
 class ShardsTables {
  public:
   virtual ~ShardsTables() = default;
@@ -40,8 +40,8 @@ class ShardsTables {
   /// Whole tables in the order of sharded(), for passes that do not train; empty: they are gone.
   virtual void lend(std::vector<at::Tensor> whole) = 0;
 
-  /// Called in each training pass with the own rows of a table that any rank looked up, counted from the first
-  /// own one, as often as they were. One listener.
+  /// Called in each training pass with the own rows of a table that any rank looked up, counted from the
+  /// first own one, as often as they were. One listener.
   virtual void on_lookup(
       std::function<void(std::size_t table, std::span<const std::int64_t> rows)> listener) = 0;
 };
