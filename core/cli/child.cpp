@@ -36,7 +36,8 @@ int HeldSignals::next(std::optional<std::chrono::milliseconds> limit) const {
   }
 }
 
-pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, std::optional<int> keeps) {
+pid_t start(const std::vector<std::string>& words, const HeldSignals& signals,
+            const std::vector<int>& keeps) {
   setenv(parent_variable, std::to_string(getpid()).c_str(), 1);
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
@@ -47,11 +48,11 @@ pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, s
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setsigmask(&attributes, &signals.before());
   posix_spawnattr_setpgroup(&attributes, 0);
-  if (keeps) fcntl(*keeps, F_SETFD, 0);
+  for (const int file : keeps) fcntl(file, F_SETFD, 0);
   pid_t child = 0;
   const int error = posix_spawn(&child, arguments[0], nullptr, &attributes, arguments.data(), environ);
   posix_spawnattr_destroy(&attributes);
-  if (keeps) fcntl(*keeps, F_SETFD, FD_CLOEXEC);
+  for (const int file : keeps) fcntl(file, F_SETFD, FD_CLOEXEC);
   if (error != 0)
     throw Error(ExitCode::internal, "cannot start " + words.front() + ": " + std::strerror(error));
   return child;

@@ -29,9 +29,10 @@ class HeldSignals {
 };
 
 /// In a process group of its own: a terminal sends its signals to the parent alone, which hands them on once.
-/// The child has what is in the environment now, and ends in order when its parent dies. `keeps`: an open file
+/// The child has what is in the environment now, and ends in order when its parent dies. `keeps`: open files
 /// that it has as well. Throws Error.
-pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, std::optional<int> keeps = {});
+pid_t start(const std::vector<std::string>& words, const HeldSignals& signals,
+            const std::vector<int>& keeps = {});
 
 /// In the child.
 void follow_parent();

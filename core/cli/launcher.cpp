@@ -1,5 +1,8 @@
 #include "core/cli/launcher.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,81 +24,140 @@ void set(const char* name, int value) {
   setenv(name, std::to_string(value).c_str(), 1);
 }
 
+/// Ranks write their number there, once they can go on without one that is killed.
+struct Pipe {
+  int reads = -1, writes = -1;
+
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+      throw Error(ExitCode::distributed, "no pipe to the ranks is to be had");
+    reads = ends[0];
+    writes = ends[1];
+  }
+  ~Pipe() {
+    close(reads);
+    close(writes);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+};
+
 struct Rank {
   int number = 0;
   End end;
   bool running = true;
+  bool replaced = false;  ///< where it is killed
 };
 
-bool any_running(const std::vector<Rank>& ranks) {
-  return std::ranges::any_of(ranks, &Rank::running);
-}
-
-void tell(const std::vector<Rank>& ranks, int signal) {
-  for (const Rank& rank : ranks)
-    if (rank.running) kill(rank.end.child, signal);
-}
-
-/// Those that have ended since; whether one of them failed.
-bool reap(std::vector<Rank>& ranks, bool told) {
-  bool failed = false;
-  for (Rank& rank : ranks) {
-    if (!rank.running || waitpid(rank.end.child, &rank.end.status, WNOHANG) != rank.end.child) continue;
-    rank.running = false;
-    const int code = rank.end.code();
-    if (code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::resumable)) continue;
-    failed = true;
-    if (rank.end.by_signal() && !told)
-      std::fprintf(stderr, "trainyard: rank %d %s; the others end\n", rank.number, rank.end.text().c_str());
+/// The ranks of a run as child processes.
+class Ranks {
+ public:
+  Ranks(const std::vector<std::string>& words, int count, const HeldSignals& signals)
+      : words_(words), signals_(signals) {
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);  // the host tells what c10d warns of, without its stack
+    set("MASTER_PORT", store_.port());
+    set("WORLD_SIZE", count);
+    set("LOCAL_WORLD_SIZE", count);
+    set("TRAINYARD_LAUNCHER_PIPE", pipe_.writes);
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    if (std::getenv("OMP_NUM_THREADS") == nullptr) set("OMP_NUM_THREADS", std::max(1, cores / count));
+    for (int rank = 0; rank < count; ++rank) all_.push_back({.number = rank, .end = {begin(rank)}});
   }
-  return failed;
-}
 
-/// Of the first that failed by itself: the others ended because of it.
-int code_of(const std::vector<Rank>& ranks) {
-  int code = 0;
-  for (const Rank& rank : ranks) {
-    const int own = rank.end.by_signal() ? static_cast<int>(ExitCode::distributed) : rank.end.code();
-    if (code == 0 || code == static_cast<int>(ExitCode::distributed)) code = own == 0 ? code : own;
+  bool any_running() const { return std::ranges::any_of(all_, &Rank::running); }
+
+  void tell(int signal) {
+    told_ = true;
+    for (const Rank& rank : all_)
+      if (rank.running) kill(rank.end.child, signal);
   }
-  return code;
-}
+
+  /// Looks who has ended since; those that were killed and can be are replaced. Whether one failed.
+  bool reap() {
+    for (std::int32_t rank = 0; read(pipe_.reads, &rank, sizeof rank) == sizeof rank;)
+      all_.at(static_cast<std::size_t>(rank)).replaced = true;
+    bool failed = false;
+    for (Rank& rank : all_) {
+      if (!rank.running || waitpid(rank.end.child, &rank.end.status, WNOHANG) != rank.end.child) continue;
+      rank.running = false;
+      const int code = rank.end.code();
+      if (code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::resumable)) continue;
+      if (replace(rank)) continue;
+      failed = true;
+      if (rank.end.by_signal() && !failed_)
+        std::fprintf(stderr, "trainyard: rank %d %s; the others end\n", rank.number, rank.end.text().c_str());
+    }
+    failed_ = failed_ || failed;
+    return failed;
+  }
+
+  /// Of the first that failed by itself: the others ended because of it.
+  int code() const {
+    int code = 0;
+    for (const Rank& rank : all_) {
+      const int own = rank.end.by_signal() ? static_cast<int>(ExitCode::distributed) : rank.end.code();
+      if (code == 0 || code == static_cast<int>(ExitCode::distributed)) code = own == 0 ? code : own;
+    }
+    return code;
+  }
+
+ private:
+  pid_t begin(int rank) {
+    set("RANK", rank);
+    set("LOCAL_RANK", rank);
+    std::vector<int> keeps{pipe_.writes};
+    if (rank == 0) {
+      set("TRAINYARD_STORE_SOCKET", store_.socket());
+      keeps.push_back(store_.socket());
+    } else {
+      unsetenv("TRAINYARD_STORE_SOCKET");
+    }
+    return start(words_, signals_, keeps);
+  }
+
+  /// By SIGKILL alone: who sends it wants the process gone, not the run. What a program does to itself, it
+  /// would do again.
+  bool replace(Rank& rank) {
+    if (failed_ || told_ || !rank.replaced || !rank.end.by_signal() || rank.end.signal() != SIGKILL)
+      return false;
+    for (const Rank& other : all_)
+      if (other.number != rank.number && !other.running) return false;  // it has ended in order: nobody waits
+    set("TRAINYARD_REPLACEMENT", ++replacements_);
+    std::fprintf(stderr, "trainyard: rank %d %s; a new process takes its place\n", rank.number,
+                 rank.end.text().c_str());
+    rank.end = {begin(rank.number)};
+    return rank.running = true;
+  }
+
+  const std::vector<std::string>& words_;
+  const HeldSignals& signals_;
+  const Listening store_;
+  const Pipe pipe_;
+  std::vector<Rank> all_;
+  int replacements_ = 0;
+  bool failed_ = false, told_ = false;
+};
 
 }  // namespace
 
 int launch(const std::vector<std::string>& words, int ranks) {
   const HeldSignals signals;
-  const Listening store;
-  setenv("MASTER_ADDR", "127.0.0.1", 1);
-  set("MASTER_PORT", store.port());
-  set("WORLD_SIZE", ranks);
-  set("LOCAL_WORLD_SIZE", ranks);
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) set("OMP_NUM_THREADS", std::max(1, cores / ranks));
-  std::vector<Rank> all;
-  for (int rank = 0; rank < ranks; ++rank) {
-    set("RANK", rank);
-    set("LOCAL_RANK", rank);
-    if (rank == 0)
-      set("TRAINYARD_STORE_SOCKET", store.socket());
-    else
-      unsetenv("TRAINYARD_STORE_SOCKET");
-    all.push_back({.number = rank,
-                   .end = {start(words, signals, rank == 0 ? std::optional(store.socket()) : std::nullopt)}});
-  }
+  Ranks all(words, ranks, signals);
   bool failed = false;
   auto until = std::chrono::steady_clock::time_point::max();
-  while (any_running(all)) {
+  while (all.any_running()) {
     const int number = signals.next(milliseconds(failed ? 200 : 60'000));
-    if (number != 0 && number != SIGCHLD) tell(all, number);
-    if (reap(all, failed) && !failed) {
+    if (number != 0 && number != SIGCHLD) all.tell(number);
+    if (all.reap() && !failed) {
       failed = true;
       until = std::chrono::steady_clock::now() + patience;
     }
     if (std::chrono::steady_clock::now() < until) continue;
-    tell(all, SIGKILL);
+    all.tell(SIGKILL);
   }
-  return code_of(all);
+  return all.code();
 }
 
 }  // namespace trainyard::control

@@ -46,6 +46,8 @@ RankPlace RankPlace::of_process() {
   place.serves = place.rank == 0 && text("TORCHELASTIC_USE_AGENT_STORE") != "True";
   if (const int socket = number("TRAINYARD_STORE_SOCKET", -1, 0, most); place.serves && socket >= 0)
     place.listening = socket;
+  place.replacement = number("TRAINYARD_REPLACEMENT", 0, 0, most);
+  if (const int pipe = number("TRAINYARD_LAUNCHER_PIPE", -1, 0, most); pipe >= 0) place.launcher = pipe;
   place.start = text("TORCHELASTIC_RUN_ID") + "/" + text("TORCHELASTIC_RESTART_COUNT");
   return place;
 }

@@ -18,6 +18,8 @@ struct RankPlace {
   bool serves = false;           ///< rank 0 is to hold the store at that address; else the launcher does
   std::optional<int> listening;  ///< the store's socket, which the launcher has opened already
   std::string start;             ///< tells one start of the ranks from those before it
+  int replacement = 0;           ///< above 0: the launcher has started it in the place of one that was killed
+  std::optional<int> launcher;   ///< a pipe: whoever writes its rank there is replaced when it is killed
 
   /// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_*. A run of one
   /// rank where there is no WORLD_SIZE. Throws Error where they contradict each other.

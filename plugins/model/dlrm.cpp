@@ -5,9 +5,11 @@
 
 #include <trainyard/graph/builder.hpp>
 #include <trainyard/graph/network.hpp>
+#include <trainyard/host.hpp>
 #include <trainyard/model.hpp>
 
 #include "checks.hpp"
+#include "sharded_tables.hpp"
 
 namespace {
 
@@ -37,6 +39,44 @@ Clicks find_clicks(const BatchSchema& schema) {
   return {features, *ids};
 }
 
+/// Tables on all ranks, and behind them the rest of the model, which each rank has.
+class ShardedDlrm final : public Network, public ShardsTables {
+ public:
+  ShardedDlrm(const Clicks& clicks, models::ShardedTables tables, Graph rest)
+      : clicks_(clicks), tables_(std::move(tables)), rest_(std::move(rest)) {}
+
+  at::Tensor forward(const Batch& batch, const ForwardContext& context) override {
+    const at::Tensor& ids = batch.inputs[clicks_.ids];
+    const at::Tensor vectors = context.training ? tables_.look_up(ids) : tables_.look_up_whole(ids);
+    std::vector<at::Tensor> inputs;
+    if (clicks_.features) inputs.push_back(batch.inputs[*clicks_.features]);
+    inputs.push_back(vectors);
+    return rest_.forward_all(inputs, context).front();
+  }
+  std::vector<NamedTensor> parameters() const override {
+    std::vector<NamedTensor> all = rest_.parameters();
+    for (NamedTensor& each : tables_.parameters()) all.push_back(std::move(each));
+    return all;
+  }
+  std::vector<NamedTensor> buffers() const override { return rest_.buffers(); }
+  std::vector<std::int64_t> output_shape() const override { return rest_.output_shape(); }
+  void to(at::Device device) override {
+    if (!device.is_cpu())
+      throw ConfigError("run.device is " + device.str() + ", and model.sharded = true is for the CPU");
+  }
+
+  std::vector<ShardedTable> sharded() const override { return tables_.sharded(); }
+  void lend(std::vector<at::Tensor> whole) override { tables_.lend(std::move(whole)); }
+  void on_lookup(models::ShardedTables::Listener listener) override {
+    tables_.on_lookup(std::move(listener));
+  }
+
+ private:
+  const Clicks clicks_;
+  models::ShardedTables tables_;
+  GraphNetwork rest_;
+};
+
 /// DLRM (Naumov et al., "Deep Learning Recommendation Model for Personalization and Recommendation Systems",
 /// arXiv 1906.00091, section 2): features through an MLP to one more vector beside those of the categories,
 /// the dot products of all pairs of vectors, and an MLP over these and that vector. Weights start as in the
@@ -48,6 +88,7 @@ class Dlrm final : public Model {
     std::vector<std::int64_t> bottom = {512, 256, 64};
     std::vector<std::int64_t> top = {512, 256};
     std::vector<std::int64_t> tables;
+    bool sharded = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("dlrm").version("1.0.0").summary(
@@ -61,6 +102,8 @@ class Dlrm final : public Model {
     m.option("tables", &Options::tables,
              "rows of each table; empty: as many in all as the largest of the data has")
         .min(1);
+    m.option("sharded", &Options::sharded,
+             "of several ranks: each has its own rows of every table, and looks up the others' through them");
   }
   explicit Dlrm(const Options& options) : options_(options) {}
 
@@ -72,25 +115,46 @@ class Dlrm final : public Model {
     const std::vector<std::int64_t> rows =
         rows_of_tables(context.schema.inputs[clicks.ids].shape.front(), context.schema.vocabulary);
 
-    GraphBuilder b(context.schema, context.seed);
-    std::vector<ValueId> vectors;
-    ValueId features = no_value;
-    if (clicks.features) {
-      features = layers(b, b.input(*clicks.features), "bottom", options_.bottom);
-      features = b.relu(linear(b, features, "bottom", options_.bottom.size(), options_.dim));
-      vectors.push_back(b.reshape(features, {0, 1, options_.dim}));
-    }
-    for (std::size_t t = 0; t < rows.size(); ++t)
-      vectors.push_back(embedding(b, b.input(clicks.ids), t, rows[t]));
-    if (vectors.size() < 2)
+    if (rows.size() + (clicks.features ? 1 : 0) < 2)
       throw ConfigError("the data has one table and no features: there is no pair to take the product of");
-    ValueId x = pairs(b, b.concat(vectors, 1), static_cast<std::int64_t>(vectors.size()));
-    if (features != no_value) x = b.concat({features, x}, 1);
-    x = layers(b, x, "top", options_.top);
-    return std::make_unique<GraphNetwork>(b.finish(linear(b, x, "top", options_.top.size(), 1)));
+    Ranks* const ranks = options_.sharded ? host().run().ranks : nullptr;
+    if (ranks == nullptr)
+      return std::make_unique<GraphNetwork>(graph(context.schema, context.seed, clicks, rows, true));
+    BatchSchema schema = context.schema;
+    schema.inputs.clear();
+    if (clicks.features) schema.inputs.push_back(context.schema.inputs[*clicks.features]);
+    schema.inputs.push_back({"vectors", {static_cast<std::int64_t>(rows.size()), options_.dim}, at::kFloat});
+    Clicks inputs{.ids = schema.inputs.size() - 1};
+    if (clicks.features) inputs.features = 0;
+    return std::make_unique<ShardedDlrm>(
+        clicks, models::ShardedTables(*ranks, rows, options_.dim, context.seed, bound),
+        graph(schema, context.seed, inputs, rows, false));
   }
 
  private:
+  /// `whole`: with the tables; else the vectors of the ids are an input.
+  Graph graph(const BatchSchema& schema, std::uint64_t seed, const Clicks& inputs,
+              const std::vector<std::int64_t>& rows, bool whole) const {
+    GraphBuilder b(schema, seed);
+    std::vector<ValueId> vectors;
+    ValueId features = no_value;
+    if (inputs.features) {
+      features = layers(b, b.input(*inputs.features), "bottom", options_.bottom);
+      features = b.relu(linear(b, features, "bottom", options_.bottom.size(), options_.dim));
+      vectors.push_back(b.reshape(features, {0, 1, options_.dim}));
+    }
+    if (!whole) vectors.push_back(b.input(inputs.ids));
+    for (std::size_t t = 0; whole && t < rows.size(); ++t)
+      vectors.push_back(embedding(b, b.input(inputs.ids), t, rows[t]));
+    const ValueId all = vectors.size() > 1 ? b.concat(vectors, 1) : vectors.front();
+    ValueId x = pairs(b, all, static_cast<std::int64_t>(rows.size() + (inputs.features ? 1 : 0)));
+    if (features != no_value) x = b.concat({features, x}, 1);
+    x = layers(b, x, "top", options_.top);
+    return b.finish(linear(b, x, "top", options_.top.size(), 1));
+  }
+
+  static double bound(std::int64_t rows) { return 1.0 / std::sqrt(static_cast<double>(rows)); }
+
   std::vector<std::int64_t> rows_of_tables(std::int64_t tables, std::int64_t largest) const {
     if (options_.tables.empty()) return std::vector<std::int64_t>(static_cast<std::size_t>(tables), largest);
     models::require_equal("the length of model.tables", static_cast<std::int64_t>(options_.tables.size()),
@@ -118,8 +182,7 @@ class Dlrm final : public Model {
   ValueId embedding(GraphBuilder& b, ValueId ids, std::size_t table, std::int64_t rows) const {
     const std::string name = "tables." + std::to_string(table);
     const auto column = static_cast<std::int64_t>(table);
-    const ValueId weight = b.uniform_parameter(name + ".weight", {rows, options_.dim},
-                                               1.0 / std::sqrt(static_cast<double>(rows)));
+    const ValueId weight = b.uniform_parameter(name + ".weight", {rows, options_.dim}, bound(rows));
     return b.node("Gather", name, {weight, b.slice(ids, 1, column, column + 1)}, {{"axis", std::int64_t{0}}});
   }
 

@@ -2,7 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Logging.h>
 #include <pthread.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -17,12 +20,13 @@ namespace trainyard::distributed {
 namespace {
 
 using Milliseconds = World::Milliseconds;
-using SteadyClock = std::chrono::steady_clock;
 using Bytes = std::vector<std::uint8_t>;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
 constexpr auto grace = Milliseconds(3000);  ///< for the one that failed to say why
+constexpr auto patience = Milliseconds(30'000);  ///< for a process in the place of one that was killed
 constexpr const char* failed_key = "failed";
+constexpr const char* called_key = "replacement";  ///< the number of the newest one
 
 Bytes bytes(std::string_view text) {
   return {text.begin(), text.end()};
@@ -35,6 +39,11 @@ std::string alive_key(int rank) {
 /// It has read why the run ends.
 std::string told_key(int rank) {
   return "told/" + std::to_string(rank);
+}
+
+/// It waits for the others in the meeting of a replacement.
+std::string there_key(int meeting, int rank) {
+  return "there/" + std::to_string(meeting) + "/" + std::to_string(rank);
 }
 
 /// What of an error of c10d or Gloo is worth a user's while: its first line, without where in their sources.
@@ -50,15 +59,15 @@ class Work final : public Exchange {
   Work(c10::intrusive_ptr<c10d::Work> work, World& world) : work_(std::move(work)), world_(world) {}
 
   void wait() override {
-    while (!wait_a_second()) world_.check_silence();
+    while (!wait_a_while()) world_.check_others();
   }
 
  private:
   /// Whether it is done. Throws where it failed.
-  bool wait_a_second() {
+  bool wait_a_while() {
     const bool ended = work_->isCompleted();  // asked first: it may end while the wait gives up
     try {
-      return work_->wait(Milliseconds(1000));
+      return work_->wait(Milliseconds(world_.replaces_lost() ? 200 : 1000));
     } catch (const std::exception& error) {
       if (ended) throw world_.explain(error.what());
       return false;
@@ -126,6 +135,7 @@ struct World::Connection {
   std::unique_ptr<Group> all;
   std::atomic<bool> failed{false};  ///< this rank or another: what is under way may never end
 
+  /// `timeout`: of what is waited for at the store.
   Connection(const config::RankPlace& place, Milliseconds timeout) {
     c10d::TCPStoreOptions options;
     options.port = place.port;
@@ -159,8 +169,12 @@ struct World::Connection {
 World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
     : place_(std::move(place)), timeout_(timeout), pulse_(pulse) {
   try {
-    connection_ = std::make_unique<Connection>(place_, timeout_);
+    connection_ = std::make_unique<Connection>(place_, newcomer() ? patience : timeout_);
     connection_->store->set(alive_key(place_.rank), bytes("0"));
+    if (newcomer()) {  // the others hear at once that it comes
+      called();
+      return;
+    }
     connection_->all =
         std::make_unique<Group>(connection_->make(place_, "all", place_.rank, place_.size, timeout_), *this);
   } catch (const std::exception& error) {
@@ -182,6 +196,17 @@ World::~World() {
   if (connection_ && connection_->failed) leave();
 }
 
+void World::replace_lost() {
+  c10::initLogging();  // TORCH_CPP_LOG_LEVEL: c10d would tell of each lost connection, with its stack
+  const std::int32_t rank = place_.rank;
+  replaces_ = place_.launcher && write(*place_.launcher, &rank, sizeof rank) == sizeof rank;
+}
+
+RankGroup& World::everybody() {
+  if (!connection_ || !connection_->all) throw DistributedError("the ranks are not together");
+  return *connection_->all;
+}
+
 /// Where something is still under way, the end of it must not be waited for: whoever it waits for may be gone.
 void World::leave() noexcept {
   try {
@@ -192,23 +217,23 @@ void World::leave() noexcept {
 }
 
 std::unique_ptr<Exchange> World::all_reduce(const at::Tensor& tensor) {
-  return connection_->all->all_reduce(tensor);
+  return everybody().all_reduce(tensor);
 }
 
 std::unique_ptr<Exchange> World::all_gather(const at::Tensor& all, const at::Tensor& own) {
-  return connection_->all->all_gather(all, own);
+  return everybody().all_gather(all, own);
 }
 
 std::unique_ptr<Exchange> World::reduce_scatter(const at::Tensor& own, const at::Tensor& all) {
-  return connection_->all->reduce_scatter(own, all);
+  return everybody().reduce_scatter(own, all);
 }
 
 std::unique_ptr<Exchange> World::broadcast(const at::Tensor& tensor, int root) {
-  return connection_->all->broadcast(tensor, root);
+  return everybody().broadcast(tensor, root);
 }
 
 std::unique_ptr<RankGroup> World::group(const std::vector<int>& ranks) {
-  const std::string name = "group/" + std::to_string(groups_++);
+  const std::string name = prefix() + "group/" + std::to_string(groups_++);
   const auto self = std::ranges::find(ranks, place_.rank);
   if (self == ranks.end()) return nullptr;
   try {
@@ -240,7 +265,121 @@ std::string World::from_first(std::string_view own) {
   return gather(rank() == 0 ? own : std::string_view()).front();
 }
 
+std::string World::share(std::string_view own, int root, const std::vector<int>& group) {
+  const std::unique_ptr<RankGroup> members = this->group(group);
+  if (!members) return {};
+  const auto place = static_cast<int>(std::ranges::find(group, root) - group.begin());
+  const at::Tensor length = at::empty({1}, at::kLong);
+  *length.mutable_data_ptr<std::int64_t>() = std::ssize(own);
+  members->broadcast(length, place)->wait();
+  const at::Tensor text = at::empty({*length.const_data_ptr<std::int64_t>()}, at::kByte);
+  if (rank() == root) std::memcpy(text.mutable_data_ptr(), own.data(), own.size());
+  if (text.numel() > 0) members->broadcast(text, place)->wait();
+  return {static_cast<const char*>(text.const_data_ptr()), text.nbytes()};
+}
+
+// ---- ranks that were lost
+
+/// Of the keys of the last meeting.
+std::string World::prefix() const {
+  return met_ == 0 ? "" : "meeting/" + std::to_string(met_) + "/";
+}
+
+/// The number of the newest replacement that anybody knows of, this process's own included. The launcher
+/// counts.
+int World::called() const {
+  c10d::Store& store = *connection_->store;
+  for (;;) {
+    const Bytes known = store.check({called_key}) ? store.get(called_key) : Bytes();
+    const int newest = known.empty() ? 0 : std::stoi(std::string(known.begin(), known.end()));
+    if (newest >= place_.replacement) return newest;
+    store.compareSet(called_key, known, bytes(std::to_string(place_.replacement)));
+  }
+}
+
+/// Until all ranks are in a meeting; false where another one is called.
+bool World::await(int meeting, SteadyClock::time_point until) const {
+  c10d::Store& store = *connection_->store;
+  store.set(there_key(meeting, rank()), bytes("yes"));
+  std::vector<std::string> all;
+  for (int each = 0; each < size(); ++each) all.push_back(there_key(meeting, each));
+  while (!store.check(all)) {
+    if (called() != meeting || store.check({failed_key}) || SteadyClock::now() > until) return false;
+    std::this_thread::sleep_for(Milliseconds(10));
+  }
+  return true;
+}
+
+/// Nothing where they do not come together this time.
+std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_point until) {
+  if (!connection_) connection_ = std::make_unique<Connection>(place_, patience);
+  const int meeting = called();
+  if (meeting <= met_) return {};
+  // The others come at their next exchange, which may be long behind what they are at.
+  if (!await(meeting, std::max(until, SteadyClock::now() + timeout_))) return {};
+  met_ = meeting;
+  called_ = meeting;
+  groups_ = 0;
+  connection_->failed = false;
+  connection_->all =
+      std::make_unique<Group>(connection_->make(place_, prefix() + "all", rank(), size(), timeout_), *this);
+  return gather(own);
+}
+
+std::vector<std::string> World::meet_again(std::string_view own) {
+  const auto until = SteadyClock::now() + patience;
+  heart_ = {};
+  std::string why = "no process took the place of one that is gone";
+  while (SteadyClock::now() < until) {
+    try {
+      if (connection_) leave();  // whoever waits for this rank there goes to the meeting as well
+      std::vector<std::string> all = meet(own, until);
+      if (!all.empty()) {
+        silent_ = lost_ = -1;
+        heart_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+        return all;
+      }
+    } catch (const std::exception& error) {
+      why = first_line(error.what());
+      drop_dead_store();
+    }
+    if (const std::optional<std::string> said = last_words()) throw DistributedError(*said);
+    std::this_thread::sleep_for(Milliseconds(10));
+  }
+  if (!connection_)
+    throw DistributedError("the store at " + place_.address + ":" + std::to_string(place_.port) +
+                           " is gone, with rank 0 that held it (" + why + ")");
+  throw explain_in_full(why);
+}
+
+bool World::exchange_failed() const {
+  return !connection_ || connection_->failed;
+}
+
+/// Gone with rank 0, it comes again with its replacement.
+void World::drop_dead_store() noexcept {
+  try {
+    if (connection_) connection_->store->check({failed_key});
+  } catch (const std::exception&) {
+    if (!place_.serves) connection_.reset();
+  }
+}
+
+/// Of a rank that failed by itself.
+std::optional<std::string> World::last_words() const noexcept {
+  try {
+    if (!connection_ || !connection_->store->check({failed_key})) return std::nullopt;
+    const Bytes text = connection_->store->get(failed_key);
+    return std::string(text.begin(), text.end());
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+// ---- the end
+
 void World::fail(const std::string& why) noexcept {
+  if (!connection_) return;
   connection_->failed = true;
   try {
     const std::string text = "rank " + std::to_string(place_.rank) + " failed: " + why;
@@ -269,6 +408,13 @@ void World::linger() noexcept {
 
 DistributedError World::explain(const std::string& what) {
   connection_->failed = true;
+  if (!replaces_) return explain_in_full(what);
+  const std::optional<std::string> said = last_words();  // else meet_again() finds out
+  return DistributedError(said ? *said : "an exchange between the ranks failed: " + first_line(what));
+}
+
+DistributedError World::explain_in_full(const std::string& what) {
+  connection_->failed = true;
   const auto until = SteadyClock::now() + grace;
   std::vector<Bytes> before(static_cast<std::size_t>(size()));
   try {
@@ -293,7 +439,11 @@ DistributedError World::explain(const std::string& what) {
   return DistributedError("an exchange between the ranks failed: " + first_line(what));
 }
 
-void World::check_silence() {
+void World::check_others() {
+  if (replaces_ && called_ > met_) {
+    connection_->failed = true;
+    throw DistributedError("the other ranks have left an exchange");
+  }
   const auto no_sign = [](int rank, Milliseconds time) {
     return "rank " + std::to_string(rank) + " has given no sign of life for " +
            std::to_string(time.count() / 1000) + " s";
@@ -329,7 +479,12 @@ void World::watch(const std::stop_token& stop) {
         if (since > pulse_.silence && !std::exchange(other.told, true)) silent_ = rank;
         if (since > std::max(timeout_, pulse_.silence)) lost_ = rank;
       }
+      if (replaces_ && store.check({called_key})) {
+        const Bytes known = store.get(called_key);
+        called_ = std::stoi(std::string(known.begin(), known.end()));
+      }
     } catch (const std::exception&) {
+      called_ = std::numeric_limits<int>::max();
       return;  // the store is gone; the next collective tells
     }
 }

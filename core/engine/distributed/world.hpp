@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +22,7 @@ namespace trainyard::distributed {
 class World final : public Ranks {
  public:
   using Milliseconds = std::chrono::milliseconds;
+  using SteadyClock = std::chrono::steady_clock;
 
   /// How the ranks know that each is alive.
   struct Pulse {
@@ -42,6 +44,22 @@ class World final : public Ranks {
   std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override;
   std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) override;
 
+  /// Tells the launcher that this rank can go on without one that is killed. Not where another program has
+  /// started the ranks.
+  void replace_lost();
+  bool replaces_lost() const { return replaces_; }
+  /// Whether this process has taken the place of one that was killed, and has not met the others yet: it
+  /// calls no collective before meet_again().
+  bool newcomer() const { return met_ < place_.replacement; }
+  /// Where an exchange failed (exchange_failed): waits until who was lost is replaced and all ranks are there
+  /// again. Gives what each says of itself. Groups made before serve no more. Throws DistributedError where
+  /// no process comes, or where a rank failed by itself.
+  std::vector<std::string> meet_again(std::string_view own);
+  /// Since the last meeting: another rank may be gone.
+  bool exchange_failed() const;
+  /// What rank `root` gives, on the ranks of `group` alone; `root` is among them, and all ranks call it.
+  std::string share(std::string_view own, int root, const std::vector<int>& group);
+
   /// What each rank gives, in their order. A collective that waits.
   std::vector<std::string> gather(std::string_view own);
   /// What rank 0 gives; others give nothing. A collective that waits.
@@ -53,11 +71,20 @@ class World final : public Ranks {
   DistributedError explain(const std::string& what);
   /// Called, on a thread that waits for a collective, with each rank that has become silent.
   void on_silence(std::function<void(const std::string& what)> tell) { tell_ = std::move(tell); }
-  /// Tells of a rank that has become silent; throws where one has been so for as long as the timeout.
-  void check_silence();
+  /// Of who waits for a collective. Tells of a rank that has become silent; throws where one has been so for
+  /// as long as the timeout, and where the others have left to meet again.
+  void check_others();
 
  private:
   struct Connection;
+  RankGroup& everybody();
+  std::vector<std::string> meet(std::string_view own, SteadyClock::time_point until);
+  bool await(int meeting, SteadyClock::time_point until) const;
+  int called() const;
+  void drop_dead_store() noexcept;
+  std::optional<std::string> last_words() const noexcept;
+  DistributedError explain_in_full(const std::string& what);
+  std::string prefix() const;
   void watch(const std::stop_token& stop);
   void leave() noexcept;
   void linger() noexcept;
@@ -67,9 +94,12 @@ class World final : public Ranks {
   const Pulse pulse_;
   std::unique_ptr<Connection> connection_;
   int groups_ = 0;
+  bool replaces_ = false;
+  int met_ = 0;  ///< the number of the last replacement whose meeting this rank came to
   std::function<void(const std::string&)> tell_;
   std::atomic<int> silent_{-1};  ///< a rank, not told yet
   std::atomic<int> lost_{-1};    ///< one that has been silent for too long
+  std::atomic<int> called_{0};   ///< the newest replacement that the heartbeat has heard of
   std::jthread heart_;           ///< last: ends before what it uses
 };
 

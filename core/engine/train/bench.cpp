@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "core/engine/train/autocast.hpp"
 #include "core/engine/train/gradients.hpp"
 #include "core/engine/train/guard.hpp"
+#include "core/engine/train/shards.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -102,7 +104,8 @@ void Bench::step(StepWork& work, bool logging) {
 void Bench::make_reduction() {
   Compressor* const compressor = parts_.compressor.plugin;
   if (reduction_ && reduction_->compressor() == compressor) return;
-  const std::vector<NamedTensor> parameters = parts_.network.plugin->parameters();
+  const auto [parameters, sharded] = parameters_of(*parts_.network.plugin);
+  sharded_ = sharded;
   reduction_.reset();  // its hooks go first
   reduction_ = std::make_unique<distributed::Reduction>(
       *parts_.world, parameters,
@@ -121,6 +124,7 @@ void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends
   ends_ = ends;
   agreed_ = 0;
   if (skip) {
+    check_same_passes();
     clear_gradients(parameters_);
     work.micros = {};
   }
@@ -157,19 +161,19 @@ void Bench::backward(StepWork& work, std::size_t micro) {
 }
 
 void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
-  if (batch.weight <= 0.0) return;  // nothing in it counts; its mean would be 0/0
+  if (batch.weight <= 0.0) return check_same_passes();  // nothing in it counts; its mean would be 0/0
   {
     const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
     brackets_.bracket(Event::before_forward, Event::after_forward, [&] {
       if (!context_.asked(Control::skip_micro)) context_.output_ = forward(batch, pass);
     });
-    if (context_.take(Control::skip_micro)) return;
+    if (context_.take(Control::skip_micro)) return check_same_passes();
     brackets_.bracket(Event::before_loss, Event::after_loss,
                       [&] { context_.loss_ = loss_of(context_.output_, batch); });
   }
   count(context_.loss_, batch);
   brackets_.bracket(Event::before_backward, Event::after_backward, [&] {
-    if (context_.take(Control::skip_micro)) return;
+    if (context_.take(Control::skip_micro)) return check_same_passes();
     const bool last = context_.micro_ + 1 == context_.micros_;
     if (reduction_ && last && may_overlap(*parts_.bus)) reduction_->collect();
     const Timer timer(seconds_, &PhaseSeconds::backward);
@@ -238,6 +242,40 @@ bool Bench::reduce() {
   return any;
 }
 
+/// The weights are changed by all ranks or by none, also where one is lost just now: a rank that has the sum
+/// keeps it until it knows that all have it. Who comes to know it updates; who does not, because a rank was
+/// lost, asks the others whether one of them did. (Skeen, "Nonblocking Commit Protocols", SIGMOD 1981:
+/// prepared, then committed.)
+void Bench::agree_to_update() {
+  has_gradients_ = true;
+  try {
+    parts_.world->all_reduce(at::zeros({1}))->wait();
+  } catch (const Error& error) {
+    parts_.host->update_as_others(error);
+    followed_ = true;
+  }
+  has_gradients_ = false;
+  updating_ = true;
+}
+
+/// Where tables lie in parts on the ranks, the others wait for this one in each pass.
+void Bench::check_same_passes() const {
+  if (!sharded_.empty())
+    throw PluginError(
+        "step " + std::to_string(context_.number_) +
+        ": a rank leaves a micro-batch out, and the tables of the model lie in parts on the ranks: all "
+        "make the same passes");
+}
+
+void Bench::drop_step() {
+  end_step();
+  own_loss_ = {};
+  thrown_ = nullptr;
+  reduction_.reset();  // an exchange may still write into its buckets
+  clear_gradients(parameters_);
+  reopen();
+}
+
 bool Bench::sum_up() {
   const Timer timer(seconds_, &PhaseSeconds::backward);
   const distributed::Tail all = reduction_->finish({.loss = own_loss_.sum(),
@@ -246,7 +284,11 @@ bool Bench::sum_up() {
                                                     .skipped = skips_ ? 1 : 0,
                                                     .bits = context_.waiting_bits() | ends_},
                                                    share_weight_);
+  if (parts_.world->replaces_lost()) agree_to_update();
   own_loss_ = {};
+  for (at::Tensor& parameter : sharded_)
+    if (parameter.grad().defined() && all.weight > 0.0)
+      parameter.mutable_grad().mul_(share_weight_ / all.weight);
   loss_meter_.add_sum(all.loss, all.counted);
   if (!scaler_ && !std::isfinite(all.loss)) refuse_loss(all.loss / all.counted);
   context_.agree(all.bits);

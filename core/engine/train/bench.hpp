@@ -36,6 +36,17 @@ class Bench final : public Workbench {
   /// that the ranks are to agree upon; agreed() gives what any of them said in this step.
   void step_together(StepWork& work, bool logging, bool skip, unsigned ends);
   unsigned agreed() const { return agreed_; }
+  /// Of a step that this process has not made.
+  void set_agreed(unsigned agreed) { agreed_ = agreed; }
+  /// Where the loss of a rank does not end the run: from the moment on that all ranks have the gradients of a
+  /// step, until end_step() says that it is done, this one cannot go back to before it.
+  bool updating() const { return updating_; }
+  bool has_gradients() const { return has_gradients_; }
+  void end_step() { updating_ = has_gradients_ = followed_ = false; }
+  /// Whether this step is in the weights because another rank had it there, and the others wait for this one.
+  bool followed() const { return followed_; }
+  /// A step is to be done again: nothing of it is left.
+  void drop_step();
   Graded evaluate(const Batch& batch, const ForwardContext& pass);
   /// Has the executor finish what is in flight.
   void settle(Executor::Pause pause);
@@ -76,7 +87,9 @@ class Bench final : public Workbench {
   at::Tensor backward_root(double factor);
   void make_reduction();
   bool reduce();
+  void check_same_passes() const;
   bool sum_up();
+  void agree_to_update();
   bool prepare_gradients();
   void set_rates();
   void update_weights();
@@ -100,10 +113,13 @@ class Bench final : public Workbench {
 
   // Of several ranks:
   std::unique_ptr<distributed::Reduction> reduction_;
-  LossMeter own_loss_;                            ///< of this rank, in this step
+  std::vector<at::Tensor> sharded_;  ///< parameters of which it has its own rows, and their whole sum
+  LossMeter own_loss_;               ///< of this rank, in this step
   double share_weight_ = 0.0, own_weight_ = 0.0;  ///< what shares are of; of this rank's micro-batches
   bool skips_ = false;
   unsigned ends_ = 0, agreed_ = 0;
+  bool has_gradients_ = false;  ///< of all ranks, in this step
+  bool updating_ = false, followed_ = false;
 
   bool is_open_ = false;       ///< the executor
   std::vector<Event> open_;    ///< brackets that the executor has opened by fire()

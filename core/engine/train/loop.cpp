@@ -71,7 +71,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
     restore();
     bench_.open();
     parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
-    if (context_.clock_.step > 0) last_saved_ = context_.clock_.step;  // it came from there
+    if (context_.clock_.step > 0 && !joined_) last_saved_ = context_.clock_.step;  // it came from there
     if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
     recovering([&] { train(); });
     if (parts_.saver != nullptr) parts_.saver->drain();
@@ -121,7 +121,7 @@ void Loop::run_epoch() {
 
 /// To the end of the epoch, or of the training.
 void Loop::run_steps() {
-  if (evaluation_due_)
+  if (stage_ != Stage::settled)
     after_batch();
   else if (std::exchange(arrived_, false))
     parts_.host->at_safe_point();  // what comes at this safe point after what was loaded was saved
@@ -134,6 +134,8 @@ void Loop::run_steps() {
 
 void Loop::run_step() {
   arrived_ = false;  // what comes from here on comes by steps
+  parts_.owner->release();
+  parts_.host->begin_step();
   context_.number_ = context_.clock_.step + 1;
   const bool logging = parts_.host->log_due(context_.number_);
   seconds_.timing = context_.number_ % timed_one_in == 0;
@@ -167,7 +169,12 @@ void Loop::run_step() {
     ++clock.step_in_epoch;
     clock.samples += data.samples;
     clock.tokens += data.samples * parts_.scale.tokens_per_sample;
+    const bool followed = bench_.followed();
+    bench_.end_step();
+    stage_ = Stage::stepped;
+    if (followed) throw DistributedError("the other ranks wait behind this step");
     if (logging) log_point();
+    stage_ = Stage::logged;
   });
 }
 
@@ -181,18 +188,26 @@ double Loop::weight_of(const data::StepData& data) const {
 /// that it holds what hooks and commands of the safe point did, and nothing has to be fired twice.
 void Loop::after_batch() {
   const std::int64_t step = context_.clock_.step;
-  if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
-    evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
-  if (evaluation_due_) {
-    if (evaluate(parts_.evaluations.front()).empty()) return interrupt(Ending::signal);
-    last_evaluated_ = step;
-    evaluation_due_ = false;
+  if (stage_ < Stage::evaluated) {
+    if (context_.take(Control::evaluate) || (evaluate_every_ > 0 && step % evaluate_every_ == 0))
+      evaluation_due_ = !parts_.evaluations.empty() && last_evaluated_ != step;
+    if (evaluation_due_) {
+      if (evaluate(parts_.evaluations.front()).empty()) return interrupt(Ending::signal);
+      last_evaluated_ = step;
+      evaluation_due_ = false;
+    }
+    stage_ = Stage::evaluated;
   }
-  brackets_.fire(Event::safe_point);
-  poll();
+  if (stage_ < Stage::polled) {
+    brackets_.fire(Event::safe_point);
+    poll();
+    stage_ = Stage::polled;
+  }
   const std::int64_t every = parts_.saver != nullptr ? parts_.saver->every() : 0;
-  if (!context_.take(Control::checkpoint) && (every == 0 || (step % every != 0 && !finished()))) return;
-  checkpoint();
+  if (context_.take(Control::checkpoint) || (every != 0 && (step % every == 0 || finished())))
+    stage_ = Stage::saving;
+  if (stage_ == Stage::saving) checkpoint();
+  stage_ = Stage::settled;
 }
 
 void Loop::poll() {
@@ -225,6 +240,7 @@ void Loop::interrupt(Ending ending) {
   if (ending == Ending::signal) brackets_.fire(Event::signal);
   ending_ = ending;
   checkpoint();
+  stage_ = evaluation_due_ ? Stage::logged : Stage::settled;
 }
 
 void Loop::checkpoint() {
@@ -252,6 +268,7 @@ void Loop::share_buffers() {
   std::vector<at::Tensor> buffers;
   for (const NamedTensor& buffer : parts_.network.plugin->buffers()) buffers.push_back(buffer.tensor);
   distributed::take_from_first(*parts_.world, buffers);
+  parts_.owner->gather();
 }
 
 void Loop::request(Control control, std::string_view who, std::string_view why) {
@@ -299,16 +316,12 @@ void Loop::load(const State& saved) {
   clock.samples = state.integer("samples");
   clock.tokens = state.integer("tokens");
   context_.number_ = clock.step;
-  // Another course leads on from here, and nothing of a step or an evaluation that failed.
-  last_saved_ = -1;
+  last_saved_ = -1;  // another course leads on from here
   arrived_ = true;
-  looking_ = false;
-  context_.evaluating_ = false;
-  context_.split_ = "train";
-  context_.output_.reset();
-  context_.loss_.reset();
+  forget_step();
   seconds_before_ = state.number("seconds") - elapsed();
   evaluation_due_ = state.boolean("evaluation_due");
+  stage_ = evaluation_due_ ? Stage::logged : Stage::settled;
   last_evaluated_ = state.integer("last_evaluated");
   bench_.load(state);
   const auto read = [&](std::string_view prefix, auto& values, auto&& value_of) {
@@ -331,6 +344,31 @@ void Loop::load(const State& saved) {
   context_.metrics() = latest_;
   samples_logged_ = clock.samples;
   logged_at_ = SteadyClock::now();
+}
+
+/// What a step or an evaluation that failed has left.
+void Loop::forget_step() {
+  looking_ = false;
+  context_.evaluating_ = false;
+  context_.split_ = "train";
+  context_.output_.reset();
+  context_.loss_.reset();
+}
+
+void Loop::drop_step() {
+  forget_step();
+  context_.number_ = context_.clock_.step;
+  last_saved_ = -1;  // as those that join
+  bench_.drop_step();
+  parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
+}
+
+void Loop::take_position(const Position& position) {
+  stage_ = position.stage;
+  arrived_ = false;
+  joined_ = true;
+  bench_.set_agreed(position.agreed);
+  parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
 }
 
 void Loop::log_point() {

@@ -22,6 +22,25 @@ using MetricValues = std::map<std::string, double, std::less<>>;
 inline constexpr const char* requests_of = "requests/";
 inline constexpr const char* waiting_of = "waiting/";
 
+/// How far what belongs to a step has come, in this order.
+enum class Stage : std::uint8_t {
+  stepped,    ///< the weights are updated, the clock has moved
+  logged,     ///< the log point, if there is one
+  evaluated,  ///< the evaluation, if there is one
+  polled,     ///< the safe point: hooks, commands
+  saving,     ///< a checkpoint is due
+  settled,    ///< all of it
+};
+
+/// Where the loop of a rank stands between two changes of the weights.
+struct Position {
+  std::int64_t step = 0;  ///< done
+  Stage stage = Stage::settled;
+  unsigned agreed = 0;  ///< what the ranks have agreed upon in that step
+
+  auto order() const { return std::pair(step, stage); }
+};
+
 /// Why a fit ended.
 enum class Ending : std::uint8_t { completed, stopped, wall_time, signal };
 
@@ -53,6 +72,17 @@ class Loop {
   /// The same, and nobody is told; what hooks make of it is the caller's to undo, by load().
   /// Within LoopHost::at_safe_point.
   MetricValues look(const EvaluationSplit& split);
+
+  // Of several ranks, one of which was lost:
+  Position position() const { return {context_.clock_.step, stage_, bench_.agreed()}; }
+  /// Whether the step under way is in the weights, or half of it is: it cannot be dropped.
+  bool updating() const { return bench_.updating(); }
+  /// Whether this rank has the gradients of the step under way, of all ranks.
+  bool has_gradients() const { return bench_.has_gradients(); }
+  /// Forgets the step under way, and goes on from its position.
+  void drop_step();
+  /// After load(), of what another rank has saved: goes on from where that one stands.
+  void take_position(const Position& position);
 
   const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
   const Clock& clock() const { return context_.clock_; }
@@ -107,6 +137,7 @@ class Loop {
   void interrupt(Ending ending);
   void rest(Executor::Pause pause);
   void share_buffers();
+  void forget_step();
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 
   LoopParts& parts_;
@@ -121,7 +152,9 @@ class Loop {
   std::int64_t last_evaluated_ = -1;
   bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
   std::int64_t last_saved_ = -1;
+  Stage stage_ = Stage::settled;
   Saved last_checkpoint_;
+  bool joined_ = false;          ///< where other ranks stand, in the place of one that was lost
   bool arrived_ = false;         ///< at a safe point, by what was loaded and not by a step
   double seconds_before_ = 0.0;  ///< of training, before the run was resumed
   SteadyClock::time_point started_, logged_at_;

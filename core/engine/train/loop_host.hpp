@@ -32,6 +32,11 @@ class LoopHost {
   virtual bool has_orders() const { return false; }
   /// A step failed: true where the run went back to a safe point before it, and goes on from there.
   virtual bool recover(const Error& /*error*/) { return false; }
+  /// Of several ranks, where the loss of one does not end the run. All that comes before the step is done.
+  virtual void begin_step() {}
+  /// The ranks could not tell each other that all of them have the gradients of the step. Returns where
+  /// another one has updated its weights nevertheless, and this one has to, too; rethrows where none has.
+  virtual void update_as_others(const Error& /*error*/) { throw; }
   /// The training and its last evaluations are done: what is not settled yet has to be. May throw, and have
   /// the run go back.
   virtual void closing() {}
@@ -76,6 +81,10 @@ class LoopOwner {
 
   /// Ahead of everything that may write weights or the optimizer's state: until then others read them.
   virtual void settle() {}
+  /// Of tables that lie in parts on the ranks: ahead of looking at weights, all ranks together; and ahead of
+  /// the next step.
+  virtual void gather() {}
+  virtual void release() {}
   /// At safe points: throws what a plugin's own threads threw.
   virtual void check_threads() {}
 };

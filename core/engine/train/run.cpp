@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <set>
 
@@ -175,6 +176,7 @@ void Run::build_model() {
   Made& made = live_.layer.made;
   if (made.dropout) made.network->set_dropout(made.dropout.get(), live_.config.run.seed);
   live_.context.network_ = made.network.get();
+  shards_ = Shards::of(*made.network, live_.world, live_.config);
   live_.bus->fire(Event::model_ready, live_.context);
 }
 
@@ -285,6 +287,8 @@ Snapshot Run::snapshot() const {
 
 Snapshot Run::snapshot_of_ranks() const {
   Snapshot all = snapshot();
+  for (State& state : all.states)
+    if (shards_ && state.owner == "optimizer") state = shards_->gathered(std::move(state));
   if (live_.world == nullptr || live_.config.find("distributed.compressor") == nullptr) return all;
   std::vector<State> own;
   for (const State& state : all.states)
@@ -325,7 +329,8 @@ void Run::drop_requests(const State& run) {
   std::erase_if(live_.context.waiting(), is_gone);
 }
 
-void Run::restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note) {
+void Run::restore(const std::vector<State>& given, const std::function<void(const std::string&)>& note) {
+  const std::vector<State> states = shards_ ? shards_->own(given, snapshot().states) : given;
   std::map<std::string_view, const State*> saved;
   for (const State& state : states) saved.emplace(state.owner, &state);
   const auto take = [&](std::string_view owner) -> const State* {
@@ -381,6 +386,48 @@ void Run::go_back(const std::vector<State>& states) {
   parts_.train.plugin->seek(live_.context.clock_.epoch, live_.context.clock_.step_in_epoch);
 }
 
+State Run::buffers() const {
+  State state{.owner = "model", .version = {}, .scalars = {}, .tensors = {}};
+  for (const NamedTensor& each : live_.layer.made.network->buffers())
+    state.tensors.emplace(each.name, each.tensor);
+  return state;
+}
+
+std::vector<State> Run::early_states() const {
+  const auto is_early = [](const HookSpec& hook) {
+    return hook.event >= Event::before_fetch && hook.event <= Event::after_reduce;
+  };
+  std::vector<State> states{buffers()};
+  for (const ActivePlugin& plugin : live_.layer.plugins)
+    if (plugin.has_state() && !plugin.subscriber().disabled &&
+        std::ranges::any_of(plugin.subscriber().participant.hooks, is_early))
+      states.push_back(plugin.state());
+  return states;
+}
+
+std::vector<State> Run::common_states(bool weights) const {
+  std::vector<State> states = snapshot().states;
+  if (weights) return shards_ ? shards_->without(std::move(states)) : states;
+  std::erase_if(states, [](const State& each) { return each.owner == "optimizer" || each.owner == "model"; });
+  states.push_back(buffers());
+  return states;
+}
+
+void Run::take_over(const std::vector<State>& states) {
+  settle();
+  const at::NoGradGuard no_grad;
+  for (const State& state : states) {
+    if (state.owner == "run") loop_->load(state);
+    if (state.owner == "model")
+      for (const NamedTensor& buffer : live_.layer.made.network->buffers())
+        at::Tensor(buffer.tensor).copy_(state.tensors.at(buffer.name));
+    for (ActivePlugin& plugin : live_.layer.plugins)
+      if (plugin.has_state() && plugin.slot().address() == state.owner)
+        guarded(plugin.slot(), live_.context.clock_.step,
+                [&] { plugin.as<Plugin>().load(StateReader(state)); });
+  }
+}
+
 void Run::check_weights() const {
   if (live_.config.guard.nan == config::GuardKeys::Nan::off) return;
   if (const std::optional<std::string> bad = first_infinite(weights()))
@@ -404,7 +451,7 @@ std::vector<NamedTensor> Run::weights() const {
   std::vector<NamedTensor> all = network.parameters();
   const std::vector<NamedTensor> buffers = network.buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
-  return all;
+  return shards_ ? shards_->whole(std::move(all)) : all;
 }
 
 std::string Run::model_digest() const {
@@ -413,11 +460,15 @@ std::string Run::model_digest() const {
   return digest(state);
 }
 
-std::string Run::optimizer_digest() const {
+State Run::optimizer_state() const {
   State state;
   StateWriter writer(state);
   live_.context.optimizer_->save(writer);
-  return digest(state);
+  return state;
+}
+
+std::string Run::optimizer_digest() const {
+  return digest(shards_ ? shards_->gathered(optimizer_state()) : optimizer_state());
 }
 
 void Run::fire_quietly(Event event) {

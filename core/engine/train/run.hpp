@@ -14,6 +14,7 @@
 
 #include "core/engine/train/live.hpp"
 #include "core/engine/train/loop.hpp"
+#include "core/engine/train/shards.hpp"
 #include "core/engine/train/state_copy.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/rundir/quarantine.hpp"
@@ -42,6 +43,15 @@ class Run : LoopOwner {
   /// Throws Error where a state does not fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
+  // Of several ranks, one of which was lost:
+  /// What a step changes ahead of the weights: buffers, and the states of plugins that are called by then.
+  std::vector<State> early_states() const;
+  /// What is the same on all ranks; weights and the optimizer's state where they are wanted, else what goes
+  /// with them.
+  std::vector<State> common_states(bool weights) const;
+  /// In the place of what this rank has: states of the above, without weights.
+  void take_over(const std::vector<State>& states);
+
   /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
   void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
   /// Plugins that the run was begun without, and that no swap may bring.
@@ -67,6 +77,12 @@ class Run : LoopOwner {
   void tell(const ActivePlugin& plugin, Event event);
   /// Waits until what is copied of the run may be written again.
   void settle() override;
+  void gather() override {
+    if (shards_) shards_->gather();
+  }
+  void release() override {
+    if (shards_) shards_->release();
+  }
   void set_copying(std::shared_ptr<StateCopy> copy) { copying_ = std::move(copy); }
 
   ActivePlugin& checkpointer() { return live_.layer.plugin("checkpoint"); }
@@ -119,6 +135,8 @@ class Run : LoopOwner {
   }
   void leave_out(const State& run, const std::function<void(const std::string&)>& note);
   void drop_requests(const State& run);
+  State buffers() const;
+  State optimizer_state() const;
 
   const plugins::Registry& registry_;
   HostOutputs outputs_;
@@ -127,6 +145,7 @@ class Run : LoopOwner {
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
   std::shared_ptr<StateCopy> copying_;  ///< null: nothing is being copied
+  std::unique_ptr<Shards> shards_;      ///< null: each rank has the whole network
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

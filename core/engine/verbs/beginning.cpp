@@ -313,6 +313,16 @@ std::optional<Beginning> begin_beside(const std::string& told, int rank, const c
   return beginning;
 }
 
+Beginning begin_in_place(int rank, const config::RunConfig& config) {
+  const std::string home = fs::absolute(config.run.output_dir).string();
+  const std::string own = rank == 0 ? config.run.output_dir : home + "/ranks/" + std::to_string(rank);
+  Beginning beginning{.directory = RunDirectory::extend(own), .home = home, .config = config};
+  beginning.history = RunDirectory::read_journal(home);
+  beginning.ledger.follow(beginning.history);
+  beginning.config.run.output_dir = own;
+  return beginning;
+}
+
 bool begin_again(Beginning& beginning, const events::BlamedError& error, const config::RunConfig& config,
                  const plugins::Registry& registry) {
   const events::Blame& blame = error.blame();

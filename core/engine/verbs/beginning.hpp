@@ -45,6 +45,10 @@ std::string told(const std::optional<Beginning>& beginning);
 std::optional<Beginning> begin_beside(const std::string& told, int rank, const config::RunConfig& config,
                                       const plugins::Registry& registry, const std::string& resolved_toml);
 
+/// Of a process that takes the place of a rank that was killed: it goes on with that one's folder, and has
+/// the state of the run from the others.
+Beginning begin_in_place(int rank, const config::RunConfig& config);
+
 /// The answer of [guard] nan = "rollback": the run begins again at its newest checkpoint, as at a resume, and
 /// without that hook. False where it cannot, or has led here before: a swap brought the hook back.
 bool begin_again(Beginning& beginning, const events::BlamedError& error, const config::RunConfig& config,

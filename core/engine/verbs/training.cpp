@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include <trainyard/formats/safetensors.hpp>
@@ -100,6 +101,7 @@ Training::Training(Beginning& beginning, const plugins::Registry& registry, cons
       faults_(faults),
       world_(world),
       first_(world == nullptr || world->rank() == 0),
+      newcomer_(world != nullptr && world->newcomer()),
       quarantined_(control::read_quarantine(beginning.home)) {}
 
 void Training::run(report::RunResult& result) {
@@ -127,7 +129,7 @@ void Training::load() {
                                std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
   faults_.set_plugins(reported(beginning_.config, registry_));
   run_.emplace(beginning_.config, registry_, outputs(), world_);
-  if (world_ != nullptr) compare_data();
+  if (world_ != nullptr && !newcomer_) compare_data();
   run_->set_file(options_.resolved_toml);
   run_->set_quarantined(quarantined_);
 }
@@ -189,6 +191,8 @@ void Training::open_sinks() {
                .terminal = options_.color,
                .quiet = options_.quiet,
                .resumed_at = beginning_.resumed ? beginning_.loaded->step : 0};
+  if (newcomer_)
+    info.resumed_at = std::numeric_limits<std::int64_t>::max();  // until it knows the others' step
   std::vector<report::SinkThread::Entry> entries;
   for (ActivePlugin& plugin : run_->plugins())
     if (is_sink(plugin)) entries.push_back(sink_entry(plugin));
@@ -204,7 +208,7 @@ void Training::plan_swaps() {
   beginning_.ledger.replan(
       beginning_.loaded ? entries_of(beginning_.planned, *run_) : control::ended_of_plan(beginning_.history),
       entries_of(run_->config().swaps, *run_));
-  if (!beginning_.loaded && quarantined_.empty()) Swaps(*run_).rehearse();
+  if (!beginning_.loaded && quarantined_.empty() && !newcomer_) Swaps(*run_).rehearse();
   if (first_) channel_.emplace(directory.path());
   commander_.emplace(*run_, channel_ ? &*channel_ : nullptr, directory, std::move(beginning_.ledger));
 }
@@ -231,7 +235,25 @@ void Training::train(report::RunResult& result) {
   result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
 }
 
+/// From here on the run goes on without ranks that are killed, where its checkpointer sees to it.
+void Training::survive() {
+  if (world_ == nullptr || run_->checkpointer().as<Checkpointer>().replaces_ranks() == nullptr) return;
+  if (run_->config().find("distributed.compressor") != nullptr)
+    return messages_.send(
+        LogLevel::warning,
+        "a rank that is killed ends the run: [distributed.compressor] keeps something of each");
+  world_->replace_lost();
+  if (world_->replaces_lost()) reunion_.emplace(*run_, *world_);
+}
+
 void Training::restore() {
+  survive();
+  if (newcomer_) {
+    if (!reunion_)
+      throw DistributedError("takes the place of a rank in a run that does not go on without it");
+    reunion_->join();
+    if (first_) sinks_->go_back(run_->clock().step);
+  }
   if (!beginning_.loaded) return;
   const checkpoint::Loaded& loaded = *beginning_.loaded;
   commander_->go_on_with(std::move(beginning_.made));
@@ -302,7 +324,7 @@ void Training::journal(std::string_view who, std::string_view what, std::string_
 }
 
 bool Training::recover(const Error& error) {
-  if (world_ != nullptr) return false;  // the others are further, or wait
+  if (world_ != nullptr) return reunion_ && reunion_->recover(error);  // the others are further, or wait
   if (!commander_->recover(error)) return false;
   sinks_->go_back(run_->clock().step);
   return true;

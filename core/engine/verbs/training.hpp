@@ -12,6 +12,7 @@
 #include "core/engine/swap/commander.hpp"
 #include "core/engine/train/checkpoints.hpp"
 #include "core/engine/train/loop_host.hpp"
+#include "core/engine/train/reunion.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/beginning.hpp"
 #include "core/engine/verbs/messages.hpp"
@@ -39,6 +40,10 @@ class Training final : public LoopHost {
   void at_safe_point() override { commander_->at_safe_point(); }
   bool has_orders() const override { return commander_->has_orders(); }
   bool recover(const Error& error) override;
+  void begin_step() override {
+    if (reunion_) reunion_->keep();
+  }
+  void update_as_others(const Error& error) override { reunion_->update_as_others(error); }
   void closing() override { commander_->close_watches(); }
   void complete(Snapshot& snapshot) override;
   void open(ActivePlugin& plugin) override;
@@ -53,6 +58,7 @@ class Training final : public LoopHost {
   void plan_swaps();
   void leave_out();
   void restore();
+  void survive();
   void train(report::RunResult& result);
   void conclude(report::RunResult& result);
   void write_line(std::string_view who, std::string_view what, std::string_view why);
@@ -65,13 +71,15 @@ class Training final : public LoopHost {
   Messages& messages_;
   report::FaultReport& faults_;
   distributed::World* const world_;
-  const bool first_;  ///< of the ranks
+  const bool first_;     ///< of the ranks
+  const bool newcomer_;  ///< in the place of one that was killed
   const std::vector<control::Quarantined> quarantined_;
   std::chrono::steady_clock::time_point began_;
 
   // In the order of their lives; each is there from the moment on that it is needed.
   std::optional<Checkpoints> checkpoints_;  ///< outlives the run, whose plugin may still be writing
   std::optional<Run> run_;
+  std::optional<Reunion> reunion_;  ///< where the loss of a rank does not end the run
   std::optional<report::SinkThread> sinks_;
   std::optional<control::Channel> channel_;
   std::optional<control::Commander> commander_;

@@ -68,6 +68,32 @@ struct CheckpointCommon {
   }
 };
 
+class Network;
+class Optimizer;
+
+/// Processes were lost, and others took their places: all ranks go on from the same step.
+struct Replacement {
+  std::vector<int> ranks;    ///< those that are new processes, ascending
+  std::int64_t step = 0;     ///< done by then; a step that was under way is done again
+  std::int64_t samples = 0;  ///< that the run had taken by then
+  double seconds = 0.0;      ///< since this process noticed it; of a new one, since it was built
+};
+
+/// What a checkpointer has to do where a killed rank does not end the run (Maeng et al., "CPR", MLSys 2021,
+/// section 3: partial recovery). The survivors keep all that they have in memory and the count of their
+/// steps; a new process takes from one of them all that is the same on every rank: weights, the optimizer's
+/// state, the states of plugins, the clock. The host does that for runs of `trainyard train --ranks N`; with
+/// another launcher, and where a compressor keeps something of each rank, the run ends as it does without
+/// this interface.
+class ReplacesRanks {
+ public:
+  virtual ~ReplacesRanks() = default;
+
+  /// On every rank, old and new, once the new ones have that state and before the next step; loop thread. It
+  /// may write what only the lost process had. What it throws ends the run.
+  virtual void replaced(const Replacement& what, Network& network, Optimizer& optimizer) = 0;
+};
+
 /// All calls come from the loop thread.
 class Checkpointer : public Plugin {
  public:
@@ -84,6 +110,9 @@ class Checkpointer : public Plugin {
 
   /// Waits until everything that was given to `take` is committed; throws what went wrong with it.
   virtual void drain() = 0;
+
+  /// Where the run is to go on without the ranks that are killed; null: it ends, and is resumed by hand.
+  virtual ReplacesRanks* replaces_ranks() { return nullptr; }
 
   Common common;
 };

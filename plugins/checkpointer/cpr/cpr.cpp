@@ -1,0 +1,313 @@
+// Goes on without a rank that is killed, as in Maeng et al., "Understanding and Improving Failure Tolerant
+// Training for Deep Learning Recommendation with Partial Recovery" (CPR), MLSys 2021. What all ranks have
+// alike comes from a survivor and loses nothing. Rows of embedding tables that the lost rank alone had come
+// from its image on the disk, and have lost what they learnt since it was written; how often it is written
+// follows from how much of that the user tolerates. Times are counted in steps.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+
+#include <trainyard/checkpointer.hpp>
+#include <trainyard/context.hpp>
+#include <trainyard/host.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/optimizer.hpp>
+#include <trainyard/ranks.hpp>
+#include <trainyard/sharded.hpp>
+
+#include "controller.hpp"
+#include "row_priority.hpp"
+#include "shard_image.hpp"
+
+namespace {
+
+using namespace trainyard;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::int64_t small_table = 4096;  ///< own rows up to which a table is written whole
+
+double seconds_since(SteadyClock::time_point began) {
+  return std::chrono::duration<double>(SteadyClock::now() - began).count();
+}
+
+/// Rows of a table that this rank owns, with what the optimizer has of them: the run's own tensors.
+struct OwnRows {
+  std::string name;
+  cpr::RowValues values;  ///< "weight", "sum", ...
+  std::unique_ptr<cpr::RowPriority> priority;
+
+  const at::Tensor& weight() const { return values.at("weight"); }
+};
+
+class Cpr final : public Checkpointer, ReplacesRanks {
+ public:
+  struct Options {
+    double target_pls = 0.1;
+    double mtbf = 10000.0;
+    std::string priority = "mfu";
+    double share = 0.125;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("cpr").version("1.0.0").summary(
+        "Goes on where a rank is killed: the others keep what they have, a new process loads its rows of the "
+        "tables.");
+    m.option("target_pls", &Options::target_pls,
+             "portion of the samples whose updates of the tables may be lost, in the end")
+        .above(0.0)
+        .below(1.0);
+    m.option("mtbf", &Options::mtbf, "steps between failures, as believed before there was one").above(0.0);
+    m.option(
+         "priority", &Options::priority,
+         "rows that are written first: those used most (mfu), a sample of those used (ssu), those that moved "
+         "furthest (scar); vanilla writes all")
+        .one_of({"vanilla", "scar", "mfu", "ssu"});
+    m.option("share", &Options::share,
+             "of the rows at a write, which then comes 1 / share times as often; not of vanilla")
+        .above(0.0)
+        .below(1.0);
+    m.hook<&Cpr::fit_start>(Event::fit_start).sink();
+    m.hook<&Cpr::begin>(Event::before_fetch).sink();
+    m.hook<&Cpr::safe_point>(Event::safe_point).sink();
+  }
+  explicit Cpr(const Options& options) : options_(options) {}
+
+  void open(CheckpointStore& store) override { store_ = &store; }
+  void take(Snapshot snapshot) override { store_->commit(snapshot); }
+  void drain() override {}
+
+  ReplacesRanks* replaces_ranks() override { return this; }
+  void replaced(const Replacement& what, Network& network, Optimizer& optimizer) override;
+
+  void fit_start(StepContext& context) { scale_ = context.scale(); }
+  void begin(StepContext& context) {
+    if (!std::exchange(began_, true) && tables_.empty()) find_tables(context.network(), context.optimizer());
+    if (tables_.empty() || image_) return;
+    if (!controller_) count_run();
+    write_base(context.clock());
+    plan(context.clock().step);
+  }
+  void safe_point(StepContext& context);
+
+ private:
+  void find_tables(Network& network, Optimizer& optimizer);
+  void count_run();
+  void write_base(const Clock& clock);
+  void write(const Clock& clock);
+  cpr::Plan now(std::int64_t step) const;
+  void plan(std::int64_t step);
+  double pls() const { return pls_before_ + losses_->pls(); }
+  std::int64_t load_image();
+  void remember();
+  void recall();
+
+  std::unique_ptr<cpr::RowPriority> make_priority(const at::Tensor& table) const {
+    if (options_.priority == "vanilla" || table.size(0) <= small_table)
+      return std::make_unique<cpr::Vanilla>(table.size(0));
+    if (options_.priority == "scar") return std::make_unique<cpr::Scar>(table, options_.share);
+    if (options_.priority == "mfu") return std::make_unique<cpr::Mfu>(table.size(0), options_.share);
+    return std::make_unique<cpr::Ssu>(table.size(0), options_.share, 1);
+  }
+  int writes_an_interval() const {
+    return options_.priority == "vanilla" ? 1 : static_cast<int>(std::lround(1.0 / options_.share));
+  }
+  std::string folder() const { return host().run().directory + "/tables"; }
+
+  Options options_;
+  CheckpointStore* store_ = nullptr;
+  RunScale scale_;
+  bool began_ = false;
+  std::vector<OwnRows> tables_;  ///< empty: all ranks have all of the model
+  std::vector<std::int64_t> rows_of_ranks_;
+  std::optional<cpr::ShardImage> image_;
+  std::optional<cpr::Controller> controller_;
+  std::optional<cpr::LossMeter> losses_;
+  double pls_before_ = 0.0;         ///< lost before this process was there
+  std::int64_t saved_samples_ = 0;  ///< that were behind the run at the last whole round of writes
+  std::int64_t next_write_ = 0;     ///< step
+  int writes_ = 0;
+  int failures_ = 0, failures_before_ = 0;  ///< that the controller knows; that it has to learn of
+  SteadyClock::time_point last_ = SteadyClock::now();
+  double step_seconds_ = 0.0;
+};
+
+void Cpr::find_tables(Network& network, Optimizer& optimizer) {
+  auto* const sharded = dynamic_cast<ShardsTables*>(&network);
+  const Ranks* const ranks = host().run().ranks;
+  if (sharded == nullptr || ranks == nullptr) return;
+  State state;
+  StateWriter writer(state);
+  optimizer.save(writer);
+  rows_of_ranks_.assign(static_cast<std::size_t>(ranks->size()), 0);
+  for (const ShardedTable& table : sharded->sharded()) {
+    OwnRows own{.name = table.name, .values = {}, .priority = {}};
+    for (const NamedTensor& each : network.parameters())
+      if (each.name == table.name) own.values.emplace("weight", each.tensor.detach());
+    for (const auto& [name, tensor] : state.tensors)
+      if (name.ends_with("/" + table.name) && tensor.dim() > 0 && tensor.size(0) == own.weight().size(0))
+        own.values.emplace(name.substr(0, name.size() - table.name.size() - 1), tensor);
+    own.priority = make_priority(own.weight());
+    tables_.push_back(std::move(own));
+    for (int rank = 0; rank < ranks->size(); ++rank) {
+      const auto [first, last] = rows_of_rank(table.rows, rank, ranks->size());
+      rows_of_ranks_[static_cast<std::size_t>(rank)] += last - first;
+    }
+  }
+  sharded->on_lookup(
+      [this](std::size_t table, std::span<const std::int64_t> rows) { tables_[table].priority->tick(rows); });
+}
+
+/// What the plan goes by.
+void Cpr::count_run() {
+  if (scale_.total_steps <= 0)
+    throw ConfigError(
+        "trainer.max_duration is counted in time, and checkpoint.type = \"cpr\" plans by steps: use ep, "
+        "ba or sp");
+  const auto duration = static_cast<double>(scale_.total_steps);
+  controller_.emplace(
+      cpr::Controller::Settings{.target_pls = options_.target_pls,
+                                .job = {.duration = duration,
+                                        .mtbf = options_.mtbf,
+                                        .shards = static_cast<double>(rows_of_ranks_.size())},
+                                .costs = {.save = 1.0, .load = 1.0, .load_shard = 1.0, .reschedule = 1.0}});
+  losses_.emplace(scale_.total_steps * scale_.samples_per_step, rows_of_ranks_);
+  for (std::size_t rank = 0; rank < rows_of_ranks_.size(); ++rank) losses_->saved(rank, saved_samples_);
+}
+
+void Cpr::write_base(const Clock& clock) {
+  image_.emplace(folder());
+  std::vector<cpr::ShardTable> all;
+  for (const OwnRows& table : tables_) all.push_back({table.name, table.values, {}});
+  image_->write_base(clock.step, all);
+  for (const OwnRows& table : tables_) table.priority->take_all(table.weight());
+  saved_samples_ = clock.samples;
+  for (std::size_t rank = 0; rank < rows_of_ranks_.size(); ++rank) losses_->saved(rank, saved_samples_);
+  remember();
+}
+
+/// The rows whose turn it is; after a round of them the image is folded into one.
+void Cpr::write(const Clock& clock) {
+  const at::NoGradGuard no_grad;
+  std::vector<cpr::RowRecords> records;
+  for (const OwnRows& table : tables_) {
+    cpr::RowRecords record{.table = table.name, .rows = table.priority->take(table.weight()), .values = {}};
+    if (record.rows.empty()) continue;
+    const at::Tensor rows = at::from_blob(record.rows.data(), {std::ssize(record.rows)}, at::kLong);
+    for (const auto& [name, values] : table.values) record.values.emplace(name, values.index_select(0, rows));
+    records.push_back(std::move(record));
+  }
+  if (!records.empty()) image_->write_records(clock.step, records);
+  if (++writes_ % writes_an_interval() != 0) return;
+  image_->compact();
+  saved_samples_ = clock.samples;
+  for (std::size_t rank = 0; rank < rows_of_ranks_.size(); ++rank) losses_->saved(rank, saved_samples_);
+  remember();
+}
+
+cpr::Plan Cpr::now(std::int64_t step) const {
+  const auto steps = static_cast<double>(step);
+  return controller_->plan(steps / static_cast<double>(scale_.total_steps), steps, pls());
+}
+
+void Cpr::plan(std::int64_t step) {
+  const double interval = now(step).interval;
+  next_write_ = step + std::max<std::int64_t>(1, std::llround(interval / writes_an_interval()));
+  host().metric("cpr/interval", interval);
+}
+
+void Cpr::safe_point(StepContext& context) {
+  if (!image_) return;
+  const double took = seconds_since(std::exchange(last_, SteadyClock::now()));
+  step_seconds_ += (step_seconds_ == 0.0 ? 1.0 : 0.05) * (took - step_seconds_);
+  if (context.clock().step < next_write_) return;
+  write(context.clock());
+  controller_->saved(seconds_since(last_) / step_seconds_);
+  plan(context.clock().step);
+  last_ = SteadyClock::now();
+}
+
+/// What survives this process.
+void Cpr::remember() {
+  const std::string path = folder() + "/losses.json", temporary = path + ".tmp";
+  std::ofstream(temporary) << nlohmann::json{
+      {"pls", pls()}, {"failures", failures_}, {"saved_samples", saved_samples_}};
+  std::filesystem::rename(temporary, path);
+}
+
+void Cpr::recall() {
+  std::ifstream in(folder() + "/losses.json");
+  const auto found = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (!found.is_object()) return;  // it was killed ahead of its first write
+  pls_before_ = found.value("pls", 0.0);
+  failures_before_ = found.value("failures", 0);
+  saved_samples_ = found.value("saved_samples", std::int64_t{0});
+}
+
+/// Into the tables and the optimizer. Gives the bytes.
+std::int64_t Cpr::load_image() {
+  const at::NoGradGuard no_grad;
+  image_.emplace(folder());
+  if (image_->empty()) {  // rows are as they were drawn, which is what step 0 has
+    image_.reset();
+    return 0;
+  }
+  std::int64_t bytes = 0;
+  for (const cpr::ShardTable& saved : image_->load()) {
+    const auto own = std::ranges::find(tables_, saved.name, &OwnRows::name);
+    if (own == tables_.end()) throw DataError(folder() + ": the model has no table " + saved.name);
+    for (auto& [name, values] : own->values) {
+      const auto found = saved.values.find(name);
+      if (found == saved.values.end() || found->second.sizes() != values.sizes())
+        throw DataError(folder() + ": " + name + " of " + saved.name + " is not as the run has it");
+      values.copy_(found->second);
+      bytes += static_cast<std::int64_t>(values.nbytes());
+    }
+    own->priority->take_all(own->weight());
+  }
+  return bytes;
+}
+
+void Cpr::replaced(const Replacement& what, Network& network, Optimizer& optimizer) {
+  const Ranks* const ranks = host().run().ranks;
+  const bool is_new = std::ranges::find(what.ranks, ranks->rank()) != what.ranks.end();
+  if (tables_.empty()) find_tables(network, optimizer);
+  if (tables_.empty()) return;
+  if (is_new) recall();
+  if (!controller_) count_run();
+  const auto failed = [&](double reschedule) {
+    controller_->failed(cpr::Mode::partial, controller_->costs().load_shard, reschedule);
+    ++failures_;
+  };
+  while (is_new && failures_ < failures_before_) failed(controller_->costs().reschedule);
+  if (now(what.step).mode == cpr::Mode::full)
+    throw DistributedError(
+        "a rank was lost, and it is cheaper, or loses less, that all go back to the last "
+        "checkpoint (portion of lost samples so far: " +
+        std::to_string(pls()) + ", checkpoint.target_pls is " + std::to_string(options_.target_pls) +
+        "): resume the run");
+  const std::int64_t bytes = is_new ? load_image() : 0;
+  std::int64_t lost = 0;
+  for (const int rank : what.ranks) lost += losses_->failed(static_cast<std::size_t>(rank), what.samples);
+  failed(step_seconds_ > 0.0 ? what.seconds / step_seconds_ : controller_->costs().reschedule);
+  writes_ = 0;  // rounds of the ranks begin together
+  plan(what.step);
+  if (image_) remember();
+  host().journal("partial_recovery", std::to_string(bytes) + " bytes of the tables loaded; " +
+                                         std::to_string(lost) + " samples lost by the rows of " +
+                                         std::to_string(what.ranks.size()) + " of " +
+                                         std::to_string(ranks->size()) + " ranks; portion of lost samples " +
+                                         std::to_string(pls()));
+  host().metric("cpr/pls", pls());
+}
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Cpr)

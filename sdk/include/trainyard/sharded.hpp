@@ -1,0 +1,49 @@
+// Parameters whose rows lie on different ranks: embedding tables that are too large for each rank to hold
+// whole (row-wise model parallelism, Naumov et al., arXiv 1906.00091, section 4.1).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("sharded.hpp");
+
+namespace trainyard {
+
+/// A parameter of which a rank has its own rows alone.
+struct ShardedTable {
+  std::string name;       ///< of the parameter; its tensor is [own rows, ...]
+  std::int64_t rows = 0;  ///< of all ranks
+};
+
+/// The rows [first, second) that a rank owns.
+inline std::pair<std::int64_t, std::int64_t> rows_of_rank(std::int64_t rows, int rank, int ranks) {
+  return {rows * rank / ranks, rows * (rank + 1) / ranks};
+}
+
+/// Of a network, by dynamic_cast. In training all ranks make the same passes, with the same micro-batches of
+/// the same size: the gradient that backward leaves for own rows is already the sum over the ranks. Passes of
+/// an evaluation exchange nothing: the host lends whole tables for them. Loop thread.
+class ShardsTables {
+ public:
+  virtual ~ShardsTables() = default;
+
+  virtual std::vector<ShardedTable> sharded() const = 0;
+
+  /// Whole tables in the order of sharded(), for passes that do not train; empty: they are gone.
+  virtual void lend(std::vector<at::Tensor> whole) = 0;
+
+  /// Called in each training pass with the own rows of a table that any rank looked up, counted from the
+  /// first own one, as often as they were. One listener.
+  virtual void on_lookup(
+      std::function<void(std::size_t table, std::span<const std::int64_t> rows)> listener) = 0;
+};
+
+}  // namespace trainyard

@@ -1,0 +1,103 @@
+"""Embedding tables whose rows lie on different ranks train as whole ones do; and where a rank is killed, the others load
+nothing, and its rows alone come from the disk."""
+import os
+import random
+import re
+import shutil
+import time
+import unittest
+
+from support.ranks import ReplacingTest
+
+KILLS = int(os.environ.get("TRAINYARD_KILLS", 2))
+RANKS = 4
+RUN = """
+schema = 1
+[run]
+name = "small"
+seed = 5
+resume = "auto"
+deterministic = "strict"
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "dlrm"
+dim = 8
+bottom = [16]
+top = [16]
+tables = [10, 203, 5000, 20001]
+sharded = true
+[loss]
+type = "bce_with_logits"
+[data]
+type = "ctr"
+rows = [10, 203, 5000, 20001]
+features = 4
+train = { size = 6464, batch_size = 64, micro_batch_size = 8, shuffle = true, drop_last = true }
+val = { size = 400, batch_size = 100 }
+[[metrics]]
+type = "auc"
+[optimizer]
+type = "rowwise_adagrad"
+tables = ["tables.*"]
+lr = 0.05
+[trainer]
+max_duration = "30ba"
+eval_interval = "20ba"
+[[logging.sinks]]
+type = "jsonl"
+[logging]
+interval = "5ba"
+[checkpoint]
+type = "full"
+interval = "10ba"
+"""
+WHOLE = RUN.replace("sharded = true", "sharded = false")
+CPR = (RUN.replace('type = "full"\ninterval = "10ba"', 'type = "cpr"\ntarget_pls = 0.3\nmtbf = 50')
+       .replace("30ba", f"{60 * (KILLS + 1)}ba").replace('eval_interval = "20ba"', 'eval_interval = "1000ba"'))
+
+
+class ShardedTables(ReplacingTest):
+    def test_tables_in_parts_train_as_whole_ones(self):
+        expected = self.on(1, WHOLE)
+        weights = self.weights()
+        for ranks in (2, RANKS):
+            with self.subTest(ranks=ranks):
+                found = self.on(ranks, RUN)
+                self.assertLess(self.furthest(self.weights(), weights), 1e-6)
+                self.assertAlmostEqual(found["metrics"]["val/auc"], expected["metrics"]["val/auc"], delta=1e-6)
+                self.assertAlmostEqual(found["metrics"]["val/loss"], expected["metrics"]["val/loss"], delta=1e-6)
+
+    def test_a_checkpoint_of_parts_is_gone_on_from_with_another_number_of_ranks(self):
+        self.on(1, WHOLE)
+        weights = self.weights()
+        shutil.rmtree(self.run_folder)
+        for ranks, until in ((RANKS, 10), (2, 20), (1, 30)):
+            self.train(RUN, *(("--ranks", ranks) if ranks > 1 else ()), "--set", f"trainer.max_duration={until}ba")
+        self.assertLess(self.furthest(self.weights(), weights), 1e-6)
+
+    def test_a_killed_rank_loads_its_rows_and_the_others_load_nothing(self):
+        undisturbed = self.on(RANKS, CPR)
+        shutil.rmtree(self.run_folder)
+        run = self.going(RANKS, CPR)
+        chance, seconds = random.Random(3), []
+        for kill in range(KILLS):
+            time.sleep(chance.uniform(0.0, 0.3))
+            seconds.append(self.kill(run, RANKS, kill % RANKS))
+            for rank in range(RANKS):
+                self.until(lambda: len(self.journal(rank, "partial_recovery")) > kill)
+                loaded = int(re.match(r"(\d+) bytes of the tables loaded", self.journal(rank, "partial_recovery")[kill]["why"])[1])
+                (self.assertGreater if rank == kill % RANKS else self.assertEqual)(loaded, 0)
+        said = run.communicate(timeout=400)[1]
+        self.assertEqual(run.returncode, 0, said)
+        print("resumed after", " ".join(f"{each:.2f}" for each in seconds), "s")
+        self.assertLessEqual(max(seconds), 5.0)
+        result = self.result()
+        self.assertEqual(result["steps"], undisturbed["steps"])
+        self.assertNotEqual(result["digest"], undisturbed["digest"])  # what the rows had learnt since is lost
+        lost = [float(line["why"].rsplit(" ", 1)[1]) for line in self.journal(1 if KILLS < 2 else 3, "partial_recovery")]
+        self.assertEqual(lost, sorted(lost))
+        self.assertGreater(lost[-1], 0.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
