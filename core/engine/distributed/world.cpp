@@ -23,7 +23,7 @@ using Milliseconds = World::Milliseconds;
 using Bytes = std::vector<std::uint8_t>;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-constexpr auto grace = Milliseconds(3000);  ///< for the one that failed to say why
+constexpr auto grace = Milliseconds(3000);       ///< for the one that failed to say why
 constexpr auto patience = Milliseconds(30'000);  ///< for a process in the place of one that was killed
 constexpr const char* failed_key = "failed";
 constexpr const char* called_key = "replacement";  ///< the number of the newest one
@@ -429,9 +429,11 @@ DistributedError World::explain_in_full(const std::string& what) {
       std::this_thread::sleep_for(Milliseconds(50));
     }
     for (int rank = 0; rank < size(); ++rank)
-      if (connection_->store->get(alive_key(rank)) == before[static_cast<std::size_t>(rank)])
+      if (connection_->store->get(alive_key(rank)) == before[static_cast<std::size_t>(rank)]) {
+        connection_->store->set(told_key(rank), bytes("gone"));  // nobody is to wait until it has read why
         return DistributedError("rank " + std::to_string(rank) + " is gone, without a word (" +
                                 first_line(what) + ")");
+      }
   } catch (const std::exception&) {
     return DistributedError("the store at " + place_.address + ":" + std::to_string(place_.port) +
                             " is gone, with rank 0 or the launcher that held it (" + first_line(what) + ")");
