@@ -56,7 +56,7 @@ class ReplacedRanks(ReplacingTest):
 
     def test_a_rank_is_killed_anywhere_in_a_step_and_around_it(self):
         text = (SURVIVES.replace(f'"{STEPS}ba"', '"12ba"').replace('"4ep"', '"6ba"').replace('"50ba"', '"6ba"')
-                + '[[hooks]]\ntype = "killer"\nplace = "place"\nrank = {rank}\n')
+                + '[[hooks]]\ntype = "rank_killer"\nplace = "place"\nrank = {rank}\n')
         expected = None
         for place in ("-", "before_fetch 7", "after_backward 6", "before_reduce 6", "after_reduce 6", "before_step 6", "after_step 6",
                       "batch_end 6", "eval_start 6", "eval_batch_end 6", "eval_end 6", "safe_point 6", "before_checkpoint 6",
