@@ -1,12 +1,11 @@
-// Kills the process at a place that a file names: "eval_batch_end 3" is the first such event of step 3 or
-// later, "batch_end 3 2" the second of step 3. Without the file nothing happens, so that a run and its resume
-// have the same run file.
+// Kills the process at a place that a file names.
 #include <signal.h>
 
 #include <cstdlib>
-#include <fstream>
 
 #include <trainyard/hook.hpp>
+
+#include "place.hpp"
 
 namespace {
 
@@ -25,19 +24,16 @@ class Killer final : public Hook {
     m.option("place", &Options::place, "file with the event and the step").required();
     for (const Event event : events) m.hook<&Killer::called>(event);
   }
-  explicit Killer(const Options& options) { std::ifstream(options.place) >> event_ >> step_ >> times_; }
+  explicit Killer(const Options& options) : place_(options.place) {}
 
   void called(StepContext& context) {
-    if (name(context.event()) != event_ || context.step_number() < step_) return;
-    seen_ += context.step_number() == step_;
-    if (seen_ < times_) return;
+    if (!place_.reached(context)) return;
     if (context.event() != Event::before_checkpoint) raise(SIGKILL);
     setenv("TRAINYARD_KILL_IN_SAVE", "1", 1);  // whoever stands in for fsync does it
   }
 
  private:
-  std::string event_;
-  std::int64_t step_ = 0, times_ = 0, seen_ = 0;
+  faulty::Place place_;
 };
 
 }  // namespace

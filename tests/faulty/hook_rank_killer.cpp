@@ -1,13 +1,12 @@
-// Kills one rank at a place that a file names: "eval_batch_end 3" is the first such event of step 3 or later,
-// "batch_end 3 2" the second of step 3. Once: it removes the file. For runs of several ranks.
+// Kills one rank at a place that a file names. Once: it removes the file. For runs of several ranks.
 #include <signal.h>
 
 #include <cstdio>
-#include <fstream>
 
 #include <trainyard/hook.hpp>
 
 #include "fault.hpp"
+#include "place.hpp"
 
 namespace {
 
@@ -30,22 +29,17 @@ class RankKiller final : public Hook {
     m.option("rank", &Options::rank, "which one");
     for (const Event event : events) m.hook<&RankKiller::called>(event);
   }
-  explicit RankKiller(const Options& options) : options_(options) {
-    std::ifstream(options.place) >> event_ >> step_ >> times_;
-  }
+  explicit RankKiller(const Options& options) : options_(options), place_(options.place) {}
 
   void called(StepContext& context) {
-    if (name(context.event()) != event_ || context.step_number() < step_) return;
-    seen_ += context.step_number() == step_;
-    if (seen_ < times_ || !faulty::on_rank(options_.rank)) return;
+    if (!place_.reached(context) || !faulty::on_rank(options_.rank)) return;
     std::remove(options_.place.c_str());
     raise(SIGKILL);
   }
 
  private:
   const Options options_;
-  std::string event_;
-  std::int64_t step_ = 0, times_ = 0, seen_ = 0;
+  faulty::Place place_;
 };
 
 }  // namespace

@@ -1,0 +1,30 @@
+// A place of a run, as a file names it: "eval_batch_end 3" is the first such event of step 3 or later,
+// "batch_end 3 2" the second of step 3. Without the file it is nowhere, so that a run and its resume have the
+// same run file.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include <trainyard/hook.hpp>
+
+namespace faulty {
+
+class Place {
+ public:
+  explicit Place(const std::string& file) { std::ifstream(file) >> event_ >> step_ >> times_; }
+
+  /// Of each event that may be the place: whether it is, or comes after it.
+  bool reached(const trainyard::StepContext& context) {
+    if (name(context.event()) != event_ || context.step_number() < step_) return false;
+    seen_ += context.step_number() == step_;
+    return seen_ >= times_;
+  }
+
+ private:
+  std::string event_;
+  std::int64_t step_ = 0, times_ = 0, seen_ = 0;
+};
+
+}  // namespace faulty
