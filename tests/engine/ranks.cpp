@@ -167,6 +167,35 @@ TEST_CASE("Buckets lie as backward goes, the first one small, and what is compre
   CHECK(numbers(make_layout(many, 1 << 21, nullptr)) == Numbers{{5}, {4, 3}, {2, 1}, {0}});
 }
 
+TEST_CASE("A large gradient is summed where it lies, in its turn, and the last bucket has none") {
+  std::vector<NamedTensor> parameters;
+  for (const std::int64_t length : {1 << 20, 4, 4, (1 << 20) - 1, 4, 1 << 20, 4})
+    parameters.push_back({std::to_string(parameters.size()), torch::zeros({length})});
+  const Layout layout = make_layout(parameters, 25 << 20, nullptr);
+  std::vector<std::vector<std::size_t>> numbers;
+  std::vector<bool> in_place;
+  for (const Layout::Bucket& bucket : layout.buckets) {
+    numbers.push_back(bucket.parameters);
+    in_place.push_back(bucket.in_place);
+  }
+  CHECK(numbers == std::vector<std::vector<std::size_t>>{{5}, {6, 4}, {0}, {3, 2, 1}});
+  CHECK(in_place == std::vector<bool>{true, false, true, false});
+  on_ranks(2, [](World& world) {
+    Chain chain;
+    Reduction reduction = chain.reduction(world, 5000);  // 300 x 6 and 40 x 300 floats are more
+    for (int step = 0; step < 2; ++step) {
+      reduction.collect();
+      chain.loss(batch(world.rank())).backward();
+      reduction.finish({.weight = 1.0}, 1.0);
+      for (const std::size_t i : {0, 1, 2, 3}) {
+        const at::Tensor& gradient = chain.parameters[i].grad();
+        CHECK_HERE((gradient.storage().nbytes() == gradient.nbytes()) == (i == 1 || i == 2));
+      }
+      for (at::Tensor& each : chain.parameters) each.mutable_grad() = at::Tensor();
+    }
+  });
+}
+
 TEST_CASE("Buckets leave in one order, in whatever order the ranks' gradients come") {
   on_ranks(2, [](World& world) {
     std::vector<at::Tensor> weights;

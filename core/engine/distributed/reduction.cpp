@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -12,6 +13,7 @@ namespace trainyard::distributed {
 namespace {
 
 constexpr std::int64_t first_bytes = 1 << 20;  ///< of the first bucket, so that something leaves soon
+constexpr std::int64_t large_bytes = 4 << 20;  ///< of a gradient that is summed where it lies
 constexpr int bits = 24;
 enum Field : std::int64_t { loss, counted, weight, skipped, first_bit, fields = first_bit + bits };
 
@@ -31,29 +33,36 @@ class Reduction::Hook final : public torch::autograd::PostAccumulateGradHook {
 Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t bucket_bytes,
                    const Compressor* compressor) {
   Layout layout;
+  Layout::Bucket open;
   std::int64_t room = std::min(first_bytes, bucket_bytes);
-  const auto begin = [&](bool compressed) {
-    if (!layout.buckets.empty()) room = bucket_bytes;
-    layout.buckets.push_back({.parameters = {}, .plan = {}, .compressed = compressed});
+  const auto close = [&] {
+    layout.buckets.push_back(std::exchange(open, {}));
+    room = bucket_bytes;
   };
-  const auto add = [&](std::size_t i) {
-    const auto bytes = static_cast<std::int64_t>(parameters[i].tensor.nbytes());
-    BucketPlan* plan = &layout.buckets.back().plan;
-    if (plan->elements > 0 && plan->elements * std::int64_t{sizeof(float)} + bytes > room) {
-      begin(layout.buckets.back().compressed);
-      plan = &layout.buckets.back().plan;
-    }
-    layout.buckets.back().parameters.push_back(i);
-    plan->parts.push_back({parameters[i].name, plan->elements, parameters[i].tensor.sizes().vec()});
-    plan->elements += parameters[i].tensor.numel();
+  const auto bytes = [&](std::size_t i) { return static_cast<std::int64_t>(parameters[i].tensor.nbytes()); };
+  const auto add = [&](std::size_t i, Layout::Bucket& bucket) {
+    BucketPlan& plan = bucket.plan;
+    bucket.parameters.push_back(i);
+    plan.parts.push_back({parameters[i].name, plan.elements, parameters[i].tensor.sizes().vec()});
+    plan.elements += parameters[i].tensor.numel();
+  };
+  const auto add_where_it_fits = [&](std::size_t i, bool compressed) {
+    const std::int64_t filled = open.plan.elements * std::int64_t{sizeof(float)};
+    if (filled > 0 && filled + bytes(i) > room) close();
+    open.compressed = compressed;
+    add(i, open);
   };
   std::vector<std::size_t> taken, rest;  // the last of the network first
   for (std::size_t i = parameters.size(); i-- > 0;)
     (compressor != nullptr && compressor->takes(parameters[i]) ? taken : rest).push_back(i);
-  if (!taken.empty()) begin(true);
-  for (const std::size_t i : taken) add(i);
-  begin(false);
-  for (const std::size_t i : rest) add(i);
+  for (const std::size_t i : taken) add_where_it_fits(i, true);
+  if (!taken.empty()) close();
+  for (const std::size_t i : rest)
+    if (bytes(i) < std::min(large_bytes, bucket_bytes))
+      add_where_it_fits(i, false);
+    else
+      add(i, layout.buckets.emplace_back(Layout::Bucket{.in_place = true}));
+  close();
   return layout;
 }
 
@@ -69,15 +78,18 @@ Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, L
   for (const Layout::Bucket& each : layout_.buckets) {
     Bucket& bucket = buckets_.emplace_back();
     const bool last = buckets_.size() == layout_.buckets.size();
+    bucket.missing = each.parameters.size();
+    for (std::size_t slot = 0; slot < each.parameters.size(); ++slot)
+      places_[each.parameters[slot]] = {buckets_.size() - 1, slot};
+    bucket.views.resize(each.parameters.size());
+    if (each.in_place) continue;
     const std::int64_t tail = last ? fields + std::ssize(parameters_) : 0;
     bucket.flat = at::zeros({each.plan.elements + tail}, at::TensorOptions(device));
     bucket.gradients = bucket.flat.narrow(0, 0, each.plan.elements);
-    bucket.missing = each.parameters.size();
     for (std::size_t slot = 0; slot < each.parameters.size(); ++slot) {
       const std::size_t i = each.parameters[slot];
-      places_[i] = {buckets_.size() - 1, slot};
-      bucket.views.push_back(bucket.flat.narrow(0, each.plan.parts[slot].offset, parameters_[i].numel())
-                                 .view(parameters_[i].sizes()));
+      bucket.views[slot] = bucket.flat.narrow(0, each.plan.parts[slot].offset, parameters_[i].numel())
+                               .view(parameters_[i].sizes());
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -116,6 +128,12 @@ void Reduction::put(std::size_t parameter) {
   at::Tensor& view = bucket.views[places_[parameter].slot];
   --bucket.missing;
   at::Tensor& gradient = parameters_[parameter].mutable_grad();
+  if (layout_.buckets[places_[parameter].bucket].in_place) {
+    view = gradient.defined() ? gradient.contiguous() : at::zeros_like(parameters_[parameter]);
+    bucket.flat = bucket.gradients = view.view({-1});
+    if (gradient.defined()) gradient = view;
+    return;
+  }
   if (!gradient.defined()) {
     view.zero_();
     return;
@@ -173,6 +191,7 @@ Tail Reduction::finish(const Tail& own, double share) {
     if (own != 1.0) bucket.gradients.mul_(own);
     bucket.exchange.reset();
     bucket.missing = bucket.views.size();
+    if (layout_.buckets[i].in_place) bucket.flat = bucket.gradients = bucket.views.front() = at::Tensor();
   }
   std::fill(put_.begin(), put_.end(), false);
   collecting_ = false;

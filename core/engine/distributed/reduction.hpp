@@ -3,7 +3,8 @@
 //
 // Parameters lie in buckets, the last of the network first, which is about the order in which backward is done
 // with them. A bucket leaves as soon as it and those before it are whole. Li et al., "PyTorch Distributed:
-// Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
+// Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2. A large gradient is summed where
+// it lies: copying it into a bucket would cost more than an exchange of its own.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,7 @@ struct Layout {
     std::vector<std::size_t> parameters;  ///< their numbers
     BucketPlan plan;
     bool compressed = false;  ///< the compressor sums it
+    bool in_place = false;    ///< of one parameter, whose gradient is the bucket
   };
   std::vector<Bucket> buckets;  ///< the last one is summed as it is
 };
@@ -62,13 +64,13 @@ class Reduction {
   /// finish().
   void collect() { collecting_ = true; }
   /// Every gradient becomes the sum over the ranks, times `weight` over that of the tail; one that no rank has
-  /// stays undefined. They lie in the buckets from then on, until the next step.
+  /// stays undefined. Those of several parameters lie in their bucket from then on, until the next step.
   Tail finish(const Tail& own, double weight);
 
  private:
   class Hook;
   struct Bucket {
-    at::Tensor flat;                ///< with the tail, in the last one
+    at::Tensor flat;                ///< with the tail, in the last one; a gradient itself, where in place
     at::Tensor gradients;           ///< without it
     std::vector<at::Tensor> views;  ///< of each parameter
     std::size_t missing = 0;
