@@ -31,7 +31,7 @@ namespace {
 
 /// Hours.
 constexpr Job job{.duration = 56.0, .mtbf = 28.0, .shards = 8.0};
-constexpr Costs costs{.save = 0.05, .load = 0.05, .load_shard = 0.05, .reschedule = 0.1};
+constexpr Costs costs{.save = 0.05, .save_shard = 0.05, .load = 0.05, .load_shard = 0.05, .reschedule = 0.1};
 
 struct Estimate {
   double mean = 0.0, error = 0.0;
@@ -173,9 +173,13 @@ TEST_CASE("cpr: the cheaper mode is taken") {
 TEST_CASE("cpr: saves, loads and failures are measured") {
   Controller controller(
       {.target_pls = 0.1, .job = job, .costs = costs, .prior_failures = 2.0, .smoothing = 0.5});
-  controller.saved(0.25);
+  controller.saved(Mode::full, 0.25);
   CHECK(controller.costs().save == Approx(0.15));
-  controller.saved(0.25);
+  controller.saved(Mode::full, 0.25);
+  CHECK(controller.costs().save == Approx(0.2));
+  CHECK(controller.costs().save_shard == Approx(0.05));
+  controller.saved(Mode::partial, 0.15);
+  CHECK(controller.costs().save_shard == Approx(0.1));
   CHECK(controller.costs().save == Approx(0.2));
   CHECK(controller.mtbf(0.0) == Approx(28.0));
   CHECK(controller.mtbf(28.0) == Approx((56.0 + 28.0) / 2.0));  // nothing failed: it is believed to be longer
@@ -345,6 +349,25 @@ TEST_CASE("cpr: a full set of ssu gives up any member, each as likely") {
   Ssu ssu(800, 0.01, 1, 1);
   for (std::int64_t row = 0; row < 800; ++row) ssu.tick(Rows{row});
   CHECK(ssu.take(table).front() > 100);
+}
+
+TEST_CASE("cpr: the largest tables take turns, the others are written whole each time") {
+  std::vector<at::Tensor> tables;
+  for (const std::int64_t rows : {10, 9000, 90, 60000, 900, 30000}) tables.push_back(at::zeros({rows, 2}));
+  // 60,000, 30,000 and 9,000 of 100,000 rows are 99 %.
+  CHECK(taking_turns(tables) == std::vector<bool>{false, true, false, true, false, true});
+  const auto taken = [&](const std::string& policy, std::size_t table) {
+    const auto priorities = make_priorities(policy, tables, 0.125);
+    priorities[table]->tick(Rows{3});
+    return priorities[table]->take(tables[table]).size();
+  };
+  for (const char* policy : {"mfu", "ssu"}) {
+    CHECK(taken(policy, 3) == 1);
+    CHECK(taken(policy, 4) == 900);
+  }
+  CHECK(taken("scar", 3) == 0);
+  CHECK(taken("scar", 4) == 900);
+  CHECK(taken("vanilla", 3) == 60000);
 }
 
 TEST_CASE("cpr: priorities go on from their state") {

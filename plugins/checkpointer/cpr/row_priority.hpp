@@ -49,7 +49,7 @@ inline std::int64_t share_of_rows(std::int64_t rows, double share) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rows) * share));
 }
 
-/// All rows, to be taken every Ts.
+/// All rows, each time.
 class Vanilla final : public RowPriority {
  public:
   explicit Vanilla(std::int64_t rows) : rows_(rows) {}
@@ -227,5 +227,43 @@ class Ssu final : public RowPriority {
   std::vector<std::int32_t> members_;
   std::unordered_set<std::int32_t> known_;
 };
+
+/// Which tables take turns by priority: the largest, until they hold nearly all rows. The rest are small, and each
+/// of their rows is used often: they are written whole each time, which is little beside the others.
+inline std::vector<bool> taking_turns(const std::vector<at::Tensor>& tables) {
+  constexpr double nearly_all = 0.99;
+  std::vector<std::size_t> order(tables.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return tables[a].size(0) > tables[b].size(0); });
+  std::int64_t all = 0, covered = 0;
+  for (const at::Tensor& table : tables) all += table.size(0);
+  std::vector<bool> turns(tables.size());
+  for (const std::size_t t : order) {
+    turns[t] = static_cast<double>(covered) < nearly_all * static_cast<double>(all);
+    covered += tables[t].size(0);
+  }
+  return turns;
+}
+
+/// One for each table. `policy`: "vanilla", "scar", "mfu" or "ssu".
+inline std::vector<std::unique_ptr<RowPriority>> make_priorities(const std::string& policy,
+                                                                 const std::vector<at::Tensor>& tables,
+                                                                 double share) {
+  const std::vector<bool> turns = taking_turns(tables);
+  std::vector<std::unique_ptr<RowPriority>> priorities;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const std::int64_t rows = tables[t].size(0);
+    if (policy == "vanilla" || !turns[t])
+      priorities.push_back(std::make_unique<Vanilla>(rows));
+    else if (policy == "scar")
+      priorities.push_back(std::make_unique<Scar>(tables[t], share));
+    else if (policy == "mfu")
+      priorities.push_back(std::make_unique<Mfu>(rows, share));
+    else
+      priorities.push_back(std::make_unique<Ssu>(rows, share, t));
+  }
+  return priorities;
+}
 
 }  // namespace cpr
