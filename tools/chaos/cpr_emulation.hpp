@@ -1,6 +1,6 @@
-// A training whose embedding tables lie in shards, as on so many nodes, in one process: what the programs of partial
-// recovery share. Model, data, optimizer and images are the real ones; a failure is emulated: the rows of a
-// shard become those that its image has, no process ends, and nobody waits.
+// A training whose embedding tables lie in shards, as on so many nodes, in one process: what the programs of
+// partial recovery share. Model, data, optimizer and images are the real ones; a failure is emulated: the
+// rows of a shard become those that its image has, and no process ends.
 #pragma once
 
 #include <stdlib.h>

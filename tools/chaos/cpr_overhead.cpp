@@ -1,6 +1,6 @@
-// What saves and failures cost with full and with partial recovery, by the clock: an emulation in one process
-// (cpr_emulation.hpp) of a job of 56 hours that fails twice, on 8 nodes. An hour is as long as makes a save of
-// everything, as it is measured, take 0.05 of it. Saves and loads are real and stop the loop; the 0.1 hours
+// What saves and failures cost with full and with partial recovery, by the clock: an emulation in one
+// process (cpr_emulation.hpp) of a job of 56 hours that fails twice, on 8 nodes. An hour is as long as makes
+// a save of everything, as it is measured, take 0.05 of it. Saves and loads are real and stop the loop; the 0.1 hours
 // until there is a new node are slept; steps that are lost are done again.
 //   chaos_cpr_overhead [--quick] [--seed N]
 // After sections 3 and 5.2 of CPR (plugins/checkpointer/cpr/overhead.hpp).

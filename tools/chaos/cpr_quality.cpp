@@ -1,9 +1,10 @@
 // What partial recovery costs in quality, and what prioritised saving gives back: an emulation in one process
 // (cpr_emulation.hpp). A model is trained on made-up clicks; now and then a node "fails", and the rows of its
 // shard become those that its image on the disk has, while the others go on.
-//   chaos_cpr_quality [--quick] [--jobs N] [--runs N] [--seed N] [--lost all|small|large] [--train N] [--test N]
-//                     [--lr X] [--signal X]
-// `--lost`: which tables go back at a failure: those that are written whole each time, or those that take turns.
+//   chaos_cpr_quality [--quick] [--jobs N] [--runs N] [--seed N] [--lost all|small|large] [--train N]
+//                     [--test N] [--lr X] [--signal X]
+// `--lost`: which tables go back at a failure: those that are written whole each time, or those that take
+// turns.
 // After section 5.3 of CPR (plugins/checkpointer/cpr/overhead.hpp).
 #include "cpr_emulation.hpp"
 

@@ -85,7 +85,7 @@ class Controller {
     require(settings.prior_failures > 0.0, "prior_failures", settings.prior_failures);
   }
 
-  /// Training stood still for that long, for what `mode` saves between two intervals. An exponentially weighted
+  /// Training stood still for that long, for what `mode` saves once an interval. An exponentially weighted
   /// average over the saves.
   void saved(Mode mode, double stall) {
     average(mode == Mode::full ? costs_.save : costs_.save_shard, stall);

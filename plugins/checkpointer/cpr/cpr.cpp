@@ -303,7 +303,8 @@ void Cpr::remember() const {
   std::filesystem::rename(temporary, path);
 }
 
-/// What was remembered. Losses behind the step that a run goes on from were undone; they were failures all the same.
+/// What was remembered. Losses behind the step that a run goes on from were undone; they were failures all
+/// the same.
 void Cpr::recall(const std::string& from, std::int64_t step) {
   std::ifstream in(from + "/losses.json");
   const auto found = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);

@@ -17,7 +17,7 @@ struct Job {
 
 struct Costs {
   double save = 0.0;        ///< training stands still for a save of everything
-  double save_shard = 0.0;  ///< for one of its shard, which all nodes make at once
+  double save_shard = 0.0;  ///< of a shard, which all nodes make at once
   double load = 0.0;        ///< of everything
   double load_shard = 0.0;  ///< of one shard
   double reschedule = 0.0;  ///< until there is a new node

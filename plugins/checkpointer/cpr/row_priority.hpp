@@ -228,8 +228,8 @@ class Ssu final : public RowPriority {
   std::unordered_set<std::int32_t> known_;
 };
 
-/// Which tables take turns by priority: the largest, until they hold nearly all rows. The rest are small, and each
-/// of their rows is used often: they are written whole each time, which is little beside the others.
+/// Which tables take turns by priority: the largest, until they hold nearly all rows. The rest are small, and
+/// each of their rows is used often: they are written whole each time, which is little beside the others.
 inline std::vector<bool> taking_turns(const std::vector<at::Tensor>& tables) {
   constexpr double nearly_all = 0.99;
   std::vector<std::size_t> order(tables.size());
