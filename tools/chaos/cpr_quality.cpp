@@ -1,10 +1,10 @@
 // What partial recovery costs in quality, and what prioritised saving gives back: an emulation in one process
 // (cpr_emulation.hpp). A model is trained on made-up clicks; now and then a node "fails", and the rows of its
 // shard become those that its image on the disk has, while the others go on.
-//   chaos_cpr_quality [--quick] [--jobs N] [--runs N] [--seed N] [--lost all|small|large] [--train N]
-//                     [--test N] [--lr X] [--signal X]
-// `--lost`: which tables go back at a failure: those that are written whole each time, or those that take
-// turns.
+//   chaos_cpr_quality [--quick] [--scar] [--jobs N] [--runs N] [--seed N] [--lost all|small|large]
+//                     [--train N] [--test N] [--lr X] [--signal X]
+// `--scar`: that policy, too, which keeps a copy of the tables. `--lost`: which tables go back at a failure:
+// those that are written whole each time, or those that take turns.
 // After section 5.3 of CPR (plugins/checkpointer/cpr/overhead.hpp).
 #include "cpr_emulation.hpp"
 
@@ -111,7 +111,7 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return xy / std::sqrt(xx * yy);
 }
 
-const std::vector<std::string> policies = {"vanilla", "mfu", "ssu", "scar"};
+using Policies = std::vector<std::string>;
 
 /// Figures of all runs, by policy.
 struct Figures {
@@ -156,6 +156,7 @@ struct Arguments {
   int jobs = 2;
   std::uint64_t seed = 1;
   Lost lost = Lost::all;
+  Policies policies = {"vanilla", "mfu", "ssu"};
   Setting setting;
 };
 
@@ -181,7 +182,9 @@ Arguments parse(int argc, char** argv) {
       {"--signal", [&](const char* text) { setting.signal = std::stod(text); }}};
   for (int i = 1; i < argc; ++i) {
     const auto option = with_value.find(argv[i]);
-    if (std::strcmp(argv[i], "--quick") == 0) {
+    if (std::strcmp(argv[i], "--scar") == 0) {
+      arguments.policies.emplace_back("scar");
+    } else if (std::strcmp(argv[i], "--quick") == 0) {
       arguments.quick = true;
       arguments.runs = 1;
       setting = {.rows = {10, 100, 1000, 4000}, .train = 30000, .test = 10000};
@@ -208,7 +211,7 @@ void spread(std::size_t count, int threads, Work&& work) {
 }
 
 /// A row of the table, in 1e-4 of AUC.
-void print(const Failures& pattern, const Figures& figures) {
+void print(const Failures& pattern, const Policies& policies, const Figures& figures) {
   std::printf("%8d %5.1f %6.3f |", pattern.count, pattern.interval, figures.pls.back());
   for (const std::string& policy : policies) std::printf(" %8.1f", figures.loss.at(policy).back() * 1e4);
   std::printf(" |");
@@ -220,6 +223,7 @@ int main(int argc, char** argv) {
   const Arguments arguments = parse(argc, argv);
   train::keep_large_blocks();
   const Setting& setting = arguments.setting;
+  const Policies& policies = arguments.policies;
   Clicks clicks;
   clicks.train = read(setting, "train", setting.train, clicks.schema);
   clicks.test = read(setting, "test", setting.test, clicks.schema);
@@ -262,7 +266,7 @@ int main(int argc, char** argv) {
       figures.loss[policies[p]].push_back(whole - outcome.auc);
       figures.written[policies[p]].push_back(outcome.written);
     }
-    print(runs[run], figures);
+    print(runs[run], policies, figures);
   }
   return judge(figures, arguments.quick) ? 0 : 1;
 }
