@@ -351,23 +351,29 @@ TEST_CASE("cpr: a full set of ssu gives up any member, each as likely") {
   CHECK(ssu.take(table).front() > 100);
 }
 
-TEST_CASE("cpr: the largest tables take turns, the others are written whole each time") {
-  std::vector<at::Tensor> tables;
-  for (const std::int64_t rows : {10, 9000, 90, 60000, 900, 30000}) tables.push_back(at::zeros({rows, 2}));
-  // 60,000, 30,000 and 9,000 of 100,000 rows are 99 %.
-  CHECK(taking_turns(tables) == std::vector<bool>{false, true, false, true, false, true});
-  const auto taken = [&](const std::string& policy, std::size_t table) {
-    const auto priorities = make_priorities(policy, tables, 0.125);
-    priorities[table]->tick(Rows{3});
-    return priorities[table]->take(tables[table]).size();
+TEST_CASE("cpr: rows of all tables compete for one share") {
+  const std::vector<at::Tensor> tables = {at::zeros({6, 2}), at::zeros({20, 2}), at::zeros({6, 2})};
+  using Taken = std::vector<Rows>;
+  const auto batch = [](Priorities& priorities, const Rows& a, const Rows& b, const Rows& c) {
+    priorities.tick(0, a);
+    priorities.tick(1, b);
+    priorities.tick(2, c);
   };
-  for (const char* policy : {"mfu", "ssu"}) {
-    CHECK(taken(policy, 3) == 1);
-    CHECK(taken(policy, 4) == 900);
-  }
-  CHECK(taken("scar", 3) == 0);
-  CHECK(taken("scar", 4) == 900);
-  CHECK(taken("vanilla", 3) == 60000);
+  Priorities mfu("mfu", tables, 0.125);  // four rows
+  batch(mfu, {0, 5, 5, 5}, {19, 19}, {0, 0, 0, 0, 3, 3});
+  CHECK(mfu.take(tables) == Taken{{5}, {19}, {0, 3}});
+  CHECK(mfu.take(tables) == Taken{{0}, {}, {}});
+  Priorities ssu("ssu", tables, 0.125);
+  batch(ssu, {1}, {2}, {3});
+  batch(ssu, {4}, {}, {});  // every second batch is not looked at, whatever the table
+  CHECK(ssu.take(tables) == Taken{{1}, {2}, {3}});
+  Priorities scar("scar", tables, 0.125);
+  tables[1][7].add_(1.0);
+  CHECK(scar.take(tables) == Taken{{}, {7}, {}});
+  scar.take_all(tables);
+  tables[2][5].add_(1.0);
+  CHECK(scar.take(tables) == Taken{{}, {}, {5}});
+  CHECK(Priorities("vanilla", tables, 0.125).take(tables)[1].size() == 20);
 }
 
 TEST_CASE("cpr: priorities go on from their state") {

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -228,16 +227,13 @@ class Images {
   void compact() {
     each_shard([&](std::size_t s) { images_[s].compact(); });
   }
-  /// Makes the rows of a shard what its image has, of the tables that `lost` says.
-  void restore(
-      std::size_t shard, const std::vector<cpr::ShardTable>& tables,
-      const std::function<bool(std::size_t)>& lost = [](std::size_t) { return true; }) const {
+  /// Makes the rows of a shard what its image has.
+  void restore(std::size_t shard, const std::vector<cpr::ShardTable>& tables) const {
     std::map<std::string, cpr::ShardTable> saved;
     for (cpr::ShardTable& table : images_[shard].load()) saved[table.name] = std::move(table);
     for (std::size_t t = 0; t < tables.size(); ++t)
       for (const auto& [name, tensor] : tables[t].values)
-        if (lost(t))
-          tensor.index_copy_(0, index_of(layout_.rows(t, shard)), saved.at(tables[t].name).values.at(name));
+        tensor.index_copy_(0, index_of(layout_.rows(t, shard)), saved.at(tables[t].name).values.at(name));
   }
 
  private:
@@ -265,19 +261,16 @@ class Saves {
   Saves(const std::string& policy, const std::vector<cpr::ShardTable>& tables, Images& images)
       : an_interval_(policy == "vanilla" ? 1 : static_cast<int>(std::lround(1.0 / share))),
         tables_(tables),
-        images_(images) {
-    std::vector<at::Tensor> weights;
-    for (const cpr::ShardTable& table : tables) weights.push_back(table.values.at("weight"));
-    priorities_ = cpr::make_priorities(policy, weights, share);
-    turns_ = cpr::taking_turns(weights);
+        images_(images),
+        priorities_(policy, weights(), share) {
     images_.write_all(0, tables_);
   }
 
   void tick(const Batch& batch) {
     const at::Tensor columns = batch.inputs.back().t().contiguous();
     const auto size = static_cast<std::size_t>(columns.size(1));
-    for (std::size_t t = 0; t < priorities_.size(); ++t)
-      priorities_[t]->tick({columns.const_data_ptr<std::int64_t>() + t * size, size});
+    for (std::size_t t = 0; t < tables_.size(); ++t)
+      priorities_.tick(t, {columns.const_data_ptr<std::int64_t>() + t * size, size});
   }
   /// Whether a write is due behind so many steps, where Ts is `interval` steps.
   bool due(std::size_t steps, double interval) const {
@@ -285,9 +278,7 @@ class Saves {
   }
   /// True where an interval is complete: the images are folded, and count as saved.
   bool write(std::size_t step) {
-    std::vector<std::vector<std::int64_t>> rows;
-    for (std::size_t t = 0; t < tables_.size(); ++t)
-      rows.push_back(priorities_[t]->take(tables_[t].values.at("weight")));
+    const std::vector<std::vector<std::int64_t>> rows = priorities_.take(weights());
     for (const auto& each : rows) rows_ += static_cast<std::int64_t>(each.size());
     images_.write(static_cast<std::int64_t>(step), tables_, rows);
     if (++writes_ % an_interval_ != 0) return false;
@@ -296,15 +287,18 @@ class Saves {
   }
   /// Written so far; save 0 does not count.
   std::int64_t rows() const { return rows_; }
-  /// Whether a table is written whole each time by every policy.
-  bool is_small(std::size_t table) const { return !turns_[table]; }
 
  private:
+  std::vector<at::Tensor> weights() const {
+    std::vector<at::Tensor> weights;
+    for (const cpr::ShardTable& table : tables_) weights.push_back(table.values.at("weight"));
+    return weights;
+  }
+
   const int an_interval_;
   const std::vector<cpr::ShardTable>& tables_;
   Images& images_;
-  std::vector<std::unique_ptr<cpr::RowPriority>> priorities_;
-  std::vector<bool> turns_;
+  cpr::Priorities priorities_;
   int writes_ = 0;
   std::int64_t rows_ = 0;
 };

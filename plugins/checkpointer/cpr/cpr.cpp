@@ -41,7 +41,6 @@ double seconds_since(SteadyClock::time_point began) {
 struct OwnRows {
   std::string name;
   cpr::RowValues values;  ///< "weight", "sum", ...
-  std::unique_ptr<cpr::RowPriority> priority;
 
   const at::Tensor& weight() const { return values.at("weight"); }
 };
@@ -120,6 +119,11 @@ class Cpr final : public Checkpointer, ReplacesRanks {
   void remember() const;
   void recall(const std::string& from, std::int64_t step);
 
+  std::vector<at::Tensor> weights() const {
+    std::vector<at::Tensor> weights;
+    for (const OwnRows& table : tables_) weights.push_back(table.weight());
+    return weights;
+  }
   int turns_in_a_round() const {
     return options_.priority == "vanilla" ? 1 : static_cast<int>(std::lround(1.0 / options_.share));
   }
@@ -134,6 +138,7 @@ class Cpr final : public Checkpointer, ReplacesRanks {
   RunScale scale_;
   bool began_ = false;
   std::vector<OwnRows> tables_;  ///< empty: all ranks have all of the model
+  std::optional<cpr::Priorities> priorities_;
   std::vector<std::int64_t> rows_of_ranks_;
   std::optional<cpr::ShardImage> image_;
   std::optional<cpr::Controller> controller_;
@@ -160,7 +165,7 @@ void Cpr::find_tables(Network& network, Optimizer& optimizer) {
   optimizer.save(writer);
   rows_of_ranks_.assign(static_cast<std::size_t>(ranks->size()), 0);
   for (const ShardedTable& table : sharded->sharded()) {
-    OwnRows own{.name = table.name, .values = {}, .priority = {}};
+    OwnRows own{.name = table.name, .values = {}};
     for (const NamedTensor& each : network.parameters())
       if (each.name == table.name) own.values.emplace("weight", each.tensor.detach());
     for (const auto& [name, tensor] : state.tensors)
@@ -172,12 +177,9 @@ void Cpr::find_tables(Network& network, Optimizer& optimizer) {
       rows_of_ranks_[static_cast<std::size_t>(rank)] += last - first;
     }
   }
-  std::vector<at::Tensor> weights;
-  for (const OwnRows& table : tables_) weights.push_back(table.weight());
-  auto priorities = cpr::make_priorities(options_.priority, weights, options_.share);
-  for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t].priority = std::move(priorities[t]);
+  priorities_.emplace(options_.priority, weights(), options_.share);
   sharded->on_lookup(
-      [this](std::size_t table, std::span<const std::int64_t> rows) { tables_[table].priority->tick(rows); });
+      [this](std::size_t table, std::span<const std::int64_t> rows) { priorities_->tick(table, rows); });
 }
 
 /// What the plan goes by.
@@ -203,7 +205,7 @@ void Cpr::write_base(const Clock& clock) {
   std::vector<cpr::ShardTable> all;
   for (const OwnRows& table : tables_) all.push_back({table.name, table.values, {}});
   image_->write_base(clock.step, all);
-  for (const OwnRows& table : tables_) table.priority->take_all(table.weight());
+  priorities_->take_all(weights());
   saved(clock);
 }
 
@@ -212,12 +214,14 @@ std::int64_t Cpr::write_turn(const Clock& clock) {
   const at::NoGradGuard no_grad;
   std::int64_t written = 0;
   std::vector<cpr::RowRecords> records;
-  for (const OwnRows& table : tables_) {
-    cpr::RowRecords record{.table = table.name, .rows = table.priority->take(table.weight()), .values = {}};
-    if (record.rows.empty()) continue;
+  std::vector<std::vector<std::int64_t>> turn = priorities_->take(weights());
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (turn[t].empty()) continue;
+    cpr::RowRecords record{.table = tables_[t].name, .rows = std::move(turn[t]), .values = {}};
     written += std::ssize(record.rows);
     const at::Tensor rows = at::from_blob(record.rows.data(), {std::ssize(record.rows)}, at::kLong);
-    for (const auto& [name, values] : table.values) record.values.emplace(name, values.index_select(0, rows));
+    for (const auto& [name, values] : tables_[t].values)
+      record.values.emplace(name, values.index_select(0, rows));
     records.push_back(std::move(record));
   }
   if (!records.empty()) image_->write_records(clock.step, records);
@@ -336,8 +340,8 @@ std::int64_t Cpr::load_image() {
       values.copy_(found->second);
       bytes += static_cast<std::int64_t>(values.nbytes());
     }
-    own->priority->take_all(own->weight());
   }
+  priorities_->take_all(weights());
   return bytes;
 }
 

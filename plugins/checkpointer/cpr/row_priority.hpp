@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
@@ -228,42 +229,48 @@ class Ssu final : public RowPriority {
   std::unordered_set<std::int32_t> known_;
 };
 
-/// Which tables take turns by priority: the largest, until they hold nearly all rows. The rest are small, and
-/// each of their rows is used often: they are written whole each time, which is little beside the others.
-inline std::vector<bool> taking_turns(const std::vector<at::Tensor>& tables) {
-  constexpr double nearly_all = 0.99;
-  std::vector<std::size_t> order(tables.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return tables[a].size(0) > tables[b].size(0); });
-  std::int64_t all = 0, covered = 0;
-  for (const at::Tensor& table : tables) all += table.size(0);
-  std::vector<bool> turns(tables.size());
-  for (const std::size_t t : order) {
-    turns[t] = static_cast<double>(covered) < nearly_all * static_cast<double>(all);
-    covered += tables[t].size(0);
-  }
-  return turns;
-}
-
-/// One for each table. `policy`: "vanilla", "scar", "mfu" or "ssu".
-inline std::vector<std::unique_ptr<RowPriority>> make_priorities(const std::string& policy,
-                                                                 const std::vector<at::Tensor>& tables,
-                                                                 double share) {
-  const std::vector<bool> turns = taking_turns(tables);
-  std::vector<std::unique_ptr<RowPriority>> priorities;
-  for (std::size_t t = 0; t < tables.size(); ++t) {
-    const std::int64_t rows = tables[t].size(0);
-    if (policy == "vanilla" || !turns[t])
-      priorities.push_back(std::make_unique<Vanilla>(rows));
+/// Of all tables of a shard: their rows compete for the same share, one table behind the other. Rows of small
+/// tables are used most and always among those written; had each table a share of its own, most of what small
+/// ones learn would be left out, while large ones have fewer rows to write than they may.
+class Priorities {
+ public:
+  /// `policy`: "vanilla", "scar", "mfu" or "ssu". `tables` [rows, width], of the same width.
+  Priorities(const std::string& policy, const std::vector<at::Tensor>& tables, double share) {
+    for (const at::Tensor& table : tables) first_.push_back(first_.back() + table.size(0));
+    if (policy == "vanilla")
+      all_ = std::make_unique<Vanilla>(first_.back());
     else if (policy == "scar")
-      priorities.push_back(std::make_unique<Scar>(tables[t], share));
+      all_ = std::make_unique<Scar>(at::cat(tables), share);
     else if (policy == "mfu")
-      priorities.push_back(std::make_unique<Mfu>(rows, share));
+      all_ = std::make_unique<Mfu>(first_.back(), share);
     else
-      priorities.push_back(std::make_unique<Ssu>(rows, share, t));
+      all_ = std::make_unique<Ssu>(first_.back(), share, 1);
   }
-  return priorities;
-}
+
+  /// Rows of a table that a batch looked up; of each batch every table in turn.
+  void tick(std::size_t table, std::span<const std::int64_t> rows) {
+    for (const std::int64_t row : rows) batch_.push_back(first_[table] + row);
+    if (table + 2 < first_.size()) return;
+    all_->tick(batch_);
+    batch_.clear();
+  }
+  /// The rows of each table to write now, in ascending order.
+  std::vector<std::vector<std::int64_t>> take(const std::vector<at::Tensor>& tables) {
+    std::vector<std::vector<std::int64_t>> rows(tables.size());
+    std::size_t table = 0;
+    for (const std::int64_t row : all_->take(at::cat(tables))) {
+      while (row >= first_[table + 1]) ++table;
+      rows[table].push_back(row - first_[table]);
+    }
+    return rows;
+  }
+  /// All rows were written.
+  void take_all(const std::vector<at::Tensor>& tables) { all_->take_all(at::cat(tables)); }
+
+ private:
+  std::vector<std::int64_t> first_ = {0};  ///< row of each table, and behind the last one
+  std::unique_ptr<RowPriority> all_;
+  std::vector<std::int64_t> batch_;
+};
 
 }  // namespace cpr
