@@ -16,6 +16,13 @@ SURVIVES = (RUN.replace('type = "full"', 'type = "cpr"').replace('"5ba"', '"50ba
             .replace('max_duration = "50ba"', f'max_duration = "{STEPS}ba"'))
 RANKS = 4
 FAULTY = BUILD / "tests/faulty"
+PLACED = (SURVIVES.replace(f'"{STEPS}ba"', '"12ba"').replace('"4ep"', '"6ba"').replace('"50ba"', '"6ba"')
+          + '[[hooks]]\ntype = "rank_killer"\nplace = "place"\nrank = {rank}\n')
+SWAPPED = (PLACED + '[[hooks]]\nid = "second"\ntype = "rank_killer"\nplace = "second"\nrank = {second}\n'
+           '[[swap]]\nat = "7ba"\nslot = "optimizer"\ntype = "adam"\nlr = 0.003\n'
+           '[[swap]]\nat = "7ba"\nslot = "hooks.rank_killer"\nplace = "place"\nrank = {rank}\n'
+           '[[swap]]\nat = "9ba"\nslot = "model.dropout"\ntype = "standard"\np = 0.4\n')
+COMPRESSED = PLACED + '[distributed.compressor]\ntype = "{type}"\nmin_compress_elements = 1\n'
 
 
 class ReplacedRanks(ReplacingTest):
@@ -55,8 +62,6 @@ class ReplacedRanks(ReplacingTest):
         self.assertEqual(self.result()["digest"], whole["digest"])
 
     def test_a_rank_is_killed_anywhere_in_a_step_and_around_it(self):
-        text = (SURVIVES.replace(f'"{STEPS}ba"', '"12ba"').replace('"4ep"', '"6ba"').replace('"50ba"', '"6ba"')
-                + '[[hooks]]\ntype = "rank_killer"\nplace = "place"\nrank = {rank}\n')
         expected = None
         for place in ("-", "before_fetch 7", "after_backward 6", "before_reduce 6", "after_reduce 6", "before_step 6", "after_step 6",
                       "batch_end 6", "eval_start 6", "eval_batch_end 6", "eval_end 6", "safe_point 6", "before_checkpoint 6",
@@ -64,10 +69,72 @@ class ReplacedRanks(ReplacingTest):
             for rank in (0, 1) if place in ("after_step 6", "eval_end 6") else (1,):
                 with self.subTest(place=place, rank=rank):
                     self.write("place", place)
-                    result = self.on(2, text.replace("{rank}", str(rank)), "--plugins", FAULTY)
+                    result = self.on(2, PLACED.replace("{rank}", str(rank)), "--plugins", FAULTY)
                     expected = expected or result["digest"]
                     self.assertEqual(result["digest"], expected)
                     self.assertEqual(len(self.journal(1 - rank, "replaced")), int(place != "-"))
+
+    def test_swaps_and_killed_ranks_in_any_order(self):
+        expected = None
+        for place, second, rank in (("-", "-", 1), ("after_backward 5", "-", 1), ("before_fetch 8", "-", 0), ("after_step 9", "-", 1),
+                                    ("swap_out 7", "-", 1), ("swap_out 7", "-", 0), ("after_backward 11", "-", 0),
+                                    ("after_backward 4", "after_reduce 11", 0), ("swap_out 7", "before_step 9", 1)):
+            with self.subTest(place=place, second=second, rank=rank):
+                self.write("place", place)
+                self.write("second", second)
+                text = SWAPPED.replace("{rank}", str(rank)).replace("{second}", str(1 - rank))
+                result = self.on(2, text, "--plugins", FAULTY)
+                expected = expected or result["digest"]
+                self.assertEqual(result["digest"], expected)
+                kills = (place != "-") + (second != "-")
+                told = [len(self.journal(each, "replaced")) for each in range(2)]
+                self.assertEqual(max(told), kills)
+                swaps = {(line["step"], line["why"].split(":")[0]) for each in range(2) for line in self.journal(each, "swap")}
+                self.assertEqual({step for step, _ in swaps}, {7, 9})
+                self.assertEqual([self.journal(each, "swap_refused") for each in range(2)], [[], []])
+                if rank == 0 and kills:  # its checkpoint is as good as any other
+                    longer = self.train(text, "--ranks", 2, "--plugins", FAULTY, "--set", "trainer.max_duration=16ba")
+                    self.longer = getattr(self, "longer", longer["digest"])
+                    self.assertEqual(longer["digest"], self.longer)
+
+    def test_a_rank_that_is_killed_while_it_prepares_a_swap_is_replaced_and_the_swap_is_made(self):
+        run = self.going(2, PLACED.replace("{rank}", "1").replace('"12ba"', '"1000000ba"'), "--plugins", FAULTY)
+        self.write("place", "construction")
+        self.host("ctl", "small", "swap", "hooks.rank_killer", "rank_killer", "place=place", "rank=1")
+        self.host("ctl", "small", "stop")
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual([len(self.journal(rank, "swap")) for rank in range(2)], [1, 1])
+        self.assertEqual(self.journal(0, "swap")[0]["step"], self.journal(1, "swap")[0]["step"])
+        self.assertEqual(len(self.journal(0, "replaced")), 1)
+
+    def test_a_compressor_that_keeps_nothing_loses_nothing(self):
+        text = COMPRESSED.replace("{type}", "fp16").replace("{rank}", "1")
+        self.write("place", "-")
+        expected = self.on(2, text, "--plugins", FAULTY)["digest"]
+        self.write("place", "after_backward 6")
+        self.assertEqual(self.on(2, text, "--plugins", FAULTY)["digest"], expected)
+        self.assertEqual(self.journal(0, "gradients_lost"), [])
+
+    def test_what_a_compressor_kept_back_of_a_lost_rank_is_lost_and_that_of_the_others_is_not(self):
+        for kind, victim in (("topk", 1), ("topk", 0), ("powersgd", 0)):
+            with self.subTest(type=kind, victim=victim):
+                self.write("place", "after_backward 6")
+                self.on(2, COMPRESSED.replace("{type}", kind).replace("{rank}", str(victim)), "--plugins", FAULTY)
+                told = self.journal(1 - victim, "gradients_lost")
+                self.assertEqual(len(told), 1)
+                norms = [float(each) for each in told[0]["why"].rsplit(" of ", 1)[1].split(", ")]
+                if kind == "topk":
+                    self.assertEqual(norms[victim], 0.0)
+                self.assertGreater(norms[1 - victim], 0.0)
+
+    def test_where_a_compressor_has_groups_of_ranks_a_killed_one_ends_the_run(self):
+        self.write("place", "after_backward 6")
+        text = COMPRESSED.replace("{type}", "hitopk").replace("{rank}", "1")
+        run = self.start("--ranks", 2, "--plugins", FAULTY, text=text)
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 6, said)
+        self.assertIn("[distributed.compressor] has groups of ranks", (self.run_folder / "run.log").read_text())
 
     def test_all_ranks_killed_at_once_end_the_run(self):
         run = self.going(RANKS, SURVIVES)

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import time
 import unittest
 
@@ -74,6 +75,40 @@ class ShardedTables(ReplacingTest):
         for ranks, until in ((RANKS, 10), (2, 20), (1, 30)):
             self.train(RUN, *(("--ranks", ranks) if ranks > 1 else ()), "--set", f"trainer.max_duration={until}ba")
         self.assertLess(self.furthest(self.weights(), weights), 1e-6)
+
+    def test_weights_of_whole_tables_are_loaded_into_parts(self):
+        self.on(1, WHOLE)
+        elsewhere = self.folder / "elsewhere.safetensors"
+        shutil.copy(self.run_folder / "model.safetensors", elsewhere)
+        words = ("--set", f"run.resume={elsewhere}", "--set", "run.load=weights", "--set", "trainer.max_duration=5ba")
+        self.on(1, WHOLE, *words)
+        weights = self.weights()
+        self.on(2, RUN, *words)
+        self.assertLess(self.furthest(self.weights(), weights), 1e-6)
+
+    def test_what_was_lost_counts_on_where_a_run_is_resumed_by_hand(self):
+        run = self.going(RANKS, CPR)
+        self.kill(run, RANKS, 2)
+        before = self.losses()
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(timeout=60), 75)
+        run = self.start("--ranks", RANKS, text=CPR)
+        self.addCleanup(lambda: run.poll() is None and (run.terminate(), run.communicate(timeout=60)))
+        self.until(lambda: run.poll() is not None or self.journal(0, "resumed"))
+        steps = len(self.steps())
+        self.until(lambda: run.poll() is not None or len(self.steps()) > steps)
+        self.kill(run, RANKS, 1)
+        run.communicate(timeout=400)
+        self.assertEqual(run.returncode, 0)
+        after = self.losses()
+        total = 64 * 60 * (KILLS + 1)
+        self.assertEqual(len(after), 2)
+        self.assertAlmostEqual(after[1][1] - before[0][1], after[1][0] / total / RANKS, delta=1e-4)
+
+    def losses(self):
+        """(samples, portion of lost samples by then) of each failure."""
+        lines = [line["why"] for line in self.journal(0, "partial_recovery")]
+        return [(int(re.search(r"(\d+) samples lost", line)[1]), float(line.rsplit(" ", 1)[1])) for line in lines]
 
     def test_a_killed_rank_loads_its_rows_and_the_others_load_nothing(self):
         undisturbed = self.on(RANKS, CPR)

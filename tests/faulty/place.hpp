@@ -15,6 +15,8 @@ class Place {
  public:
   explicit Place(const std::string& file) { std::ifstream(file) >> event_ >> step_ >> times_; }
 
+  /// Of what comes at no step.
+  bool is(const std::string& name) const { return event_ == name; }
   /// Of each event that may be the place: whether it is, or comes after it.
   bool reached(const trainyard::StepContext& context) {
     if (name(context.event()) != event_ || context.step_number() < step_) return false;

@@ -31,7 +31,7 @@ namespace {
 
 /// Hours.
 constexpr Job job{.duration = 56.0, .mtbf = 28.0, .shards = 8.0};
-constexpr Costs costs{.save = 0.05, .load = 0.05, .load_shard = 0.05, .reschedule = 0.1};
+constexpr Costs costs{.save = 0.05, .save_shard = 0.05, .load = 0.05, .load_shard = 0.05, .reschedule = 0.1};
 
 struct Estimate {
   double mean = 0.0, error = 0.0;
@@ -173,9 +173,13 @@ TEST_CASE("cpr: the cheaper mode is taken") {
 TEST_CASE("cpr: saves, loads and failures are measured") {
   Controller controller(
       {.target_pls = 0.1, .job = job, .costs = costs, .prior_failures = 2.0, .smoothing = 0.5});
-  controller.saved(0.25);
+  controller.saved(Mode::full, 0.25);
   CHECK(controller.costs().save == Approx(0.15));
-  controller.saved(0.25);
+  controller.saved(Mode::full, 0.25);
+  CHECK(controller.costs().save == Approx(0.2));
+  CHECK(controller.costs().save_shard == Approx(0.05));
+  controller.saved(Mode::partial, 0.15);
+  CHECK(controller.costs().save_shard == Approx(0.1));
   CHECK(controller.costs().save == Approx(0.2));
   CHECK(controller.mtbf(0.0) == Approx(28.0));
   CHECK(controller.mtbf(28.0) == Approx((56.0 + 28.0) / 2.0));  // nothing failed: it is believed to be longer
@@ -345,6 +349,31 @@ TEST_CASE("cpr: a full set of ssu gives up any member, each as likely") {
   Ssu ssu(800, 0.01, 1, 1);
   for (std::int64_t row = 0; row < 800; ++row) ssu.tick(Rows{row});
   CHECK(ssu.take(table).front() > 100);
+}
+
+TEST_CASE("cpr: rows of all tables compete for one share") {
+  const std::vector<at::Tensor> tables = {at::zeros({6, 2}), at::zeros({20, 2}), at::zeros({6, 2})};
+  using Taken = std::vector<Rows>;
+  const auto batch = [](Priorities& priorities, const Rows& a, const Rows& b, const Rows& c) {
+    priorities.tick(0, a);
+    priorities.tick(1, b);
+    priorities.tick(2, c);
+  };
+  Priorities mfu("mfu", tables, 0.125);  // four rows
+  batch(mfu, {0, 5, 5, 5}, {19, 19}, {0, 0, 0, 0, 3, 3});
+  CHECK(mfu.take(tables) == Taken{{5}, {19}, {0, 3}});
+  CHECK(mfu.take(tables) == Taken{{0}, {}, {}});
+  Priorities ssu("ssu", tables, 0.125);
+  batch(ssu, {1}, {2}, {3});
+  batch(ssu, {4}, {}, {});  // every second batch is not looked at, whatever the table
+  CHECK(ssu.take(tables) == Taken{{1}, {2}, {3}});
+  Priorities scar("scar", tables, 0.125);
+  tables[1][7].add_(1.0);
+  CHECK(scar.take(tables) == Taken{{}, {7}, {}});
+  scar.take_all(tables);
+  tables[2][5].add_(1.0);
+  CHECK(scar.take(tables) == Taken{{}, {}, {5}});
+  CHECK(Priorities("vanilla", tables, 0.125).take(tables)[1].size() == 20);
 }
 
 TEST_CASE("cpr: priorities go on from their state") {

@@ -233,6 +233,11 @@ std::unique_ptr<Exchange> World::broadcast(const at::Tensor& tensor, int root) {
 }
 
 std::unique_ptr<RankGroup> World::group(const std::vector<int>& ranks) {
+  lent_ = true;
+  return make_group(ranks);
+}
+
+std::unique_ptr<RankGroup> World::make_group(const std::vector<int>& ranks) {
   const std::string name = prefix() + "group/" + std::to_string(groups_++);
   const auto self = std::ranges::find(ranks, place_.rank);
   if (self == ranks.end()) return nullptr;
@@ -266,7 +271,7 @@ std::string World::from_first(std::string_view own) {
 }
 
 std::string World::share(std::string_view own, int root, const std::vector<int>& group) {
-  const std::unique_ptr<RankGroup> members = this->group(group);
+  const std::unique_ptr<RankGroup> members = make_group(group);
   if (!members) return {};
   const auto place = static_cast<int>(std::ranges::find(group, root) - group.begin());
   const at::Tensor length = at::empty({1}, at::kLong);

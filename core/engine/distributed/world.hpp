@@ -51,6 +51,8 @@ class World final : public Ranks {
   /// Whether this process has taken the place of one that was killed, and has not met the others yet: it
   /// calls no collective before meet_again().
   bool newcomer() const { return met_ < place_.replacement; }
+  /// Whether somebody has groups of ranks (group), which end where a rank is lost.
+  bool has_groups() const { return lent_; }
   /// Where an exchange failed (exchange_failed): waits until who was lost is replaced and all ranks are there
   /// again. Gives what each says of itself. Groups made before serve no more. Throws DistributedError where
   /// no process comes, or where a rank failed by itself.
@@ -78,6 +80,7 @@ class World final : public Ranks {
  private:
   struct Connection;
   RankGroup& everybody();
+  std::unique_ptr<RankGroup> make_group(const std::vector<int>& ranks);
   std::vector<std::string> meet(std::string_view own, SteadyClock::time_point until);
   bool await(int meeting, SteadyClock::time_point until) const;
   int called() const;
@@ -94,6 +97,7 @@ class World final : public Ranks {
   const Pulse pulse_;
   std::unique_ptr<Connection> connection_;
   int groups_ = 0;
+  bool lent_ = false;
   bool replaces_ = false;
   int met_ = 0;  ///< the number of the last replacement whose meeting this rank came to
   std::function<void(const std::string&)> tell_;

@@ -168,12 +168,17 @@ void Commander::close_watches() {
 void Commander::put_back() {
   if (!current_) return;
   wait_for(*current_);
-  const auto again = std::make_shared<Job>();
-  again->entry = std::move(current_->entry);
-  again->command = std::move(current_->command);
   retire(std::move(current_->prepared));
+  waiting_.push_front(anew(*current_));
   current_.reset();
-  waiting_.push_front(again);
+}
+
+/// The same request, not prepared yet.
+std::shared_ptr<Commander::Job> Commander::anew(Job& job) {
+  const auto again = std::make_shared<Job>();
+  again->entry = std::move(job.entry);
+  again->command = std::move(job.command);
+  return again;
 }
 
 void Commander::prepare_next() {
@@ -191,7 +196,12 @@ void Commander::make_due() {
   due_.pop_front();
   start(job);
   wait_for(*job);
-  commit(*job);
+  try {
+    commit(*job);
+  } catch (...) {  // another rank was lost: it is due again
+    due_.push_front(std::move(job->entry));
+    throw;
+  }
 }
 
 /// Commits what was asked for and is prepared.
@@ -219,11 +229,7 @@ void Commander::obey_together() {
       jobs.back()->entry = std::move(entry);
     }
   }
-  for (const std::shared_ptr<Job>& job : jobs) {
-    start(job);
-    wait_for(*job);
-    commit(*job);
-  }
+  make(jobs);
   for (std::int64_t left = StateReader(first).integer("evaluations"); left > 0; --left) {
     if (evaluations_.empty()) {
       evaluate(nullptr);
@@ -231,6 +237,37 @@ void Commander::obey_together() {
     }
     evaluate(&evaluations_.front());
     evaluations_.pop_front();
+  }
+}
+
+/// One after the other. Where another rank is lost meanwhile, the first one is asked again for what is left.
+void Commander::make(const std::deque<std::shared_ptr<Job>>& jobs) {
+  for (auto job = jobs.begin(); job != jobs.end(); ++job) try {
+      start(*job);
+      wait_for(**job);
+      commit(**job);
+    } catch (...) {
+      if (run_.loop().world()->rank() == 0)
+        for (; job != jobs.end(); ++job) waiting_.push_back(anew(**job));
+      throw;
+    }
+}
+
+/// Why one of the ranks cannot make a swap; empty where all can. Where another one is lost meanwhile the run is as
+/// it was before the swap, in the middle of a safe point.
+std::string Commander::agree_with_others(Job& job, const std::shared_ptr<train::StateCopy>& before,
+                                         const std::string& refused) {
+  const train::Position position = run_.loop().position();
+  try {
+    return distributed::first_said(*run_.loop().world(), refused);
+  } catch (const DistributedError&) {
+    if (before) {
+      swaps_.take_back(*job.prepared);
+      run_.go_back(train::StateCopy(before->states()).states());
+      run_.loop().take_position(position);
+    }
+    retire(std::move(job.prepared));
+    throw;
   }
 }
 
@@ -248,7 +285,7 @@ void Commander::commit(Job& job) {
   } catch (...) {
     refused = what(std::current_exception());
   }
-  if (world != nullptr) refused = distributed::first_said(*world, refused);
+  if (world != nullptr) refused = agree_with_others(job, before, refused);
   if (!refused.empty()) {
     if (before) {  // another rank could not
       swaps_.take_back(*job.prepared);

@@ -43,6 +43,8 @@ class Commander {
   void ask(config::SwapRequest request, const std::string& who);
   /// LoopHost::has_orders: what clients and plugins asked this rank for.
   bool has_orders() const { return !waiting_.empty() || !evaluations_.empty(); }
+  /// LoopHost::planned_swaps
+  std::int64_t planned() const { return std::ssize(due_); }
   /// LoopHost::recover: takes back the newest swap that is still watched, with what was made after it, which
   /// then comes again.
   bool recover(const Error& error);
@@ -88,6 +90,10 @@ class Commander {
   void commit(Job& job);
   void refuse(Job& job, const std::string& why);
   std::int64_t watch_of(const Entry& entry) const;
+  static std::shared_ptr<Job> anew(Job& job);
+  void make(const std::deque<std::shared_ptr<Job>>& jobs);
+  std::string agree_with_others(Job& job, const std::shared_ptr<train::StateCopy>& before,
+                                const std::string& refused);
   void start(const std::shared_ptr<Job>& job);
   void wait_for(const Job& job);
   void retire(std::unique_ptr<train::PreparedSwap> swap);

@@ -30,6 +30,8 @@ class LoopHost {
   virtual void at_safe_point() {}
   /// Of several ranks: this one has something that all of them have to do at a safe point.
   virtual bool has_orders() const { return false; }
+  /// Of several ranks: swaps that they have to make at steps to come, the same on all.
+  virtual std::int64_t planned_swaps() const { return 0; }
   /// A step failed: true where the run went back to a safe point before it, and goes on from there.
   virtual bool recover(const Error& /*error*/) { return false; }
   /// Of several ranks, where the loss of one does not end the run. All that comes before the step is done.

@@ -1,7 +1,11 @@
 #include "core/engine/train/reunion.hpp"
 
+#include <ATen/ops/linalg_vector_norm.h>
+
 #include <algorithm>
-#include <set>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include <trainyard/checkpointer.hpp>
@@ -14,10 +18,19 @@ namespace {
 
 constexpr int most_losses = 5;  ///< at one step: what kills a rank there may be the step
 
-std::string list(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+double norm_of(const std::vector<State>& states) {
+  double squares = 0.0;
+  for (const State& state : states)
+    for (const auto& [name, tensor] : state.tensors)
+      if (tensor.is_floating_point())
+        squares += std::pow(at::linalg_vector_norm(tensor).item().toDouble(), 2.0);
+  return std::sqrt(squares);
+}
+
+std::string text_of(double number, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
 }
 
 }  // namespace
@@ -27,79 +40,38 @@ void Reunion::keep() {
   kept_at_ = run_.clock().step;
 }
 
-Reunion::Rank Reunion::own() const {
-  if (!has_state_) return {.newcomer = true};
+Standing Reunion::own() const {
   const Loop& loop = run_.loop();
   return {.newcomer = false,
           .position = loop.position(),
           .gradients = loop.has_gradients(),
           .updating = loop.updating(),
-          .swaps = run_.live().swaps};
+          .swaps = run_.live().swaps,
+          .due = run_.host().planned_swaps()};
+}
+
+/// Swaps may have changed what the run was begun with.
+void Reunion::check_replaceable() const {
+  const std::string lost = "a rank was lost, and the run goes on from its last checkpoint alone: ";
+  if (run_.checkpointer().as<Checkpointer>().replaces_ranks() == nullptr)
+    throw DistributedError(lost + "checkpoint.type = \"" + run_.checkpointer().slot().type +
+                           "\" replaces none");
+  if (world_.has_groups())
+    throw DistributedError(lost + "[distributed.compressor] has groups of ranks, which end with it");
 }
 
 /// With all ranks, old and new. Throws where they cannot go on from there.
 void Reunion::meet() {
-  const Rank self = own();
-  State said;
-  said.scalars["newcomer"] = self.newcomer;
-  said.scalars["step"] = self.position.step;
-  said.scalars["stage"] = static_cast<std::int64_t>(self.position.stage);
-  said.scalars["agreed"] = static_cast<std::int64_t>(self.position.agreed);
-  said.scalars["gradients"] = self.gradients;
-  said.scalars["updating"] = self.updating;
-  said.scalars["swaps"] = self.swaps;
   given_up_ = true;  // unless this succeeds
-  const std::vector<std::string> all = world_.meet_again(distributed::to_bytes({said}));
-  ranks_.clear();
-  for (const std::string& each : all) {
-    const State state = distributed::from_bytes(each).front();
-    const StateReader rank(state);
-    ranks_.push_back({.newcomer = rank.boolean("newcomer"),
-                      .position = {.step = rank.integer("step"),
-                                   .stage = static_cast<Stage>(rank.integer("stage")),
-                                   .agreed = static_cast<unsigned>(rank.integer("agreed"))},
-                      .gradients = rank.boolean("gradients"),
-                      .updating = rank.boolean("updating"),
-                      .swaps = rank.integer("swaps")});
-  }
-  find_leader();
-  check();
-  given_up_ = false;
-  met_ = true;
-}
-
-/// The first of those that have come furthest; and who comes a step later because it can.
-void Reunion::find_leader() {
-  leader_ = -1;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    const Rank& each = ranks_[static_cast<std::size_t>(rank)];
-    if (each.newcomer) {
-      if (std::ranges::find(replaced_, rank) == replaced_.end()) replaced_.push_back(rank);
-      continue;
-    }
-    if (leader_ < 0 || ranks_[static_cast<std::size_t>(leader_)].position.order() < each.position.order())
-      leader_ = rank;
-  }
+  check_replaceable();
+  meeting_.emplace(world_, own());
+  for (const int rank : meeting_->newcomers())
+    if (std::ranges::find(replaced_, rank) == replaced_.end()) replaced_.push_back(rank);
   std::ranges::sort(replaced_);
-}
-
-void Reunion::check() const {
-  if (leader_ < 0) throw DistributedError("no rank is left that has the state of the run: all were killed");
-  const std::int64_t step = ranks_[static_cast<std::size_t>(leader_)].position.step;
-  const std::string lost = list(replaced_) + " was lost at step " + std::to_string(step + 1);
-  for (const Rank& each : ranks_) {
-    if (each.newcomer) continue;
-    if (each.swaps > 0)
-      throw DistributedError(lost +
-                             ", and a swap has changed the run: it goes on from its last checkpoint alone");
-    if (each.updating || (each.position.step != step && !(each.gradients && each.position.step + 1 == step)))
-      throw DistributedError(lost +
-                             ", while a plugin was changing the weights: the run goes on from its last "
-                             "checkpoint alone");
-  }
-  if (losses_ >= most_losses && last_step_ == step)
-    throw DistributedError(lost + ", as " + std::to_string(losses_) +
+  if (losses_ >= most_losses && last_step_ == meeting_->position().step)
+    throw DistributedError(meeting_->text() + ", as " + std::to_string(losses_) +
                            " before it: the run does not go on by itself");
+  given_up_ = false;
 }
 
 void Reunion::update_as_others(const Error& error) {
@@ -107,16 +79,16 @@ void Reunion::update_as_others(const Error& error) {
   began_ = SteadyClock::now();
   meet();
   const std::int64_t step = run_.clock().step;
-  if (ranks_[static_cast<std::size_t>(leader_)].position.step == step) throw;  // none has: all drop it
+  if (meeting_->position().step == step) throw;  // none has: all drop it
   run_.host().journal("host", "update",
-                      "rank " + std::to_string(leader_) + " has made step " + std::to_string(step + 1) +
-                          " already: it is made here, too");
+                      "rank " + std::to_string(meeting_->leader()) + " has made step " +
+                          std::to_string(step + 1) + " already: it is made here, too");
 }
 
 bool Reunion::recover(const Error& error) {
-  if (error.code() != ExitCode::distributed || given_up_ || (!met_ && !world_.exchange_failed()))
+  if (error.code() != ExitCode::distributed || given_up_ || (!meeting_ && !world_.exchange_failed()))
     return false;
-  if (!met_) {
+  if (!meeting_) {
     began_ = SteadyClock::now();
     meet();
   }
@@ -124,64 +96,50 @@ bool Reunion::recover(const Error& error) {
   return true;
 }
 
-void Reunion::join() {
-  has_state_ = false;
-  meet();
+void Reunion::join(const Joined& joined) {
+  replaced_ = joined.replaced;
+  run_.loop().take_position(joined.position);
   come_together();
 }
 
 /// Again where another one is lost meanwhile.
 void Reunion::come_together() {
   for (;;) try {
-      exchange();
+      if (meeting_) exchange();
+      // Those that are new have built their run by now.
+      const std::vector<std::vector<State>> own = distributed::gather(world_, run_.own_states());
+      run_.take_own_states(own);
+      kept_back_.clear();
+      if (!own.front().empty()) std::ranges::transform(own, std::back_inserter(kept_back_), norm_of);
       break;
     } catch (const DistributedError&) {
       if (!world_.exchange_failed()) throw;
       meet();
     }
-  met_ = false;
+  meeting_.reset();
   losses_ = run_.clock().step == last_step_ ? losses_ + 1 : 1;
   last_step_ = run_.clock().step;
   tell();
 }
 
-/// The leader, and the ranks that lack something of its state: those that are new, or those that are behind.
-std::vector<int> Reunion::those(bool newcomers) const {
-  Position furthest = ranks_[static_cast<std::size_t>(leader_)].position;
-  std::vector<int> found;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    const Rank& each = ranks_[static_cast<std::size_t>(rank)];
-    Position position = each.position;
-    if (position.step < furthest.step) position = {.step = furthest.step, .stage = Stage::stepped};
-    const bool lacks = newcomers ? each.newcomer : !each.newcomer && position.order() < furthest.order();
-    if (lacks || rank == leader_) found.push_back(rank);
-  }
-  return found;
-}
-
 void Reunion::exchange() {
   Loop& loop = run_.loop();
-  const Position furthest = ranks_[static_cast<std::size_t>(leader_)].position;
-  if (has_state_) {
-    if (kept_ && kept_at_ == run_.clock().step) run_.take_over(kept_->states());
-    kept_.reset();  // plugins may have kept its tensors
-    loop.drop_step();
-  }
+  if (kept_ && kept_at_ == run_.clock().step) run_.take_over(kept_->states());
+  kept_.reset();  // plugins may have kept its tensors
+  loop.drop_step();
   for (const bool newcomers : {false, true}) {
-    const std::vector<int> group = those(newcomers);
+    const std::vector<int> group = meeting_->lacking(newcomers);
     if (group.size() == 1) continue;
-    const bool leads = world_.rank() == leader_;
+    const bool leads = world_.rank() == meeting_->leader();
+    Snapshot state;
+    if (leads) state.states = run_.common_states(newcomers);
+    if (leads && newcomers) run_.host().complete(state);
+    std::ranges::move(state.fixed, std::back_inserter(state.states));
     const std::string bytes =
-        world_.share(leads ? distributed::to_bytes(run_.common_states(newcomers)) : "", leader_, group);
+        world_.share(leads ? distributed::to_bytes(state.states) : "", meeting_->leader(), group);
     if (leads || std::ranges::find(group, world_.rank()) == group.end()) continue;
-    const std::vector<State> states = distributed::from_bytes(bytes);
-    if (newcomers)
-      run_.restore(states,
-                   [&](const std::string& note) { run_.host().journal("host", "replacement", note); });
-    else
-      run_.take_over(states);
-    loop.take_position(furthest);
-    has_state_ = true;
+    run_.take_over(distributed::from_bytes(bytes));
+    loop.take_position(meeting_->position());
   }
 }
 
@@ -197,12 +155,16 @@ void Reunion::tell() {
     if (ReplacesRanks* const replaces = plugin.as<Checkpointer>().replaces_ranks())
       replaces->replaced(what, run_.network(), run_.optimizer());
   });
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.2f", what.seconds);
+  std::string norms;
+  for (const double norm : kept_back_) norms += (norms.empty() ? "" : ", ") + text_of(norm, "%.6g");
+  if (!norms.empty())
+    run_.host().journal("host", "gradients_lost",
+                        "what [distributed.compressor] kept back of " + list_of(what.ranks) +
+                            " is lost; the ranks go on with norms of " + norms);
   run_.host().journal("host", "replaced",
-                      list(what.ranks) +
+                      list_of(what.ranks) +
                           " was lost, and a new process has taken its place; all go on behind step " +
-                          std::to_string(clock.step) + ", after " + seconds + " s");
+                          std::to_string(clock.step) + ", after " + text_of(what.seconds, "%.2f") + " s");
 }
 
 }  // namespace trainyard::train

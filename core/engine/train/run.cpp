@@ -290,10 +290,7 @@ Snapshot Run::snapshot_of_ranks() const {
   for (State& state : all.states)
     if (shards_ && state.owner == "optimizer") state = shards_->gathered(std::move(state));
   if (live_.world == nullptr || live_.config.find("distributed.compressor") == nullptr) return all;
-  std::vector<State> own;
-  for (const State& state : all.states)
-    if (state.owner == "distributed.compressor") own.push_back(state);
-  const std::vector<std::vector<State>> ranks = distributed::gather(*live_.world, own);
+  const std::vector<std::vector<State>> ranks = distributed::gather(*live_.world, own_states());
   for (std::size_t rank = 1; rank < ranks.size(); ++rank)
     for (State state : ranks[rank]) {
       state.owner = of_rank(rank, state.owner);
@@ -407,10 +404,30 @@ std::vector<State> Run::early_states() const {
 
 std::vector<State> Run::common_states(bool weights) const {
   std::vector<State> states = snapshot().states;
+  std::erase_if(states, [&](const State& each) {
+    const config::SlotConfig* const slot = live_.config.find(each.owner);
+    return slot != nullptr && slot->kind == Compressor::kind.name;
+  });
   if (weights) return shards_ ? shards_->without(std::move(states)) : states;
   std::erase_if(states, [](const State& each) { return each.owner == "optimizer" || each.owner == "model"; });
   states.push_back(buffers());
   return states;
+}
+
+std::vector<State> Run::own_states() const {
+  std::vector<State> own;
+  for (const ActivePlugin& plugin : live_.layer.plugins)
+    if (plugin.slot().kind == Compressor::kind.name) own.push_back(plugin.state());
+  std::erase_if(own, [](const State& each) { return each.scalars.empty() && each.tensors.empty(); });
+  return own;
+}
+
+void Run::take_own_states(const std::vector<std::vector<State>>& of_ranks) {
+  std::vector<State> saved;
+  for (const std::vector<State>& own : of_ranks) saved.insert(saved.end(), own.begin(), own.end());
+  for (ActivePlugin& plugin : live_.layer.plugins)
+    if (plugin.slot().kind == Compressor::kind.name && !saved.empty())
+      guarded(plugin.slot(), clock().step, [&] { plugin.as<Compressor>().load_all(saved); });
 }
 
 void Run::take_over(const std::vector<State>& states) {
@@ -452,6 +469,13 @@ std::vector<NamedTensor> Run::weights() const {
   const std::vector<NamedTensor> buffers = network.buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
   return shards_ ? shards_->whole(std::move(all)) : all;
+}
+
+void Run::load_weights(std::vector<NamedTensor> from, const std::string& source,
+                       const std::vector<std::string>& patterns) {
+  if (shards_)
+    for (NamedTensor& each : from) each.tensor = shards_->own(each.name, each.tensor);
+  copy_weights(weights(), from, source, patterns);
 }
 
 std::string Run::model_digest() const {

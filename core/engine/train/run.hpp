@@ -49,6 +49,10 @@ class Run : LoopOwner {
   /// What is the same on all ranks; weights and the optimizer's state where they are wanted, else what goes
   /// with them.
   std::vector<State> common_states(bool weights) const;
+  /// What each rank has of its own, beside rows of tables: of the compressor; nothing where it keeps nothing.
+  std::vector<State> own_states() const;
+  /// Of all ranks, in their order.
+  void take_own_states(const std::vector<std::vector<State>>& of_ranks);
   /// In the place of what this rank has: states of the above, without weights.
   void take_over(const std::vector<State>& states);
 
@@ -106,6 +110,10 @@ class Run : LoopOwner {
 
   /// Parameters, then buffers: what a file of weights holds.
   std::vector<NamedTensor> weights() const;
+
+  /// Weights from elsewhere in the place of these; of tables in parts, whole ones. As copy_weights().
+  void load_weights(std::vector<NamedTensor> from, const std::string& source,
+                    const std::vector<std::string>& patterns);
 
   /// SHA-256 over named parameters and buffers; over the optimizer's state. Wait for the device.
   std::string model_digest() const;

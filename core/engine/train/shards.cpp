@@ -44,11 +44,6 @@ std::unique_ptr<Shards> Shards::of(Network& network, distributed::World* world,
   return std::unique_ptr<Shards>(new Shards(network, *tables, *world));
 }
 
-std::int64_t Shards::own_rows(const ShardedTable& table) const {
-  const auto [first, last] = rows_of_rank(table.rows, world_.rank(), world_.size());
-  return last - first;
-}
-
 /// Of a parameter, or of what an optimizer has of one: "sum/tables.0.weight".
 const ShardedTable* Shards::table_of(std::string_view name) const {
   const auto found = std::ranges::find_if(all_, [&](const ShardedTable& table) {
@@ -104,15 +99,17 @@ State Shards::gathered(State state) const {
   return state;
 }
 
+at::Tensor Shards::own(std::string_view name, const at::Tensor& whole) const {
+  const ShardedTable* const table = table_of(name);
+  if (table == nullptr || whole.dim() == 0 || whole.size(0) != table->rows) return whole;
+  const auto [first, last] = rows_of_rank(table->rows, world_.rank(), world_.size());
+  return whole.narrow(0, first, last - first).clone();
+}
+
 std::vector<State> Shards::own(std::vector<State> states, const std::vector<State>& now) const {
   for (State& state : states) {
     if (state.owner != "model" && state.owner != "optimizer") continue;
-    for (auto& [name, tensor] : state.tensors)
-      if (const ShardedTable* const table = table_of(name);
-          table != nullptr && tensor.dim() > 0 && tensor.size(0) == table->rows)
-        tensor =
-            tensor.narrow(0, rows_of_rank(table->rows, world_.rank(), world_.size()).first, own_rows(*table))
-                .clone();
+    for (auto& [name, tensor] : state.tensors) tensor = own(name, tensor);
     for (const State& own : now)
       if (own.owner == state.owner)
         for (const auto& [name, tensor] : own.tensors)

@@ -40,6 +40,8 @@ class Shards {
   std::vector<NamedTensor> whole(std::vector<NamedTensor> weights) const;
   /// Of the optimizer: what it has of each row, of all ranks. Gathers.
   State gathered(State state) const;
+  /// What a rank has of a whole table, or of what an optimizer has of its rows; anything else as it is.
+  at::Tensor own(std::string_view name, const at::Tensor& whole) const;
   /// What a rank has of saved states; what they lack of a table stays as `now` has it.
   std::vector<State> own(std::vector<State> states, const std::vector<State>& now) const;
   /// Without anything of the tables.
@@ -49,7 +51,6 @@ class Shards {
   Shards(Network& network, ShardsTables& tables, distributed::World& world)
       : network_(network), tables_(tables), world_(world), all_(tables.sharded()) {}
   const ShardedTable* table_of(std::string_view name) const;
-  std::int64_t own_rows(const ShardedTable& table) const;
   at::Tensor gathered(const at::Tensor& own, std::int64_t rows) const;
 
   Network& network_;

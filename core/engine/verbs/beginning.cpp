@@ -313,12 +313,20 @@ std::optional<Beginning> begin_beside(const std::string& told, int rank, const c
   return beginning;
 }
 
-Beginning begin_in_place(int rank, const config::RunConfig& config) {
+Beginning begin_in_place(distributed::World& world, const config::RunConfig& config,
+                         const plugins::Registry& registry) {
+  const int rank = world.rank();
   const std::string home = fs::absolute(config.run.output_dir).string();
   const std::string own = rank == 0 ? config.run.output_dir : home + "/ranks/" + std::to_string(rank);
   Beginning beginning{.directory = RunDirectory::extend(own), .home = home, .config = config};
-  beginning.history = RunDirectory::read_journal(home);
-  beginning.ledger.follow(beginning.history);
+  world.replace_lost();
+  beginning.joined = join(world);
+  checkpoint::Loaded loaded{.path = "the other ranks",
+                            .step = beginning.joined->position.step,
+                            .states = std::move(beginning.joined->states)};
+  beginning.loaded = std::move(loaded);
+  take_ledger(beginning, {});
+  beginning.config = effective(beginning, config, registry);
   beginning.config.run.output_dir = own;
   return beginning;
 }

@@ -8,6 +8,7 @@
 #include "core/engine/events/bus.hpp"
 #include "core/engine/save/load.hpp"
 #include "core/engine/swap/commander.hpp"
+#include "core/engine/train/meeting.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/run_config.hpp"
@@ -26,6 +27,7 @@ struct Beginning {
   control::Ledger ledger;                     ///< what is open there, without what the run file plans anew
   std::vector<config::PlannedSwap> planned;   ///< that the ledger was written with
   std::vector<control::MadeBefore> made;      ///< swaps that are watched where the run goes on
+  std::optional<Joined> joined;               ///< of a process in the place of one that was killed
   std::vector<events::BlamedError> left_out;  ///< by hooks that the run goes on without
 };
 
@@ -45,9 +47,10 @@ std::string told(const std::optional<Beginning>& beginning);
 std::optional<Beginning> begin_beside(const std::string& told, int rank, const config::RunConfig& config,
                                       const plugins::Registry& registry, const std::string& resolved_toml);
 
-/// Of a process that takes the place of a rank that was killed: it goes on with that one's folder, and has
-/// the state of the run from the others.
-Beginning begin_in_place(int rank, const config::RunConfig& config);
+/// Of a process that takes the place of a rank that was killed: it goes on with that one's folder, from what the
+/// others have of the run, for which it waits.
+Beginning begin_in_place(distributed::World& world, const config::RunConfig& config,
+                         const plugins::Registry& registry);
 
 /// The answer of [guard] nan = "rollback": the run begins again at its newest checkpoint, as at a resume, and
 /// without that hook. False where it cannot, or has led here before: a swap brought the hook back.

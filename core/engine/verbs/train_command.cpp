@@ -51,7 +51,7 @@ void compare(distributed::World& world, const std::string& own) {
 std::optional<Beginning> begin_all(distributed::World* world, const config::RunConfig& config,
                                    const plugins::Registry& registry, const TrainOptions& options) {
   if (world == nullptr) return begin(config, registry, options.resolved_toml, options.overwrite);
-  if (world->newcomer()) return begin_in_place(world->rank(), config);
+  if (world->newcomer()) return begin_in_place(*world, config, registry);
   compare(*world, facts(config, registry, options.resolved_toml));
   if (world->rank() != 0)
     return begin_beside(world->from_first({}), world->rank(), config, registry, options.resolved_toml);

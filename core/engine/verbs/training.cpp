@@ -11,7 +11,6 @@
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/save/load.hpp"
 #include "core/engine/train/guard.hpp"
-#include "core/engine/train/weights.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 
 namespace trainyard::train {
@@ -101,7 +100,7 @@ Training::Training(Beginning& beginning, const plugins::Registry& registry, cons
       faults_(faults),
       world_(world),
       first_(world == nullptr || world->rank() == 0),
-      newcomer_(world != nullptr && world->newcomer()),
+      newcomer_(beginning.joined.has_value()),
       quarantined_(control::read_quarantine(beginning.home)) {}
 
 void Training::run(report::RunResult& result) {
@@ -169,7 +168,7 @@ void Training::build() {
   const config::RunKeys& keys = run_->config().run;
   run_->build_model();
   if (keys.load == config::RunKeys::Load::weights)
-    copy_weights(run_->weights(), checkpoint::load_weights(keys.resume), keys.resume, keys.load_match);
+    run_->load_weights(checkpoint::load_weights(keys.resume), keys.resume, keys.load_match);
   open_sinks();
   checkpoints_.emplace(*run_, *this, checkpoint_folder(beginning_.directory), first_);
   LoopParts parts;
@@ -208,7 +207,7 @@ void Training::plan_swaps() {
   beginning_.ledger.replan(
       beginning_.loaded ? entries_of(beginning_.planned, *run_) : control::ended_of_plan(beginning_.history),
       entries_of(run_->config().swaps, *run_));
-  if (!beginning_.loaded && quarantined_.empty() && !newcomer_) Swaps(*run_).rehearse();
+  if (!beginning_.loaded && quarantined_.empty()) Swaps(*run_).rehearse();
   if (first_) channel_.emplace(directory.path());
   commander_.emplace(*run_, channel_ ? &*channel_ : nullptr, directory, std::move(beginning_.ledger));
 }
@@ -238,28 +237,28 @@ void Training::train(report::RunResult& result) {
 /// From here on the run goes on without ranks that are killed, where its checkpointer sees to it.
 void Training::survive() {
   if (world_ == nullptr || run_->checkpointer().as<Checkpointer>().replaces_ranks() == nullptr) return;
-  if (run_->config().find("distributed.compressor") != nullptr)
-    return messages_.send(
-        LogLevel::warning,
-        "a rank that is killed ends the run: [distributed.compressor] keeps something of each");
-  world_->replace_lost();
+  if (world_->has_groups())
+    return messages_.send(LogLevel::warning,
+                          "a rank that is killed ends the run: [distributed.compressor] has groups of ranks");
+  if (!newcomer_) world_->replace_lost();
   if (world_->replaces_lost()) reunion_.emplace(*run_, *world_);
 }
 
 void Training::restore() {
   survive();
-  if (newcomer_) {
-    if (!reunion_)
-      throw DistributedError("takes the place of a rank in a run that does not go on without it");
-    reunion_->join();
-    if (first_) sinks_->go_back(run_->clock().step);
-  }
   if (!beginning_.loaded) return;
   const checkpoint::Loaded& loaded = *beginning_.loaded;
   commander_->go_on_with(std::move(beginning_.made));
-  run_->restore(loaded.states, [this](const std::string& note) { journal("host", "resume", note); });
-  journal("host", "resumed", "from " + loaded.path);
-  messages_.send(LogLevel::info, "goes on from step " + std::to_string(loaded.step) + ", " + loaded.path);
+  run_->restore(loaded.states, [this](const std::string& note) {
+    journal("host", newcomer_ ? "replacement" : "resume", note);
+  });
+  if (newcomer_) {
+    reunion_->join(*beginning_.joined);
+    if (first_) sinks_->go_back(run_->clock().step);
+  } else {
+    journal("host", "resumed", "from " + loaded.path);
+    messages_.send(LogLevel::info, "goes on from step " + std::to_string(loaded.step) + ", " + loaded.path);
+  }
   beginning_.loaded.reset();
 }
 

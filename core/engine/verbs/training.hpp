@@ -39,6 +39,7 @@ class Training final : public LoopHost {
   void journal(std::string_view who, std::string_view what, std::string_view why) override;
   void at_safe_point() override { commander_->at_safe_point(); }
   bool has_orders() const override { return commander_->has_orders(); }
+  std::int64_t planned_swaps() const override { return commander_->planned(); }
   bool recover(const Error& error) override;
   void begin_step() override {
     if (reunion_) reunion_->keep();

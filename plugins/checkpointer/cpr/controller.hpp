@@ -71,19 +71,25 @@ class Controller {
     Costs costs;                  ///< the same
     double prior_failures = 1.0;  ///< how many observed failures that belief weighs
     double smoothing = 0.25;      ///< weight of the newest measurement of a cost
+    std::int64_t failures = 0;    ///< of the run so far
   };
 
-  explicit Controller(const Settings& settings) : settings_(settings), costs_(settings.costs) {
+  explicit Controller(const Settings& settings)
+      : settings_(settings), costs_(settings.costs), failures_(settings.failures) {
     require(settings.target_pls > 0.0, "target_pls", settings.target_pls);
     require(settings.job.duration > 0.0, "duration", settings.job.duration);
     require(settings.job.mtbf > 0.0, "mtbf", settings.job.mtbf);
     require(settings.job.shards >= 1.0, "shards", settings.job.shards);
     require(settings.costs.save > 0.0, "the cost of a save", settings.costs.save);
+    require(settings.costs.save_shard > 0.0, "the cost of a shard's save", settings.costs.save_shard);
     require(settings.prior_failures > 0.0, "prior_failures", settings.prior_failures);
   }
 
-  /// Training stood still for that long. An exponentially weighted average over the saves.
-  void saved(double stall) { average(costs_.save, stall); }
+  /// Training stood still for that long, for what `mode` saves once an interval. An exponentially weighted
+  /// average over the saves.
+  void saved(Mode mode, double stall) {
+    average(mode == Mode::full ? costs_.save : costs_.save_shard, stall);
+  }
 
   /// What the recovery from a failure took. `load` is of what `mode` loads.
   void failed(Mode mode, double load, double reschedule) {
@@ -136,7 +142,7 @@ class Controller {
 
   Settings settings_;
   Costs costs_;
-  std::int64_t failures_ = 0;
+  std::int64_t failures_;
 };
 
 }  // namespace cpr

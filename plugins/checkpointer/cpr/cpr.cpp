@@ -33,8 +33,6 @@ namespace {
 using namespace trainyard;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::int64_t small_table = 4096;  ///< own rows up to which a table is written whole
-
 double seconds_since(SteadyClock::time_point began) {
   return std::chrono::duration<double>(SteadyClock::now() - began).count();
 }
@@ -43,9 +41,14 @@ double seconds_since(SteadyClock::time_point began) {
 struct OwnRows {
   std::string name;
   cpr::RowValues values;  ///< "weight", "sum", ...
-  std::unique_ptr<cpr::RowPriority> priority;
 
   const at::Tensor& weight() const { return values.at("weight"); }
+};
+
+/// What was lost by a step, with all that was lost before.
+struct Loss {
+  std::int64_t step = 0;
+  double pls = 0.0;
 };
 
 class Cpr final : public Checkpointer, ReplacesRanks {
@@ -81,7 +84,7 @@ class Cpr final : public Checkpointer, ReplacesRanks {
   explicit Cpr(const Options& options) : options_(options) {}
 
   void open(CheckpointStore& store) override { store_ = &store; }
-  void take(Snapshot snapshot) override { store_->commit(snapshot); }
+  void take(Snapshot snapshot) override;
   void drain() override {}
 
   ReplacesRanks* replaces_ranks() override { return this; }
@@ -91,8 +94,13 @@ class Cpr final : public Checkpointer, ReplacesRanks {
   void begin(StepContext& context) {
     if (!std::exchange(began_, true) && tables_.empty()) find_tables(context.network(), context.optimizer());
     if (tables_.empty() || image_) return;
-    if (!controller_) count_run();
+    // A process that takes the place of another has counted by now: this one is of a run that was resumed.
+    if (!controller_) {
+      recall(home() + "/tables", context.clock().step);
+      count_run();
+    }
     write_base(context.clock());
+    due_ = static_cast<double>(context.clock().step);
     plan(context.clock().step);
   }
   void safe_point(StepContext& context);
@@ -101,40 +109,49 @@ class Cpr final : public Checkpointer, ReplacesRanks {
   void find_tables(Network& network, Optimizer& optimizer);
   void count_run();
   void write_base(const Clock& clock);
+  std::int64_t write_turn(const Clock& clock);
   void write(const Clock& clock);
+  void saved(const Clock& clock);
   cpr::Plan now(std::int64_t step) const;
   void plan(std::int64_t step);
   double pls() const { return pls_before_ + losses_->pls(); }
   std::int64_t load_image();
-  void remember();
-  void recall();
+  void remember() const;
+  void recall(const std::string& from, std::int64_t step);
 
-  std::unique_ptr<cpr::RowPriority> make_priority(const at::Tensor& table) const {
-    if (options_.priority == "vanilla" || table.size(0) <= small_table)
-      return std::make_unique<cpr::Vanilla>(table.size(0));
-    if (options_.priority == "scar") return std::make_unique<cpr::Scar>(table, options_.share);
-    if (options_.priority == "mfu") return std::make_unique<cpr::Mfu>(table.size(0), options_.share);
-    return std::make_unique<cpr::Ssu>(table.size(0), options_.share, 1);
+  std::vector<at::Tensor> weights() const {
+    std::vector<at::Tensor> weights;
+    for (const OwnRows& table : tables_) weights.push_back(table.weight());
+    return weights;
   }
-  int writes_an_interval() const {
+  int turns_in_a_round() const {
     return options_.priority == "vanilla" ? 1 : static_cast<int>(std::lround(1.0 / options_.share));
   }
   std::string folder() const { return host().run().directory + "/tables"; }
+  /// Of the run: those of other ranks lie in it.
+  std::string home() const {
+    return host().run().directory + (host().run().ranks->rank() == 0 ? "" : "/../..");
+  }
 
   Options options_;
   CheckpointStore* store_ = nullptr;
   RunScale scale_;
   bool began_ = false;
   std::vector<OwnRows> tables_;  ///< empty: all ranks have all of the model
+  std::optional<cpr::Priorities> priorities_;
   std::vector<std::int64_t> rows_of_ranks_;
   std::optional<cpr::ShardImage> image_;
   std::optional<cpr::Controller> controller_;
   std::optional<cpr::LossMeter> losses_;
+  std::vector<Loss> log_;           ///< of the run so far
   double pls_before_ = 0.0;         ///< lost before this process was there
   std::int64_t saved_samples_ = 0;  ///< that were behind the run at the last whole round of writes
-  std::int64_t next_write_ = 0;     ///< step
-  int writes_ = 0;
-  int failures_ = 0, failures_before_ = 0;  ///< that the controller knows; that it has to learn of
+  cpr::Mode mode_ = cpr::Mode::partial;
+  double due_ = 0.0;               ///< the step of the next save: of rows, or of everything where all go back
+  int turn_ = 0;                   ///< of a round of writes
+  std::int64_t rows_written_ = 0;  ///< in this round
+  double stalled_ = 0.0;           ///< seconds, the same
+  bool knows_checkpoints_ = false;  ///< what they cost; until then an image in one file stands in for one
   SteadyClock::time_point last_ = SteadyClock::now();
   double step_seconds_ = 0.0;
 };
@@ -148,21 +165,21 @@ void Cpr::find_tables(Network& network, Optimizer& optimizer) {
   optimizer.save(writer);
   rows_of_ranks_.assign(static_cast<std::size_t>(ranks->size()), 0);
   for (const ShardedTable& table : sharded->sharded()) {
-    OwnRows own{.name = table.name, .values = {}, .priority = {}};
+    OwnRows own{.name = table.name, .values = {}};
     for (const NamedTensor& each : network.parameters())
       if (each.name == table.name) own.values.emplace("weight", each.tensor.detach());
     for (const auto& [name, tensor] : state.tensors)
       if (name.ends_with("/" + table.name) && tensor.dim() > 0 && tensor.size(0) == own.weight().size(0))
         own.values.emplace(name.substr(0, name.size() - table.name.size() - 1), tensor);
-    own.priority = make_priority(own.weight());
     tables_.push_back(std::move(own));
     for (int rank = 0; rank < ranks->size(); ++rank) {
       const auto [first, last] = rows_of_rank(table.rows, rank, ranks->size());
       rows_of_ranks_[static_cast<std::size_t>(rank)] += last - first;
     }
   }
+  priorities_.emplace(options_.priority, weights(), options_.share);
   sharded->on_lookup(
-      [this](std::size_t table, std::span<const std::int64_t> rows) { tables_[table].priority->tick(rows); });
+      [this](std::size_t table, std::span<const std::int64_t> rows) { priorities_->tick(table, rows); });
 }
 
 /// What the plan goes by.
@@ -172,12 +189,13 @@ void Cpr::count_run() {
         "trainer.max_duration is counted in time, and checkpoint.type = \"cpr\" plans by steps: use ep, "
         "ba or sp");
   const auto duration = static_cast<double>(scale_.total_steps);
-  controller_.emplace(
-      cpr::Controller::Settings{.target_pls = options_.target_pls,
-                                .job = {.duration = duration,
-                                        .mtbf = options_.mtbf,
-                                        .shards = static_cast<double>(rows_of_ranks_.size())},
-                                .costs = {.save = 1.0, .load = 1.0, .load_shard = 1.0, .reschedule = 1.0}});
+  controller_.emplace(cpr::Controller::Settings{
+      .target_pls = options_.target_pls,
+      .job = {.duration = duration,
+              .mtbf = options_.mtbf,
+              .shards = static_cast<double>(rows_of_ranks_.size())},
+      .costs = {.save = 1.0, .save_shard = 1.0, .load = 1.0, .load_shard = 1.0, .reschedule = 1.0},
+      .failures = std::ssize(log_)});
   losses_.emplace(scale_.total_steps * scale_.samples_per_step, rows_of_ranks_);
   for (std::size_t rank = 0; rank < rows_of_ranks_.size(); ++rank) losses_->saved(rank, saved_samples_);
 }
@@ -187,26 +205,55 @@ void Cpr::write_base(const Clock& clock) {
   std::vector<cpr::ShardTable> all;
   for (const OwnRows& table : tables_) all.push_back({table.name, table.values, {}});
   image_->write_base(clock.step, all);
-  for (const OwnRows& table : tables_) table.priority->take_all(table.weight());
-  saved_samples_ = clock.samples;
-  for (std::size_t rank = 0; rank < rows_of_ranks_.size(); ++rank) losses_->saved(rank, saved_samples_);
-  remember();
+  priorities_->take_all(weights());
+  saved(clock);
 }
 
-/// The rows whose turn it is; after a round of them the image is folded into one.
-void Cpr::write(const Clock& clock) {
+/// The rows whose turn it is. Gives how many.
+std::int64_t Cpr::write_turn(const Clock& clock) {
   const at::NoGradGuard no_grad;
+  std::int64_t written = 0;
   std::vector<cpr::RowRecords> records;
-  for (const OwnRows& table : tables_) {
-    cpr::RowRecords record{.table = table.name, .rows = table.priority->take(table.weight()), .values = {}};
-    if (record.rows.empty()) continue;
+  std::vector<std::vector<std::int64_t>> turn = priorities_->take(weights());
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (turn[t].empty()) continue;
+    cpr::RowRecords record{.table = tables_[t].name, .rows = std::move(turn[t]), .values = {}};
+    written += std::ssize(record.rows);
     const at::Tensor rows = at::from_blob(record.rows.data(), {std::ssize(record.rows)}, at::kLong);
-    for (const auto& [name, values] : table.values) record.values.emplace(name, values.index_select(0, rows));
+    for (const auto& [name, values] : tables_[t].values)
+      record.values.emplace(name, values.index_select(0, rows));
     records.push_back(std::move(record));
   }
   if (!records.empty()) image_->write_records(clock.step, records);
-  if (++writes_ % writes_an_interval() != 0) return;
-  image_->compact();
+  return written;
+}
+
+/// What is due: all rows at once, or one turn of them, and behind the last turn of a round all in one file.
+void Cpr::write(const Clock& clock) {
+  const auto began = SteadyClock::now();
+  const int turns = turns_in_a_round();
+  if (turns > 1) rows_written_ += write_turn(clock);
+  if (++turn_ < turns) {
+    stalled_ += seconds_since(began);
+    return;
+  }
+  const auto folded = SteadyClock::now();
+  if (turns > 1) {
+    image_->compact();
+    saved(clock);
+  } else {
+    write_base(clock);
+    rows_written_ = rows_of_ranks_[static_cast<std::size_t>(host().run().ranks->rank())];
+  }
+  if (!knows_checkpoints_) controller_->saved(cpr::Mode::full, seconds_since(folded) / step_seconds_);
+  stalled_ += seconds_since(began);
+  controller_->saved(cpr::Mode::partial, std::exchange(stalled_, 0.0) / step_seconds_);
+  host().journal("tables_saved", std::to_string(std::exchange(rows_written_, 0)) + " rows in " +
+                                     std::to_string(std::exchange(turn_, 0)) + " parts");
+}
+
+/// Everything that was learnt by now is in the images of all ranks.
+void Cpr::saved(const Clock& clock) {
   saved_samples_ = clock.samples;
   for (std::size_t rank = 0; rank < rows_of_ranks_.size(); ++rank) losses_->saved(rank, saved_samples_);
   remember();
@@ -217,38 +264,61 @@ cpr::Plan Cpr::now(std::int64_t step) const {
   return controller_->plan(steps / static_cast<double>(scale_.total_steps), steps, pls());
 }
 
+/// When the next save comes. The plan is drawn up in fractions of a step, and a save is at the nearest.
 void Cpr::plan(std::int64_t step) {
-  const double interval = now(step).interval;
-  next_write_ = step + std::max<std::int64_t>(1, std::llround(interval / writes_an_interval()));
-  host().metric("cpr/interval", interval);
+  const cpr::Plan next = now(step);
+  mode_ = next.mode;
+  const bool full = mode_ == cpr::Mode::full;
+  due_ = std::max(due_ + next.interval / (full ? 1 : turns_in_a_round()), static_cast<double>(step + 1));
+  host().metric("cpr/interval", next.interval);
+  host().metric("cpr/full", full);
+  host().metric("cpr/save", full ? controller_->costs().save : controller_->costs().save_shard);
 }
 
 void Cpr::safe_point(StepContext& context) {
   if (!image_) return;
   const double took = seconds_since(std::exchange(last_, SteadyClock::now()));
   step_seconds_ += (step_seconds_ == 0.0 ? 1.0 : 0.05) * (took - step_seconds_);
-  if (context.clock().step < next_write_) return;
-  write(context.clock());
-  controller_->saved(seconds_since(last_) / step_seconds_);
-  plan(context.clock().step);
+  const Clock& clock = context.clock();
+  if (clock.step < std::llround(due_)) return;
+  if (mode_ == cpr::Mode::partial)
+    write(clock);
+  else if (host().run().ranks->rank() == 0)  // who knows what a checkpoint costs
+    context.request(Control::checkpoint, "it is time for one, where all go back to it");
+  plan(clock.step);
   last_ = SteadyClock::now();
 }
 
+void Cpr::take(Snapshot snapshot) {
+  const auto began = SteadyClock::now();
+  store_->commit(snapshot);
+  last_ = SteadyClock::now();
+  if (!controller_ || step_seconds_ == 0.0) return;
+  controller_->saved(cpr::Mode::full, seconds_since(began) / step_seconds_);
+  knows_checkpoints_ = true;
+}
+
 /// What survives this process.
-void Cpr::remember() {
+void Cpr::remember() const {
   const std::string path = folder() + "/losses.json", temporary = path + ".tmp";
-  std::ofstream(temporary) << nlohmann::json{
-      {"pls", pls()}, {"failures", failures_}, {"saved_samples", saved_samples_}};
+  nlohmann::json losses = nlohmann::json::array();
+  for (const Loss& each : log_) losses.push_back({{"step", each.step}, {"pls", each.pls}});
+  std::ofstream(temporary) << nlohmann::json{{"losses", losses}, {"saved_samples", saved_samples_}};
   std::filesystem::rename(temporary, path);
 }
 
-void Cpr::recall() {
-  std::ifstream in(folder() + "/losses.json");
+/// What was remembered. Losses behind the step that a run goes on from were undone; they were failures all
+/// the same.
+void Cpr::recall(const std::string& from, std::int64_t step) {
+  std::ifstream in(from + "/losses.json");
   const auto found = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  if (!found.is_object()) return;  // it was killed ahead of its first write
-  pls_before_ = found.value("pls", 0.0);
-  failures_before_ = found.value("failures", 0);
-  saved_samples_ = found.value("saved_samples", std::int64_t{0});
+  if (!found.is_object()) return;  // killed ahead of its first write, or of a run without it
+  for (const auto& each : found.at("losses")) {
+    const std::int64_t at = each.at("step");
+    if (at <= step) pls_before_ = each.at("pls");
+    log_.push_back({std::min(at, step), pls_before_});
+  }
+  saved_samples_ = found.at("saved_samples");
 }
 
 /// Into the tables and the optimizer. Gives the bytes.
@@ -270,8 +340,8 @@ std::int64_t Cpr::load_image() {
       values.copy_(found->second);
       bytes += static_cast<std::int64_t>(values.nbytes());
     }
-    own->priority->take_all(own->weight());
   }
+  priorities_->take_all(weights());
   return bytes;
 }
 
@@ -280,24 +350,27 @@ void Cpr::replaced(const Replacement& what, Network& network, Optimizer& optimiz
   const bool is_new = std::ranges::find(what.ranks, ranks->rank()) != what.ranks.end();
   if (tables_.empty()) find_tables(network, optimizer);
   if (tables_.empty()) return;
-  if (is_new) recall();
+  if (is_new) recall(folder(), what.step);
   if (!controller_) count_run();
-  const auto failed = [&](double reschedule) {
-    controller_->failed(cpr::Mode::partial, controller_->costs().load_shard, reschedule);
-    ++failures_;
-  };
-  while (is_new && failures_ < failures_before_) failed(controller_->costs().reschedule);
-  if (now(what.step).mode == cpr::Mode::full)
+  if (now(what.step).mode == cpr::Mode::full) {
+    log_.push_back({what.step, pls()});
+    remember();
     throw DistributedError(
         "a rank was lost, and it is cheaper, or loses less, that all go back to the last "
         "checkpoint (portion of lost samples so far: " +
         std::to_string(pls()) + ", checkpoint.target_pls is " + std::to_string(options_.target_pls) +
         "): resume the run");
+  }
   const std::int64_t bytes = is_new ? load_image() : 0;
   std::int64_t lost = 0;
   for (const int rank : what.ranks) lost += losses_->failed(static_cast<std::size_t>(rank), what.samples);
-  failed(step_seconds_ > 0.0 ? what.seconds / step_seconds_ : controller_->costs().reschedule);
-  writes_ = 0;  // rounds of the ranks begin together
+  log_.push_back({what.step, pls()});
+  controller_->failed(cpr::Mode::partial, controller_->costs().load_shard,
+                      step_seconds_ > 0.0 ? what.seconds / step_seconds_ : controller_->costs().reschedule);
+  turn_ = 0;  // rounds of the ranks begin together
+  stalled_ = 0.0;
+  rows_written_ = 0;
+  due_ = static_cast<double>(what.step);
   plan(what.step);
   if (image_) remember();
   host().journal("partial_recovery", std::to_string(bytes) + " bytes of the tables loaded; " +

@@ -16,7 +16,8 @@ struct Job {
 };
 
 struct Costs {
-  double save = 0.0;        ///< training stands still for a save
+  double save = 0.0;        ///< training stands still for a save of everything
+  double save_shard = 0.0;  ///< of a shard, which all nodes make at once
   double load = 0.0;        ///< of everything
   double load_shard = 0.0;  ///< of one shard
   double reschedule = 0.0;  ///< until there is a new node
@@ -34,7 +35,7 @@ inline double full_interval(const Job& job, const Costs& costs) {
 
 /// Where the failed shard alone is loaded: nothing is computed again. As a share of T.
 inline double partial_overhead(const Job& job, const Costs& costs, double interval) {
-  return costs.save / interval + (costs.load_shard + costs.reschedule) / job.mtbf;
+  return costs.save_shard / interval + (costs.load_shard + costs.reschedule) / job.mtbf;
 }
 
 /// The expected portion of lost samples where failures are a Poisson process over the whole duration. With

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
@@ -49,7 +50,7 @@ inline std::int64_t share_of_rows(std::int64_t rows, double share) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rows) * share));
 }
 
-/// All rows, to be taken every Ts.
+/// All rows, each time.
 class Vanilla final : public RowPriority {
  public:
   explicit Vanilla(std::int64_t rows) : rows_(rows) {}
@@ -226,6 +227,50 @@ class Ssu final : public RowPriority {
   std::int64_t batches_ = 0, evictions_ = 0;
   std::vector<std::int32_t> members_;
   std::unordered_set<std::int32_t> known_;
+};
+
+/// Of all tables of a shard: their rows compete for the same share, one table behind the other. Rows of small
+/// tables are used most and always among those written; had each table a share of its own, most of what small
+/// ones learn would be left out, while large ones have fewer rows to write than they may.
+class Priorities {
+ public:
+  /// `policy`: "vanilla", "scar", "mfu" or "ssu". `tables` [rows, width], of the same width.
+  Priorities(const std::string& policy, const std::vector<at::Tensor>& tables, double share) {
+    for (const at::Tensor& table : tables) first_.push_back(first_.back() + table.size(0));
+    if (policy == "vanilla")
+      all_ = std::make_unique<Vanilla>(first_.back());
+    else if (policy == "scar")
+      all_ = std::make_unique<Scar>(at::cat(tables), share);
+    else if (policy == "mfu")
+      all_ = std::make_unique<Mfu>(first_.back(), share);
+    else
+      all_ = std::make_unique<Ssu>(first_.back(), share, 1);
+  }
+
+  /// Rows of a table that a batch looked up; of each batch every table in turn.
+  void tick(std::size_t table, std::span<const std::int64_t> rows) {
+    for (const std::int64_t row : rows) batch_.push_back(first_[table] + row);
+    if (table + 2 < first_.size()) return;
+    all_->tick(batch_);
+    batch_.clear();
+  }
+  /// The rows of each table to write now, in ascending order.
+  std::vector<std::vector<std::int64_t>> take(const std::vector<at::Tensor>& tables) {
+    std::vector<std::vector<std::int64_t>> rows(tables.size());
+    std::size_t table = 0;
+    for (const std::int64_t row : all_->take(at::cat(tables))) {
+      while (row >= first_[table + 1]) ++table;
+      rows[table].push_back(row - first_[table]);
+    }
+    return rows;
+  }
+  /// All rows were written.
+  void take_all(const std::vector<at::Tensor>& tables) { all_->take_all(at::cat(tables)); }
+
+ private:
+  std::vector<std::int64_t> first_ = {0};  ///< row of each table, and behind the last one
+  std::unique_ptr<RowPriority> all_;
+  std::vector<std::int64_t> batch_;
 };
 
 }  // namespace cpr

@@ -82,9 +82,9 @@ struct Replacement {
 /// What a checkpointer has to do where a killed rank does not end the run (Maeng et al., "CPR", MLSys 2021,
 /// section 3: partial recovery). The survivors keep all that they have in memory and the count of their
 /// steps; a new process takes from one of them all that is the same on every rank: weights, the optimizer's
-/// state, the states of plugins, the clock. The host does that for runs of `trainyard train --ranks N`; with
-/// another launcher, and where a compressor keeps something of each rank, the run ends as it does without
-/// this interface.
+/// state, the states of plugins, the clock, but not what a compressor kept back of the lost one's gradients. The
+/// host does that for runs of `trainyard train --ranks N`; with another launcher, and where a compressor has groups
+/// of ranks of its own, the run ends as it does without this interface.
 class ReplacesRanks {
  public:
   virtual ~ReplacesRanks() = default;

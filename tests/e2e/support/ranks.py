@@ -94,8 +94,8 @@ class ReplacingTest(RankTest):
             (self.assertNotEqual if rank in victims else self.assertEqual)(pids[rank], after[rank])
         return took
 
-    def going(self, ranks, text):
-        run = self.start("--ranks", ranks, text=text)
+    def going(self, ranks, text, *words):
+        run = self.start("--ranks", ranks, *words, text=text)
         self.addCleanup(lambda: run.poll() is None and (run.terminate(), run.communicate(timeout=60)))
         self.until(lambda: run.poll() is not None or len(self.steps()) > 2)
         return run
