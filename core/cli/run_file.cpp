@@ -45,7 +45,7 @@ std::optional<RunFile> read_run_file(const RunFileOptions& options) {
   config::Environment environment = config::Environment::of_process("../shared/data");
   if (options.ranks > 0 && environment.ranks > 1)
     throw ConfigError("--ranks beside WORLD_SIZE in the environment: torchrun has started the ranks already");
-  if (options.ranks > 0) environment.ranks = options.ranks;
+  if (options.ranks > 0) environment.ranks = environment.local_ranks = options.ranks;
   config::Document document = config::load(options.files, options.sets, environment);
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));

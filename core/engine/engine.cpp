@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include <trainyard/error.hpp>
 #include <trainyard/graph/graph.hpp>
 
+#include "core/engine/distributed/nccl.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/evaluate_command.hpp"
 #include "core/engine/verbs/model_show.hpp"
@@ -86,6 +88,8 @@ int doctor() {
   std::printf(
       "CUDA           %s\n",
       cuda ? (std::to_string(at::detail::getCUDAHooks().deviceCount()) + " usable GPUs").c_str() : dlerror());
+  std::printf("NCCL           %s\n",
+              std::filesystem::exists(distributed::nccl_library()) ? "in this build" : "not in this build");
   return 0;
 }
 

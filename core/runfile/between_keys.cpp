@@ -23,13 +23,20 @@ Origin origin_of(const Table& root, std::string_view path) {
   return value == nullptr ? Origin{} : value->origin;
 }
 
-void device_and_precision(const Table& run, Findings& findings) {
+void device_and_precision(const Table& run, int local_ranks, Findings& findings) {
   const auto* device = at_path<std::string>(run, "run.device");
   const auto* precision = at_path<std::string>(run, "trainer.precision");
   if (device == nullptr) return;
   const bool number_follows = device->rfind("cuda:", 0) == 0 && device->size() > 5 && device->size() <= 8 &&
                               device->find_first_not_of("0123456789", 5) == std::string::npos;
-  if (*device != "cpu" && !number_follows) {
+  if (number_follows && local_ranks > 1) {
+    findings.error("E208", origin_of(run, "run.device"),
+                   "run.device: \"" + *device + "\" is one GPU, and " + std::to_string(local_ranks) +
+                       " ranks train on this machine",
+                   "set run.device = \"cuda\": each rank has a GPU of its own");
+    return;
+  }
+  if (*device != "cpu" && *device != "cuda" && !number_follows) {
     findings.error("E208", origin_of(run, "run.device"), "run.device: \"" + *device + "\" is not a device",
                    "use cpu, cuda or cuda:N   e.g. \"cuda:0\"");
     return;
@@ -208,8 +215,8 @@ void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_
     if (at_path<std::int64_t>(train, key) == nullptr) train.set(key, Value(value));
 }
 
-void check_between_keys(const Table& resolved, Findings& findings) {
-  device_and_precision(resolved, findings);
+void check_between_keys(const Table& resolved, int local_ranks, Findings& findings) {
+  device_and_precision(resolved, local_ranks, findings);
   sampling(resolved, findings);
   evaluation(resolved, findings);
   warm_up(resolved, findings);

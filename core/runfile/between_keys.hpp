@@ -12,6 +12,7 @@ void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_
                  Findings& findings);
 
 /// All other such rules, on the resolved tables; a key that is absent or was found wrong does not count.
-void check_between_keys(const Table& resolved, Findings& findings);
+/// `local_ranks`: that train on this machine.
+void check_between_keys(const Table& resolved, int local_ranks, Findings& findings);
 
 }  // namespace trainyard::config

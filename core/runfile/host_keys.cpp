@@ -19,7 +19,9 @@ void EntryKeys::describe(Keys<EntryKeys>& keys) {
 void RunKeys::describe(Keys<RunKeys>& keys) {
   keys.key("name", &RunKeys::name, "name of the run; ${run.name}; the file's name without one").no_default();
   keys.key("seed", &RunKeys::seed, "of every random stream").on_resume(ChangeClass::refused);
-  keys.key("device", &RunKeys::device, "cpu, cuda or cuda:N").on_resume(ChangeClass::journalled);
+  keys.key("device", &RunKeys::device,
+           "cpu, cuda or cuda:N; of several ranks on a machine cuda: each has a GPU")
+      .on_resume(ChangeClass::journalled);
   keys.key("deterministic", &RunKeys::deterministic,
            "warn of, or refuse, operations that may differ from run to run")
       .on_resume(ChangeClass::journalled);
@@ -117,7 +119,8 @@ void DistributedKeys::describe(Keys<DistributedKeys>& keys) {
           "--ranks says how many train")
       .no_default()
       .range(1, 1 << 20);
-  keys.key("backend", &DistributedKeys::backend, "of the exchanges between ranks");
+  keys.key("backend", &DistributedKeys::backend,
+           "of what ranks exchange in the memory of the CPU; on GPUs they exchange by NCCL");
   keys.key("bucket_cap_mb", &DistributedKeys::bucket_cap_mb,
            "MiB of gradients that are summed in one go, while backward goes on")
       .above(0)

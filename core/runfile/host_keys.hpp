@@ -33,7 +33,7 @@ struct RunKeys {
 
   std::string name;
   std::uint64_t seed = 0;
-  std::string device = "cpu";  ///< "cpu" or "cuda:N"
+  std::string device = "cpu";  ///< "cpu", "cuda:N", or "cuda" of several ranks
   Deterministic deterministic = Deterministic::off;
   std::string output_dir = "runs/${run.name}";
   std::string resume = "never";         ///< "never", "auto", "must", or a path

@@ -48,7 +48,7 @@ class Resolver {
     std::ranges::stable_sort(config_.slots, {},
                              [](const SlotConfig& slot) { return plugins::find_kind(slot.kind); });
     tables_.unknown_tables();
-    check_between_keys(resolved_, findings_);
+    check_between_keys(resolved_, tables_.local_ranks(), findings_);
     check_together(tables_.in_use(), resolved_, checker_.percent(), tables_.ranks(), findings_);
     check_watched_metrics(config_, resolved_, registry_, findings_);
     if (const auto* folder = at_path<std::string>(resolved_, "run.output_dir"))
@@ -111,7 +111,8 @@ class Resolver {
     Value* output = run.find("output_dir");
     if (output != nullptr && output->origin.line == 0 && name != nullptr) *output = Value("runs/" + *name);
     Value* device = run.find("device");
-    if (device != nullptr && device->as<std::string>() == "cuda") device->as<std::string>() = "cuda:0";
+    if (device != nullptr && device->as<std::string>() == "cuda" && tables_.ranks() == 1)
+      device->as<std::string>() = "cuda:0";
     run.set("threads", tables_.plain("run.threads", true)->table());
     resolved_.set("run", std::move(run));
   }

@@ -258,7 +258,8 @@ class Loader {
 
 Environment Environment::of_process(std::string fallback) {
   const char* given = std::getenv("TRAINYARD_DATA");
-  return {given != nullptr && *given != '\0' ? given : std::move(fallback), RankPlace::of_process().size};
+  const RankPlace place = RankPlace::of_process();
+  return {given != nullptr && *given != '\0' ? given : std::move(fallback), place.size, place.local_size};
 }
 
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
@@ -271,6 +272,7 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
   }
   document.file = files.back();
   document.ranks = environment.ranks;
+  document.local_ranks = environment.local_ranks;
   document.default_name = std::filesystem::path(files.front()).stem().string();
   Loader loader(document);
   for (const std::string& file : files) loader.file(file);
@@ -283,7 +285,9 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
 Document load_resolved(const std::string& name, const std::string& text) {
   Document document;
   document.file = name;
-  document.ranks = RankPlace::of_process().size;
+  const RankPlace place = RankPlace::of_process();
+  document.ranks = place.size;
+  document.local_ranks = place.local_size;
   document.default_name = std::filesystem::path(name).stem().string();
   document.findings.add_source(name, text);
   std::optional<Table> root = parse_text(name, text, document.findings);

@@ -21,6 +21,7 @@ namespace trainyard::config {
 struct Environment {
   std::string data_root;  ///< ${run.data} where the file has no run.data
   int ranks = 1;          ///< that train together
+  int local_ranks = 1;    ///< of them, on this machine
 
   /// TRAINYARD_DATA, else `fallback`; the ranks of torchrun or --ranks.
   static Environment of_process(std::string fallback);
@@ -32,6 +33,7 @@ struct Document {
   std::string file;                 ///< the last file of the command line
   bool readable = true;             ///< every file could be read; else nothing further can be said
   int ranks = 1;                    ///< that train together
+  int local_ranks = 1;              ///< of them, on this machine
   std::string default_name;         ///< of the run: the first file's name without folder and extension
   Findings findings;                ///< syntax, extends, --set and ${} so far
 };

@@ -33,8 +33,9 @@ class Tables {
   /// All are to outlive the object.
   Tables(const Document& document, const plugins::Registry& registry, Checker& checker, Findings& findings);
 
-  /// That train together.
+  /// That train together; on this machine.
   int ranks() const { return document_.ranks; }
+  int local_ranks() const { return document_.local_ranks; }
   const Table& root() const { return document_.root; }
 
   /// The place of what the file lacks.

@@ -25,8 +25,8 @@ struct Chain {
     for (std::size_t i = 0; i < parameters.size(); ++i) all.push_back({std::to_string(i), parameters[i]});
     return all;
   }
-  Reduction reduction(Ranks& ranks, std::int64_t bucket_bytes) const {
-    return {ranks, named(), make_layout(named(), bucket_bytes, nullptr), nullptr};
+  Reduction reduction(World& world, std::int64_t bucket_bytes) const {
+    return {world, named(), make_layout(named(), bucket_bytes, nullptr), nullptr};
   }
 
   Chain() {
@@ -265,7 +265,7 @@ TEST_CASE("Trust ratios that ranks share out are those that each computes alone,
     optimizers::scale_by_trust(updates, weights, steps, 2, &world, 0.001, 0.01);
     for (std::size_t i = 0; i < layers; ++i) CHECK_HERE(torch::equal(updates[i], alone[i]));
     std::size_t computed = 0;
-    optimizers::shared_out(world, sizes, [&](const std::vector<std::size_t>& items) {
+    optimizers::shared_out(world, sizes, at::kCPU, [&](const std::vector<std::size_t>& items) {
       computed = items.size();
       return torch::ones({std::ssize(items)});
     });

@@ -355,6 +355,24 @@ TEST_CASE("--set writes any key") {
   CHECK(run.grad_clip->max == 1.0);
 }
 
+TEST_CASE("of several ranks on a machine each has a GPU of its own") {
+  const Folder folder;
+  const std::string file = write_minimal(folder);
+  const auto device = [&](const std::string& device, int ranks, int local_ranks) {
+    const config::Resolution run = config::resolve(
+        config::load({file}, {"run.device=" + device}, {"data", ranks, local_ranks}), registry());
+    return run.config ? run.config->run.device : run.findings.text();
+  };
+  CHECK(device("cuda", 1, 1) == "cuda:0");
+  CHECK(device("cuda", 4, 2) == "cuda");
+  CHECK(device("cuda:1", 1, 1) == "cuda:1");
+  CHECK(device("cuda:1", 2, 1) == "cuda:1");  // of two machines
+  CHECK(device("cpu", 2, 2) == "cpu");
+  CHECK_THAT(device("cuda:1", 4, 2),
+             Catch::Contains("E208 run.device: \"cuda:1\" is one GPU, and 2 ranks train on this machine") &&
+                 Catch::Contains("set run.device = \"cuda\""));
+}
+
 TEST_CASE("a --set that is wrong is shown with its place") {
   const Folder folder;
   const std::string file = write_minimal(folder, "[[metrics]]\ntype = \"top_k\"\n");

@@ -66,9 +66,9 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
   return layout;
 }
 
-Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout,
+Reduction::Reduction(World& world, const std::vector<NamedTensor>& parameters, Layout layout,
                      Compressor* compressor)
-    : ranks_(ranks),
+    : world_(world),
       layout_(std::move(layout)),
       compressor_(compressor),
       places_(parameters.size()),
@@ -119,7 +119,7 @@ void Reduction::leave() {
   const std::size_t bucket = next_++;
   buckets_[bucket].exchange = layout_.buckets[bucket].compressed
                                   ? compressor_->reduce(bucket, buckets_[bucket].gradients, step_)
-                                  : ranks_.all_reduce(buckets_[bucket].flat);
+                                  : world_.all_reduce(buckets_[bucket].flat);
 }
 
 void Reduction::put(std::size_t parameter) {
@@ -183,6 +183,7 @@ Tail Reduction::finish(const Tail& own, double share) {
     if (!put_[i]) put(i);
   while (next_ < buckets_.size()) leave();
   for (Bucket& bucket : buckets_) bucket.exchange->wait();
+  world_.settle();  // what this rank is to do next lies in the tail
   const Tail all = read();
   const double factor = all.weight > 0.0 ? share / all.weight : 1.0;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {

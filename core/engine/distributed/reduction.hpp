@@ -15,7 +15,8 @@
 
 #include <trainyard/compressor.hpp>
 #include <trainyard/named_tensor.hpp>
-#include <trainyard/ranks.hpp>
+
+#include "core/engine/distributed/world.hpp"
 
 namespace trainyard::distributed {
 
@@ -47,7 +48,7 @@ class Reduction {
  public:
   /// `parameters` in the network's order; their gradients are float. All ranks have the same. `compressor`: as of
   /// the layout, open for it.
-  Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout, Compressor* compressor);
+  Reduction(World& world, const std::vector<NamedTensor>& parameters, Layout layout, Compressor* compressor);
   ~Reduction();
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
@@ -87,7 +88,7 @@ class Reduction {
   Tail read() const;
   at::Tensor tail() const;
 
-  Ranks& ranks_;
+  World& world_;
   const Layout layout_;
   Compressor* const compressor_;
   std::vector<at::Tensor> parameters_;

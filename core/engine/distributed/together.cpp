@@ -166,6 +166,7 @@ void take_from_first(World& world, const std::vector<at::Tensor>& tensors) {
   std::vector<std::unique_ptr<Exchange>> exchanges;
   for (const at::Tensor& tensor : tensors) exchanges.push_back(world.broadcast(tensor, 0));
   for (const auto& exchange : exchanges) exchange->wait();
+  world.settle();
 }
 
 std::vector<std::vector<State>> gather(World& world, const std::vector<State>& own) {

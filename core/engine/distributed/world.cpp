@@ -16,12 +16,14 @@
 #include <mutex>
 #include <utility>
 
+#include "core/engine/distributed/group.hpp"
+#include "core/engine/distributed/nccl.hpp"
+
 namespace trainyard::distributed {
 namespace {
 
 using Milliseconds = World::Milliseconds;
 using Bytes = std::vector<std::uint8_t>;
-using Backend = c10::intrusive_ptr<c10d::Backend>;
 
 constexpr auto grace = Milliseconds(3000);       ///< for the one that failed to say why
 constexpr auto patience = Milliseconds(30'000);  ///< for a process in the place of one that was killed
@@ -53,79 +55,13 @@ std::string first_line(std::string what) {
   return what;
 }
 
-/// Waits in pieces, so that a rank that only went silent is noticed too.
-class Work final : public Exchange {
- public:
-  Work(c10::intrusive_ptr<c10d::Work> work, World& world) : work_(std::move(work)), world_(world) {}
-
-  void wait() override {
-    while (!wait_a_while()) world_.check_others();
-  }
-
- private:
-  /// Whether it is done. Throws where it failed.
-  bool wait_a_while() {
-    const bool ended = work_->isCompleted();  // asked first: it may end while the wait gives up
-    try {
-      return work_->wait(Milliseconds(world_.replaces_lost() ? 200 : 1000));
-    } catch (const std::exception& error) {
-      if (ended) throw world_.explain(error.what());
-      return false;
-    }
-  }
-
-  c10::intrusive_ptr<c10d::Work> work_;
-  World& world_;
-};
-
-/// The collectives of a c10d backend.
-class Group final : public RankGroup {
- public:
-  Group(Backend backend, World& world) : backend_(std::move(backend)), world_(world) {}
-
-  int rank() const override { return backend_->getRank(); }
-  int size() const override { return backend_->getSize(); }
-
-  std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override {
-    return begin([&] {
-      std::vector<at::Tensor> tensors{tensor};
-      return backend_->allreduce(tensors);
-    });
-  }
-  std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override {
-    return begin([&] {
-      at::Tensor output = all, input = own;
-      return backend_->_allgather_base(output, input);
-    });
-  }
-  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override {
-    return begin([&] {
-      at::Tensor output = own, input = all;
-      return backend_->_reduce_scatter_base(output, input);
-    });
-  }
-  std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override {
-    return begin([&] {
-      std::vector<at::Tensor> tensors{tensor};
-      c10d::BroadcastOptions options;
-      options.rootRank = root;
-      return backend_->broadcast(tensors, options);
-    });
-  }
-
- private:
-  template <class Begin>
-  std::unique_ptr<Exchange> begin(Begin&& begin) {
-    try {
-      return std::make_unique<Work>(begin(), world_);
-    } catch (const std::exception& error) {
-      throw world_.explain(error.what());
-    }
-  }
-
-  Backend backend_;
-  World& world_;
-};
+/// What each rank has said last to show that it is alive: in one request, or the store would have as many a beat
+/// as the square of their number. All have said something, or this waits.
+std::vector<Bytes> signs_of_life(c10d::Store& store, int ranks) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < ranks; ++rank) keys.push_back(alive_key(rank));
+  return store.multiGet(keys);
+}
 
 }  // namespace
 
@@ -150,19 +86,23 @@ struct World::Connection {
     beats = c10::make_intrusive<c10d::PrefixStore>(prefix, base->clone());
   }
 
-  Backend make(const config::RankPlace& place, const std::string& name, int rank, int size,
-               Milliseconds timeout) const {
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  std::unique_ptr<Group> make(World& world, const std::string& name, int rank, int size) const {
+    const config::RankPlace& place = world.place_;
+    const auto of_group = c10::make_intrusive<c10d::PrefixStore>(name, store);
+    auto options = c10d::ProcessGroupGloo::Options::create(world.timeout_);
     // Ranks of one machine need no name of it that resolves.
     options->devices.push_back(place.local_size == place.size
                                    ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
                                    : c10d::ProcessGroupGloo::createDefaultDevice());
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>(name, store), rank, size, std::move(options));
+    const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(of_group, rank, size, std::move(options));
     // Until all of them are there: one that leaves again at once would pass for one that never came.
     std::vector<at::Tensor> there{at::zeros({1})};
-    group->allreduce(there)->wait();
-    return group;
+    gloo->allreduce(there)->wait();
+    const auto nccl = [=, timeout = world.timeout_] {
+      const c10::intrusive_ptr<c10d::Store> own = c10::make_intrusive<c10d::PrefixStore>("nccl", of_group);
+      return Backend::reclaim(load_nccl(nccl_library())(own, rank, size, timeout));
+    };
+    return std::make_unique<Group>(gloo, nccl, world, world.under_way_);
   }
 };
 
@@ -175,8 +115,7 @@ World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
       called();
       return;
     }
-    connection_->all =
-        std::make_unique<Group>(connection_->make(place_, "all", place_.rank, place_.size, timeout_), *this);
+    connection_->all = connection_->make(*this, "all", place_.rank, place_.size);
   } catch (const std::exception& error) {
     std::string missing;
     for (int rank = 0; connection_ && rank < place_.size; ++rank) try {
@@ -209,11 +148,18 @@ RankGroup& World::everybody() {
 
 /// Where something is still under way, the end of it must not be waited for: whoever it waits for may be gone.
 void World::leave() noexcept {
+  under_way_.abort();
   try {
     std::thread([all = std::move(connection_->all)]() mutable { all.reset(); }).detach();
   } catch (const std::exception&) {
     // No thread to be had: waited for, after all.
   }
+}
+
+void World::connect(at::Device device) {
+  if (device.is_cpu() || newcomer()) return;  // which has it with the others, once they have met
+  all_reduce(at::zeros({1}, device))->wait();
+  settle();
 }
 
 std::unique_ptr<Exchange> World::all_reduce(const at::Tensor& tensor) {
@@ -242,9 +188,8 @@ std::unique_ptr<RankGroup> World::make_group(const std::vector<int>& ranks) {
   const auto self = std::ranges::find(ranks, place_.rank);
   if (self == ranks.end()) return nullptr;
   try {
-    return std::make_unique<Group>(connection_->make(place_, name, static_cast<int>(self - ranks.begin()),
-                                                     static_cast<int>(ranks.size()), timeout_),
-                                   *this);
+    return connection_->make(*this, name, static_cast<int>(self - ranks.begin()),
+                             static_cast<int>(ranks.size()));
   } catch (const std::exception& error) {
     throw explain(error.what());
   }
@@ -305,6 +250,7 @@ int World::called() const {
 /// Until all ranks are in a meeting; false where another one is called.
 bool World::await(int meeting, SteadyClock::time_point until) const {
   c10d::Store& store = *connection_->store;
+  store.set(alive_key(rank()), bytes("0"));  // of a new store, perhaps
   store.set(there_key(meeting, rank()), bytes("yes"));
   std::vector<std::string> all;
   for (int each = 0; each < size(); ++each) all.push_back(there_key(meeting, each));
@@ -326,8 +272,7 @@ std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_poi
   called_ = meeting;
   groups_ = 0;
   connection_->failed = false;
-  connection_->all =
-      std::make_unique<Group>(connection_->make(place_, prefix() + "all", rank(), size(), timeout_), *this);
+  connection_->all = connection_->make(*this, prefix() + "all", rank(), size());
   return gather(own);
 }
 
@@ -354,7 +299,7 @@ std::vector<std::string> World::meet_again(std::string_view own) {
   if (!connection_)
     throw DistributedError("the store at " + place_.address + ":" + std::to_string(place_.port) +
                            " is gone, with rank 0 that held it (" + why + ")");
-  throw explain_in_full(why);
+  throw blame(why);
 }
 
 bool World::exchange_failed() const {
@@ -413,32 +358,30 @@ void World::linger() noexcept {
 
 DistributedError World::explain(const std::string& what) {
   connection_->failed = true;
-  if (!replaces_) return explain_in_full(what);
+  if (!replaces_) return blame(what);
   const std::optional<std::string> said = last_words();  // else meet_again() finds out
   return DistributedError(said ? *said : "an exchange between the ranks failed: " + first_line(what));
 }
 
-DistributedError World::explain_in_full(const std::string& what) {
-  connection_->failed = true;
-  const auto until = SteadyClock::now() + grace;
-  std::vector<Bytes> before(static_cast<std::size_t>(size()));
+/// The rank that said why it failed, or that shows no sign of life meanwhile.
+DistributedError World::blame(const std::string& what) {
   try {
-    for (int rank = 0; rank < size(); ++rank)
-      before[static_cast<std::size_t>(rank)] = connection_->store->get(alive_key(rank));
-    while (SteadyClock::now() < until) {
-      if (connection_->store->check({failed_key})) {
-        const Bytes text = connection_->store->get(failed_key);
+    c10d::Store& store = *connection_->store;
+    const std::vector<Bytes> before = signs_of_life(store, size());
+    for (const auto until = SteadyClock::now() + grace; SteadyClock::now() < until;) {
+      if (const std::optional<std::string> said = last_words()) {
         linger();
-        return DistributedError(std::string(text.begin(), text.end()));
+        return DistributedError(*said);
       }
       std::this_thread::sleep_for(Milliseconds(50));
     }
-    for (int rank = 0; rank < size(); ++rank)
-      if (connection_->store->get(alive_key(rank)) == before[static_cast<std::size_t>(rank)]) {
-        connection_->store->set(told_key(rank), bytes("gone"));  // nobody is to wait until it has read why
-        return DistributedError("rank " + std::to_string(rank) + " is gone, without a word (" +
-                                first_line(what) + ")");
-      }
+    const std::vector<Bytes> after = signs_of_life(store, size());
+    for (int rank = 0; rank < size(); ++rank) {
+      if (after[static_cast<std::size_t>(rank)] != before[static_cast<std::size_t>(rank)]) continue;
+      store.set(told_key(rank), bytes("gone"));  // nobody is to wait until it has read why
+      return DistributedError("rank " + std::to_string(rank) + " is gone, without a word (" +
+                              first_line(what) + ")");
+    }
   } catch (const std::exception&) {
     return DistributedError("the store at " + place_.address + ":" + std::to_string(place_.port) +
                             " is gone, with rank 0 or the launcher that held it (" + first_line(what) + ")");
@@ -447,10 +390,6 @@ DistributedError World::explain_in_full(const std::string& what) {
 }
 
 void World::check_others() {
-  if (replaces_ && called_ > met_) {
-    connection_->failed = true;
-    throw DistributedError("the other ranks have left an exchange");
-  }
   const auto no_sign = [](int rank, Milliseconds time) {
     return "rank " + std::to_string(rank) + " has given no sign of life for " +
            std::to_string(time.count() / 1000) + " s";
@@ -459,6 +398,8 @@ void World::check_others() {
     tell_(no_sign(rank, pulse_.silence) + "; the others wait for it");
   if (const int rank = lost_; rank >= 0)
     throw DistributedError(no_sign(rank, timeout_) + " (distributed.timeout)");
+  if (said_) throw explain("another rank has failed");
+  if (replaces_ && called_ > met_) throw explain("the other ranks have left it");
 }
 
 /// Says that this rank is alive, and listens for the others.
@@ -478,14 +419,16 @@ void World::watch(const std::stop_token& stop) {
     try {
       c10d::Store& store = *connection_->beats;
       store.set(alive_key(place_.rank), bytes(std::to_string(beats)));
+      std::vector<Bytes> signs = signs_of_life(store, size());
       for (int rank = 0; rank < size(); ++rank) {
         Seen& other = seen[static_cast<std::size_t>(rank)];
-        Bytes now = store.check({alive_key(rank)}) ? store.get(alive_key(rank)) : Bytes();
+        Bytes& now = signs[static_cast<std::size_t>(rank)];
         if (now != other.beat) other = {std::move(now)};
         const auto since = SteadyClock::now() - other.at;
         if (since > pulse_.silence && !std::exchange(other.told, true)) silent_ = rank;
         if (since > std::max(timeout_, pulse_.silence)) lost_ = rank;
       }
+      said_ = store.check({failed_key});
       if (replaces_ && store.check({called_key})) {
         const Bytes known = store.get(called_key);
         called_ = std::stoi(std::string(known.begin(), known.end()));

@@ -1,4 +1,5 @@
-// The ranks of a run, by c10d: a store that all of them reach (TCPStore), and collectives (Gloo).
+// The ranks of a run, by c10d: a store that all of them reach (TCPStore), and collectives (Gloo; on GPUs
+// NCCL).
 #pragma once
 
 #include <atomic>
@@ -13,13 +14,17 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Device.h>
+
 #include <trainyard/ranks.hpp>
 
+#include "core/engine/distributed/lookout.hpp"
+#include "core/engine/distributed/under_way.hpp"
 #include "core/runfile/rank_place.hpp"
 
 namespace trainyard::distributed {
 
-class World final : public Ranks {
+class World final : public Ranks, public Lookout {
  public:
   using Milliseconds = std::chrono::milliseconds;
   using SteadyClock = std::chrono::steady_clock;
@@ -43,6 +48,13 @@ class World final : public Ranks {
   std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override;
   std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override;
   std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) override;
+
+  /// On GPUs the first exchange takes seconds: `device`, of the run, has it here, on all ranks. Throws
+  /// ConfigError where this build cannot.
+  void connect(at::Device device);
+  /// The host waits for all that was exchanged on the device, not the device alone: ahead of reading what
+  /// came of it. Throws DistributedError.
+  void settle() { under_way_.settle(*this); }
 
   /// Tells the launcher that this rank can go on without one that is killed. Not where another program has
   /// started the ranks.
@@ -69,13 +81,13 @@ class World final : public Ranks {
 
   /// Says to the others why this rank leaves them; they stop waiting for it. Once, and last.
   void fail(const std::string& why) noexcept;
-  /// What the host is to tell of the failure of a collective: the rank that is to blame, and what it said.
-  DistributedError explain(const std::string& what);
+  DistributedError explain(const std::string& what) override;
   /// Called, on a thread that waits for a collective, with each rank that has become silent.
   void on_silence(std::function<void(const std::string& what)> tell) { tell_ = std::move(tell); }
-  /// Of who waits for a collective. Tells of a rank that has become silent; throws where one has been so for
-  /// as long as the timeout, and where the others have left to meet again.
-  void check_others();
+  /// Throws where a rank has been silent for as long as the timeout or has failed, and where the others have
+  /// left to meet again.
+  void check_others() override;
+  Milliseconds pause() const override { return Milliseconds(replaces_ ? 200 : 1000); }
 
  private:
   struct Connection;
@@ -86,7 +98,7 @@ class World final : public Ranks {
   int called() const;
   void drop_dead_store() noexcept;
   std::optional<std::string> last_words() const noexcept;
-  DistributedError explain_in_full(const std::string& what);
+  DistributedError blame(const std::string& what);
   std::string prefix() const;
   void watch(const std::stop_token& stop);
   void leave() noexcept;
@@ -95,16 +107,18 @@ class World final : public Ranks {
   const config::RankPlace place_;
   const Milliseconds timeout_;
   const Pulse pulse_;
+  UnderWay under_way_;
   std::unique_ptr<Connection> connection_;
   int groups_ = 0;
   bool lent_ = false;
   bool replaces_ = false;
   int met_ = 0;  ///< the number of the last replacement whose meeting this rank came to
   std::function<void(const std::string&)> tell_;
-  std::atomic<int> silent_{-1};  ///< a rank, not told yet
-  std::atomic<int> lost_{-1};    ///< one that has been silent for too long
-  std::atomic<int> called_{0};   ///< the newest replacement that the heartbeat has heard of
-  std::jthread heart_;           ///< last: ends before what it uses
+  std::atomic<int> silent_{-1};    ///< a rank, not told yet
+  std::atomic<int> lost_{-1};      ///< one that has been silent for too long
+  std::atomic<int> called_{0};     ///< the newest replacement that the heartbeat has heard of
+  std::atomic<bool> said_{false};  ///< a rank has said why it failed
+  std::jthread heart_;             ///< last: ends before what it uses
 };
 
 /// Null for a run of one rank.

@@ -4,22 +4,63 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
+#include <utility>
+
 #include <trainyard/error.hpp>
+#include <trainyard/ranks.hpp>
 
 namespace trainyard::train {
+namespace {
 
-at::Device make_device(const std::string& name) {
+/// The libraries that LibTorch's CUDA half needs beside those of CUDA's toolkit, and who has them.
+constexpr std::pair<const char*, const char*> packages[] = {{"libnccl.", "nvidia-nccl-cu13"},
+                                                            {"libcudnn", "nvidia-cudnn-cu13"},
+                                                            {"libcufile.", "nvidia-cufile"},
+                                                            {"libcusparseLt.", "nvidia-cusparselt-cu13"},
+                                                            {"libnvshmem", "nvidia-nvshmem-cu13"}};
+
+std::string wanted(const std::string& name) {
+  return "run.device = \"" + name + "\": ";
+}
+
+/// Of what the loader says.
+std::string what_to_install(const std::string& error) {
+  for (const auto& [library, package] : packages)
+    if (error.find(library) != std::string::npos)
+      return std::string("; install it (pip install ") + package +
+             ") and name its folder in LD_LIBRARY_PATH, or ";
+  return "; install CUDA's libraries, or ";
+}
+
+}  // namespace
+
+at::Device choose_device(const std::string& name, int gpus, const Ranks* ranks) {
+  const std::string found = std::to_string(gpus) + " usable GPUs";
+  if (name == "cuda" && ranks != nullptr) {
+    if (ranks->local_size() > gpus)
+      throw ConfigError(wanted(name) + "each of the " + std::to_string(ranks->local_size()) +
+                        " ranks of this machine needs a GPU, and it has " + found +
+                        "; start no more ranks than that, or set run.device = \"cpu\"");
+    return {at::kCUDA, static_cast<at::DeviceIndex>(ranks->local_rank())};
+  }
   const at::Device device(name == "cuda" ? "cuda:0" : name);
-  if (device.is_cpu()) return device;
-  const std::string wanted = "run.device = \"" + name + "\": ";
-  const std::string mend = "; set run.device = \"cpu\"";
-  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr)
-    throw ConfigError(wanted + "LibTorch's CUDA library does not load (" + dlerror() + ")" + mend);
-  const at::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
-  if (device.index() >= count)
-    throw ConfigError(wanted + "this machine has " + std::to_string(count) + " usable GPUs" + mend);
+  if (device.index() >= gpus)
+    throw ConfigError(wanted(name) + "this machine has " + found + "; set run.device = \"cpu\"");
+  return device;
+}
+
+at::Device make_device(const std::string& name, const Ranks* ranks) {
+  if (name == "cpu") return at::kCPU;
+  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    const std::string error = dlerror();
+    throw ConfigError(wanted(name) + "LibTorch's CUDA library does not load (" + error + ")" +
+                      what_to_install(error) + "set run.device = \"cpu\"");
+  }
+  const at::Device device = choose_device(name, at::detail::getCUDAHooks().deviceCount(), ranks);
+  c10::impl::VirtualGuardImpl(device.type()).setDevice(device);  // what asks for no device in particular
   return device;
 }
 

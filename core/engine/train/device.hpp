@@ -7,13 +7,18 @@
 
 namespace trainyard {
 struct Batch;
-}
+class Ranks;
+}  // namespace trainyard
 
 namespace trainyard::train {
 
-/// "cpu", "cuda" or "cuda:N". LibTorch's CUDA half is loaded here, when it is asked for and not before.
-/// Throws ConfigError where there is no such device.
-at::Device make_device(const std::string& name);
+/// "cpu", "cuda:N", or "cuda": of several ranks on a machine, each has the GPU of its number. `ranks`: null
+/// for a single one. LibTorch's CUDA half is loaded here, when it is asked for and not before. Throws
+/// ConfigError where there is no such device.
+at::Device make_device(const std::string& name, const Ranks* ranks);
+
+/// Which one it is on a machine with so many GPUs.
+at::Device choose_device(const std::string& name, int gpus, const Ranks* ranks);
 
 /// From the loader to the device, without waiting for it.
 void move_to(at::Device device, Batch& batch);

@@ -69,7 +69,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
          distributed::World* world)
     : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)} {
   config::RunConfig& config = live_.config;
-  live_.device = make_device(config.run.device);
+  live_.device = make_device(config.run.device, world);
   live_.world = world;
   file_ = config::toml_file(config.resolved);
   config.resolved.erase("swap");  // a plan, which is no part of the live configuration
@@ -77,6 +77,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   keep_large_blocks();
   set_threads(config);
   set_deterministic(config.run.deterministic);
+  if (world != nullptr) world->connect(live_.device);
   outputs_.seed = config.run.seed;
   outputs_.run = {config.run.output_dir, live_.device.str(), world};
   outputs_.batches = [this](std::string_view split, std::int64_t count) {

@@ -1,0 +1,110 @@
+#include "core/engine/distributed/group.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace trainyard::distributed {
+namespace {
+
+/// In the CPU's memory. Waits in pieces, so that a rank that only went silent is noticed too.
+class HostExchange final : public Exchange {
+ public:
+  HostExchange(UnderWay::Work work, Lookout& others) : work_(std::move(work)), others_(others) {}
+
+  void wait() override {
+    while (!wait_a_while()) others_.check_others();
+  }
+
+ private:
+  /// Whether it is done. Throws where it failed.
+  bool wait_a_while() {
+    const bool ended = work_->isCompleted();  // asked first: it may end while the wait gives up
+    try {
+      return work_->wait(others_.pause());
+    } catch (const std::exception& error) {
+      if (ended) throw others_.explain(error.what());
+      return false;
+    }
+  }
+
+  const UnderWay::Work work_;
+  Lookout& others_;
+};
+
+/// On a device: what it does next waits there, and the host goes on (UnderWay::settle).
+class DeviceExchange final : public Exchange {
+ public:
+  DeviceExchange(UnderWay::Work work, Lookout& others) : work_(std::move(work)), others_(others) {}
+
+  void wait() override {
+    try {
+      work_->synchronize();
+    } catch (const std::exception& error) {
+      throw others_.explain(error.what());
+    }
+  }
+
+ private:
+  const UnderWay::Work work_;
+  Lookout& others_;
+};
+
+}  // namespace
+
+Group::Group(Backend host, std::function<Backend()> make_device, Lookout& others, UnderWay& under_way)
+    : host_(std::move(host)), make_device_(std::move(make_device)), others_(others), under_way_(under_way) {}
+
+Group::~Group() {
+  try {
+    if (device_) device_->abort();
+  } catch (const std::exception&) {
+    // What it holds on the device is lost until the process ends.
+  }
+}
+
+template <class Begin>
+std::unique_ptr<Exchange> Group::begin(const at::Tensor& tensor, Begin&& begin) {
+  try {
+    if (tensor.is_cpu()) return std::make_unique<HostExchange>(begin(*host_), others_);
+    if (!device_) device_ = make_device_();
+    UnderWay::Work work = begin(*device_);
+    under_way_.add(work);
+    return std::make_unique<DeviceExchange>(std::move(work), others_);
+  } catch (const Error&) {
+    throw;  // of this process: there is no such backend
+  } catch (const std::exception& error) {
+    throw others_.explain(error.what());
+  }
+}
+
+std::unique_ptr<Exchange> Group::all_reduce(const at::Tensor& tensor) {
+  return begin(tensor, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors{tensor};
+    return backend.allreduce(tensors);
+  });
+}
+
+std::unique_ptr<Exchange> Group::all_gather(const at::Tensor& all, const at::Tensor& own) {
+  return begin(own, [&](c10d::Backend& backend) {
+    at::Tensor output = all, input = own;
+    return backend._allgather_base(output, input);
+  });
+}
+
+std::unique_ptr<Exchange> Group::reduce_scatter(const at::Tensor& own, const at::Tensor& all) {
+  return begin(own, [&](c10d::Backend& backend) {
+    at::Tensor output = own, input = all;
+    return backend._reduce_scatter_base(output, input);
+  });
+}
+
+std::unique_ptr<Exchange> Group::broadcast(const at::Tensor& tensor, int root) {
+  return begin(tensor, [&](c10d::Backend& backend) {
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend.broadcast(tensors, options);
+  });
+}
+
+}  // namespace trainyard::distributed
