@@ -79,6 +79,7 @@ class Cpr final : public Checkpointer, ReplacesRanks {
         .below(1.0);
     m.hook<&Cpr::fit_start>(Event::fit_start).sink();
     m.hook<&Cpr::begin>(Event::before_fetch).sink();
+    m.hook<&Cpr::ask>(Event::safe_point).writes(Region::control);
     m.hook<&Cpr::safe_point>(Event::safe_point).sink();
   }
   explicit Cpr(const Options& options) : options_(options) {}
@@ -103,6 +104,7 @@ class Cpr final : public Checkpointer, ReplacesRanks {
     due_ = static_cast<double>(context.clock().step);
     plan(context.clock().step);
   }
+  void ask(StepContext& context);
   void safe_point(StepContext& context);
 
  private:
@@ -275,16 +277,21 @@ void Cpr::plan(std::int64_t step) {
   host().metric("cpr/save", full ? controller_->costs().save : controller_->costs().save_shard);
 }
 
+/// For a checkpoint, where all go back to it. Rank 0 does, which knows what one costs.
+void Cpr::ask(StepContext& context) {
+  const std::int64_t step = context.clock().step;
+  if (!image_ || mode_ != cpr::Mode::full || step < std::llround(due_)) return;
+  if (host().run().ranks->rank() == 0) context.request(Control::checkpoint, "all go back to it");
+  plan(step);
+}
+
 void Cpr::safe_point(StepContext& context) {
   if (!image_) return;
   const double took = seconds_since(std::exchange(last_, SteadyClock::now()));
   step_seconds_ += (step_seconds_ == 0.0 ? 1.0 : 0.05) * (took - step_seconds_);
   const Clock& clock = context.clock();
-  if (clock.step < std::llround(due_)) return;
-  if (mode_ == cpr::Mode::partial)
-    write(clock);
-  else if (host().run().ranks->rank() == 0)  // who knows what a checkpoint costs
-    context.request(Control::checkpoint, "it is time for one, where all go back to it");
+  if (mode_ != cpr::Mode::partial || clock.step < std::llround(due_)) return;
+  write(clock);
   plan(clock.step);
   last_ = SteadyClock::now();
 }
