@@ -32,6 +32,10 @@ Bytes bytes(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
+std::string text(const Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
 std::string alive_key(int rank) {
   return "alive/" + std::to_string(rank);
 }
@@ -167,7 +171,7 @@ struct World::Connection {
 };
 
 World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
-    : place_(std::move(place)), timeout_(timeout), pulse_(pulse) {
+    : place_(std::move(place)), local_size_(place_.local_size), timeout_(timeout), pulse_(pulse) {
   try {
     connection_ = std::make_unique<Connection>(place_, newcomer() ? patience : timeout_);
     connection_->store->set(alive_key(place_.rank), bytes("0"));
@@ -177,6 +181,8 @@ World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
     }
     connection_->all =
         std::make_unique<Group>(connection_->make(place_, "all", place_.rank, place_.size, timeout_), *this);
+    for (const std::string& each : gather(std::to_string(place_.local_size)))
+      if (std::stoi(each) != place_.local_size || place_.size % place_.local_size != 0) local_size_ = 1;
   } catch (const std::exception& error) {
     std::string missing;
     for (int rank = 0; connection_ && rank < place_.size; ++rank) try {
@@ -236,10 +242,55 @@ std::unique_ptr<RankGroup> World::group(const std::vector<int>& ranks) {
   const std::string name = prefix() + "group/" + std::to_string(groups_++);
   const auto self = std::ranges::find(ranks, place_.rank);
   if (self == ranks.end()) return nullptr;
+  await_members(name, ranks);
   try {
     return std::make_unique<Group>(connection_->make(place_, name, static_cast<int>(self - ranks.begin()),
                                                      static_cast<int>(ranks.size()), timeout_),
                                    *this);
+  } catch (const std::exception& error) {
+    throw explain(error.what());
+  }
+}
+
+/// Until all of them have come to make a group. A rank that does not is heard, and not waited for.
+void World::await_members(const std::string& group, const std::vector<int>& ranks) {
+  const auto key_of = [&](int rank) { return "at/" + group + "/" + std::to_string(rank); };
+  std::vector<std::string> all;
+  for (const int each : ranks) all.push_back(key_of(each));
+  const auto until = SteadyClock::now() + timeout_;
+  try {
+    c10d::Store& store = *connection_->store;
+    store.set(key_of(rank()), bytes("there"));
+    for (; !store.check(all); std::this_thread::sleep_for(Milliseconds(5))) {
+      if (store.check({trouble_key()})) throw DistributedError(text(store.get(trouble_key())));
+      if (store.check({failed_key}) || SteadyClock::now() > until)
+        throw explain("no group of ranks was made");
+      check_others();
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw explain(error.what());
+  }
+}
+
+std::string World::trouble_key() const {
+  return prefix() + "trouble/" + std::to_string(agreements_);
+}
+
+std::string World::agree(const std::string& trouble) {
+  try {
+    c10d::Store& store = *connection_->store;
+    if (!trouble.empty())
+      store.compareSet(trouble_key(), {}, bytes("rank " + std::to_string(rank()) + ": " + trouble));
+    // Who was in trouble has come to fewer groups.
+    for (const std::string& each : gather(std::to_string(groups_)))
+      groups_ = std::max(groups_, std::stoi(each));
+    const std::string key = trouble_key();
+    ++agreements_;
+    return store.check({key}) ? text(store.get(key)) : "";
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     throw explain(error.what());
   }
@@ -291,7 +342,7 @@ int World::called() const {
   c10d::Store& store = *connection_->store;
   for (;;) {
     const Bytes known = store.check({called_key}) ? store.get(called_key) : Bytes();
-    const int newest = known.empty() ? 0 : std::stoi(std::string(known.begin(), known.end()));
+    const int newest = known.empty() ? 0 : std::stoi(text(known));
     if (newest >= place_.replacement) return newest;
     store.compareSet(called_key, known, bytes(std::to_string(place_.replacement)));
   }
@@ -319,7 +370,7 @@ std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_poi
   if (!await(meeting, std::max(until, SteadyClock::now() + timeout_))) return {};
   met_ = meeting;
   called_ = meeting;
-  groups_ = 0;
+  groups_ = agreements_ = 0;
   connection_->failed = false;
   connection_->all =
       std::make_unique<Group>(connection_->make(place_, prefix() + "all", rank(), size(), timeout_), *this);
@@ -369,8 +420,7 @@ void World::drop_dead_store() noexcept {
 std::optional<std::string> World::last_words() const noexcept {
   try {
     if (!connection_ || !connection_->store->check({failed_key})) return std::nullopt;
-    const Bytes text = connection_->store->get(failed_key);
-    return std::string(text.begin(), text.end());
+    return text(connection_->store->get(failed_key));
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -422,9 +472,9 @@ DistributedError World::explain_in_full(const std::string& what) {
       before[static_cast<std::size_t>(rank)] = connection_->store->get(alive_key(rank));
     while (SteadyClock::now() < until) {
       if (connection_->store->check({failed_key})) {
-        const Bytes text = connection_->store->get(failed_key);
+        const std::string said = text(connection_->store->get(failed_key));
         linger();
-        return DistributedError(std::string(text.begin(), text.end()));
+        return DistributedError(said);
       }
       std::this_thread::sleep_for(Milliseconds(50));
     }
@@ -481,10 +531,7 @@ void World::watch(const std::stop_token& stop) {
         if (since > pulse_.silence && !std::exchange(other.told, true)) silent_ = rank;
         if (since > std::max(timeout_, pulse_.silence)) lost_ = rank;
       }
-      if (replaces_ && store.check({called_key})) {
-        const Bytes known = store.get(called_key);
-        called_ = std::stoi(std::string(known.begin(), known.end()));
-      }
+      if (replaces_ && store.check({called_key})) called_ = std::stoi(text(store.get(called_key)));
     } catch (const std::exception&) {
       called_ = std::numeric_limits<int>::max();
       return;  // the store is gone; the next collective tells

@@ -241,14 +241,16 @@ void Commander::commit(Job& job) {
   distributed::World* const world = run_.loop().world();
   std::shared_ptr<train::StateCopy> before;
   const std::int64_t watch = watch_of(entry);
-  std::string refused;
-  try {
-    if (job.error) std::rethrow_exception(job.error);
-    before = swaps_.commit(*job.prepared, watch > 0 || world != nullptr);
-  } catch (...) {
-    refused = what(std::current_exception());
+  std::string refused = job.error ? what(job.error) : "";
+  if (world != nullptr) refused = world->agree(refused);
+  if (refused.empty()) {
+    try {
+      before = swaps_.commit(*job.prepared, watch > 0 || world != nullptr);
+    } catch (...) {
+      refused = what(std::current_exception());
+    }
+    if (world != nullptr) refused = distributed::first_said(*world, refused);
   }
-  if (world != nullptr) refused = distributed::first_said(*world, refused);
   if (!refused.empty()) {
     if (before) {  // another rank could not
       swaps_.take_back(*job.prepared);
