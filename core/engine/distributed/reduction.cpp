@@ -80,8 +80,23 @@ Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, L
                                  .view(parameters_[i].sizes()));
     }
   }
+  make_nodes();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
+}
+
+/// NCCL knows of nodes by itself.
+void Reduction::make_nodes() {
+  if (!tail().is_cpu()) return;
+  const int local = ranks_.local_size();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    const auto bytes = static_cast<std::int64_t>(bucket.flat.nbytes());
+    if (layout_.buckets[i].compressed || !faster_by_nodes(bytes, ranks_.size() / local, local)) continue;
+    if (!within_) within_ = group_within(ranks_, local);
+    if (!between_) between_ = group_between(ranks_, local);
+    bucket.by_nodes.emplace(*within_, bucket.flat.numel(), bucket.flat);
+  }
 }
 
 Reduction::~Reduction() {
@@ -104,10 +119,15 @@ void Reduction::ready(std::size_t parameter) {
 
 /// The next bucket is whole.
 void Reduction::leave() {
-  const std::size_t bucket = next_++;
-  buckets_[bucket].exchange = layout_.buckets[bucket].compressed
-                                  ? compressor_->reduce(bucket, buckets_[bucket].gradients, step_)
-                                  : ranks_.all_reduce(buckets_[bucket].flat);
+  const std::size_t number = next_++;
+  Bucket& bucket = buckets_[number];
+  if (layout_.buckets[number].compressed)
+    bucket.exchange = compressor_->reduce(number, bucket.gradients, step_);
+  else if (bucket.by_nodes)
+    bucket.exchange =
+        bucket.by_nodes->sum(bucket.flat, [&] { between_->all_reduce(bucket.by_nodes->shard())->wait(); });
+  else
+    bucket.exchange = ranks_.all_reduce(bucket.flat);
 }
 
 void Reduction::put(std::size_t parameter) {

@@ -4,15 +4,19 @@
 // Parameters lie in buckets, the last of the network first, which is about the order in which backward is done
 // with them. A bucket leaves as soon as it and those before it are whole. Li et al., "PyTorch Distributed:
 // Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
+//
+// Ranks of several machines sum short buckets by nodes, for which messages are what costs (helpers/nodes.hpp).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/compressor.hpp>
+#include <trainyard/helpers/nodes.hpp>
 #include <trainyard/named_tensor.hpp>
 #include <trainyard/ranks.hpp>
 
@@ -43,8 +47,8 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
 
 class Reduction {
  public:
-  /// `parameters` in the network's order; their gradients are float. All ranks have the same. `compressor`: as of
-  /// the layout, open for it.
+  /// `parameters` in the network's order; their gradients are float. All ranks have the same, and make it at the
+  /// same point. `compressor`: as of the layout, open for it.
   Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout, Compressor* compressor);
   ~Reduction();
   Reduction(const Reduction&) = delete;
@@ -72,12 +76,14 @@ class Reduction {
     at::Tensor gradients;           ///< without it
     std::vector<at::Tensor> views;  ///< of each parameter
     std::size_t missing = 0;
+    std::optional<SumByNodes> by_nodes;
     std::unique_ptr<Exchange> exchange;  ///< since it left
   };
   struct Place {
     std::size_t bucket, slot;
   };
 
+  void make_nodes();
   void ready(std::size_t parameter);
   void put(std::size_t parameter);
   void leave();
@@ -89,7 +95,8 @@ class Reduction {
   const Layout layout_;
   Compressor* const compressor_;
   std::vector<at::Tensor> parameters_;
-  std::vector<Place> places_;  ///< by parameter
+  std::vector<Place> places_;                    ///< by parameter
+  std::unique_ptr<RankGroup> within_, between_;  ///< nodes, where a bucket is summed by nodes
   std::vector<Bucket> buckets_;
   std::vector<bool> put_;  ///< by parameter: its gradient is in the bucket
   std::int64_t step_ = 0;
