@@ -3,6 +3,7 @@
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/between_keys.hpp"
 #include "core/runfile/option_files.hpp"
+#include "core/runfile/rank_place.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -62,17 +63,11 @@ class DataTables {
   const Table& printed() const { return printed_; }
 
  private:
-  /// The number of ranks that the file has its batch sizes for.
-  std::int64_t written_for() const {
-    const auto* ranks = at_path<std::int64_t>(tables_.root(), "distributed.ranks");
-    return ranks != nullptr ? *ranks : tables_.ranks();
-  }
-
   void batch(const Section& section, const std::string& name, const Table& table, Checked& own) {
     for (const Key& key : section.keys)
       if (table.contains(key.name) && !own.host.contains(key.name)) return;  // reported
     if (name == "train")
-      solve_batch(own.host, own.at, tables_.ranks(), written_for(), findings_);
+      solve_batch(own.host, own.at, tables_.ranks(), ranks_of(tables_.root(), tables_.ranks()), findings_);
     else if (const auto* micro = at_path<std::int64_t>(printed_, "train.micro_batch_size");
              micro != nullptr && !own.host.contains("batch_size"))
       own.host.set("batch_size", Value(*micro));

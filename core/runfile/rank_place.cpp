@@ -6,6 +6,8 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/runfile/at_path.hpp"
+
 namespace trainyard::config {
 namespace {
 
@@ -50,6 +52,11 @@ RankPlace RankPlace::of_process() {
   if (const int pipe = number("TRAINYARD_LAUNCHER_PIPE", -1, 0, most); pipe >= 0) place.launcher = pipe;
   place.start = text("TORCHELASTIC_RUN_ID") + "/" + text("TORCHELASTIC_RESTART_COUNT");
   return place;
+}
+
+std::int64_t ranks_of(const Table& file, std::int64_t otherwise) {
+  const auto* ranks = at_path<std::int64_t>(file, "distributed.ranks");
+  return ranks == nullptr ? otherwise : *ranks;
 }
 
 }  // namespace trainyard::config

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <trainyard/value.hpp>
+
 namespace trainyard::config {
 
 struct RankPlace {
@@ -25,5 +27,8 @@ struct RankPlace {
   /// rank where there is no WORLD_SIZE. Throws Error where they contradict each other.
   static RankPlace of_process();
 };
+
+/// How many a run file says that it is for; a resolved one always does.
+std::int64_t ranks_of(const Table& file, std::int64_t otherwise = 1);
 
 }  // namespace trainyard::config

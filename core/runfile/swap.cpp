@@ -7,6 +7,7 @@
 #include "core/runfile/load.hpp"
 #include "core/runfile/parse.hpp"
 #include "core/runfile/print.hpp"
+#include "core/runfile/rank_place.hpp"
 #include "core/runfile/schema.hpp"
 #include "core/runfile/suggest.hpp"
 
@@ -119,8 +120,7 @@ Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps
   Document document;
   document.root = resolved;
   document.root.erase("swap");  // a plan: none of the live configuration
-  if (const auto* ranks = at_path<std::int64_t>(resolved, "distributed.ranks"))  // as many as train it
-    document.ranks = static_cast<int>(*ranks);
+  document.ranks = static_cast<int>(ranks_of(resolved));
   document.file = "the swap of " + (swaps.empty() ? "nothing" : swaps.front().slot);
   for (const SwapRequest& swap : swaps)
     if (document.readable) put_swap(document, swap, registry, at);

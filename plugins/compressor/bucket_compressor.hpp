@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <trainyard/compressor.hpp>
+#include <trainyard/helpers/nodes.hpp>
 #include <trainyard/host.hpp>
 
 #include "exchange.hpp"
@@ -49,6 +51,7 @@ class BucketCompressor : public Compressor {
                         "\" is no number of steps of this run; give it in ba, ep or sp");
     start_ = *start;
     ranks_ = &ranks;
+    wire_.emplace(ranks);
     buckets_.assign(buckets.begin(), buckets.end());
     kept_.clear();
   }
@@ -71,10 +74,10 @@ class BucketCompressor : public Compressor {
                                              std::int64_t step) = 0;
   /// Until then.
   virtual std::unique_ptr<Exchange> sum(std::size_t, const at::Tensor& gradients) {
-    return wire_.all_reduce(ranks(), gradients);
+    return wire_->all_reduce(gradients);
   }
   /// The last bucket of a step is through; loop thread.
-  virtual void report() { host().metric("wire_bytes", wire_.take()); }
+  virtual void report() { host().metric("wire_bytes", wire_->take()); }
 
   /// Of those that keep something back, ahead of the first step: whether a step was taken is told to it.
   void keep(Residuals& what) { kept_.push_back(&what); }
@@ -91,7 +94,7 @@ class BucketCompressor : public Compressor {
     return host().random("bucket/" + std::to_string(bucket)).at(static_cast<std::uint64_t>(step));
   }
 
-  Wire wire_;  ///< to and from all ranks
+  std::optional<CountedGroup> wire_;  ///< all ranks, from open() on
 
  private:
   const BucketOptions options_;

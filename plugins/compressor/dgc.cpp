@@ -78,7 +78,7 @@ class Dgc final : public PairCompressor {
  protected:
   std::unique_ptr<Exchange> sum(std::size_t bucket, const at::Tensor& gradients) override {
     gradients.copy_(velocity(bucket, gradients));
-    return wire_.all_reduce(ranks(), gradients);
+    return wire_->all_reduce(gradients);
   }
 
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,

@@ -1,7 +1,6 @@
-// What compressors put on the wire, counted, and what is to be done once an exchange is through.
+// What compressors put on the wire, counted.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -12,49 +11,45 @@ namespace compressors {
 using trainyard::Exchange;
 using trainyard::RankGroup;
 
-/// Begins exchanges, and counts the bytes that this rank sends in them where they go around a ring of n ranks: of
-/// each rank's part n - 1 copies are sent on; of a sum, of each n-th part, twice as many. So does Gloo, but for
+/// A group, and the bytes that this rank sends in it where exchanges go around a ring of n ranks: of each rank's
+/// part n - 1 copies are sent on; of a sum, of each n-th part, twice as many. So does Gloo, but for
 /// reduce_scatter, which in LibTorch 2.11 sums all on all ranks: twice as much.
-class Wire {
+class CountedGroup final : public RankGroup {
  public:
-  std::unique_ptr<Exchange> all_reduce(RankGroup& group, const at::Tensor& tensor) {
-    sent_ += 2.0 * others(group) * static_cast<double>(tensor.nbytes()) / group.size();
-    return group.all_reduce(tensor);
+  explicit CountedGroup(RankGroup& group) : group_(&group) {}  ///< which outlives it
+  explicit CountedGroup(std::unique_ptr<RankGroup> group) : own_(std::move(group)), group_(own_.get()) {}
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  /// For what is not to be counted.
+  RankGroup& group() { return *group_; }
+
+  std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override {
+    sent_ += 2.0 * others() * static_cast<double>(tensor.nbytes()) / size();
+    return group_->all_reduce(tensor);
   }
-  std::unique_ptr<Exchange> all_gather(RankGroup& group, const at::Tensor& all, const at::Tensor& own) {
-    sent_ += others(group) * static_cast<double>(own.nbytes());
-    return group.all_gather(all, own);
+  std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override {
+    sent_ += others() * static_cast<double>(own.nbytes());
+    return group_->all_gather(all, own);
   }
-  std::unique_ptr<Exchange> reduce_scatter(RankGroup& group, const at::Tensor& own, const at::Tensor& all) {
-    sent_ += others(group) * static_cast<double>(own.nbytes());
-    return group.reduce_scatter(own, all);
+  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override {
+    sent_ += others() * static_cast<double>(own.nbytes());
+    return group_->reduce_scatter(own, all);
+  }
+  std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override {
+    sent_ += others() * static_cast<double>(tensor.nbytes()) / size();  // all but the last send it on
+    return group_->broadcast(tensor, root);
   }
 
   /// Since it was last asked.
   double take() { return std::exchange(sent_, 0.0); }
 
  private:
-  static double others(const RankGroup& group) { return group.size() - 1; }
+  double others() const { return group_->size() - 1; }
+
+  std::unique_ptr<RankGroup> own_;  ///< null: it is another's
+  RankGroup* group_;
   double sent_ = 0.0;
 };
-
-/// Waits for an exchange, then does the rest, on the thread that waits.
-class Then final : public Exchange {
- public:
-  Then(std::unique_ptr<Exchange> first, std::function<void()> rest)
-      : first_(std::move(first)), rest_(std::move(rest)) {}
-  void wait() override {
-    first_->wait();
-    rest_();
-  }
-
- private:
-  std::unique_ptr<Exchange> first_;
-  std::function<void()> rest_;
-};
-
-inline std::unique_ptr<Exchange> then(std::unique_ptr<Exchange> first, std::function<void()> rest) {
-  return std::make_unique<Then>(std::move(first), std::move(rest));
-}
 
 }  // namespace compressors

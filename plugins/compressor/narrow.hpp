@@ -17,7 +17,7 @@ class NarrowCompressor : public BucketCompressor {
   std::unique_ptr<Exchange> compress(std::size_t, const at::Tensor& gradients, std::int64_t) override {
     const auto count = static_cast<double>(ranks().size());
     const at::Tensor narrow = gradients.mul_(1.0 / count).to(type_);
-    return then(wire_.all_reduce(ranks(), narrow), [narrow, gradients, count] {
+    return then(wire_->all_reduce(narrow), [narrow, gradients, count] {
       gradients.copy_(narrow);
       gradients.mul_(count);
     });

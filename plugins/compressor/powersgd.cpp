@@ -145,7 +145,7 @@ class PowerSgd final : public BucketCompressor {
     for (const Matrix& matrix : matrices_[bucket])
       thin(left_[bucket], matrix.p, matrix.rows)
           .copy_(at::mm(matrix.of(sum), thin(right, matrix.q, matrix.columns)));
-    return then(wire_.all_reduce(ranks(), left_[bucket]),
+    return then(wire_->all_reduce(left_[bucket]),
                 [this, bucket, gradients, sum, right, step] { finish(bucket, sum, right, gradients, step); });
   }
 
@@ -165,7 +165,7 @@ class PowerSgd final : public BucketCompressor {
       q.copy_(at::mm(matrix.of(sum).t(), p));
       if (options_.error_feedback) matrix.of(sum).sub_(at::mm(p, q.t()));
     }
-    wire_.all_reduce(ranks(), right)->wait();
+    wire_->all_reduce(right)->wait();
     for (const Matrix& matrix : matrices_[bucket])
       multiply(thin(left, matrix.p, matrix.rows), thin(right, matrix.q, matrix.columns),
                matrix.of(gradients));

@@ -59,7 +59,7 @@ class RandomK final : public WithFeedback<BucketCompressor> {
     for (std::size_t j = 0; j < indices.size(); ++j)
       to[j] = from[static_cast<std::size_t>(indices[j])] * factor;
     kernels::zero_at(indices, from);
-    return then(wire_.all_reduce(ranks(), values), [values, indices, gradients] {
+    return then(wire_->all_reduce(values), [values, indices, gradients] {
       gradients.zero_();
       kernels::scatter_add(floats(values), indices, floats(gradients));
     });

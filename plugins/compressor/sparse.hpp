@@ -82,7 +82,7 @@ class PairCompressor : public BucketCompressor {
                                  const at::Tensor& gradients) {
     const at::Tensor own = pairs_.take(from, k, random);
     const at::Tensor all = at::empty({own.numel() * ranks().size()}, own.options());
-    return then(wire_.all_gather(ranks(), all, own), [this, all, k, gradients] {
+    return then(wire_->all_gather(all, own), [this, all, k, gradients] {
       gradients.zero_();
       pairs_.add(all, k, gradients);
     });

@@ -1,5 +1,6 @@
 """Emulated clusters (tools/cluster): a slow link is slow and carries what it should, trainings over it are the same trainings,
 and the simulation is what its formulas say. Nothing here asserts that something is fast."""
+import dataclasses
 import random
 import subprocess
 import sys
@@ -36,8 +37,8 @@ NETWORK = model.network(PARAMETERS, least=1024)
 
 
 class Emulated(unittest.TestCase):
-    def cluster(self, nodes, rate):
-        cluster = links.Cluster(nodes, rate)
+    def cluster(self, nodes, rate, kind=links.Cluster):
+        cluster = kind(nodes, rate)
         try:
             cluster.__enter__()
         except links.NotHere as why:
@@ -94,37 +95,48 @@ class Links(Emulated):
                 links.Cluster(2, rate)
 
 
+class OneMachine(links.Cluster):
+    """Ranks that take themselves for those of several machines, side by side on one."""
+
+    def command(self, node, words):
+        return super().command(0, words)
+
+
 class Trainings(Emulated):
     def test_the_weights_are_those_of_a_run_without_it(self):
-        cluster = self.cluster(2, "200mbit")
-        for tables in ((), (training.hierarchical(local_world_size=2),), (training.hierarchical(0.05, local_world_size=2),)):
+        cluster, plain = self.cluster(2, "200mbit"), self.cluster(2, None, OneMachine)
+        for tables in ((), (training.hierarchical(),), (training.hierarchical(0.05),)):
             with self.subTest(tables=tables):
-                here = self.train(cluster, *tables, local=2, duration="12ba")
-                self.assertEqual(here.result["digest"], self.train(4, *tables, duration="12ba").result["digest"])
+                here, there = (self.train(where, *tables, local=2, duration="12ba") for where in (cluster, plain))
+                self.assertEqual(here.result["digest"], there.result["digest"])
+        self.assertLess(plain.sent(0), 100_000)
 
     def test_a_node_sends_what_the_formula_says_and_takes_as_long(self):
-        """hitopk knows the nodes by LOCAL_WORLD_SIZE alone."""
+        """The nodes are known by LOCAL_WORLD_SIZE alone. What the host sums itself goes by nodes where it is short, and else in a ring
+        of all ranks, which leaves each node once."""
         cluster, rate = self.cluster(2, "100mbit"), links.bytes_per_second("100mbit")
-        for density, table in ((None, training.hierarchical()), (0.1, training.hierarchical(0.1))):
-            with self.subTest(density=density):
+        plain = model.network(PARAMETERS)
+        self.assertTrue(model.faster_by_nodes(2, 2, model.FLOAT * plain.buckets[0]) and not model.faster_by_nodes(2, 2, model.FLOAT * plain.rest))
+        host = model.bytes_between(2, plain.buckets[0]) + 2 * 3 / 4 * model.FLOAT * plain.rest
+        for density, table in ((None, training.hierarchical()), (0.1, training.hierarchical(0.1)), (None, "")):
+            with self.subTest(table=table):
                 shards = [-(-elements // 2) for elements in NETWORK.buckets]
                 own = sum(model.PAIR * model.kept(shard, density) if density else model.FLOAT * shard for shard in shards)
+                formula = 2 * own + model.bytes_between(2, NETWORK.rest) if table else host
                 sent = []
                 for steps in (5, 25):
                     before = [cluster.sent(node) for node in range(2)]
                     result = self.train(cluster, table, local=2, duration=f"{steps}ba")
-                    self.assertEqual(result.train[-1]["wire_bytes_between_nodes"], own)
+                    self.assertEqual(result.train[-1].get("wire_bytes_between_nodes"), own if table else None)
                     sent.append([cluster.sent(node) - before[node] for node in range(2)])
-                flat = 2 * 3 / 4 * model.FLOAT * NETWORK.rest
-                formula = 2 * own + flat  # two ranks a node, two nodes; the ring of all leaves each node once
                 for few, many in zip(*sent):
                     step = (many - few) / 20
                     self.assertGreater(step, formula)
-                    self.assertLess(step, 1.02 * formula + 3000 * (2 * len(NETWORK.buckets) + 1))
+                    self.assertLess(step, 1.02 * formula + 3000 * 2 * (len(NETWORK.buckets) + 1))  # two ranks a node
                 self.assertGreater(5 * sum(result.steps), 0.9 * 20 * formula / rate)
 
     def test_the_host_has_the_buckets_that_are_simulated(self):
-        result = self.train(2, training.hierarchical(0.1, auto_dense="measured", local_world_size=1), duration="1ba", interval=1)
+        result = self.train(2, training.hierarchical(0.1, auto_dense="measured", local_world_size=1), duration="10ba", interval=1)
         self.assertEqual(len(result.measured), len(NETWORK.buckets))
 
     def test_a_rank_that_fails_is_named(self):
@@ -151,15 +163,22 @@ class Simulated(unittest.TestCase):
         d = 800_000
         for m, n in ((2, 1), (2, 2), (16, 8), (128, 8)):
             p = m * n
-            within = 2 * (n - 1) * (2e-5 + 4 * d / n * 1e-10) + (n - 1) * (2e-5 + 4 * d / n * 1e-10)
+            within = (n - 1) * (2e-5 + 4 * d / n * 1e-10)
+            nodes = 3 * within + 2 * (m - 1) * (1e-4 + 4 * d / n / m * n * 1e-8)
+            ring = 2 * (p - 1) * (1e-4 + 4 * d / p * 1e-8)
             pairs = 3e-9 * d / n + (m - 1) * (1e-4 + 8 * (d // n // 100) * n * 1e-8) + 2e-8 * m * (d // n // 100)
-            tail = 2 * (p - 1) * 1e-4  # beside the rest
-            expected = {("flat", None): 0.03 + 2 * (p - 1) * (1e-4 + 4 * d / p * 1e-8) + tail,
-                        ("topk", 0.01): 0.03 + 3e-9 * d + (p - 1) * (1e-4 + 8 * 8000 * 1e-8) + 2e-8 * p * 8000 + tail,
-                        ("hierarchical", None): 0.03 + max(tail, within + 2 * (m - 1) * (1e-4 + 4 * d / n / m * n * 1e-8)),
-                        ("hitopk", 0.01): 0.03 + max(tail, within + pairs)}
+            # Without bytes. The sum within the nodes goes beside what is before it, where that is longer.
+            tail, beside = 2 * (m - 1) * 1e-4 + (n - 1) * 2e-5, 2 * (n - 1) * 2e-5
+            expected = {("flat", None): (nodes if m * n > 4 else ring) + tail,
+                        ("topk", 0.01): 3e-9 * d + max((p - 1) * (1e-4 + 8 * 8000 * 1e-8) + 2e-8 * p * 8000, beside) + tail,
+                        ("hierarchical", None): nodes + tail,
+                        ("hitopk", 0.01): 2 * within + max(within + pairs, beside) + tail}
+            if n == 1:  # the tail goes in a ring, behind another or beside what is no ring
+                expected["hierarchical", None] = max(tail, nodes)
+                expected["hitopk", 0.01] = max(tail, pairs)
             for (method, density), seconds in expected.items():
-                self.assertAlmostEqual(model.step_time(costs, model.Network((d,), 0), m, n, method, density), seconds, places=12, msg=f"{m} x {n} {method}")
+                found = model.step_time(costs, model.Network((d,), 0), m, n, method, density)
+                self.assertAlmostEqual(found, 0.03 + seconds, places=12, msg=f"{m} x {n} {method}")
 
     def test_buckets_are_laid_out_as_the_host_does(self):
         self.assertEqual(NETWORK, model.Network((6400, 344064), 4 + 256 + 28 + 6))
@@ -195,9 +214,23 @@ class Simulated(unittest.TestCase):
         self.assertAlmostEqual(takes([1, 2], "flat", between=2.5, nodes=2, local=1), 4 + 5 + 5 + 5)  # ready at 4; the rest last
         for place in range(4):
             slow = [2 if rank == place else 1 for rank in range(4)]
-            # Buckets of 2 within, 1 within; between nodes 2 x 0.5; the rest of all ranks, 6 x 0.5, beside them.
-            self.assertAlmostEqual(takes(slow, "hierarchical", inside=1.0, between=0.5, buckets=(1,)), 6 + 2 + 1 + 1)
-            self.assertAlmostEqual(takes(slow, "hierarchical", inside=0.0, between=0.5, buckets=(1,)), 6 + 3)
+            # A bucket: 2 within, between nodes 2 x 0.5, 1 within; the tail the same, its first 2 beside that.
+            self.assertAlmostEqual(takes(slow, "hierarchical", inside=1.0, between=0.5, buckets=(1,)), 6 + 2 + 1 + 1 + 1 + 1)
+            self.assertAlmostEqual(takes(slow, "hierarchical", inside=0.0, between=0.5, buckets=(1,)), 6 + 1 + 1)
+            self.assertAlmostEqual(takes(slow, "flat", inside=0.1, between=0.5, buckets=(20_000,)), 6 + 6 * 0.5 + 2 * 0.5 + 0.1)
+
+        # Of two buckets, ready at 2 and 3: what is within nodes first goes one after the other, each 2 x 3; the rest once backward is through.
+        self.assertAlmostEqual(takes([1] * 4, "hierarchical", inside=3.0), max(max(2 + 6 + 3, 2 + 6 + 6) + 3, 2 + 6 + 6 + 6) + 3)
+        self.assertAlmostEqual(takes([1] * 4, "hierarchical", between=0.5), 3 + 1 + 1 + 1)
+
+    def test_the_host_sums_by_nodes_what_is_short(self):
+        for nodes, local, most in ((1, 8, 0), (8, 1, 0), (2, 2, 32_768), (2, 8, 7 * 32_768), (128, 8, 1771 * 32_768)):
+            for size in filter(None, (4, max(0, most - 4), most, most + 4)):
+                self.assertEqual(model.faster_by_nodes(nodes, local, size), size < most)
+        costs = dataclasses.replace(self.CARD, inside=model.Link(1e-4, 0.0), between=model.Link(1e-3, 0.0))
+        # 2 (128 - 1) between nodes, 3 (8 - 1) within one, where a ring of all has 2 (1024 - 1).
+        self.assertAlmostEqual(model.step_time(costs, model.Network((), 1000), 128, 8, "flat"), 254e-3 + 21e-4, places=12)
+        self.assertAlmostEqual(model.step_time(costs, model.Network((), 1000), 1024, 1, "flat"), 2046e-3, places=12)
 
     def test_what_it_cannot_is_refused(self):
         with self.assertRaisesRegex(ValueError, "hitopk needs a density"):

@@ -107,6 +107,8 @@ class Ranks(RankTest):
                 [(none, looks)] = self.counts(1, text)
                 self.assertEqual(none, 0)
                 self.assertEqual(self.counts(2, text), {(buckets, looks)})
+        # A hook that may ask for something at before_step costs one more.
+        self.assertEqual({exchanges for exchanges, _ in self.counts(2, RUN + ASKS + "step = 1000\n")}, {2})
 
     # --- what does not fit
 
@@ -286,7 +288,40 @@ class Ranks(RankTest):
         self.assertEqual(run.returncode, 0, said)
         self.assertIn(f"[distributed.compressor] fp16 {lost}", log.read_text())
 
+    def test_a_rank_that_cannot_prepare_a_swap_leaves_no_other_waiting_for_a_group(self):
+        options = ("local_world_size=1", "density=0.1", "min_compress_elements=1")
+        for ranks in (2, 4):
+            with self.subTest(ranks=ranks):
+                run = self.live(ranks, '[distributed.compressor]\ntype = "topk"\nmin_compress_elements = 1\n')
+                ctl = lambda *words, code=0: self.host("ctl", "small", *words, code=code).stderr  # noqa: E731
+                ctl("swap", "distributed.compressor", "hitopk", *options)
+                # Ahead of its groups, as the hook is made first; ahead of the second one; and each time the next swap goes well.
+                said = ctl("set", "hooks.faulty.at=construction", "hooks.faulty.way=throw", "hooks.faulty.rank=1", "distributed.compressor.density=0.2",
+                           code=2)
+                self.assertRegex(said, "refuses: rank 1: hook faulty .*its constructor threw: thrown on purpose")
+                ctl("set", "distributed.compressor.density=0.3")
+                said = ctl("swap", "distributed.compressor", "quitting", "at=1", "rank=1", code=2)
+                self.assertIn("refuses: rank 1: [distributed.compressor] quitting: thrown on purpose", said)
+                ctl("swap", "distributed.compressor", "quitting")
+                ctl("swap", "distributed.compressor", "hitopk", *options)
+                ctl("stop")
+                said = run.communicate(timeout=60)[1]
+                self.assertEqual(run.returncode, 0, said)
+                self.assertEqual([len(each) for each in self.journals(ranks, "swap")], [4] * ranks)
+                self.assertEqual([len(each) for each in self.journals(ranks, "swap_refused")], [2] * ranks)
+                shutil.rmtree(self.run_folder)
+
     # --- signals, requests
+
+    def test_what_one_rank_asks_for_behind_the_sum_all_ranks_do(self):
+        for ask in ("skip_step", "repeat_step"):
+            asks = f'[[hooks]]\ntype = "asking"\nask = "{ask}"\nat = "before_step"\nstep = 3\nperiod = 7\nrank = '
+            all_ask = self.on(2, RUN + asks + "-1\n", "--plugins", FAULTY)
+            for rank in (0, 1):
+                with self.subTest(ask=ask, rank=rank):
+                    self.assertEqual(self.on(2, RUN + asks + f"{rank}\n", "--plugins", FAULTY)["digest"], all_ask["digest"])
+            if ask == "skip_step":
+                self.assertNotEqual(self.on(2)["digest"], all_ask["digest"])
 
     def test_what_one_rank_asks_for_all_ranks_do(self):
         text = RUN.replace('max_duration = "50ba"', 'max_duration = "1000000ba"') + ASKS

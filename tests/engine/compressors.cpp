@@ -369,7 +369,8 @@ TEST_CASE("Nothing is lost: what came and what is kept back are the sum of the g
       {"mstopk", table({{"density", 0.05}, {"value_dtype", std::string("bf16")}})},
       {"randomk", table({{"density", 0.05}})},
       {"dgc", table({{"density", 0.05}, {"momentum", 0.0}, {"warmup_epochs", std::int64_t{2}}})},
-      {"hitopk", table({{"density", 0.05}, {"auto_dense", std::string("never")}})}};
+      {"hitopk", table({{"density", 0.05}, {"auto_dense", std::string("never")}})},
+      {"hitopk", table({{"density", 0.05}, {"auto_dense", std::string("measured")}})}};
   for (const auto& [name, options] : cases) {
     // Where no sum of floats is rounded, nothing at all; else what the machine rounds in g + e and in the sum.
     const double exact = lost(name, options, steps, true), rounded = lost(name, options, steps, false);
@@ -759,12 +760,30 @@ TEST_CASE("hitopk sends all from a density of 1 / nodes on") {
           rank.open();
           CHECK_HERE(std::get<bool>(rank.saved().scalars.at("dense/0")) == each.dense);
           Rank measured(world, "hitopk",
-                        table({{"density", each.density}, {"auto_dense", std::string("measured")}}),
+                        table({{"density", each.density},
+                               {"value_dtype", std::string(each.type)},
+                               {"auto_dense", std::string("measured")}}),
                         {{1000}});
           measured.open();
-          const auto all = world.gather(digest(measured.saved()));
-          CHECK_HERE(
-              std::ranges::all_of(all, [&](const std::string& other) { return other == all.front(); }));
+          for (std::int64_t step = 0; step < 10; ++step) {
+            CHECK_HERE(!measured.saved().scalars.contains("dense/0"));
+            measured.reduce({gradient(world.rank(), 0, step, 1000)}, step);
+          }
+          const State chosen = measured.saved();
+          const bool dense = std::get<bool>(chosen.scalars.at("dense/0"));
+          for (const std::string& other : world.gather(dense ? "all" : "pairs"))
+            CHECK_HERE(other == (dense ? "all" : "pairs"));
+          // The choice goes on, but for another density.
+          for (const bool same : {true, false}) {
+            Rank next(world, "hitopk",
+                      table({{"density", each.density - (same ? 0.0 : 0.1)},
+                             {"value_dtype", std::string(each.type)},
+                             {"auto_dense", std::string("measured")}}),
+                      {{1000}});
+            next.open();
+            next.plugin->load(StateReader(chosen));
+            CHECK_HERE(next.saved().scalars.contains("dense/0") == same);
+          }
         },
         2);
 }

@@ -25,8 +25,8 @@ struct Chain {
     for (std::size_t i = 0; i < parameters.size(); ++i) all.push_back({std::to_string(i), parameters[i]});
     return all;
   }
-  Reduction reduction(World& world, std::int64_t bucket_bytes) const {
-    return {world, named(), make_layout(named(), bucket_bytes, nullptr), nullptr};
+  Reduction reduction(Ranks& ranks, std::int64_t bucket_bytes) const {
+    return {ranks, named(), make_layout(named(), bucket_bytes, nullptr), nullptr};
   }
 
   Chain() {
@@ -237,6 +237,135 @@ TEST_CASE("What is summed is the same on all ranks, to the bit") {
   for (const std::string& each : digests) CHECK(each == digests.front());
 }
 
+namespace {
+
+/// What is exchanged, by group: "all", or how many ranks it has.
+using Notes = std::map<std::string, int>;
+
+class NotedGroup final : public RankGroup {
+ public:
+  NotedGroup(std::unique_ptr<RankGroup> group, Notes& notes) : group_(std::move(group)), notes_(notes) {}
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override {
+    note("all_reduce");
+    return group_->all_reduce(tensor);
+  }
+  std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override {
+    note("all_gather");
+    return group_->all_gather(all, own);
+  }
+  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override {
+    note("reduce_scatter");
+    return group_->reduce_scatter(own, all);
+  }
+  std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override {
+    note("broadcast");
+    return group_->broadcast(tensor, root);
+  }
+
+ private:
+  void note(const std::string& what) { ++notes_[std::to_string(size()) + " " + what]; }
+
+  std::unique_ptr<RankGroup> group_;
+  Notes& notes_;
+};
+
+class NotedRanks final : public Ranks {
+ public:
+  explicit NotedRanks(World& world) : world_(world) {}
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
+  int local_rank() const override { return world_.local_rank(); }
+  int local_size() const override { return world_.local_size(); }
+  std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override {
+    ++notes["all all_reduce"];
+    return world_.all_reduce(tensor);
+  }
+  std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override {
+    ++notes["all all_gather"];
+    return world_.all_gather(all, own);
+  }
+  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override {
+    ++notes["all reduce_scatter"];
+    return world_.reduce_scatter(own, all);
+  }
+  std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override {
+    ++notes["all broadcast"];
+    return world_.broadcast(tensor, root);
+  }
+  std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) override {
+    auto group = world_.group(ranks);
+    return group ? std::make_unique<NotedGroup>(std::move(group), notes) : nullptr;
+  }
+
+  Notes notes;
+
+ private:
+  World& world_;
+};
+
+}  // namespace
+
+TEST_CASE("Ranks of several machines sum what is short by nodes, and the rest in a ring of all") {
+  const auto by_nodes = [](int nodes, int local, int times) {
+    const std::string within = std::to_string(local) + " ", between = std::to_string(nodes) + " ";
+    return Notes{
+        {within + "reduce_scatter", times}, {between + "all_reduce", times}, {within + "all_gather", times}};
+  };
+  const Notes rings = {{"all all_reduce", 2}};
+  Notes both = by_nodes(2, 2, 1);
+  both["all all_reduce"] = 1;
+  const struct {
+    int ranks, local;
+    Notes step;
+  } cases[] = {{4, 4, rings},
+               {4, 1, rings},
+               {5, 2, rings},  // the last one is alone on its machine
+               {4, 2, both},
+               // Two messages are spared, and three, in place of one: the long one is short for that.
+               {6, 3, by_nodes(2, 3, 2)},
+               {6, 2, by_nodes(3, 2, 2)}};
+  for (const auto& each : cases) {
+    std::vector<std::string> digests(static_cast<std::size_t>(each.ranks));
+    on_ranks(
+        each.ranks,
+        [&](World& world) {
+          NotedRanks ranks(world);
+          const std::vector<NamedTensor> named = {{"short", torch::zeros({101}).set_requires_grad(true)},
+                                                  {"long", torch::zeros({150, 100}).set_requires_grad(true)}};
+          Reduction reduction(ranks, named, make_layout(named, 1000, nullptr), nullptr);
+          CHECK_HERE(ranks.notes.empty());
+          State sums;
+          for (int step = 0; step < 2; ++step) {
+            for (const NamedTensor& parameter : named) parameter.tensor.mutable_grad() = at::Tensor();
+            reduction.collect();
+            for (const NamedTensor& parameter : named)
+              (parameter.tensor *
+               (torch::arange(parameter.tensor.numel()).view_as(parameter.tensor) + 0.3 * world.rank()))
+                  .sum()
+                  .backward();
+            const Tail all = reduction.finish(
+                {.loss = 0.1 * world.rank(), .counted = 1.0, .weight = 1.0, .bits = 1U << world.rank()},
+                each.ranks);
+            CHECK_HERE(all.bits == (1U << each.ranks) - 1);
+            CHECK_HERE(std::exchange(ranks.notes, {}) == each.step);
+            const double shift = 0.3 * each.ranks * (each.ranks - 1) / 2;
+            for (const NamedTensor& parameter : named) {
+              const at::Tensor sum = parameter.tensor.grad();
+              CHECK_HERE(
+                  torch::allclose(sum, (torch::arange(sum.numel()) * each.ranks + shift).view_as(sum), 1e-6));
+              sums.tensors.emplace(parameter.name + std::to_string(step), sum.clone());
+            }
+            sums.scalars.emplace("loss" + std::to_string(step), all.loss);
+          }
+          digests[static_cast<std::size_t>(world.rank())] = digest(sums);
+        },
+        each.local);
+    for (const std::string& digest : digests) CHECK(digest == digests.front());
+  }
+}
+
 TEST_CASE("Trust ratios that ranks share out are those that each computes alone, and no rank computes many") {
   constexpr std::size_t layers = 70;
   const auto drawn = [](std::uint64_t seed) {
@@ -300,6 +429,50 @@ TEST_CASE("What is cut short is told") {
   const std::string whole = to_bytes({state});
   for (std::size_t length = 1; length < whole.size(); ++length)
     CHECK_THROWS_AS(from_bytes(std::string_view(whole).substr(0, length)), DataError);
+}
+
+TEST_CASE("Who does not come to a group says why, and the others do not wait for it") {
+  for (const int size : {2, 4})
+    on_ranks(size, [&](World& world) {
+      std::vector<int> all(static_cast<std::size_t>(size));
+      std::iota(all.begin(), all.end(), 0);
+      for (const int made : {0, 1, 2, 0}) {  // ahead of the trouble
+        std::vector<std::unique_ptr<RankGroup>> groups;
+        std::string trouble;
+        try {
+          while (std::ssize(groups) < (world.rank() == 1 ? made : 3)) groups.push_back(world.group(all));
+          trouble = world.rank() == 1 ? "no memory" : "";
+        } catch (const DistributedError& error) {
+          trouble = std::string("a group: ") + error.what();
+        }
+        CHECK_HERE(trouble == (world.rank() == 1 ? "no memory" : "a group: rank 1: no memory"));
+        const std::string heard = world.agree(trouble);
+        CHECK_HERE(heard == "rank 1: no memory");
+        // The next time they come together.
+        const at::Tensor one = torch::ones({1});
+        world.group(all)->all_reduce(one)->wait();
+        CHECK_HERE(one.item<float>() == static_cast<float>(size));
+        const std::string nothing = world.agree("");
+        CHECK_HERE(nothing.empty());
+      }
+    });
+}
+
+TEST_CASE("Who waits for a rank to make a group hears that it has failed") {
+  std::string said;
+  CHECK_THROWS(on_ranks(2, [&](World& world) {
+    if (world.rank() == 1) {
+      world.fail("its disk is full");
+      throw std::runtime_error("failed");
+    }
+    try {
+      world.group({0, 1});
+    } catch (const DistributedError& error) {
+      said = error.what();
+      throw;
+    }
+  }));
+  CHECK(said == "rank 1 failed: its disk is full");
 }
 
 TEST_CASE("A rank that fails is named to the others, which do not wait") {

@@ -1,6 +1,7 @@
 // Several ranks in one process, each on a thread: what a test of exchanges needs.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <exception>
@@ -22,7 +23,8 @@ inline std::mutex checking;
     CHECK(__VA_ARGS__);                                      \
   } while (false)
 
-/// Calls `body` on each of so many ranks, `local` of them a machine (0: all); rethrows what the first threw.
+/// Calls `body` on each of so many ranks, `local` of them a machine (0: all), perhaps fewer on the last one; rethrows
+/// what the first threw.
 inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& body, int local = 0,
                      distributed::World::Pulse pulse = {}) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // c10d's record of a process's collectives is for one thread
@@ -34,7 +36,7 @@ inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& 
       try {
         config::RankPlace place{.rank = rank, .size = ranks, .local_rank = rank, .local_size = ranks};
         if (local > 0) place.local_rank = rank % local;
-        if (local > 0) place.local_size = local;
+        if (local > 0) place.local_size = std::min(local, ranks - rank / local * local);
         place.port = store.port();
         place.serves = rank == 0;
         if (rank == 0) place.listening = store.release();

@@ -127,7 +127,7 @@ def break_even(given):
                 for factor in factors:
                     run(factor, training.hierarchical(factor * even))
             for factor in factors:
-                result = training.train(cluster, task, training.hierarchical(factor * even, auto_dense="measured"), duration="1ba", interval=1)
+                result = training.train(cluster, task, training.hierarchical(factor * even, auto_dense="measured"), duration="10ba", interval=1)
                 dense, sparse = max(result.measured.values())
                 chose[factor] = dense <= sparse
         print(f"{nodes} nodes, sending all: {took['dense']:.1f} ms a step")

@@ -35,7 +35,7 @@ def exchanges(where, ranks, turns, densities):
     for _ in range(turns):
         for density in densities:
             table = training.hierarchical(density, auto_dense="measured", local_world_size=1)
-            result = training.train(where, training.made_up(LAYERS, 16 * ranks), table, ONE_EACH, duration="1ba", interval=1)
+            result = training.train(where, training.made_up(LAYERS, 16 * ranks), table, ONE_EACH, duration="10ba", interval=1)
             if len(result.measured) != len(SIZES):
                 raise RuntimeError(f"hitopk measured {len(result.measured)} buckets of {len(SIZES)}")
             for bucket, (dense, sparse) in result.measured.items():

@@ -5,14 +5,15 @@ An exchange between p ranks goes around a ring; a message of b bytes takes alpha
   reduce_scatter    (p - 1) (alpha + bytes / p beta); Gloo's sends twice as much: it sums all on all ranks
   all_gather        (p - 1) (alpha + own beta)
 The n ranks of a node share its card: where all of them send, beta is n times as large. A step of d parameters:
-  flat          all_reduce of 4 d bytes among P
+  flat          all_reduce of 4 d bytes among P; by nodes, as hierarchical, what is short (faster_by_nodes)
   topk          select(d), all_gather of 8 k bytes among P, k = density d, add(P k)
   hierarchical  reduce_scatter and all_gather of 4 d within nodes, between them all_reduce of 4 d / n among m
   hitopk        the same, but between nodes select(d / n), all_gather of 8 k among m, k = density d / n, add(m k)
 
 A step is played through rank by rank and exchange by exchange: an exchange begins when the last of its ranks is there and
 the one before it is through; it begins in the order and at the time that the host's does (core/engine/distributed,
-plugins/compressor/hitopk.cpp): sums, and those within a node, while backward runs, the rest after it."""
+plugins/compressor/hitopk.cpp): sums, and those within a node, while backward runs, the rest after it. The last bucket, which
+no compressor takes, has the tail with it: whatever the method, it is summed as a flat one is."""
 import dataclasses
 import random
 
@@ -96,79 +97,86 @@ def bytes_between(nodes, elements, density=None):
     return PAIR * density * elements * (nodes - 1) if density is not None else 2 * FLOAT * elements * (nodes - 1) / nodes
 
 
-def flat(costs, nodes, local, size):
-    """An all-reduce of all ranks; the ring leaves each node once, and goes as fast as its slowest link."""
-    return (costs.between if nodes > 1 else costs.inside).all_reduce(nodes * local, size)
+def flat(costs, nodes, local, elements, density=None):
+    """A ring of all ranks leaves each node once, and goes as fast as its slowest link. Of a density: pairs, once they are selected."""
+    ranks, link = nodes * local, costs.between if nodes > 1 else costs.inside
+    if density is None:
+        return link.all_reduce(ranks, FLOAT * elements)
+    k = kept(elements, density)
+    return link.all_gather(ranks, PAIR * k) + costs.add * ranks * k
 
 
-def flat_pairs(costs, nodes, local, elements, density):
-    ranks, k = nodes * local, kept(elements, density)
-    link = costs.between if nodes > 1 else costs.inside
-    return costs.select * elements + link.all_gather(ranks, PAIR * k) + costs.add * ranks * k
+def faster_by_nodes(nodes, local, size):
+    """Whether the host sums a bucket of so many bytes by nodes (sdk/include/trainyard/helpers/nodes.hpp)."""
+    spared = 2 * (nodes * local - 1) - 2 * (nodes - 1) - 3 * (local - 1)
+    return size < 32768 * spared
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """Of a bucket: by nodes, or in a ring of all ranks."""
+    elements: int
+    by_nodes: bool
+    density: float = None  # that goes between nodes, or to all ranks, as pairs; None: all
 
 
 class Step:
     """One step of all ranks. Times are seconds since it began."""
 
-    def __init__(self, costs, network, nodes, local, chance):
-        self.costs, self.network, self.nodes, self.local = costs, network, nodes, local
+    def __init__(self, costs, network, nodes, local, chance, rings=False):
+        self.costs, self.network, self.nodes, self.local, self.rings = costs, network, nodes, local, rings
         self.slow = [chance.choice(costs.spread) for _ in range(nodes * local)]
 
     def ready(self, rank, elements):
         """When the gradients of so many parameters are there: backward takes its time in proportion."""
         return self.slow[rank] * (self.costs.forward + self.costs.backward * elements / max(1, self.network.elements))
 
-    def everyone(self, method, density=None):
-        """When all ranks are through: of one exchange after the other among all of them."""
-        ranks, link_free, elements, selecting = range(self.nodes * self.local), 0.0, 0, 0.0
-        for bucket in self.network.buckets:
-            elements += bucket
-            takes = flat(self.costs, self.nodes, self.local, FLOAT * bucket)
-            if method == "topk":  # selected on the thread of backward, which is held up by it
-                select = self.costs.select * bucket
-                selecting += select
-                takes = flat_pairs(self.costs, self.nodes, self.local, bucket, density) - select
-            begin = max(self.ready(rank, elements) for rank in ranks) + selecting
-            link_free = max(begin, link_free) + takes
-        return max(link_free, self.last() + selecting) + self.rest()
+    def exchanges(self, method, density):
+        """A bucket each, in the order in which they leave; the last one with the tail, when backward is through."""
+        def by_host(elements):
+            return Exchange(elements, not self.rings and faster_by_nodes(self.nodes, self.local, FLOAT * elements))
 
-    def by_nodes(self, density=None):
-        """When all ranks are through: within nodes, between them, within them."""
-        costs, nodes, local = self.costs, self.nodes, self.local
-        ranks, elements = range(nodes * local), 0
-        scattered, free = [], [0.0] * nodes  # by bucket and node
-        for bucket in self.network.buckets:
-            elements += bucket
-            for node in range(nodes):
-                begin = max(self.ready(rank, elements) for rank in range(node * local, (node + 1) * local))
-                free[node] = max(free[node], begin) + costs.scatter * costs.inside.all_gather(local, FLOAT * bucket / local)
-            scattered.append(list(free))
-        now = [self.ready(rank, self.network.elements) for rank in ranks]
-        for bucket, done in zip(self.network.buckets, scattered):
-            shard = -(-bucket // local)
-            now = [max(now[rank], done[rank // local]) for rank in ranks]
-            across = between_nodes(costs, nodes, local, shard, density)
-            place = [max(now[place::local]) + across for place in range(local)]
-            within = costs.inside.all_gather(local, FLOAT * shard)
-            node = [max(place[rank % local] for rank in range(node * local, (node + 1) * local)) + within for node in range(nodes)]
-            now = [node[rank // local] for rank in ranks]
-        return max(*now, self.last() + self.rest())  # the rest goes beside the others: in a group of its own
+        def by_compressor(elements):
+            return Exchange(elements, method != "topk", density)
 
-    def last(self):
-        return max(self.ready(rank, self.network.elements) for rank in range(len(self.slow)))
-
-    def rest(self):
-        return flat(self.costs, self.nodes, self.local, FLOAT * self.network.rest)
+        return [*map(by_host if method == "flat" else by_compressor, self.network.buckets), by_host(self.network.rest)]
 
     def takes(self, method, density=None):
-        return self.everyone(method, density) if method in ("flat", "topk") else self.by_nodes(density)
+        """When all ranks are through."""
+        exchanges, local = self.exchanges(method, density), self.local
+        now = [self.ready(rank, self.network.elements) for rank in range(self.nodes * local)]
+        for exchange, done in zip(exchanges, self.leave(exchanges)):
+            now = [max(time, done[rank // local]) for rank, time in enumerate(now)]
+            if exchange.by_nodes:
+                shard = -(-exchange.elements // local)
+                across = between_nodes(self.costs, self.nodes, local, shard, exchange.density)
+                now = [max(now) + across + self.costs.inside.all_gather(local, FLOAT * shard)] * len(now)
+        return max(now)
+
+    def leave(self, exchanges):
+        """When each node has of each exchange what needs no thread that waits: while backward runs, a ring of all ranks goes its
+        way, or the sum within a node. What is between nodes comes once backward is through, a bucket after the other."""
+        costs, local, ranks = self.costs, self.local, range(self.nodes * self.local)
+        elements, selecting, ring, within, done = 0, 0.0, 0.0, [0.0] * self.nodes, []
+        for exchange in exchanges:
+            elements += exchange.elements
+            if exchange.density is not None and not exchange.by_nodes:  # selected on the thread of backward, which is held up by it
+                selecting += costs.select * exchange.elements
+            now = [self.ready(rank, elements) + selecting for rank in ranks]
+            if exchange.by_nodes:
+                takes = costs.scatter * costs.inside.all_gather(local, FLOAT * exchange.elements / local)
+                within = [max(free, *now[node * local:(node + 1) * local]) + takes for node, free in enumerate(within)]
+            else:
+                ring = max(ring, *now) + flat(costs, self.nodes, local, exchange.elements, exchange.density)
+            done.append(within if exchange.by_nodes else [ring] * self.nodes)
+        return done
 
 
-def step_time(costs, network, nodes, local, method, density=None, steps=1, seed=0):
-    """Mean seconds of a step."""
+def step_time(costs, network, nodes, local, method, density=None, steps=1, seed=0, rings=False):
+    """Mean seconds of a step. `rings`: as if the host summed nothing by nodes."""
     if method not in METHODS:
         raise ValueError(f"{method} is none of {', '.join(METHODS)}")
     if (density is not None) != (method in ("topk", "hitopk")):
         raise ValueError(f"{method} {'has no' if density is not None else 'needs a'} density")
     chance = random.Random(seed)
-    return sum(Step(costs, network, nodes, local, chance).takes(method, density) for _ in range(steps)) / steps
+    return sum(Step(costs, network, nodes, local, chance, rings).takes(method, density) for _ in range(steps)) / steps

@@ -57,14 +57,15 @@ def scale(given, measured):
     steps = 1 if given.quick else 10
     own = 1e3 * (here.forward + here.backward)
     print(f"simulated: {given.local} ranks a node, {given.rate} between nodes, {own:.1f} ms of computing a step, {sum(PARAMETERS) / 1e6:.2f} million "
-          f"parameters; ms a step (share of it that is computing)")
+          f"parameters; ms a step (where the host sums in rings of all ranks alone)")
     print(f"{'ranks':>6} " + " ".join(f"{method:>18}" for method in METHODS))
     ranks = 8
     while ranks <= 1024:
         row = []
         for method, network in networks(PARAMETERS).items():
-            took = 1e3 * model.step_time(here, network, max(1, ranks // given.local), min(ranks, given.local), method, METHODS[method][0], steps)
-            row.append(f"{took:10.1f} ({100 * own / took:4.0f}%)")
+            took, rings = (1e3 * model.step_time(here, network, max(1, ranks // given.local), min(ranks, given.local), method, METHODS[method][0],
+                                                 steps, rings=rings) for rings in (False, True))
+            row.append(f"{took:9.1f} ({rings:6.1f})")
         print(f"{ranks:6} " + " ".join(f"{cell:>18}" for cell in row), flush=True)
         ranks *= 2
 

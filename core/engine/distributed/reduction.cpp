@@ -66,11 +66,12 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
   return layout;
 }
 
-Reduction::Reduction(World& world, const std::vector<NamedTensor>& parameters, Layout layout,
-                     Compressor* compressor)
-    : world_(world),
+Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout,
+                     Compressor* compressor, std::function<void()> settle)
+    : ranks_(ranks),
       layout_(std::move(layout)),
       compressor_(compressor),
+      settle_(std::move(settle)),
       places_(parameters.size()),
       put_(parameters.size(), false) {
   for (const NamedTensor& parameter : parameters) parameters_.push_back(parameter.tensor);
@@ -92,8 +93,25 @@ Reduction::Reduction(World& world, const std::vector<NamedTensor>& parameters, L
                                .view(parameters_[i].sizes());
     }
   }
+  make_nodes();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
+}
+
+/// NCCL knows of nodes by itself.
+void Reduction::make_nodes() {
+  if (!tail().is_cpu()) return;
+  const int local = ranks_.local_size();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    const Layout::Bucket& plan = layout_.buckets[i];
+    const std::int64_t elements = plan.in_place ? plan.plan.elements : bucket.flat.numel();
+    const std::int64_t bytes = elements * std::int64_t{sizeof(float)};
+    if (plan.compressed || !faster_by_nodes(bytes, ranks_.size() / local, local)) continue;
+    if (!within_) within_ = group_within(ranks_, local);
+    if (!between_) between_ = group_between(ranks_, local);
+    bucket.by_nodes.emplace(*within_, elements, tail());
+  }
 }
 
 Reduction::~Reduction() {
@@ -116,10 +134,15 @@ void Reduction::ready(std::size_t parameter) {
 
 /// The next bucket is whole.
 void Reduction::leave() {
-  const std::size_t bucket = next_++;
-  buckets_[bucket].exchange = layout_.buckets[bucket].compressed
-                                  ? compressor_->reduce(bucket, buckets_[bucket].gradients, step_)
-                                  : world_.all_reduce(buckets_[bucket].flat);
+  const std::size_t number = next_++;
+  Bucket& bucket = buckets_[number];
+  if (layout_.buckets[number].compressed)
+    bucket.exchange = compressor_->reduce(number, bucket.gradients, step_);
+  else if (bucket.by_nodes)
+    bucket.exchange =
+        bucket.by_nodes->sum(bucket.flat, [&] { between_->all_reduce(bucket.by_nodes->shard())->wait(); });
+  else
+    bucket.exchange = ranks_.all_reduce(bucket.flat);
 }
 
 void Reduction::put(std::size_t parameter) {
@@ -183,7 +206,7 @@ Tail Reduction::finish(const Tail& own, double share) {
     if (!put_[i]) put(i);
   while (next_ < buckets_.size()) leave();
   for (Bucket& bucket : buckets_) bucket.exchange->wait();
-  world_.settle();  // what this rank is to do next lies in the tail
+  if (settle_) settle_();  // what this rank is to do next lies in the tail
   const Tail all = read();
   const double factor = all.weight > 0.0 ? share / all.weight : 1.0;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {

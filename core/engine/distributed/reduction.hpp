@@ -5,18 +5,22 @@
 // with them. A bucket leaves as soon as it and those before it are whole. Li et al., "PyTorch Distributed:
 // Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2. A large gradient is summed where
 // it lies: copying it into a bucket would cost more than an exchange of its own.
+//
+// Ranks of several machines sum short buckets by nodes, for which messages are what costs (helpers/nodes.hpp).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/compressor.hpp>
+#include <trainyard/helpers/nodes.hpp>
 #include <trainyard/named_tensor.hpp>
-
-#include "core/engine/distributed/world.hpp"
+#include <trainyard/ranks.hpp>
 
 namespace trainyard::distributed {
 
@@ -46,9 +50,11 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
 
 class Reduction {
  public:
-  /// `parameters` in the network's order; their gradients are float. All ranks have the same. `compressor`: as of
-  /// the layout, open for it.
-  Reduction(World& world, const std::vector<NamedTensor>& parameters, Layout layout, Compressor* compressor);
+  /// `parameters` in the network's order; their gradients are float. All ranks have the same, and make it at the
+  /// same point. `compressor`: as of the layout, open for it.
+  /// `settle`: waits for what was exchanged on a device, ahead of reading the tail.
+  Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout, Compressor* compressor,
+            std::function<void()> settle = {});
   ~Reduction();
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
@@ -75,12 +81,14 @@ class Reduction {
     at::Tensor gradients;           ///< without it
     std::vector<at::Tensor> views;  ///< of each parameter
     std::size_t missing = 0;
+    std::optional<SumByNodes> by_nodes;
     std::unique_ptr<Exchange> exchange;  ///< since it left
   };
   struct Place {
     std::size_t bucket, slot;
   };
 
+  void make_nodes();
   void ready(std::size_t parameter);
   void put(std::size_t parameter);
   void leave();
@@ -88,11 +96,13 @@ class Reduction {
   Tail read() const;
   at::Tensor tail() const;
 
-  World& world_;
+  Ranks& ranks_;
   const Layout layout_;
   Compressor* const compressor_;
+  const std::function<void()> settle_;
   std::vector<at::Tensor> parameters_;
-  std::vector<Place> places_;  ///< by parameter
+  std::vector<Place> places_;                    ///< by parameter
+  std::unique_ptr<RankGroup> within_, between_;  ///< nodes, where a bucket is summed by nodes
   std::vector<Bucket> buckets_;
   std::vector<bool> put_;  ///< by parameter: its gradient is in the bucket
   std::int64_t step_ = 0;

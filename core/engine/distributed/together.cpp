@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include <trainyard/error.hpp>
@@ -128,20 +129,13 @@ std::vector<State> from_bytes(std::string_view bytes) {
 }
 
 unsigned any(World& world, unsigned bits) {
-  unsigned all = 0;
-  for (const std::string& each : world.gather(bytes_of(std::vector{bits}))) {
-    unsigned theirs = 0;
-    std::memcpy(&theirs, each.data(), sizeof theirs);
-    all |= theirs;
-  }
-  return all;
-}
-
-std::string first_said(World& world, const std::string& own) {
-  const std::vector<std::string> all = world.gather(own);
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) return "rank " + std::to_string(rank) + ": " + all[rank];
-  return {};
+  const at::Tensor own = at::empty({1}, at::kLong), all = at::empty({world.size()}, at::kLong);
+  own.fill_(static_cast<std::int64_t>(bits));
+  world.all_gather(all, own)->wait();
+  const std::int64_t* each = all.const_data_ptr<std::int64_t>();
+  return std::accumulate(each, each + world.size(), 0U, [](unsigned found, std::int64_t theirs) {
+    return found | static_cast<unsigned>(theirs);
+  });
 }
 
 std::vector<double> sum(World& world, const std::vector<double>& values) {

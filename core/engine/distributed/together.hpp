@@ -15,8 +15,6 @@ using Values = std::map<std::string, double, std::less<>>;
 
 /// Every bit that a rank has.
 unsigned any(World& world, unsigned bits);
-/// What the first rank that has something to say says, with its number; empty where none has.
-std::string first_said(World& world, const std::string& own);
 /// The sum over the ranks of each, added up in their order.
 std::vector<double> sum(World& world, const std::vector<double>& values);
 /// Those of rank 0.

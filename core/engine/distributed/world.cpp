@@ -34,6 +34,10 @@ Bytes bytes(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
+std::string text(const Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
 std::string alive_key(int rank) {
   return "alive/" + std::to_string(rank);
 }
@@ -107,7 +111,7 @@ struct World::Connection {
 };
 
 World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
-    : place_(std::move(place)), timeout_(timeout), pulse_(pulse) {
+    : place_(std::move(place)), local_size_(place_.local_size), timeout_(timeout), pulse_(pulse) {
   try {
     connection_ = std::make_unique<Connection>(place_, newcomer() ? patience : timeout_);
     connection_->store->set(alive_key(place_.rank), bytes("0"));
@@ -116,6 +120,8 @@ World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
       return;
     }
     connection_->all = connection_->make(*this, "all", place_.rank, place_.size);
+    for (const std::string& each : gather(std::to_string(place_.local_size)))
+      if (std::stoi(each) != place_.local_size || place_.size % place_.local_size != 0) local_size_ = 1;
   } catch (const std::exception& error) {
     std::string missing;
     for (int rank = 0; connection_ && rank < place_.size; ++rank) try {
@@ -187,9 +193,54 @@ std::unique_ptr<RankGroup> World::make_group(const std::vector<int>& ranks) {
   const std::string name = prefix() + "group/" + std::to_string(groups_++);
   const auto self = std::ranges::find(ranks, place_.rank);
   if (self == ranks.end()) return nullptr;
+  await_members(name, ranks);
   try {
     return connection_->make(*this, name, static_cast<int>(self - ranks.begin()),
                              static_cast<int>(ranks.size()));
+  } catch (const std::exception& error) {
+    throw explain(error.what());
+  }
+}
+
+/// Until all of them have come to make a group. A rank that does not is heard, and not waited for.
+void World::await_members(const std::string& group, const std::vector<int>& ranks) {
+  const auto key_of = [&](int rank) { return "at/" + group + "/" + std::to_string(rank); };
+  std::vector<std::string> all;
+  for (const int each : ranks) all.push_back(key_of(each));
+  const auto until = SteadyClock::now() + timeout_;
+  try {
+    c10d::Store& store = *connection_->store;
+    store.set(key_of(rank()), bytes("there"));
+    for (; !store.check(all); std::this_thread::sleep_for(Milliseconds(5))) {
+      if (store.check({trouble_key()})) throw DistributedError(text(store.get(trouble_key())));
+      if (store.check({failed_key}) || SteadyClock::now() > until)
+        throw explain("no group of ranks was made");
+      check_others();
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw explain(error.what());
+  }
+}
+
+std::string World::trouble_key() const {
+  return prefix() + "trouble/" + std::to_string(agreements_);
+}
+
+std::string World::agree(const std::string& trouble) {
+  try {
+    c10d::Store& store = *connection_->store;
+    if (!trouble.empty())
+      store.compareSet(trouble_key(), {}, bytes("rank " + std::to_string(rank()) + ": " + trouble));
+    // Who was in trouble has come to fewer groups.
+    for (const std::string& each : gather(std::to_string(groups_)))
+      groups_ = std::max(groups_, std::stoi(each));
+    const std::string key = trouble_key();
+    ++agreements_;
+    return store.check({key}) ? text(store.get(key)) : "";
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
     throw explain(error.what());
   }
@@ -241,7 +292,7 @@ int World::called() const {
   c10d::Store& store = *connection_->store;
   for (;;) {
     const Bytes known = store.check({called_key}) ? store.get(called_key) : Bytes();
-    const int newest = known.empty() ? 0 : std::stoi(std::string(known.begin(), known.end()));
+    const int newest = known.empty() ? 0 : std::stoi(text(known));
     if (newest >= place_.replacement) return newest;
     store.compareSet(called_key, known, bytes(std::to_string(place_.replacement)));
   }
@@ -270,7 +321,7 @@ std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_poi
   if (!await(meeting, std::max(until, SteadyClock::now() + timeout_))) return {};
   met_ = meeting;
   called_ = meeting;
-  groups_ = 0;
+  groups_ = agreements_ = 0;
   connection_->failed = false;
   connection_->all = connection_->make(*this, prefix() + "all", rank(), size());
   return gather(own);
@@ -319,8 +370,7 @@ void World::drop_dead_store() noexcept {
 std::optional<std::string> World::last_words() const noexcept {
   try {
     if (!connection_ || !connection_->store->check({failed_key})) return std::nullopt;
-    const Bytes text = connection_->store->get(failed_key);
-    return std::string(text.begin(), text.end());
+    return text(connection_->store->get(failed_key));
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -429,10 +479,7 @@ void World::watch(const std::stop_token& stop) {
         if (since > std::max(timeout_, pulse_.silence)) lost_ = rank;
       }
       said_ = store.check({failed_key});
-      if (replaces_ && store.check({called_key})) {
-        const Bytes known = store.get(called_key);
-        called_ = std::stoi(std::string(known.begin(), known.end()));
-      }
+      if (replaces_ && store.check({called_key})) called_ = std::stoi(text(store.get(called_key)));
     } catch (const std::exception&) {
       called_ = std::numeric_limits<int>::max();
       return;  // the store is gone; the next collective tells

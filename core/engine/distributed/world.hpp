@@ -42,12 +42,17 @@ class World final : public Ranks, public Lookout {
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
   int local_rank() const override { return place_.local_rank; }
-  int local_size() const override { return place_.local_size; }
+  /// 1 where the machines have not all as many.
+  int local_size() const override { return local_size_; }
   std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override;
   std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override;
   std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override;
   std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override;
+  /// Throws where a rank says in agree() why it does not come.
   std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) override;
+  /// What keeps the first rank from going on that has such trouble, the same on all; empty where none has. All ranks
+  /// call it behind what may have made groups, and may have failed on one of them. A collective that waits.
+  std::string agree(const std::string& trouble);
 
   /// On GPUs the first exchange takes seconds: `device`, of the run, has it here, on all ranks. Throws
   /// ConfigError where this build cannot.
@@ -93,6 +98,8 @@ class World final : public Ranks, public Lookout {
   struct Connection;
   RankGroup& everybody();
   std::unique_ptr<RankGroup> make_group(const std::vector<int>& ranks);
+  void await_members(const std::string& group, const std::vector<int>& ranks);
+  std::string trouble_key() const;
   std::vector<std::string> meet(std::string_view own, SteadyClock::time_point until);
   bool await(int meeting, SteadyClock::time_point until) const;
   int called() const;
@@ -105,12 +112,14 @@ class World final : public Ranks, public Lookout {
   void linger() noexcept;
 
   const config::RankPlace place_;
+  int local_size_;
   const Milliseconds timeout_;
   const Pulse pulse_;
   UnderWay under_way_;
   std::unique_ptr<Connection> connection_;
   int groups_ = 0;
   bool lent_ = false;
+  int agreements_ = 0;
   bool replaces_ = false;
   int met_ = 0;  ///< the number of the last replacement whose meeting this rank came to
   std::function<void(const std::string&)> tell_;

@@ -259,7 +259,7 @@ std::string Commander::agree_with_others(Job& job, const std::shared_ptr<train::
                                          const std::string& refused) {
   const train::Position position = run_.loop().position();
   try {
-    return distributed::first_said(*run_.loop().world(), refused);
+    return run_.loop().world()->agree(refused);
   } catch (const DistributedError&) {
     if (before) {
       swaps_.take_back(*job.prepared);
@@ -278,14 +278,16 @@ void Commander::commit(Job& job) {
   distributed::World* const world = run_.loop().world();
   std::shared_ptr<train::StateCopy> before;
   const std::int64_t watch = watch_of(entry);
-  std::string refused;
-  try {
-    if (job.error) std::rethrow_exception(job.error);
-    before = swaps_.commit(*job.prepared, watch > 0 || world != nullptr);
-  } catch (...) {
-    refused = what(std::current_exception());
-  }
+  std::string refused = job.error ? what(job.error) : "";
   if (world != nullptr) refused = agree_with_others(job, before, refused);
+  if (refused.empty()) {
+    try {
+      before = swaps_.commit(*job.prepared, watch > 0 || world != nullptr);
+    } catch (...) {
+      refused = what(std::current_exception());
+    }
+    if (world != nullptr) refused = agree_with_others(job, before, refused);
+  }
   if (!refused.empty()) {
     if (before) {  // another rank could not
       swaps_.take_back(*job.prepared);

@@ -10,6 +10,7 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/engine/distributed/together.hpp"
 #include "core/engine/train/autocast.hpp"
 #include "core/engine/train/gradients.hpp"
 #include "core/engine/train/guard.hpp"
@@ -109,8 +110,8 @@ void Bench::make_reduction() {
   reduction_.reset();  // its hooks go first
   reduction_ = std::make_unique<distributed::Reduction>(
       *parts_.world, parameters,
-      distributed::make_layout(parameters, parts_.config->distributed.bucket_bytes(), compressor),
-      compressor);
+      distributed::make_layout(parameters, parts_.config->distributed.bucket_bytes(), compressor), compressor,
+      [world = parts_.world] { world->settle(); });
 }
 
 void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
@@ -214,13 +215,9 @@ Update Bench::update(const std::function<void()>& apply) {
     context_.skip_reason_ = SkipReason::error;  // until the step is done: what throws on the way skips it
     Event closing = Event::step_skipped;
     brackets_.bracket(Event::before_step, closing, [&] {
-      const bool skip = context_.take(Control::skip_step);
-      const bool repeat = context_.take(Control::repeat_step);
-      context_.skip_reason_ = !finite  ? SkipReason::overflow
-                              : skip   ? SkipReason::plugin
-                              : repeat ? SkipReason::repeat
-                                       : SkipReason::error;
-      if (!finite || skip || repeat) return;
+      const SkipReason asked = asked_reason();
+      context_.skip_reason_ = finite ? asked : SkipReason::overflow;
+      if (context_.skip_reason_ != SkipReason::error) return;
       if (apply)
         guarded(*parts_.executor.slot, context_.number_, apply);
       else
@@ -233,6 +230,17 @@ Update Bench::update(const std::function<void()>& apply) {
     if (scaler_) scaler_->update(finite);
     return context_.skip_reason_ == SkipReason::none ? Update::done : Update::skipped;
   });
+}
+
+/// What hooks asked for at before_step, else `error`: the step is not done. The tail of the ranks is on its way by
+/// then: where hooks may ask, they tell each other once more, as none does what the others do not.
+SkipReason Bench::asked_reason() {
+  unsigned asked = 0;
+  for (const Control control : {Control::skip_step, Control::repeat_step})
+    if (context_.take(control)) asked = asked | control;
+  if (parts_.world != nullptr && parts_.asks_at_before_step) asked = distributed::any(*parts_.world, asked);
+  if ((asked & static_cast<unsigned>(Control::skip_step)) != 0) return SkipReason::plugin;
+  return asked != 0 ? SkipReason::repeat : SkipReason::error;
 }
 
 /// The gradients of all ranks, and what they agree upon. False where none of them trained on this batch.

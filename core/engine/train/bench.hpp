@@ -90,6 +90,7 @@ class Bench final : public Workbench {
   void check_same_passes() const;
   bool sum_up();
   void agree_to_update();
+  SkipReason asked_reason();
   bool prepare_gradients();
   void set_rates();
   void update_weights();

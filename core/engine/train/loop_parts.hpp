@@ -41,7 +41,8 @@ struct LoopParts {
   Filled<Optimizer> optimizer;
   Filled<const ScheduleCurve> schedule;
   Filled<Executor> executor;
-  Filled<Compressor> compressor;  ///< empty without one
+  Filled<Compressor> compressor;     ///< empty without one
+  bool asks_at_before_step = false;  ///< a hook may, on all ranks, if it is disabled on one of them or not
   Filled<data::Loader> train;
   /// The first is evaluated on eval_interval, all of them at the end.
   std::vector<EvaluationSplit> evaluations;

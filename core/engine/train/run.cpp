@@ -220,6 +220,11 @@ void Run::connect() {
   parts_.schedule = {&live_.config.at("schedule"), &*made.curve};
   parts_.executor = filled<Executor>("executor");
   parts_.compressor = {live_.config.find("distributed.compressor"), made.compressor.get()};
+  parts_.asks_at_before_step = std::ranges::any_of(live_.layer.plugins, [](const ActivePlugin& plugin) {
+    return std::ranges::any_of(plugin.manifest().hooks, [](const HookSpec& hook) {
+      return hook.event == Event::before_step && hook.writes.contains(Region::control);
+    });
+  });
   parts_.train = {&live_.config.at("data.train"), made.splits["train"].loader.get()};
   live_.context.network_ = parts_.network.plugin;
   live_.context.optimizer_ = parts_.optimizer.plugin;

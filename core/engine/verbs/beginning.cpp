@@ -18,6 +18,7 @@
 #include "core/runfile/live_config.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/planned_swaps.hpp"
+#include "core/runfile/rank_place.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -125,8 +126,7 @@ config::RunConfig effective(const Beginning& beginning, const config::RunConfig&
   document.root = config::with_changes(saved, differences, config.resolved);
   document.root.erase("swap");
   document.file = bottom.path;
-  if (const auto* ranks = config::at_path<std::int64_t>(config.resolved, "distributed.ranks"))
-    document.ranks = static_cast<int>(*ranks);  // which may be more or fewer than those that saved it
+  document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // perhaps not as many as saved it
   config::Resolution resolution = config::live_config(std::move(document), registry);
   if (!resolution.config)
     throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
