@@ -360,7 +360,7 @@ TEST_CASE("of several ranks on a machine each has a GPU of its own") {
   const std::string file = write_minimal(folder);
   const auto device = [&](const std::string& device, int ranks, int local_ranks) {
     const config::Resolution run = config::resolve(
-        config::load({file}, {"run.device=" + device}, {"data", ranks, local_ranks}), registry());
+        config::load({file}, {"run.device=" + device}, {"data", ranks, local_ranks}), test::registry());
     return run.config ? run.config->run.device : run.findings.text();
   };
   CHECK(device("cuda", 1, 1) == "cuda:0");
