@@ -1,6 +1,8 @@
 // Several ranks in one process, each on a thread: what a test of exchanges needs.
 #pragma once
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -33,6 +35,7 @@ inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& 
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
+      at::set_num_threads(1);  // teams of threads that spin would wait for one another's cores
       try {
         config::RankPlace place{.rank = rank, .size = ranks, .local_rank = rank, .local_size = ranks};
         if (local > 0) place.local_rank = rank % local;

@@ -235,12 +235,13 @@ class Ssu final : public RowPriority {
 class Priorities {
  public:
   /// `policy`: "vanilla", "scar", "mfu" or "ssu". `tables` [rows, width], of the same width.
-  Priorities(const std::string& policy, const std::vector<at::Tensor>& tables, double share) {
+  Priorities(const std::string& policy, const std::vector<at::Tensor>& tables, double share)
+      : by_values_(policy == "scar") {
     for (const at::Tensor& table : tables) first_.push_back(first_.back() + table.size(0));
     if (policy == "vanilla")
       all_ = std::make_unique<Vanilla>(first_.back());
     else if (policy == "scar")
-      all_ = std::make_unique<Scar>(at::cat(tables), share);
+      all_ = std::make_unique<Scar>(whole(tables), share);
     else if (policy == "mfu")
       all_ = std::make_unique<Mfu>(first_.back(), share);
     else
@@ -258,16 +259,22 @@ class Priorities {
   std::vector<std::vector<std::int64_t>> take(const std::vector<at::Tensor>& tables) {
     std::vector<std::vector<std::int64_t>> rows(tables.size());
     std::size_t table = 0;
-    for (const std::int64_t row : all_->take(at::cat(tables))) {
+    for (const std::int64_t row : all_->take(whole(tables))) {
       while (row >= first_[table + 1]) ++table;
       rows[table].push_back(row - first_[table]);
     }
     return rows;
   }
   /// All rows were written.
-  void take_all(const std::vector<at::Tensor>& tables) { all_->take_all(at::cat(tables)); }
+  void take_all(const std::vector<at::Tensor>& tables) { all_->take_all(whole(tables)); }
 
  private:
+  /// A copy of all of them, where rows are chosen by what is in them; else nothing.
+  at::Tensor whole(const std::vector<at::Tensor>& tables) const {
+    return by_values_ ? at::cat(tables) : at::Tensor();
+  }
+
+  const bool by_values_;
   std::vector<std::int64_t> first_ = {0};  ///< row of each table, and behind the last one
   std::unique_ptr<RowPriority> all_;
   std::vector<std::int64_t> batch_;
