@@ -791,13 +791,13 @@ TEST_CASE("hitopk sends all from a density of 1 / nodes on") {
 TEST_CASE("What does not fit is refused, and what is not finite is not kept") {
   on_ranks(2, [&](distributed::World& world) {
     Rank rank(world, "hitopk", table({{"local_world_size", std::int64_t{3}}}), {{1000}});
-    CHECK_THROWS_AS(rank.open(), ConfigError);
+    CHECK_THROWS_HERE(rank.open(), ConfigError);
     Rank timed(world, "topk", table({{"start", std::string("3s")}}), {{1000}});
-    CHECK_THROWS_AS(timed.open(), ConfigError);
+    CHECK_THROWS_HERE(timed.open(), ConfigError);
     Rank small(world, "topk", {}, {{1000}}), large(world, "topk", {}, {{1001}});
     small.open();
     large.open();
-    CHECK_THROWS_AS(large.plugin->load_all(std::vector<State>{small.saved(), small.saved()}), DataError);
+    CHECK_THROWS_HERE(large.plugin->load_all(std::vector<State>{small.saved(), small.saved()}), DataError);
     Rank poisoned(world, "mstopk", table({{"density", 0.002}}), {{1000}});
     poisoned.open();
     at::Tensor bucket = gradient(world.rank(), 0, 0, 1000);

@@ -24,6 +24,12 @@ inline std::mutex checking;
     const std::lock_guard lock(::trainyard::test::checking); \
     CHECK(__VA_ARGS__);                                      \
   } while (false)
+/// The expression exchanges nothing: one rank has it behind the other.
+#define CHECK_THROWS_HERE(expression, type)                  \
+  do {                                                       \
+    const std::lock_guard lock(::trainyard::test::checking); \
+    CHECK_THROWS_AS(expression, type);                       \
+  } while (false)
 
 /// Calls `body` on each of so many ranks, `local` of them a machine (0: all), perhaps fewer on the last one; rethrows
 /// what the first threw.
