@@ -1,4 +1,4 @@
-// Programs that a benchmark runs.
+// Programs that a benchmark runs, and the folders that they write to.
 #pragma once
 
 #include <fcntl.h>
@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "support/temporary.hpp"
 
 namespace trainyard::bench {
 
@@ -42,22 +42,6 @@ inline std::string run(const std::vector<std::string>& words) {
   throw std::runtime_error(line + "failed");
 }
 
-/// A folder that goes with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "trainyard-bench-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder can be made");
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using test::TemporaryFolder;
 
 }  // namespace trainyard::bench

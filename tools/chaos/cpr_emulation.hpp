@@ -3,13 +3,13 @@
 // rows of a shard become those that its image has, and no process ends.
 #pragma once
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
+#include <cstdio>
+#include <exception>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -29,6 +29,7 @@
 #include "plugins/checkpointer/cpr/row_priority.hpp"
 #include "plugins/checkpointer/cpr/shard_image.hpp"
 #include "support/plugin.hpp"
+#include "support/temporary.hpp"
 
 namespace trainyard::chaos {
 
@@ -190,19 +191,10 @@ inline cpr::RowValues values_of(const cpr::ShardTable& table, const std::vector<
 class Images {
  public:
   explicit Images(const Layout& layout) : layout_(layout) {
-    std::string name = (std::filesystem::temp_directory_path() / "trainyard-cpr-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw DataError("no temporary folder " + name);
-    folder_ = name;
-    for (std::size_t s = 0; s < shards; ++s) images_.emplace_back(folder_ + "/shard-" + std::to_string(s));
+    for (std::size_t s = 0; s < shards; ++s) images_.emplace_back(folder_ / ("shard-" + std::to_string(s)));
   }
-  ~Images() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  Images(const Images&) = delete;
-  Images& operator=(const Images&) = delete;
 
-  const std::string& folder() const { return folder_; }
+  std::string folder() const { return folder_.path(); }
 
   void write_all(std::int64_t step, const std::vector<cpr::ShardTable>& tables) {
     each_shard([&](std::size_t s) {
@@ -249,7 +241,7 @@ class Images {
   }
 
   const Layout& layout_;
-  std::string folder_;
+  const test::TemporaryFolder folder_;
   std::vector<cpr::ShardImage> images_;
 };
 
@@ -302,5 +294,15 @@ class Saves {
   int writes_ = 0;
   std::int64_t rows_ = 0;
 };
+
+/// Of a program: an error is one line, and 2.
+inline int run_program(const char* name, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return 2;
+  }
+}
 
 }  // namespace trainyard::chaos

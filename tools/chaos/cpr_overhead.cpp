@@ -230,10 +230,6 @@ int main(int argc, char** argv) {
 }  // namespace trainyard::chaos
 
 int main(int argc, char** argv) {
-  try {
-    return trainyard::chaos::main(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "chaos_cpr_overhead: %s\n", error.what());
-    return 2;
-  }
+  return trainyard::chaos::run_program("chaos_cpr_overhead",
+                                       [&] { return trainyard::chaos::main(argc, argv); });
 }

@@ -71,7 +71,7 @@ class Reduction {
   /// finish().
   void collect() { collecting_ = true; }
   /// Every gradient becomes the sum over the ranks, times `weight` over that of the tail; one that no rank has
-  /// stays undefined. Those of several parameters lie in their bucket from then on, until the next step.
+  /// stays undefined. What is not summed in place lies in its bucket from then on, until the next step.
   Tail finish(const Tail& own, double weight);
 
  private:
