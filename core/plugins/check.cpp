@@ -67,10 +67,11 @@ class Checker {
     if (kind == nullptr || kind->kind.revision != data.revision)
       add("", "its kind " + data.kind + "/" + std::to_string(data.revision) + " is none of this SDK's");
     for (const std::string& need : data.needs)
-      if (need != "cuda" && need != "distributed" && need != "graph" && need != "steps")
-        add("", "it needs \"" + need + "\", expected cuda, distributed, graph or steps");
+      if (need != "cuda" && need != "distributed" && need != "graph" && need != "rows" && need != "steps")
+        add("", "it needs \"" + need + "\", expected cuda, distributed, graph, rows or steps");
     for (const std::string& feature : data.provides)
-      if (feature != "graph") add("", "it provides \"" + feature + "\", expected graph");
+      if (feature != "graph" && feature != "free_rows")
+        add("", "it provides \"" + feature + "\", expected graph or free_rows");
     for (const Event event : data.fires)
       if (!of_micro(event))
         add("", "it fires " + std::string(name(event)) + ", which is no event of a micro-batch");

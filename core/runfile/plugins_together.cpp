@@ -9,13 +9,14 @@
 namespace trainyard::config {
 namespace {
 
-/// The model, if it lacks its graph; one that was not found is reported already.
-const ManifestData* model_without_graph(const std::vector<PluginInUse>& plugins) {
+/// The first plugin of a kind that provides a feature, or does not; null where there is none such. One that was
+/// not found is reported already.
+const ManifestData* find_provider(const std::vector<PluginInUse>& plugins, std::string_view kind,
+                                  std::string_view feature, bool provides) {
   for (const PluginInUse& used : plugins) {
     const ManifestData& manifest = used.plugin->manifest;
-    if (manifest.kind != "model") continue;
-    const std::vector<std::string>& features = manifest.provides;
-    return std::find(features.begin(), features.end(), "graph") == features.end() ? &manifest : nullptr;
+    const bool does = std::ranges::find(manifest.provides, feature) != manifest.provides.end();
+    if (manifest.kind == kind && does == provides) return &manifest;
   }
   return nullptr;
 }
@@ -46,7 +47,8 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
                     Findings& findings) {
   check_heard(plugins, findings);
   const auto* device = at_path<std::string>(resolved, "run.device");
-  const ManifestData* bare_model = model_without_graph(plugins);
+  const ManifestData* bare_model = find_provider(plugins, "model", "graph", false);
+  const ManifestData* free_data = find_provider(plugins, "dataset", "free_rows", true);
   std::multimap<std::string_view, const PluginInUse*> by_name;
   for (const PluginInUse& used : plugins) by_name.emplace(used.plugin->manifest.name, &used);
   for (const PluginInUse& used : plugins) {
@@ -69,6 +71,11 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
         findings.error("E303", used.at,
                        who + " needs the graph of the model, and \"" + bare_model->name + "\" has none",
                        "take a model that is a graph, or drop this plugin");
+      if (need == "rows" && free_data != nullptr)
+        findings.error("E303", used.at,
+                       who + " needs data of one row a sample, and the dataset \"" + free_data->name +
+                           "\" gives free rows",
+                       "drop this plugin, or take other data");
     }
     for (const std::string& other : manifest.conflicts) {
       const auto [begin, end] = by_name.equal_range(other);

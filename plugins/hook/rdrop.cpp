@@ -28,6 +28,7 @@ class RDrop final : public Hook {
   };
   static void describe(Manifest<Options>& m) {
     m.name("rdrop").version("1.0.0").summary("Two passes with other dropout masks are to agree (R-Drop).");
+    m.needs("rows");
     m.option("alpha", &Options::alpha, "weight of the divergence of both predictions").min(0.0);
     // After what else changes the batch.
     m.hook<&RDrop::double_batch>(Event::micro_start).writes(Region::batch).priority(90);

@@ -36,6 +36,10 @@ inline void require_outputs(const std::string& option, std::int64_t given, const
 inline void require_floating(const BatchSchema& schema) {
   if (schema.inputs.empty()) throw ConfigError("the data has no inputs, the model takes one");
   const FieldSchema& field = schema.inputs.front();
+  if (!schema.one_row_a_sample())
+    throw ConfigError(
+        "the data gives free rows (\"" + field.name +
+        "\"), the model takes one row a sample: choose a model of such data, such as sage for graphs");
   if (!c10::isFloatingType(field.dtype))
     throw ConfigError("the data's input \"" + field.name + "\" holds " + c10::toString(field.dtype) +
                       ", the model takes floating-point numbers: choose a model of tokens, or other data");

@@ -20,7 +20,7 @@ class Loss : public Plugin {
   virtual void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const = 0;
 
   /// The mean over the `weight(batch)` items of the micro-batch: a scalar float tensor, differentiable in
-  /// `output`, [size, ...].
+  /// `output`, [size, ...]. One that takes no sparse output (Network::forward) throws ConfigError.
   virtual at::Tensor forward(const at::Tensor& output, const Batch& batch) const = 0;
 
   /// The number of items that `forward` averages over: samples, or tokens that count. The host weights

@@ -82,8 +82,8 @@ struct ManifestData {
   std::string name, version, summary;
   std::vector<OptionSpec> options;
   std::vector<HookSpec> hooks;
-  std::vector<std::string> needs;      ///< of "cuda", "distributed", "graph", "steps"
-  std::vector<std::string> provides;   ///< of "graph"
+  std::vector<std::string> needs;      ///< of "cuda", "distributed", "graph", "rows", "steps"
+  std::vector<std::string> provides;   ///< of "graph", "free_rows"
   std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
   std::vector<Event> fires;            ///< of an executor: which of micro_events
 };
@@ -414,13 +414,14 @@ class Manifest : public Fields<Options> {
     data_->summary = std::move(value);
     return *this;
   }
-  /// "cuda", "distributed", "graph" (of the model) or "steps" (a budget that can be counted in them): refused
-  /// at validation where the run does not offer it.
+  /// "cuda", "distributed", "graph" (of the model), "rows" (one a sample in each input of the data) or "steps"
+  /// (a budget that can be counted in them): refused at validation where the run does not offer it.
   Manifest& needs(std::string feature) {
     data_->needs.push_back(std::move(feature));
     return *this;
   }
-  /// "graph": the networks of this model have one (Network::graph).
+  /// "graph": the networks of this model have one (Network::graph). "free_rows": batches of this dataset have
+  /// inputs without one row a sample (Rows).
   Manifest& provides(std::string feature) {
     data_->provides.push_back(std::move(feature));
     return *this;

@@ -36,6 +36,10 @@ class Network {
   virtual ~Network() = default;
 
   /// The output for the inputs of a batch on the network's device; under autograd where gradients are on.
+  ///
+  /// In training it may be a sparse CSR tensor, [size, classes]: what is not stored is a class that the network
+  /// left out, for which the loss has no logit. Such a network reads the target of the batch as well. No metrics
+  /// are taken of a sparse output, which would flatter them; in evaluations the output is whole.
   virtual at::Tensor forward(const Batch& batch, const ForwardContext& context) = 0;
 
   /// Parameters are leaf tensors that require gradients; buffers (running statistics) do not. In model order;

@@ -77,7 +77,8 @@ class Optimizer : public Plugin {
   virtual void open(std::vector<ParamGroup> groups) { groups_ = std::move(groups); }
 
   /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the
-  /// device.
+  /// device. A gradient may be sparse (COO, coalesced, its first dimension the sparse one): rows of a table that
+  /// the batch touched. Throws ConfigError where it takes no such gradients.
   virtual void step() = 0;
 
   /// The update of one group alone, where parts of a model are updated at different times: group by group it
