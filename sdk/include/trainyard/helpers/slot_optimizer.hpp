@@ -59,7 +59,7 @@ class SlotOptimizer : public Optimizer {
   void step_group(std::size_t g) final {
     const at::AutoDispatchBelowAutograd untracked;  // as NoGradGuard, without the dispatch through autograd
     Members& members = members_.at(g);
-    if (!members.together || !gather(members.lists)) return step_apart(g);
+    if (!members.together || !gather(g)) return step_apart(g);
     for (std::int64_t& updates : members.updates) ++updates;
     update(g, members.lists, members.updates.front());
     members.lists.grads.clear();  // gradients are freed with their graph
@@ -107,6 +107,9 @@ class SlotOptimizer : public Optimizer {
     return at::full_like(param, slot.initial);
   }
 
+  /// Whether `update` takes sparse gradients (Optimizer::step); else one is refused.
+  virtual bool takes_sparse() const { return false; }
+
   /// Updates the parameters of the lists, which are of group number `group`; `updates` counts this one.
   virtual void update(std::size_t group, UpdateLists& lists, std::int64_t updates) = 0;
 
@@ -121,12 +124,14 @@ class SlotOptimizer : public Optimizer {
     }
   };
 
-  /// Whether every parameter has a gradient; `grads` then holds them.
-  static bool gather(UpdateLists& lists) {
+  /// Whether every parameter of the group has a gradient; `grads` of its lists then holds them.
+  bool gather(std::size_t g) {
+    UpdateLists& lists = members_[g].lists;
     lists.grads.clear();
-    for (const at::Tensor& param : lists.params) {
-      const at::Tensor& grad = param.grad();
+    for (std::size_t i = 0; i < lists.params.size(); ++i) {
+      const at::Tensor& grad = lists.params[i].grad();
       if (!grad.defined()) return false;
+      check_layout(g, i, grad);
       lists.grads.push_back(grad);
     }
     return !lists.params.empty();
@@ -140,6 +145,7 @@ class SlotOptimizer : public Optimizer {
     for (std::size_t i = 0; i < members.updates.size(); ++i) {
       const at::Tensor& param = members.lists.params[i];
       if (!param.grad().defined()) continue;
+      check_layout(g, i, param.grad());
       UpdateLists& lists = by_count[++members.updates[i]];
       lists.params.push_back(param);
       lists.grads.push_back(param.grad());
@@ -164,6 +170,14 @@ class SlotOptimizer : public Optimizer {
                         ") are in one group; they must share dtype and device");
     if (!param.is_non_overlapping_and_dense() || (param.is_cpu() && !param.is_contiguous()))
       throw PluginError("parameter " + group.names[i] + " is not contiguous; make it so before training");
+  }
+
+  void check_layout(std::size_t g, std::size_t i, const at::Tensor& grad) const {
+    if (grad.is_sparse() && !takes_sparse())
+      throw ConfigError(
+          "parameter " + groups_[g].names[i] +
+          " has a sparse gradient, which this optimizer does not take: choose lazy_adam, or have the "
+          "model give dense ones");
   }
 
   static void check_loaded(const std::string& name, const StateReader& state, const at::Tensor& own) {
