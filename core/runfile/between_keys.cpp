@@ -10,6 +10,7 @@
 
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/paths.hpp"
+#include "core/runfile/take.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -54,6 +55,16 @@ void sampling(const Table& run, Findings& findings) {
     findings.error("E201", origin_of(run, "data.train.shuffle"),
                    "data.train.shuffle = true contradicts the sampler \"" + *type + "\" of [data.sampler]",
                    "drop one of the two: the sampler alone makes the order");
+}
+
+void parts_of_data(const Table& run, Findings& findings) {
+  for (const char* split : {"train", "val", "test"}) {
+    const std::string key = std::string("data.") + split + ".take";
+    const auto* text = at_path<std::string>(run, key);
+    if (text != nullptr && !text->empty() && !parse_take(*text))
+      findings.error("E216", origin_of(run, key), key + ": \"" + *text + "\" is no part of the samples",
+                     "use \"first 1000\", \"last 10%\", \"fold 0 of 5\", or \"all but\" one of these");
+  }
 }
 
 void evaluation(const Table& run, Findings& findings) {
@@ -218,6 +229,7 @@ void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_
 void check_between_keys(const Table& resolved, int local_ranks, Findings& findings) {
   device_and_precision(resolved, local_ranks, findings);
   sampling(resolved, findings);
+  parts_of_data(resolved, findings);
   evaluation(resolved, findings);
   warm_up(resolved, findings);
   output(resolved, findings);

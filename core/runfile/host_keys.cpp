@@ -58,6 +58,11 @@ void DataKeys::describe(Keys<DataKeys>& keys) {
       .range(1, 1024);
 }
 
+constexpr const char* take_help =
+    "the part of the samples: \"first 1000\", \"last 10%\", \"fold 0 of 5\" (the same folds in every run), "
+    "or "
+    "\"all but\" one of these; all without one";
+
 void BatchKeys::describe(Keys<BatchKeys>& keys) {
   const auto size = [&](const char* name, std::int64_t BatchKeys::*member, const char* help) {
     KeyRef<std::int64_t> key = keys.key(name, member, help);
@@ -77,6 +82,7 @@ void BatchKeys::describe(Keys<BatchKeys>& keys) {
       .also({"gradient_accumulation_steps", "grad_accum", "accumulate_grad_batches"});
   keys.key("shuffle", &BatchKeys::shuffle, "another order each epoch");
   keys.key("drop_last", &BatchKeys::drop_last, "leave out a last batch that is not full");
+  keys.key("take", &BatchKeys::take, take_help).also({"subset", "limit_train_batches", "max_samples"});
 }
 
 void EvaluationKeys::describe(Keys<EvaluationKeys>& keys) {
@@ -85,6 +91,7 @@ void EvaluationKeys::describe(Keys<EvaluationKeys>& keys) {
       .no_default()
       .also({"batch", "bs", "batchsize"})
       .range(1, largest_batch);
+  keys.key("take", &EvaluationKeys::take, take_help).also({"subset", "limit_val_batches", "max_samples"});
 }
 
 void TrainerKeys::describe(Keys<TrainerKeys>& keys) {

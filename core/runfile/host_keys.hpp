@@ -71,12 +71,14 @@ struct BatchKeys {
   std::int64_t accumulation = 1;  ///< micro-batches a step: batch_size = micro_batch_size x accumulation
   bool shuffle = false;
   bool drop_last = false;
+  std::string take;  ///< take.hpp; empty: all samples
   static void describe(Keys<BatchKeys>& keys);
 };
 
 /// [data.val], [data.test], beside the options of the dataset
 struct EvaluationKeys {
   std::int64_t batch_size = 0;
+  std::string take;
   static void describe(Keys<EvaluationKeys>& keys);
 };
 

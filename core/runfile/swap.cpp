@@ -151,9 +151,9 @@ void check_swaps(const RunConfig& now, const RunConfig& then, const std::vector<
   }
   if (then.train.batch_size != now.train.batch_size ||
       then.train.micro_batch_size != now.train.micro_batch_size ||
-      then.train.drop_last != now.train.drop_last)
-    keeps("its batch size: a swap of data changes the samples alone",
-          "leave batch_size, micro_batch_size and drop_last out");
+      then.train.drop_last != now.train.drop_last || then.train.take != now.train.take)
+    keeps("its batch size and its part of the samples: a swap of data changes the samples alone",
+          "leave batch_size, micro_batch_size, drop_last and take out");
   if (then.data.workers != now.data.workers || then.data.prefetch != now.data.prefetch)
     keeps("data.workers and data.prefetch", "they change with a resume");
   for (const SlotConfig& slot : there)

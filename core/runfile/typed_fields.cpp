@@ -24,6 +24,7 @@ void fill_split(const Table& resolved, std::string_view path, std::optional<Batc
   if (!fill(resolved, path, keys)) return;
   split.emplace();
   split->batch_size = split->micro_batch_size = keys.batch_size;
+  split->take = keys.take;
 }
 
 }  // namespace

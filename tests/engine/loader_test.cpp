@@ -1,6 +1,7 @@
 #include "core/engine/train/data_loader.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <atomic>
@@ -291,14 +292,70 @@ TEST_CASE("loader: a dataset or sampler that breaks its contract is named") {
   struct Short final : Dataset {
     void open(const std::string&) override {}
     std::int64_t size() const override { return 10; }
-    BatchSchema schema() const override { return {}; }
-    Batch read(std::span<const std::int64_t>, const ReadContext&) const override {
-      return {.inputs = {at::empty({3})}, .target = at::empty({3})};
+    BatchSchema schema() const override {
+      return {.inputs = {{.name = "x", .shape = {}, .rows = rows}}, .target = {.name = "y", .shape = {}}};
     }
+    Batch read(std::span<const std::int64_t>, const ReadContext&) const override {
+      return {.inputs = {at::empty({3})}, .target = target};
+    }
+    Rows rows = Rows::sample;
+    at::Tensor target = at::empty({5});
   } few;
-  Loader broken(few, nullptr, options(5, 5, 1));
-  CHECK_THAT(message_of<PluginError>([&] { broken.next(); }),
-             Catch::Contains("was asked for 5 samples and gave an input of 3"));
+  const auto refused = [&] {
+    Loader broken(few, nullptr, options(5, 5, 1));
+    return message_of<PluginError>([&] { broken.next(); });
+  };
+  CHECK_THAT(refused(), Catch::Contains("was asked for 5 samples and gave 3 rows of \"x\", not 5"));
+  few.rows = Rows::offsets;
+  CHECK_THAT(refused(), Catch::Contains("gave 3 rows of \"x\", not 6"));
+  few.rows = Rows::free;
+  few.target = at::empty({4});
+  CHECK_THAT(refused(), Catch::Contains("gave 4 rows of \"y\", not 5"));
+  few.target = at::Tensor();
+  CHECK_THAT(refused(), Catch::Contains("gave no rows of \"y\""));
+}
+
+TEST_CASE("loader: fields of free rows, of offsets, and no targets come through") {
+  /// Sample i has i % 3 rows, each of which says i.
+  struct Ragged final : Dataset {
+    void open(const std::string&) override {}
+    std::int64_t size() const override { return 20; }
+    BatchSchema schema() const override {
+      return {.inputs = {{.name = "value", .shape = {}, .dtype = at::kLong, .rows = Rows::free},
+                         {.name = "offsets", .shape = {}, .dtype = at::kLong, .rows = Rows::offsets}},
+              .target = {},
+              .has_target = false};
+    }
+    Batch read(std::span<const std::int64_t> indices, const ReadContext&) const override {
+      std::vector<std::int64_t> values, offsets = {0};
+      for (const std::int64_t index : indices) {
+        values.insert(values.end(), static_cast<std::size_t>(index % 3), index);
+        offsets.push_back(static_cast<std::int64_t>(values.size()));
+      }
+      return {.inputs = {at::tensor(values, at::kLong), at::tensor(offsets, at::kLong)}, .target = {}};
+    }
+  } ragged;
+  for (const int workers : {0, 2}) {
+    LoaderOptions four = options(4, 4, workers);
+    four.view = train::View("take", config::parse_take("all but first 3").value(), 20);
+    Loader loader(ragged, nullptr, std::move(four));
+    CHECK(loader.samples_per_epoch() == 17);
+    std::int64_t sample = 3, steps = 0;
+    for (; steps < loader.steps_per_epoch(); ++steps) {
+      const StepData step = loader.next().value();
+      const Batch& batch = step.batches.front();
+      CHECK_FALSE(batch.target.defined());
+      const auto* value = batch.inputs[0].const_data_ptr<std::int64_t>();
+      const auto* offset = batch.inputs[1].const_data_ptr<std::int64_t>();
+      for (std::size_t i = 0; i < batch.indices.size(); ++i, ++sample) {
+        CHECK(batch.indices[i] == sample);
+        CHECK(offset[i + 1] - offset[i] == sample % 3);
+        for (std::int64_t row = offset[i]; row < offset[i + 1]; ++row) CHECK(value[row] == sample);
+      }
+    }
+    CHECK(sample == 20);
+    CHECK(steps == 5);
+  }
 }
 
 TEST_CASE("loader: drop_last that leaves nothing is a config error") {

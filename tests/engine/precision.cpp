@@ -94,3 +94,42 @@ TEST_CASE("gradients are clipped as torch.nn.utils does") {
   std::vector<at::Tensor> none;
   CHECK_FALSE(clip(none, {}).defined());
 }
+
+namespace {
+
+/// Rows of a table that a batch of ids touched, some of them twice.
+at::Tensor sparse_gradient(at::Tensor& table, const std::vector<std::int64_t>& ids) {
+  const at::Tensor rows = at::embedding(table, at::tensor(ids, at::kLong), -1, false, /*sparse=*/true);
+  rows.pow(3).sum().backward();
+  return table.grad();
+}
+
+}  // namespace
+
+TEST_CASE("sparse gradients of several micro-batches are clipped and unscaled as dense ones are") {
+  at::Tensor dense = at::arange(1, 13, at::kFloat).view({4, 3}).div(10).requires_grad_();
+  std::vector<at::Tensor> tables = {dense.detach().clone().requires_grad_()};
+  for (const std::vector<std::int64_t>& ids : {std::vector<std::int64_t>{2, 0, 2}, {2, 3}}) {
+    sparse_gradient(tables[0], ids);
+    at::embedding(dense, at::tensor(ids, at::kLong)).pow(3).sum().backward();
+  }
+  const at::NoGradGuard no_grad;
+  REQUIRE(tables[0].grad().is_sparse());
+  REQUIRE_FALSE(tables[0].grad().is_coalesced());
+  coalesce_gradients(tables);
+  CHECK(tables[0].grad()._values().size(0) == 3);
+  std::vector<at::Tensor> sparse = gradients_of(tables), whole = {dense.grad()};
+  CHECK(LossScaler({}).unscale(sparse));
+  CHECK(LossScaler({}).unscale(whole));
+  CHECK(at::allclose(tables[0].grad().to_dense(), dense.grad(), 1e-6));
+  using Type = config::GradClip::Type;
+  const double norm = clip(sparse, {Type::norm, 1e-6}).item<double>();
+  CHECK(norm == Approx(clip(whole, {Type::norm, 1e-6}).item<double>()).epsilon(1e-6));
+  CHECK(norm > 1e-6);
+  CHECK(at::allclose(tables[0].grad().to_dense(), dense.grad(), 1e-5, 1e-12));
+  clip(sparse, {Type::value, 1e-8});
+  clip(whole, {Type::value, 1e-8});
+  CHECK(at::equal(tables[0].grad().to_dense(), dense.grad()));
+  tables[0].mutable_grad()._values().fill_(std::numeric_limits<float>::infinity());
+  CHECK_FALSE(LossScaler({}).unscale(sparse));
+}

@@ -90,6 +90,26 @@ TEST_CASE("Gradients are summed over the ranks, whether they leave during backwa
         });
 }
 
+TEST_CASE("Sparse gradients of other rows on each rank are summed") {
+  for (const std::int64_t bucket :
+       {std::int64_t{4}, std::int64_t{1} << 25})  // summed where they lie, and together
+    on_ranks(2, [&](World& world) {
+      const auto touched = [](int rank) { return torch::arange(rank, 6, 2 + rank, torch::kLong); };
+      at::Tensor table = torch::ones({6, 2}).requires_grad_(true),
+                 dense = torch::ones({6, 2}).requires_grad_(true);
+      Reduction reduction(world, {{"table", table}}, make_layout({{"table", table}}, bucket, nullptr),
+                          nullptr);
+      for (int rank = 0; rank < 2; ++rank)
+        (torch::embedding(dense, touched(rank)).sum() * (rank + 1.0)).backward();
+      reduction.collect();
+      (torch::embedding(table, touched(world.rank()), -1, false, /*sparse=*/true).sum() *
+       (world.rank() + 1.0))
+          .backward();
+      reduction.finish({.weight = 1.0}, 2.0);
+      CHECK_HERE(torch::equal(table.grad(), dense.grad()));
+    });
+}
+
 TEST_CASE("A rank without samples takes part, and the mean is over what the others have") {
   on_ranks(3, [](World& world) {
     Chain chain;

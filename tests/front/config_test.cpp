@@ -59,11 +59,13 @@ global_batch_size = 64
 micro_batch_size = 16
 shuffle = true
 drop_last = true
+take = "all but fold 1 of 5"
 path = "${vars.root}/train.csv"
 [data.val]
 path = "${vars.root}/test.csv"
 [data.test]
 batch_size = 7
+take = "last 10%"
 path = "${vars.root}/test.csv"
 [data.sampler]
 type = "random"

@@ -151,6 +151,7 @@ void Reduction::put(std::size_t parameter) {
   at::Tensor& view = bucket.views[places_[parameter].slot];
   --bucket.missing;
   at::Tensor& gradient = parameters_[parameter].mutable_grad();
+  if (gradient.defined() && gradient.is_sparse()) gradient = gradient.to_dense();  // others have other rows
   if (layout_.buckets[places_[parameter].bucket].in_place) {
     view = gradient.defined() ? gradient.contiguous() : at::zeros_like(parameters_[parameter]);
     bucket.flat = bucket.gradients = view.view({-1});

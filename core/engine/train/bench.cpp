@@ -210,6 +210,7 @@ Update Bench::update(const std::function<void()>& apply) {
   return in_host([&] {
     const at::NoGradGuard no_grad;
     if (reduction_ && !reduce()) return Update::skipped;
+    coalesce_gradients(parameters_);
     const bool finite = prepare_gradients();
     set_rates();
     context_.skip_reason_ = SkipReason::error;  // until the step is done: what throws on the way skips it
@@ -397,7 +398,7 @@ void Bench::count(const at::Tensor& loss, const Batch& batch) {
 }
 
 void Bench::take_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) {
-  if (!logging_ || context_.repeats_ != 0) return;
+  if (!logging_ || context_.repeats_ != 0 || output.layout() != at::kStrided) return;
   const at::NoGradGuard no_grad;
   train::update(parts_.metrics, context_.number_, output.detach().to(at::kFloat), loss.detach(), batch);
 }

@@ -24,11 +24,15 @@ std::int64_t count_steps(std::int64_t samples, const LoaderOptions& options) {
                     " or less, or set drop_last = false");
 }
 
-void check_size(const at::Tensor& tensor, const char* what, std::int64_t count) {
-  const bool batched = tensor.defined() && tensor.dim() > 0;
-  if (batched && tensor.size(0) == count) return;
-  throw PluginError("the dataset was asked for " + std::to_string(count) + " samples and gave " + what + " " +
-                    (batched ? "of " + std::to_string(tensor.size(0)) : "without a batch dimension"));
+/// Of `count` samples, by what the schema says of the rows of the field.
+void check_rows(const at::Tensor& tensor, const FieldSchema& field, std::int64_t count) {
+  const bool has_rows = tensor.defined() && tensor.dim() > 0;
+  const std::int64_t rows = has_rows ? tensor.size(0) : -1;
+  const std::int64_t expected = field.rows == Rows::offsets ? count + 1 : count;
+  if (has_rows && (field.rows == Rows::free || rows == expected)) return;
+  throw PluginError("the dataset was asked for " + std::to_string(count) + " samples and gave " +
+                    (has_rows ? std::to_string(rows) + " rows of " : "no rows of ") + "\"" + field.name +
+                    "\"" + (field.rows == Rows::free ? "" : ", not " + std::to_string(expected)));
 }
 
 }  // namespace
@@ -38,7 +42,8 @@ Loader::Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions opt
       sampler_(sampler),
       options_(std::move(options)),
       pin_memory_(options_.pin_memory && at::hasCUDA()),
-      dataset_size_(dataset.size()),
+      schema_(dataset.schema()),
+      dataset_size_(options_.view ? options_.view->size() : dataset.size()),
       samples_(sampler ? sampler->size() : dataset_size_),
       steps_per_epoch_(count_steps(samples_, options_)),
       end_(options_.epochs > 0 ? options_.epochs * steps_per_epoch_
@@ -127,25 +132,39 @@ StepData Loader::load(std::int64_t position) const {
   return data;
 }
 
-Batch Loader::read(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
+/// The samples at the positions, by their numbers in the dataset.
+std::vector<std::int64_t> Loader::order(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   if (sampler_)
     sampler_->order(epoch, first, indices);
   else
     std::iota(indices.begin(), indices.end(), first);
-  for (const std::int64_t index : indices)
+  for (std::int64_t& index : indices) {
     if (index < 0 || index >= dataset_size_)
       throw PluginError("the sampler gave sample " + std::to_string(index) + " in epoch " +
                         std::to_string(epoch) + "; the dataset has " + std::to_string(dataset_size_));
+    if (options_.view) index = (*options_.view)[index];
+  }
+  return indices;
+}
+
+void Loader::check(const Batch& batch, std::int64_t count) const {
+  if (batch.inputs.empty() || batch.inputs.size() != schema_.inputs.size())
+    throw PluginError("the dataset gave a batch of " + std::to_string(batch.inputs.size()) +
+                      " inputs, its schema says " + std::to_string(schema_.inputs.size()));
+  for (std::size_t i = 0; i < batch.inputs.size(); ++i) check_rows(batch.inputs[i], schema_.inputs[i], count);
+  if (schema_.has_target) check_rows(batch.target, schema_.target, count);
+}
+
+Batch Loader::read(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
+  std::vector<std::int64_t> indices = order(epoch, first, count);
   Batch batch = dataset_.read(indices, {options_.random.at(static_cast<std::uint64_t>(epoch)), first});
-  if (batch.inputs.empty()) throw PluginError("the dataset gave a batch without inputs");
-  for (const at::Tensor& input : batch.inputs) check_size(input, "an input", count);
-  check_size(batch.target, "a target", count);
+  check(batch, count);
   batch.indices = std::move(indices);
   batch.weight = options_.weight ? options_.weight(batch) : static_cast<double>(count);
   if (!pin_memory_) return batch;
   for (at::Tensor& input : batch.inputs) input = input.pin_memory();
-  batch.target = batch.target.pin_memory();
+  if (batch.target.defined()) batch.target = batch.target.pin_memory();
   return batch;
 }
 

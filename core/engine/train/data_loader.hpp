@@ -17,6 +17,8 @@
 #include <trainyard/random.hpp>
 #include <trainyard/sampler.hpp>
 
+#include "core/engine/train/view.hpp"
+
 namespace trainyard::data {
 
 struct LoaderOptions {
@@ -30,6 +32,7 @@ struct LoaderOptions {
   int prefetch = 2;         ///< steps ready ahead, per worker; at least 1
   bool pin_memory = false;  ///< gives page-locked tensors where LibTorch has a CUDA device
   RandomStream random;      ///< for datasets that augment, keyed by the run's seed
+  std::optional<train::View> view;  ///< samples are those of the view, as are those that a sampler orders
   std::function<double(const Batch&)> weight;  ///< Loss::weight; called on the worker threads
 };
 
@@ -75,6 +78,8 @@ class Loader {
 
   StepData load(std::int64_t position) const;
   Batch read(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
+  std::vector<std::int64_t> order(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
+  void check(const Batch& batch, std::int64_t count) const;
   void work(const std::stop_token& stop);
   Slot& slot(std::int64_t position) { return ring_[static_cast<std::size_t>(position) % ring_.size()]; }
 
@@ -82,8 +87,9 @@ class Loader {
   const Sampler* sampler_;
   const LoaderOptions options_;
   const bool pin_memory_;
-  const std::int64_t dataset_size_;
-  const std::int64_t samples_;  ///< drawn an epoch, those that drop_last leaves out included
+  const BatchSchema schema_;
+  const std::int64_t dataset_size_;  ///< of its view
+  const std::int64_t samples_;       ///< drawn an epoch, those that drop_last leaves out included
   const std::int64_t steps_per_epoch_;
   const std::int64_t end_;  ///< position after the last
 

@@ -4,10 +4,13 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <utility>
+#include <vector>
 
 #include <trainyard/error.hpp>
 #include <trainyard/ranks.hpp>
@@ -66,8 +69,21 @@ at::Device make_device(const std::string& name, const Ranks* ranks) {
 
 void move_to(at::Device device, Batch& batch) {
   if (device.is_cpu()) return;
-  for (at::Tensor& input : batch.inputs) input = input.to(device, /*non_blocking=*/true);
-  batch.target = batch.target.to(device, /*non_blocking=*/true);
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  static const c10::Stream copies = streams.getStreamFromGlobalPool(device);
+  const c10::Stream computes = streams.getStream(device);
+  std::vector<at::Tensor*> all;
+  for (at::Tensor& input : batch.inputs) all.push_back(&input);
+  if (batch.target.defined()) all.push_back(&batch.target);
+  {
+    const c10::StreamGuard guard(copies);
+    for (at::Tensor* tensor : all) *tensor = tensor->to(device, /*non_blocking=*/true);
+  }
+  c10::Event copied(device.type());
+  copied.record(copies);
+  copied.block(computes);
+  for (const at::Tensor* tensor : all)
+    tensor->record_stream(computes);  // or their memory is given away early
 }
 
 }  // namespace trainyard::train

@@ -20,7 +20,8 @@ at::Device make_device(const std::string& name, const Ranks* ranks);
 /// Which one it is on a machine with so many GPUs.
 at::Device choose_device(const std::string& name, int gpus, const Ranks* ranks);
 
-/// From the loader to the device, without waiting for it.
+/// From the loader to the device, without waiting for it: on a stream of its own, so that a batch is copied while
+/// the device computes on the one before; what is computed from now on waits for the copy.
 void move_to(at::Device device, Batch& batch);
 
 }  // namespace trainyard::train

@@ -13,11 +13,25 @@
 
 namespace trainyard::train {
 
+at::Tensor stored(const at::Tensor& tensor) {
+  if (tensor.layout() == at::kStrided) return tensor;
+  return tensor.is_sparse() ? tensor._values() : tensor.values();
+}
+
+void coalesce_gradients(std::vector<at::Tensor>& parameters) {
+  for (at::Tensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    if (gradient.defined() && gradient.is_sparse() && !gradient.is_coalesced())
+      parameter.mutable_grad() = gradient.coalesce();
+  }
+}
+
 std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
   for (const at::Tensor& parameter : parameters)
-    if (const at::Tensor& gradient = parameter.grad(); gradient.defined()) gradients.push_back(gradient);
+    if (const at::Tensor& gradient = parameter.grad(); gradient.defined())
+      gradients.push_back(stored(gradient));
   return gradients;
 }
 

@@ -9,7 +9,14 @@
 
 namespace trainyard::train {
 
-/// The defined gradients of the parameters, in their order.
+/// The numbers that a tensor stores: of a sparse one its values, else itself. The same memory.
+at::Tensor stored(const at::Tensor& tensor);
+
+/// Has a row of a sparse gradient stand once, as optimizers take them; several micro-batches give it several
+/// times.
+void coalesce_gradients(std::vector<at::Tensor>& parameters);
+
+/// What the defined gradients of the parameters store, in their order.
 std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters);
 
 /// Drops all gradients, so that the next backward hands over its own tensors instead of adding to these.

@@ -18,14 +18,18 @@
 
 #include "core/engine/train/active_plugin.hpp"
 #include "core/engine/train/data_loader.hpp"
+#include "core/engine/train/view.hpp"
 
 namespace trainyard::train {
 
 struct Split {
   const Dataset* dataset = nullptr;
+  std::optional<View> view;          ///< none: all of its samples
   std::unique_ptr<Dataset> guarded;  ///< the same, within the guard of its slot
   std::unique_ptr<Sampler> sampler;  ///< null: the dataset's own order
   std::unique_ptr<data::Loader> loader;
+
+  std::int64_t samples() const { return view ? view->size() : dataset->size(); }
 };
 
 /// What plugins made; of a swap, only what is another with it.

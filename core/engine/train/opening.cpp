@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/metric.hpp>
 #include <trainyard/model.hpp>
@@ -17,11 +18,7 @@
 namespace trainyard::train {
 namespace {
 
-std::string text(const std::vector<std::int64_t>& shape) {
-  std::string result = "[";
-  for (const std::int64_t length : shape) result += (result.size() > 1 ? ", " : "") + std::to_string(length);
-  return result + "]";
-}
+constexpr const char* row_names[] = {"one a sample", "offsets", "free"};
 
 }  // namespace
 
@@ -64,10 +61,16 @@ void Opening::dataset(ActivePlugin& plugin) {
 void Opening::sampler(ActivePlugin& plugin) {
   Sampler::Source source{0, RandomStream(run_.config.run.seed, "sampler"), {}};
   ActivePlugin& training = layer_.plugin("data.train");
+  std::optional<View> view;
   guarded(training.slot(), 0, [&] {
     source.size = training.as<Dataset>().size();
     source.labels = training.as<Dataset>().labels();
+    view = view_of("train", source.size);
   });
+  if (view) {
+    source.size = view->size();
+    source.labels = view->of(source.labels);
+  }
   plugin.as<Sampler>().open(source);
 }
 
@@ -126,7 +129,8 @@ Split Opening::split(const std::string& name, bool whole) {
   const config::SlotConfig& slot = plugin.slot();
   const auto& dataset = plugin.as<Dataset>();
   check_schema(name, guarded(slot, 0, [&] { return dataset.schema(); }));
-  Split made{&dataset, std::make_unique<GuardedDataset>(slot, dataset), nullptr, nullptr};
+  Split made{&dataset, view_of(name, dataset.size()), std::make_unique<GuardedDataset>(slot, dataset),
+             nullptr, nullptr};
   if (name == "train") {
     ActivePlugin& sampler = layer_.plugin("data.sampler");
     made.sampler = std::make_unique<GuardedSampler>(sampler.slot(), sampler.as<Sampler>());
@@ -149,6 +153,7 @@ Split Opening::split(const std::string& name, bool whole) {
                               .prefetch = run_.config.data.prefetch,
                               .pin_memory = run_.device.is_cuda(),
                               .random = RandomStream(run_.config.run.seed, "data/" + name),
+                              .view = made.view,
                               .weight = [slot = loss.slot(), loss = &loss.as<Loss>()](const Batch& batch) {
                                 return guarded(slot, 0, [&] { return loss->weight(batch); });
                               }};
@@ -158,6 +163,12 @@ Split Opening::split(const std::string& name, bool whole) {
   return made;
 }
 
+std::optional<View> Opening::view_of(const std::string& split, std::int64_t size) const {
+  const std::string& take = config_.split(split)->take;
+  if (take.empty()) return std::nullopt;
+  return View("data." + split + ".take = \"" + take + "\"", *config::parse_take(take), size);
+}
+
 void Opening::check_schema(const std::string& name, const BatchSchema& schema) const {
   const BatchSchema& training = run_.schema;
   const auto differs = [&](const std::string& what, const std::string& here, const std::string& there) {
@@ -165,13 +176,19 @@ void Opening::check_schema(const std::string& name, const BatchSchema& schema) c
       throw DataError("[data." + name + "] " + what + " is " + here + ", in [data.train] it is " + there +
                       ": the splits must describe the same kind of sample");
   };
-  for (std::size_t i = 0; i < std::min(schema.inputs.size(), training.inputs.size()); ++i)
-    differs("the shape of input " + schema.inputs[i].name, text(schema.inputs[i].shape),
-            text(training.inputs[i].shape));
+  for (std::size_t i = 0; i < std::min(schema.inputs.size(), training.inputs.size()); ++i) {
+    const FieldSchema &here = schema.inputs[i], &there = training.inputs[i];
+    differs("the shape of input " + here.name, shape_text(here.shape), shape_text(there.shape));
+    differs("the kind of rows of input " + here.name, row_names[static_cast<std::size_t>(here.rows)],
+            row_names[static_cast<std::size_t>(there.rows)]);
+    differs("the number of ids of input " + here.name, std::to_string(here.cardinality),
+            std::to_string(there.cardinality));
+  }
   differs("the number of inputs", std::to_string(schema.inputs.size()),
           std::to_string(training.inputs.size()));
   differs("the number of classes", std::to_string(schema.classes), std::to_string(training.classes));
   differs("the vocabulary", std::to_string(schema.vocabulary), std::to_string(training.vocabulary));
+  differs("whether there are targets", schema.has_target ? "yes" : "no", training.has_target ? "yes" : "no");
 }
 
 void Opening::check_momentum() {

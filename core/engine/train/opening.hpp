@@ -1,6 +1,7 @@
 // How plugins are opened, each kind in its way: when a run begins, and when a swap brings others.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/engine/train/live.hpp"
@@ -46,6 +47,8 @@ class Opening {
   void schedule(ActivePlugin& plugin);
   void recorder(ActivePlugin& plugin);
   void compressor(ActivePlugin& plugin);
+  /// The part of a dataset of `size` samples that the file gives the split; none: all of it.
+  std::optional<View> view_of(const std::string& split, std::int64_t size) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
   Live& run_;

@@ -4,6 +4,8 @@
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 
+#include "core/engine/train/gradients.hpp"
+
 namespace trainyard::train {
 namespace {
 
@@ -17,7 +19,7 @@ std::vector<NamedTensor> gradients(const Network& network) {
   std::vector<NamedTensor> all;
   for (const NamedTensor& parameter : network.parameters())
     if (parameter.tensor.grad().defined())
-      all.push_back({"gradient of " + parameter.name, parameter.tensor.grad()});
+      all.push_back({"gradient of " + parameter.name, stored(parameter.tensor.grad())});
   return all;
 }
 
@@ -46,7 +48,8 @@ std::vector<NamedTensor> tensors_of(Region region, const LoopContext& context) {
   if (region == Region::grads && context.network_ != nullptr) all = gradients(*context.network_);
   if (region == Region::optimizer && context.optimizer_ != nullptr) all = state(*context.optimizer_);
   if (region == Region::batch && context.batch_ != nullptr) all = contents(*context.batch_);
-  if (region == Region::outputs) all = {{"output", context.output_}, {"loss", context.loss_}};
+  if (region == Region::outputs && context.output_.defined()) all = {{"output", stored(context.output_)}};
+  if (region == Region::outputs) all.push_back({"loss", context.loss_});
   std::erase_if(all, [](const NamedTensor& each) { return !each.tensor.defined(); });
   return all;
 }

@@ -466,7 +466,7 @@ void Run::settle() {
 
 std::int64_t Run::samples(const std::string& split) const {
   const auto found = live_.layer.made.splits.find(split);
-  return found == live_.layer.made.splits.end() ? 0 : found->second.dataset->size();
+  return found == live_.layer.made.splits.end() ? 0 : found->second.samples();
 }
 
 std::vector<NamedTensor> Run::weights() const {

@@ -57,7 +57,10 @@ Capture::Taken Capture::complete(Draft draft) {
   return taken;
 }
 
-bool Capture::take(const std::string& name, const at::Tensor& tensor, bool stays) {
+/// Of a sparse tensor, the numbers that it stores.
+bool Capture::take(const std::string& name, const at::Tensor& given, bool stays) {
+  const bool dense = !given.defined() || given.layout() == at::kStrided;
+  const at::Tensor tensor = dense ? given : given.is_sparse() ? given._values() : given.values();
   const Want& want = plan_->want(name);
   if (!want.any() || !tensor.defined() || tensor.is_complex() || tensor.is_quantized()) return false;
   const at::Tensor plain = tensor.detach();
