@@ -152,6 +152,7 @@ void check_same(const config::BatchKeys& a, const config::BatchKeys& b) {
   CHECK(a.accumulation == b.accumulation);
   CHECK(a.shuffle == b.shuffle);
   CHECK(a.drop_last == b.drop_last);
+  CHECK(a.take == b.take);
 }
 
 template <class T>
