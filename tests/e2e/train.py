@@ -44,6 +44,14 @@ class Training(HostTest):
         refused = self.host("train", "run.toml", "--set", "optimizer.rl=1", code=2)
         self.assertIn("unknown key `rl` in [optimizer]", refused.stderr)
 
+    def test_a_part_of_the_samples_is_trained_on(self):
+        part = self.train(SMALL, "--set", "data.train.take=all but fold 1 of 4")
+        self.assertEqual((part["steps"], part["samples"]), (6, 96))
+        other = self.train(SMALL, "--overwrite", "--set", "data.train.take=all but fold 2 of 4")
+        self.assertNotEqual(part["digest"]["model"], other["digest"]["model"])
+        refused = self.host("train", "run.toml", "--overwrite", "--set", "data.train.take=first 65", code=2)
+        self.assertIn('data.train.take = "first 65" asks for 65 samples, and there are 64', refused.stderr)
+
     def test_a_run_is_not_overwritten_without_a_word(self):
         before = self.train(SMALL)
         refused = self.host("train", "run.toml", "--set", "run.seed=9", code=2)

@@ -77,10 +77,13 @@ std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<
       std::jthread([this, work = std::move(work), label = std::move(label)](std::stop_token stop) {
         pthread_setname_np(pthread_self(), label.c_str());
         const auto failed = [this](const char* what) {
-          const std::lock_guard lock(mutex_);
-          if (thread_failed_) return;
-          thread_error_ = what;
-          thread_failed_ = true;
+          {
+            const std::lock_guard lock(mutex_);
+            if (thread_failed_) return;
+            thread_error_ = what;
+            thread_failed_ = true;
+          }
+          with_outputs([](const HostOutputs& to) { to.thread_failed(); });
         };
         const report::SignalStack signal_stack;
         const events::CallScope scope(slot_.c_str(), plugin_.c_str());

@@ -32,6 +32,7 @@ struct HostOutputs {
       [](const config::SwapRequest&, const std::string&) {};
   std::function<std::vector<Batch>(std::string_view split, std::int64_t count)> batches =
       [](std::string_view, std::int64_t) { return std::vector<Batch>(); };
+  std::function<void()> thread_failed = [] {};  ///< one of a plugin's own threw: thread_failed() says whose
   RunFacts run;
   std::uint64_t seed = 0;
 };
@@ -65,7 +66,7 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
 
   /// The plugin lives on without its slot: what it asks for from here on comes to nothing.
   void close();
-  /// Whether a thread of the plugin threw; asked after every step, so it takes no lock.
+  /// Whether a thread of the plugin threw; takes no lock.
   bool thread_failed() const { return thread_failed_; }
   /// What the first of them threw, once.
   std::string take_thread_error();

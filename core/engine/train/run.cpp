@@ -83,6 +83,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   outputs_.batches = [this](std::string_view split, std::int64_t count) {
     return first_batches(split, count);
   };
+  outputs_.thread_failed = [this] { thread_failed_ = true; };
   outputs_.metric = [this](std::string name, double value) {
     if (loop_) loop_->add_metric(std::move(name), value);
   };
@@ -205,14 +206,21 @@ Loop& Run::build_loop(LoopParts parts) {
   return *loop_;
 }
 
+/// Asked after every step: it looks at the plugins, which are cold by then, where one of them has called only.
 void Run::check_threads() {
-  for (ActivePlugin& plugin : live_.layer.plugins)
-    if (plugin.services().thread_failed()) [[unlikely]]
-      guarded(plugin.slot(), clock().step,
-              [&] { throw PluginError("in a thread of its own: " + plugin.services().take_thread_error()); });
+  if (!thread_failed_.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  thread_failed_ = false;
+  for (ActivePlugin& plugin : live_.layer.plugins) {
+    if (!plugin.services().thread_failed()) continue;
+    thread_failed_ = true;  // of another, too, perhaps
+    guarded(plugin.slot(), clock().step,
+            [&] { throw PluginError("in a thread of its own: " + plugin.services().take_thread_error()); });
+  }
 }
 
 void Run::connect() {
+  thread_failed_ = true;  // look at plugins that have come: they may have had threads before
   Made& made = live_.layer.made;
   parts_.network = {&live_.config.at("model"), made.network.get()};
   parts_.loss = filled<Loss>("loss");

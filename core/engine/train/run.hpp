@@ -1,6 +1,7 @@
 // A run, made from its configuration, saved and restored.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -147,6 +148,7 @@ class Run : LoopOwner {
   State optimizer_state() const;
 
   const plugins::Registry& registry_;
+  std::atomic<bool> thread_failed_{false};  ///< of a plugin
   HostOutputs outputs_;
   std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path and digest
   Live live_;
