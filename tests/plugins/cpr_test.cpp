@@ -264,6 +264,12 @@ Rows repeated(std::int64_t row, int times) {
   return Rows(static_cast<std::size_t>(times), row);
 }
 
+/// One batch.
+void look(RowPriority& priority, const Rows& rows) {
+  priority.begin_batch();
+  priority.tick(rows, 0);
+}
+
 }  // namespace
 
 TEST_CASE("cpr: vanilla writes all rows") {
@@ -289,14 +295,14 @@ TEST_CASE("cpr: scar writes the rows that moved furthest since they were written
 TEST_CASE("cpr: mfu writes the rows used most since they were written, and none that was not") {
   Mfu mfu(8, 0.25);
   const at::Tensor table = at::zeros({8, 16});
-  mfu.tick(repeated(2, 5));
-  mfu.tick(repeated(7, 4));
-  mfu.tick(repeated(1, 3));
+  look(mfu, repeated(2, 5));
+  look(mfu, repeated(7, 4));
+  look(mfu, repeated(1, 3));
   CHECK(mfu.take(table) == Rows{2, 7});
-  mfu.tick(repeated(2, 2));
+  look(mfu, repeated(2, 2));
   CHECK(mfu.take(table) == Rows{1, 2});  // 3 against 2, and 7 counts from 0
   CHECK(mfu.take(table).empty());
-  mfu.tick(repeated(4, 1));
+  look(mfu, repeated(4, 1));
   mfu.take_all(table);
   CHECK(mfu.take(table).empty());
   CHECK(mfu.bytes() == 8 * 4);  // a share 1 / D of the table
@@ -306,7 +312,7 @@ TEST_CASE("cpr: every row that mfu saw is written within a bounded number of tak
   const std::int64_t rows = 64;
   Mfu mfu(rows, 0.125);
   const at::Tensor table = at::zeros({rows, 2});
-  for (std::int64_t row = 0; row < rows; ++row) mfu.tick(repeated(row, static_cast<int>(row) + 1));
+  for (std::int64_t row = 0; row < rows; ++row) look(mfu, repeated(row, static_cast<int>(row) + 1));
   std::set<std::int64_t> written;
   for (int take = 0; take < 8; ++take)
     for (const std::int64_t row : mfu.take(table)) CHECK(written.insert(row).second);
@@ -316,18 +322,18 @@ TEST_CASE("cpr: every row that mfu saw is written within a bounded number of tak
 TEST_CASE("cpr: ssu looks at every second batch and empties what is taken") {
   Ssu ssu(16, 0.25, 1);
   const at::Tensor table = at::zeros({16, 2});
-  ssu.tick(Rows{3, 3, 9});
-  ssu.tick(Rows{5});
-  ssu.tick(Rows{1});
+  look(ssu, Rows{3, 3, 9});
+  look(ssu, Rows{5});
+  look(ssu, Rows{1});
   CHECK(ssu.take(table) == Rows{1, 3, 9});
-  ssu.tick(Rows{6});
+  look(ssu, Rows{6});
   CHECK(ssu.take(table).empty());
-  ssu.tick(Rows{6});
+  look(ssu, Rows{6});
   ssu.take_all(table);
   CHECK(ssu.take(table).empty());
   Ssu always(16, 0.25, 1, 1);
-  always.tick(Rows{3});
-  always.tick(Rows{5});
+  look(always, Rows{3});
+  look(always, Rows{5});
   CHECK(always.take(table) == Rows{3, 5});
 }
 
@@ -337,7 +343,7 @@ TEST_CASE("cpr: a full set of ssu gives up any member, each as likely") {
   std::map<std::int64_t, int> kept;
   for (int seed = 0; seed < trials; ++seed) {
     Ssu ssu(32, 0.25, static_cast<std::uint64_t>(seed), 1);
-    for (std::int64_t row = 0; row < 9; ++row) ssu.tick(Rows{row});
+    for (std::int64_t row = 0; row < 9; ++row) look(ssu, Rows{row});
     const Rows rows = ssu.take(table);
     REQUIRE(rows.size() == 8);
     CHECK(rows.back() == 8);  // the newest is in
@@ -347,7 +353,7 @@ TEST_CASE("cpr: a full set of ssu gives up any member, each as likely") {
   for (std::int64_t row = 0; row < 8; ++row) CHECK(std::abs(kept[row] - expected) < 4.5 * error);
   // Rows that came long ago go, first as last: no prefix stays.
   Ssu ssu(800, 0.01, 1, 1);
-  for (std::int64_t row = 0; row < 800; ++row) ssu.tick(Rows{row});
+  for (std::int64_t row = 0; row < 800; ++row) look(ssu, Rows{row});
   CHECK(ssu.take(table).front() > 100);
 }
 
@@ -385,11 +391,11 @@ TEST_CASE("cpr: priorities go on from their state") {
     return rows;
   };
   const auto check = [&](auto whole, auto part) {
-    for (int i = 0; i < 5; ++i) whole.tick(batch(i));
+    for (int i = 0; i < 5; ++i) look(whole, batch(i));
     part.load(StateReader(saved(whole)));
     for (int i = 5; i < 12; ++i) {
-      whole.tick(batch(i));
-      part.tick(batch(i));
+      look(whole, batch(i));
+      look(part, batch(i));
     }
     CHECK(whole.take(table) == part.take(table));
     CHECK(digest(saved(whole)) == digest(saved(part)));
@@ -399,7 +405,7 @@ TEST_CASE("cpr: priorities go on from their state") {
   Mfu full(100, 0.125);
   CHECK_THROWS_WITH(Mfu(90, 0.125).load(StateReader(saved(full))), Contains("100 rows, the table has 90"));
   Ssu set(100, 0.125, 3, 1);
-  set.tick(batch(0));
+  look(set, batch(0));
   CHECK_THROWS_WITH(Ssu(40, 0.125, 3).load(StateReader(saved(set))), Contains("table of 40"));
 }
 

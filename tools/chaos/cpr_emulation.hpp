@@ -258,8 +258,8 @@ class Saves {
     images_.write_all(0, tables_);
   }
 
-  void tick(const Batch& batch) {
-    const at::Tensor columns = batch.inputs.back().t().contiguous();
+  /// `columns` [tables, samples]: the rows that a batch looks up.
+  void tick(const at::Tensor& columns) {
     const auto size = static_cast<std::size_t>(columns.size(1));
     for (std::size_t t = 0; t < tables_.size(); ++t)
       priorities_.tick(t, {columns.const_data_ptr<std::int64_t>() + t * size, size});
@@ -294,6 +294,11 @@ class Saves {
   int writes_ = 0;
   std::int64_t rows_ = 0;
 };
+
+/// The rows that a batch looks up in each table, [tables, samples].
+inline at::Tensor columns_of(const Batch& batch) {
+  return batch.inputs.back().t().contiguous();
+}
 
 /// Of a program: an error is one line, and 2.
 inline int run_program(const char* name, const std::function<int()>& body) {

@@ -64,10 +64,13 @@ class Node {
         dense_(training_.dense()),
         layout_(setting.rows),
         images_(layout_),
-        dense_image_(images_.folder() + "/dense") {}
+        dense_image_(images_.folder() + "/dense") {
+    for (const Batch& batch : clicks.train) columns_.push_back(columns_of(batch));
+  }
 
   void step(std::size_t number) { training_.step(number % clicks_.train.size()); }
-  const Batch& batch(std::size_t number) const { return clicks_.train[number % clicks_.train.size()]; }
+  /// The rows that it looks up, as the model tells them.
+  const at::Tensor& columns(std::size_t number) const { return columns_[number % columns_.size()]; }
   const std::vector<cpr::ShardTable>& tables() const { return tables_; }
   Images& images() { return images_; }
 
@@ -90,6 +93,7 @@ class Node {
   Layout layout_;
   Images images_;
   cpr::ShardImage dense_image_;
+  std::vector<at::Tensor> columns_;
 };
 
 /// Steps ahead of which a shard fails, ascending, and the shards.
@@ -176,7 +180,7 @@ Cost partial(Node& node, const Scale& scale, const std::string& policy, std::uin
         node.images().restore(next->second, node.tables());
       });
     cost.useful += timed([&] { node.step(step); });
-    cost.saves += timed([&] { saves.tick(node.batch(step)); });
+    cost.saves += timed([&] { saves.tick(node.columns(step)); });
     if (!saves.due(step + 1, interval)) continue;
     cost.saves += timed([&] { saves.write(step + 1); });
     ++cost.writes;

@@ -69,7 +69,7 @@ class Emulation {
         images_.restore(next->second, tables_);
       }
       training_.step(step);
-      saves_.tick(clicks_.train[step]);
+      saves_.tick(columns_of(clicks_.train[step]));
       if (!saves_.due(step + 1, failures.interval * static_cast<double>(steps))) continue;
       if (!saves_.write(step + 1)) continue;
       for (std::size_t s = 0; s < shards; ++s) meter_.saved(s, samples(step + 1));

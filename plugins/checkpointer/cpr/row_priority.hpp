@@ -10,7 +10,6 @@
 #include <numeric>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +30,10 @@ class RowPriority {
  public:
   virtual ~RowPriority() = default;
 
-  /// Rows that a batch looked up, as often as it did.
-  virtual void tick(std::span<const std::int64_t> /*rows*/) {}
+  /// Look-ups from here on are of the next batch.
+  virtual void begin_batch() {}
+  /// Rows that the batch looked up, as often as it did; they are counted from row `first`.
+  virtual void tick(std::span<const std::int64_t> /*rows*/, std::int64_t /*first*/) {}
 
   /// The rows to write now, in ascending order; from now on they count as saved as `table` has them.
   virtual std::vector<std::int64_t> take(const at::Tensor& table) = 0;
@@ -122,8 +123,9 @@ class Mfu final : public RowPriority {
   Mfu(std::int64_t rows, double share)
       : counts_(static_cast<std::size_t>(rows)), count_(share_of_rows(rows, share)) {}
 
-  void tick(std::span<const std::int64_t> rows) override {
-    for (const std::int64_t row : rows) ++counts_[static_cast<std::size_t>(row)];
+  void tick(std::span<const std::int64_t> rows, std::int64_t first) override {
+    std::uint32_t* const counts = counts_.data() + first;
+    for (const std::int64_t row : rows) ++counts[row];
   }
   std::vector<std::int64_t> take(const at::Tensor&) override {
     std::vector<std::int64_t> rows = highest(counts_, count_);
@@ -163,19 +165,22 @@ class Ssu final : public RowPriority {
         period_(period),
         draws_(seed, "cpr/ssu") {
     members_.reserve(count_);
-    known_.reserve(count_);
+    known_.resize(static_cast<std::size_t>(rows));
   }
 
-  void tick(std::span<const std::int64_t> rows) override {
-    if (batches_++ % period_ != 0) return;
-    for (const std::int64_t row : rows) {
-      if (!known_.insert(static_cast<std::int32_t>(row)).second) continue;
+  void begin_batch() override { looks_ = batches_++ % period_ == 0; }
+  void tick(std::span<const std::int64_t> rows, std::int64_t first) override {
+    if (!looks_) return;
+    for (const std::int64_t each : rows) {
+      const auto row = static_cast<std::size_t>(first + each);
+      if (known_[row]) continue;
+      known_[row] = true;
       if (members_.size() < count_) {
         members_.push_back(static_cast<std::int32_t>(row));
         continue;
       }
       std::int32_t& place = members_[draws_.below(static_cast<std::uint64_t>(evictions_++), count_)];
-      known_.erase(place);
+      known_[static_cast<std::size_t>(place)] = false;
       place = static_cast<std::int32_t>(row);
     }
   }
@@ -188,9 +193,7 @@ class Ssu final : public RowPriority {
   void take_all(const at::Tensor&) override { clear(); }
 
   std::int64_t bytes() const override {
-    constexpr std::size_t node = 16;  // of the set: a link and an id
-    return static_cast<std::int64_t>(count_ * (sizeof(std::int32_t) + node) +
-                                     known_.bucket_count() * sizeof(void*));
+    return static_cast<std::int64_t>(count_ * sizeof(std::int32_t) + known_.size() / 8);
   }
   void save(StateWriter& state) const override {
     state.scalar("batches", batches_);
@@ -208,16 +211,17 @@ class Ssu final : public RowPriority {
       throw PluginError("state \"members\" holds " + std::to_string(found) + " rows for a set of " +
                         std::to_string(count_) + " from a table of " + std::to_string(rows_) +
                         ": it is of another table, or of another share of the rows");
+    clear();
     batches_ = state.integer("batches");
     evictions_ = state.integer("evictions");
     members_.assign(row, row + found);
-    known_ = {members_.begin(), members_.end()};
+    for (const std::int32_t member : members_) known_[static_cast<std::size_t>(member)] = true;
   }
 
  private:
   void clear() {
+    for (const std::int32_t member : members_) known_[static_cast<std::size_t>(member)] = false;
     members_.clear();
-    known_.clear();
   }
 
   std::int64_t rows_;
@@ -225,8 +229,9 @@ class Ssu final : public RowPriority {
   std::int64_t period_;
   RandomStream draws_;
   std::int64_t batches_ = 0, evictions_ = 0;
+  bool looks_ = false;  ///< at this batch
   std::vector<std::int32_t> members_;
-  std::unordered_set<std::int32_t> known_;
+  std::vector<bool> known_;  ///< of each row: whether it is a member
 };
 
 /// Of all tables of a shard: their rows compete for the same share, one table behind the other. Rows of small
@@ -250,10 +255,8 @@ class Priorities {
 
   /// Rows of a table that a batch looked up; of each batch every table in turn.
   void tick(std::size_t table, std::span<const std::int64_t> rows) {
-    for (const std::int64_t row : rows) batch_.push_back(first_[table] + row);
-    if (table + 2 < first_.size()) return;
-    all_->tick(batch_);
-    batch_.clear();
+    if (table == 0) all_->begin_batch();
+    all_->tick(rows, first_[table]);
   }
   /// The rows of each table to write now, in ascending order.
   std::vector<std::vector<std::int64_t>> take(const std::vector<at::Tensor>& tables) {
@@ -277,7 +280,6 @@ class Priorities {
   const bool by_values_;
   std::vector<std::int64_t> first_ = {0};  ///< row of each table, and behind the last one
   std::unique_ptr<RowPriority> all_;
-  std::vector<std::int64_t> batch_;
 };
 
 }  // namespace cpr
