@@ -1,5 +1,6 @@
 // The loss scaler and gradient clipping against PyTorch (tests/golden/loss_scaler.py).
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -119,8 +120,8 @@ TEST_CASE("sparse gradients of several micro-batches are clipped and unscaled as
   coalesce_gradients(tables);
   CHECK(tables[0].grad()._values().size(0) == 3);
   std::vector<at::Tensor> sparse = gradients_of(tables), whole = {dense.grad()};
-  CHECK(LossScaler({}).unscale(sparse));
-  CHECK(LossScaler({}).unscale(whole));
+  CHECK(LossScaler(LossScaler::Options{}).unscale(sparse));
+  CHECK(LossScaler(LossScaler::Options{}).unscale(whole));
   CHECK(at::allclose(tables[0].grad().to_dense(), dense.grad(), 1e-6));
   using Type = config::GradClip::Type;
   const double norm = clip(sparse, {Type::norm, 1e-6}).item<double>();
@@ -131,5 +132,5 @@ TEST_CASE("sparse gradients of several micro-batches are clipped and unscaled as
   clip(whole, {Type::value, 1e-8});
   CHECK(at::equal(tables[0].grad().to_dense(), dense.grad()));
   tables[0].mutable_grad()._values().fill_(std::numeric_limits<float>::infinity());
-  CHECK_FALSE(LossScaler({}).unscale(sparse));
+  CHECK_FALSE(LossScaler(LossScaler::Options{}).unscale(sparse));
 }

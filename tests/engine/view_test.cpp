@@ -9,7 +9,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/engine/train/view.hpp"
-#include "support/plugin.hpp"
+#include "support/files.hpp"
 
 namespace trainyard::train {
 namespace {

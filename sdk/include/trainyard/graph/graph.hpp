@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <trainyard/contract.hpp>
+#include <trainyard/helpers/shape_text.hpp>
 
 TRAINYARD_CONTRACT("graph/graph.hpp");
 
@@ -74,9 +75,6 @@ struct NodeCost {
 };
 /// Needs shapes. Multiply-adds are those of Gemm, MatMul, Conv, Attention and LSTM; other operators count 0.
 NodeCost cost(const Graph& graph, const Node& node);
-
-/// "[batch, 3, 28, 28]", and "[batch*128, 64]" for a multiple of the batch.
-std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// The operators that infer_shapes and GraphNetwork know, sorted.
 std::vector<std::string> known_operators();
