@@ -206,6 +206,29 @@ TEST_CASE("xc: errors name file, line and column") {
                Contains("gzip data is truncated"));
 }
 
+TEST_CASE("xc: whatever bytes a file has, it is read or refused with its name") {
+  const TempFolder folder;
+  const RandomStream random(1, "damage");
+  const std::string bytes = "0123456789,: \t\n-.en";
+  int refused = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    std::string damaged = small;
+    const RandomStream stream = random.at(i);
+    for (std::uint64_t hit = 0; hit < 1 + i % 3; ++hit) {
+      char& byte = damaged[stream.below(2 * hit, damaged.size())];
+      byte = i % 5 == 0 ? static_cast<char>(stream.below(2 * hit + 1, 256))
+                        : bytes[stream.below(2 * hit + 1, bytes.size())];
+    }
+    try {
+      read_all(*open(table({{"path", folder.write("t.txt", damaged)}})));
+    } catch (const DataError& error) {
+      CHECK_THAT(error.what(), Contains("t.txt:"));
+      ++refused;
+    }
+  }
+  CHECK((refused > 500 && refused < 1990));
+}
+
 TEST_CASE("xc: options that do not fit the layout are refused") {
   CHECK_THAT(config_error({}), Contains("needs a path"));
   Table options = made_up(10, 2, 2);
