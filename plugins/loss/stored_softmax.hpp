@@ -147,7 +147,7 @@ class StoredCrossEntropy : public torch::autograd::Function<StoredCrossEntropy> 
 /// NaN then.
 inline at::Tensor stored_cross_entropy_by_operators(const Stored& stored) {
   const std::int64_t size = stored.labels.size(0), entries = stored.values.size(0);
-  const at::Tensor sample = at::repeat_interleave(stored.ends.diff(), entries);
+  const at::Tensor sample = at::repeat_interleave(stored.ends.diff(), std::optional(entries));
   const at::Tensor highest =
       at::full({size}, -std::numeric_limits<double>::infinity(), stored.values.options())
           .scatter_reduce_(0, sample, stored.values.detach(), "amax");

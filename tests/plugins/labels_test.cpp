@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <catch2/catch.hpp>
 
 #include <trainyard/helpers/labels.hpp>
@@ -72,7 +73,7 @@ struct Graded {
 };
 Graded graded(const at::Tensor& loss, const at::Tensor& leaf) {
   REQUIRE(loss.dim() == 0);
-  return {loss.item<double>(), torch::autograd::grad({loss}, {leaf})[0]};
+  return {loss.item<double>(), torch::autograd::grad({loss}, {leaf}, {}, /*retain_graph=*/true)[0]};
 }
 
 /// Which classes a sparse output stores: the labels, and some more, in no order.
@@ -82,6 +83,21 @@ at::Tensor random_store(const at::Tensor& labels, std::int64_t classes, double s
   own.scatter_(1, labels.add(1), true);  // place 0: of -1
   return stored.logical_or(own.narrow(1, 1, classes));
 }
+
+/// As a model makes it. What LibTorch has, sparse_compressed_tensor, mixes up the gradients of a row whose
+/// entries are in no order.
+class AsSparse : public torch::autograd::Function<AsSparse> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& values,
+                            const at::Tensor& ends, const at::Tensor& classes, at::IntArrayRef shape) {
+    return at::_sparse_csr_tensor_unsafe(ends, classes, values, shape,
+                                         values.options().layout(at::kSparseCsr));
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {gradients[0].values(), {}, {}, {}};
+  }
+};
 
 /// The output that has those entries of `dense` alone, differentiable in `values`.
 struct Sparse {
@@ -100,8 +116,7 @@ struct Sparse {
     classes = all.select(1, 1);
     values = dense.index({rows, classes}).detach().requires_grad_();
     const at::Tensor ends = at::cat({at::zeros({1}, at::kLong), store.sum(1).cumsum(0)});
-    output = at::sparse_compressed_tensor(ends.to(index), classes.to(index), values, store.sizes(),
-                                          values.options().layout(at::kSparseCsr));
+    output = AsSparse::apply(values, ends.to(index), classes.to(index), store.sizes());
   }
   /// Of the entries, from that of the dense scores.
   at::Tensor entries_of(const at::Tensor& gradient) const { return gradient.index({rows, classes}); }
@@ -222,8 +237,8 @@ TEST_CASE("cross_entropy of a sparse output: the softmax is over what is stored"
       at::Tensor moved = values.clone();
       moved[entry] += by;
       const at::Tensor output =
-          at::sparse_compressed_tensor(sparse.output.crow_indices(), sparse.output.col_indices(), moved,
-                                       store.sizes(), sparse.output.options());
+          at::_sparse_csr_tensor_unsafe(sparse.output.crow_indices(), sparse.output.col_indices(), moved,
+                                        store.sizes(), sparse.output.options());
       return loss->forward(output, with_target(labels)).item<double>();
     };
     CHECK((shifted(1e-5) - shifted(-1e-5)) / 2e-5 ==

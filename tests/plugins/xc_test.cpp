@@ -39,6 +39,13 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
+/// As a file has it.
+std::ostream& operator<<(std::ostream& out, const Sample& sample) {
+  for (const std::int64_t label : sample.labels) out << label << ',';
+  for (const auto& [feature, value] : sample.entries) out << ' ' << feature << ':' << value;
+  return out;
+}
+
 /// Reads them and checks that the batch is what the schema says.
 std::vector<Sample> read(const Dataset& dataset, const std::vector<std::int64_t>& indices) {
   const BatchSchema schema = dataset.schema();

@@ -17,6 +17,8 @@
 
 namespace datasets {
 
+using namespace trainyard;
+
 class XcText {
  public:
   struct Entry {
