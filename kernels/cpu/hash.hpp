@@ -16,8 +16,8 @@ struct HashKernels {
   /// sums[f] = sum over i of x[i] signs[i][f]
   void (*project)(float* sums, const float* x, std::int64_t width, const float* signs,
                   std::int64_t functions);
-  /// places[f] = the first j < bin with the largest x[members[j][f]]. NaN does not count, and zeros only where
-  /// they shall; where nothing counts it is `bin`.
+  /// places[f] = the first j < bin with the largest x[members[j][f]]. NaN does not count, and zeros only
+  /// where they shall; where nothing counts it is `bin`.
   void (*largest)(std::int32_t* places, const float* x, const std::int32_t* members, std::int64_t bin,
                   std::int64_t functions, bool zeros_count);
   /// least[f] = min over the coordinates c of priorities[c][f]; of none the largest number.

@@ -1,6 +1,6 @@
-// Work on few rows of a large matrix, which are named by number: what a layer does that has few of its inputs, or
-// of its outputs, in a sample. The matrix is float, row-major and without gaps; rows are any width. Results
-// depend on the instruction set by the rounding of sums alone.
+// Work on few rows of a large matrix, which are named by number: what a layer does that has few of its
+// inputs, or of its outputs, in a sample. The matrix is float, row-major and without gaps; rows are any
+// width. Results depend on the instruction set by the rounding of sums alone.
 #pragma once
 
 #include <cstdint>

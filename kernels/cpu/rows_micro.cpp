@@ -32,8 +32,8 @@ inline float total(Vector v) {
   return v[0];
 }
 
-/// The last 16 numbers of x, of which those that belong to whole vectors before them are zeros: rows that are no
-/// multiple of 16 wide are read to their end, and not beyond it.
+/// The last 16 numbers of x, of which those that belong to whole vectors before them are zeros: rows that are
+/// no multiple of 16 wide are read to their end, and not beyond it.
 inline Vector rest_of(const float* x, std::int64_t width) {
   Vector rest = load(x + width - lanes);
   for (std::int64_t i = 0; i < lanes - width % lanes; ++i) rest[i] = 0.0f;

@@ -1,5 +1,5 @@
-// The inner loops of rows.cpp. rows_micro.cpp is compiled once for each instruction set, and each gives one of
-// these tables.
+// The inner loops of rows.cpp. rows_micro.cpp is compiled once for each instruction set, and each gives one
+// of these tables.
 #pragma once
 
 #include "kernels/cpu/rows.hpp"

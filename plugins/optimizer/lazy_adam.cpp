@@ -1,10 +1,11 @@
-// Adam (adam.hpp) for gradients that are sparse: rows of a large matrix that a batch touched. A dense gradient is
-// Adam's.
-//   exact    Every row takes every step, with a gradient of zero where it has none, as Adam does; a row without
-//            one takes them later, at once. It is brought up to date ahead of being read (ReadsRows), at its next
-//            gradient, ahead of evaluations, at the end of the training, and at the latest after `window` updates.
-//            The bits do not depend on when.
-//   else     A row without a gradient stays as it is, its averages too; t counts all steps (torch.optim.SparseAdam).
+// Adam (adam.hpp) for gradients that are sparse: rows of a large matrix that a batch touched. A dense
+// gradient is Adam's.
+//   exact    Every row takes every step, with a gradient of zero where it has none, as Adam does; a row
+//            without one takes them later, at once. It is brought up to date ahead of being read (ReadsRows),
+//            at its next gradient, ahead of evaluations, at the end of the training, and at the latest after
+//            `window` updates. The bits do not depend on when.
+//   else     A row without a gradient stays as it is, its averages too; t counts all steps
+//            (torch.optim.SparseAdam).
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,5 +1,5 @@
-// The model slide: against autograd where all classes are active, by its gradients where few are, over a training
-// that is broken off, and by what its tables find.
+// The model slide: against autograd where all classes are active, by its gradients where few are, over a
+// training that is broken off, and by what its tables find.
 #include <catch2/catch.hpp>
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Made-up samples of very many classes, and the loss of sparse logits, for tests and benchmarks of models that
-// sample their softmax.
+// Made-up samples of very many classes, and the loss of sparse logits, for tests and benchmarks of models
+// that sample their softmax.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace trainyard::test {
 
-/// A class has a prototype of features; a sample has some of those of its class, and some of any. The class of
-/// rank r comes with a frequency of (r + 20)^-0.7.
+/// A class has a prototype of features; a sample has some of those of its class, and some of any. The class
+/// of rank r comes with a frequency of (r + 20)^-0.7.
 class ExtremeData {
  public:
   struct Shape {
@@ -74,8 +74,8 @@ class ExtremeData {
   std::discrete_distribution<std::int64_t> classes_;
 };
 
-/// The mean cross entropy of sparse logits [size, classes] with the labels [size, most], -1 none, that share the
-/// target; runs backward from it. Softmax is over what is stored.
+/// The mean cross entropy of sparse logits [size, classes] with the labels [size, most], -1 none, that share
+/// the target; runs backward from it. Softmax is over what is stored.
 inline double sparse_softmax_backward(const at::Tensor& output, const at::Tensor& labels) {
   const at::Tensor rows = output.crow_indices(), columns = output.col_indices();
   const at::Tensor values = output.detach().values(), gradient = at::empty_like(values);

@@ -1,4 +1,5 @@
-// The model slide against a full softmax of LibTorch in the same process, and its kernels against plain loops.
+// The model slide against a full softmax of LibTorch in the same process, and its kernels against plain
+// loops.
 //   trainyard bench slide kernels   active classes, forward and backward: vectors against the same in scalars
 //   trainyard bench slide layout    where rows lie, and fetching them ahead
 //   trainyard bench slide scaling   a step as the number of classes grows

@@ -1,6 +1,6 @@
-// The two layers of the network, each of which uses few rows of its matrix in a sample. Gradients of the matrices
-// are sparse (COO, coalesced): a row for each one that a sample used, summed up in the order of the samples. On
-// the CPU, float; results do not depend on the number of threads.
+// The two layers of the network, each of which uses few rows of its matrix in a sample. Gradients of the
+// matrices are sparse (COO, coalesced): a row for each one that a sample used, summed up in the order of the
+// samples. On the CPU, float; results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

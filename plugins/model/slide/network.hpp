@@ -1,6 +1,6 @@
-// Sparse features -> hidden layer with ReLU -> a logit a class, of which a training pass computes the active ones
-// alone; evaluations compute all. Hash tables over the rows of the output layer say which are active; they are
-// made anew on a schedule by the steps of the run, at the first pass of a step.
+// Sparse features -> hidden layer with ReLU -> a logit a class, of which a training pass computes the active
+// ones alone; evaluations compute all. Hash tables over the rows of the output layer say which are active;
+// they are made anew on a schedule by the steps of the run, at the first pass of a step.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ namespace {
 using namespace trainyard;
 using namespace slide;
 
-/// SLIDE (Chen et al., MLSys 2020; Daghaghi et al., "Accelerating SLIDE Deep Learning on Modern CPUs", MLSys 2021).
+/// SLIDE (Chen et al., MLSys 2020; Daghaghi et al., "Accelerating SLIDE Deep Learning on Modern CPUs", MLSys
+/// 2021).
 class Slide final : public Model {
  public:
   struct Options {

@@ -1,5 +1,5 @@
-// The L hash tables over the rows of a weight matrix: a bucket holds the numbers of the rows that have its key.
-// They lie one behind the other, so that a table takes 4 bytes a row and 4 a bucket.
+// The L hash tables over the rows of a weight matrix: a bucket holds the numbers of the rows that have its
+// key. They lie one behind the other, so that a table takes 4 bytes a row and 4 a bucket.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class Tables {
  public:
   explicit Tables(const TableShape& shape);
 
-  /// Anew, of all rows of `weight`, [rows, width], in their order; `random` decides what full buckets hold, and
-  /// `build` tells one time from another.
+  /// Anew, of all rows of `weight`, [rows, width], in their order; `random` decides what full buckets hold,
+  /// and `build` tells one time from another.
   void build(const HashFunctions& functions, const at::Tensor& weight, const trainyard::RandomStream& random,
              std::uint64_t build);
 

@@ -1,4 +1,5 @@
-// lazy_adam against Adam on dense gradients, and against the equations of SparseAdam.
+// Optimizers on sparse gradients: lazy_adam against Adam on dense ones and against the equations of
+// SparseAdam, adagrad and sgd against themselves on dense ones.
 #include <catch2/catch.hpp>
 
 #include <ATen/ATen.h>
@@ -80,7 +81,7 @@ struct Training {
     Gradients(number).give(network, sparse);
     for (ParamGroup& group : optimizer.plugin().groups()) {
       group.lr = 0.05 / (1.0 + 0.1 * static_cast<double>(number));
-      group.momentum = 0.9 - 0.01 * static_cast<double>(number % 10);
+      if (optimizer.plugin().has_momentum()) group.momentum = 0.9 - 0.01 * static_cast<double>(number % 10);
     }
     optimizer.plugin().step();
   }
@@ -225,4 +226,22 @@ TEST_CASE("lazy_adam: sparse gradients of what it cannot update by rows are refu
   weight.mutable_grad() =
       at::sparse_coo_tensor(at::tensor({1}, at::kLong).unsqueeze(0), at::ones({1, 3}, at::kDouble), {4, 3});
   CHECK_THROWS_AS(optimizer->step(), ConfigError);
+}
+
+TEST_CASE("adagrad and sgd: sparse gradients make the step of dense ones with zeros") {
+  for (const auto& [name, options] :
+       {std::pair{"adagrad", test::table({{"lr_decay", 0.1}})}, {"sgd", Table()}}) {
+    INFO(name);
+    Training sparse(name, options), dense(name, options);
+    for (std::int64_t number = 0; number < 30; ++number) {
+      sparse.step(number, number % 6 != 5);
+      dense.step(number, false);
+    }
+    CHECK(difference(sparse.network.matrix.detach(), dense.network.matrix.detach()) < 1e-6);
+    CHECK(difference(sparse.network.vector.detach(), dense.network.vector.detach()) < 1e-6);
+    Training decays(name, options, 0.1);
+    CHECK_THROWS_AS(decays.step(0, true), ConfigError);
+  }
+  Training momentum("sgd", test::table({{"momentum", 0.9}}));
+  CHECK_THROWS_AS(momentum.step(0, true), ConfigError);
 }
