@@ -17,6 +17,7 @@
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 
+#include "core/engine/train/memory.hpp"
 #include "kernels/cpu/row_sets.hpp"
 #include "kernels/cpu/rows.hpp"
 #include "tests/support/extreme.hpp"
@@ -383,6 +384,7 @@ void quality_part(bool quick) {
 
 int main(int argc, char** argv) {
   using namespace trainyard::bench;
+  trainyard::train::keep_large_blocks();
   at::set_num_threads(1);
   bool quick = false;
   std::string part;

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <numeric>
 
 namespace slide {
 namespace {
 
 constexpr std::int64_t word_bits = 64;
-constexpr std::uint64_t first_draw = 1 << 16;  // behind those for the order of the tables
+constexpr std::uint64_t first_block = 1 << 16;  // of random numbers, behind those for the order of the tables
 
 std::size_t words_for(std::int64_t bits) {
   return static_cast<std::size_t>((bits + word_bits - 1) / word_bits);
@@ -90,14 +91,21 @@ void ActiveSet::add_frequent(const Tables& tables, std::span<const std::uint32_t
 
 /// Draws until there are enough; where nearly all classes are wanted, takes the first ones that are left.
 void ActiveSet::fill(const trainyard::RandomStream& random) {
+  std::uint32_t words[256];
+  constexpr std::int64_t blocks = std::ssize(words) / 4;
   const auto classes = static_cast<std::uint64_t>(classes_);
-  const auto most_draws = static_cast<std::uint64_t>(8 * options_.min_active);
-  for (std::uint64_t draw = 0; size_ < options_.min_active && draw < most_draws; ++draw)
-    add(static_cast<std::int64_t>(random.below(first_draw + draw, classes)));
+  const std::int64_t most_draws = 8 * options_.min_active;
+  for (std::int64_t draw = 0; size_ < options_.min_active && draw < most_draws; ++draw) {
+    const std::int64_t word = draw % std::ssize(words);
+    if (word == 0)
+      random.fill_words(words, first_block + static_cast<std::uint64_t>(draw / std::ssize(words) * blocks));
+    add(static_cast<std::int64_t>(words[word] * classes >> 32));
+  }
   for (std::int64_t id = 0; size_ < options_.min_active; ++id) add(id);
 }
 
 void ActiveSet::take(std::vector<std::int64_t>& classes) {
+  classes.reserve(classes.size() + static_cast<std::size_t>(size_));
   for (std::size_t s = 0; s < summary_.size(); ++s) {
     each_bit(summary_[s], [&](int of_summary) {
       const std::size_t word = s * word_bits + static_cast<std::size_t>(of_summary);
