@@ -311,6 +311,35 @@ TEST_CASE("slide: a training that goes on from its parameters and buffers goes o
   }
 }
 
+TEST_CASE("slide: a network that takes the place of another has its weights, and its tables where they fit") {
+  test::ExtremeData source(data_shape, 8);
+  const NetworkShape shape = small(data_shape, 20);
+  SlideNetwork first(shape, 3);
+  first.forward(source.batch(size), training(0));
+  std::vector<NamedTensor> tensors = first.parameters();
+  for (const NamedTensor& each : first.buffers()) tensors.push_back(each);
+  SlideNetwork same(shape, 4);
+  same.adopt(tensors);
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(same.parameters()[i].tensor.is_same(first.parameters()[i].tensor));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(same.buffers()[i].tensor.is_same(first.buffers()[i].tensor));
+
+  NetworkShape other = shape;  // tables of the same size, whose keys say other things
+  other.hash.family = Family::wta;
+  SlideNetwork others(other, 3);
+  others.adopt(tensors);
+  CHECK(others.parameters()[2].tensor.is_same(first.parameters()[2].tensor));
+  CHECK_FALSE(others.buffers()[1].tensor.is_same(first.buffers()[1].tensor));
+  CHECK(others.buffers()[2].tensor[0].item<std::int64_t>() == 0);
+  others.forward(source.batch(size), training(1));
+  CHECK(others.buffers()[2].tensor[0].item<std::int64_t>() == 1);
+
+  NetworkShape wider = shape;
+  wider.hidden = wider.hash.width = 32;
+  SlideNetwork refused(wider, 3);
+  CHECK_THROWS_WITH(refused.adopt(tensors), Contains("hidden.weight"));
+}
+
 TEST_CASE("slide: tables are made again when they are due, with new functions when those are") {
   NetworkShape shape = small(data_shape, 20);
   shape.rehash = {.every_steps = 10, .growth = 0.5, .new_functions_every = 20};
@@ -395,7 +424,7 @@ TEST_CASE("slide: data and options that do not fit are named") {
   refused(test::table({{"active", 5}, {"min_active", 6}}), "model.min_active is 6", schema);
   BatchSchema no_classes = schema, rows = schema;
   no_classes.classes = 0;
-  rows.inputs = {{.name = "image", .shape = {8}}};
+  rows.inputs = {FieldSchema{.name = "image", .shape = {8}}};
   refused({}, "has no classes", no_classes);
   refused({}, "image", rows);
 
@@ -411,5 +440,5 @@ TEST_CASE("slide: data and options that do not fit are named") {
   spoilt([](Batch& batch) { batch.inputs[0][3] = data_shape.features; }, "feature 40");
   spoilt([](Batch& batch) { batch.inputs[0][3] = -1; }, "feature -1");
   spoilt([](Batch& batch) { batch.target[2][0] = data_shape.classes; }, "class 60");
-  spoilt([](Batch& batch) { batch.inputs[2][size] += 1; }, "offsets");
+  spoilt([](Batch& batch) { batch.inputs[2][size].add_(1); }, "offsets");
 }

@@ -355,11 +355,12 @@ void quality_part(bool quick) {
     std::vector<Batch> batches;
     for (std::int64_t i = 0; i < train / base.batch; ++i) batches.push_back(data.batch(base.batch));
     const Batch test_batch = data.batch(quick ? 200 : 4000);
-    for (const auto& [name, what] : {std::pair{"simhash", base}, {"random", random}, {"full", full}}) {
+    for (const Case& what : {base, random, full}) {
+      const std::string name = what.output == "full" ? what.output : what.hash;
       Training training(what, static_cast<std::uint64_t>(seed));
       std::vector<std::size_t> order(batches.size());
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::printf("  seed %d %-8s", seed, name);
+      std::printf("  seed %d %-8s", seed, name.c_str());
       double seconds = 0;
       for (int epoch = 0; epoch < epochs; ++epoch) {
         std::shuffle(order.begin(), order.end(), Random(static_cast<std::uint64_t>(epoch)));

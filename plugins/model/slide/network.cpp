@@ -41,13 +41,18 @@ void require_within(std::span<const std::int64_t> ids, std::int64_t low, std::in
 
 }  // namespace
 
-/// Where the schedule stands, by name of its places.
+/// Where the schedule stands, by name of its places; and what the keys of the tables are of.
 struct SlideNetwork::Schedule {
   std::int64_t made;      ///< how often tables were made
   std::int64_t next;      ///< step from which on they are made again
   std::int64_t draw;      ///< number of the draw of hash functions
   std::int64_t drawn_at;  ///< step of that draw
+  std::int64_t family, k;
 };
+
+SlideNetwork::Schedule& SlideNetwork::schedule() const {
+  return *reinterpret_cast<Schedule*>(schedule_.mutable_data_ptr<std::int64_t>());
+}
 
 SlideNetwork::SlideNetwork(const NetworkShape& shape, std::uint64_t seed)
     : shape_(shape),
@@ -64,7 +69,9 @@ SlideNetwork::SlideNetwork(const NetworkShape& shape, std::uint64_t seed)
                              .rows = shape_.classes,
                              .bucket_size = shape_.bucket_size,
                              .policy = shape_.bucket});
-  schedule_ = at::zeros({4}, at::kLong);
+  schedule_ = at::zeros({sizeof(Schedule) / sizeof(std::int64_t)}, at::kLong);
+  schedule().family = static_cast<std::int64_t>(shape_.hash.family);
+  schedule().k = shape_.hash.k;
 }
 
 at::Tensor SlideNetwork::forward(const Batch& batch, const ForwardContext& context) {
@@ -94,7 +101,7 @@ RowSets SlideNetwork::features_of(const SparseRows& rows) const {
 }
 
 void SlideNetwork::make_tables(std::int64_t step) {
-  auto& schedule = *reinterpret_cast<Schedule*>(schedule_.mutable_data_ptr<std::int64_t>());
+  Schedule& schedule = this->schedule();
   const Rehash& rehash = shape_.rehash;
   const bool due = schedule.made == 0 || (rehash.every_steps > 0 && step >= schedule.next);
   if (due && schedule.made > 0 && rehash.new_functions_every > 0 &&
@@ -180,7 +187,7 @@ void SlideNetwork::to(at::Device device) {
     throw ConfigError("run.device is " + device.str() + ", and model slide is for the CPU");
 }
 
-/// Weights are taken over; tables are the network's own, and made of these weights at the next pass.
+/// Tables are taken over where they are of the same functions; else they are made at the next pass.
 void SlideNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   std::map<std::string_view, at::Tensor> given;
   for (const NamedTensor& each : tensors) given.emplace(each.name, each.tensor);
@@ -196,6 +203,14 @@ void SlideNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   hidden_bias_ = given["hidden.bias"];
   output_weight_ = given["output.weight"];
   output_bias_ = given["output.bias"];
+  if (hashes() && given.contains("tables.schedule"))
+    adopt_tables(given["tables.starts"], given["tables.ids"], given["tables.schedule"]);
+}
+
+void SlideNetwork::adopt_tables(const at::Tensor& starts, const at::Tensor& ids, const at::Tensor& schedule) {
+  const auto* const given = reinterpret_cast<const Schedule*>(schedule.const_data_ptr<std::int64_t>());
+  if (given->family != this->schedule().family || given->k != this->schedule().k) return;
+  if (tables_->adopt(starts, ids)) schedule_ = schedule;
 }
 
 }  // namespace slide

@@ -71,8 +71,10 @@ class SlideNetwork final : public trainyard::Network, public trainyard::ReadsRow
 
  private:
   struct Schedule;
+  Schedule& schedule() const;
   bool hashes() const { return tables_.has_value(); }
   RowSets features_of(const trainyard::SparseRows& rows) const;
+  void adopt_tables(const at::Tensor& starts, const at::Tensor& ids, const at::Tensor& schedule);
   void make_tables(std::int64_t step);
   RowSets choose(const at::Tensor& hidden, const at::Tensor& target,
                  const trainyard::ForwardContext& context);

@@ -16,6 +16,15 @@ Tables::Tables(const TableShape& shape)
       starts_data_(starts_.mutable_data_ptr<std::int32_t>()),
       ids_data_(ids_.mutable_data_ptr<std::int32_t>()) {}
 
+bool Tables::adopt(const at::Tensor& starts, const at::Tensor& ids) {
+  if (starts.sizes() != starts_.sizes() || ids.sizes() != ids_.sizes()) return false;
+  starts_ = starts;
+  ids_ = ids;
+  starts_data_ = starts_.mutable_data_ptr<std::int32_t>();
+  ids_data_ = ids_.mutable_data_ptr<std::int32_t>();
+  return true;
+}
+
 void Tables::build(const HashFunctions& functions, const at::Tensor& weight,
                    const trainyard::RandomStream& random, std::uint64_t build) {
   const std::int64_t width = weight.size(1);

@@ -40,7 +40,9 @@ class Tables {
   // All that there is of them: int32, [tables, buckets + 1] and [tables, rows].
   const at::Tensor& starts() const { return starts_; }
   const at::Tensor& ids() const { return ids_; }
-  const TableShape& shape() const { return shape_; }
+
+  /// Takes tables of the same shape in place of its own; says whether they are.
+  bool adopt(const at::Tensor& starts, const at::Tensor& ids);
 
  private:
   void fill(std::int64_t table, const trainyard::RandomStream& random);
