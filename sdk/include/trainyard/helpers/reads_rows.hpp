@@ -3,6 +3,7 @@
 // be brought up to date before it is read.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 
