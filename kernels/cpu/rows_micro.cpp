@@ -20,11 +20,13 @@ constexpr std::int64_t ahead = 8;  // rows that are fetched before they are used
 
 #define TRAINYARD_UNROLL _Pragma("GCC unroll 16")
 
-inline Vector load(const float* from) {
+// No function gives or takes a vector by value: how is another matter for each instruction set.
+inline const Anywhere& at(const float* from) {
   return *reinterpret_cast<const Anywhere*>(from);
 }
 
-inline float total(Vector v) {
+inline float total(const Vector& sums) {
+  Vector v = sums;
   v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
   v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
   v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
@@ -34,10 +36,9 @@ inline float total(Vector v) {
 
 /// The last 16 numbers of x, of which those that belong to whole vectors before them are zeros: rows that are
 /// no multiple of 16 wide are read to their end, and not beyond it.
-inline Vector rest_of(const float* x, std::int64_t width) {
-  Vector rest = load(x + width - lanes);
+inline void read_rest(Vector& rest, const float* x, std::int64_t width) {
+  rest = at(x + width - lanes);
   for (std::int64_t i = 0; i < lanes - width % lanes; ++i) rest[i] = 0.0f;
-  return rest;
 }
 
 template <int count>
@@ -53,17 +54,17 @@ inline void dot_rows(float* out, const float* x, const Vector& rest, RowMatrix m
   }
   std::int64_t k = 0;
   for (; k + lanes <= matrix.width; k += lanes) {
-    const Vector part = load(x + k);
+    const Vector part = at(x + k);
     TRAINYARD_UNROLL
     for (int r = 0; r < count; ++r) {
-      sums[r] += part * load(row[r] + k);
+      sums[r] += part * at(row[r] + k);
       __builtin_prefetch(fetched[r] + k);
     }
   }
   if (k < matrix.width) {
     TRAINYARD_UNROLL
     for (int r = 0; r < count; ++r) {
-      sums[r] += rest * load(row[r] + matrix.width - lanes);
+      sums[r] += rest * at(row[r] + matrix.width - lanes);
       __builtin_prefetch(fetched[r] + k);
     }
   }
@@ -82,7 +83,8 @@ void narrow_dots(float* out, const float* x, RowMatrix matrix, const std::int64_
 
 void dots(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows, std::int64_t count) {
   if (matrix.width < lanes) return narrow_dots(out, x, matrix, rows, count);
-  const Vector rest = matrix.width % lanes == 0 ? Vector{} : rest_of(x, matrix.width);
+  Vector rest{};
+  if (matrix.width % lanes != 0) read_rest(rest, x, matrix.width);
   std::int64_t i = 0;
   for (; i + most_dots <= count; i += most_dots)
     dot_rows<most_dots>(out + i, x, rest, matrix, rows + i,
@@ -96,14 +98,17 @@ void sum_columns(float* out, const float* first, const float* scales, RowMatrix 
                  const std::int64_t* rows, std::int64_t count, std::int64_t column) {
   Vector sums[blocks];
   TRAINYARD_UNROLL
-  for (int b = 0; b < blocks; ++b) sums[b] = first == nullptr ? Vector{} : load(first + column + b * lanes);
+  for (int b = 0; b < blocks; ++b) {
+    sums[b] = Vector{};
+    if (first != nullptr) sums[b] = at(first + column + b * lanes);
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     const float* const row = matrix.data + rows[i] * matrix.width + column;
     const float* const next = matrix.data + rows[i + ahead < count ? i + ahead : i] * matrix.width + column;
     const float scale = scales[i];
     TRAINYARD_UNROLL
     for (int b = 0; b < blocks; ++b) {
-      sums[b] += scale * load(row + b * lanes);
+      sums[b] += scale * at(row + b * lanes);
       __builtin_prefetch(next + b * lanes);
     }
   }
