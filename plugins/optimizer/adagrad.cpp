@@ -1,8 +1,10 @@
 // Adagrad (Duchi, Hazan and Singer, JMLR 2011, figure 1) with a decaying rate. With t the updates so far:
 //   g <- g + weight_decay * w;  s <- s + g^2;  w <- w - lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)
+// A row without a gradient stays as it is, so that sparse gradients are dense ones with zeros.
 #include <ATen/ops/_fused_adagrad.h>
+#include <ATen/ops/div.h>
 
-#include <trainyard/helpers/slot_optimizer.hpp>
+#include "sparse_rows.hpp"
 
 namespace {
 
@@ -33,13 +35,29 @@ class Adagrad final : public SlotOptimizer {
   }
 
  protected:
+  bool takes_sparse() const override { return true; }
+
   void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
+    if (!optimizers::any_sparse(lists)) return update_dense(group, lists, updates);
+    const double rate = groups_[group].lr / (1.0 + static_cast<double>(updates - 1) * options_.lr_decay);
+    UpdateLists dense =
+        optimizers::update_rows(lists, [&](const at::Tensor& param, const std::vector<at::Tensor>& slots,
+                                           const at::Tensor& rows, const at::Tensor& gradient) {
+          optimizers::require_no_decay(groups_[group].weight_decay);
+          at::Tensor sum = slots[0].index_select(0, rows).addcmul_(gradient, gradient);
+          slots[0].index_copy_(0, rows, sum);
+          param.index_add_(0, rows, gradient.div(sum.sqrt_().add_(options_.eps)), -rate);
+        });
+    if (!dense.params.empty()) update_dense(group, dense, updates);
+  }
+
+ private:
+  void update_dense(std::size_t group, UpdateLists& lists, std::int64_t updates) {
     const ParamGroup& values = groups_[group];
     at::_fused_adagrad_(lists.params, lists.grads, lists.slots[0], steps_[group].list(lists, updates),
                         values.lr, options_.lr_decay, values.weight_decay, options_.eps, /*maximize=*/false);
   }
 
- private:
   Options options_;
   std::vector<StepTensors> steps_;
 };

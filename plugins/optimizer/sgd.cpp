@@ -1,11 +1,12 @@
 // Stochastic gradient descent with momentum (Polyak, 1964) or Nesterov's (Sutskever et al., ICML 2013,
 // section 2, in the form of torch.optim.SGD):
-//   g <- g + weight_decay * w
-//   b <- momentum * b + (1 - dampening) * g   (b <- g at the first update)
-//   w <- w - lr * b, or with nesterov: w <- w - lr * (g + momentum * b)
+//   g <- g + weight_decay * w b <- momentum * b + (1 - dampening) * g   (b <- g at the first update) w <- w -
+//   lr * b, or with nesterov: w <- w - lr * (g + momentum * b)
+// Without momentum a row without a gradient stays as it is, so that sparse gradients are dense ones with
+// zeros.
 #include <ATen/ops/_fused_sgd.h>
 
-#include <trainyard/helpers/slot_optimizer.hpp>
+#include "sparse_rows.hpp"
 
 namespace {
 
@@ -40,7 +41,21 @@ class Sgd final : public SlotOptimizer {
   bool has_momentum() const override { return options_.momentum > 0.0; }
 
  protected:
+  bool takes_sparse() const override { return options_.momentum == 0.0; }
+
   void update(std::size_t group, UpdateLists& lists, std::int64_t updates) override {
+    if (!optimizers::any_sparse(lists)) return update_dense(group, lists, updates);
+    UpdateLists dense =
+        optimizers::update_rows(lists, [&](const at::Tensor& param, const std::vector<at::Tensor>&,
+                                           const at::Tensor& rows, const at::Tensor& gradient) {
+          optimizers::require_no_decay(groups_[group].weight_decay);
+          param.index_add_(0, rows, gradient, -groups_[group].lr);
+        });
+    if (!dense.params.empty()) update_dense(group, dense, updates);
+  }
+
+ private:
+  void update_dense(std::size_t group, const UpdateLists& lists, std::int64_t updates) {
     const ParamGroup& values = groups_[group];
     at::_fused_sgd_(lists.params, lists.grads, lists.slots.empty() ? at::TensorList() : lists.slots[0],
                     values.weight_decay, values.momentum.value_or(options_.momentum), values.lr,
@@ -48,7 +63,6 @@ class Sgd final : public SlotOptimizer {
                     /*is_first_step=*/updates == 1);
   }
 
- private:
   Options options_;
 };
 

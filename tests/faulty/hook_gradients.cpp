@@ -25,7 +25,8 @@ class Gradients final : public Hook {
 
   void before_step(StepContext& context) {
     for (const NamedTensor& each : context.network().parameters()) {
-      const at::Tensor gradient = each.tensor.grad().contiguous();
+      const at::Tensor given = each.tensor.grad();
+      const at::Tensor gradient = given.is_sparse() ? given.to_dense() : given.contiguous();
       out_.write(reinterpret_cast<const char*>(gradient.const_data_ptr<float>()),
                  static_cast<std::streamsize>(gradient.nbytes()));
     }

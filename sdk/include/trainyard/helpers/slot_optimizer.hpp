@@ -110,6 +110,11 @@ class SlotOptimizer : public Optimizer {
   /// Whether `update` takes sparse gradients (Optimizer::step); else one is refused.
   virtual bool takes_sparse() const { return false; }
 
+  /// All parameters of a group with their slots, and how often parameter number `i` of them was updated: for
+  /// what an optimizer does between its steps.
+  const UpdateLists& lists(std::size_t group) const { return members_.at(group).lists; }
+  std::int64_t updates(std::size_t group, std::size_t i) const { return members_.at(group).updates.at(i); }
+
   /// Updates the parameters of the lists, which are of group number `group`; `updates` counts this one.
   virtual void update(std::size_t group, UpdateLists& lists, std::int64_t updates) = 0;
 

@@ -1,0 +1,45 @@
+// Work on few rows of a large matrix, which are named by number: what a layer does that has few of its
+// inputs, or of its outputs, in a sample. The matrix is float, row-major and without gaps; rows are any
+// width. Results depend on the instruction set by the rounding of sums alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/isa.hpp"
+
+namespace trainyard::kernels {
+
+struct RowMatrix {
+  const float* data;
+  std::int64_t width;
+};
+
+/// What Adam does to a row in a step.
+struct AdamStep {
+  float beta1, beta2;
+  float rate;          ///< lr / (1 - beta1^t)
+  float inverse_root;  ///< 1 / sqrt(1 - beta2^t)
+  float eps, weight_decay;
+};
+
+struct AdamRow {
+  float *weight, *exp_avg, *exp_avg_sq;
+  std::int64_t width;
+};
+
+struct RowKernels {
+  /// out[i] = x . matrix[rows[i]]
+  void (*dots)(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows, std::int64_t count);
+  /// out = first + sum over i of scales[i] matrix[rows[i]], in their order. `first` may be null: zeros.
+  void (*sum)(float* out, const float* first, const float* scales, RowMatrix matrix, const std::int64_t* rows,
+              std::int64_t count);
+  /// A step of Adam with the gradient of the row.
+  void (*adam)(const AdamRow& row, const float* gradient, const AdamStep& step);
+  /// Steps with gradients of zero, in their order: the same bits in one call and in several.
+  void (*adam_idle)(const AdamRow& row, const AdamStep* steps, std::int64_t count);
+};
+
+/// Throws std::invalid_argument where the processor has not these instructions.
+const RowKernels& row_kernels(Isa isa = fastest_isa());
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,180 @@
+// Compiled once for each instruction set, with TRAINYARD_ISA its name. Includes nothing of which other units
+// could take their copy: that would be compiled for this set.
+#include "kernels/cpu/rows_micro.hpp"
+
+namespace trainyard::kernels {
+namespace {
+
+typedef float Vector __attribute__((vector_size(64)));
+typedef float Anywhere __attribute__((vector_size(64), aligned(4), may_alias));
+constexpr std::int64_t lanes = 16;
+
+#if defined(__AVX512F__)
+constexpr int most_dots = 8, most_blocks = 8;  // sums that fit in the registers
+#elif defined(__AVX2__)
+constexpr int most_dots = 4, most_blocks = 4;
+#else
+constexpr int most_dots = 2, most_blocks = 2;
+#endif
+constexpr std::int64_t ahead = 8;  // rows that are fetched before they are used
+
+#define TRAINYARD_UNROLL _Pragma("GCC unroll 16")
+
+// No function gives or takes a vector by value: how is another matter for each instruction set.
+inline const Anywhere& at(const float* from) {
+  return *reinterpret_cast<const Anywhere*>(from);
+}
+
+inline float total(const Vector& sums) {
+  Vector v = sums;
+  v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  return v[0];
+}
+
+/// The last 16 numbers of x, of which those that belong to whole vectors before them are zeros: rows that are
+/// no multiple of 16 wide are read to their end, and not beyond it.
+inline void read_rest(Vector& rest, const float* x, std::int64_t width) {
+  rest = at(x + width - lanes);
+  for (std::int64_t i = 0; i < lanes - width % lanes; ++i) rest[i] = 0.0f;
+}
+
+template <int count>
+inline void dot_rows(float* out, const float* x, const Vector& rest, RowMatrix matrix,
+                     const std::int64_t* rows, const std::int64_t* next) {
+  const float *row[count], *fetched[count];
+  Vector sums[count];
+  TRAINYARD_UNROLL
+  for (int r = 0; r < count; ++r) {
+    row[r] = matrix.data + rows[r] * matrix.width;
+    fetched[r] = matrix.data + next[r] * matrix.width;
+    sums[r] = Vector{};
+  }
+  std::int64_t k = 0;
+  for (; k + lanes <= matrix.width; k += lanes) {
+    const Vector part = at(x + k);
+    TRAINYARD_UNROLL
+    for (int r = 0; r < count; ++r) {
+      sums[r] += part * at(row[r] + k);
+      __builtin_prefetch(fetched[r] + k);
+    }
+  }
+  if (k < matrix.width) {
+    TRAINYARD_UNROLL
+    for (int r = 0; r < count; ++r) {
+      sums[r] += rest * at(row[r] + matrix.width - lanes);
+      __builtin_prefetch(fetched[r] + k);
+    }
+  }
+  TRAINYARD_UNROLL
+  for (int r = 0; r < count; ++r) out[r] = total(sums[r]);
+}
+
+void narrow_dots(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* const row = matrix.data + rows[i] * matrix.width;
+    float sum = 0.0f;
+    for (std::int64_t k = 0; k < matrix.width; ++k) sum += x[k] * row[k];
+    out[i] = sum;
+  }
+}
+
+void dots(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows, std::int64_t count) {
+  if (matrix.width < lanes) return narrow_dots(out, x, matrix, rows, count);
+  Vector rest{};
+  if (matrix.width % lanes != 0) read_rest(rest, x, matrix.width);
+  std::int64_t i = 0;
+  for (; i + most_dots <= count; i += most_dots)
+    dot_rows<most_dots>(out + i, x, rest, matrix, rows + i,
+                        i + ahead + most_dots <= count ? rows + i + ahead : rows + i);
+  for (; i < count; ++i) dot_rows<1>(out + i, x, rest, matrix, rows + i, rows + i);
+}
+
+/// Columns [column, column + 16 blocks) of the sum.
+template <int blocks>
+void sum_columns(float* out, const float* first, const float* scales, RowMatrix matrix,
+                 const std::int64_t* rows, std::int64_t count, std::int64_t column) {
+  Vector sums[blocks];
+  TRAINYARD_UNROLL
+  for (int b = 0; b < blocks; ++b) {
+    sums[b] = Vector{};
+    if (first != nullptr) sums[b] = at(first + column + b * lanes);
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* const row = matrix.data + rows[i] * matrix.width + column;
+    const float* const next = matrix.data + rows[i + ahead < count ? i + ahead : i] * matrix.width + column;
+    const float scale = scales[i];
+    TRAINYARD_UNROLL
+    for (int b = 0; b < blocks; ++b) {
+      sums[b] += scale * at(row + b * lanes);
+      __builtin_prefetch(next + b * lanes);
+    }
+  }
+  TRAINYARD_UNROLL
+  for (int b = 0; b < blocks; ++b) *reinterpret_cast<Anywhere*>(out + column + b * lanes) = sums[b];
+}
+
+/// As many columns as are left, at most those of `blocks`; says where they end.
+template <int blocks>
+std::int64_t sum_some(float* out, const float* first, const float* scales, RowMatrix matrix,
+                      const std::int64_t* rows, std::int64_t count, std::int64_t column) {
+  if constexpr (blocks > 1)
+    if (column + blocks * lanes > matrix.width)
+      return sum_some<blocks - 1>(out, first, scales, matrix, rows, count, column);
+  sum_columns<blocks>(out, first, scales, matrix, rows, count, column);
+  return column + blocks * lanes;
+}
+
+void narrow_sum(float* out, const float* first, const float* scales, RowMatrix matrix,
+                const std::int64_t* rows, std::int64_t count) {
+  for (std::int64_t k = 0; k < matrix.width; ++k) out[k] = first == nullptr ? 0.0f : first[k];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float* const row = matrix.data + rows[i] * matrix.width;
+    for (std::int64_t k = 0; k < matrix.width; ++k) out[k] += scales[i] * row[k];
+  }
+}
+
+void sum(float* out, const float* first, const float* scales, RowMatrix matrix, const std::int64_t* rows,
+         std::int64_t count) {
+  if (matrix.width < lanes) return narrow_sum(out, first, scales, matrix, rows, count);
+  std::int64_t column = 0;
+  while (column + lanes <= matrix.width)
+    column = sum_some<most_blocks>(out, first, scales, matrix, rows, count, column);
+  // The last 16 columns, some of them once more: the same numbers in the same order are the same bits.
+  if (column < matrix.width) sum_columns<1>(out, first, scales, matrix, rows, count, matrix.width - lanes);
+}
+
+inline void adam_element(float& w, float& m, float& v, float g, const AdamStep& step) {
+  g += step.weight_decay * w;
+  m = step.beta1 * m + (1.0f - step.beta1) * g;
+  v = step.beta2 * v + (1.0f - step.beta2) * g * g;
+  w -= step.rate * m / (__builtin_sqrtf(v) * step.inverse_root + step.eps);
+}
+
+void adam(const AdamRow& row, const float* __restrict gradient, const AdamStep& given) {
+  const AdamStep step = given;
+  float* __restrict const w = row.weight;
+  float* __restrict const m = row.exp_avg;
+  float* __restrict const v = row.exp_avg_sq;
+  for (std::int64_t i = 0; i < row.width; ++i) adam_element(w[i], m[i], v[i], gradient[i], step);
+}
+
+void adam_idle(const AdamRow& row, const AdamStep* steps, std::int64_t count) {
+  float* __restrict const w = row.weight;
+  float* __restrict const m = row.exp_avg;
+  float* __restrict const v = row.exp_avg_sq;
+  for (std::int64_t s = 0; s < count; ++s) {
+    const AdamStep step = steps[s];
+    for (std::int64_t i = 0; i < row.width; ++i) adam_element(w[i], m[i], v[i], 0.0f, step);
+  }
+}
+
+}  // namespace
+
+#define TRAINYARD_JOIN(a, b) a##b
+#define TRAINYARD_NAME(isa) TRAINYARD_JOIN(rows_, isa)
+const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots, sum, adam, adam_idle};
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,28 @@
+// Between a network that uses few rows of a large parameter in a pass and an optimizer that leaves the other
+// rows alone for a while: Adam moves a row on without a gradient, too, and a row that was left behind has to
+// be brought up to date before it is read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+namespace trainyard {
+
+/// Of a network, by dynamic_cast. Loop thread.
+class ReadsRows {
+ public:
+  virtual ~ReadsRows() = default;
+
+  /// Called in a training pass ahead of reading rows of a parameter, which are named as often as they are
+  /// used. What it writes to the parameter counts for the pass. Nothing is said of parameters that are read
+  /// whole.
+  using Listener = std::function<void(const at::Tensor& parameter, std::span<const std::int64_t> rows)>;
+
+  /// One listener, or none.
+  virtual void on_read(Listener listener) = 0;
+};
+
+}  // namespace trainyard
