@@ -76,7 +76,7 @@ void sum_vectors(const SegmentSum<typename V::Element>& s, std::int64_t row, std
     if (e + ahead < entries)
       fetch(x + s.segments.named(e + ahead) * stride, registers * static_cast<std::int64_t>(sizeof(sums[0])));
     const T* const from = x + s.segments.named(e) * stride;
-    T weight = 1;
+    [[maybe_unused]] T weight = 1;
     if constexpr (weighted) weight = weight_of(s, e, head);
     TRAINYARD_UNROLL
     for (int i = 0; i < registers; ++i) {
@@ -128,7 +128,7 @@ void sum_narrow(const SegmentSum<T>& s, std::int64_t row, std::int64_t head) {
   T sums[most] = {};
   for (std::int64_t e = s.segments.offsets[row]; e < s.segments.offsets[row + 1]; ++e) {
     const T* const from = s.x + s.segments.named(e) * stride + head * s.width;
-    T weight = 1;
+    [[maybe_unused]] T weight = 1;
     if constexpr (weighted) weight = weight_of(s, e, head);
     for (std::int64_t i = 0; i < s.width; ++i) sums[i] += weighted ? weight * from[i] : from[i];
   }

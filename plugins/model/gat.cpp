@@ -46,8 +46,8 @@ class GatLayer final : public NodeLayer {
 };
 
 /// Graph attention networks (Velickovic et al., ICLR 2018, section 2.1): the heads of hidden layers side by
-/// side, those of the last averaged (equations 5 and 6), ELU between. The paper's dropout, on the input of
-/// each layer and on the attention, is sites = ["*.dropout", "*.attn_weights"].
+/// side, those of the last averaged (equations 5 and 6), ELU between. The paper's dropout, on the input of each
+/// layer and on the attention, is sites = ["input.dropout", "*.dropout", "*.attn_weights"].
 class Gat final : public Model {
  public:
   struct Options {

@@ -1,6 +1,6 @@
 // What layers of graph networks do over the edges of a block, one core, against LibTorch's operators.
-//   trainyard bench graph_ops [NAME]   a message-flow block of 15 sampled neighbours for each of 15,000 targets, out
-//                                      of a graph like arXiv's; NAME: only what begins with it
+//   trainyard bench graph_ops          15 sampled neighbours for each of 15,000 targets among 90,000 sources
+//   trainyard bench graph_ops NAME     only what begins with it: sum, max, attention
 #include <cstring>
 
 #include <ATen/ATen.h>
