@@ -199,6 +199,11 @@ const std::vector<Surroundings>& hosts() {
        "prototype = 6\nown = 4\nnoise = 3\n" +
            split,
        "type = \"slide\"\nhidden = 8\n", cross_entropy + "multi_label = true\n", "[40, 8, 10]"},
+      {"nodes",
+       "type = \"graph\"\nlayout = \"synthetic\"\nfanouts = [3, 2]\ndegree = true\n"
+       "synthetic = { nodes = 60, edges = 200, features = 16, classes = 10 }\n"
+       "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
+       "type = \"sage\"\nhidden = 8\n", cross_entropy, "[16, 8, 10]"},
   };
   return all;
 }

@@ -2,8 +2,6 @@
 // products of linear layers skip the blocks that are dropped on either side, in the forward pass and in both
 // products of the backward pass. Elsewhere (channels of a convolution, types that have no kernel) the same
 // masks are multiplied.
-#include <omp.h>
-
 #include <algorithm>
 
 #include <ATen/Parallel.h>
@@ -11,6 +9,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 
+#include "kernels/cpu/threads.hpp"
 #include "masked_linear.hpp"
 
 namespace {
@@ -22,12 +21,8 @@ using at::Tensor;
 /// The threads of LibTorch. at::parallel_for would bring a thread-local variable, which plugins do not have.
 void on_threads(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& range) {
   const auto threads = static_cast<int>(std::min<std::int64_t>(count, at::get_num_threads()));
-  if (threads <= 1) return range(0, count);
-#pragma omp parallel num_threads(threads)
-  {
-    const std::int64_t each = omp_get_thread_num(), all = omp_get_num_threads();
-    range(count * each / all, count * (each + 1) / all);
-  }
+  kernels::in_parts(threads,
+                    [&](int part, int parts) { range(count * part / parts, count * (part + 1) / parts); });
 }
 
 class Blockwise final : public Dropout, public FusesLinears {

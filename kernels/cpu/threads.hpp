@@ -1,0 +1,26 @@
+// Threads for kernels whose caller shares out the work: those of OpenMP in units that are compiled with it,
+// one in others.
+#pragma once
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace trainyard::kernels {
+
+/// Calls part(i, n) for i = 0 .. n - 1, on n threads at most as many as `threads`, and returns when all are
+/// done. A part must not throw.
+template <class Part>
+void in_parts(int threads, const Part& part) {
+#ifdef _OPENMP
+  if (threads > 1) {
+#pragma omp parallel num_threads(threads)
+    part(omp_get_thread_num(), omp_get_num_threads());
+    return;
+  }
+#endif
+  static_cast<void>(threads);
+  part(0, 1);
+}
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,334 @@
+// What models of nodes share: a stack of layers, each from the sources of a block to its targets, with an
+// activation and dropout between them. Tensors have the names and shapes of PyTorch Geometric's modules
+// ("convs.0.lin_l.weight").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <trainyard/model.hpp>
+#include <trainyard/random.hpp>
+
+#include "checks.hpp"
+#include "segments.hpp"
+
+namespace models {
+
+/// Number of a tensor of a network.
+using TensorId = std::size_t;
+
+class NodeNetwork;
+
+/// What a layer is given in a pass.
+class NodePass {
+ public:
+  const Tensor& operator[](TensorId id) const { return tensors_[id]; }
+  const Batch& batch() const { return *batch_; }
+  const ForwardContext& context() const { return context_; }
+  /// x with dropout at a site, as far as it acts there.
+  Tensor dropped(const Tensor& x, std::size_t site) const;
+  /// The degrees of the first `nodes` nodes in the whole graph, [nodes, 1], of the type of `like`.
+  Tensor degrees(std::int64_t nodes, const Tensor& like) const {
+    return batch_->inputs[*degree_].narrow(0, 0, nodes).unsqueeze(1).to(like.scalar_type());
+  }
+
+ private:
+  friend class NodeNetwork;
+
+  std::vector<Tensor> tensors_;  ///< with weights masked that dropout masks
+  const Batch* batch_ = nullptr;
+  ForwardContext context_;
+  std::optional<std::size_t> degree_;
+  const NodeNetwork* network_ = nullptr;
+};
+
+/// A layer without its tensors, which it knows by number.
+class NodeLayer {
+ public:
+  /// `op` is shown to those who look on; `width`: numbers that it gives a node.
+  NodeLayer(std::string_view op, std::int64_t width) : op_(op), width_(width) {}
+  virtual ~NodeLayer() = default;
+  /// The values of the block's targets from those of its sources, [sources, in] to [targets, width].
+  virtual Tensor forward(const NodePass& pass, const Tensor& x, const EdgesPtr& edges) const = 0;
+
+  std::string_view op() const { return op_; }
+  std::int64_t width() const { return width_; }
+
+ private:
+  std::string_view op_;
+  std::int64_t width_;
+};
+
+/// What comes between layers.
+struct NodeActivation {
+  const char* op;  ///< ONNX operator
+  Tensor (*call)(const Tensor& x);
+};
+
+/// A network of nodes as it is built.
+struct NodeModel {
+  struct Entry {
+    NamedTensor named;
+    bool trainable;
+  };
+
+  /// Throws ConfigError where the data is no graph, or has another number of hops.
+  NodeModel(const ModelContext& context, std::int64_t layer_count, NodeActivation between)
+      : blocks(find_blocks(context.schema)),
+        outputs(models::outputs(context.schema)),
+        seed(context.seed),
+        activation(between) {
+    if (blocks.hops != 1 && blocks.hops != static_cast<std::size_t>(layer_count))
+      throw ConfigError("model.layers is " + std::to_string(layer_count) + ", but the data has " +
+                        std::to_string(blocks.hops) + " hops: set model.layers = " +
+                        std::to_string(blocks.hops) + ", or give the data as many fanouts as layers");
+  }
+
+  TensorId parameter(std::string name, Tensor tensor) {
+    tensors.push_back({{std::move(name), std::move(tensor)}, true});
+    return tensors.size() - 1;
+  }
+  TensorId buffer(std::string name, Tensor tensor) {
+    tensors.push_back({{std::move(name), std::move(tensor)}, false});
+    return tensors.size() - 1;
+  }
+  /// Uniform in [-bound, bound], from the stream of that name.
+  TensorId uniform(const std::string& name, const std::vector<std::int64_t>& shape, double bound) {
+    Tensor tensor = at::empty(shape);
+    fill_uniform(tensor, RandomStream(seed, "model/" + name), -bound, bound);
+    return parameter(name, tensor);
+  }
+  /// A matrix that dropout may mask.
+  TensorId weight(const std::string& name, std::int64_t out, std::int64_t in, double bound) {
+    places.weights.push_back({.id = name, .shape = {out, in}});
+    return uniform(name, {out, in}, bound);
+  }
+  /// As torch.nn.Linear draws it: uniform up to 1 / sqrt(in); bias too.
+  std::pair<TensorId, TensorId> linear(const std::string& name, std::int64_t out, std::int64_t in) {
+    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    const TensorId matrix = weight(name + ".weight", out, in, bound);
+    return {matrix, uniform(name + ".bias", {out}, bound)};
+  }
+
+  /// A site of [nodes, width]; gives its number.
+  std::size_t site(const std::string& name, std::int64_t width, bool by_name = false) {
+    places.sites.push_back({.id = name, .width = width, .by_name = by_name});
+    return places.sites.size() - 1;
+  }
+  BlockSchema blocks;
+  std::int64_t outputs;
+  std::uint64_t seed;
+  NodeActivation activation;
+  std::vector<Entry> tensors;
+  std::vector<std::shared_ptr<const NodeLayer>> layers;
+  std::vector<std::size_t> sites;  ///< of the input, and behind each layer but the last
+  DropoutPlaces places;
+};
+
+inline std::string layer_name(std::size_t layer) {
+  return "convs." + std::to_string(layer);
+}
+
+/// The bound of Glorot and Bengio (AISTATS 2010, equation 16).
+inline double glorot(std::int64_t in, std::int64_t out) {
+  return std::sqrt(6.0 / static_cast<double>(in + out));
+}
+
+/// Runs such a model. Its network has no graph: rows are nodes, not samples.
+class NodeNetwork final : public Network {
+ public:
+  explicit NodeNetwork(NodeModel model) : model_(std::move(model)) {
+    for (NodeModel::Entry& each : model_.tensors)
+      if (each.trainable) each.named.tensor.set_requires_grad(true);
+  }
+
+  Tensor forward(const Batch& batch, const ForwardContext& context) override {
+    const std::vector<Block> blocks = blocks_of(batch, model_.blocks, model_.layers.size());
+    if (batch.size() > blocks.back().targets())
+      throw DataError("the batch has " + std::to_string(batch.size()) + " samples, and the last block " +
+                      std::to_string(blocks.back().targets()) + " targets, the first of which they are");
+    const NodePass pass = begin(batch, context);
+    Tensor x = segments::wide(batch.inputs[0], blocks[0].sources);
+    x = drop(pass, x, model_.sites[0]);
+    EdgesPtr edges;
+    for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+      if (!edges || !edges->is_of(blocks[i])) edges = std::make_shared<Edges>(blocks[i]);
+      const Tensor y = model_.layers[i]->forward(pass, x, edges);
+      show(layer_name(i), model_.layers[i]->op(), x, y);
+      x = y;
+      if (i + 1 == model_.layers.size()) break;
+      x = model_.activation.call(y);
+      show(layer_name(i) + ".act", model_.activation.op, y, x);
+      x = drop(pass, x, model_.sites[i + 1]);
+    }
+    return x.narrow(0, 0, batch.size());
+  }
+
+  std::vector<NamedTensor> parameters() const override { return of(true); }
+  std::vector<NamedTensor> buffers() const override { return of(false); }
+  std::vector<std::int64_t> output_shape() const override { return {model_.outputs}; }
+
+  void to(at::Device device) override {
+    const at::NoGradGuard no_grad;
+    for (NodeModel::Entry& each : model_.tensors) each.named.tensor.set_data(each.named.tensor.to(device));
+  }
+
+  void adopt(const std::vector<NamedTensor>& tensors) override {
+    std::map<std::string_view, const Tensor*> given;
+    for (const NamedTensor& each : tensors) given.emplace(each.name, &each.tensor);
+    for (const NodeModel::Entry& each : model_.tensors) {
+      const auto found = given.find(each.named.name);
+      if (found == given.end())
+        throw ConfigError("the model that is replaced has no tensor \"" + each.named.name + "\"");
+      if (found->second->sizes() != each.named.tensor.sizes() ||
+          found->second->scalar_type() != each.named.tensor.scalar_type())
+        throw ConfigError("\"" + each.named.name + "\" is " + told(each.named.tensor) +
+                          ", in the model that is replaced it is " + told(*found->second));
+    }
+    if (given.size() != model_.tensors.size())
+      throw ConfigError("the model that is replaced has " + std::to_string(given.size()) +
+                        " tensors, this one " + std::to_string(model_.tensors.size()));
+    for (NodeModel::Entry& each : model_.tensors) each.named.tensor = *given.at(each.named.name);
+  }
+
+  DropoutPlaces dropout_places() const override { return model_.places; }
+
+  void set_dropout(const DropoutPlan* plan, std::uint64_t seed) override {
+    if (plan != nullptr && !same_places(plan->places()))
+      throw PluginError("the dropout was opened for the places of another network");
+    plan_ = plan;
+    seed_ = seed;
+  }
+
+  bool add_tap(const void* owner, NetworkTap tap) override {
+    const auto own = std::ranges::find(taps_, owner, &Tap::first);
+    if (own != taps_.end())
+      own->second = std::move(tap);
+    else
+      taps_.emplace_back(owner, std::move(tap));
+    return true;
+  }
+  void remove_tap(const void* owner) override {
+    std::erase_if(taps_, [&](const Tap& each) { return each.first == owner; });
+  }
+
+  std::unique_ptr<Network> twin() const override {
+    NodeModel model = model_;
+    for (NodeModel::Entry& each : model.tensors) each.named.tensor = each.named.tensor.variable_data();
+    return std::make_unique<NodeNetwork>(std::move(model));
+  }
+
+ private:
+  friend class NodePass;
+  using Tap = std::pair<const void*, NetworkTap>;
+
+  std::vector<NamedTensor> of(bool trainable) const {
+    std::vector<NamedTensor> result;
+    for (const NodeModel::Entry& each : model_.tensors)
+      if (each.trainable == trainable) result.push_back(each.named);
+    return result;
+  }
+
+  static std::string told(const Tensor& tensor) {
+    return tensor.toString() + " of " + shape_text(tensor.sizes().vec());
+  }
+
+  bool same_places(const DropoutPlaces& places) const {
+    const auto same = [](const auto& these, const auto& those) {
+      return std::ranges::equal(
+          these, those, {}, [](const auto& each) { return each.id; },
+          [](const auto& each) { return each.id; });
+    };
+    return same(places.sites, model_.places.sites) && same(places.weights, model_.places.weights);
+  }
+
+  double rate(const ForwardContext& context) const {
+    return plan_ == nullptr || !context.drops() ? 0.0 : plan_->rate(static_cast<std::int64_t>(context.step));
+  }
+
+  /// Samples of an evaluation draw other numbers than micro-batches do.
+  DropoutCall call(const std::string& place, const ForwardContext& context) const {
+    const std::uint32_t lane = context.micro | (context.sampling ? 1u << 31 : 0u);
+    return {rate(context), RandomStream(seed_, "dropout/" + place, context.step, lane), context};
+  }
+
+  NodePass begin(const Batch& batch, const ForwardContext& context) const {
+    NodePass pass;
+    pass.batch_ = &batch;
+    pass.context_ = context;
+    pass.degree_ = model_.blocks.degree;
+    pass.network_ = this;
+    MasksWeights* const masks = rate(context) > 0.0 ? plan_->dropout().masks_weights() : nullptr;
+    std::size_t matrix = 0;
+    for (const NodeModel::Entry& each : model_.tensors) {
+      Tensor tensor = each.named.tensor;
+      if (matrix < model_.places.weights.size() && model_.places.weights[matrix].id == each.named.name) {
+        if (masks != nullptr && plan_->places().weights[matrix].active)
+          tensor = masks->mask_weight(tensor, matrix, call(each.named.name, context));
+        ++matrix;
+      }
+      pass.tensors_.push_back(std::move(tensor));
+    }
+    return pass;
+  }
+
+  Tensor drop(const NodePass& pass, const Tensor& x, std::size_t site) const {
+    const Tensor y = pass.dropped(x, site);
+    show(model_.places.sites[site].id, "Dropout", x, y);
+    return y;
+  }
+
+  void show(const std::string& node, std::string_view op, const Tensor& in, const Tensor& out) const {
+    for (const auto& [owner, tap] : taps_) tap({node, op, {&in, 1}, {&out, 1}});
+  }
+
+  NodeModel model_;
+  const DropoutPlan* plan_ = nullptr;
+  std::uint64_t seed_ = 0;
+  std::vector<Tap> taps_;
+};
+
+inline Tensor NodePass::dropped(const Tensor& x, std::size_t site) const {
+  if (network_->rate(context_) == 0.0) return x;
+  const DropoutPlan& plan = *network_->plan_;
+  const DropoutSite& place = plan.places().sites[site];
+  return place.active ? plan.dropout().apply(x, site, network_->call(place.id, context_)) : x;
+}
+
+/// What a layer of a model is to be.
+struct LayerPlan {
+  std::string name;  ///< "convs.0"
+  std::int64_t in, out;
+  bool last;
+};
+
+/// The network of a model, whose layers are made one after another by make(plan): all but the last are to
+/// give `hidden` numbers a node, the last one those of the target. A dropout site lies behind each but the
+/// last, and one, which acts where it is named, on the input.
+template <class Make>
+std::unique_ptr<Network> node_network(NodeModel model, std::int64_t layers, std::int64_t hidden,
+                                      const Make& make) {
+  std::int64_t width = model.blocks.width;
+  model.sites.push_back(model.site("input.dropout", width, true));
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool last = i + 1 == layers;
+    const std::string name = layer_name(static_cast<std::size_t>(i));
+    model.layers.push_back(make(model, LayerPlan{name, width, last ? model.outputs : hidden, last}));
+    width = model.layers.back()->width();
+    if (!last) model.sites.push_back(model.site(name + ".dropout", width));
+  }
+  return std::make_unique<NodeNetwork>(std::move(model));
+}
+
+}  // namespace models
