@@ -187,6 +187,11 @@ const std::vector<Surroundings>& hosts() {
        "type = \"dlrm\"\ndim = 2\nbottom = [4]\ntop = [4]\n", "type = \"bce_with_logits\"\n", "[4, 8, 1]"},
       {"recurrent language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"lstm\"\nn_layer = 1\nembedding = 4\nhidden = 8\n", cross_entropy, "[9, 8, 9]"},
+      {"a graph",
+       "type = \"graph\"\nlayout = \"synthetic\"\nsynthetic = { nodes = 60, edges = 200 }\ntrain = { "
+       "batch_size = 8, "
+       "shuffle = true }\nval = { batch_size = 8 }\n",
+       "type = \"sage\"\nlayers = 3\nhidden = 8\n", cross_entropy, "[16, 8, 10]"},
   };
   return all;
 }
