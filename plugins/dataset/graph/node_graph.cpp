@@ -1,0 +1,125 @@
+#include "node_graph.hpp"
+
+#include "kept.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+#include <sstream>
+
+#include <c10/util/Half.h>
+
+#include <trainyard/error.hpp>
+
+namespace graph {
+namespace {
+
+using namespace trainyard;
+namespace fs = std::filesystem;
+
+/// Sizes and times of change of what lies at a path: a file that was written anew is another graph.
+void add_files(const std::string& path, std::ostream& out) {
+  std::error_code ignored;
+  const auto add = [&](const fs::path& file) {
+    out << file.string() << '\0' << fs::file_size(file, ignored) << ' '
+        << fs::last_write_time(file, ignored).time_since_epoch().count() << '\n';
+  };
+  if (fs::is_regular_file(path, ignored)) add(path);
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator each(path, ignored), end; each != end; each.increment(ignored))
+    if (each->is_regular_file(ignored)) files.push_back(each->path());
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) add(file);
+}
+
+std::string name_of(const Source& source) {
+  const Synthetic& made = source.synthetic;
+  std::ostringstream out;
+  out.precision(17);
+  for (const auto number :
+       {std::int64_t{source.edges.undirected}, static_cast<std::int64_t>(source.edges.self_loops),
+        source.classes, source.split_index, std::int64_t{source.normalise_features},
+        std::int64_t{source.half}, made.nodes, made.edges, made.features, made.classes, made.seed})
+    out << number << ' ';
+  out << made.homophily << ' ' << made.noise << ' ' << source.layout << '\n';
+  if (!source.path.empty()) add_files(source.path, out);
+  return out.str();
+}
+
+NodeGraph read(const Source& source) {
+  if (source.layout == "synthetic") {
+    if (!source.path.empty()) throw ConfigError("layout = \"synthetic\" reads no file: leave path out");
+    return make_synthetic(source);
+  }
+  if (source.path.empty())
+    throw ConfigError("layout = \"" + source.layout + "\" reads files: give their path");
+  if (source.layout == "planetoid") return read_planetoid(source);
+  return source.layout == "npz" ? read_npz(source) : read_ogb(source);
+}
+
+/// Each row divided by its sum, as is done with bags of words; a row that sums to 0 stays.
+void normalise(at::Tensor& features) {
+  float* row = features.mutable_data_ptr<float>();
+  const std::int64_t width = features.size(1);
+  for (std::int64_t node = 0; node < features.size(0); ++node, row += width) {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < width; ++i) sum += row[i];
+    for (std::int64_t i = 0; i < width && sum != 0.0; ++i) row[i] = static_cast<float>(row[i] / sum);
+  }
+}
+
+/// Throws where a number does not fit 16 bits, the largest being 65504.
+void check_half(const at::Tensor& features, const Source& source) {
+  constexpr float beyond = 65520.0f;  // what is smaller is rounded down
+  const float* begin = features.const_data_ptr<float>();
+  const float* end = begin + features.numel();
+  const float* found = std::find_if(begin, end, [](float value) { return std::abs(value) >= beyond; });
+  if (found == end) return;
+  const std::int64_t place = found - begin;
+  throw DataError(source.path + ": feature " + std::to_string(place % features.size(1)) + " of node " +
+                  std::to_string(place / features.size(1)) + " is " + std::to_string(*found) +
+                  ", too large for 16 bits: set feature_dtype = \"float32\", or normalise_features = true");
+}
+
+NodeGraph prepared(const Source& source) {
+  NodeGraph graph = read(source);
+  if (source.normalise_features) normalise(graph.features);
+  if (source.half) {
+    check_half(graph.features, source);
+    graph.features = graph.features.to(at::kHalf);
+  }
+  graph.classes = source.classes;
+  if (graph.classes == 0 && !graph.labels.empty())
+    graph.classes = *std::max_element(graph.labels.begin(), graph.labels.end()) + 1;
+  for (auto& [split, nodes] : graph.splits)
+    std::erase_if(nodes, [&](std::int64_t node) { return graph.labels[static_cast<std::size_t>(node)] < 0; });
+  return graph;
+}
+
+/// From the folder that keeps it, where it is there.
+NodeGraph find(const Source& source, const std::string& name) {
+  if (source.keep_in.empty()) return prepared(source);
+  const std::string file = kept_file(source.keep_in, name);
+  if (std::optional<NodeGraph> kept = map_kept(file, name)) return std::move(*kept);
+  NodeGraph graph = prepared(source);
+  keep(file, name, graph);
+  return graph;
+}
+
+}  // namespace
+
+std::shared_ptr<const NodeGraph> open_graph(const Source& source) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const NodeGraph>> open;
+  const std::string name = name_of(source);
+  const std::lock_guard lock(mutex);
+  std::erase_if(open, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const NodeGraph>& known = open[name];
+  if (std::shared_ptr<const NodeGraph> graph = known.lock()) return graph;
+  const auto graph = std::make_shared<const NodeGraph>(find(source, name));
+  known = graph;
+  return graph;
+}
+
+}  // namespace graph

@@ -1,0 +1,65 @@
+// A graph whose nodes are to be classified, read from files or made up, and kept once for all who have it
+// open.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/manifest.hpp>
+
+#include "csr.hpp"
+
+namespace graph {
+
+/// A made-up graph: one end of an edge is drawn with weights (rank + 10)^-0.6, which makes hubs, the other
+/// end uniformly. Nodes belong to classes; features are the centre of the class and noise.
+struct Synthetic {
+  std::int64_t nodes = 500;
+  std::int64_t edges = 2000;
+  std::int64_t features = 16;
+  std::int64_t classes = 10;
+  double homophily = 0.8;
+  double noise = 1.0;
+  std::int64_t seed = 0;
+
+  static void describe(trainyard::Fields<Synthetic>& m);
+};
+
+/// Which graph: equal sources give one object.
+struct Source {
+  std::string layout;
+  std::string path;
+  CsrOptions edges;
+  std::int64_t classes = 0;      ///< 0: one more than the highest label
+  std::int64_t split_index = 0;  ///< of files with several splits
+  bool normalise_features = false;
+  bool half = false;
+  Synthetic synthetic;
+  std::string keep_in;  ///< folder that keeps the graph as it is in memory; empty: none
+};
+
+struct NodeGraph {
+  Csr csr;
+  at::Tensor features;               ///< [nodes, width], float or half
+  std::vector<std::int64_t> labels;  ///< [nodes]; -1: none
+  std::int64_t classes = 0;
+  std::map<std::string, std::vector<std::int64_t>, std::less<>> splits;  ///< labelled nodes of "train", ...
+};
+
+/// Any thread. Throws DataError that names file and record; ConfigError for options that do not go together.
+std::shared_ptr<const NodeGraph> open_graph(const Source& source);
+
+// The layouts, each in a file of its own. Features are float, labels below Source::classes where that is
+// given; nodes of a split may be without a label.
+NodeGraph read_planetoid(const Source& source);
+NodeGraph read_npz(const Source& source);
+NodeGraph read_ogb(const Source& source);
+NodeGraph make_synthetic(const Source& source);
+
+}  // namespace graph

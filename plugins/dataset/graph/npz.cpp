@@ -1,0 +1,261 @@
+#include "npz.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include <c10/util/Half.h>
+
+#include <trainyard/error.hpp>
+
+namespace graph {
+namespace {
+
+template <class T>
+T little_endian(const std::uint8_t* bytes) {
+  T value;  // all machines that this runs on are
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+constexpr std::uint32_t end_mark = 0x06054b50, end64_mark = 0x06064b50, locator64_mark = 0x07064b50,
+                        entry_mark = 0x02014b50, local_mark = 0x04034b50;
+constexpr std::size_t end_size = 22, end64_size = 56, locator64_size = 20, entry_size = 46, local_size = 30;
+
+/// What follows `key` in the header's dictionary, blanks left out; empty: it is not there.
+std::string_view value_of(std::string_view header, std::string_view key) {
+  std::size_t at = header.find("'" + std::string(key) + "'");
+  if (at == std::string_view::npos) return {};
+  at = header.find(':', at);
+  if (at == std::string_view::npos) return {};
+  at = header.find_first_not_of(' ', at + 1);
+  return at == std::string_view::npos ? std::string_view{} : header.substr(at);
+}
+
+std::vector<std::uint8_t> inflated(std::vector<std::uint8_t> packed, std::uint64_t size, bool& sound) {
+  // Deflate makes at most 1032 bytes of one: memory follows what the file holds, not what it promises.
+  std::vector<std::uint8_t> out(std::min<std::uint64_t>(size, packed.size() * 1032 + 1));
+  z_stream stream{};
+  sound = inflateInit2(&stream, -MAX_WBITS) == Z_OK;
+  std::size_t used = 0, made = 0;
+  int code = Z_OK;
+  constexpr std::size_t most = 1 << 30;
+  while (sound && code == Z_OK) {
+    stream.next_in = packed.data() + used;
+    stream.avail_in = static_cast<uInt>(std::min(most, packed.size() - used));
+    stream.next_out = out.data() + made;
+    stream.avail_out = static_cast<uInt>(std::min(most, out.size() - made));
+    const std::size_t before_in = stream.avail_in, before_out = stream.avail_out;
+    code = inflate(&stream, Z_NO_FLUSH);
+    used += before_in - stream.avail_in;
+    made += before_out - stream.avail_out;
+  }
+  inflateEnd(&stream);
+  sound = sound && code == Z_STREAM_END && made == size;
+  return out;
+}
+
+}  // namespace
+
+NpyArray::NpyArray(std::string place, std::vector<std::uint8_t> bytes)
+    : place_(std::move(place)), bytes_(std::move(bytes)) {
+  constexpr char magic[] = "\x93NUMPY";
+  if (bytes_.size() < 10 || std::memcmp(bytes_.data(), magic, 6) != 0) fail("it is no .npy array");
+  const int version = bytes_[6];
+  if (version < 1 || version > 3) fail("it is .npy version " + std::to_string(version) + ", expected 1 to 3");
+  const std::size_t prefix = version == 1 ? 10 : 12;
+  if (bytes_.size() < prefix) fail("its header is truncated");
+  const std::size_t length =
+      version == 1 ? little_endian<std::uint16_t>(&bytes_[8]) : little_endian<std::uint32_t>(&bytes_[8]);
+  begin_ = prefix + length;
+  if (bytes_.size() < begin_) fail("its header is truncated");
+  read_header(std::string(bytes_.begin() + static_cast<std::ptrdiff_t>(prefix),
+                          bytes_.begin() + static_cast<std::ptrdiff_t>(begin_)));
+  const std::size_t found = bytes_.size() - begin_;
+  const auto expected = static_cast<std::size_t>(size_) * static_cast<std::size_t>(width_);
+  if (found != expected)
+    fail("it has " + std::to_string(found) + " bytes, expected " + std::to_string(expected) +
+         " for its shape");
+}
+
+void NpyArray::read_header(const std::string& text) {
+  const std::string_view type = value_of(text, "descr"), order = value_of(text, "fortran_order");
+  std::string_view shape = value_of(text, "shape");
+  const bool plain =
+      type.size() > 4 && type[0] == '\'' && type[4] == '\'' && type[3] >= '1' && type[3] <= '8';
+  kind_ = plain ? type[2] : '\0';
+  width_ = plain ? type[3] - '0' : 0;
+  const bool power = width_ == 1 || width_ == 2 || width_ == 4 || width_ == 8;
+  const bool known =
+      (kind_ == 'f' && width_ >= 2) || kind_ == 'i' || kind_ == 'u' || (kind_ == 'b' && width_ == 1);
+  if (!plain || !power || !known || (type[1] != '<' && width_ > 1))
+    fail("its type is " + std::string(type.substr(0, type.find(','))) +
+         ", expected little-endian integers, floating point or truth values: save it as one of these");
+  if (!shape.starts_with('(')) fail("its header says no shape");
+  shape = shape.substr(1, shape.find(')') - 1);
+  constexpr std::int64_t most = std::int64_t{1} << 48;
+  for (;;) {
+    shape.remove_prefix(std::min(shape.find_first_not_of(" ,"), shape.size()));
+    if (shape.empty()) break;
+    std::int64_t length = 0;
+    const auto [end, error] = std::from_chars(shape.data(), shape.data() + shape.size(), length);
+    if (error != std::errc{} || length < 0 || (length > 0 && size_ > most / length))
+      fail("its header says no shape");
+    shape_.push_back(length);
+    size_ *= length;
+    shape.remove_prefix(static_cast<std::size_t>(end - shape.data()));
+  }
+  if (!order.starts_with("False") && shape_.size() > 1)
+    fail("it is in Fortran order: save it after numpy.ascontiguousarray");
+}
+
+template <class T>
+T NpyArray::at(std::int64_t i) const {
+  return little_endian<T>(bytes_.data() + begin_ + static_cast<std::size_t>(i) * sizeof(T));
+}
+
+double NpyArray::number(std::int64_t i) const {
+  if (kind_ != 'f') return static_cast<double>(integer(i));
+  if (width_ == 2)
+    return static_cast<double>(static_cast<float>(c10::Half(at<std::uint16_t>(i), c10::Half::from_bits())));
+  return width_ == 4 ? static_cast<double>(at<float>(i)) : at<double>(i);
+}
+
+std::int64_t NpyArray::integer(std::int64_t i) const {
+  if (kind_ == 'f') fail("it has floating point, expected integers");
+  const bool negative = kind_ == 'i';
+  switch (width_) {
+    case 1: return negative ? at<std::int8_t>(i) : std::int64_t{at<std::uint8_t>(i)};
+    case 2: return negative ? at<std::int16_t>(i) : std::int64_t{at<std::uint16_t>(i)};
+    case 4: return negative ? at<std::int32_t>(i) : std::int64_t{at<std::uint32_t>(i)};
+    default: break;
+  }
+  const auto value = at<std::int64_t>(i);
+  if (!negative && value < 0) fail("element " + std::to_string(i) + " is 2^63 or more");
+  return value;
+}
+
+void NpyArray::fail(const std::string& message) const {
+  throw trainyard::DataError(place_ + ": " + message);
+}
+
+Npz::Npz(std::string path) : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::ate) {
+  if (!file_) fail(std::strerror(errno));
+  const auto end = static_cast<std::streamoff>(file_.tellg());
+  if (end < 0 || end == std::numeric_limits<std::streamoff>::max()) fail("it is no file that can be read");
+  size_ = static_cast<std::uint64_t>(end);
+  read_directory();
+}
+
+std::string Npz::find(const std::vector<std::string>& names) const {
+  for (const std::string& name : names)
+    if (std::any_of(members_.begin(), members_.end(), [&](const Member& each) { return each.name == name; }))
+      return name;
+  return {};
+}
+
+std::vector<std::uint8_t> Npz::bytes(std::uint64_t offset, std::uint64_t count, const std::string& what) {
+  if (offset > size_ || count > size_ - offset) fail(what + " is truncated: fetch the file again");
+  std::vector<std::uint8_t> found(count);
+  file_.seekg(static_cast<std::streamoff>(offset));
+  file_.read(reinterpret_cast<char*>(found.data()), static_cast<std::streamsize>(count));
+  if (!file_) fail(what + " cannot be read");
+  return found;
+}
+
+void Npz::read_directory() {
+  // It is found from the end of the file, where a comment of up to 64 KiB may follow.
+  const std::uint64_t tail_size = std::min<std::uint64_t>(size_, 65535 + end_size);
+  const std::vector<std::uint8_t> tail = bytes(size_ - tail_size, tail_size, "the file");
+  std::size_t at = tail.size() < end_size ? 0 : tail.size() - end_size + 1;
+  while (at > 0 && little_endian<std::uint32_t>(&tail[at - 1]) != end_mark) --at;
+  if (at-- == 0) fail("it is truncated, or no .npz file: there is no end of a zip directory");
+  std::uint64_t count = little_endian<std::uint16_t>(&tail[at + 10]);
+  std::uint64_t length = little_endian<std::uint32_t>(&tail[at + 12]);
+  std::uint64_t offset = little_endian<std::uint32_t>(&tail[at + 16]);
+  if (at >= locator64_size && little_endian<std::uint32_t>(&tail[at - locator64_size]) == locator64_mark) {
+    const auto place = little_endian<std::uint64_t>(&tail[at - locator64_size + 8]);
+    const std::vector<std::uint8_t> end64 = bytes(place, end64_size, "the zip directory");
+    if (little_endian<std::uint32_t>(end64.data()) != end64_mark) fail("its zip directory is damaged");
+    count = little_endian<std::uint64_t>(&end64[32]);
+    length = little_endian<std::uint64_t>(&end64[40]);
+    offset = little_endian<std::uint64_t>(&end64[48]);
+  }
+  const std::vector<std::uint8_t> directory = bytes(offset, length, "the zip directory");
+  std::size_t next = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint8_t* entry = directory.data() + next;
+    if (directory.size() - next < entry_size || little_endian<std::uint32_t>(entry) != entry_mark)
+      fail("its zip directory is damaged");
+    const std::size_t name_size = little_endian<std::uint16_t>(entry + 28),
+                      extra_size = little_endian<std::uint16_t>(entry + 30),
+                      comment_size = little_endian<std::uint16_t>(entry + 32);
+    const std::size_t whole = entry_size + name_size + extra_size + comment_size;
+    if (directory.size() - next < whole) fail("its zip directory is damaged");
+    add_member(entry, std::string(reinterpret_cast<const char*>(entry) + entry_size, name_size),
+               entry + entry_size + name_size, extra_size);
+    next += whole;
+  }
+}
+
+void Npz::add_member(const std::uint8_t* entry, const std::string& name, const std::uint8_t* extra,
+                     std::size_t extra_size) {
+  Member member;
+  member.name = name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name;
+  member.flags = little_endian<std::uint16_t>(entry + 8);
+  member.method = little_endian<std::uint16_t>(entry + 10);
+  member.crc = little_endian<std::uint32_t>(entry + 16);
+  member.packed = little_endian<std::uint32_t>(entry + 20);
+  member.size = little_endian<std::uint32_t>(entry + 24);
+  member.header = little_endian<std::uint32_t>(entry + 42);
+  // The 64-bit extra field holds, in this order, those that did not fit.
+  for (std::size_t at = 0; at + 4 <= extra_size;) {
+    const std::size_t length = little_endian<std::uint16_t>(extra + at + 2);
+    std::size_t value = at + 4, end = value + length;
+    if (little_endian<std::uint16_t>(extra + at) == 1 && end <= extra_size)
+      for (std::uint64_t* field : {&member.size, &member.packed, &member.header})
+        if (*field == 0xFFFFFFFF && value + 8 <= end) {
+          *field = little_endian<std::uint64_t>(extra + value);
+          value += 8;
+        }
+    at = end;
+  }
+  members_.push_back(std::move(member));
+}
+
+NpyArray Npz::read(const std::string& name) {
+  const auto found =
+      std::find_if(members_.begin(), members_.end(), [&](const Member& each) { return each.name == name; });
+  if (found == members_.end()) {
+    std::string names;
+    for (const Member& each : members_) names += (names.empty() ? "" : ", ") + each.name;
+    fail("there is no array " + name + "; it has " + (names.empty() ? "none" : names));
+  }
+  const std::string place = path_ + ": array " + name;
+  const auto broken = [&](const std::string& message) { throw trainyard::DataError(place + ": " + message); };
+  if ((found->flags & 1) != 0) broken("it is encrypted");
+  if (found->method != 0 && found->method != 8)
+    broken("it is packed by zip method " + std::to_string(found->method) +
+           ", expected stored or deflated: save it by numpy.savez or numpy.savez_compressed");
+  const std::vector<std::uint8_t> local = bytes(found->header, local_size, "array " + name);
+  if (little_endian<std::uint32_t>(local.data()) != local_mark) broken("its zip header is damaged");
+  const std::uint64_t begin = found->header + local_size + little_endian<std::uint16_t>(&local[26]) +
+                              little_endian<std::uint16_t>(&local[28]);
+  std::vector<std::uint8_t> content = bytes(begin, found->packed, "array " + name);
+  bool sound = found->method == 8 || found->packed == found->size;
+  if (found->method == 8) content = inflated(std::move(content), found->size, sound);
+  if (!sound || crc32_z(0, content.data(), content.size()) != found->crc)
+    broken("its data is damaged: fetch the file again");
+  return {place, std::move(content)};
+}
+
+void Npz::fail(const std::string& message) const {
+  throw trainyard::DataError(path_ + ": " + message);
+}
+
+}  // namespace graph
