@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/segment_reduce.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -63,7 +63,7 @@ class Edges {
     return degrees_;
   }
   const Tensor& target() {
-    if (!target_.defined()) target_ = at::repeat_interleave(degrees(), count());
+    if (!target_.defined()) target_ = at::repeat_interleave(degrees(), std::optional(count()));
     return target_;
   }
 
@@ -239,20 +239,15 @@ inline Tensor sum(const Tensor& values, Edges& edges) {
   return at::zeros(shape, values.options().requires_grad(false)).index_add(0, edges.target(), values);
 }
 
-/// Of no edges: `empty`.
-inline Tensor maximum(const Tensor& values, Edges& edges, double empty) {
-  if (edges.count() == 0) {
-    std::vector<std::int64_t> shape = values.sizes().vec();
-    shape.front() = edges.targets();
-    return at::zeros(shape, values.options().requires_grad(false)).fill_(empty);
-  }
+inline Tensor maximum(const Tensor& values, Edges& edges) {
+  if (edges.count() == 0) return sum(values, edges);  // zeros
   const Tensor largest = at::segment_reduce(values, "max", {}, {}, edges.rowptr(), 0, true,
                                             -std::numeric_limits<double>::infinity());
-  return at::where(edges.degrees().gt(0).view({-1, 1}), largest, largest.new_full({}, empty));
+  return largest.masked_fill(edges.degrees().eq(0).unsqueeze(1), 0.0);
 }
 
 inline Tensor softmax(const Tensor& scores, Edges& edges) {
-  const Tensor largest = maximum(scores.detach(), edges, 0.0).index_select(0, edges.target());
+  const Tensor largest = maximum(scores.detach(), edges).index_select(0, edges.target());
   const Tensor powers = scores.sub(largest).exp();
   return powers.div(sum(powers, edges).index_select(0, edges.target()));
 }
@@ -283,7 +278,7 @@ inline Tensor mean_neighbours(const Tensor& x, const EdgesPtr& edges) {
 /// that has it gets the gradient, on a device those that have it share it.
 inline Tensor max_neighbours(const Tensor& given, const EdgesPtr& edges) {
   const Tensor x = segments::wide(given, edges->sources());
-  if (!x.is_cpu()) return plain::maximum(x.index_select(0, edges->col()), *edges, 0.0);
+  if (!x.is_cpu()) return plain::maximum(x.index_select(0, edges->col()), *edges);
   const std::int64_t width = x.size(1);
   Tensor y = segments::empty_like(x, {edges->targets(), width});
   const Tensor entry = at::empty({edges->targets(), width}, at::kInt);

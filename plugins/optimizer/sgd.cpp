@@ -1,7 +1,8 @@
 // Stochastic gradient descent with momentum (Polyak, 1964) or Nesterov's (Sutskever et al., ICML 2013,
 // section 2, in the form of torch.optim.SGD):
-//   g <- g + weight_decay * w b <- momentum * b + (1 - dampening) * g   (b <- g at the first update) w <- w -
-//   lr * b, or with nesterov: w <- w - lr * (g + momentum * b)
+//   g <- g + weight_decay * w
+//   b <- momentum * b + (1 - dampening) * g   (b <- g at the first update)
+//   w <- w - lr * b, or with nesterov: w <- w - lr * (g + momentum * b)
 // Without momentum a row without a gradient stays as it is, so that sparse gradients are dense ones with
 // zeros.
 #include <ATen/ops/_fused_sgd.h>

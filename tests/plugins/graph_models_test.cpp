@@ -234,6 +234,7 @@ TEST_CASE("the samples of any blocks of all neighbours get what the dense formul
     const auto network = build(model.first, model.second, schema(6, 2)),
                whole = build(model.first, model.second, schema(6, 1));
     spread_in_double(*network);
+    spread_in_double(*whole);
     whole->adopt([&] {
       std::vector<NamedTensor> all = network->parameters();
       for (const NamedTensor& each : network->buffers()) all.push_back(each);

@@ -79,7 +79,7 @@ std::vector<Operation> operations(const EdgesPtr& edges, std::int64_t width, at:
        {x}},
       {"max",
        [=](auto& in) { return max_neighbours(in[0], edges); },
-       [=](auto& in) { return plain::maximum(of_col(in[0]), *edges, 0.0); },
+       [=](auto& in) { return plain::maximum(of_col(in[0]), *edges); },
        {x}},
       {"weighted sum",
        [=](auto& in) { return weighted_sum(in[0], in[1], edges); },

@@ -186,6 +186,7 @@ TEST_CASE("xc: errors name file, line and column") {
   CHECK_THAT(error(head + "1 99999999999999999999:3\n" + good),
              Contains("t.txt:2:3: ") && Contains("is no number"));
   CHECK_THAT(error(head + "1 2:3 4\n" + good), Contains("t.txt:2:7: '4' is no feature with its value"));
+  CHECK_THAT(error(head + " 1 2:3\n" + good), Contains("t.txt:2:2: '1' is no feature with its value"));
   CHECK_THAT(error(head + "1 2:3 4:\n" + good), Contains("t.txt:2:9: '', the value of feature 4"));
   for (const char* bad : {"nan", "inf", "-inf", "1e39", "1e999", "x", "1:2"})
     CHECK_THAT(
