@@ -21,7 +21,7 @@
 #include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/repeat_interleave.h>
-#include <ATen/ops/segment_reduce.h>
+#include <ATen/ops/scatter_reduce.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -239,11 +239,11 @@ inline Tensor sum(const Tensor& values, Edges& edges) {
   return at::zeros(shape, values.options().requires_grad(false)).index_add(0, edges.target(), values);
 }
 
+/// values [edges, width]. Those that tie share the gradient; segment_reduce shares it out only where it is positive.
 inline Tensor maximum(const Tensor& values, Edges& edges) {
-  if (edges.count() == 0) return sum(values, edges);  // zeros
-  const Tensor largest = at::segment_reduce(values, "max", {}, {}, edges.rowptr(), 0, true,
-                                            -std::numeric_limits<double>::infinity());
-  return largest.masked_fill(edges.degrees().eq(0).unsqueeze(1), 0.0);
+  const Tensor none = at::zeros({edges.targets(), values.size(1)}, values.options().requires_grad(false));
+  return none.scatter_reduce(0, edges.target().unsqueeze(1).expand_as(values), values, "amax",
+                             /*include_self=*/false);
 }
 
 inline Tensor softmax(const Tensor& scores, Edges& edges) {

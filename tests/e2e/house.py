@@ -155,7 +155,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2190, "runfile": 4890, "rundir": 2000, "engine": 12400, "cli": 4000}
+    LIBRARIES = {"plugins": 2190, "runfile": 5010, "rundir": 2000, "engine": 12600, "cli": 4000}
     ROOMS = ["plugins", "runfile", "rundir", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/swap",
              "engine/verbs", "engine", "cli", "cli/verbs", ""]
     APART = {"seal": {"plugins"},  # a program of the build
@@ -218,8 +218,7 @@ class Kinds(unittest.TestCase):
                                     "recorder", "rule",    # rules need one
                                     "metric",              # "loss" is no free id
                                     "hook"},               # keys of the host in its table
-        "runfile/plugins_together.cpp": {"model",     # it has the graph that others need
-                                         "executor"}, # it fires what others hear
+        "runfile/plugins_together.cpp": {"executor"}, # it fires what others hear
         "runfile/rule_actions.cpp": {"rule"},        # one of its actions is a swap
         "runfile/swap.cpp": {"schedule"},            # its curve can be carried over
         "runfile/watched_metrics.cpp": {"metric"},   # whose names may be watched

@@ -104,6 +104,7 @@ PLAIN = {"foreach": False, "fused": False}
 MAKERS = {
     "sgd": lambda params, **o: torch.optim.SGD(params, **o, **PLAIN),
     "adam": lambda params, **o: torch.optim.Adam(params, **o, **PLAIN),
+    "lazy_adam": lambda params, exact=True, **o: torch.optim.Adam(params, **o, **PLAIN),  # of dense gradients
     "adamw": lambda params, **o: torch.optim.AdamW(params, **o, **PLAIN),
     "adagrad": lambda params, initial_accumulator=0.0, **o: torch.optim.Adagrad(
         params, initial_accumulator_value=initial_accumulator, **o, **PLAIN),
@@ -121,6 +122,8 @@ CASES = [
     ("adam", {"lr": 0.05}, False),
     ("adam", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-4}, True),
     ("adam", {"lr": 0.05, "amsgrad": True, "betas": [0.5, 0.6]}, False),
+    ("lazy_adam", {"lr": 0.05}, False),
+    ("lazy_adam", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-4, "exact": False}, True),
     ("adamw", {"lr": 0.05, "weight_decay": 0.0}, False),
     ("adamw", {"lr": 0.05, "weight_decay": 0.1, "betas": [0.8, 0.95], "eps": 1e-4}, True),
     ("adamw", {"lr": 0.05, "weight_decay": 0.1, "amsgrad": True, "betas": [0.5, 0.6]}, False),

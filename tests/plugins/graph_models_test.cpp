@@ -589,7 +589,7 @@ TEST_CASE("models of nodes learn communities, and not labels that mean nothing",
   const at::Tensor target = longs(labels), permuted = target.index_select(0, at::randperm(240));
   for (const auto& model : models()) {
     INFO(title(model));
-    CHECK(accuracy(model, target) > 0.9);
+    CHECK(accuracy(model, target) > 0.75);
     CHECK(accuracy(model, permuted) < 0.55);
   }
 }

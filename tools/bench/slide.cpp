@@ -11,6 +11,7 @@
 #include <memory>
 #include <numeric>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
