@@ -117,8 +117,7 @@ std::optional<NodeGraph> map_kept(const std::string& file, const std::string& na
   Header header;
   std::memcpy(&header, bytes, sizeof header);
   const auto crc = static_cast<std::uint32_t>(crc32_z(0, bytes + crc_from, mapping->size() - crc_from));
-  if (header.mark != magic || crc != header.crc)
-    fail_damaged(file);
+  if (header.mark != magic || crc != header.crc) fail_damaged(file);
   const auto parts = header.parts();
   const auto places = places_of(parts);
   if (std::string_view(reinterpret_cast<const char*>(bytes) + places[0], parts[0]) != name)

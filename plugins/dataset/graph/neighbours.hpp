@@ -35,9 +35,6 @@ struct Plan {
 /// Gives the memory that a hop is written to, borrowed until the hop is done.
 class HopWriter {
  public:
-  HopWriter() = default;
-  HopWriter(const HopWriter&) = delete;
-  HopWriter& operator=(const HopWriter&) = delete;
   virtual ~HopWriter() = default;
   /// A new hop, whose rows are targets in the order of the nodes: all of them (mfg), or the newest
   /// (subgraph).

@@ -47,13 +47,15 @@ std::string name_of(const Source& source) {
   return out.str();
 }
 
-NodeGraph read(const Source& source) {
-  if (source.layout == "synthetic") {
-    if (!source.path.empty()) throw ConfigError("layout = \"synthetic\" reads no file: leave path out");
-    return make_synthetic(source);
-  }
-  if (source.path.empty())
+void check(const Source& source) {
+  const bool made = source.layout == "synthetic";
+  if (made && !source.path.empty()) throw ConfigError("layout = \"synthetic\" reads no file: leave path out");
+  if (!made && source.path.empty())
     throw ConfigError("layout = \"" + source.layout + "\" reads files: give their path");
+}
+
+NodeGraph read(const Source& source) {
+  if (source.layout == "synthetic") return make_synthetic(source);
   if (source.layout == "planetoid") return read_planetoid(source);
   return source.layout == "npz" ? read_npz(source) : read_ogb(source);
 }
@@ -112,6 +114,7 @@ NodeGraph find(const Source& source, const std::string& name) {
 std::shared_ptr<const NodeGraph> open_graph(const Source& source) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<const NodeGraph>> open;
+  check(source);
   const std::string name = name_of(source);
   const std::lock_guard lock(mutex);
   std::erase_if(open, [](const auto& entry) { return entry.second.expired(); });
