@@ -11,9 +11,9 @@
 #include <memory>
 #include <numeric>
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
