@@ -4,7 +4,6 @@
 // 1906.00091, its data_utils.py): log(1 + x) of the numbers, where one that is empty or negative counts as 0,
 // and hashes modulo the rows of a table; row 0 is kept for those that are empty.
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -14,10 +13,13 @@
 
 #include "clicks.hpp"
 #include "files.hpp"
+#include "parsed.hpp"
 
 namespace {
 
 using namespace trainyard;
+using datasets::parsed;
+using datasets::shown;
 using datasets::files::Reader;
 
 constexpr std::size_t numbers = 13, categories = 26;
@@ -42,19 +44,6 @@ void split_line(std::string_view line, char separator, std::vector<std::string_v
     if (end == line.size()) return;
     at = end + 1;
   }
-}
-
-std::string shown(std::string_view text) {
-  return "'" + std::string(text.substr(0, 40)) + "'";
-}
-
-/// All of the text, or nothing.
-template <class Number, class... Base>
-std::optional<Number> parsed(std::string_view text, Base... base) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base...);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 class Criteo final : public Dataset {

@@ -5,16 +5,14 @@
 #include <optional>
 
 #include "files.hpp"
+#include "parsed.hpp"
 #include "rows.hpp"
 
 namespace {
 
+using datasets::shown;
 using datasets::files::Reader;
 using trainyard::ConfigError;
-
-std::string shown(std::string_view text) {
-  return "'" + std::string(text.substr(0, 40)) + "'";
-}
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");

@@ -11,6 +11,7 @@
 #include <ATen/ops/empty.h>
 
 #include "clicks.hpp"
+#include "zipf.hpp"
 
 namespace {
 
@@ -24,23 +25,6 @@ struct Options {
   double zipf = 1.1;
   double signal = 2.0;
   double positive_rate = 0.32;
-};
-
-/// Row k of a table is drawn with probability proportional to (k + 1)^-exponent.
-class Zipf {
- public:
-  Zipf(std::int64_t rows, double exponent) : below_(static_cast<std::size_t>(rows)) {
-    double sum = 0.0;
-    for (std::size_t k = 0; k < below_.size(); ++k)
-      below_[k] = sum += std::pow(static_cast<double>(k + 1), -exponent);
-    for (double& each : below_) each /= sum;
-  }
-  std::int64_t row(double uniform) const {
-    return std::upper_bound(below_.begin(), below_.end() - 1, uniform) - below_.begin();
-  }
-
- private:
-  std::vector<double> below_;  ///< probability of this row and those before
 };
 
 double sigmoid(double x) {
@@ -120,7 +104,7 @@ class Ctr final : public Dataset {
     if (options_.rows.empty()) throw ConfigError("rows is empty: give the rows of at least one table");
     const auto seed = static_cast<std::uint64_t>(options_.seed);
     stream_ = RandomStream(seed, "ctr/" + split);
-    for (const std::int64_t rows : options_.rows) tables_.emplace_back(rows, options_.zipf);
+    for (const std::int64_t rows : options_.rows) tables_.emplace_back(rows, options_.zipf, 1.0);
     truth_ = std::make_unique<Truth>(options_);
     calibrate(RandomStream(seed, "ctr/calibration"));
   }
@@ -167,7 +151,7 @@ class Ctr final : public Dataset {
   /// Fills in a sample without its label; gives the truth's value.
   double inputs(const RandomStream& stream, std::uint64_t index, std::int64_t* ids, float* features) const {
     const std::uint64_t first = index * stride();
-    for (std::size_t t = 0; t < tables_.size(); ++t) ids[t] = tables_[t].row(stream.uniform(first + 1 + t));
+    for (std::size_t t = 0; t < tables_.size(); ++t) ids[t] = tables_[t].at(stream.uniform(first + 1 + t));
     const RandomStream normals = stream.at(0, 1);
     const auto count = static_cast<std::uint64_t>(options_.features);
     for (std::uint64_t f = 0; f < count; ++f)
@@ -204,7 +188,7 @@ class Ctr final : public Dataset {
 
   Options options_;
   RandomStream stream_{0, "ctr"};
-  std::vector<Zipf> tables_;
+  std::vector<datasets::Zipf> tables_;
   std::unique_ptr<Truth> truth_;
   double scale_ = 0.0, offset_ = 0.0;
 };

@@ -100,6 +100,10 @@ class McDropout final : public Hook {
     at::Tensor mixture, entropies, hits;  // log of the sum of probabilities; sums over the passes
     for (std::int64_t sample = 0; sample < options_.samples; ++sample) {
       const at::Tensor log = log_probabilities(pass(context, sample));
+      if (log.size(0) != target.numel())
+        throw ConfigError("hook mc_dropout: the model scores " + std::to_string(log.size(0)) +
+                          " items, and there are " + std::to_string(target.numel()) +
+                          " targets; it takes one class an item, not several labels: leave it out");
       const at::Tensor entropy = entropy_of(log), right = right_of(log, target);
       mixture = sample == 0 ? log : at::logaddexp(mixture, log);
       entropies = sample == 0 ? entropy : entropies.add_(entropy);

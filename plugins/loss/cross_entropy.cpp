@@ -1,12 +1,18 @@
 // The mean of -log softmax(output)[target]; with label smoothing s the target's share is 1 - s + s/classes
-// and that of each other class s/classes (Szegedy et al., CVPR 2016, section 7).
+// and that of each other class s/classes (Szegedy et al., CVPR 2016, section 7). Of several labels each has a
+// like share of the target, and a sample without any counts for nothing. Of a sparse output
+// (Network::forward) the softmax is over what it stores.
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ne.h>
 
 #include <trainyard/loss.hpp>
 
+#include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
+
+#include "stored_softmax.hpp"
 
 namespace {
 
@@ -17,6 +23,7 @@ class CrossEntropy final : public Loss {
   struct Options {
     double label_smoothing = 0.0;
     std::optional<std::int64_t> ignore_index;
+    bool multi_label = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("cross_entropy").version("1.0.0").summary("Softmax and cross entropy over class scores (logits).");
@@ -25,13 +32,17 @@ class CrossEntropy final : public Loss {
         .range(0.0, 1.0);
     m.option("ignore_index", &Options::ignore_index,
              "targets of this value do not count (padding); by default every target counts");
+    m.option("multi_label", &Options::multi_label,
+             "a sample has several labels, each with a like share of the target, filled up with -1");
   }
   explicit CrossEntropy(const Options& options) : options_(options) {}
 
   void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
     if (schema.classes <= 0)
       throw ConfigError("loss cross_entropy needs classes, but the data has a regression target; use mse");
+    check_labels(schema);
     std::vector<std::int64_t> expected = schema.target.shape;
+    if (options_.multi_label) expected.clear();
     expected.push_back(schema.classes);
     const bool fits = output.size() == expected.size() && output.back() >= schema.classes &&
                       std::equal(output.begin(), output.end() - 1, expected.begin());
@@ -42,9 +53,11 @@ class CrossEntropy final : public Loss {
   }
 
   at::Tensor forward(const at::Tensor& output, const Batch& batch) const override {
+    if (output.layout() == at::kSparseCsr) return of_stored(output, batch);
     const at::Tensor scores = rows(output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16
                                        ? output.to(at::kFloat)
                                        : output);
+    if (options_.multi_label) return of_labels(scores, batch.target);
     const at::Tensor target = batch.target.dim() == 1 ? batch.target : batch.target.reshape(-1);
     if (!options_.ignore_index)
       return at::cross_entropy_loss(scores, target, {}, at::Reduction::Mean, -100, options_.label_smoothing);
@@ -55,14 +68,56 @@ class CrossEntropy final : public Loss {
   }
 
   double weight(const Batch& batch) const override {
+    if (options_.multi_label)
+      return at::ne(batch.target, no_label).reshape({batch.target.size(0), -1}).any(1).sum().item<double>();
     if (!options_.ignore_index) return static_cast<double>(batch.target.numel());
     return at::ne(batch.target, *options_.ignore_index).sum().item<double>();
   }
 
  private:
+  void check_labels(const BatchSchema& schema) const {
+    if (!options_.multi_label)
+      return refuse_several_labels("loss cross_entropy", schema, "set loss.multi_label = true");
+    if (schema.target.shape.size() != 1)
+      throw ConfigError(
+          "loss.multi_label is for targets of several labels a sample, but those of the data have the "
+          "shape " +
+          shape_text(schema.target.shape) + ": set it to false");
+    if (options_.ignore_index)
+      throw ConfigError(
+          "loss.ignore_index is for one label a target, and with multi_label = true those of -1 do not count "
+          "as it "
+          "is: leave it out");
+  }
+
   /// [n, ..., classes] as [n * ..., classes].
   static at::Tensor rows(const at::Tensor& output) {
     return output.dim() == 2 ? output : output.reshape({-1, output.size(-1)});
+  }
+
+  /// scores [n, classes], labels [n, most].
+  at::Tensor of_labels(const at::Tensor& scores, const at::Tensor& labels) const {
+    const at::Tensor blank = labels.eq(no_label);
+    const at::Tensor count = at::ne(labels, no_label).sum(1);
+    const at::Tensor log = at::log_softmax(scores, -1);
+    const at::Tensor of_label = log.gather(1, labels.masked_fill(blank, 0)).masked_fill(blank, 0.0);
+    at::Tensor each = of_label.sum(1).div(count.clamp_min(1));
+    if (options_.label_smoothing > 0.0)
+      each = each.mul(1.0 - options_.label_smoothing).add(log.mean(1), options_.label_smoothing);
+    const at::Tensor none = count.eq(0);
+    return at::div(each.masked_fill(none, 0.0).sum().neg(), none.logical_not().sum().clamp_min(1));
+  }
+
+  at::Tensor of_stored(const at::Tensor& output, const Batch& batch) const {
+    if (options_.label_smoothing > 0.0)
+      throw ConfigError(
+          "loss.label_smoothing gives every class a share of the target, but the model gives scores of a "
+          "few classes a sample: set it to 0, or have the model give all");
+    if (output.size(0) != batch.target.size(0) || batch.target.dim() != (options_.multi_label ? 2 : 1))
+      throw PluginError("the model gives sparse scores of " + std::to_string(output.size(0)) +
+                        " samples for targets of shape " + shape_text(batch.target.sizes().vec()));
+    return losses::stored_cross_entropy(output, batch.target,
+                                        options_.multi_label ? no_label : options_.ignore_index);
   }
 
   Options options_;

@@ -1,5 +1,6 @@
 // The share of targets that the largest score names; with one score a target (binary), of those on its right
 // side of 0.
+#include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
@@ -23,6 +24,7 @@ class Accuracy final : public MeanMetric {
   std::vector<std::string> names() const override { return {"accuracy"}; }
 
   void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
+    refuse_several_labels("metric accuracy", schema, "take metric precision_at_k");
     const bool many = schema.classes > 0 && has_scores(output, schema.target.shape, schema.classes);
     const bool one =
         schema.classes == 2 &&

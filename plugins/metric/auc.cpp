@@ -9,6 +9,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
@@ -26,6 +27,7 @@ class Auc final : public Metric {
   std::vector<std::string> names() const override { return {"auc"}; }
 
   void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
+    refuse_several_labels("metric auc", schema, "take metric precision_at_k");
     const bool fits =
         output == schema.target.shape || (has_scores(output, schema.target.shape, 1) && output.back() <= 2);
     if (schema.classes != 2 || !fits)

@@ -1,6 +1,7 @@
 // The share of targets that are among the k largest scores.
 #include <ATen/ops/topk.h>
 
+#include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
 
 namespace {
@@ -25,6 +26,7 @@ class TopK final : public MeanMetric {
   std::vector<std::string> names() const override { return {"top_" + std::to_string(options_.k)}; }
 
   void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
+    refuse_several_labels("metric top_k", schema, "take metric precision_at_k");
     if (schema.classes <= 0 || !has_scores(output, schema.target.shape, schema.classes))
       throw ConfigError("metric top_k needs a score for each class; " + shapes_text(output, schema));
     if (options_.k > schema.classes)

@@ -33,13 +33,18 @@ inline void require_outputs(const std::string& option, std::int64_t given, const
                 outputs(schema));
 }
 
+inline void require_rows(const BatchSchema& schema) {
+  if (schema.one_row_a_sample()) return;
+  throw ConfigError(
+      "the data gives free rows (\"" + schema.inputs.front().name +
+      "\"), the model takes one row a sample: choose a model of such data, such as sage for graphs "
+      "and slide for rows of few features");
+}
+
 inline void require_floating(const BatchSchema& schema) {
   if (schema.inputs.empty()) throw ConfigError("the data has no inputs, the model takes one");
+  require_rows(schema);
   const FieldSchema& field = schema.inputs.front();
-  if (!schema.one_row_a_sample())
-    throw ConfigError(
-        "the data gives free rows (\"" + field.name +
-        "\"), the model takes one row a sample: choose a model of such data, such as sage for graphs");
   if (!c10::isFloatingType(field.dtype))
     throw ConfigError("the data's input \"" + field.name + "\" holds " + c10::toString(field.dtype) +
                       ", the model takes floating-point numbers: choose a model of tokens, or other data");
@@ -55,6 +60,7 @@ inline void require_image(const BatchSchema& schema) {
 
 /// Tokens [time] and their number, the vocabulary; returns the time.
 inline std::int64_t require_tokens(const BatchSchema& schema) {
+  require_rows(schema);
   if (schema.inputs.empty() || schema.vocabulary <= 0 || schema.inputs.front().dtype != at::kLong ||
       schema.inputs.front().shape.size() != 1)
     throw ConfigError(

@@ -22,6 +22,7 @@ struct Clicks {
 };
 
 Clicks find_clicks(const BatchSchema& schema) {
+  models::require_rows(schema);
   std::optional<std::size_t> features, ids;
   for (std::size_t i = 0; i < schema.inputs.size(); ++i) {
     std::optional<std::size_t>& place = c10::isFloatingType(schema.inputs[i].dtype) ? features : ids;

@@ -221,6 +221,7 @@ class Sequential final : public Model {
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
     if (options_.layers.empty()) throw ConfigError("model.layers is empty, needs one layer or more");
+    models::require_rows(context.schema);
     GraphBuilder b(context.schema, context.seed);
     ValueId x = b.input();
     std::string place;

@@ -44,10 +44,11 @@ std::string image_folder() {
   return folder().path("images");
 }
 
-/// A small file of each format that a dataset may read: 16 features or an image, ten classes; clicks.
+/// A small file of each format that a dataset may read: 16 features or an image, ten classes; clicks; rows of
+/// few features.
 const std::vector<std::string>& sample_files() {
   static const std::vector<std::string> files = [] {
-    std::string csv, cifar, text, clicks;
+    std::string csv, cifar, text, clicks, sparse = "24 40 10\n";
     for (int row = 0; row < 24; ++row) {
       for (int column = 0; column < 16; ++column) csv += std::to_string((row * 5 + column * 3) % 11) + ",";
       csv += std::to_string(row % 10) + "\n";
@@ -55,6 +56,8 @@ const std::vector<std::string>& sample_files() {
       for (int i = 0; i < 13; ++i) clicks += "\t" + std::to_string(row * i % 7);
       for (int i = 0; i < 26; ++i) clicks += "\t" + std::to_string(row * i % 5);
       clicks += "\n";
+      sparse += std::to_string(row % 10) + " " + std::to_string(row % 10) + ":1 " + std::to_string(10 + row) +
+                ":0.5\n";
       cifar += static_cast<char>(row % 10);
       for (int i = 0; i < 3072; ++i) cifar += static_cast<char>(i * (row + 1) % 251);
     }
@@ -65,7 +68,8 @@ const std::vector<std::string>& sample_files() {
                                     folder().write("labels.idx", idx({24}, 10)),
                                     folder().write("records.bin", cifar),
                                     folder().write("text.txt", text),
-                                    folder().write("clicks.tsv", clicks)};
+                                    folder().write("clicks.tsv", clicks),
+                                    folder().write("sparse.txt", sparse)};
   }();
   return files;
 }
@@ -135,17 +139,20 @@ std::string refusal(const HostRun& run) {
 
 HostRun search(const plugins::PluginFile& plugin) {
   std::string reasons;
-  // First with nothing but what must be given; then with one switch the other way.
+  // First with nothing but what must be given; then with one switch the other way, or a file.
   for (const bool switches : {false, true})
     for (const Surroundings& host : hosts())
       for (const std::string& filling : fillings(plugin.manifest.options, host, 32)) {
         std::vector<std::string> tries = {filling};
         if (switches) {
           tries.clear();
-          for (const OptionSpec& option : plugin.manifest.options)
-            if (option.type == OptionType::boolean && !option.list && option.fallback)
-              tries.push_back(filling + option.name +
-                              (option.fallback->as<bool>() ? " = false\n" : " = true\n"));
+          for (const OptionSpec& option : plugin.manifest.options) {
+            const bool flag = option.type == OptionType::boolean && option.fallback;
+            if (option.required || option.list || !(flag || option.file)) continue;
+            for (const std::string& value : candidates(option, host))
+              if (!flag || value != (option.fallback->as<bool>() ? "true" : "false"))
+                tries.push_back(filling + option.name + " = " + value + "\n");
+          }
         }
         for (const std::string& options : tries) {
           HostRun run{&host, plugin, options};
@@ -187,6 +194,11 @@ const std::vector<Surroundings>& hosts() {
        "type = \"dlrm\"\ndim = 2\nbottom = [4]\ntop = [4]\n", "type = \"bce_with_logits\"\n", "[4, 8, 1]"},
       {"recurrent language", synthetic("kind = \"language\"\nseq_len = 6\nvocabulary = 9\n"),
        "type = \"lstm\"\nn_layer = 1\nembedding = 4\nhidden = 8\n", cross_entropy, "[9, 8, 9]"},
+      {"rows of few features",
+       "type = \"xc\"\nlayout = \"synthetic\"\nfeatures = 40\nclasses = 10\n"
+       "prototype = 6\nown = 4\nnoise = 3\n" +
+           split,
+       "type = \"slide\"\nhidden = 8\n", cross_entropy + "multi_label = true\n", "[40, 8, 10]"},
   };
   return all;
 }

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import unittest
 
-from support.host import BUILD, ROWS, SMALL, HostTest, rows
+from support.host import BUILD, ROWS, SMALL, SPARSE, HostTest, rows
 
 CONFIG, PLUGIN, FAILED_DATA, NUMERIC = 2, 3, 4, 5
 
@@ -112,6 +112,19 @@ class BadData(HostTest):
         shutil.rmtree(self.folder / "runs")
         self.write("rows.csv.gz", packed + packed)
         self.assertEqual(self.train(text)["status"], "completed")
+
+    def test_rows_of_few_features(self):
+        """Each mistake is told with its line; what is right is told to a model that cannot take it."""
+        good = "2 9 3\n0,2 1:1 8:0.5\n1 2:1\n"
+        for bad, place in ((good.replace("0,2", "0,3"), "rows.txt:2:3: label 3"), (good.replace("8:", "9:"), "rows.txt:2:9: feature 9"),
+                           (good.replace("2:1", "2:nan"), "rows.txt:3:5: 'nan'"), (good.replace("8:", "1:"), "rows.txt:2: feature 1"),
+                           (good.replace("2 9", "3 9"), "names 3 samples"), (good.replace("2 9", "1 9"), "rows.txt:3: "), ("", "rows.txt")):
+            self.refused(FAILED_DATA, SPARSE, place, rows__txt=bad)
+            shutil.rmtree(self.folder / "runs")
+        self.refused(FAILED_DATA, SPARSE.replace("rows.txt", "rows.txt.gz"), "rows.txt.gz", "trunc",
+                     rows__txt__gz=gzip.compress(good.encode(), mtime=0)[:-9])
+        shutil.rmtree(self.folder / "runs")
+        self.refused(CONFIG, SPARSE, "[model]", "free rows", rows__txt=good)
 
     def test_a_pipe_in_place_of_a_file(self):
         """Nobody writes into it: who waited for it would wait for ever."""

@@ -157,6 +157,8 @@ TEST_CASE("R-Drop and MC dropout refuse what they cannot compare", "[rdrop][mc_d
   Around mc("mc_dropout", {});
   mc.network.outputs = {at::zeros({2, 3})};
   CHECK_THROWS_WITH(mc.evaluate({at::zeros({2})}), Contains("6 numbers for 2 targets"));
+  CHECK_THROWS_WITH(mc.evaluate({classes({0, 1, 2, -1}).view({2, 2})}),
+                    Contains("scores 2 items") && Contains("4 targets"));
 }
 
 TEST_CASE("MC dropout: metrics of the mean of the probabilities, by hand", "[mc_dropout]") {

@@ -10,6 +10,15 @@
 #include <trainyard/state.hpp>
 
 namespace trial {
+namespace {
+
+/// Of a sparse tensor what it stores: rows of a gradient that a batch touched, scores that a model gave.
+at::Tensor stored(const at::Tensor& tensor) {
+  if (tensor.is_sparse()) return tensor._values();
+  return tensor.layout() == at::kSparseCsr ? tensor.values() : tensor;
+}
+
+}  // namespace
 
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   drop();
@@ -60,7 +69,7 @@ Capture::Taken Capture::complete(Draft draft) {
 bool Capture::take(const std::string& name, const at::Tensor& tensor, bool stays) {
   const Want& want = plan_->want(name);
   if (!want.any() || !tensor.defined() || tensor.is_complex() || tensor.is_quantized()) return false;
-  const at::Tensor plain = tensor.detach();
+  const at::Tensor plain = stored(tensor.detach());
   TensorRecord record{.name = name, .shape = plain.sizes().vec(), .statistics = {}, .value = {}};
   const bool scalar = plain.numel() == 1;
   const bool late = (want.statistics || scalar) && device_->add(tensors_.size(), plain);

@@ -47,6 +47,11 @@ type = "jsonl"
 ROWS = SMALL.replace('type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3',
                      'type = "csv"\npath = "rows.csv"\nclasses = 3').replace("size = 64, ", "").replace("size = 32, ", "")
 
+# The same for rows of few features, with several labels.
+SPARSE = SMALL.replace('type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3', 'type = "xc"\npath = "rows.txt"').replace(
+    "size = 64, batch_size = 16", "batch_size = 2").replace("size = 32, ", "").replace(
+    'type = "cross_entropy"', 'type = "cross_entropy"\nmulti_label = true').replace('type = "accuracy"', 'type = "precision_at_k"\nk = [1]')
+
 
 def rows(count=24, label=lambda row: row % 3, feature=lambda row, column: (row * 7 + column * 3) % 11):
     return "".join(",".join(str(feature(row, column)) for column in range(8)) + f",{label(row)}\n" for row in range(count))

@@ -10,6 +10,7 @@
 #include <trainyard/batch.hpp>
 #include <trainyard/error.hpp>
 
+#include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
 namespace trainyard {
@@ -18,6 +19,8 @@ namespace trainyard {
 /// dimension of length 1.
 inline void check_elementwise(const std::string& who, std::vector<std::int64_t> output,
                               const BatchSchema& schema) {
+  refuse_several_labels(
+      who, schema, "take loss cross_entropy with multi_label = true, and metrics such as precision_at_k");
   if (schema.classes > 2)
     throw ConfigError(who + " compares numbers (or 2 classes, as 0 and 1), but the data has " +
                       std::to_string(schema.classes) +
