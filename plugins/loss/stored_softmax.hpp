@@ -114,8 +114,8 @@ double stored_cross_entropy(const Stored& stored, at::Tensor& gradient) {
     counted += std::ranges::any_of(labels_of(i), [&](std::int64_t label) { return label != stored.blank; });
   const double scale = 1.0 / static_cast<double>(std::max(counted, std::int64_t{1}));
   std::vector<double> each(static_cast<std::size_t>(size));
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, at::internal::GRAIN_SIZE * size / (gradient.numel() + 1));
+  constexpr std::int64_t entries_a_task = 1 << 14;
+  const std::int64_t grain = std::max<std::int64_t>(1, entries_a_task * size / (gradient.numel() + 1));
   at::parallel_for(0, size, grain, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       const auto length = static_cast<std::size_t>(ends[i + 1] - ends[i]);

@@ -199,11 +199,12 @@ const std::vector<Surroundings>& hosts() {
        "prototype = 6\nown = 4\nnoise = 3\n" +
            split,
        "type = \"slide\"\nhidden = 8\n", cross_entropy + "multi_label = true\n", "[40, 8, 10]"},
+      // The edges of a subgraph serve any number of layers; what `graph` gives by itself is for three.
       {"nodes",
-       "type = \"graph\"\nlayout = \"synthetic\"\nfanouts = [3, 2]\ndegree = true\n"
+       "type = \"graph\"\nlayout = \"synthetic\"\nmode = \"subgraph\"\ndegree = true\n"
        "synthetic = { nodes = 60, edges = 200, features = 16, classes = 10 }\n"
        "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
-       "type = \"sage\"\nhidden = 8\n", cross_entropy, "[16, 8, 10]"},
+       "type = \"sage\"\nlayers = 3\nhidden = 8\n", cross_entropy, "[16, 8, 10]"},
   };
   return all;
 }

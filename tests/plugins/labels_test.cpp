@@ -203,7 +203,7 @@ TEST_CASE("cross_entropy refuses what it is not told of") {
 TEST_CASE("cross_entropy of a sparse output that stores every class is that of a dense one") {
   at::manual_seed(4);
   const at::Tensor labels = random_labels(13, 4, 9);
-  const at::Tensor scores = at::randn({13, 9}, at::kDouble).mul(20.0).requires_grad_();
+  const at::Tensor scores = at::randn({13, 9}, at::kDouble).mul(20.0).add(1000.0).requires_grad_();
   const auto loss = multi_label();
   const Graded expected = graded(loss->forward(scores, with_target(labels)), scores);
   for (const at::ScalarType index : {at::kLong, at::kInt}) {
@@ -282,6 +282,10 @@ TEST_CASE("cross_entropy of a sparse output is the same on any number of threads
   const Sparse exact(scores, store);
   const Graded expected = on_threads(1, exact), four = on_threads(4, exact);
   CHECK(expected.loss == four.loss);
+  for (const double scale : {0.1, 0.3, 1.7, 5.0}) {  // sums in another order are the same by chance
+    const Sparse other(scores.mul(scale), store);
+    CHECK(on_threads(1, other).loss == on_threads(4, other).loss);
+  }
   CHECK(at::equal(expected.gradient, four.gradient));
 
   losses::Stored stored{exact.values, exact.output.crow_indices(), exact.output.col_indices(), labels,
