@@ -31,6 +31,7 @@ const std::map<std::string, std::string> by_micro_batch = {
     {"dropout standard", "draws for each micro-batch"},
     {"dropout variational", "draws for each micro-batch"},
     {"dropout zoneout", "draws for each micro-batch"},
+    {"model gin", "normalises by the mean and variance of the nodes of a micro-batch"},
     {"model resnet", "normalises by the mean and variance of a micro-batch"},
 };
 

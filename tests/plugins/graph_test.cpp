@@ -53,7 +53,7 @@ std::vector<T> values(const at::Tensor& tensor) {
 
 Batch read(const Dataset& dataset, const Numbers& indices, std::uint64_t epoch = 0, std::int64_t position = 0,
            std::uint64_t seed = 1) {
-  return dataset.read(indices, {RandomStream(seed, "data/train", epoch), position});
+  return dataset.read(indices, {RandomStream(seed, "data/train", epoch), position, position});
 }
 Numbers all_of(const Dataset& dataset) {
   Numbers indices(static_cast<std::size_t>(dataset.size()));
@@ -598,7 +598,7 @@ TEST_CASE("graph: a kept graph is the same, is made once, and is refused when a 
              Contains("the graph cannot be kept"));
 }
 
-TEST_CASE("graph: a batch is a function of seed, epoch and position, on any thread and with any map") {
+TEST_CASE("graph: a batch is a function of seed, epoch and step, on any thread and with any map") {
   const Table options =
       made({{"nodes", 400}, {"edges", 8000}}, {{"fanouts", Array{4, 3}}, {"feature_dtype", "float16"}});
   const auto data = open(options);

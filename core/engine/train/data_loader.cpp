@@ -123,11 +123,12 @@ StepData Loader::load(std::int64_t position) const {
   const std::int64_t end = std::min(data.first + part, data.samples);
   for (std::int64_t next = data.first; next < end; next += options_.micro_batch_size) {
     const std::int64_t count = std::min(options_.micro_batch_size, end - next);
-    data.batches.push_back(read(data.epoch, first + next, count));
+    data.batches.push_back(read(data.epoch, data.step, first + next, count));
     data.weight += data.batches.back().weight;
   }
   if (!data.batches.empty()) return data;
-  data.batches.push_back(read(data.epoch, first, std::min(options_.micro_batch_size, data.samples)));
+  data.batches.push_back(
+      read(data.epoch, data.step, first, std::min(options_.micro_batch_size, data.samples)));
   data.batches.back().weight = 0.0;
   return data;
 }
@@ -156,9 +157,9 @@ void Loader::check(const Batch& batch, std::int64_t count) const {
   if (schema_.has_target) check_rows(batch.target, schema_.target, count);
 }
 
-Batch Loader::read(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
+Batch Loader::read(std::int64_t epoch, std::int64_t step, std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> indices = order(epoch, first, count);
-  Batch batch = dataset_.read(indices, {options_.random.at(static_cast<std::uint64_t>(epoch)), first});
+  Batch batch = dataset_.read(indices, {options_.random.at(static_cast<std::uint64_t>(epoch)), first, step});
   check(batch, count);
   batch.indices = std::move(indices);
   batch.weight = options_.weight ? options_.weight(batch) : static_cast<double>(count);

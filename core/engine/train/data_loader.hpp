@@ -77,7 +77,7 @@ class Loader {
   };
 
   StepData load(std::int64_t position) const;
-  Batch read(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
+  Batch read(std::int64_t epoch, std::int64_t step, std::int64_t first, std::int64_t count) const;
   std::vector<std::int64_t> order(std::int64_t epoch, std::int64_t first, std::int64_t count) const;
   void check(const Batch& batch, std::int64_t count) const;
   void work(const std::stop_token& stop);

@@ -207,7 +207,8 @@ Batch GraphNodes::read(std::span<const std::int64_t> indices, const ReadContext&
     nodes_of_samples.push_back(seeds()[static_cast<std::size_t>(index)]);
     *label++ = graph_->labels[static_cast<std::size_t>(nodes_of_samples.back())];
   }
-  const std::uint64_t key = context.random.bits(static_cast<std::uint64_t>(context.position));
+  // Micro-batches and ranks of a step draw the same for the same node, so that it does not matter how it is cut.
+  const std::uint64_t key = context.random.bits(static_cast<std::uint64_t>(context.step));
   const Borrowed sampler(*this);
   TensorHops hops;
   const std::span<const std::int64_t> nodes =

@@ -20,6 +20,7 @@ namespace trainyard {
 struct ReadContext {
   RandomStream random;        ///< keyed by the run's seed and the split; its step is the epoch
   std::int64_t position = 0;  ///< of the first sample in the order of the epoch
+  std::int64_t step = 0;      ///< of the epoch, from 0: the same for all batches that one step is cut into
 };
 
 /// One object a split ("train", "val", "test"): `[data]` holds what the splits share, `[data.SPLIT]` the
