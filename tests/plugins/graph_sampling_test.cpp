@@ -359,14 +359,16 @@ TEST_CASE("graph: neighbours and pairs of them are drawn equally often, and the 
 }
 
 TEST_CASE("graph: bounds that do not divide 2^32 are drawn evenly, and large ones as well") {
-  const auto check = [](std::uint64_t bound, int parts) {
+  // In parts of the range, or by remainder.
+  const auto check = [](std::uint64_t bound, int parts, bool by_remainder = false) {
     constexpr int draws = 60'000;
     std::vector<double> count(static_cast<std::size_t>(parts));
     for (int i = 0; i < draws; ++i) {
       const std::uint64_t value = Draws({3, 4}, i, 0).below(bound);
       REQUIRE(value < bound);
-      ++count[static_cast<std::size_t>(static_cast<long double>(value) / static_cast<long double>(bound) *
-                                       parts)];
+      const auto share = static_cast<long double>(value) / static_cast<long double>(bound);
+      ++count[by_remainder ? value % static_cast<std::uint64_t>(parts)
+                           : static_cast<std::size_t>(share * parts)];
     }
     double squares = 0.0;
     const double expected = static_cast<double>(draws) / parts;
@@ -374,7 +376,8 @@ TEST_CASE("graph: bounds that do not divide 2^32 are drawn evenly, and large one
     CHECK(tail(squares / expected, parts - 1) > 0.001);
   };
   check(3, 3);
-  check(3'000'000'000, 3);  // without a rejection the first third would come half as often again
+  // 2^32 words for 3 * 2^30 numbers: without a rejection every third would come twice as often.
+  check(std::uint64_t{3} << 30, 3, true);
   check(std::uint64_t{5} << 32, 5);
 }
 

@@ -359,6 +359,7 @@ int run(std::vector<std::string> names, bool quick) {
 }  // namespace trainyard::bench
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   trainyard::train::keep_large_blocks();  // as the host does; those that begin anew gain most
   std::vector<std::string> names(argv + 1, argv + argc);
   const bool quick = std::erase(names, "--quick") > 0;
