@@ -80,7 +80,7 @@ void maxima(const EdgesPtr& edges, std::int64_t width, int rounds) {
   const Tensor x = at::randn({edges->sources(), width}).requires_grad_();
   compare("max of width " + std::to_string(width),
           {{"index_select and segment_reduce",
-            [&] { return plain::maximum(x.index_select(0, edges->col()), *edges, 0.0); }},
+            [&] { return plain::maximum(x.index_select(0, edges->col()), *edges); }},
            {"max_neighbours", [&] { return max_neighbours(x, anew(edges)); }}},
           rounds, {x});
 }
