@@ -21,7 +21,7 @@
 #include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/repeat_interleave.h>
-#include <ATen/ops/scatter_reduce.h>
+#include <ATen/ops/segment_reduce.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -239,16 +239,28 @@ inline Tensor sum(const Tensor& values, Edges& edges) {
   return at::zeros(shape, values.options().requires_grad(false)).index_add(0, edges.target(), values);
 }
 
-/// values [edges, width]. Those that tie share the gradient; segment_reduce shares it out only where it is positive.
+/// Of each target with edges, without gradients: segment_reduce counts a negative gradient once for each of
+/// several that are the largest.
+inline Tensor largest(const Tensor& values, Edges& edges) {
+  return at::segment_reduce(values.detach(), "max", {}, {}, edges.rowptr(), 0, true,
+                            -std::numeric_limits<double>::infinity());
+}
+
+/// [edges, width]: the sum of the first of the largest, all others being 0.
 inline Tensor maximum(const Tensor& values, Edges& edges) {
-  const Tensor none = at::zeros({edges.targets(), values.size(1)}, values.options().requires_grad(false));
-  return none.scatter_reduce(0, edges.target().unsqueeze(1).expand_as(values), values, "amax",
-                             /*include_self=*/false);
+  if (edges.count() == 0) return sum(values, edges);
+  constexpr double none = std::numeric_limits<double>::infinity();
+  const Tensor is_largest = values.eq(largest(values, edges).index_select(0, edges.target()));
+  const Tensor number = at::arange(edges.count(), edges.col().options().dtype(at::kDouble)).unsqueeze(1);
+  const Tensor candidates =
+      number.expand_as(values).masked_fill(is_largest.logical_or(values.isnan()).logical_not(), none);
+  const Tensor first = at::segment_reduce(candidates, "min", {}, {}, edges.rowptr(), 0, true, none);
+  return sum(values.masked_fill(number.ne(first.index_select(0, edges.target())), 0.0), edges);
 }
 
 inline Tensor softmax(const Tensor& scores, Edges& edges) {
-  const Tensor largest = maximum(scores.detach(), edges).index_select(0, edges.target());
-  const Tensor powers = scores.sub(largest).exp();
+  if (edges.count() == 0) return scores.exp();
+  const Tensor powers = scores.sub(largest(scores, edges).index_select(0, edges.target())).exp();
   return powers.div(sum(powers, edges).index_select(0, edges.target()));
 }
 
@@ -274,8 +286,8 @@ inline Tensor mean_neighbours(const Tensor& x, const EdgesPtr& edges) {
   return sum.mul(edges->degrees().clamp_min(1).to(sum.scalar_type()).reciprocal_().unsqueeze(1));
 }
 
-/// x [sources, width]: element by element the largest over the edges; of none: 0. On the CPU the first edge
-/// that has it gets the gradient, on a device those that have it share it.
+/// x [sources, width]: element by element the largest over the edges; of none: 0. Its gradient goes to
+/// the first edge that has it.
 inline Tensor max_neighbours(const Tensor& given, const EdgesPtr& edges) {
   const Tensor x = segments::wide(given, edges->sources());
   if (!x.is_cpu()) return plain::maximum(x.index_select(0, edges->col()), *edges);

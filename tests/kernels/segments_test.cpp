@@ -243,6 +243,8 @@ TEST_CASE("a row is shared out whole, and all rows are", "[segments]") {
   Indices offsets = {0, 1000, 2000}, column(2000, 0);
   offsets.resize(1001, 2000);
   CHECK(balanced_row({1000, offsets.data(), column.data()}, 2, 1) == 2);
+  offsets.assign(1001, 0);  // rows without entries are work, too
+  CHECK(balanced_row({1000, offsets.data(), column.data()}, 2, 1) == 500);
 }
 
 TEST_CASE("maxima are those of loops, and of several the first", "[segments]") {

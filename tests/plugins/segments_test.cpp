@@ -148,7 +148,7 @@ TEST_CASE("operations work on no edges, one node, and targets without edges", "[
       INFO(each.name << " of " << edges->count() << " edges");
       check_same(each.ours, each.theirs, each.inputs);
     }
-  // Of edges that tie, the first has the gradient; LibTorch shares it out.
+  // Of edges that tie, the first has the gradient.
   const EdgesPtr tied = block({0, 3}, {1, 0, 1}, 2);
   const Tensor x = at::ones({2, 1}).requires_grad_();
   max_neighbours(x, tied).sum().backward();

@@ -80,7 +80,10 @@ void maxima(const EdgesPtr& edges, std::int64_t width, int rounds) {
   const Tensor x = at::randn({edges->sources(), width}).requires_grad_();
   compare("max of width " + std::to_string(width),
           {{"index_select and segment_reduce",
-            [&] { return plain::maximum(x.index_select(0, edges->col()), *edges); }},
+            [&] {
+              return at::segment_reduce(x.index_select(0, edges->col()), "max", {}, {}, edges->rowptr(), 0,
+                                        true);
+            }},
            {"max_neighbours", [&] { return max_neighbours(x, anew(edges)); }}},
           rounds, {x});
 }
