@@ -3,16 +3,11 @@
 // trivial or forced inline.
 #include "kernels/cpu/segments_micro.hpp"
 
+#include "kernels/cpu/registers.hpp"
+
 namespace trainyard::kernels {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int register_bytes = 64;
-#elif defined(__AVX2__)
-constexpr int register_bytes = 32;
-#else
-constexpr int register_bytes = 16;
-#endif
 constexpr int short_bytes = 16;  // for parts that are narrower than a register
 
 #define TRAINYARD_VECTOR(NAME, T, BYTES)                                                    \

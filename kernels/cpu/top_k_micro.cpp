@@ -3,6 +3,8 @@
 // trivial or forced inline.
 #include "kernels/cpu/top_k_micro.hpp"
 
+#include "kernels/cpu/registers.hpp"
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -10,13 +12,6 @@
 namespace trainyard::kernels {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int register_bytes = 64;
-#elif defined(__AVX2__)
-constexpr int register_bytes = 32;
-#else
-constexpr int register_bytes = 16;
-#endif
 typedef std::int32_t Keys __attribute__((vector_size(register_bytes)));
 typedef std::int32_t KeysAnywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
 // Half a register of floats becomes one of doubles.

@@ -36,16 +36,6 @@ struct Columns {
   }
 };
 
-void split_line(std::string_view line, char separator, std::vector<std::string_view>& fields) {
-  fields.clear();
-  for (std::size_t at = 0;;) {
-    const std::size_t end = std::min(line.find(separator, at), line.size());
-    fields.push_back(line.substr(at, end - at));
-    if (end == line.size()) return;
-    at = end + 1;
-  }
-}
-
 class Criteo final : public Dataset {
  public:
   struct Options {
@@ -140,7 +130,7 @@ class Criteo final : public Dataset {
         file.check_rest();
         throw DataError(options_.path + ":" + std::to_string(number) + ": " + message);
       };
-      split_line(line, header ? ',' : '\t', fields);
+      datasets::split(line, header ? ',' : '\t', fields);
       if (!columns) {
         columns = find_columns(fields, fail_line);
         continue;

@@ -9,6 +9,8 @@
 
 #include <trainyard/helpers/slot_optimizer.hpp>
 
+#include "betas.hpp"
+
 namespace optimizers {
 
 using namespace trainyard;
@@ -42,9 +44,7 @@ class AdamFamily : public SlotOptimizer {
         fused_(fused) {}
 
   void open(std::vector<ParamGroup> groups) override {
-    if (options_.betas.size() != 2)
-      throw ConfigError("optimizer.betas has " + std::to_string(options_.betas.size()) +
-                        " numbers; two are needed, such as [0.9, 0.999]");
+    check_betas(options_.betas);
     SlotOptimizer::open(std::move(groups));
     steps_.resize(groups_.size());
   }

@@ -14,6 +14,7 @@
 
 #include <trainyard/helpers/slot_optimizer.hpp>
 #include <trainyard/host.hpp>
+#include "betas.hpp"
 #include "trust_ratio.hpp"
 
 namespace {
@@ -44,9 +45,7 @@ class Lamb final : public SlotOptimizer {
   explicit Lamb(const Options& options) : SlotOptimizer({{"exp_avg"}, {"exp_avg_sq"}}), options_(options) {}
 
   void open(std::vector<ParamGroup> groups) override {
-    if (options_.betas.size() != 2)
-      throw ConfigError("optimizer.betas has " + std::to_string(options_.betas.size()) +
-                        " numbers; two are needed, such as [0.9, 0.999]");
+    optimizers::check_betas(options_.betas);
     SlotOptimizer::open(std::move(groups));
   }
   bool has_momentum() const override { return true; }

@@ -22,8 +22,10 @@
 #include <trainyard/context.hpp>
 #include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/helpers/slot_optimizer.hpp>
+#include <trainyard/helpers/sparse.hpp>
 #include <trainyard/network.hpp>
 
+#include "betas.hpp"
 #include "kernels/cpu/rows.hpp"
 
 namespace {
@@ -82,9 +84,7 @@ class LazyAdam final : public SlotOptimizer {
         options_(options) {}
 
   void open(std::vector<ParamGroup> groups) override {
-    if (options_.betas.size() != 2)
-      throw ConfigError("optimizer.betas has " + std::to_string(options_.betas.size()) +
-                        " numbers; two are needed, such as [0.9, 0.999]");
+    optimizers::check_betas(options_.betas);
     SlotOptimizer::open(std::move(groups));
     steps_.resize(groups_.size());
   }
@@ -268,16 +268,6 @@ class LazyAdam final : public SlotOptimizer {
 
   static bool by_rows(const at::Tensor& param) {
     return param.is_cpu() && param.scalar_type() == at::kFloat && param.dim() > 0;
-  }
-
-  /// Autograd does not say of a gradient that it stores whether rows are there once and ascending.
-  static at::Tensor each_row_once(const at::Tensor& gradient) {
-    const at::Tensor indices = gradient._indices();
-    const auto* const rows = indices.const_data_ptr<std::int64_t>();
-    const bool once =
-        indices.is_contiguous() &&
-        std::adjacent_find(rows, rows + indices.numel(), std::greater_equal<>()) == rows + indices.numel();
-    return once ? gradient : gradient.coalesce();
   }
 
   Options options_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <trainyard/helpers/slot_optimizer.hpp>
+#include <trainyard/helpers/sparse.hpp>
 
 namespace optimizers {
 
@@ -19,7 +20,7 @@ UpdateLists update_rows(const UpdateLists& lists, const Update& update) {
     std::vector<at::Tensor> slots;
     for (const std::vector<at::Tensor>& slot : lists.slots) slots.push_back(slot[i]);
     if (lists.grads[i].is_sparse()) {
-      const at::Tensor gradient = lists.grads[i].coalesce();
+      const at::Tensor gradient = each_row_once(lists.grads[i]);
       update(lists.params[i], slots, gradient._indices().squeeze(0), gradient._values());
       continue;
     }

@@ -1,13 +1,13 @@
 // What layers of graph networks do over the edges of a block, one core, against LibTorch's operators.
 //   trainyard bench graph_ops          15 sampled neighbours for each of 15,000 targets among 90,000 sources
 //   trainyard bench graph_ops NAME     only what begins with it: sum, max, attention
-#include <cstring>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "plugins/model/segments.hpp"
+#include "tools/bench/arguments.hpp"
 #include "tools/bench/contest.hpp"
 
 namespace trainyard::bench {
@@ -122,12 +122,7 @@ void run(bool quick) {
 }  // namespace trainyard::bench
 
 int main(int argc, char** argv) {
-  bool quick = false;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--quick") == 0)
-      quick = true;
-    else
-      trainyard::bench::wanted = argv[i];
-  }
-  trainyard::bench::run(quick);
+  const trainyard::bench::Arguments given(argc, argv);
+  trainyard::bench::wanted = given.part;
+  trainyard::bench::run(given.quick);
 }

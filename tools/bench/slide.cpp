@@ -7,7 +7,6 @@
 //   trainyard bench slide threads   a step with two threads
 //   trainyard bench slide memory    of the tables
 //   trainyard bench slide quality   precision at 1 and recall after each epoch: minutes
-#include <cstring>
 #include <memory>
 #include <numeric>
 
@@ -23,6 +22,7 @@
 #include "kernels/cpu/rows.hpp"
 #include "tests/support/extreme.hpp"
 #include "tests/support/plugin.hpp"
+#include "tools/bench/arguments.hpp"
 #include "tools/bench/contest.hpp"
 
 namespace trainyard::bench {
@@ -388,17 +388,10 @@ int main(int argc, char** argv) {
   using namespace trainyard::bench;
   trainyard::train::keep_large_blocks();
   at::set_num_threads(1);
-  bool quick = false;
-  std::string part;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--quick") == 0)
-      quick = true;
-    else
-      part = argv[i];
-  }
+  const Arguments given(argc, argv);
   const std::pair<const char*, void (*)(bool)> parts[] = {
       {"kernels", kernels_part}, {"layout", layout_part}, {"scaling", scaling_part}, {"speed", speed_part},
       {"threads", threads_part}, {"memory", memory_part}, {"quality", quality_part}};
   for (const auto& [name, run] : parts)
-    if (part.empty() || part == name) run(quick);
+    if (given.wants(name)) run(given.quick);
 }

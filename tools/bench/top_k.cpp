@@ -2,11 +2,11 @@
 //   trainyard bench top_k speed    25.6 M elements, as many as ResNet-50 has, on one core
 //   trainyard bench top_k recall   what MSTopK finds of the largest k of a million
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <memory>
 
 #include "kernels/cpu/top_k.hpp"
+#include "tools/bench/arguments.hpp"
 #include "tools/bench/contest.hpp"
 
 namespace trainyard::bench {
@@ -219,14 +219,7 @@ void recall(bool quick) {
 
 int main(int argc, char** argv) {
   using namespace trainyard::bench;
-  bool quick = false;
-  std::string part;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--quick") == 0)
-      quick = true;
-    else
-      part = argv[i];
-  }
-  if (part.empty() || part == "speed") speed(quick);
-  if (part.empty() || part == "recall") recall(quick);
+  const Arguments given(argc, argv);
+  if (given.wants("speed")) speed(given.quick);
+  if (given.wants("recall")) recall(given.quick);
 }

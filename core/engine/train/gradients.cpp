@@ -11,33 +11,14 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/stack.h>
 
-#include <algorithm>
-#include <functional>
-#include <span>
+#include <trainyard/helpers/sparse.hpp>
 
 namespace trainyard::train {
-
-at::Tensor stored(const at::Tensor& tensor) {
-  if (tensor.layout() == at::kStrided) return tensor;
-  return tensor.is_sparse() ? tensor._values() : tensor.values();
-}
-
-/// Rows each once, and ascending.
-bool in_order(const at::Tensor& gradient) {
-  const at::Tensor indices = gradient._indices();
-  if (!indices.is_cpu() || indices.size(0) != 1 || !indices.is_contiguous()) return false;
-  const std::span rows(indices.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(indices.numel()));
-  return std::ranges::adjacent_find(rows, std::greater_equal<>()) == rows.end();
-}
 
 void coalesce_gradients(std::vector<at::Tensor>& parameters) {
   for (at::Tensor& parameter : parameters) {
     at::Tensor& gradient = parameter.mutable_grad();
-    if (!gradient.defined() || !gradient.is_sparse() || gradient.is_coalesced()) continue;
-    if (in_order(gradient))  // which autograd forgets to say of the gradient that it hands over
-      gradient._coalesced_(true);
-    else
-      gradient = gradient.coalesce();
+    if (gradient.defined() && gradient.is_sparse()) gradient = each_row_once(gradient);
   }
 }
 

@@ -9,9 +9,6 @@
 
 namespace trainyard::train {
 
-/// The numbers that a tensor stores: of a sparse one its values, else itself. The same memory.
-at::Tensor stored(const at::Tensor& tensor);
-
 /// Has a row of a sparse gradient stand once, as optimizers take them; several micro-batches give it several
 /// times.
 void coalesce_gradients(std::vector<at::Tensor>& parameters);

@@ -1,10 +1,9 @@
 #include "core/engine/train/regions.hpp"
 
+#include <trainyard/helpers/sparse.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
-
-#include "core/engine/train/gradients.hpp"
 
 namespace trainyard::train {
 namespace {

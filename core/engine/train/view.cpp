@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <trainyard/error.hpp>
-#include <trainyard/random.hpp>
 
 namespace trainyard::train {
 namespace {
@@ -35,7 +34,7 @@ View::View(const std::string& key, const config::Take& take, std::int64_t size) 
 /// Where the sample of the fold stands among those of a block: each fold has one, and each place is as likely.
 /// (Fisher and Yates's shuffle, of which one card is followed from where it lies in the beginning.)
 std::int64_t View::place_in(std::int64_t block) const {
-  const RandomStream random = RandomStream(0, "folds").at(static_cast<std::uint64_t>(block));
+  const RandomStream random = folds_.at(static_cast<std::uint64_t>(block));
   std::int64_t place = take_.fold;
   for (std::int64_t last = take_.folds - 1; last > 0; --last) {
     const auto other = static_cast<std::int64_t>(

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/random.hpp>
+
 #include "core/runfile/take.hpp"
 
 namespace trainyard::train {
@@ -29,6 +31,7 @@ class View {
   std::int64_t place_in(std::int64_t block) const;
 
   config::Take take_;
+  RandomStream folds_{0, "folds"};
   std::int64_t size_ = 0;
   std::int64_t first_ = 0;  ///< where the samples are one range
 };

@@ -1,7 +1,6 @@
 // Text files of a graph, line by line.
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "../files.hpp"
+#include "../parsed.hpp"
 
 namespace graph {
 
@@ -23,7 +23,7 @@ class Lines {
       if (!file_.line(line_)) return false;
       ++number_;
     } while (line_.empty() || line_.front() == '#');
-    split(line_, separator_, fields_);
+    datasets::split(line_, separator_, fields_);
     return true;
   }
   const std::vector<std::string_view>& fields() const { return fields_; }
@@ -35,12 +35,11 @@ class Lines {
 
   /// The whole text as an integer in [0, bound).
   std::int64_t index(std::string_view text, std::int64_t bound, const char* what) {
-    std::int64_t value = 0;
-    const bool whole = parse(text, value);
-    if (!whole || value < 0 || value >= bound)
-      fail(std::string(what) + " is " + shown(text) + ", expected " +
+    const auto value = datasets::parsed<std::int64_t>(text);
+    if (!value || *value < 0 || *value >= bound)
+      fail(std::string(what) + " is " + datasets::shown(text) + ", expected " +
            (bound > 0 ? "0 to " + std::to_string(bound - 1) : "none"));
-    return value;
+    return *value;
   }
   /// A label, or -1 for none: "-1", "nan" or an empty text.
   std::int64_t label(std::string_view text, std::int64_t classes) {
@@ -49,9 +48,9 @@ class Lines {
     return index(text, classes > 0 ? classes : most_classes, "the label");
   }
   float feature(std::string_view text) {
-    float value = 0.0f;
-    if (!parse(text, value) || !std::isfinite(value)) fail(shown(text) + " is no finite number");
-    return value;
+    const auto value = datasets::parsed<float>(text);
+    if (!value || !std::isfinite(*value)) fail(datasets::shown(text) + " is no finite number");
+    return *value;
   }
 
   [[noreturn]] void fail(const std::string& message) {
@@ -60,24 +59,8 @@ class Lines {
   }
 
   static constexpr std::int64_t most_classes = 1 << 24;
-  static std::string shown(std::string_view text) { return "'" + std::string(text.substr(0, 40)) + "'"; }
-  static void split(std::string_view text, char separator, std::vector<std::string_view>& fields) {
-    fields.clear();
-    for (std::size_t at = 0;;) {
-      const std::size_t end = std::min(text.find(separator, at), text.size());
-      fields.push_back(text.substr(at, end - at));
-      if (end == text.size()) return;
-      at = end + 1;
-    }
-  }
 
  private:
-  template <class Number>
-  static bool parse(std::string_view text, Number& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc{} && end == text.data() + text.size();
-  }
-
   datasets::files::Reader file_;
   const char separator_;
   std::string line_;

@@ -41,15 +41,15 @@ void read_nodes(const std::string& path, const Source& source, NodeGraph& graph,
     const auto& fields = lines.fields();
     const auto node = static_cast<std::int64_t>(bags.size());
     if (fields[0] != std::to_string(node))
-      lines.fail("found node " + Lines::shown(fields[0]) + ", expected " + std::to_string(node) +
+      lines.fail("found node " + datasets::shown(fields[0]) + ", expected " + std::to_string(node) +
                  ": nodes count from 0, one a line");
     graph.labels.push_back(lines.label(fields[1], source.classes));
     if (fields[2] == "train" || fields[2] == "val" || fields[2] == "test")
       graph.splits[std::string(fields[2])].push_back(node);
     else if (fields[2] != "none")
-      lines.fail("the split is " + Lines::shown(fields[2]) + ", expected train, val, test or none");
+      lines.fail("the split is " + datasets::shown(fields[2]) + ", expected train, val, test or none");
     auto& bag = bags.emplace_back();
-    Lines::split(fields[3], ' ', words);
+    datasets::split(fields[3], ' ', words);
     for (const std::string_view word : words)
       if (!word.empty()) bag.push_back(lines.index(word, most_features, "a feature"));
   }

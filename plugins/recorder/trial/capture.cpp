@@ -6,19 +6,11 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 
+#include <trainyard/helpers/sparse.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 
 namespace trial {
-namespace {
-
-/// Of a sparse tensor what it stores: rows of a gradient that a batch touched, scores that a model gave.
-at::Tensor stored(const at::Tensor& tensor) {
-  if (tensor.is_sparse()) return tensor._values();
-  return tensor.layout() == at::kSparseCsr ? tensor.values() : tensor;
-}
-
-}  // namespace
 
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   drop();

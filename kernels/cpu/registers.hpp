@@ -1,0 +1,14 @@
+// Of the instruction set that a unit is compiled for.
+#pragma once
+
+namespace trainyard::kernels {
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX2__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
+}  // namespace trainyard::kernels
