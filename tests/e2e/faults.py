@@ -87,9 +87,10 @@ class Faults(HostTest):
                          ["error", "faulty", "hooks[0]", "before_step", True, STEP, []])
         self.assertIn("thrown on purpose", report["error"])
         self.assertEqual(report["hooks"], ["faulty"])
-        report, _ = self.fails(SMALL + '[[hooks]]\ntype = "threaded"\nway = "throw"\n', ends=3)
-        self.assertEqual([report[key] for key in ("cause", "plugin", "slot", "hook")], ["error", "threaded", "hooks[0]", False])
-        self.assertIn("in a thread of its own: thrown on purpose", report["error"])
+        for step in (0, 3):
+            report, _ = self.fails(SMALL + f'[[hooks]]\ntype = "threaded"\nway = "throw"\nstep = {step}\n', ends=3)
+            self.assertEqual([report[key] for key in ("cause", "plugin", "slot", "hook")], ["error", "threaded", "hooks[0]", False])
+            self.assertIn("in a thread of its own: thrown on purpose", report["error"])
         report, said = self.fails(SMALL + hook("terminate"), ends=-signal.SIGABRT)
         self.assertEqual(report["signal"], "SIGABRT")
 

@@ -61,6 +61,17 @@ TEST_CASE("take: folds share the samples out evenly, and all but one is what the
     }
 }
 
+TEST_CASE("take: labels are those of its samples") {
+  for (const char* text : {"first 4", "all but last 3", "fold 1 of 3", "all but fold 1 of 3"}) {
+    const View view("data.train.take", config::parse_take(text).value(), 11);
+    std::vector<std::int64_t> labels, expected;
+    for (std::int64_t i = 0; i < 11; ++i) labels.push_back(100 + i);
+    for (const std::int64_t sample : taken(text, 11)) expected.push_back(100 + sample);
+    CHECK(view.of(labels) == expected);
+    CHECK(view.of({}).empty());
+  }
+}
+
 TEST_CASE("take: a fold has each place of its blocks as often, whatever period the file has") {
   constexpr std::int64_t folds = 5, blocks = 20'000;
   for (std::int64_t fold = 0; fold < folds; ++fold) {
