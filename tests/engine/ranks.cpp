@@ -1,6 +1,8 @@
 // What ranks exchange: sums of gradients that leave while backward runs, the tail that goes with them, states.
 #include <torch/torch.h>  // first: it has a CHECK of its own
 
+#include <signal.h>
+
 #include <atomic>
 #include <numeric>
 #include <thread>
@@ -513,7 +515,15 @@ TEST_CASE("A rank that fails is named to the others, which do not wait") {
   CHECK(said[2] == "rank 1 failed: its disk is full");
 }
 
-TEST_CASE("A rank that is gone without a word is named, and one that is busy is not taken for silent") {
+TEST_CASE("A rank that writes to one that is gone has an error, and is not ended by a signal") {
+  on_ranks(2, [](World&) {
+    struct sigaction now = {};
+    CHECK_HERE(sigaction(SIGPIPE, nullptr, &now) == 0);
+    CHECK_HERE(now.sa_handler == SIG_IGN);
+  });
+}
+
+TEST_CASE("A rank that is gone without a word is named, and one that is busy is waited for") {
   constexpr World::Pulse quick{.beat = World::Milliseconds(50), .silence = World::Milliseconds(1500)};
   std::vector<std::string> said(3);
   std::atomic<int> silences{0};
@@ -521,7 +531,7 @@ TEST_CASE("A rank that is gone without a word is named, and one that is busy is 
       3,
       [&](World& world) {
         world.on_silence([&](const std::string&) { ++silences; });
-        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3500));
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(4500));
         world.gather("there");
         if (world.rank() == 1) throw std::runtime_error("gone");
         try {
@@ -531,7 +541,7 @@ TEST_CASE("A rank that is gone without a word is named, and one that is busy is 
           throw;
         }
       },
-      0, quick));
+      0, quick, std::chrono::seconds(3)));
   CHECK(silences == 0);
   CHECK_THAT(said[0], Catch::Matchers::StartsWith("rank 1 is gone, without a word"));
 }

@@ -473,6 +473,18 @@ TEST_CASE("cache: what it cannot do is refused") {
   CHECK_THAT(refusal(host, {}, "synthetic"), Contains("the dataset \"synthetic\" does not tell apart"));
 }
 
+TEST_CASE("cache: a disk that holds other things than caches is refused, and nothing is written there") {
+  const test::Folder images, disk;
+  ProbeHost host;
+  test::write_png(images / "a/1.png", 8, 8, 1, std::vector<std::uint8_t>(64, 10));
+  CHECK_THAT(refusal(host, table({{"disk", images.path()}})),
+             Contains("has \"a\", which no cache wrote: give a folder that caches alone use"));
+  CHECK(files_of(images.path()).size() == 1);
+  const Table options = table({{"disk", disk.path()}});
+  (*Cached(host, options)).read(Indices{0}, {RandomStream(5, "data"), 0});
+  CHECK_NOTHROW(Cached(host, options));  // beside what another left
+}
+
 TEST_CASE("cache: an image that is written anew is read anew") {
   const test::Folder folder, disk;
   ProbeHost host;

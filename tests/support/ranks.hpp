@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -34,7 +35,8 @@ inline std::mutex checking;
 /// Calls `body` on each of so many ranks, `local` of them a machine (0: all), perhaps fewer on the last one; rethrows
 /// what the first threw.
 inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& body, int local = 0,
-                     distributed::World::Pulse pulse = {}) {
+                     distributed::World::Pulse pulse = {},
+                     std::chrono::seconds timeout = std::chrono::seconds(60)) {
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // c10d's record of a process's collectives is for one thread
   control::Listening store;
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
@@ -49,7 +51,7 @@ inline void on_ranks(int ranks, const std::function<void(distributed::World&)>& 
         place.port = store.port();
         place.serves = rank == 0;
         if (rank == 0) place.listening = store.release();
-        distributed::World world(place, std::chrono::seconds(60), pulse);
+        distributed::World world(place, timeout, pulse);
         body(world);
         world.gather("done");  // rank 0 holds the store
       } catch (...) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Logging.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -27,6 +28,7 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr auto grace = Milliseconds(3000);       ///< for the one that failed to say why
 constexpr auto patience = Milliseconds(30'000);  ///< for a process in the place of one that was killed
+constexpr auto endless = std::chrono::hours(24 * 365);
 constexpr const char* failed_key = "failed";
 constexpr const char* called_key = "replacement";  ///< the number of the newest one
 
@@ -102,6 +104,8 @@ struct World::Connection {
     // Until all of them are there: one that leaves again at once would pass for one that never came.
     std::vector<at::Tensor> there{at::zeros({1})};
     gloo->allreduce(there)->wait();
+    // A rank that waits while another is paused is in no trouble: from here on heartbeats tell who is alive.
+    gloo->setTimeout(endless);
     const auto nccl = [=, timeout = world.timeout_] {
       const c10::intrusive_ptr<c10d::Store> own = c10::make_intrusive<c10d::PrefixStore>("nccl", of_group);
       return Backend::reclaim(load_nccl(nccl_library())(own, rank, size, timeout));
@@ -112,6 +116,8 @@ struct World::Connection {
 
 World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
     : place_(std::move(place)), local_size_(place_.local_size), timeout_(timeout), pulse_(pulse) {
+  // Gloo writes to a rank that may be gone: that is to be an error of the exchange, not this process's end.
+  ::signal(SIGPIPE, SIG_IGN);
   try {
     connection_ = std::make_unique<Connection>(place_, newcomer() ? patience : timeout_);
     connection_->store->set(alive_key(place_.rank), bytes("0"));

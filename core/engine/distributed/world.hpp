@@ -35,7 +35,8 @@ class World final : public Ranks, public Lookout {
     Milliseconds silence{8000};  ///< of a rank, after which it is told
   };
 
-  /// Waits until all ranks are there, `timeout` at most. Throws DistributedError.
+  /// Waits until all ranks are there, `timeout` at most, as for a rank that falls silent later. The process
+  /// ignores SIGPIPE from then on. Throws DistributedError.
   World(config::RankPlace place, Milliseconds timeout, Pulse pulse);
   ~World() override;
 

@@ -3,10 +3,14 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+
+#include <trainyard/error.hpp>
 
 namespace cache {
 namespace {
@@ -60,7 +64,21 @@ bool write(const fs::path& path, const Header& header, std::span<const std::uint
   return file.good();
 }
 
+bool is_name_of_source(const std::string& name) {
+  return name.size() == 64 &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
 }  // namespace
+
+DiskLevel::DiskLevel(const std::string& folder, const std::string& source, Warn warn)
+    : folder_(fs::path(folder) / source), warn_(std::move(warn)) {
+  std::error_code unreadable;  // told where an entry is written
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
+    if (const std::string name = entry.path().filename(); !is_name_of_source(name))
+      throw trainyard::ConfigError("disk: \"" + folder + "\" has \"" + name +
+                                   "\", which no cache wrote: give a folder that caches alone use");
+}
 
 fs::path DiskLevel::path(std::int64_t index) const {
   return folder_ / std::to_string(index / files_a_folder) / std::to_string(index);

@@ -21,9 +21,9 @@ class DiskLevel {
   using Bytes = std::vector<std::uint8_t>;
   using Warn = std::function<void(const std::string&)>;
 
-  /// `source`: a name of the source, different for other bytes.
-  DiskLevel(const std::string& folder, const std::string& source, Warn warn)
-      : folder_(std::filesystem::path(folder) / source), warn_(std::move(warn)) {}
+  /// `source`: a name of the source, 64 hexadecimal digits, different for other bytes. Throws ConfigError where
+  /// `folder` holds other things than caches: it may be somebody's data, the images that are read perhaps.
+  DiskLevel(const std::string& folder, const std::string& source, Warn warn);
 
   /// Nothing where there is no entry, or one that is damaged: then its file is named in a warning.
   std::optional<Bytes> get(std::int64_t index) const;
