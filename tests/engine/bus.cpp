@@ -259,11 +259,12 @@ TEST_CASE("an error names slot, plugin, event and step, and keeps its class") {
   };
   using Thrown = std::pair<ExitCode, std::string>;
   const std::string where = "[hooks.thrower] thrower at before_step, step 12: ";
-  CHECK(with([](StepContext&) { throw DataError("bad row"); }) == Thrown{ExitCode::data, where + "bad row"});
-  CHECK(with([](StepContext&) { throw NumericError("NaN"); }) == Thrown{ExitCode::numeric, where + "NaN"});
-  CHECK(with([](StepContext&) { throw std::out_of_range("3"); }) == Thrown{ExitCode::plugin, where + "3"});
-  CHECK(with([](StepContext&) { throw 42; }) ==
-        Thrown{ExitCode::plugin, where + "threw something that is no std::exception"});
+  CHECK(
+      (with([](StepContext&) { throw DataError("bad row"); }) == Thrown{ExitCode::data, where + "bad row"}));
+  CHECK((with([](StepContext&) { throw NumericError("NaN"); }) == Thrown{ExitCode::numeric, where + "NaN"}));
+  CHECK((with([](StepContext&) { throw std::out_of_range("3"); }) == Thrown{ExitCode::plugin, where + "3"}));
+  CHECK((with([](StepContext&) { throw 42; }) ==
+         Thrown{ExitCode::plugin, where + "threw something that is no std::exception"}));
 }
 
 TEST_CASE("an error ends an opening event at once, and a closing one at its end") {

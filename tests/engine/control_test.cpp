@@ -354,7 +354,7 @@ TEST_CASE("control: garbage is answered, and the same connection goes on", "[con
     std::vector<std::optional<std::int64_t>> ids;
     for (int i = 0; i < 3; ++i) ids.push_back(raw.answer().id);
     std::sort(ids.begin(), ids.end());
-    CHECK(ids == std::vector<std::optional<std::int64_t>>{{}, 6, 7});
+    CHECK((ids == std::vector<std::optional<std::int64_t>>{{}, 6, 7}));
   }
   SECTION("one side closed: the answer comes, a half-written line is not obeyed") {
     const std::string half = request(9, "eval");

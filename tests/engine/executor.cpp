@@ -182,7 +182,7 @@ TEST_CASE("brackets that an executor opens are closed, whatever it does") {
   LiveRun throws(run_with(by_hand + "throws_within = 2\n", optimizers[0]), registry());
   CHECK_THROWS_WITH(throws.fit(), Contains("[executor] by_hand, step 3: lost count"));
   const std::vector<Event> after = newest(throws, 4);
-  CHECK(after == std::vector{Event::fit_end, Event::epoch_end, Event::batch_end, Event::micro_end});
+  CHECK((after == std::vector{Event::fit_end, Event::epoch_end, Event::batch_end, Event::micro_end}));
   LiveRun leaves(run_with(by_hand + "leaves_open = true\n", optimizers[0]), registry());
   CHECK_THROWS_WITH(leaves.fit(), Contains("[executor] by_hand, step 1: fired micro_start"));
   LiveRun closes(run_with(by_hand + "closes_twice = true\n", optimizers[0]), registry());

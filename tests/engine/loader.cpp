@@ -153,10 +153,10 @@ TEST_CASE("what a constructor throws names the plugin and keeps its exit code") 
     return {ExitCode::done, ""};
   };
   const std::string who = "schedule throws (" + sealed + "throws.so): ";
-  CHECK(thrown("data") == std::pair(ExitCode::data, who + "record 7 is bad"));
-  CHECK(thrown("foreign") == std::pair(ExitCode::plugin, who + "its constructor threw: index 3"));
-  CHECK(thrown("other") ==
-        std::pair(ExitCode::plugin, who + "its constructor threw something that is no std::exception"));
+  CHECK((thrown("data") == std::pair(ExitCode::data, who + "record 7 is bad")));
+  CHECK((thrown("foreign") == std::pair(ExitCode::plugin, who + "its constructor threw: index 3")));
+  CHECK((thrown("other") ==
+         std::pair(ExitCode::plugin, who + "its constructor threw something that is no std::exception")));
 }
 
 TEST_CASE("statics shared between plugins: P1, P11") {

@@ -62,7 +62,7 @@ class Recorder final : public Sink {
   bool same_thread = true;
 };
 
-Record at(std::int64_t step, Record::What what = Record::What::train) {
+Record record_at(std::int64_t step, Record::What what = Record::What::train) {
   return {.what = what, .step = step};
 }
 
@@ -97,10 +97,10 @@ TEST_CASE("each sink gets training records at its own interval and at the last s
   CHECK(sinks.due(5));
   CHECK(sinks.due(25));
   for (int step = 1; step <= 25; ++step) {
-    sinks.push(at(step));
-    if (step == 7) sinks.push(at(step, Record::What::eval));
+    sinks.push(record_at(step));
+    if (step == 7) sinks.push(record_at(step, Record::What::eval));
   }
-  sinks.push(at(25, Record::What::summary));
+  sinks.push(record_at(25, Record::What::summary));
   sinks.close();
   sinks.close();
   CHECK(often.steps() == std::vector<std::int64_t>{5, 7, 10, 15, 20, 25, 25});
@@ -120,7 +120,7 @@ TEST_CASE("flush waits until the sinks have what was pushed") {
   sinks.flush();
   std::promise<void> gate;
   sink.gate = gate.get_future().share();
-  for (int step = 1; step <= 20; ++step) sinks.push(at(step));
+  for (int step = 1; step <= 20; ++step) sinks.push(record_at(step));
   const std::jthread opens([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     gate.set_value();
@@ -133,13 +133,13 @@ TEST_CASE("sinks of a run that goes back have what was said, and are opened agai
   Recorder sink;
   Warnings warnings;
   SinkThread sinks({}, {{"sink", &sink, 1}}, warnings.taker());
-  for (int step = 1; step <= 20; ++step) sinks.push(at(step));
+  for (int step = 1; step <= 20; ++step) sinks.push(record_at(step));
   sinks.go_back(7);
   CHECK(sink.steps().size() == 20);
   CHECK(sink.opened == 2);
   CHECK(sink.closed == 1);
   CHECK(sink.resumed_at == 7);
-  sinks.push(at(8));
+  sinks.push(record_at(8));
   sinks.close();
   CHECK(sink.steps().back() == 8);
   CHECK(sink.closed == 2);
@@ -152,8 +152,8 @@ TEST_CASE("a slow sink costs training records, counted, and never an evaluation 
   slow.gate = gate.get_future().share();
   Warnings warnings;
   SinkThread sinks({}, {{"slow", &slow, 1}}, warnings.taker(), 8);
-  for (int step = 1; step <= 100; ++step) sinks.push(at(step));
-  for (int step = 101; step <= 150; ++step) sinks.push(at(step, Record::What::eval));
+  for (int step = 1; step <= 100; ++step) sinks.push(record_at(step));
+  for (int step = 101; step <= 150; ++step) sinks.push(record_at(step, Record::What::eval));
   sinks.push({.what = Record::What::message, .step = 151, .text = "still here"});
   const std::int64_t dropped = sinks.dropped();
   gate.set_value();
@@ -176,7 +176,7 @@ TEST_CASE("a sink that throws is switched off with one message, and the others g
   unopened.fail_at = 0;
   Warnings warnings;
   SinkThread sinks({}, {{"bad", &bad, 1}, {"unopened", &unopened, 1}, {"good", &good, 1}}, warnings.taker());
-  for (int step = 1; step <= 4; ++step) sinks.push(at(step));
+  for (int step = 1; step <= 4; ++step) sinks.push(record_at(step));
   sinks.close();
   CHECK(good.steps() == std::vector<std::int64_t>{1, 2, 3, 4});
   CHECK(bad.steps() == std::vector<std::int64_t>{1});
@@ -204,7 +204,7 @@ TEST_CASE("a reader that went away costs its sink, not the process") {
   piped.end = ends[1];
   Warnings warnings;
   SinkThread sinks({}, {{"piped", &piped, 1}}, warnings.taker());
-  sinks.push(at(1));
+  sinks.push(record_at(1));
   sinks.close();
   ::close(ends[1]);
   CHECK(warnings.lines == std::vector<std::string>{"sink 'piped' is switched off at step 1: Broken pipe"});
@@ -213,7 +213,7 @@ TEST_CASE("a reader that went away costs its sink, not the process") {
 TEST_CASE("a run without sinks needs no thread") {
   SinkThread sinks({}, {}, [](std::string_view) {});
   CHECK_FALSE(sinks.due(1));
-  sinks.push(at(1));
+  sinks.push(record_at(1));
   sinks.close();
   CHECK(sinks.dropped() == 0);
 }
@@ -222,7 +222,7 @@ TEST_CASE("records may be pushed while sinks are closed by their owner's end") {
   Recorder sink;
   for (int round = 0; round < 200; ++round) {
     SinkThread sinks({}, {{"sink", &sink, 1}}, [](std::string_view) {});
-    for (int step = 1; step <= round % 7; ++step) sinks.push(at(step));
+    for (int step = 1; step <= round % 7; ++step) sinks.push(record_at(step));
   }
   CHECK(sink.opened == 200);
   CHECK(sink.closed == 200);

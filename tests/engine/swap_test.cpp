@@ -562,7 +562,7 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
   CHECK(adam.tensors.size() == adamw_state.tensors.size());
   for (const auto& [name, tensor] : adam.tensors)
     CHECK(tensor.const_data_ptr() == adamw_state.tensors.at(name).const_data_ptr());  // by handle
-  CHECK(adam.scalars == adamw_state.scalars);
+  CHECK((adam.scalars == adamw_state.scalars));
 
   const auto [sgd, fresh] = handed("\"sgd\"\nmomentum = 0.9", "adam");
   CHECK(sgd.tensors.count("momentum_buffer/fc1.weight") + sgd.tensors.size() >= 4);
@@ -573,7 +573,7 @@ TEST_CASE("moments go across by name, and begin anew where the other has none") 
   const auto [plain, largest] = handed("\"adam\"", "adamw", options("amsgrad", Value(true)));
   for (const auto& [name, tensor] : largest.tensors)
     CHECK((tensor.abs().sum().item<double>() == 0.0) == name.starts_with("max_exp_avg_sq"));
-  CHECK(plain.scalars == largest.scalars);
+  CHECK((plain.scalars == largest.scalars));
 }
 
 TEST_CASE("sgd, adam and adamw follow each other in one run, and the run goes on") {
