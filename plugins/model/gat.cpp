@@ -56,6 +56,7 @@ class Gat final : public Model {
     std::int64_t heads = 8;
     std::int64_t output_heads = 1;
     double negative_slope = 0.2;
+    std::string read_out = "mean";
   };
   static void describe(Manifest<Options>& m) {
     m.name("gat").version("1.0.0").summary("Graph attention: neighbours weighted by a softmax over scores.");
@@ -64,13 +65,14 @@ class Gat final : public Model {
     m.option("heads", &Options::heads, "heads of each layer but the last, side by side").range(1, 1 << 10);
     m.option("output_heads", &Options::output_heads, "heads of the last layer, averaged").range(1, 1 << 10);
     m.option("negative_slope", &Options::negative_slope, "of the scores below 0 (LeakyReLU)").range(0.0, 1.0);
+    describe_read_out(m);
   }
   explicit Gat(const Options& options) : options_(options) {}
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
     const NodeActivation elu = {"Elu", [](const Tensor& x) { return at::elu(x); }};
-    return node_network({context, options_.layers, elu}, options_.layers, options_.hidden,
-                        [&](NodeModel& model, const LayerPlan& plan) {
+    return node_network({context, options_.layers, elu, read_out_of(options_.read_out)}, options_.layers,
+                        options_.hidden, [&](NodeModel& model, const LayerPlan& plan) {
                           const std::int64_t heads = plan.last ? options_.output_heads : options_.heads;
                           return std::make_shared<GatLayer>(model, plan, heads, options_.negative_slope);
                         });

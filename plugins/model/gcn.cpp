@@ -48,16 +48,18 @@ class Gcn final : public Model {
   struct Options {
     std::int64_t layers = 2;
     std::int64_t hidden = 16;
+    std::string read_out = "mean";
   };
   static void describe(Manifest<Options>& m) {
     m.name("gcn").version("1.0.0").summary("Graph convolutions: sums over neighbours, scaled by degrees.");
     m.option("layers", &Options::layers, "layers: as many as the data has hops").range(1, 64);
     m.option("hidden", &Options::hidden, "width between layers").range(1, 1 << 16);
+    describe_read_out(m);
   }
   explicit Gcn(const Options& options) : options_(options) {}
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
-    NodeModel model(context, options_.layers, {"Relu", at::relu});
+    NodeModel model(context, options_.layers, {"Relu", at::relu}, read_out_of(options_.read_out));
     if (!model.blocks.degree)
       throw ConfigError(
           "the model scales by the degrees that nodes have in the whole graph, and the data gives none "

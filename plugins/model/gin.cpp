@@ -75,6 +75,7 @@ class Gin final : public Model {
     std::int64_t hidden = 64;
     bool train_eps = false;
     bool batch_norm = true;
+    std::string read_out = "sum";
   };
   static void describe(Manifest<Options>& m) {
     m.name("gin").version("1.0.0").summary("Graph isomorphism network: an MLP of the sum over neighbours.");
@@ -83,12 +84,13 @@ class Gin final : public Model {
     m.option("train_eps", &Options::train_eps,
              "the weight of a node itself, 1 + eps, is learned; else it is 1");
     m.option("batch_norm", &Options::batch_norm, "in each MLP and between layers");
+    describe_read_out(m);
   }
   explicit Gin(const Options& options) : options_(options) {}
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
-    return node_network({context, options_.layers, {"Relu", at::relu}}, options_.layers, options_.hidden,
-                        [&](NodeModel& model, const LayerPlan& plan) {
+    return node_network({context, options_.layers, {"Relu", at::relu}, read_out_of(options_.read_out)},
+                        options_.layers, options_.hidden, [&](NodeModel& model, const LayerPlan& plan) {
                           return std::make_shared<GinLayer>(model, plan, model.layers.size(), options_.hidden,
                                                             options_.train_eps, options_.batch_norm);
                         });

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 
 #include <trainyard/model.hpp>
@@ -76,6 +78,21 @@ struct NodeActivation {
   Tensor (*call)(const Tensor& x);
 };
 
+/// What becomes of the nodes of a graph (Xu et al., "How powerful are graph neural networks?", ICLR 2019, section 4.2):
+/// their values [nodes, width] to [graphs, width], each graph being a target whose sources are its nodes.
+using ReadOut = Tensor (*)(const Tensor& x, const EdgesPtr& nodes_of_graphs);
+
+/// The option "read_out" of a model. `what`: "sum", "mean" or "max".
+inline ReadOut read_out_of(const std::string& what) {
+  return what == "mean" ? mean_neighbours : what == "max" ? max_neighbours : sum_neighbours;
+}
+template <class Options>
+void describe_read_out(Manifest<Options>& m) {
+  m.option("read_out", &Options::read_out,
+           "where samples are graphs: what is taken of the nodes, ahead of a linear layer")
+      .one_of({"sum", "mean", "max"});
+}
+
 /// A network of nodes as it is built.
 struct NodeModel {
   struct Entry {
@@ -84,11 +101,13 @@ struct NodeModel {
   };
 
   /// Throws ConfigError where the data is no graph, or has another number of hops.
-  NodeModel(const ModelContext& context, std::int64_t layer_count, NodeActivation between)
+  NodeModel(const ModelContext& context, std::int64_t layer_count, NodeActivation between, ReadOut pool)
       : blocks(find_blocks(context.schema)),
         outputs(models::outputs(context.schema)),
+        target(context.schema.target.shape),
         seed(context.seed),
-        activation(between) {
+        activation(between),
+        read_out(pool) {
     if (blocks.hops != 1 && blocks.hops != static_cast<std::size_t>(layer_count))
       throw ConfigError("model.layers is " + std::to_string(layer_count) + ", but the data has " +
                         std::to_string(blocks.hops) + " hops: set model.layers = " +
@@ -127,12 +146,15 @@ struct NodeModel {
     return places.sites.size() - 1;
   }
   BlockSchema blocks;
-  std::int64_t outputs;
+  std::int64_t outputs;              ///< of a sample that is a node or a graph
+  std::vector<std::int64_t> target;  ///< shape
   std::uint64_t seed;
   NodeActivation activation;
+  ReadOut read_out;
   std::vector<Entry> tensors;
   std::vector<std::shared_ptr<const NodeLayer>> layers;
-  std::vector<std::size_t> sites;  ///< of the input, and behind each layer but the last
+  std::vector<std::size_t> sites;                     ///< of the input, and behind each layer but the last
+  std::optional<std::pair<TensorId, TensorId>> head;  ///< of graphs: from the read-out to the outputs
   DropoutPlaces places;
 };
 
@@ -155,9 +177,6 @@ class NodeNetwork final : public Network {
 
   Tensor forward(const Batch& batch, const ForwardContext& context) override {
     const std::vector<Block> blocks = blocks_of(batch, model_.blocks, model_.layers.size());
-    if (batch.size() > blocks.back().targets())
-      throw DataError("the batch has " + std::to_string(batch.size()) + " samples, and the last block " +
-                      std::to_string(blocks.back().targets()) + " targets, the first of which they are");
     const NodePass pass = begin(batch, context);
     Tensor x = segments::wide(batch.inputs[0], blocks[0].sources);
     x = drop(pass, x, model_.sites[0]);
@@ -172,12 +191,19 @@ class NodeNetwork final : public Network {
       show(layer_name(i) + ".act", model_.activation.op, y, x);
       x = drop(pass, x, model_.sites[i + 1]);
     }
+    if (model_.blocks.ends) return pair_scores(x, batch.inputs[*model_.blocks.ends]);
+    if (model_.head) return of_graphs(pass, x, batch.inputs[*model_.blocks.graphs]);
+    if (batch.size() > x.size(0))
+      throw DataError("the batch has " + std::to_string(batch.size()) + " samples, and the last block " +
+                      std::to_string(x.size(0)) + " targets, the first of which they are");
     return x.narrow(0, 0, batch.size());
   }
 
   std::vector<NamedTensor> parameters() const override { return of(true); }
   std::vector<NamedTensor> buffers() const override { return of(false); }
-  std::vector<std::int64_t> output_shape() const override { return {model_.outputs}; }
+  std::vector<std::int64_t> output_shape() const override {
+    return model_.blocks.ends ? model_.target : std::vector{model_.outputs};
+  }
 
   void to(at::Device device) override {
     const at::NoGradGuard no_grad;
@@ -283,6 +309,27 @@ class NodeNetwork final : public Network {
     return pass;
   }
 
+  /// The dot products of the two nodes of each pair, a logit each: ends [size, pairs, 2] to [size, pairs].
+  Tensor pair_scores(const Tensor& x, const Tensor& ends) const {
+    if (ends.is_cpu() && ends.numel() > 0 &&
+        (ends.min().item<std::int64_t>() < 0 || ends.max().item<std::int64_t>() >= x.size(0)))
+      throw DataError("a pair of the batch has a node outside of the " + std::to_string(x.size(0)) +
+                      " targets of the last block: the dataset makes wrong blocks");
+    const auto end = [&](std::int64_t which) { return x.index_select(0, ends.select(2, which).reshape(-1)); };
+    const Tensor first = end(0), second = end(1);
+    const Tensor scores = first.mul(second).sum(1).view({ends.size(0), ends.size(1)});
+    for (const auto& [owner, tap] : taps_) tap({"pairs", "Dot", {&x, 1}, {&scores, 1}});
+    return scores;
+  }
+
+  Tensor of_graphs(const NodePass& pass, const Tensor& x, const Tensor& graphs) const {
+    const Block block{graphs, at::arange(x.size(0), graphs.options()), x.size(0)};
+    const Tensor whole = model_.read_out(x, std::make_shared<Edges>(block));
+    const Tensor y = at::linear(whole, pass[model_.head->first], pass[model_.head->second]);
+    show("lin", "Linear", whole, y);
+    return y;
+  }
+
   Tensor drop(const NodePass& pass, const Tensor& x, std::size_t site) const {
     const Tensor y = pass.dropped(x, site);
     show(model_.places.sites[site].id, "Dropout", x, y);
@@ -314,20 +361,22 @@ struct LayerPlan {
 };
 
 /// The network of a model, whose layers are made one after another by make(plan): all but the last are to
-/// give `hidden` numbers a node, the last one those of the target. A dropout site lies behind each but the
-/// last, and one, which acts where it is named, on the input.
+/// give `hidden` numbers a node, the last one those of the target, or `hidden` where samples are edges or graphs. A
+/// dropout site lies behind each but the last, and one, which acts where it is named, on the input.
 template <class Make>
 std::unique_ptr<Network> node_network(NodeModel model, std::int64_t layers, std::int64_t hidden,
                                       const Make& make) {
   std::int64_t width = model.blocks.width;
+  const std::int64_t own = model.blocks.ends || model.blocks.graphs ? hidden : model.outputs;
   model.sites.push_back(model.site("input.dropout", width, true));
   for (std::int64_t i = 0; i < layers; ++i) {
     const bool last = i + 1 == layers;
     const std::string name = layer_name(static_cast<std::size_t>(i));
-    model.layers.push_back(make(model, LayerPlan{name, width, last ? model.outputs : hidden, last}));
+    model.layers.push_back(make(model, LayerPlan{name, width, last ? own : hidden, last}));
     width = model.layers.back()->width();
     if (!last) model.sites.push_back(model.site(name + ".dropout", width));
   }
+  if (model.blocks.graphs) model.head = model.linear("lin", model.outputs, width);
   return std::make_unique<NodeNetwork>(std::move(model));
 }
 

@@ -42,6 +42,7 @@ class Sage final : public Model {
     std::int64_t layers = 2;
     std::int64_t hidden = 256;
     std::string aggregator = "mean";
+    std::string read_out = "mean";
   };
   static void describe(Manifest<Options>& m) {
     m.name("sage").version("1.0.0").summary("GraphSAGE: nodes from themselves and their neighbours' mean.");
@@ -49,12 +50,13 @@ class Sage final : public Model {
     m.option("hidden", &Options::hidden, "width between layers").range(1, 1 << 16);
     m.option("aggregator", &Options::aggregator, "what is taken of the neighbours")
         .one_of({"mean", "max", "sum"});
+    describe_read_out(m);
   }
   explicit Sage(const Options& options) : options_(options) {}
 
   std::unique_ptr<Network> build(const ModelContext& context) const override {
-    return node_network({context, options_.layers, {"Relu", at::relu}}, options_.layers, options_.hidden,
-                        [&](NodeModel& model, const LayerPlan& plan) {
+    return node_network({context, options_.layers, {"Relu", at::relu}, read_out_of(options_.read_out)},
+                        options_.layers, options_.hidden, [&](NodeModel& model, const LayerPlan& plan) {
                           return std::make_shared<SageLayer>(model, plan, options_.aggregator);
                         });
   }

@@ -35,8 +35,14 @@ BlockSchema find_blocks(const BatchSchema& schema) {
                       (names.empty() ? "no input" : names) + ": use a dataset of graphs, such as graph");
   }
   found.width = inputs[0].shape.front();
-  for (; next < inputs.size(); ++next)
-    if (is_list(inputs[next], "degree")) found.degree = next;
+  for (; next < inputs.size(); ++next) {
+    const FieldSchema& field = inputs[next];
+    if (is_list(field, "degree")) found.degree = next;
+    if (field.dtype != at::kLong) continue;
+    if (field.name == "ends" && field.rows == Rows::sample && field.shape.size() == 2 && field.shape[1] == 2)
+      found.ends = next;
+    if (field.name == "graphs" && field.rows == Rows::offsets) found.graphs = next;
+  }
   return found;
 }
 
@@ -59,8 +65,8 @@ std::vector<Block> blocks_of(const Batch& batch, const BlockSchema& schema, std:
   return blocks;
 }
 
-std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, std::size_t hops,
-                                      bool degree) {
+std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, std::size_t hops, bool degree,
+                                      GraphTask task, std::int64_t pairs) {
   std::vector<FieldSchema> fields = {
       {.name = "features", .shape = {width}, .dtype = dtype, .rows = Rows::free}};
   const auto add_list = [&](std::string name) {
@@ -71,6 +77,9 @@ std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, 
     add_list(at_hop("col", hop));
   }
   if (degree) add_list("degree");
+  if (task == GraphTask::edge) fields.push_back({.name = "ends", .shape = {pairs, 2}, .dtype = at::kLong});
+  if (task == GraphTask::graph)
+    fields.push_back({.name = "graphs", .shape = {}, .dtype = at::kLong, .rows = Rows::offsets});
   return fields;
 }
 

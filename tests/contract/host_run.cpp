@@ -205,6 +205,11 @@ const std::vector<Surroundings>& hosts() {
        "synthetic = { nodes = 60, edges = 200, features = 16, classes = 10 }\n"
        "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
        "type = \"sage\"\nlayers = 3\nhidden = 8\n", cross_entropy, "[16, 8, 10]"},
+      {"edges",
+       "type = \"graph\"\nlayout = \"synthetic\"\ntask = \"edge\"\nnegatives = 3\nfanouts = [3, 3]\n"
+       "shares = [0.2, 0.1, 0.7]\nsynthetic = { nodes = 60, edges = 200, features = 16 }\n"
+       "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
+       "type = \"sage\"\nhidden = 8\n", "type = \"bce_with_logits\"\n", "[16, 8, 4]"},
   };
   return all;
 }

@@ -1,16 +1,19 @@
-// Nodes of a graph, each with a neighbourhood that is sampled on the loader's threads: a batch holds the
-// blocks of trainyard/helpers/blocks.hpp and the features of the nodes in them.
+// Nodes or edges of a graph, each with a neighbourhood that is sampled on the loader's threads, or small graphs that
+// are whole: a batch holds the blocks of trainyard/helpers/blocks.hpp and the features of the nodes in them.
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <optional>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <trainyard/dataset.hpp>
 #include <trainyard/helpers/blocks.hpp>
 
+#include "links.hpp"
 #include "neighbours.hpp"
 #include "node_graph.hpp"
 
@@ -20,6 +23,12 @@ using namespace trainyard;
 
 std::int64_t* data(at::Tensor& tensor) {
   return tensor.mutable_data_ptr<std::int64_t>();
+}
+
+at::Tensor list(const std::vector<std::int64_t>& numbers) {
+  at::Tensor tensor = at::empty({std::ssize(numbers)}, at::kLong);
+  std::copy(numbers.begin(), numbers.end(), data(tensor));
+  return tensor;
 }
 
 /// Hops straight into the tensors of a batch.
@@ -51,9 +60,10 @@ Block joined(const TensorHops& hops, std::int64_t nodes) {
   return block;
 }
 
-class GraphNodes final : public Dataset {
+class GraphData final : public Dataset {
  public:
   struct Options {
+    std::string task = "node";
     std::string layout;
     std::string path;
     std::vector<std::int64_t> fanouts = {15, 10, 5};
@@ -70,12 +80,17 @@ class GraphNodes final : public Dataset {
     std::int64_t map_budget = 256;
     graph::Synthetic synthetic;
     std::string keep_in;
+    std::vector<double> shares = graph::Shares{}.of;
+    std::int64_t split_seed = 0;
+    std::int64_t negatives = 1;
   };
   static void describe(Manifest<Options>& m);
-  explicit GraphNodes(const Options& options) : options_(options) {}
+  explicit GraphData(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override;
-  std::int64_t size() const override { return static_cast<std::int64_t>(seeds().size()); }
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>(links_ ? positives_->size() : seeds_->size());
+  }
   BatchSchema schema() const override;
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override;
   std::vector<std::int64_t> labels() const override;
@@ -84,18 +99,27 @@ class GraphNodes final : public Dataset {
   /// A sampler that no other thread has.
   class Borrowed {
    public:
-    explicit Borrowed(const GraphNodes& owner) : owner_(owner), sampler_(owner.take()) {}
+    explicit Borrowed(const GraphData& owner) : owner_(owner), sampler_(owner.take()) {}
     ~Borrowed() { owner_.give_back(std::move(sampler_)); }
     Borrowed(const Borrowed&) = delete;
     Borrowed& operator=(const Borrowed&) = delete;
     graph::NeighbourSampler* operator->() const { return sampler_.get(); }
 
    private:
-    const GraphNodes& owner_;
+    const GraphData& owner_;
     std::unique_ptr<graph::NeighbourSampler> sampler_;
   };
 
-  const std::vector<std::int64_t>& seeds() const { return *seeds_; }
+  graph::Source source() const;
+  void open_nodes(const std::string& split);
+  void open_links(const std::string& split);
+  /// Features, blocks and degrees of the neighbourhoods of `seeds`, in the order of the schema.
+  std::vector<at::Tensor> around(std::span<const std::int64_t> seeds, const ReadContext& context) const;
+  Batch read_nodes(std::span<const std::int64_t> indices, const ReadContext& context) const;
+  Batch read_links(std::span<const std::int64_t> indices, const ReadContext& context) const;
+  Batch read_graphs(std::span<const std::int64_t> indices) const;
+  at::Tensor labels_of(std::span<const std::int64_t> indices) const;
+  const graph::Csr& csr() const { return links_ ? links_->messages : graph_->csr; }
   std::unique_ptr<graph::NeighbourSampler> take() const;
   void give_back(std::unique_ptr<graph::NeighbourSampler> sampler) const;
   at::Tensor features_of(std::span<const std::int64_t> nodes) const;
@@ -105,21 +129,28 @@ class GraphNodes final : public Dataset {
   graph::Plan plan_;
   graph::IdMap ids_ = graph::IdMap::direct;
   std::shared_ptr<const graph::NodeGraph> graph_;
-  const std::vector<std::int64_t>* seeds_ = nullptr;  ///< of the split, in graph_
+  const std::vector<std::int64_t>* seeds_ = nullptr;     ///< nodes or graphs of the split, in graph_
+  std::shared_ptr<const graph::Links> links_;            ///< where samples are edges
+  const std::vector<graph::Edge>* positives_ = nullptr;  ///< of the split, in links_
+  std::optional<RandomStream> fixed_;  ///< of the negatives of an evaluation, which are the same each time
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<graph::NeighbourSampler>>
       idle_;  ///< with the memory of earlier batches
 };
 
-void GraphNodes::describe(Manifest<Options>& m) {
+void GraphData::describe(Manifest<Options>& m) {
   m.name("graph").version("1.0.0").summary(
-      "Nodes of a graph to classify, each batch with sampled neighbourhoods; the splits share one graph.");
+      "Nodes of a graph to classify, edges to tell from pairs without one, or whole graphs to classify.");
   m.provides("free_rows");
+  m.option("task", &Options::task,
+           "what a sample is. node: a node and its label; edge: an edge and its negatives, a score each; "
+           "graph: one of many graphs and its label")
+      .one_of({"node", "edge", "graph"});
   m.option(
        "layout", &Options::layout,
        "planetoid: text files of nodes and edges; npz: one file of arrays; ogb: a folder of the Open Graph "
-       "Benchmark; synthetic: made up")
-      .one_of({"planetoid", "npz", "ogb", "synthetic"})
+       "Benchmark; tu: a folder of many graphs; synthetic: made up")
+      .one_of({"planetoid", "npz", "ogb", "tu", "synthetic"})
       .required();
   m.option("path", &Options::path, "file or folder of the layout; none for synthetic").file();
   m.option("fanouts", &Options::fanouts,
@@ -157,81 +188,212 @@ void GraphNodes::describe(Manifest<Options>& m) {
            "folder to keep the graph in as it lies in memory, for runs to come: they map it, and those of a "
            "machine share it")
       .file();
+  m.option("shares", &Options::shares,
+           "of the edges, or of the graphs, that are for train, val and test; messages go over edges for "
+           "training alone")
+      .range(0.0, 1.0);
+  m.option("split_seed", &Options::split_seed,
+           "which edges or graphs those are, and the negatives of evaluations, whatever the seed of the run")
+      .min(0);
+  m.option("negatives", &Options::negatives,
+           "pairs without an edge that are drawn for each edge: for training anew each epoch, else always "
+           "the same")
+      .range(1, 1 << 16);
 }
 
-void GraphNodes::open(const std::string& split) {
+void GraphData::open(const std::string& split) {
   if (options_.fanouts.empty() || std::count(options_.fanouts.begin(), options_.fanouts.end(), 0) > 0)
     throw ConfigError(
         "fanouts takes a number for each hop, 1 or more, or -1 for all neighbours, as in [15, 10, 5]");
+  const Options standard;
+  if (options_.task == "graph" && (options_.fanouts != standard.fanouts || options_.mode != standard.mode ||
+                                   options_.replace || options_.split_index != 0))
+    throw ConfigError(
+        "task = \"graph\" takes graphs whole, and splits them by shares: leave fanouts, mode, replace and "
+        "split_index out");
   plan_ = {options_.fanouts, options_.mode == "mfg" ? graph::Mode::mfg : graph::Mode::subgraph,
            options_.replace};
-  using graph::SelfLoops;
-  graph_ = graph::open_graph({.layout = options_.layout,
-                              .path = options_.path,
-                              .edges = {.undirected = options_.undirected,
-                                        .self_loops = options_.self_loops == "keep"  ? SelfLoops::keep
-                                                      : options_.self_loops == "add" ? SelfLoops::add
-                                                                                     : SelfLoops::drop},
-                              .classes = options_.classes,
-                              .split_index = options_.split_index,
-                              .normalise_features = options_.normalise_features,
-                              .half = options_.feature_dtype == "float16",
-                              .synthetic = options_.synthetic,
-                              .keep_in = options_.keep_in});
-  const auto found = graph_->splits.find(split);
-  if (found == graph_->splits.end() || found->second.empty())
-    throw DataError((options_.path.empty() ? "the graph" : options_.path) +
-                    ": no node with a label is in the split " + split + ": it can have no [data." + split +
-                    "]");
-  seeds_ = &found->second;
-  const bool fits = graph_->csr.nodes() * 4 <= options_.map_budget << 20;
+  graph_ = graph::open_graph(source());
+  options_.task == "edge" ? open_links(split) : open_nodes(split);
+  const bool fits = csr().nodes() * 4 <= options_.map_budget << 20;
   ids_ = options_.id_map == "direct" || (options_.id_map == "auto" && fits) ? graph::IdMap::direct
                                                                             : graph::IdMap::flat;
 }
 
-BatchSchema GraphNodes::schema() const {
+graph::Source GraphData::source() const {
+  using graph::SelfLoops;
+  return {.layout = options_.layout,
+          .path = options_.path,
+          .edges = {.undirected = options_.undirected,
+                    .self_loops = options_.self_loops == "keep"  ? SelfLoops::keep
+                                  : options_.self_loops == "add" ? SelfLoops::add
+                                                                 : SelfLoops::drop},
+          .classes = options_.classes,
+          .split_index = options_.split_index,
+          .normalise_features = options_.normalise_features,
+          .half = options_.feature_dtype == "float16",
+          .synthetic = options_.synthetic,
+          .keep_in = options_.keep_in,
+          .many = options_.task == "graph",
+          .shares = {options_.shares, options_.split_seed}};
+}
+
+void GraphData::open_nodes(const std::string& split) {
+  const bool whole = options_.task == "graph";
+  if (whole) graph::agree(options_.layout + " " + options_.path, source().shares.text(), graph_);
+  const auto found = graph_->splits.find(split);
+  if (found == graph_->splits.end() || found->second.empty())
+    throw DataError((options_.path.empty() ? "the graph" : options_.path) + ": no " +
+                    (whole ? "graph" : "node") + " with a label is in the split " + split +
+                    ": it can have no [data." + split + "]");
+  seeds_ = &found->second;
+}
+
+void GraphData::open_links(const std::string& split) {
+  const graph::Shares shares = source().shares;
+  links_ = graph::open_links(graph_, options_.undirected, shares);
+  graph::agree(options_.layout + " " + options_.path,
+               shares.text() + ", undirected = " + (options_.undirected ? "true" : "false"), links_);
+  const auto found = links_->splits.find(split);
+  const std::string name = options_.path.empty() ? "the graph" : options_.path;
+  if (found == links_->splits.end() || found->second.empty())
+    throw DataError(name + ": no edge is in the split " + split + ": it can have no [data." + split +
+                    "], or needs a larger share");
+  positives_ = &found->second;
+  for (const graph::Edge& edge : *positives_)
+    if (links_->full(edge[0]) && (!options_.undirected || links_->full(edge[1])))
+      throw DataError(name + ": there is no negative for the edge " + std::to_string(edge[0]) + " - " +
+                      std::to_string(edge[1]) + ", as " +
+                      (options_.undirected ? "both ends have" : "the first has") +
+                      " an edge to every other node: leave such nodes out");
+  if (split != "train")
+    fixed_.emplace(static_cast<std::uint64_t>(options_.split_seed), "graph/negatives/" + split);
+}
+
+BatchSchema GraphData::schema() const {
+  const GraphTask task = options_.task == "node"   ? GraphTask::node
+                         : options_.task == "edge" ? GraphTask::edge
+                                                   : GraphTask::graph;
+  const bool one_block = plan_.mode == graph::Mode::subgraph || task == GraphTask::graph;
+  const std::int64_t pairs = 1 + options_.negatives;
   BatchSchema schema;
   schema.inputs = block_fields(graph_->features.size(1), graph_->features.scalar_type(),
-                               plan_.mode == graph::Mode::mfg ? plan_.fanouts.size() : 1, options_.degree);
-  schema.target = {"class", {}, at::kLong};
-  schema.classes = graph_->classes;
+                               one_block ? 1 : plan_.fanouts.size(), options_.degree, task, pairs);
+  schema.target = links_ ? FieldSchema{"link", {pairs}, at::kFloat} : FieldSchema{"class", {}, at::kLong};
+  schema.classes = links_ ? 2 : graph_->classes;
   return schema;
 }
 
-Batch GraphNodes::read(std::span<const std::int64_t> indices, const ReadContext& context) const {
-  std::vector<std::int64_t> nodes_of_samples;
-  Batch batch;
-  batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
-  std::int64_t* label = data(batch.target);
-  for (const std::int64_t index : indices) {
-    nodes_of_samples.push_back(seeds()[static_cast<std::size_t>(index)]);
-    *label++ = graph_->labels[static_cast<std::size_t>(nodes_of_samples.back())];
-  }
+Batch GraphData::read(std::span<const std::int64_t> indices, const ReadContext& context) const {
+  if (links_) return read_links(indices, context);
+  return options_.task == "graph" ? read_graphs(indices) : read_nodes(indices, context);
+}
+
+std::vector<at::Tensor> GraphData::around(std::span<const std::int64_t> seeds,
+                                          const ReadContext& context) const {
   // Micro-batches and ranks of a step draw the same for the same node, so that it does not matter how it is cut.
   const std::uint64_t key = context.random.bits(static_cast<std::uint64_t>(context.step));
   const Borrowed sampler(*this);
   TensorHops hops;
-  const std::span<const std::int64_t> nodes =
-      sampler->sample(nodes_of_samples, plan_,
-                      {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)}, hops);
-  batch.inputs.push_back(features_of(nodes));
+  const std::span<const std::int64_t> nodes = sampler->sample(
+      seeds, plan_, {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)}, hops);
+  std::vector<at::Tensor> inputs = {features_of(nodes)};
   if (plan_.mode == graph::Mode::subgraph) {
     Block block = joined(hops, static_cast<std::int64_t>(nodes.size()));
-    batch.inputs.insert(batch.inputs.end(), {std::move(block.rowptr), std::move(block.col)});
+    inputs.insert(inputs.end(), {std::move(block.rowptr), std::move(block.col)});
   } else
     for (std::size_t hop = plan_.fanouts.size(); hop-- > 0;)
-      batch.inputs.insert(batch.inputs.end(), {hops.rowptrs[hop], hops.cols[hop]});
-  if (options_.degree) batch.inputs.push_back(degrees_of(nodes));
+      inputs.insert(inputs.end(), {hops.rowptrs[hop], hops.cols[hop]});
+  if (options_.degree) inputs.push_back(degrees_of(nodes));
+  return inputs;
+}
+
+Batch GraphData::read_nodes(std::span<const std::int64_t> indices, const ReadContext& context) const {
+  std::vector<std::int64_t> nodes;
+  for (const std::int64_t index : indices) nodes.push_back((*seeds_)[static_cast<std::size_t>(index)]);
+  Batch batch;
+  batch.inputs = around(nodes, context);
+  batch.target = labels_of(indices);
   return batch;
 }
 
-std::vector<std::int64_t> GraphNodes::labels() const {
+/// Each edge, then its negatives. Nodes that stand in several pairs are one seed.
+Batch GraphData::read_links(std::span<const std::int64_t> indices, const ReadContext& context) const {
+  const auto size = static_cast<std::int64_t>(indices.size()), pairs = 1 + options_.negatives;
+  at::Tensor ends = at::empty({size, pairs, 2}, at::kLong);
+  std::int64_t* out = data(ends);
+  graph::FlatMap numbers;
+  std::vector<std::int64_t> nodes;
+  const auto add = [&](const graph::Edge& edge) {
+    for (const std::int64_t node : edge) {
+      const auto next = static_cast<std::int32_t>(nodes.size());
+      *out = numbers.insert(node, next);
+      if (*out++ == next) nodes.push_back(node);
+    }
+  };
+  // Those of training are drawn apart from the neighbours, which take the first elements of the same stream.
+  constexpr std::uint64_t apart = std::uint64_t{1} << 46;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const graph::Edge& edge = (*positives_)[static_cast<std::size_t>(indices[i])];
+    add(edge);
+    const std::int64_t place = fixed_ ? indices[i] : context.position + static_cast<std::int64_t>(i);
+    for (std::int64_t j = 0; j < options_.negatives; ++j)
+      add(links_->negative(
+          edge, fixed_ ? *fixed_ : context.random,
+          (fixed_ ? 0 : apart) + static_cast<std::uint64_t>(place * options_.negatives + j)));
+  }
+  Batch batch;
+  batch.inputs = around(nodes, context);
+  batch.inputs.push_back(std::move(ends));
+  batch.target = at::zeros({size, pairs}, at::kFloat);
+  batch.target.select(1, 0).fill_(1.0);
+  return batch;
+}
+
+Batch GraphData::read_graphs(std::span<const std::int64_t> indices) const {
+  const graph::Csr& all = graph_->csr;
+  std::vector<std::int64_t> nodes, rowptr = {0}, col, offsets = {0};
+  for (const std::int64_t index : indices) {
+    const auto number = static_cast<std::size_t>((*seeds_)[static_cast<std::size_t>(index)]);
+    const std::int64_t first = graph_->offsets[number], last = graph_->offsets[number + 1];
+    // Nodes of a graph lie side by side, in the whole as in the batch.
+    const std::int64_t shift = offsets.back() - first;
+    for (std::int64_t node = first; node < last; ++node) {
+      nodes.push_back(node);
+      rowptr.push_back(rowptr.back() + all.degree(node));
+    }
+    std::visit(
+        [&](const auto& sources) {
+          for (std::int64_t edge = all.rowptr[static_cast<std::size_t>(first)];
+               edge < all.rowptr[static_cast<std::size_t>(last)]; ++edge)
+            col.push_back(std::int64_t{sources[static_cast<std::size_t>(edge)]} + shift);
+        },
+        all.col);
+    offsets.push_back(std::ssize(nodes));
+  }
+  Batch batch;
+  batch.inputs = {features_of(nodes), list(rowptr), list(col)};
+  if (options_.degree) batch.inputs.push_back(degrees_of(nodes));
+  batch.inputs.push_back(list(offsets));
+  batch.target = labels_of(indices);
+  return batch;
+}
+
+at::Tensor GraphData::labels_of(std::span<const std::int64_t> indices) const {
   std::vector<std::int64_t> found;
-  for (const std::int64_t node : seeds()) found.push_back(graph_->labels[static_cast<std::size_t>(node)]);
+  for (const std::int64_t index : indices)
+    found.push_back(graph_->labels[static_cast<std::size_t>((*seeds_)[static_cast<std::size_t>(index)])]);
+  return list(found);
+}
+
+std::vector<std::int64_t> GraphData::labels() const {
+  std::vector<std::int64_t> found;
+  if (links_) return found;
+  for (const std::int64_t seed : *seeds_) found.push_back(graph_->labels[static_cast<std::size_t>(seed)]);
   return found;
 }
 
-std::unique_ptr<graph::NeighbourSampler> GraphNodes::take() const {
+std::unique_ptr<graph::NeighbourSampler> GraphData::take() const {
   {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -240,15 +402,15 @@ std::unique_ptr<graph::NeighbourSampler> GraphNodes::take() const {
       return sampler;
     }
   }
-  return graph::make_sampler(graph_->csr, ids_);
+  return graph::make_sampler(csr(), ids_);
 }
 
-void GraphNodes::give_back(std::unique_ptr<graph::NeighbourSampler> sampler) const {
+void GraphData::give_back(std::unique_ptr<graph::NeighbourSampler> sampler) const {
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(sampler));
 }
 
-at::Tensor GraphNodes::features_of(std::span<const std::int64_t> nodes) const {
+at::Tensor GraphData::features_of(std::span<const std::int64_t> nodes) const {
   const at::Tensor& all = graph_->features;
   at::Tensor features = at::empty({static_cast<std::int64_t>(nodes.size()), all.size(1)}, all.scalar_type());
   const auto row = static_cast<std::size_t>(all.size(1)) * all.element_size();
@@ -264,13 +426,13 @@ at::Tensor GraphNodes::features_of(std::span<const std::int64_t> nodes) const {
   return features;
 }
 
-at::Tensor GraphNodes::degrees_of(std::span<const std::int64_t> nodes) const {
+at::Tensor GraphData::degrees_of(std::span<const std::int64_t> nodes) const {
   at::Tensor degrees = at::empty({static_cast<std::int64_t>(nodes.size())}, at::kLong);
   std::int64_t* out = data(degrees);
-  for (const std::int64_t node : nodes) *out++ = graph_->csr.degree(node);
+  for (const std::int64_t node : nodes) *out++ = csr().degree(node);
   return degrees;
 }
 
 }  // namespace
 
-TRAINYARD_PLUGIN(GraphNodes)
+TRAINYARD_PLUGIN(GraphData)

@@ -42,7 +42,9 @@ std::string name_of(const Source& source) {
         source.classes, source.split_index, std::int64_t{source.normalise_features},
         std::int64_t{source.half}, made.nodes, made.edges, made.features, made.classes, made.seed})
     out << number << ' ';
-  out << made.homophily << ' ' << made.noise << ' ' << source.layout << '\n';
+  out << made.homophily << ' ' << made.noise << ' ';
+  if (source.many) out << made.graphs << ' ' << source.shares.text() << ' ';
+  out << source.layout << '\n';
   if (!source.path.empty()) add_files(source.path, out);
   return out.str();
 }
@@ -52,10 +54,18 @@ void check(const Source& source) {
   if (made && !source.path.empty()) throw ConfigError("layout = \"synthetic\" reads no file: leave path out");
   if (!made && source.path.empty())
     throw ConfigError("layout = \"" + source.layout + "\" reads files: give their path");
+  if (source.many && !made && source.layout != "tu")
+    throw ConfigError("task = \"graph\" takes many graphs, and layout = \"" + source.layout +
+                      "\" has one: take layout = \"tu\" or \"synthetic\"");
+  if (!source.many && source.layout == "tu")
+    throw ConfigError("layout = \"tu\" has many graphs with a label each: set task = \"graph\"");
+  if (source.many && !source.keep_in.empty())
+    throw ConfigError("keep_in keeps one graph, and task = \"graph\" has many: leave it out");
 }
 
 NodeGraph read(const Source& source) {
-  if (source.layout == "synthetic") return make_synthetic(source);
+  if (source.layout == "synthetic") return source.many ? make_graphs(source) : make_synthetic(source);
+  if (source.layout == "tu") return read_tu(source);
   if (source.layout == "planetoid") return read_planetoid(source);
   return source.layout == "npz" ? read_npz(source) : read_ogb(source);
 }

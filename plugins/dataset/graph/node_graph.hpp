@@ -1,5 +1,4 @@
-// A graph whose nodes are to be classified, read from files or made up, and kept once for all who have it
-// open.
+// A graph, or many small ones side by side, read from files or made up, and kept once for all who have it open.
 #pragma once
 
 #include <array>
@@ -14,12 +13,14 @@
 #include <trainyard/manifest.hpp>
 
 #include "csr.hpp"
+#include "shares.hpp"
 
 namespace graph {
 
 /// A made-up graph: one end of an edge is drawn with weights (rank + 10)^-0.6, which makes hubs, the other
 /// end uniformly. Nodes belong to classes; features are the centre of the class and noise.
 struct Synthetic {
+  std::int64_t graphs = 300;  ///< where samples are graphs
   std::int64_t nodes = 500;
   std::int64_t edges = 2000;
   std::int64_t features = 16;
@@ -42,14 +43,17 @@ struct Source {
   bool half = false;
   Synthetic synthetic;
   std::string keep_in;  ///< folder that keeps the graph as it is in memory; empty: none
+  bool many = false;    ///< samples are graphs
+  Shares shares;        ///< of these
 };
 
 struct NodeGraph {
   Csr csr;
   at::Tensor features;               ///< [nodes, width], float or half
-  std::vector<std::int64_t> labels;  ///< [nodes]; -1: none
+  std::vector<std::int64_t> labels;  ///< [nodes] or [graphs]; -1: none
   std::int64_t classes = 0;
-  std::map<std::string, std::vector<std::int64_t>, std::less<>> splits;  ///< labelled nodes of "train", ...
+  Splits splits;                      ///< labelled nodes or graphs of "train", ...
+  std::vector<std::int64_t> offsets;  ///< of many graphs [graphs + 1]: their nodes, one or more each
 };
 
 /// Any thread. Throws DataError that names file and record; ConfigError for options that do not go together.
@@ -61,5 +65,8 @@ NodeGraph read_planetoid(const Source& source);
 NodeGraph read_npz(const Source& source);
 NodeGraph read_ogb(const Source& source);
 NodeGraph make_synthetic(const Source& source);
+// Of many graphs, split by Source::shares.
+NodeGraph read_tu(const Source& source);
+NodeGraph make_graphs(const Source& source);
 
 }  // namespace graph

@@ -60,6 +60,9 @@ class Edges {
 }  // namespace
 
 void Synthetic::describe(Fields<Synthetic>& m) {
+  m.option("graphs", &Synthetic::graphs,
+           "where samples are graphs; their nodes and edges are then those of each")
+      .range(3, 1 << 24);
   m.option("nodes", &Synthetic::nodes, "three in five are for training, one for val, one for test")
       .range(5, 4e9);
   m.option("edges", &Synthetic::edges, "drawn; those drawn twice count once where undirected = true")
