@@ -1,9 +1,9 @@
 // Adam (adam.hpp) for gradients that are sparse: rows of a large matrix that a batch touched. A dense
 // gradient is Adam's.
 //   exact    Every row takes every step, with a gradient of zero where it has none, as Adam does; a row
-//            without one takes them later, at once. It is brought up to date ahead of being read (ReadsRows),
-//            at its next gradient, ahead of evaluations, at the end of the training, and at the latest after
-//            `window` updates. The bits do not depend on when.
+//            without one takes them later, at once. It is brought up to date ahead of being read (ReadsRows,
+//            LeavesRows), at its next gradient, and at the latest after `window` updates. The bits do not
+//            depend on when.
 //   else     A row without a gradient stays as it is, its averages too; t counts all steps
 //            (torch.optim.SparseAdam).
 #include <algorithm>
@@ -53,7 +53,7 @@ struct Table {
   }
 };
 
-class LazyAdam final : public SlotOptimizer {
+class LazyAdam final : public SlotOptimizer, public LeavesRows {
  public:
   struct Options {
     std::vector<double> betas{0.9, 0.999};
@@ -74,8 +74,6 @@ class LazyAdam final : public SlotOptimizer {
     m.option("window", &Options::window, "updates after which all rows are brought up to date, at the latest")
         .range(1, 1 << 16);
     m.hook<&LazyAdam::follow>(Event::batch_start);
-    m.hook<&LazyAdam::settle_at_end>(Event::after_step).writes(Region::model);
-    m.hook<&LazyAdam::settle_all>(Event::eval_start).writes(Region::model).before("ema").before("swa");
     m.hook<&LazyAdam::leave>(Event::swap_out);
   }
   explicit LazyAdam(const Options& options)
@@ -103,12 +101,9 @@ class LazyAdam final : public SlotOptimizer {
   void leave(StepContext& context) {
     if (auto* const reader = dynamic_cast<ReadsRows*>(&context.network())) reader->on_read({});
   }
-  void settle_all(StepContext&) {
+  void catch_up() override {
     for (std::size_t g = 0; g < groups_.size(); ++g)
       for (std::size_t i = 0; i < groups_[g].params.size(); ++i) settle(g, i, std::nullopt);
-  }
-  void settle_at_end(StepContext& context) {
-    if (context.step_number() == context.clock().total_steps) settle_all(context);
   }
 
  protected:
@@ -180,7 +175,7 @@ class LazyAdam final : public SlotOptimizer {
   }
 
   /// Says how many updates a row is behind, and counts it as up to date.
-  static std::int64_t catch_up(const Behind& of, std::int64_t row, std::int64_t update) {
+  static std::int64_t take_behind(const Behind& of, std::int64_t row, std::int64_t update) {
     std::int32_t& last = of.last[row];
     if (last == never && of.weight_decay == 0.0) return 0;  // no step moves it
     return update - std::max(std::exchange(last, static_cast<std::int32_t>(update)), 0);
@@ -208,13 +203,13 @@ class LazyAdam final : public SlotOptimizer {
     if (!rows) {
       at::parallel_for(0, behind.table.rows, rows_a_task, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row)
-          idle(behind, row, steps, catch_up(behind, row, update));
+          idle(behind, row, steps, take_behind(behind, row, update));
       });
       return;
     }
     std::vector<std::pair<std::int64_t, std::int64_t>> due;  // row, and how far it is behind
     for (const std::int64_t row : *rows)
-      if (const std::int64_t updates_behind = catch_up(behind, row, update); updates_behind > 0)
+      if (const std::int64_t updates_behind = take_behind(behind, row, update); updates_behind > 0)
         due.emplace_back(row, updates_behind);
     at::parallel_for(0, std::ssize(due), rows_a_task, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
@@ -246,7 +241,7 @@ class LazyAdam final : public SlotOptimizer {
     if (behind) missed = idle_steps(*behind, update - 1);
     at::parallel_for(0, indices.numel(), rows_a_task, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        if (behind) idle(*behind, rows[r], missed, catch_up(*behind, rows[r], update - 1));
+        if (behind) idle(*behind, rows[r], missed, take_behind(*behind, rows[r], update - 1));
         kernels::row_kernels().adam(table.row(rows[r]), numbers + r * table.width, step);
         if (behind) behind->last[rows[r]] = static_cast<std::int32_t>(update);
       }
