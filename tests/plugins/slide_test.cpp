@@ -5,7 +5,9 @@
 #include <functional>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 
@@ -160,13 +162,13 @@ TEST_CASE(
         each->step();
       }
       if (step > 0) continue;
-      lazy.fire(context.at(Event::eval_start));
+      dynamic_cast<LeavesRows&>(lazy.plugin()).catch_up();
       for (std::size_t i = 0; i < 4; ++i)
         CHECK(largest_difference(network.parameters()[i].tensor.detach(),
                                  dense.parameters()[i].tensor.detach()) < 1e-5);
     }
     CHECK(worst_loss < 1e-3);
-    lazy.fire(context.at(Event::eval_start));
+    dynamic_cast<LeavesRows&>(lazy.plugin()).catch_up();
     for (std::size_t i = 0; i < 4; ++i)
       CHECK(largest_difference(network.parameters()[i].tensor.detach(),
                                dense.parameters()[i].tensor.detach()) < 1e-3);
@@ -212,6 +214,56 @@ TEST_CASE(
     // Rows of classes that no sample had active are not there.
     const at::Tensor used = network.parameters()[2].tensor.grad()._indices().squeeze(0);
     CHECK(at::equal(used, std::get<0>(at::_unique(columns))));
+  }
+}
+
+namespace {
+
+struct Threads {
+  explicit Threads(int count) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before); }
+  int before = at::get_num_threads();
+};
+
+/// Of one pass, by parameter.
+std::vector<at::Tensor> gradients(NetworkShape shape, Sums sums, int threads, const Batch& batch) {
+  const Threads scope(threads);
+  shape.sums = sums;
+  at::manual_seed(12);
+  SlideNetwork network(shape, 3);
+  spread(network);
+  test::sparse_softmax_backward(network.forward(batch, training(0)), batch.target);
+  std::vector<at::Tensor> result;
+  for (const NamedTensor& each : network.parameters()) result.push_back(each.tensor.grad());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("slide: sums without locks are those in order, but for what two threads add at once") {
+  test::ExtremeData::Shape of_data{.classes = 3000, .features = 2000};
+  test::ExtremeData data(of_data, 4);
+  const Batch batch = data.batch(256);
+  for (const std::int64_t hidden : {13, 64, 129}) {
+    INFO("hidden " << hidden);
+    NetworkShape shape = small(of_data, 40);
+    shape.hidden = shape.hash.width = hidden;
+    const std::vector<at::Tensor> ordered = gradients(shape, Sums::ordered, 1, batch),
+                                  together = gradients(shape, Sums::ordered, 2, batch),
+                                  alone = gradients(shape, Sums::hogwild, 1, batch),
+                                  racing = gradients(shape, Sums::hogwild, 2, batch);
+    for (std::size_t i = 0; i < ordered.size(); ++i) {
+      const auto dense = [&](const std::vector<at::Tensor>& of) {
+        return of[i].is_sparse() ? of[i].to_dense() : of[i];
+      };
+      CHECK(at::equal(dense(together), dense(ordered)));
+      CHECK(largest_difference(alone[i], dense(ordered)) < 1e-5);
+      // What is lost is little: of the whole, as a single number may lose a whole addition.
+      CHECK(((dense(racing) - dense(ordered)).norm() / dense(ordered).norm()).item<double>() < 2e-2);
+      if (!ordered[i].is_sparse()) continue;
+      CHECK(racing[i].is_coalesced());
+      CHECK(at::equal(racing[i].indices(), ordered[i].indices()));
+    }
   }
 }
 
@@ -428,6 +480,10 @@ TEST_CASE("slide: data and options that do not fit are named") {
   rows.inputs = {FieldSchema{.name = "image", .shape = {8}}};
   refused({}, "has no classes", no_classes);
   refused({}, "image", rows);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  refused(test::table({{"mode", "hogwild"}, {"active", 10}, {"min_active", 10}}), "run.deterministic",
+          schema);
+  at::globalContext().setDeterministicAlgorithms(false, false);
 
   const auto network =
       test::make<Model>("slide", test::table({{"active", 10}, {"min_active", 10}}))->build({schema, 1});

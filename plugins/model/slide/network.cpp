@@ -78,7 +78,8 @@ at::Tensor SlideNetwork::forward(const Batch& batch, const ForwardContext& conte
   const SparseRows input = sparse_rows_of(batch);
   const RowSets features = features_of(input);
   if (context.training && listener_) listener_(hidden_weight_, numbers(features.rows));
-  const at::Tensor h = at::relu(weighted_rows(hidden_weight_, hidden_bias_, features, input.value));
+  const at::Tensor h =
+      at::relu(weighted_rows(hidden_weight_, hidden_bias_, features, input.value, shape_.sums));
   if (!context.training || !shape_.sampled) return at::linear(h, output_weight_, output_bias_);
   if (hashes()) make_tables(static_cast<std::int64_t>(context.step));
   const RowSets active = choose(h.detach(), batch.target, context);
@@ -86,7 +87,7 @@ at::Tensor SlideNetwork::forward(const Batch& batch, const ForwardContext& conte
     listener_(output_weight_, numbers(active.rows));
     listener_(output_bias_, numbers(active.rows));
   }
-  return active_logits(h, output_weight_, output_bias_, active);
+  return active_logits(h, output_weight_, output_bias_, active, shape_.sums);
 }
 
 /// What is outside would be read outside of the matrix.

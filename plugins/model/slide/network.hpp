@@ -46,6 +46,7 @@ struct NetworkShape {
   Policy bucket = Policy::reservoir;
   ActiveOptions active;
   Rehash rehash;
+  Sums sums = Sums::ordered;
 };
 
 /// Of the samples of training passes, since they were asked for last.
