@@ -10,6 +10,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/_sparse_csr_tensor_unsafe.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -37,6 +38,12 @@ std::span<const std::int64_t> numbers(const Tensor& tensor) {
 kernels::RowMatrix matrix(const Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), tensor.size(1)};
 }
+kernels::HalfMatrix half_matrix(const Tensor& tensor) {
+  return {static_cast<const std::uint16_t*>(tensor.const_data_ptr()), tensor.size(1)};
+}
+bool in_halves(const Tensor& table) {
+  return table.scalar_type() == at::kBFloat16;
+}
 
 /// Calls with the number of a sample, the place of its first entry, and the count of these.
 template <class Use>
@@ -56,7 +63,11 @@ Tensor scaled_sums(const Tensor& table, const float* bias, const RowSets& sets, 
   const kernels::RowKernels& row = kernels::row_kernels();
   const std::int64_t* const rows = sets.rows.const_data_ptr<std::int64_t>();
   each_sample(sets, [&](std::int64_t s, std::int64_t first, std::int64_t count) {
-    row.sum(to + s * table.size(1), bias, scales + first, matrix(table), rows + first, count);
+    float* const out = to + s * table.size(1);
+    if (in_halves(table))
+      row.half_sum(out, bias, scales + first, half_matrix(table), rows + first, count);
+    else
+      row.sum(out, bias, scales + first, matrix(table), rows + first, count);
   });
   return out;
 }
@@ -243,7 +254,10 @@ class ActiveLogitsBackward final : public torch::autograd::Node {
     if (task_should_compute_output(0)) result[0] = scaled_sums(table, nullptr, sets_, by_entry);
     if (!task_should_compute_output(1) && !task_should_compute_output(2)) return result;
     with_gradients(sums_, sets_, by_entry, table.size(0), [&](const auto& sums) {
-      if (task_should_compute_output(1)) result[1] = sums.of_matrix(h_.unpack(), table.sizes());
+      if (task_should_compute_output(1)) {
+        result[1] = sums.of_matrix(h_.unpack(), table.sizes());
+        if (in_halves(table)) add_whole(table, std::exchange(result[1], {}));
+      }
       if (task_should_compute_output(2)) result[2] = sums.of_bias({table.size(0)});
     });
     return result;
@@ -255,6 +269,12 @@ class ActiveLogitsBackward final : public torch::autograd::Node {
   }
 
  private:
+  /// Autograd would round the sums to the parameter's bfloat16 on their way.
+  static void add_whole(const Tensor& parameter, const Tensor& gradient) {
+    Tensor& kept = Tensor(parameter).mutable_grad();
+    kept = kept.defined() ? at::add(kept, gradient) : gradient;
+  }
+
   /// A loss gives the gradient in the layout of the logits, or whole.
   Tensor of_entries(const Tensor& gradient) const {
     if (gradient.layout() == at::kSparseCsr && gradient.values().numel() == sets_.rows.numel())
@@ -301,7 +321,10 @@ Tensor active_logits(const Tensor& h, const Tensor& table, const Tensor& bias, c
   const auto* const rows = sets.rows.const_data_ptr<std::int64_t>();
   const kernels::RowKernels& row = kernels::row_kernels();
   each_sample(sets, [&](std::int64_t s, std::int64_t first, std::int64_t count) {
-    row.dots(to + first, from + s * x.size(1), matrix(table), rows + first, count);
+    if (in_halves(table))
+      row.half_dots(to + first, from + s * x.size(1), half_matrix(table), rows + first, count);
+    else
+      row.dots(to + first, from + s * x.size(1), matrix(table), rows + first, count);
     for (std::int64_t e = first; e < first + count; ++e) to[e] += biases[rows[e]];
   });
   Tensor out =

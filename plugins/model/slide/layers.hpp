@@ -28,7 +28,9 @@ enum class Sums : std::uint8_t {
 at::Tensor weighted_rows(const at::Tensor& table, const at::Tensor& bias, const RowSets& sets,
                          const at::Tensor& scales, Sums sums = Sums::ordered);
 
-/// CSR [samples, rows of the table], stored where the sets are: h . table[row] + bias[row].
+/// CSR [samples, rows of the table], stored where the sets are: h . table[row] + bias[row]. A table that is a
+/// bfloat16 parameter has its gradient, which is float, from the backward pass and not from autograd, so that
+/// nobody can ask for it otherwise (autograd::grad, hooks of its accumulation).
 at::Tensor active_logits(const at::Tensor& h, const at::Tensor& table, const at::Tensor& bias,
                          const RowSets& sets, Sums sums = Sums::ordered);
 

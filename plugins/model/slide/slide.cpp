@@ -6,6 +6,7 @@
 #include <trainyard/context.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/model.hpp>
+#include <trainyard/ranks.hpp>
 
 #include "network.hpp"
 
@@ -29,7 +30,7 @@ class Slide final : public Model {
     Query query = Query::vanilla;
     std::int64_t active = 1000, threshold = 2, min_active = 1000;
     Rehash rehash;
-    std::string mode = "deterministic";
+    std::string mode = "deterministic", precision = "fp32";
   };
   static void describe(Manifest<Options>& m) {
     m.name("slide").version("1.0.0").summary(
@@ -58,6 +59,9 @@ class Slide final : public Model {
     m.option("mode", &Options::mode,
              "how threads sum up gradients: in the order of the samples, or all at once without locks")
         .one_of({"deterministic", "hogwild"});
+    m.option("precision", &Options::precision,
+             "what training reads of the output layer's weights: all bits (fp32), or the upper 16 (bf16)")
+        .one_of({"fp32", "bf16"});
     m.hook<&Slide::report>(Event::batch_end);
   }
   explicit Slide(const Options& options) : options_(options) {}
@@ -75,7 +79,8 @@ class Slide final : public Model {
                                   .threshold = options_.threshold,
                                   .min_active = options_.min_active},
                        .rehash = options_.rehash,
-                       .sums = options_.mode == "hogwild" ? Sums::hogwild : Sums::ordered};
+                       .sums = options_.mode == "hogwild" ? Sums::hogwild : Sums::ordered,
+                       .halves = options_.precision == "bf16"};
     if (shape.classes <= 0)
       throw ConfigError(
           "the model gives a logit a class, but the data has no classes: use a dataset such as xc");
@@ -86,6 +91,7 @@ class Slide final : public Model {
       throw ConfigError("model.min_active is " + std::to_string(options_.min_active) +
                         ", which is more than model.active = " + std::to_string(options_.active));
     if (shape.sums == Sums::hogwild) require_any_bits();
+    if (shape.halves) require_halves();
     return std::make_unique<SlideNetwork>(shape, context.seed);
   }
 
@@ -106,6 +112,16 @@ class Slide final : public Model {
       throw ConfigError(
           "model.mode = \"hogwild\" gives other bits in each run, and run.deterministic asks for the same: "
           "set model.mode to \"deterministic\", or run.deterministic to \"off\"");
+  }
+
+  void require_halves() const {
+    if (options_.output == "full")
+      throw ConfigError(
+          "model.precision = \"bf16\" is for the rows that sampling reads, and model.output is \"full\": set "
+          "precision to \"fp32\", and trainer.precision for products of lower precision");
+    if (host().run().ranks != nullptr)
+      throw ConfigError("model.precision = \"bf16\" is for a run of one rank, and this one has " +
+                        std::to_string(host().run().ranks->size()) + ": set it to \"fp32\"");
   }
 
   HashShape hash_shape() const {
