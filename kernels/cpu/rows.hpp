@@ -1,6 +1,7 @@
 // Work on few rows of a large matrix, which are named by number: what a layer does that has few of its
-// inputs, or of its outputs, in a sample. The matrix is float, row-major and without gaps; rows are any
-// width. Results depend on the instruction set by the rounding of sums alone.
+// inputs, or of its outputs, in a sample. The matrix is float or bfloat16, row-major and without gaps; rows
+// are any width. Products and sums are float. Results depend on the instruction set by the rounding of sums
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,12 @@ namespace trainyard::kernels {
 
 struct RowMatrix {
   const float* data;
+  std::int64_t width;
+};
+
+/// Of bfloat16: the upper halves of floats.
+struct HalfMatrix {
+  const std::uint16_t* data;
   std::int64_t width;
 };
 
@@ -33,6 +40,11 @@ struct RowKernels {
   /// out = first + sum over i of scales[i] matrix[rows[i]], in their order. `first` may be null: zeros.
   void (*sum)(float* out, const float* first, const float* scales, RowMatrix matrix, const std::int64_t* rows,
               std::int64_t count);
+  /// The same of halves.
+  void (*half_dots)(float* out, const float* x, HalfMatrix matrix, const std::int64_t* rows,
+                    std::int64_t count);
+  void (*half_sum)(float* out, const float* first, const float* scales, HalfMatrix matrix,
+                   const std::int64_t* rows, std::int64_t count);
   /// A step of Adam with the gradient of the row.
   void (*adam)(const AdamRow& row, const float* gradient, const AdamStep& step);
   /// Steps with gradients of zero, in their order: the same bits in one call and in several.

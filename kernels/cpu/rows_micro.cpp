@@ -25,6 +25,24 @@ inline const Anywhere& at(const float* from) {
   return *reinterpret_cast<const Anywhere*>(from);
 }
 
+typedef std::uint32_t Words __attribute__((vector_size(64)));
+typedef std::uint16_t Halves __attribute__((vector_size(32), aligned(2), may_alias));
+
+inline void read(Vector& to, const float* from) {
+  to = at(from);
+}
+inline void read(Vector& to, const std::uint16_t* from) {
+  const Words words = __builtin_convertvector(*reinterpret_cast<const Halves*>(from), Words) << 16;
+  to = __builtin_bit_cast(Vector, words);
+}
+
+inline float number(float from) {
+  return from;
+}
+inline float number(std::uint16_t from) {
+  return __builtin_bit_cast(float, std::uint32_t{from} << 16);
+}
+
 inline float total(const Vector& sums) {
   Vector v = sums;
   v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -41,10 +59,10 @@ inline void read_rest(Vector& rest, const float* x, std::int64_t width) {
   for (std::int64_t i = 0; i < lanes - width % lanes; ++i) rest[i] = 0.0f;
 }
 
-template <int count>
-inline void dot_rows(float* out, const float* x, const Vector& rest, RowMatrix matrix,
-                     const std::int64_t* rows, const std::int64_t* next) {
-  const float *row[count], *fetched[count];
+template <int count, class Matrix>
+inline void dot_rows(float* out, const float* x, const Vector& rest, Matrix matrix, const std::int64_t* rows,
+                     const std::int64_t* next) {
+  decltype(matrix.data) row[count], fetched[count];
   Vector sums[count];
   TRAINYARD_UNROLL
   for (int r = 0; r < count; ++r) {
@@ -57,14 +75,18 @@ inline void dot_rows(float* out, const float* x, const Vector& rest, RowMatrix m
     const Vector part = at(x + k);
     TRAINYARD_UNROLL
     for (int r = 0; r < count; ++r) {
-      sums[r] += part * at(row[r] + k);
+      Vector numbers;
+      read(numbers, row[r] + k);
+      sums[r] += part * numbers;
       __builtin_prefetch(fetched[r] + k);
     }
   }
   if (k < matrix.width) {
     TRAINYARD_UNROLL
     for (int r = 0; r < count; ++r) {
-      sums[r] += rest * at(row[r] + matrix.width - lanes);
+      Vector numbers;
+      read(numbers, row[r] + matrix.width - lanes);
+      sums[r] += rest * numbers;
       __builtin_prefetch(fetched[r] + k);
     }
   }
@@ -72,16 +94,18 @@ inline void dot_rows(float* out, const float* x, const Vector& rest, RowMatrix m
   for (int r = 0; r < count; ++r) out[r] = total(sums[r]);
 }
 
-void narrow_dots(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows, std::int64_t count) {
+template <class Matrix>
+void narrow_dots(float* out, const float* x, Matrix matrix, const std::int64_t* rows, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const float* const row = matrix.data + rows[i] * matrix.width;
+    const auto* const row = matrix.data + rows[i] * matrix.width;
     float sum = 0.0f;
-    for (std::int64_t k = 0; k < matrix.width; ++k) sum += x[k] * row[k];
+    for (std::int64_t k = 0; k < matrix.width; ++k) sum += x[k] * number(row[k]);
     out[i] = sum;
   }
 }
 
-void dots(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows, std::int64_t count) {
+template <class Matrix>
+void dots(float* out, const float* x, Matrix matrix, const std::int64_t* rows, std::int64_t count) {
   if (matrix.width < lanes) return narrow_dots(out, x, matrix, rows, count);
   Vector rest{};
   if (matrix.width % lanes != 0) read_rest(rest, x, matrix.width);
@@ -93,9 +117,9 @@ void dots(float* out, const float* x, RowMatrix matrix, const std::int64_t* rows
 }
 
 /// Columns [column, column + 16 blocks) of the sum.
-template <int blocks>
-void sum_columns(float* out, const float* first, const float* scales, RowMatrix matrix,
-                 const std::int64_t* rows, std::int64_t count, std::int64_t column) {
+template <int blocks, class Matrix>
+void sum_columns(float* out, const float* first, const float* scales, Matrix matrix, const std::int64_t* rows,
+                 std::int64_t count, std::int64_t column) {
   Vector sums[blocks];
   TRAINYARD_UNROLL
   for (int b = 0; b < blocks; ++b) {
@@ -103,12 +127,14 @@ void sum_columns(float* out, const float* first, const float* scales, RowMatrix 
     if (first != nullptr) sums[b] = at(first + column + b * lanes);
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    const float* const row = matrix.data + rows[i] * matrix.width + column;
-    const float* const next = matrix.data + rows[i + ahead < count ? i + ahead : i] * matrix.width + column;
+    const auto* const row = matrix.data + rows[i] * matrix.width + column;
+    const auto* const next = matrix.data + rows[i + ahead < count ? i + ahead : i] * matrix.width + column;
     const float scale = scales[i];
     TRAINYARD_UNROLL
     for (int b = 0; b < blocks; ++b) {
-      sums[b] += scale * at(row + b * lanes);
+      Vector numbers;
+      read(numbers, row + b * lanes);
+      sums[b] += scale * numbers;
       __builtin_prefetch(next + b * lanes);
     }
   }
@@ -117,8 +143,8 @@ void sum_columns(float* out, const float* first, const float* scales, RowMatrix 
 }
 
 /// As many columns as are left, at most those of `blocks`; says where they end.
-template <int blocks>
-std::int64_t sum_some(float* out, const float* first, const float* scales, RowMatrix matrix,
+template <int blocks, class Matrix>
+std::int64_t sum_some(float* out, const float* first, const float* scales, Matrix matrix,
                       const std::int64_t* rows, std::int64_t count, std::int64_t column) {
   if constexpr (blocks > 1)
     if (column + blocks * lanes > matrix.width)
@@ -127,16 +153,18 @@ std::int64_t sum_some(float* out, const float* first, const float* scales, RowMa
   return column + blocks * lanes;
 }
 
-void narrow_sum(float* out, const float* first, const float* scales, RowMatrix matrix,
-                const std::int64_t* rows, std::int64_t count) {
+template <class Matrix>
+void narrow_sum(float* out, const float* first, const float* scales, Matrix matrix, const std::int64_t* rows,
+                std::int64_t count) {
   for (std::int64_t k = 0; k < matrix.width; ++k) out[k] = first == nullptr ? 0.0f : first[k];
   for (std::int64_t i = 0; i < count; ++i) {
-    const float* const row = matrix.data + rows[i] * matrix.width;
-    for (std::int64_t k = 0; k < matrix.width; ++k) out[k] += scales[i] * row[k];
+    const auto* const row = matrix.data + rows[i] * matrix.width;
+    for (std::int64_t k = 0; k < matrix.width; ++k) out[k] += scales[i] * number(row[k]);
   }
 }
 
-void sum(float* out, const float* first, const float* scales, RowMatrix matrix, const std::int64_t* rows,
+template <class Matrix>
+void sum(float* out, const float* first, const float* scales, Matrix matrix, const std::int64_t* rows,
          std::int64_t count) {
   if (matrix.width < lanes) return narrow_sum(out, first, scales, matrix, rows, count);
   std::int64_t column = 0;
@@ -175,6 +203,7 @@ void adam_idle(const AdamRow& row, const AdamStep* steps, std::int64_t count) {
 
 #define TRAINYARD_JOIN(a, b) a##b
 #define TRAINYARD_NAME(isa) TRAINYARD_JOIN(rows_, isa)
-const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots, sum, adam, adam_idle};
+const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots<RowMatrix>, sum<RowMatrix>, dots<HalfMatrix>,
+                                                  sum<HalfMatrix>, adam,           adam_idle};
 
 }  // namespace trainyard::kernels

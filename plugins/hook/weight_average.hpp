@@ -12,6 +12,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
 
+#include <trainyard/helpers/halves.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/state.hpp>
@@ -26,6 +27,8 @@ class WeightAverage : public Hook {
   void find_weights(StepContext& context) {
     names_.clear();
     weights_.clear();
+    halves_.clear();
+    if (const auto* const holder = dynamic_cast<HoldsHalves*>(&context.network())) halves_ = holder->halves();
     const auto add = [this](const std::vector<NamedTensor>& tensors) {
       for (const auto& [name, tensor] : tensors)
         if (at::isFloatingType(tensor.scalar_type())) {
@@ -62,13 +65,14 @@ class WeightAverage : public Hook {
     for (std::size_t i = 0; updates > 0 && i < names_.size(); ++i) {
       const at::Tensor& saved = state.tensor("average/" + names_[i]);
       const at::Tensor& own = weights_[i];
-      if (saved.sizes() != own.sizes() || saved.scalar_type() != own.scalar_type()) {
+      const at::ScalarType type = half_of(own) != nullptr ? at::kFloat : own.scalar_type();
+      if (saved.sizes() != own.sizes() || saved.scalar_type() != type) {
         std::ostringstream text;
         text << "state \"average/" << names_[i] << "\" is " << c10::toString(saved.scalar_type())
-             << saved.sizes() << ", but the model has " << c10::toString(own.scalar_type()) << own.sizes();
+             << saved.sizes() << ", but the model has " << c10::toString(type) << own.sizes();
         throw PluginError(text.str());
       }
-      averages.push_back(saved.detach().to(own.device(), own.scalar_type(), false, /*copy=*/true));
+      averages.push_back(saved.detach().to(own.device(), type, false, /*copy=*/true));
     }
     updates_ = updates;
     averages_ = std::move(averages);
@@ -83,14 +87,24 @@ class WeightAverage : public Hook {
   /// average <- average + share * (weights - average); the first update copies the weights.
   void update(double share) {
     const at::AutoDispatchBelowAutograd untracked;
+    std::vector<at::Tensor> whole = weights_;
+    for (at::Tensor& each : whole)
+      if (const Halves* const half = half_of(each)) each = joined(*half);
     if (averages_.empty())
-      averages_ = copies(weights_);
+      averages_ = copies(whole);
     else
-      at::_foreach_lerp_(averages_, weights_, share);
+      at::_foreach_lerp_(averages_, whole, share);
     ++updates_;
   }
 
  private:
+  /// Null for weights that are whole.
+  const Halves* half_of(const at::Tensor& weight) const {
+    for (const Halves& each : halves_)
+      if (each.upper.is_same(weight)) return &each;
+    return nullptr;
+  }
+
   static std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
     std::vector<at::Tensor> result;
     result.reserve(tensors.size());
@@ -101,6 +115,7 @@ class WeightAverage : public Hook {
   bool with_buffers_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> weights_;   ///< the model's own
+  std::vector<Halves> halves_;        ///< of those that are halves, whose averages are float
   std::vector<at::Tensor> averages_;  ///< empty before the first update
   std::vector<at::Tensor> kept_;      ///< of the model, during an evaluation
   std::int64_t updates_ = 0;

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 #include <vector>
@@ -89,6 +90,37 @@ TEST_CASE("rows: dot products and sums of named rows are those of double precisi
           CHECK(std::abs(static_cast<double>(sum[k] - problem.x[k]) - expected) < bound);
         }
       }
+}
+
+TEST_CASE("rows: products and sums of halves are those of the floats that halves stand for") {
+  Random random(4);
+  for (const std::int64_t width : widths)
+    for (const Isa isa : isas()) {
+      INFO("width " << width << ", set " << static_cast<int>(isa));
+      constexpr std::size_t count = 21;
+      Problem problem(width, count, random);
+      std::vector<std::uint16_t> halves;
+      for (float& each : problem.matrix) {
+        std::uint32_t bits;
+        std::memcpy(&bits, &each, sizeof bits);
+        halves.push_back(static_cast<std::uint16_t>(bits >> 16));
+        bits &= 0xffff0000;
+        std::memcpy(&each, &bits, sizeof bits);
+      }
+      const RowKernels& kernels = row_kernels(isa);
+      Floats whole(count), found(count), whole_sum(problem.width), found_sum(problem.width);
+      const HalfMatrix matrix{halves.data(), width};
+      kernels.dots(whole.data(), problem.x.data(), problem.view(), problem.rows.data(), count);
+      kernels.half_dots(found.data(), problem.x.data(), matrix, problem.rows.data(), count);
+      for (std::size_t i = 0; i < count; ++i)  // narrow ones are rounded in other places
+        CHECK(std::abs(found[i] - whole[i]) < 1e-5f * (1.0f + std::abs(whole[i])));
+      kernels.sum(whole_sum.data(), problem.x.data(), problem.scales.data(), problem.view(),
+                  problem.rows.data(), count);
+      kernels.half_sum(found_sum.data(), problem.x.data(), problem.scales.data(), matrix, problem.rows.data(),
+                       count);
+      for (std::size_t k = 0; k < problem.width; ++k)
+        CHECK(std::abs(found_sum[k] - whole_sum[k]) < 1e-5f * (1.0f + std::abs(whole_sum[k])));
+    }
 }
 
 TEST_CASE("rows: Adam's step is its formula, and idle steps at once are those one by one to the bit") {

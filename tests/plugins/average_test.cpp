@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <catch2/catch.hpp>
 
+#include <trainyard/helpers/halves.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/state.hpp>
@@ -146,6 +147,56 @@ TEST_CASE("swa leaves out steps before its start and says which writes it does")
 
   Subscribed timed("swa", test::table({{"start", "90s"}}));
   CHECK_THROWS_WITH(timed.fire(context.at(Event::fit_start)), Catch::Contains("start = \"90s\""));
+}
+
+namespace {
+
+/// One parameter in halves.
+class InHalves final : public Network, public HoldsHalves {
+ public:
+  at::Tensor forward(const Batch& batch, const ForwardContext&) override { return batch.input(); }
+  std::vector<NamedTensor> parameters() const override { return {{"weight", own.upper}}; }
+  std::vector<NamedTensor> buffers() const override { return {{"lower", own.lower}}; }
+  std::vector<std::int64_t> output_shape() const override { return {3}; }
+  void to(at::Device) override {}
+  std::vector<Halves> halves() const override { return {own}; }
+  void set(const at::Tensor& values) {
+    const at::Tensor bits = values.view(at::kInt);
+    own.upper.detach().view(at::kShort).copy_(bits.bitwise_right_shift(16));
+    own.lower.copy_(bits.bitwise_and(0xffff));
+  }
+
+  Halves own{"weight", at::zeros({3}, at::kBFloat16).requires_grad_(), at::zeros({3}, at::kShort)};
+};
+
+}  // namespace
+
+TEST_CASE(
+    "averages of weights in halves are those of the whole floats, and evaluations have both halves back") {
+  InHalves network;
+  Context context(network);
+  Subscribed hook("swa", test::table({{"start", "0ba"}}));
+  hook.fire(context.at(Event::model_ready));
+  hook.fire(context.at(Event::fit_start));
+  // Numbers that differ in their lower halves alone.
+  const at::Tensor first = at::tensor({1.0001f, -2.0003f, 0.30001f}), second = first + 1e-4;
+  for (const at::Tensor& values : {first, second}) {
+    network.set(values);
+    CHECK(at::equal(joined(network.own), values));
+    hook.fire(context.at(Event::after_step));
+  }
+  const State saved = hook.saved();
+  const at::Tensor average = StateReader(saved).tensor("average/weight");
+  CHECK(average.scalar_type() == at::kFloat);
+  CHECK(at::allclose(average, (first + second) / 2, 1e-6, 0.0));
+  hook.fire(context.at(Event::eval_start));
+  CHECK(at::equal(network.own.upper, average.to(at::kBFloat16)));
+  hook.fire(context.at(Event::eval_end));
+  CHECK(at::equal(joined(network.own), second));
+  Subscribed other("swa", test::table({{"start", "0ba"}}));
+  other.fire(context.at(Event::model_ready));
+  other.plugin().load(StateReader(saved));
+  CHECK(at::equal(StateReader(other.saved()).tensor("average/weight"), average));
 }
 
 TEST_CASE("averages are saved and loaded by name, and other shapes are refused") {

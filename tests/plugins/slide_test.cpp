@@ -5,7 +5,10 @@
 #include <functional>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <trainyard/helpers/halves.hpp>
+#include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 
@@ -160,13 +163,13 @@ TEST_CASE(
         each->step();
       }
       if (step > 0) continue;
-      lazy.fire(context.at(Event::eval_start));
+      dynamic_cast<LeavesRows&>(lazy.plugin()).catch_up();
       for (std::size_t i = 0; i < 4; ++i)
         CHECK(largest_difference(network.parameters()[i].tensor.detach(),
                                  dense.parameters()[i].tensor.detach()) < 1e-5);
     }
     CHECK(worst_loss < 1e-3);
-    lazy.fire(context.at(Event::eval_start));
+    dynamic_cast<LeavesRows&>(lazy.plugin()).catch_up();
     for (std::size_t i = 0; i < 4; ++i)
       CHECK(largest_difference(network.parameters()[i].tensor.detach(),
                                dense.parameters()[i].tensor.detach()) < 1e-3);
@@ -212,6 +215,119 @@ TEST_CASE(
     // Rows of classes that no sample had active are not there.
     const at::Tensor used = network.parameters()[2].tensor.grad()._indices().squeeze(0);
     CHECK(at::equal(used, std::get<0>(at::_unique(columns))));
+  }
+}
+
+TEST_CASE("slide: in halves, passes see the upper ones and Adam updates the float that both are") {
+  at::manual_seed(6);
+  NetworkShape shape = small(data_shape, data_shape.classes);
+  shape.halves = true;
+  SlideNetwork network(shape, 3);
+  const Halves halves = network.halves().front();
+  REQUIRE(network.parameters()[2].tensor.is_same(halves.upper));
+  {  // weights with bits in both halves
+    NetworkShape whole = shape;
+    whole.halves = false;
+    CHECK(at::equal(joined(halves), SlideNetwork(whole, 3).parameters()[2].tensor));
+    CHECK(halves.lower.ne(0).to(at::kFloat).mean().item<double>() > 0.99);
+  }
+  Dense dense(network);
+  dense.w2 = joined(halves).set_requires_grad(true);
+  for (const bool exact : {false, true}) {
+    test::Subscribed<Optimizer> lazy("lazy_adam", test::table({{"lr", 0.01}, {"exact", exact}}));
+    lazy.plugin().open(make_groups(network.parameters(), lazy.plugin().common));
+    const auto adam = test::make<Optimizer>("adam", test::table({{"lr", 0.01}}));
+    adam->open(make_groups(dense.parameters(), adam->common));
+    Context context(network);
+    for (std::uint64_t step = 0; step < 30; ++step) {
+      const Batch batch = several_labels(data_shape, step);
+      forget_gradients(network.parameters());
+      forget_gradients(dense.parameters());
+      lazy.fire(context.at(Event::batch_start));
+      const at::Tensor output = network.forward(batch, training(step));
+      // The dense layers on floats whose lower halves are zeros, with the gradient of these for the whole ones.
+      const at::Tensor whole = std::exchange(dense.w2, {});
+      dense.w2 = whole.detach().view(at::kInt).bitwise_and(-65536).view(at::kFloat).set_requires_grad(true);
+      const at::Tensor expected = dense.logits(batch).detach();
+      dense.backward(batch);
+      at::Tensor(whole).mutable_grad() = dense.w2.grad();
+      dense.w2 = whole;
+      CHECK(largest_difference(output.detach().to_dense(), expected) < (step == 0 ? 1e-5 : 2e-2));
+      test::sparse_softmax_backward(output, batch.target);
+      const at::Tensor gradient = halves.upper.grad();
+      CHECK(gradient.scalar_type() == at::kFloat);
+      if (step == 0) CHECK(largest_difference(gradient, whole.grad()) < 1e-5);
+      for (Optimizer* each : {&lazy.plugin(), adam.get()}) {
+        for (ParamGroup& group : each->groups()) group.lr = 0.001;
+        each->step();
+      }
+      dynamic_cast<LeavesRows&>(lazy.plugin()).catch_up();
+      if (step == 0) CHECK(largest_difference(joined(halves), whole.detach()) < 1e-5);
+    }
+    CHECK(largest_difference(joined(halves), dense.w2.detach()) < 0.1);  // roundings lead apart in 30 steps
+    dense = Dense(network);
+    dense.w2 = dense.w2.detach().to(at::kFloat);
+    const Batch other = several_labels(data_shape, 77);
+    CHECK(largest_difference(network.forward(other, {}).detach(), dense.logits(other).detach()) < 1e-5);
+    dense.w2 = joined(halves).set_requires_grad(true);
+  }
+  for (const char* const name : {"adam", "sgd", "adagrad"}) {
+    const auto optimizer = test::make<Optimizer>(name, test::table({{"lr", 0.1}}));
+    CHECK_THROWS_WITH(optimizer->open(make_groups(network.parameters(), optimizer->common)),
+                      Contains("output.weight") && Contains("choose lazy_adam"));
+  }
+  NetworkShape whole = shape;
+  whole.halves = false;
+  SlideNetwork other(whole, 3);
+  CHECK_THROWS_WITH(other.adopt(network.parameters()), Contains("model.precision"));
+}
+
+namespace {
+
+struct Threads {
+  explicit Threads(int count) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before); }
+  int before = at::get_num_threads();
+};
+
+/// Of one pass, by parameter.
+std::vector<at::Tensor> gradients(NetworkShape shape, Sums sums, int threads, const Batch& batch) {
+  const Threads scope(threads);
+  shape.sums = sums;
+  at::manual_seed(12);
+  SlideNetwork network(shape, 3);
+  spread(network);
+  test::sparse_softmax_backward(network.forward(batch, training(0)), batch.target);
+  std::vector<at::Tensor> result;
+  for (const NamedTensor& each : network.parameters()) result.push_back(each.tensor.grad());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("slide: sums without locks are those in order, but for what two threads add at once") {
+  test::ExtremeData::Shape of_data{.classes = 3000, .features = 2000};
+  test::ExtremeData data(of_data, 4);
+  const Batch batch = data.batch(256);
+  for (const std::int64_t hidden : {13, 64, 129}) {
+    INFO("hidden " << hidden);
+    NetworkShape shape = small(of_data, 40);
+    shape.hidden = shape.hash.width = hidden;
+    const std::vector<at::Tensor> ordered = gradients(shape, Sums::ordered, 1, batch),
+                                  together = gradients(shape, Sums::ordered, 2, batch),
+                                  alone = gradients(shape, Sums::hogwild, 1, batch),
+                                  racing = gradients(shape, Sums::hogwild, 2, batch);
+    for (std::size_t i = 0; i < ordered.size(); ++i) {
+      const auto dense = [&](const std::vector<at::Tensor>& of) {
+        return of[i].is_sparse() ? of[i].to_dense() : of[i];
+      };
+      CHECK(at::equal(dense(together), dense(ordered)));
+      CHECK(largest_difference(alone[i], dense(ordered)) < 1e-5);
+      // What is lost is little: of the whole, as a single number may lose a whole addition.
+      CHECK(((dense(racing) - dense(ordered)).norm() / dense(ordered).norm()).item<double>() < 2e-2);
+      if (!ordered[i].is_sparse()) continue;
+      CHECK(at::equal(racing[i]._indices(), ordered[i]._indices()));
+    }
   }
 }
 
@@ -423,11 +539,17 @@ TEST_CASE("slide: data and options that do not fit are named") {
   refused(test::table({{"hidden", 4}, {"hash", "dwta"}, {"k", 3}}), "model.hidden is 4", schema);
   refused(test::table({{"hash", "minhash"}}), "model.range_pow", schema);
   refused(test::table({{"active", 5}, {"min_active", 6}}), "model.min_active is 6", schema);
+  refused(test::table({{"precision", "bf16"}, {"output", "full"}, {"active", 5}, {"min_active", 5}}),
+          "model.precision", schema);
   BatchSchema no_classes = schema, rows = schema;
   no_classes.classes = 0;
   rows.inputs = {FieldSchema{.name = "image", .shape = {8}}};
   refused({}, "has no classes", no_classes);
   refused({}, "image", rows);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  refused(test::table({{"mode", "hogwild"}, {"active", 10}, {"min_active", 10}}), "run.deterministic",
+          schema);
+  at::globalContext().setDeterministicAlgorithms(false, false);
 
   const auto network =
       test::make<Model>("slide", test::table({{"active", 10}, {"min_active", 10}}))->build({schema, 1});

@@ -175,6 +175,11 @@ bool Bus::due(const Call& call, const StepContext& context) const {
   return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
 }
 
+bool Bus::heard(Event event, const StepContext& context) const {
+  const std::vector<Call>& calls = table_.calls[static_cast<std::size_t>(event)].all;
+  return std::any_of(calls.begin(), calls.end(), [&](const Call& call) { return due(call, context); });
+}
+
 void Bus::call_in_full(const Call& call, StepContext& context) {
   if (!due(call, context)) return;
   Lend::to(&call.caller, context);

@@ -102,6 +102,8 @@ class Bus {
 
   /// Whether anything is called at an event.
   bool heard(Event event) const { return !table_.calls[static_cast<std::size_t>(event)].all.empty(); }
+  /// The same where the context stands: a cadence may leave it out.
+  bool heard(Event event, const StepContext& context) const;
 
   const Order& order() const { return table_.order; }
   /// The events fired so far.

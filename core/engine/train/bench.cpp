@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <trainyard/error.hpp>
+#include <trainyard/helpers/reads_rows.hpp>
 
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/train/autocast.hpp"
@@ -138,6 +139,14 @@ Graded Bench::evaluate(const Batch& batch, const ForwardContext& pass) {
 
 void Bench::settle(Executor::Pause pause) {
   if (is_open_) in_executor([&](Executor& executor) { executor.settle(*this, pause); });
+  catch_up();
+}
+
+/// Whoever looks at the weights next finds all rows where the optimizer has them.
+void Bench::catch_up() {
+  const auto [slot, optimizer] = parts_.optimizer;
+  if (auto* const lazy = dynamic_cast<LeavesRows*>(optimizer))
+    guarded(*slot, context_.number_, [&] { lazy->catch_up(); });
 }
 
 // ---- the host's own way through a step
@@ -223,6 +232,7 @@ Update Bench::update(const std::function<void()>& apply) {
         guarded(*parts_.executor.slot, context_.number_, apply);
       else
         update_weights();
+      if (parts_.bus->heard(Event::after_step, context_)) catch_up();
       ++updates_;
       context_.skip_reason_ = SkipReason::none;
       closing = Event::after_step;

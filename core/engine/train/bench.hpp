@@ -48,7 +48,7 @@ class Bench final : public Workbench {
   /// A step is to be done again: nothing of it is left.
   void drop_step();
   Graded evaluate(const Batch& batch, const ForwardContext& pass);
-  /// Has the executor finish what is in flight.
+  /// Has the executor finish what is in flight, and the optimizer what it has put off.
   void settle(Executor::Pause pause);
 
   /// The mean training loss since the last call; throws NumericError where it is not finite.
@@ -94,6 +94,7 @@ class Bench final : public Workbench {
   bool prepare_gradients();
   void set_rates();
   void update_weights();
+  void catch_up();
   Update count_repeat();
   void count(const at::Tensor& loss, const Batch& batch);
   void take_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -19,12 +20,24 @@ namespace {
 
 using namespace trainyard;
 
+constexpr const char* lower_name = "output.weight_lower";
 constexpr double initial_deviation = 0.01;  // of weights and biases, as in the authors' code
 
 at::Tensor drawn(const std::string& name, at::IntArrayRef shape, std::uint64_t seed) {
   at::Tensor tensor = at::empty(shape);
   fill_normal(tensor, RandomStream(seed, "model/" + name), 0.0, initial_deviation);
   return tensor.set_requires_grad(true);
+}
+
+/// The upper and the lower halves of weights.
+std::pair<at::Tensor, at::Tensor> split(const at::Tensor& whole) {
+  at::Tensor upper = at::empty(whole.sizes(), at::kBFloat16), lower = at::empty(whole.sizes(), at::kShort);
+  const auto* const from = whole.const_data_ptr<float>();
+  for (std::int64_t i = 0; i < whole.numel(); ++i) {
+    bits_of(upper)[i] = upper_of(from[i]);
+    bits_of(lower)[i] = lower_of(from[i]);
+  }
+  return {upper.set_requires_grad(true), lower};
 }
 
 std::span<const std::int64_t> numbers(const at::Tensor& tensor) {
@@ -63,6 +76,7 @@ SlideNetwork::SlideNetwork(const NetworkShape& shape, std::uint64_t seed)
       hidden_bias_(drawn("hidden.bias", {shape.hidden}, seed)),
       output_weight_(drawn("output.weight", {shape.classes, shape.hidden}, seed)),
       output_bias_(drawn("output.bias", {shape.classes}, seed)) {
+  if (shape_.halves) std::tie(output_weight_, output_lower_) = split(output_weight_);
   if (!shape_.sampled || shape_.hash.family == Family::random) return;
   tables_.emplace(TableShape{.tables = shape_.hash.l,
                              .buckets = shape_.hash.buckets(),
@@ -78,15 +92,16 @@ at::Tensor SlideNetwork::forward(const Batch& batch, const ForwardContext& conte
   const SparseRows input = sparse_rows_of(batch);
   const RowSets features = features_of(input);
   if (context.training && listener_) listener_(hidden_weight_, numbers(features.rows));
-  const at::Tensor h = at::relu(weighted_rows(hidden_weight_, hidden_bias_, features, input.value));
-  if (!context.training || !shape_.sampled) return at::linear(h, output_weight_, output_bias_);
+  const at::Tensor h =
+      at::relu(weighted_rows(hidden_weight_, hidden_bias_, features, input.value, shape_.sums));
+  if (!context.training || !shape_.sampled) return at::linear(h, output_weight_.to(at::kFloat), output_bias_);
   if (hashes()) make_tables(static_cast<std::int64_t>(context.step));
   const RowSets active = choose(h.detach(), batch.target, context);
   if (listener_) {
     listener_(output_weight_, numbers(active.rows));
     listener_(output_bias_, numbers(active.rows));
   }
-  return active_logits(h, output_weight_, output_bias_, active);
+  return active_logits(h, output_weight_, output_bias_, active, shape_.sums);
 }
 
 /// What is outside would be read outside of the matrix.
@@ -119,7 +134,7 @@ void SlideNetwork::make_tables(std::int64_t step) {
     std::iota(all.begin(), all.end(), 0);
     listener_(output_weight_, all);
   }
-  tables_->build(*functions_, output_weight_.detach(), reservoirs_,
+  tables_->build(*functions_, output_weight_.detach().to(at::kFloat), reservoirs_,
                  static_cast<std::uint64_t>(schedule.made));
   const double gap = static_cast<double>(rehash.every_steps) *
                      std::exp(std::min(rehash.growth * static_cast<double>(schedule.made), 20.0));
@@ -177,9 +192,17 @@ std::vector<NamedTensor> SlideNetwork::parameters() const {
 }
 
 std::vector<NamedTensor> SlideNetwork::buffers() const {
-  if (!hashes()) return {};
-  return {
-      {"tables.starts", tables_->starts()}, {"tables.ids", tables_->ids()}, {"tables.schedule", schedule_}};
+  std::vector<NamedTensor> buffers;
+  if (hashes())
+    buffers = {
+        {"tables.starts", tables_->starts()}, {"tables.ids", tables_->ids()}, {"tables.schedule", schedule_}};
+  if (shape_.halves) buffers.push_back({lower_name, output_lower_});
+  return buffers;
+}
+
+std::vector<Halves> SlideNetwork::halves() const {
+  if (!shape_.halves) return {};
+  return {{"output.weight", output_weight_, output_lower_}};
 }
 
 void SlideNetwork::to(at::Device device) {
@@ -198,11 +221,16 @@ void SlideNetwork::adopt(const std::vector<NamedTensor>& tensors) {
     if (found->second.sizes() != own.tensor.sizes())
       throw ConfigError("\"" + own.name + "\" is " + shape_text(own.tensor.sizes().vec()) +
                         ", in the model that is replaced it is " + shape_text(found->second.sizes().vec()));
+    if (found->second.scalar_type() != own.tensor.scalar_type())
+      throw ConfigError("\"" + own.name + "\" is " + own.tensor.toString() +
+                        ", in the model that is replaced it is " + found->second.toString() +
+                        ": a swap keeps model.precision");
   }
   hidden_weight_ = given["hidden.weight"];
   hidden_bias_ = given["hidden.bias"];
   output_weight_ = given["output.weight"];
   output_bias_ = given["output.bias"];
+  if (shape_.halves) output_lower_ = given[lower_name];
   if (hashes() && given.contains("tables.schedule"))
     adopt_tables(given["tables.starts"], given["tables.ids"], given["tables.schedule"]);
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/helpers/halves.hpp>
 #include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/helpers/sparse_rows.hpp>
 #include <trainyard/manifest.hpp>
@@ -46,6 +47,8 @@ struct NetworkShape {
   Policy bucket = Policy::reservoir;
   ActiveOptions active;
   Rehash rehash;
+  Sums sums = Sums::ordered;
+  bool halves = false;  ///< passes read the upper halves of the output layer's weights
 };
 
 /// Of the samples of training passes, since they were asked for last.
@@ -54,7 +57,9 @@ struct Activity {
   std::int64_t active = 0, retrieved = 0;  ///< classes; retrieved: by the tables, labels apart
 };
 
-class SlideNetwork final : public trainyard::Network, public trainyard::ReadsRows {
+class SlideNetwork final : public trainyard::Network,
+                           public trainyard::ReadsRows,
+                           public trainyard::HoldsHalves {
  public:
   SlideNetwork(const NetworkShape& shape, std::uint64_t seed);
 
@@ -66,6 +71,8 @@ class SlideNetwork final : public trainyard::Network, public trainyard::ReadsRow
   void adopt(const std::vector<trainyard::NamedTensor>& tensors) override;
 
   void on_read(Listener listener) override { listener_ = std::move(listener); }
+
+  std::vector<trainyard::Halves> halves() const override;
 
   Activity take_activity();
 
@@ -83,6 +90,7 @@ class SlideNetwork final : public trainyard::Network, public trainyard::ReadsRow
   trainyard::RandomStream fill_, draws_, reservoirs_;
   at::Tensor hidden_weight_, hidden_bias_;  ///< [features, hidden], [hidden]
   at::Tensor output_weight_, output_bias_;  ///< [classes, hidden], [classes]
+  at::Tensor output_lower_;                 ///< [classes, hidden]: where weights are halves, the lower ones
   std::optional<Tables> tables_;
   at::Tensor schedule_;  ///< Schedule, as int64
   std::optional<HashFunctions> functions_;

@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <memory>
 
+#include <ATen/Context.h>
+
 #include <trainyard/context.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/model.hpp>
+#include <trainyard/ranks.hpp>
 
 #include "network.hpp"
 
@@ -27,6 +30,7 @@ class Slide final : public Model {
     Query query = Query::vanilla;
     std::int64_t active = 1000, threshold = 2, min_active = 1000;
     Rehash rehash;
+    std::string mode = "deterministic", precision = "fp32";
   };
   static void describe(Manifest<Options>& m) {
     m.name("slide").version("1.0.0").summary(
@@ -52,6 +56,12 @@ class Slide final : public Model {
     m.option("threshold", &Options::threshold, "tables that a class must be found in").range(1, 4096);
     m.option("min_active", &Options::min_active, "classes of a sample at least: the rest is drawn").min(0);
     m.option("rehash", &Options::rehash, "when the tables are made again");
+    m.option("mode", &Options::mode,
+             "how threads sum up gradients: in the order of the samples, or all at once without locks")
+        .one_of({"deterministic", "hogwild"});
+    m.option("precision", &Options::precision,
+             "what training reads of the output layer's weights: all bits (fp32), or the upper 16 (bf16)")
+        .one_of({"fp32", "bf16"});
     m.hook<&Slide::report>(Event::batch_end);
   }
   explicit Slide(const Options& options) : options_(options) {}
@@ -68,7 +78,9 @@ class Slide final : public Model {
                                   .active = options_.active,
                                   .threshold = options_.threshold,
                                   .min_active = options_.min_active},
-                       .rehash = options_.rehash};
+                       .rehash = options_.rehash,
+                       .sums = options_.mode == "hogwild" ? Sums::hogwild : Sums::ordered,
+                       .halves = options_.precision == "bf16"};
     if (shape.classes <= 0)
       throw ConfigError(
           "the model gives a logit a class, but the data has no classes: use a dataset such as xc");
@@ -78,6 +90,8 @@ class Slide final : public Model {
     if (options_.min_active > options_.active)
       throw ConfigError("model.min_active is " + std::to_string(options_.min_active) +
                         ", which is more than model.active = " + std::to_string(options_.active));
+    if (shape.sums == Sums::hogwild) require_any_bits();
+    if (shape.halves) require_halves();
     return std::make_unique<SlideNetwork>(shape, context.seed);
   }
 
@@ -93,6 +107,23 @@ class Slide final : public Model {
   }
 
  private:
+  static void require_any_bits() {
+    if (at::globalContext().deterministicAlgorithms())
+      throw ConfigError(
+          "model.mode = \"hogwild\" gives other bits in each run, and run.deterministic asks for the same: "
+          "set model.mode to \"deterministic\", or run.deterministic to \"off\"");
+  }
+
+  void require_halves() const {
+    if (options_.output == "full")
+      throw ConfigError(
+          "model.precision = \"bf16\" is for the rows that sampling reads, and model.output is \"full\": set "
+          "precision to \"fp32\", and trainer.precision for products of lower precision");
+    if (host().run().ranks != nullptr)
+      throw ConfigError("model.precision = \"bf16\" is for a run of one rank, and this one has " +
+                        std::to_string(host().run().ranks->size()) + ": set it to \"fp32\"");
+  }
+
   HashShape hash_shape() const {
     HashShape shape{.family = options_.hash, .width = options_.hidden, .k = options_.k, .l = options_.l};
     const bool of_bins = shape.family == Family::wta || shape.family == Family::dwta;

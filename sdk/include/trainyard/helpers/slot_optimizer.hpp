@@ -110,6 +110,10 @@ class SlotOptimizer : public Optimizer {
   /// Whether `update` takes sparse gradients (Optimizer::step); else one is refused.
   virtual bool takes_sparse() const { return false; }
 
+  /// Whether `update` takes parameters of bfloat16 whose lower halves the network has (halves.hpp), among those
+  /// of another dtype; else one is refused.
+  virtual bool takes_halves() const { return false; }
+
   /// All parameters of a group with their slots, and how often parameter number `i` of them was updated: for
   /// what an optimizer does between its steps.
   const UpdateLists& lists(std::size_t group) const { return members_.at(group).lists; }
@@ -162,13 +166,19 @@ class SlotOptimizer : public Optimizer {
   }
 
   /// The multi-tensor kernels walk plain memory, of one dtype and device.
-  static void check(const ParamGroup& group, std::size_t i) {
+  void check(const ParamGroup& group, std::size_t i) const {
     const at::Tensor& param = group.params[i];
     const at::Tensor& first = group.params.front();
     if (!at::isFloatingType(param.scalar_type()))
       throw PluginError("parameter " + group.names[i] + " is of type " + c10::toString(param.scalar_type()) +
                         "; an optimizer updates floating-point parameters");
-    if (param.device() != first.device() || param.scalar_type() != first.scalar_type())
+    if (param.scalar_type() == at::kBFloat16 && !takes_halves())
+      throw ConfigError("parameter " + group.names[i] +
+                        " is bfloat16, too coarse to be updated by itself: choose lazy_adam, which knows its "
+                        "lower halves, or have the model keep whole weights (precision = \"fp32\")");
+    const bool half = param.scalar_type() == at::kBFloat16 || first.scalar_type() == at::kBFloat16;
+    if (param.device() != first.device() ||
+        (param.scalar_type() != first.scalar_type() && !(half && takes_halves())))
       throw PluginError("parameters " + group.names.front() + " (" + c10::toString(first.scalar_type()) +
                         ", " + first.device().str() + ") and " + group.names[i] + " (" +
                         c10::toString(param.scalar_type()) + ", " + param.device().str() +
