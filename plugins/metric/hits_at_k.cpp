@@ -1,5 +1,6 @@
-// The share of edges whose rank among their own negatives is k at most, as the Open Graph Benchmark has it beside the
-// mean reciprocal rank. (Its Hits@K of sets such as ogbl-collab is another: there all edges have the same negatives.)
+// The share of edges whose rank among their own negatives is k at most, as the Open Graph Benchmark has it
+// beside the mean reciprocal rank. (Its Hits@K of sets such as ogbl-collab is another: there all edges have
+// the same negatives.)
 #include "link_ranks.hpp"
 
 namespace {

@@ -20,9 +20,9 @@ inline void require_links(const std::string& who, const std::vector<std::int64_t
         shapes_text(output, schema));
 }
 
-/// output and target [size, 1 + negatives], the target being above 0 for the positive: its rank from 1, [size].
-/// Of ties it has the mean rank, as in the Open Graph Benchmark, whose evaluator takes the mean of the ranks with all
-/// ties ahead and with all ties behind. A score that is not a number is ahead of nothing.
+/// output and target [size, 1 + negatives], the target being above 0 for the positive: its rank from 1,
+/// [size]. Of ties it has the mean rank, as in the Open Graph Benchmark, whose evaluator takes the mean of
+/// the ranks with all ties ahead and with all ties behind. A score that is not a number is ahead of nothing.
 inline at::Tensor link_ranks(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor scores = output.reshape(target.sizes()), positive = target.gt(0);
   const at::Tensor own = scores.gather(1, positive.to(at::kByte).argmax(1, /*keepdim=*/true));

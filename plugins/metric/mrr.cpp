@@ -1,5 +1,5 @@
-// The mean reciprocal rank of edges among their negatives (Voorhees, "The TREC-8 question answering track report",
-// 1999; as of edges: Hu et al., "Open Graph Benchmark", NeurIPS 2020, section 5).
+// The mean reciprocal rank of edges among their negatives (Voorhees, "The TREC-8 question answering track
+// report", 1999; as of edges: Hu et al., "Open Graph Benchmark", NeurIPS 2020, section 5).
 #include "link_ranks.hpp"
 
 namespace {

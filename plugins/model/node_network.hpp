@@ -78,8 +78,9 @@ struct NodeActivation {
   Tensor (*call)(const Tensor& x);
 };
 
-/// What becomes of the nodes of a graph (Xu et al., "How powerful are graph neural networks?", ICLR 2019, section 4.2):
-/// their values [nodes, width] to [graphs, width], each graph being a target whose sources are its nodes.
+/// What becomes of the nodes of a graph (Xu et al., "How powerful are graph neural networks?", ICLR 2019,
+/// section 4.2): their values [nodes, width] to [graphs, width], each graph being a target whose sources are
+/// its nodes.
 using ReadOut = Tensor (*)(const Tensor& x, const EdgesPtr& nodes_of_graphs);
 
 /// The option "read_out" of a model. `what`: "sum", "mean" or "max".
@@ -361,8 +362,8 @@ struct LayerPlan {
 };
 
 /// The network of a model, whose layers are made one after another by make(plan): all but the last are to
-/// give `hidden` numbers a node, the last one those of the target, or `hidden` where samples are edges or graphs. A
-/// dropout site lies behind each but the last, and one, which acts where it is named, on the input.
+/// give `hidden` numbers a node, the last one those of the target, or `hidden` where samples are edges or
+/// graphs. A dropout site lies behind each but the last, and one, which acts where it is named, on the input.
 template <class Make>
 std::unique_ptr<Network> node_network(NodeModel model, std::int64_t layers, std::int64_t hidden,
                                       const Make& make) {

@@ -1,4 +1,5 @@
-// Samples that are edges or graphs: how they are split, negatives, batches, models of them, and the ranks of edges.
+// Samples that are edges or graphs: how they are split, negatives, batches, models of them, and the ranks of
+// edges.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -280,7 +281,7 @@ TEST_CASE("graph: loops, edges given twice, nodes without edges, and graphs with
 }
 
 // whole graphs
-// -------------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------------
 
 TEST_CASE("graph: made-up graphs stand whole in their batch, whatever else is in it", "[graph_tasks]") {
   const auto data =
@@ -374,7 +375,7 @@ TEST_CASE("graph: tu files, and what is wrong in them with file and line", "[gra
 }
 
 // models
-// -------------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -475,7 +476,7 @@ TEST_CASE("the nodes of a graph are added up, averaged, or their largest taken",
 }
 
 // ranks of edges
-// -------------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------------
 
 TEST_CASE("ranks of edges are those of the Open Graph Benchmark's evaluator", "[graph_tasks]") {
   const BatchSchema schema = schema_of(GraphTask::edge, 6);

@@ -1,5 +1,6 @@
-// Nodes or edges of a graph, each with a neighbourhood that is sampled on the loader's threads, or small graphs that
-// are whole: a batch holds the blocks of trainyard/helpers/blocks.hpp and the features of the nodes in them.
+// Nodes or edges of a graph, each with a neighbourhood that is sampled on the loader's threads, or small
+// graphs that are whole: a batch holds the blocks of trainyard/helpers/blocks.hpp and the features of the
+// nodes in them.
 #include <algorithm>
 #include <cstring>
 #include <limits>

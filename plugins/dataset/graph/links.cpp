@@ -53,8 +53,8 @@ Links make_links(std::shared_ptr<const NodeGraph> graph, bool undirected, const 
   return links;
 }
 
-/// The `number`-th of the nodes that the row, ascending, has not: so many are ahead of an entry as its value exceeds
-/// its place.
+/// The `number`-th of the nodes that the row, ascending, has not: so many are ahead of an entry as its value
+/// exceeds its place.
 template <class Col>
 std::int64_t absent(std::span<const Col> row, std::int64_t number) {
   std::int64_t low = 0, high = std::ssize(row);

@@ -1,5 +1,6 @@
-// The edges of a graph as samples (Kipf and Welling, "Variational graph auto-encoders", NeurIPS workshop 2016):
-// messages go over those for training alone, and negatives are pairs that no split has an edge between.
+// The edges of a graph as samples (Kipf and Welling, "Variational graph auto-encoders", NeurIPS workshop
+// 2016): messages go over those for training alone, and negatives are pairs that no split has an edge
+// between.
 #pragma once
 
 #include <array>
@@ -25,14 +26,14 @@ struct Links {
 
   /// Whether a node has an edge to every other.
   bool full(std::int64_t node) const { return known.degree(node) == known.nodes(); }
-  /// A pair that is no edge: one end of the edge, and any of the nodes that it has no edge to, each equally often;
-  /// the end that stays is the first, or either where edges have no direction. Elements 2 `number` and 2 `number` + 1
-  /// of the stream say which. Not for an edge whose ends are full.
+  /// A pair that is no edge: one end of the edge, and any of the nodes that it has no edge to, each equally
+  /// often; the end that stays is the first, or either where edges have no direction. Elements 2 `number` and
+  /// 2 `number` + 1 of the stream say which. Not for an edge whose ends are full.
   Edge negative(const Edge& edge, const trainyard::RandomStream& random, std::uint64_t number) const;
 };
 
-/// A self loop is no sample, and an edge that is given twice is one. Equal arguments give one object while it is in
-/// use. Any thread. Throws ConfigError.
+/// A self loop is no sample, and an edge that is given twice is one. Equal arguments give one object while it
+/// is in use. Any thread. Throws ConfigError.
 std::shared_ptr<const Links> open_links(std::shared_ptr<const NodeGraph> graph, bool undirected,
                                         const Shares& shares);
 

@@ -1,6 +1,7 @@
-// Made-up graphs whose class is in their edges alone: one end of an edge is node n u^(1 + class) of the n of its graph,
-// u being uniform, the other is any. So edges of class 0 are spread evenly, and the higher the class the more
-// of them meet at few nodes. Features are 1 and noise, and graphs of all classes have as many nodes and draws.
+// Made-up graphs whose class is in their edges alone: one end of an edge is node n u^(1 + class) of the n of
+// its graph, u being uniform, the other is any. So edges of class 0 are spread evenly, and the higher the
+// class the more of them meet at few nodes. Features are 1 and noise, and graphs of all classes have as many
+// nodes and draws.
 #include <cmath>
 
 #include <ATen/ops/empty.h>

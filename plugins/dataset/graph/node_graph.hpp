@@ -1,4 +1,5 @@
-// A graph, or many small ones side by side, read from files or made up, and kept once for all who have it open.
+// A graph, or many small ones side by side, read from files or made up, and kept once for all who have it
+// open.
 #pragma once
 
 #include <array>

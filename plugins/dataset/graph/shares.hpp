@@ -21,12 +21,12 @@ struct Shares {
   std::string text() const;
 };
 
-/// Of `count` things, in an order that the seed gives: val and test have their shares, rounded down, train the
-/// rest. Throws ConfigError unless there are three shares that add up to 1.
+/// Of `count` things, in an order that the seed gives: val and test have their shares, rounded down, train
+/// the rest. Throws ConfigError unless there are three shares that add up to 1.
 Splits split(std::int64_t count, const Shares& shares);
 
-/// Remembers how the data called `data` is split for as long as `owner` is there. Throws ConfigError where another
-/// split of it is open that is split in another way: what one trains on, the other would test on.
+/// Remembers how the data called `data` is split for as long as `owner` is there. Throws ConfigError where
+/// another split of it is open that is split in another way: what one trains on, the other would test on.
 void agree(const std::string& data, const std::string& plan, const std::shared_ptr<const void>& owner);
 
 }  // namespace graph

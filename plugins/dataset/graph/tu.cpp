@@ -1,7 +1,8 @@
-// The text format of the TU sets (Morris et al., "TUDataset: a collection of benchmark datasets for learning with
-// graphs", ICML workshop 2020): DS_A.txt has the two nodes of an edge, DS_graph_indicator.txt the graph of each node,
-// DS_graph_labels.txt the label of each graph, and DS_node_labels.txt and DS_node_attributes.txt, where they are there,
-// what a node is; nodes and graphs count from 1. Each may be packed, with .gz at its end.
+// The text format of the TU sets (Morris et al., "TUDataset: a collection of benchmark datasets for learning
+// with graphs", ICML workshop 2020): DS_A.txt has the two nodes of an edge, DS_graph_indicator.txt the graph
+// of each node, DS_graph_labels.txt the label of each graph, and DS_node_labels.txt and
+// DS_node_attributes.txt, where they are there, what a node is; nodes and graphs count from 1. Each may be
+// packed, with .gz at its end.
 #include <filesystem>
 #include <limits>
 #include <set>

@@ -11,8 +11,8 @@
 //   rowptrN, colN     free  int64            of the innermost block, whose targets are the samples
 // and perhaps more, found by name:
 //   degree            free  int64 [nodes]    in the whole graph, where a model asks for it
-//   ends              rows  int64 [pairs, 2] the nodes of the pairs of a sample, where samples are edges: each pair
-//                           has a number of the target; innermost targets are the nodes that stand here
+//   ends              rows  int64 [pairs, 2] nodes of the pairs of a sample, where samples are edges: a pair
+//                           has a number of the target
 //   graphs         offsets  int64            the nodes of each sample, where samples are graphs: one block
 // The sources of target t are col[rowptr[t] .. rowptr[t + 1]), which is empty for a node without neighbours.
 // Where every layer uses the same edges (a sampled subgraph), there is one block whose targets are all nodes.
@@ -58,8 +58,8 @@ std::vector<Block> blocks_of(const Batch& batch, const BlockSchema& schema, std:
 /// What a sample of such data is.
 enum class GraphTask : std::uint8_t { node, edge, graph };
 
-/// The inputs of such a batch, for a dataset to say what it gives; `degree` whether that is among them, `pairs`
-/// those of a sample that is an edge.
+/// The inputs of such a batch, for a dataset to say what it gives; `degree` whether that is among them,
+/// `pairs` those of a sample that is an edge.
 std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, std::size_t hops, bool degree,
                                       GraphTask task = GraphTask::node, std::int64_t pairs = 1);
 
