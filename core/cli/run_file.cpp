@@ -46,7 +46,7 @@ std::optional<RunFile> read_run_file(const RunFileOptions& options) {
   if (options.ranks > 0 && environment.ranks > 1)
     throw ConfigError("--ranks beside WORLD_SIZE in the environment: torchrun has started the ranks already");
   if (options.ranks > 0) environment.ranks = environment.local_ranks = options.ranks;
-  config::Document document = config::load(options.files, options.sets, environment);
+  config::Document document = config::load(options.files, options.sets, environment, options.tool);
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);

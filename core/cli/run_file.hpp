@@ -17,6 +17,7 @@ struct RunFileOptions {
   std::vector<std::string> plugin_folders;
   int ranks = 0;      ///< that the run is for; 0: as the environment says
   bool json = false;  ///< findings as JSON
+  std::string tool;   ///< the one that the run file is read for
 };
 
 struct RunFile {

@@ -21,6 +21,7 @@
 #include "core/engine/verbs/model_show.hpp"
 #include "core/engine/verbs/plan_command.hpp"
 #include "core/engine/verbs/rules_command.hpp"
+#include "core/engine/verbs/tool_command.hpp"
 #include "core/engine/verbs/train_command.hpp"
 
 namespace trainyard::train {
@@ -120,6 +121,10 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
       .check_rules =
           [](const auto& config, const auto& registry, const std::string& trial, bool json) {
             return reported([&] { return rules_command(config, registry, trial, json); });
+          },
+      .tool =
+          [](const auto& config, const auto& registry, const auto& weights, bool json) {
+            return reported([&] { return tool_command(config, registry, weights, json); });
           },
       .doctor = doctor,
   };

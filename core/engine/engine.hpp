@@ -23,7 +23,7 @@ struct StepRate {
 };
 
 struct Engine {
-  static constexpr std::uint64_t expected_magic = 0x31656e69676e65;  // "engine1"
+  static constexpr std::uint64_t expected_magic = 0x32656e69676e65;  // "engine2"
   std::uint64_t magic = expected_magic;
 
   // Each returns an exit code; errors have been printed to standard error by then.
@@ -42,6 +42,10 @@ struct Engine {
   /// The rules of the run file over what was recorded in a folder, printed as text or JSON.
   int (*check_rules)(const config::RunConfig&, const plugins::Registry&, const std::string& trial,
                      bool json) = nullptr;
+  /// The tool of the run file, its only one, over weights (a file or a checkpoint; empty: the newest of the run's
+  /// directory); its report printed as text or JSON.
+  int (*tool)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
+              bool json) = nullptr;
   /// LibTorch, threads, devices, printed.
   int (*doctor)() = nullptr;
 };

@@ -2,15 +2,27 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include <trainyard/error.hpp>
 
 #include "core/plugins/elf.hpp"
+#include "core/plugins/host_verbs.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/plugins/manifest_text.hpp"
 
 namespace trainyard::plugins {
 namespace {
+
+/// A tool is a verb, and cannot stand in the place of one of the host's.
+void refuse_host_verb(const ManifestData& manifest) {
+  const KindRow* const kind = find_kind(manifest.kind);
+  if (kind != nullptr && kind->is_verb &&
+      std::ranges::find(host_verbs, manifest.name) != std::end(host_verbs))
+    throw PluginError("is a tool called \"" + manifest.name + "\", as the host's verb trainyard " +
+                      manifest.name + ": give the tool another name");
+}
 
 /// The digest of the code is not computed here but when the file is loaded: a scan reads a few kilobytes a
 /// file.
@@ -20,6 +32,7 @@ PluginFile read(const ElfFile& elf, const std::string& path) {
     throw PluginError("has no manifest (ELF section " + std::string(manifest_section) +
                       "): it is no plugin, or was not sealed; build it with trainyard_add_plugin()");
   PluginFile file = from_text(*text);
+  refuse_host_verb(file.manifest);
   file.path = path;
   return file;
 }

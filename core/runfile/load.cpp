@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "core/plugins/kinds.hpp"
@@ -65,6 +66,29 @@ class Loader {
     }
     document_.layers.push_back(name);
     merge(document_.root, std::move(*table), "");
+  }
+
+  /// Leaves the entry of one tool, made where the file has none.
+  void choose(const std::string& tool) {
+    Value* const present = document_.root.find("tools");
+    if (present != nullptr && !present->get_if<Array>()) return;  // the check of the file tells
+    Array chosen;
+    if (present != nullptr)
+      std::ranges::copy_if(present->as<Array>(), std::back_inserter(chosen), [&](const Value& entry) {
+        const Table* table = entry.get_if<Table>();
+        const Value* type = table == nullptr ? nullptr : table->find("type");
+        const auto* name = type == nullptr ? nullptr : type->get_if<std::string>();
+        return name != nullptr && *name == tool;
+      });
+    if (chosen.size() > 1)
+      findings().error("E111", chosen[1].origin, "[[tools]] has two entries of type \"" + tool + "\"",
+                       "a verb has one: take one of them out");
+    if (chosen.empty()) {
+      Table entry;
+      entry.set("type", Value(tool));
+      chosen.emplace_back(std::move(entry));
+    }
+    document_.root.set("tools", Value(std::move(chosen)));
   }
 
   void set(const std::vector<std::string>& sets) {
@@ -263,7 +287,7 @@ Environment Environment::of_process(std::string fallback) {
 }
 
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
-              const Environment& environment) {
+              const Environment& environment, const std::string& tool) {
   Document document;
   if (files.empty()) {
     document.readable = false;
@@ -277,6 +301,7 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
   Loader loader(document);
   for (const std::string& file : files) loader.file(file);
   document.readable = !document.findings.failed();
+  if (!tool.empty()) loader.choose(tool);
   loader.set(sets);
   interpolate(document.root, {document.default_name, environment.data_root}, document.findings);
   return document;

@@ -38,9 +38,10 @@ struct Document {
   Findings findings;                ///< syntax, extends, --set and ${} so far
 };
 
-/// `sets`: "a.b=v", v a TOML value or a bare word, array elements by index ("metrics.0.k=5").
+/// `sets`: "a.b=v", v a TOML value or a bare word, array elements by index ("metrics.0.k=5"). `tool`, where it is
+/// given: [[tools]] then has that one alone, "tools.0" in `sets`, with the options of its entry if there is one.
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
-              const Environment& environment);
+              const Environment& environment, const std::string& tool = {});
 
 /// The text of a resolved file, as toml_file() wrote it; `name` stands for it in findings.
 Document load_resolved(const std::string& name, const std::string& text);

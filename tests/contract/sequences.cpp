@@ -20,6 +20,7 @@
 #include "contract/host_run.hpp"
 #include "contract/process.hpp"
 #include "core/cli/client.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
@@ -108,7 +109,7 @@ class Subject {
     const config::Resolution found = resolve(text_, sets_, ranks);
     if (!found.config) throw std::runtime_error(found.findings.text() + text_);
     for (const config::SlotConfig& slot : found.config->slots)
-      if (slot.type != "dawdling") slots_.push_back(slot);
+      if (slot.type != "dawdling" && !plugins::find_kind(slot.kind)->is_verb) slots_.push_back(slot);
   }
 
   const std::string& text() const { return text_; }

@@ -18,7 +18,7 @@ class SignalScope {
     struct sigaction action {};
     action.sa_flags = SA_ONSTACK;
     action.sa_handler = [](int number) {
-      if (caught_.exchange(number) == 0) return;
+      if (caught_.exchange(number) <= 0) return;
       signal(number, SIG_DFL);
       raise(number);  // delivered when the handler returns
     };
@@ -32,6 +32,15 @@ class SignalScope {
 
   /// The number of the one that came; 0: none.
   static const std::atomic<int>& caught() { return caught_; }
+  /// The process itself asks for such an end, and no signal; -1, until it is withdrawn.
+  static void ask() {
+    int none = 0;
+    caught_.compare_exchange_strong(none, -1);
+  }
+  static void withdraw() {
+    int asked = -1;
+    caught_.compare_exchange_strong(asked, 0);
+  }
 
  private:
   static constexpr int numbers[] = {SIGINT, SIGTERM, SIGUSR1};

@@ -1,0 +1,118 @@
+// trainyard tools: lists tools. trainyard NAME: runs one; its options are those of its manifest.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <string_view>
+
+#include "core/cli/columns.hpp"
+#include "core/cli/engine_library.hpp"
+#include "core/cli/verbs/verb.hpp"
+#include "core/plugins/host_verbs.hpp"
+#include "core/runfile/option_text.hpp"
+
+namespace trainyard::cli {
+
+namespace {
+
+using plugins::PluginFile;
+
+/// Of every tool; an option of a manifest that is called so is given by --set tools.0.NAME alone.
+constexpr std::string_view host_options[] = {"set", "plugins", "format", "weights", "help"};
+
+struct Given {
+  RunFileOptions run_file;
+  Format format = Format::text;
+  std::string weights;
+};
+
+std::vector<const PluginFile*> tools_of(const plugins::Registry& registry) {
+  std::vector<const PluginFile*> tools;
+  for (const std::string& name : registry.names("tool")) tools.push_back(registry.find("tool", name).front());
+  return tools;
+}
+
+int list(RunFileOptions& given) {
+  const auto registry = plugins::Registry::scan(plugin_folders(given.plugin_folders));
+  std::vector<std::vector<std::string>> rows;
+  for (const PluginFile* tool : tools_of(registry))
+    rows.push_back({tool->manifest.name, tool->manifest.summary});
+  print_columns(rows, "", std::cout);
+  return 0;
+}
+
+int run_tool(Given& given) {
+  return with_run(given.run_file, [&](const RunFile& run) {
+    return engine().tool(run.config, run.registry, given.weights, given.format == Format::json);
+  });
+}
+
+/// Those that the command line may mean, before it is parsed: of its --plugins, and of the run files among
+/// its words.
+plugins::Registry registry_of(const CommandLine& line) {
+  std::vector<std::string> given, files;
+  for (int i = 2; i < line.argc; ++i) {
+    const std::string_view word = line.argv[i];
+    std::error_code error;
+    if (word == "--plugins" && i + 1 < line.argc)
+      given.emplace_back(line.argv[++i]);
+    else if (word.starts_with("--plugins="))
+      given.emplace_back(word.substr(word.find('=') + 1));
+    else if (word.ends_with(".toml") && std::filesystem::is_regular_file(word, error))
+      files.emplace_back(word);
+  }
+  std::vector<std::string> of_run;
+  if (!files.empty())
+    of_run = config::plugin_paths(config::load(files, {}, config::Environment::of_process("../shared/data")));
+  return plugins::Registry::scan(plugin_folders(given, of_run));
+}
+
+/// "--to", as `--set tools.0.to=torch` would.
+void add_option(Arguments& verb, Given& given, const OptionSpec& option) {
+  const auto take = [&given, name = option.name](const std::string& word) -> std::optional<std::string> {
+    given.run_file.sets.push_back("tools.0." + name + "=" + word);
+    return std::nullopt;
+  };
+  std::string help = option.help + " (" + config::type_text(option);
+  if (const std::string allowed = config::allowed_text(option); !allowed.empty()) help += ", " + allowed;
+  if (const std::string value = config::default_text(option); !value.empty()) help += "; " + value;
+  verb.add("--" + option.name, take, help + ")");
+}
+
+void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest) {
+  Arguments verb = command.verb(manifest.name, manifest.summary);
+  const auto given = std::make_shared<Given>();
+  given->run_file.tool = manifest.name;
+  verb.add("run", given->run_file.files, "run file; further ones are laid over the first")
+      .required()
+      .existing_file();
+  add_set(verb, given->run_file);
+  add_plugin_folders(verb, given->run_file);
+  add_format(verb, given->format);
+  verb.add("--weights", given->weights,
+           "safetensors file, checkpoint or run directory; by default the newest checkpoint of the run");
+  for (const OptionSpec& option : manifest.options) {
+    const bool taken = std::ranges::find(host_options, option.name) != std::end(host_options);
+    if (!taken) add_option(verb, *given, option);
+  }
+  when_chosen(verb, line, given, run_tool);
+}
+
+}  // namespace
+
+void add_tools(Arguments command, CommandLine& line) {
+  Arguments verb = command.verb("tools", "list the verbs that plugins are");
+  const auto given = std::make_shared<RunFileOptions>();
+  add_plugin_folders(verb, *given);
+  when_chosen(verb, line, given, list);
+
+  // The folders of plugins are read only for a word that is no verb of the host's.
+  const std::string_view word = line.argc > 1 ? line.argv[1] : "";
+  if (word.empty() || word.starts_with('-') ||
+      std::ranges::find(plugins::host_verbs, word) != std::end(plugins::host_verbs))
+    return;
+  const plugins::Registry registry = registry_of(line);
+  for (const PluginFile* tool : tools_of(registry)) add_tool(command, line, tool->manifest);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,142 @@
+#include "core/engine/verbs/run_workshop.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "core/engine/train/weights.hpp"
+#include "core/engine/verbs/signal_scope.hpp"
+#include "core/rundir/folder.hpp"
+
+namespace trainyard::train {
+namespace {
+
+/// Of everything that a run saves, on storage of its own.
+std::vector<State> copies_of(std::vector<State> states) {
+  for (State& state : states)
+    for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
+  return states;
+}
+
+/// The owners and digests of what has to be as it was. What the loop counts has its seconds in it.
+std::map<std::string, std::string> digests_of(const std::vector<State>& states) {
+  std::map<std::string, std::string> digests;
+  for (const State& state : states)
+    if (state.owner != "run") digests.emplace(state.owner, digest(state));
+  return digests;
+}
+
+}  // namespace
+
+RunWorkshop::RunWorkshop(Run& run, const std::string& tool, const std::string& weights)
+    : run_(run), tool_(tool) {
+  run_.build_model();
+  LoopParts parts;
+  parts.host = this;
+  parts.signal = &SignalScope::caught();
+  run_.build_loop(std::move(parts));
+  load_weights(weights.empty() ? run_.config().run.output_dir : weights);
+}
+
+void RunWorkshop::load_weights(const std::string& path) {
+  if (!std::filesystem::exists(path))
+    throw DataError(path +
+                    ": there are no weights: train first (trainyard train), or name some with --weights");
+  // Of a run that takes no checkpoints there are the weights that it ended with.
+  const std::string last = path + "/model.safetensors";
+  if (!checkpoint::step_of(path) && checkpoint::list(path + "/checkpoints").empty() &&
+      std::filesystem::exists(last))
+    return load_weights(last);
+  if (!std::filesystem::is_directory(path)) {
+    source_ = path;
+    return copy_weights(run_.weights(), checkpoint::load_weights(path), path);
+  }
+  loaded_ = checkpoint::load(checkpoint::find(path).back());
+  source_ = loaded_->path;
+  const State* const model = loaded_->find("model");
+  if (model == nullptr) throw DataError(source_ + ": holds no weights of a model");
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
+  copy_weights(run_.weights(), tensors, source_);
+}
+
+const State* RunWorkshop::state(std::string_view owner) const {
+  return loaded_ ? loaded_->find(owner) : nullptr;
+}
+
+std::vector<std::string> RunWorkshop::owners() const {
+  std::vector<std::string> owners;
+  if (loaded_)
+    for (const State& state : loaded_->states) owners.push_back(state.owner);
+  return owners;
+}
+
+std::vector<std::string> RunWorkshop::splits() const {
+  std::vector<std::string> names;
+  for (const EvaluationSplit& split : run_.loop().evaluations()) names.push_back(split.name);
+  return names;
+}
+
+std::map<std::string, double> RunWorkshop::evaluate(std::string_view name) {
+  for (const EvaluationSplit& split : run_.loop().evaluations())
+    if (split.name == name) {
+      const MetricValues values = run_.loop().look(split);
+      return {values.begin(), values.end()};
+    }
+  throw ConfigError("asks for metrics of [data." + std::string(name) + "], which the run does not have");
+}
+
+void RunWorkshop::train(std::int64_t steps, const std::function<void()>& look) {
+  const std::int64_t budget = run_.scale().total_steps;
+  if (steps < 1 || (budget > 0 && steps > budget))
+    throw ConfigError("asks for " + std::to_string(steps) +
+                      " steps of training, and trainer.max_duration has " + std::to_string(budget) +
+                      ": ask for at least one, and no more than these");
+  const auto before = digests_of(run_.snapshot().states);
+  excursion_ = {.steps = steps, .look = &look};
+  run_.loop().fit([this] { excursion_.before = copies_of(run_.snapshot().states); });
+  const bool done = std::exchange(excursion_, {}).done;
+  SignalScope::withdraw();
+  if (stopping()) return;
+  if (!done)
+    throw PluginError("a plugin of the run ended its training before " + std::to_string(steps) + " steps");
+  for (const auto& [owner, digest] : digests_of(run_.snapshot().states)) {
+    const auto was = before.find(owner);
+    if (was == before.end() || was->second != digest)
+      throw PluginError("the state of " + owner +
+                        " is not as it was before the training that was to be undone");
+  }
+}
+
+/// The end of an excursion is that of a training by a signal: nothing is evaluated behind it.
+void RunWorkshop::at_safe_point() {
+  if (excursion_.look == nullptr || excursion_.done || stopping()) return;
+  if (run_.clock().step < excursion_.steps) return;
+  (*excursion_.look)();
+  run_.go_back(excursion_.before);
+  excursion_.done = true;
+  SignalScope::ask();
+}
+
+const std::string& RunWorkshop::folder() {
+  if (!folder_.empty()) return folder_;
+  const std::string path = run_.config().run.output_dir + "/tools/" + tool_;
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw DataError(path + ": cannot be made: " + error.message());
+  return folder_ = path;
+}
+
+void RunWorkshop::progress(std::int64_t done, std::int64_t total) {
+  if (isatty(STDERR_FILENO) != 1) return;
+  std::fprintf(stderr, "\r%s %lld/%lld%s", tool_.c_str(), static_cast<long long>(done),
+               static_cast<long long>(total), done == total ? "\n" : "");
+}
+
+bool RunWorkshop::stopping() const {
+  return SignalScope::caught() > 0;
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,56 @@
+// A run as tools see it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <trainyard/tool.hpp>
+
+#include "core/engine/save/load.hpp"
+#include "core/engine/train/run.hpp"
+
+namespace trainyard::train {
+
+/// The run, and the tool's name, outlive it. Signals are those of a SignalScope of the caller's.
+class RunWorkshop final : public Workshop, private LoopHost {
+ public:
+  /// Builds the run with the weights in it. Throws Error.
+  RunWorkshop(Run& run, const std::string& tool, const std::string& weights);
+
+  Network& network() override { return run_.network(); }
+  std::vector<NamedTensor> weights() override { return run_.weights(); }
+  const std::string& source() const override { return source_; }
+  const State* state(std::string_view owner) const override;
+  std::vector<std::string> owners() const override;
+  std::vector<std::string> splits() const override;
+  std::map<std::string, double> evaluate(std::string_view split) override;
+  std::vector<Batch> batches(std::string_view split, std::int64_t count) override {
+    return run_.first_batches(split, count);
+  }
+  void train(std::int64_t steps, const std::function<void()>& look) override;
+  const std::string& folder() override;
+  void progress(std::int64_t done, std::int64_t total) override;
+  bool stopping() const override;
+
+ private:
+  /// What a train() is at; the loop's host is called within it.
+  struct Excursion {
+    std::int64_t steps = 0;
+    const std::function<void()>* look = nullptr;
+    std::vector<State> before;
+    bool done = false;
+  };
+
+  void load_weights(const std::string& path);
+  void at_safe_point() override;
+
+  Run& run_;
+  const std::string tool_;
+  std::string source_, folder_;
+  std::optional<checkpoint::Loaded> loaded_;  ///< none: the weights are of a file
+  Excursion excursion_;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,120 @@
+#include "core/engine/verbs/tool_command.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include <trainyard/recorder.hpp>
+#include <trainyard/rule.hpp>
+#include <trainyard/sink.hpp>
+
+#include "core/engine/train/guard.hpp"
+#include "core/engine/verbs/run_workshop.hpp"
+#include "core/engine/verbs/signal_scope.hpp"
+#include "core/runfile/print.hpp"
+#include "core/runfile/rank_place.hpp"
+
+namespace trainyard::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Without what writes into the run's directory, or looks on.
+config::RunConfig quiet(config::RunConfig config) {
+  static const std::set<std::string> out = {Sink::kind.name, Rule::kind.name, Recorder::kind.name};
+  std::erase_if(config.slots, [](const config::SlotConfig& slot) { return out.contains(slot.kind); });
+  return config;
+}
+
+/// JSON has no number for what is not finite.
+Json json_of(const Value& value) {
+  if (const auto* held = value.get_if<bool>()) return *held;
+  if (const auto* held = value.get_if<std::int64_t>()) return *held;
+  if (const auto* held = value.get_if<double>()) {
+    if (std::isnan(*held)) return "nan";
+    if (std::isinf(*held)) return *held > 0 ? "inf" : "-inf";
+    return *held;
+  }
+  if (const auto* held = value.get_if<std::string>()) return *held;
+  return config::toml_text(value);
+}
+
+std::string text_of(const Value& value) {
+  if (const auto* held = value.get_if<std::string>()) return *held;
+  if (const auto* held = value.get_if<double>()) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", *held);
+    return text;
+  }
+  return config::toml_text(value);
+}
+
+void print_json(const std::string& tool, const Report& report) {
+  Json facts = Json::object(), rows = Json::array();
+  for (const auto& [name, value] : report.facts) facts[name] = json_of(value);
+  for (const std::vector<Value>& row : report.rows) {
+    Json object = Json::object();
+    for (std::size_t i = 0; i < row.size(); ++i) object[report.columns[i]] = json_of(row[i]);
+    rows.push_back(std::move(object));
+  }
+  const Json all = {{"tool", tool}, {"facts", std::move(facts)}, {"rows", std::move(rows)}};
+  std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+void print_aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      line += row[i] + (i + 1 < row.size() ? std::string(widths[i] - row[i].size() + 2, ' ') : "");
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+void print_text(const Report& report) {
+  std::vector<std::vector<std::string>> facts, table;
+  for (const auto& [name, value] : report.facts) facts.push_back({name, text_of(value)});
+  print_aligned(facts);
+  if (report.columns.empty()) return;
+  table.push_back(report.columns);
+  for (const std::vector<Value>& row : report.rows) {
+    table.emplace_back();
+    std::ranges::transform(row, std::back_inserter(table.back()), text_of);
+  }
+  if (!facts.empty()) std::printf("\n");
+  print_aligned(table);
+}
+
+}  // namespace
+
+int tool_command(const config::RunConfig& config, const plugins::Registry& registry,
+                 const std::string& weights, bool json) {
+  const config::SlotConfig& slot = config.at("tools[0]");
+  if (config::RankPlace::of_process().size > 1)
+    throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
+  const SignalScope signals;
+  Run run(quiet(config), registry);
+  ActivePlugin tool = run.make_plugin(slot, registry);
+  RunWorkshop workshop(run, slot.type, weights);
+  const Report report = guarded(slot, 0, [&] { return tool.as<Tool>().run(workshop); });
+  run.shutdown();
+  if (workshop.stopping()) {
+    std::fprintf(stderr, "trainyard: %s was interrupted\n", slot.type.c_str());
+    return static_cast<int>(ExitCode::resumable);
+  }
+  for (const std::vector<Value>& row : report.rows)
+    if (row.size() != report.columns.size())
+      throw PluginError(slot.type + " reports a row of " + std::to_string(row.size()) + " cells under " +
+                        std::to_string(report.columns.size()) + " columns");
+  json ? print_json(slot.type, report) : print_text(report);
+  return static_cast<int>(report.code);
+}
+
+}  // namespace trainyard::train

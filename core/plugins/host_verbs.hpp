@@ -1,0 +1,12 @@
+// The verbs of the host, whose names no tool can have.
+#pragma once
+
+#include <string_view>
+
+namespace trainyard::plugins {
+
+inline constexpr std::string_view host_verbs[] = {
+    "train",    "resume", "eval",  "validate", "plan", "config",  "plugins", "ckpt", "model",
+    "schedule", "rules",  "bench", "doctor",   "ctl",  "monitor", "runs",    "tools"};
+
+}  // namespace trainyard::plugins

@@ -1,0 +1,121 @@
+// The weights of a run as other programs read them: parameters and buffers by name.
+//   safetensors  the format of https://github.com/huggingface/safetensors
+//   torch        what Python's torch.load(weights_only=True) reads: a dictionary of tensors, pickled and zipped
+//                (LibTorch's own serializer)
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <trainyard/formats/safetensors.hpp>
+#include <trainyard/tool.hpp>
+
+namespace {
+
+using namespace trainyard;
+
+void write_torch(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  c10::Dict<std::string, at::Tensor> dictionary;
+  for (const auto& [name, tensor] : tensors) dictionary.insert(name, tensor);
+  const std::vector<char> bytes = torch::jit::pickle_save(dictionary);
+  const std::string beside = path + ".tmp";
+  std::ofstream file(beside, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(beside, path, error);
+  if (file && !error) return;
+  std::remove(beside.c_str());
+  throw DataError(path + ": cannot be written" + (error ? ": " + error.message() : ""));
+}
+
+struct Format {
+  const char *name, *extension;
+  void (*write)(const std::string& path, const std::vector<NamedTensor>& tensors);
+};
+constexpr Format formats[] = {
+    {"safetensors", ".safetensors",
+     [](const std::string& path, const std::vector<NamedTensor>& tensors) {
+       write_safetensors(path, tensors);
+     }},
+    {"torch", ".pt", write_torch},
+};
+
+class Export final : public Tool {
+ public:
+  struct Options {
+    std::string to = "safetensors";
+    std::string weights_of;
+    std::string file;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("export").version("1.0.0").summary("Writes the weights of a run for other programs.");
+    m.option("to", &Options::to, "format of the file").one_of({"safetensors", "torch"});
+    m.option(
+        "weights_of", &Options::weights_of,
+        "a hook that averages weights, by its id (ema, swa), whose average is written; empty: the weights as "
+        "trained");
+    m.option("file", &Options::file, "where to; empty: weights, in the tool's folder below the run");
+  }
+  explicit Export(const Options& options) : options_(options) {}
+
+  Report run(Workshop& shop) override {
+    const Format& format = chosen();
+    const std::string path =
+        options_.file.empty() ? shop.folder() + "/weights" + format.extension : options_.file;
+    std::vector<NamedTensor> tensors = shop.weights();
+    std::int64_t replaced = 0;
+    if (!options_.weights_of.empty()) replaced = put_averages(shop, tensors);
+    std::int64_t numbers = 0;
+    for (auto& [name, tensor] : tensors) {
+      tensor = tensor.detach().to(at::kCPU).contiguous().clone();  // nothing of what it is a view of
+      numbers += tensor.numel();
+    }
+    if (shop.stopping()) return {};
+    format.write(path, tensors);
+    Report report;
+    report.facts = {{"file", path},
+                    {"format", format.name},
+                    {"from", shop.source()},
+                    {"tensors", static_cast<std::int64_t>(tensors.size())},
+                    {"numbers", numbers}};
+    if (!options_.weights_of.empty()) report.facts.emplace_back("averaged", replaced);
+    return report;
+  }
+
+ private:
+  const Format& chosen() const {
+    for (const Format& format : formats)
+      if (options_.to == format.name) return format;
+    throw ConfigError("there is no format " + options_.to);
+  }
+
+  /// In the place of weights, where the hook has one; a buffer that it does not average stays.
+  std::int64_t put_averages(Workshop& shop, std::vector<NamedTensor>& tensors) const {
+    const State* const hook = shop.state("hooks." + options_.weights_of);
+    std::int64_t replaced = 0;
+    for (auto& [name, tensor] : tensors) {
+      if (hook == nullptr) break;
+      const auto found = hook->tensors.find("average/" + name);
+      if (found == hook->tensors.end()) continue;
+      tensor = found->second;
+      ++replaced;
+    }
+    if (replaced == 0)
+      throw ConfigError(
+          "weights_of = \"" + options_.weights_of + "\": " + shop.source() +
+          " holds no average of such a hook; have [[hooks]] ema or swa average in the training, or leave "
+          "it out");
+    return replaced;
+  }
+
+  Options options_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Export)

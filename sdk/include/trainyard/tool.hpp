@@ -1,0 +1,85 @@
+// tool/1: a job beside training, with a report. A tool is a verb: `trainyard NAME run.toml`; an entry of
+// `[[tools]]` in the run file gives its options.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
+#include <trainyard/error.hpp>
+#include <trainyard/named_tensor.hpp>
+#include <trainyard/plugin.hpp>
+#include <trainyard/state.hpp>
+#include <trainyard/value.hpp>
+
+TRAINYARD_CONTRACT("tool.hpp");
+
+namespace trainyard {
+
+class Network;
+
+/// What a tool found; the host prints it as text or JSON. In JSON a number that is not finite is the string
+/// "nan", "inf" or "-inf".
+struct Report {
+  ExitCode code =
+      ExitCode::done;  ///< of the process: what the tool looked for is wrong, and the report says how
+  std::vector<std::pair<std::string, Value>> facts;  ///< name and value, in this order
+  std::vector<std::string> columns;                  ///< of the table behind them; none: no table
+  std::vector<std::vector<Value>> rows;              ///< each as long as the columns
+};
+
+/// What a tool works on: a run that does not train, with the weights that were asked for. A single rank. All
+/// calls are of the loop thread, and throw Error.
+class Workshop {
+ public:
+  virtual ~Workshop() = default;
+
+  /// On the run's device. Its tensors are the run's weights: what is written there, evaluations see.
+  virtual Network& network() = 0;
+  /// Parameters, then buffers, in model order; handles, on the run's device.
+  virtual std::vector<NamedTensor> weights() = 0;
+  /// The file or checkpoint that the weights came from.
+  virtual const std::string& source() const = 0;
+  /// What the checkpoint holds of a plugin, "hooks.ema"; null where it holds nothing of it, or the weights
+  /// are of a file.
+  virtual const State* state(std::string_view owner) const = 0;
+  /// Owners of all that the checkpoint holds; empty where the weights are of a file.
+  virtual std::vector<std::string> owners() const = 0;
+
+  /// The splits that the run has, but that of training: "val", "test".
+  virtual std::vector<std::string> splits() const = 0;
+  /// The metrics of a pass over one of them, by name: "val/loss". Throws ConfigError for another; empty where
+  /// a signal came.
+  virtual std::map<std::string, double> evaluate(std::string_view split) = 0;
+  /// As Host::batches.
+  virtual std::vector<Batch> batches(std::string_view split, std::int64_t count) = 0;
+
+  /// Trains `steps` steps from these weights on, as a run that begins with them, at step 0 with the optimizer
+  /// as new; calls `look` with what came of it; then everything that the run saves is as it was, to the bit.
+  /// Hooks take part, and rules, recorder and sinks do not. Throws ConfigError where the budget has fewer
+  /// steps. `look` is not called where a signal came.
+  virtual void train(std::int64_t steps, const std::function<void()>& look) = 0;
+
+  /// A folder of the tool's own below that of the run, made at the first call: RUN/tools/NAME.
+  virtual const std::string& folder() = 0;
+  /// How far the tool has come; shown where standard error is a terminal.
+  virtual void progress(std::int64_t done, std::int64_t total) = 0;
+  /// A signal asks for an end: return soon; the process then exits as a training that was interrupted does.
+  virtual bool stopping() const = 0;
+};
+
+class Tool : public Plugin {
+ public:
+  static constexpr Kind kind{"tool", 1};
+
+  /// Once. A file that is written stands at its place only when it is whole.
+  virtual Report run(Workshop& workshop) = 0;
+};
+
+}  // namespace trainyard
