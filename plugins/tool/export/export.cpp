@@ -1,15 +1,6 @@
 // The weights of a run as other programs read them: parameters and buffers by name.
 //   safetensors  the format of https://github.com/huggingface/safetensors
-//   torch        what Python's torch.load(weights_only=True) reads: a dictionary of tensors, pickled and zipped
-//                (LibTorch's own serializer)
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <vector>
-
-#include <ATen/core/Dict.h>
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <trainyard/formats/safetensors.hpp>
 #include <trainyard/tool.hpp>
@@ -17,21 +8,6 @@
 namespace {
 
 using namespace trainyard;
-
-void write_torch(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  c10::Dict<std::string, at::Tensor> dictionary;
-  for (const auto& [name, tensor] : tensors) dictionary.insert(name, tensor);
-  const std::vector<char> bytes = torch::jit::pickle_save(dictionary);
-  const std::string beside = path + ".tmp";
-  std::ofstream file(beside, std::ios::binary);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(beside, path, error);
-  if (file && !error) return;
-  std::remove(beside.c_str());
-  throw DataError(path + ": cannot be written" + (error ? ": " + error.message() : ""));
-}
 
 struct Format {
   const char *name, *extension;
@@ -42,7 +18,6 @@ constexpr Format formats[] = {
      [](const std::string& path, const std::vector<NamedTensor>& tensors) {
        write_safetensors(path, tensors);
      }},
-    {"torch", ".pt", write_torch},
 };
 
 class Export final : public Tool {
@@ -54,7 +29,7 @@ class Export final : public Tool {
   };
   static void describe(Manifest<Options>& m) {
     m.name("export").version("1.0.0").summary("Writes the weights of a run for other programs.");
-    m.option("to", &Options::to, "format of the file").one_of({"safetensors", "torch"});
+    m.option("to", &Options::to, "format of the file").one_of({"safetensors"});
     m.option(
         "weights_of", &Options::weights_of,
         "a hook that averages weights, by its id (ema, swa), whose average is written; empty: the weights as "
