@@ -1,13 +1,49 @@
 """Tools, the verbs that plugins are: what they print, what they write, what they refuse, and that they leave a run as it was."""
+import io
 import json
+import math
+import os
+import pickle
+import struct
 import subprocess
 import unittest
+import zipfile
 
 from safetensors.numpy import load_file
 
 from support.host import SMALL, HostTest
 
 EMA = SMALL + '[[hooks]]\ntype = "ema"\ndecay = 0.5\n[checkpoint]\ntype = "full"\ninterval = "1ep"\n'
+
+
+class Storage:
+    """Of LibTorch's zip, read without LibTorch: the file layout of torch.save."""
+
+    def __init__(self, data, count):
+        self.values = struct.unpack(f"<{count}f", data[:4 * count])
+
+
+def read_torch(path):
+    """{name: (shape, values)} of a dictionary of contiguous float tensors."""
+    archive = zipfile.ZipFile(path)
+    (index,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
+    folder = index[:-len("data.pkl")]
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module, name):
+            if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+                return lambda storage, offset, shape, stride, *_: (
+                    tuple(shape), storage.values[offset:offset + math.prod(shape)])
+            if (module, name) == ("collections", "OrderedDict"):
+                return dict
+            return (module, name)
+
+        def persistent_load(self, saved):
+            kind, storage, key, _, count = saved
+            assert (kind, storage[1]) == ("storage", "FloatStorage"), saved
+            return Storage(archive.read(f"{folder}data/{key}"), count)
+
+    return Reader(io.BytesIO(archive.read(index))).load()
 
 
 class Tools(HostTest):
@@ -43,6 +79,21 @@ class Tools(HostTest):
                          {name: tensor.tobytes() for name, tensor in trained.items()})
         self.assertEqual(report["facts"]["numbers"], sum(tensor.size for tensor in trained.values()))
 
+    def test_torch_reads_them_too(self):
+        self.trained()
+        report = self.report("export", "run.toml", "--to", "torch")
+        trained = load_file(self.folder / "runs/small/model.safetensors")
+        read = read_torch(self.folder / report["facts"]["file"])
+        self.assertEqual({name: (tensor.shape, tuple(tensor.ravel().tolist())) for name, tensor in trained.items()}, read)
+
+    @unittest.skipUnless("TRAINYARD_TORCH_PYTHON" in os.environ, "TRAINYARD_TORCH_PYTHON names no Python with torch")
+    def test_python_torch_reads_them(self):
+        self.trained()
+        path = self.report("export", "run.toml", "--to", "torch")["facts"]["file"]
+        script = f"import torch; print(len(torch.load({path!r}, weights_only=True)))"
+        done = subprocess.run([os.environ["TRAINYARD_TORCH_PYTHON"], "-c", script], text=True, capture_output=True, cwd=self.folder)
+        self.assertEqual(done.stdout.strip(), "4", done.stderr)
+
     def test_averages_are_those_of_the_checkpoint(self):
         self.trained()
         path = self.folder / self.report("export", "run.toml", "--weights_of", "ema")["facts"]["file"]
@@ -63,8 +114,10 @@ class Tools(HostTest):
         self.call("export", "run.toml", "--weights_of", "ema", "--weights", weights, code=2)
 
     def test_options_of_the_run_file_and_of_the_line(self):
-        self.trained(EMA + '[[tools]]\ntype = "export"\n[[tools]]\ntype = "audit"\nsteps = 3\n')
-        self.report("export", "run.toml")
+        self.trained(EMA + '[[tools]]\ntype = "export"\nto = "torch"\n[[tools]]\ntype = "audit"\nsteps = 3\n')
+        self.assertEqual(self.report("export", "run.toml")["facts"]["format"], "torch")
+        self.assertEqual(self.report("export", "run.toml", "--to", "safetensors")["facts"]["format"], "safetensors")
+        self.assertEqual(self.report("export", "run.toml", "--set", "tools.0.to=safetensors")["facts"]["format"], "safetensors")
         self.assertIn("not moved in 3 steps", self.report("audit", "run.toml")["facts"])
         self.assertIn("not moved in 2 steps", self.report("audit", "run.toml", "--steps", "2")["facts"])
         self.assertIn("not moved in 4 steps", self.report("audit", "run.toml", "--set", "tools.0.steps=4")["facts"])

@@ -1,9 +1,12 @@
 // The weights of a run as other programs read them: parameters and buffers by name.
 //   safetensors  the format of https://github.com/huggingface/safetensors
+//   torch        what Python's torch.load(weights_only=True) reads: a dictionary of tensors
 #include <vector>
 
 #include <trainyard/formats/safetensors.hpp>
 #include <trainyard/tool.hpp>
+
+#include "torch_file.hpp"
 
 namespace {
 
@@ -18,6 +21,7 @@ constexpr Format formats[] = {
      [](const std::string& path, const std::vector<NamedTensor>& tensors) {
        write_safetensors(path, tensors);
      }},
+    {"torch", ".pt", write_torch},
 };
 
 class Export final : public Tool {
@@ -29,7 +33,7 @@ class Export final : public Tool {
   };
   static void describe(Manifest<Options>& m) {
     m.name("export").version("1.0.0").summary("Writes the weights of a run for other programs.");
-    m.option("to", &Options::to, "format of the file").one_of({"safetensors"});
+    m.option("to", &Options::to, "format of the file").one_of({"safetensors", "torch"});
     m.option(
         "weights_of", &Options::weights_of,
         "a hook that averages weights, by its id (ema, swa), whose average is written; empty: the weights as "
