@@ -4,16 +4,21 @@ import json
 import math
 import os
 import pickle
+import shutil
+import signal
 import struct
 import subprocess
+import time
 import unittest
 import zipfile
 
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
-from support.host import SMALL, HostTest
+from support.host import BUILD, SMALL, HostTest
 
 EMA = SMALL + '[[hooks]]\ntype = "ema"\ndecay = 0.5\n[checkpoint]\ntype = "full"\ninterval = "1ep"\n'
+
+TOLD, OF_THE_HOST = BUILD / "tests/samples/told", BUILD / "tests/samples/doctor"  # a tool that does as it is told
 
 
 class Storage:
@@ -156,6 +161,58 @@ class Tools(HostTest):
         expected = json.loads(self.call("eval", "run.toml", "--format", "json").stdout)
         facts = self.report("audit", "run.toml", "--steps", "0", "--weights", self.folder / "runs/small/model.safetensors")["facts"]
         self.assertEqual({name: facts[name] for name in expected}, expected)
+
+    def test_what_is_not_finite(self):
+        self.trained()
+        weights = load_file(self.folder / "runs/small/model.safetensors")
+        bad = next(iter(weights))
+        weights[bad].ravel()[1] = float("nan")
+        save_file(weights, self.folder / "bad.safetensors")
+        report = self.report("audit", "run.toml", "--steps", "0", "--weights", self.folder / "bad.safetensors", code=5)
+        self.assertEqual(report["facts"]["val/loss"], "nan")
+        self.assertEqual({row["parameter"]: row["not finite"] for row in report["rows"]}, {name: int(name == bad) for name in weights})
+        facts = self.report("told", "run.toml", "--plugins", TOLD)["facts"]
+        self.assertEqual(facts, {"nan": "nan", "up": "inf", "down": "-inf", "batches": 2, "parameters": 4})
+
+    def test_what_a_tool_does_wrong_is_told_with_its_name(self):
+        self.trained()
+        self.assertIn("[tools[0]] told: shelf 7", self.call("told", "run.toml", "--plugins", TOLD, "--what", "throw", code=3).stderr)
+        self.assertIn("told reports a row of 1 cells under 2 columns",
+                      self.call("told", "run.toml", "--plugins", TOLD, "--what", "ragged", code=3).stderr)
+
+    def test_a_name_that_the_host_has(self):
+        self.assertIn('is a tool called "doctor", as the host\'s verb', self.call("plugins", "list", "--plugins", OF_THE_HOST, code=3).stdout)
+        self.assertNotIn("Does as it is told", self.call("tools", "--plugins", OF_THE_HOST).stdout)
+
+    def test_folders_of_the_run_file(self):
+        self.trained(EMA + f'[plugins]\npaths = ["{TOLD}"]\n')
+        self.assertEqual(self.report("told", "run.toml")["facts"]["batches"], 2)
+
+    def test_two_of_one_name(self):
+        self.trained()
+        shutil.copy(BUILD / "lib/trainyard/plugins/tool/libexport.so", self.folder / "libexport.so")
+        self.assertIn("more than one file provides", self.call("export", "run.toml", "--plugins", self.folder, code=2).stderr)
+
+    def test_a_signal_ends_it_and_leaves_the_run_as_it_was(self):
+        self.trained()
+        before = self.files()
+        for what, words in (("wait", ()), ("train", ("--set", "trainer.max_duration=1000000ba"))):
+            with self.subTest(what=what):
+                tool = subprocess.Popen(self.command("told", "run.toml", "--plugins", TOLD, "--what", what, *words), cwd=self.folder,
+                                        env=self.environment(), text=True, stderr=subprocess.PIPE)
+                waiting = self.folder / "runs/small/tools/told/waiting"
+                end = time.monotonic() + (60 if what == "wait" else 3)
+                while time.monotonic() < end and not (what == "wait" and waiting.exists()):
+                    time.sleep(0.05)
+                self.assertIsNone(tool.poll())
+                tool.send_signal(signal.SIGINT)
+                self.assertIn("told was interrupted", tool.communicate(timeout=60)[1])
+                self.assertEqual(tool.returncode, 75)
+        self.assertEqual(before, self.files())
+
+    def test_a_run_that_swapped_and_tables_in_parts(self):
+        self.trained(EMA + '[[swap]]\nat = "3ba"\nslot = "optimizer"\ntype = "sgd"\nlr = 0.1\n')
+        self.assertEqual(self.report("audit", "run.toml", "--steps", "2")["facts"]["not moved in 2 steps"], 0)
 
 
 if __name__ == "__main__":
