@@ -143,7 +143,8 @@ TEST_CASE("metrics take several labels a sample, or say that these are the data'
     const auto metric = test::make<Metric>(name, needed("metric", name));
     const std::string said = refusal([&] { metric->check({classes}, dataset->schema()); });
     if (!said.empty()) {
-      CHECK_THAT(said, Catch::Contains("labels a sample") && Catch::Contains("precision_at_k"));
+      CHECK_THAT(said, (Catch::Contains("labels a sample") && Catch::Contains("precision_at_k")) ||
+                           Catch::Contains("needs a score for an edge"));
       continue;
     }
     ++taking;
