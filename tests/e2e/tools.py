@@ -156,6 +156,14 @@ class Tools(HostTest):
         self.assertEqual(self.report("audit", "run.toml", "--steps", "3"), first)
         self.assertEqual([row["moved"] for row in first["rows"]], ["yes"] * 4)
 
+    def test_what_no_step_moves_and_rules_that_look_on(self):
+        self.trained(EMA.replace('lr = 0.01', 'lr = 0.01\ngroups = [{ match = ["*bias"], lr = 0.0, weight_decay = 0.0 }]')
+                     + '[[rules]]\ntype = "all_zero"\n')
+        before = self.files()
+        moved = {row["parameter"].split(".")[-1]: row["moved"] for row in self.report("audit", "run.toml", "--steps", "2")["rows"]}
+        self.assertEqual(moved, {"weight": "yes", "bias": "no"})
+        self.assertEqual(before, self.files())
+
     def test_metrics_are_those_of_eval(self):
         self.trained()
         expected = json.loads(self.call("eval", "run.toml", "--format", "json").stdout)
