@@ -48,13 +48,13 @@ class LazyRows(HostTest):
         never, behind = self.both(SAVED)
         self.assertEqual(len(behind["weights"]), 3)
         self.assertEqual(len(behind["values"]), 2)
-        self.assertEqual(behind, never)
+        self.assertTrue(behind == never)  # the difference of so many numbers takes minutes to print
 
     def test_averages_of_weights(self):
         for hook, words in (("ema", ()), ("ema", ("--set", "model.precision=bf16")), ("swa\"\nstart = \"1ba", ())):
             with self.subTest(hook, words=words):
                 never, behind = self.both(SAVED + f'[[hooks]]\ntype = "{hook}"\n', *words)
-                self.assertEqual(behind, never)
+                self.assertTrue(behind == never)  # the difference of so many numbers takes minutes to print
                 if hook == "ema":
                     self.assertEqual([len(each) for each in behind["averages"].values()], [4] * 3)
 
@@ -63,7 +63,7 @@ class LazyRows(HostTest):
         for slot, lines in swaps.items():
             with self.subTest(slot):
                 never, behind = self.both(SAVED + f'[[swap]]\nat = "9ba"\nslot = "{slot}"\n{lines}')
-                self.assertEqual(behind, never)
+                self.assertTrue(behind == never)  # the difference of so many numbers takes minutes to print
 
     def test_a_run_that_is_gone_on_with_ends_the_same(self):
         for words in ((), ("--set", "model.output=full"), ("--set", "model.precision=bf16")):
