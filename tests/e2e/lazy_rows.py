@@ -1,10 +1,9 @@
 """Rows that lazy_adam has left behind: whoever looks at the weights sees them as if every row had taken every step. With window = 1 no
 row is ever behind; with a large one they are unless somebody has them catch up, and all that comes out is to be the same."""
 import json
-import struct
 import unittest
 
-from support.host import SMALL, HostTest
+from support.host import SMALL, HostTest, tensors
 
 RUN = (SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"')
        .replace('type = "mlp"\nlayers = [8, 16, 3]',
@@ -18,15 +17,6 @@ RUN = (SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"')
        .replace("size = 64, batch_size = 16", "size = 160, batch_size = 16"))
 SAVED = RUN + '[checkpoint]\ntype = "full"\ninterval = "7ba"\nkeep_last = 9\n'
 WINDOWS = ("optimizer.window=1", "optimizer.window=500")
-
-
-def tensors(path):
-    """Name to bytes of a safetensors file."""
-    data = path.read_bytes()
-    (size,) = struct.unpack_from("<Q", data)
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: data[8 + size + each["data_offsets"][0]:8 + size + each["data_offsets"][1]] for name, each in header.items()}
 
 
 class LazyRows(HostTest):

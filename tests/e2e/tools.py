@@ -14,7 +14,7 @@ import zipfile
 
 from safetensors.numpy import load_file, save_file
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import BUILD, SMALL, HostTest, tensors
 
 EMA = SMALL + '[[hooks]]\ntype = "ema"\ndecay = 0.5\n[checkpoint]\ntype = "full"\ninterval = "1ep"\n'
 
@@ -218,7 +218,21 @@ class Tools(HostTest):
                 self.assertEqual(tool.returncode, 75)
         self.assertEqual(before, self.files())
 
-    def test_a_run_that_swapped_and_tables_in_parts(self):
+    def test_weights_in_halves_are_exported_whole(self):
+        text = (EMA.replace('type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3',
+                            'type = "xc"\nlayout = "synthetic"\nfeatures = 40\nclasses = 10\nprototype = 6\nown = 4\nnoise = 3')
+                .replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "slide"\nhidden = 8\nprecision = "bf16"')
+                .replace('type = "cross_entropy"', 'type = "cross_entropy"\nmulti_label = true')
+                .replace('type = "accuracy"', 'type = "precision_at_k"\nk = [1]').replace('type = "adamw"', 'type = "lazy_adam"'))
+        self.trained(text)
+        whole = load_file(self.folder / self.report("export", "run.toml")["facts"]["file"])
+        kept = tensors(self.folder / "runs/small/model.safetensors")
+        self.assertEqual(set(kept) - set(whole), {"output.weight_lower"})
+        halves = zip(kept["output.weight_lower"][::2], kept["output.weight_lower"][1::2], kept["output.weight"][::2], kept["output.weight"][1::2])
+        self.assertEqual(whole["output.weight"].tobytes(), b"".join(map(bytes, halves)))
+        self.assertEqual(whole["output.weight"].dtype.name, "float32")
+
+    def test_a_run_that_swapped(self):
         self.trained(EMA + '[[swap]]\nat = "3ba"\nslot = "optimizer"\ntype = "sgd"\nlr = 0.1\n')
         self.assertEqual(self.report("audit", "run.toml", "--steps", "2")["facts"]["not moved in 2 steps"], 0)
 

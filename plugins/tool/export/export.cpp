@@ -4,6 +4,8 @@
 #include <vector>
 
 #include <trainyard/formats/safetensors.hpp>
+#include <trainyard/helpers/halves.hpp>
+#include <trainyard/network.hpp>
 #include <trainyard/tool.hpp>
 
 #include "torch_file.hpp"
@@ -47,6 +49,7 @@ class Export final : public Tool {
     const std::string path =
         options_.file.empty() ? shop.folder() + "/weights" + format.extension : options_.file;
     std::vector<NamedTensor> tensors = shop.weights();
+    join_halves(shop.network(), tensors);
     std::int64_t replaced = 0;
     if (!options_.weights_of.empty()) replaced = put_averages(shop, tensors);
     std::int64_t numbers = 0;
@@ -71,6 +74,17 @@ class Export final : public Tool {
     for (const Format& format : formats)
       if (options_.to == format.name) return format;
     throw ConfigError("there is no format " + options_.to);
+  }
+
+  /// Others know of no weights in two parts.
+  static void join_halves(Network& network, std::vector<NamedTensor>& tensors) {
+    const auto* const holder = dynamic_cast<const HoldsHalves*>(&network);
+    if (holder == nullptr) return;
+    for (const Halves& half : holder->halves()) {
+      std::erase_if(tensors, [&](const NamedTensor& each) { return each.tensor.is_alias_of(half.lower); });
+      for (auto& [name, tensor] : tensors)
+        if (name == half.name) tensor = joined(half);
+    }
   }
 
   /// In the place of weights, where the hook has one; a buffer that it does not average stays.

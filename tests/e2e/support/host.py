@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -55,6 +56,15 @@ SPARSE = SMALL.replace('type = "synthetic"\nkind = "classification"\nshape = [8]
 
 def rows(count=24, label=lambda row: row % 3, feature=lambda row, column: (row * 7 + column * 3) % 11):
     return "".join(",".join(str(feature(row, column)) for column in range(8)) + f",{label(row)}\n" for row in range(count))
+
+
+def tensors(path):
+    """Name to bytes of a safetensors file, bfloat16 ones too, of which NumPy does not know."""
+    data = path.read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: data[8 + size + each["data_offsets"][0]:8 + size + each["data_offsets"][1]] for name, each in header.items()}
 
 
 class HostTest(unittest.TestCase):
