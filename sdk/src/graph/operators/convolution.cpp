@@ -1,12 +1,21 @@
-// Conv and the poolings: operators with a window.
+// Conv, ConvTranspose and the poolings: operators with a window, over one to three dimensions.
+#include <ATen/ops/amax.h>
 #include <ATen/ops/avg_pool1d.h>
 #include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
+#include <ATen/ops/conv_transpose1d.h>
+#include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/conv_transpose3d.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/max_pool1d.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/max_pool3d.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/ones.h>
 
 #include <limits>
 
@@ -71,10 +80,9 @@ Window window_of(const NodeView& op, Shape kernel) {
 }
 
 void check_image(const NodeView& op) {
-  op.require(op.rank(0) == 3 || op.rank(0) == 4,
+  op.require(op.rank(0) >= 3 && op.rank(0) <= 5,
              "input " + op.value(0).name + " has shape " + shape_text(op.shape(0)) +
-                 ", needs [batch, channels, height, width] or [batch, channels, "
-                 "length]");
+                 ", needs [batch, channels] and the lengths of one to three dimensions");
   op.require_floating(0);
   for (std::size_t i = 1; i < op.shape(0).size(); ++i)
     op.require(op.shape(0)[i] > 0, "only the first dimension of " + op.value(0).name + " " +
@@ -130,13 +138,17 @@ Call compile_conv(const NodeView& op) {
   const Window w = window_of(op, conv_kernel(op));
   const ValueId x = op.input(0), weight = op.input(1), bias = op.input(2), y = op.output();
   const std::int64_t groups = op.node().integer("group", 1);
-  const bool flat = op.rank(0) == 3;
-  const Shape padding = w.symmetric() ? w.begin : Shape(w.kernel.size(), 0);
+  const std::size_t dimensions = w.kernel.size();
+  const Shape padding = w.symmetric() ? w.begin : Shape(dimensions, 0);
   const Shape pairs = w.symmetric() ? Shape{} : w.pad_pairs();
   return [=, strides = w.strides, dilations = w.dilations](Frame& f) {
     const at::Tensor input = pairs.empty() ? f[x] : at::constant_pad_nd(f[x], pairs);
-    f[y] = flat ? at::conv1d(input, f[weight], f.optional(bias), strides, padding, dilations, groups)
-                : at::conv2d(input, f[weight], f.optional(bias), strides, padding, dilations, groups);
+    const auto convolve = [&](auto function) {
+      return function(input, f[weight], f.optional(bias), strides, padding, dilations, groups);
+    };
+    f[y] = dimensions == 1   ? convolve([](auto&&... a) { return at::conv1d(a...); })
+           : dimensions == 2 ? convolve([](auto&&... a) { return at::conv2d(a...); })
+                             : convolve([](auto&&... a) { return at::conv3d(a...); });
   };
 }
 
@@ -144,6 +156,93 @@ std::int64_t conv_cost(const NodeView& op) {
   std::int64_t result = op.shape(1)[1];
   for (const std::int64_t k : conv_kernel(op)) result *= k;
   for (const std::int64_t dim : op.output_shape()) result *= per_sample(dim);
+  return result;
+}
+
+// ConvTranspose: the gradient of Conv by its input, as a layer. Weight [in, out / group, kernel...].
+
+/// What is cut off at the begin and at the end of each dimension, and added at its end.
+struct Crop {
+  Shape begin, end, added;
+};
+
+Shape transposed_kernel(const NodeView& op) {
+  return {op.shape(1).begin() + 2, op.shape(1).end()};
+}
+
+Crop crop_of(const NodeView& op, const Window& w) {
+  const std::size_t dimensions = w.kernel.size();
+  Crop crop{w.begin, w.end, op.node().integers("output_padding", Shape(dimensions, 0))};
+  op.require(crop.added.size() == dimensions, "attribute `output_padding` has " +
+                                                  std::to_string(crop.added.size()) + " numbers, needs " +
+                                                  std::to_string(dimensions));
+  for (std::size_t i = 0; i < dimensions; ++i)
+    op.require(crop.added[i] >= 0 && (crop.added[i] < w.strides[i] || crop.added[i] < w.dilations[i]),
+               "attribute `output_padding` holds " + std::to_string(crop.added[i]) +
+                   ", needs 0 or more and less than the stride or the dilation");
+  return crop;
+}
+
+std::vector<TensorType> infer_conv_transpose(const NodeView& op) {
+  check_image(op);
+  op.require_rank(1, op.rank(0));
+  op.require(
+      op.node().text("auto_pad", "NOTSET") == "NOTSET" && op.node().integers("output_shape", {}).empty(),
+      "attributes `auto_pad` and `output_shape` are not supported, give `pads` and `output_padding`");
+  const Shape& weight = op.shape(1);
+  const std::int64_t groups = op.node().integer("group", 1), channels = op.shape(0)[1];
+  op.require(groups >= 1 && weight[0] == channels && channels % groups == 0,
+             "input " + op.value(0).name + " " + shape_text(op.shape(0)) + " has " +
+                 std::to_string(channels) + " channels in " + std::to_string(groups) + " groups, weight " +
+                 op.value(1).name + " " + shape_text(weight) + " takes " + std::to_string(weight[0]));
+  const Shape kernel = op.node().integers("kernel_shape", transposed_kernel(op));
+  op.require(kernel == transposed_kernel(op), "attribute `kernel_shape` is " + shape_text(kernel) +
+                                                  ", weight " + op.value(1).name + " is " +
+                                                  shape_text(weight));
+  const Window w = window_of(op, kernel);
+  const Crop crop = crop_of(op, w);
+  Shape result = {op.shape(0)[0], weight[1] * groups};
+  if (op.has(2))
+    op.require(op.shape(2) == Shape{result[1]}, "bias " + op.value(2).name + " has shape " +
+                                                    shape_text(op.shape(2)) + ", needs " +
+                                                    shape_text({result[1]}));
+  for (std::size_t i = 0; i < w.kernel.size(); ++i) {
+    result.push_back((op.shape(0)[2 + i] - 1) * w.strides[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 +
+                     crop.added[i] - crop.begin[i] - crop.end[i]);
+    op.require(result.back() > 0, "padding leaves nothing of dimension " + std::to_string(2 + i));
+  }
+  return {{result, op.dtype(0)}};
+}
+
+/// Cut alike on both sides by LibTorch; where they differ, the whole is made and cut here.
+Call compile_conv_transpose(const NodeView& op) {
+  const Window w = window_of(op, transposed_kernel(op));
+  const Crop crop = crop_of(op, w);
+  const ValueId x = op.input(0), weight = op.input(1), bias = op.input(2), y = op.output();
+  const std::int64_t groups = op.node().integer("group", 1);
+  const std::size_t dimensions = w.kernel.size();
+  const Shape padding = w.symmetric() ? w.begin : Shape(dimensions, 0);
+  Shape pairs;
+  if (!w.symmetric()) {
+    pairs = w.pad_pairs();
+    for (std::int64_t& pad : pairs) pad = -pad;
+  }
+  return [=, strides = w.strides, dilations = w.dilations, added = crop.added](Frame& f) {
+    const auto convolve = [&](auto function) {
+      return function(f[x], f[weight], f.optional(bias), strides, padding, added, groups, dilations);
+    };
+    const at::Tensor whole =
+        dimensions == 1   ? convolve([](auto&&... a) { return at::conv_transpose1d(a...); })
+        : dimensions == 2 ? convolve([](auto&&... a) { return at::conv_transpose2d(a...); })
+                          : convolve([](auto&&... a) { return at::conv_transpose3d(a...); });
+    f[y] = pairs.empty() ? whole : at::constant_pad_nd(whole, pairs);
+  };
+}
+
+std::int64_t conv_transpose_cost(const NodeView& op) {
+  std::int64_t result = op.shape(1)[1];
+  for (const std::int64_t k : transposed_kernel(op)) result *= k;
+  for (const std::int64_t dim : op.shape(0)) result *= per_sample(dim);
   return result;
 }
 
@@ -174,31 +273,48 @@ std::vector<TensorType> infer_max_pool(const NodeView& op) {
 Call compile_max_pool(const NodeView& op) {
   const Window w = pool_window(op);
   const ValueId x = op.input(0), y = op.output();
-  const bool flat = op.rank(0) == 3;
-  const Shape padding = w.symmetric() ? w.begin : Shape(w.kernel.size(), 0);
+  const std::size_t dimensions = w.kernel.size();
+  const Shape padding = w.symmetric() ? w.begin : Shape(dimensions, 0);
   const Shape pairs = w.symmetric() ? Shape{} : w.pad_pairs();
   return [=](Frame& f) {
     constexpr double lowest = -std::numeric_limits<double>::infinity();
     const at::Tensor input = pairs.empty() ? f[x] : at::constant_pad_nd(f[x], pairs, lowest);
-    f[y] = flat ? at::max_pool1d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
-                : at::max_pool2d(input, w.kernel, w.strides, padding, w.dilations, w.ceil);
+    f[y] = dimensions == 1   ? at::max_pool1d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
+           : dimensions == 2 ? at::max_pool2d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
+                             : at::max_pool3d(input, w.kernel, w.strides, padding, w.dilations, w.ceil);
   };
 }
 
 std::vector<TensorType> infer_average_pool(const NodeView& op) {
   std::vector<TensorType> types = infer_pool(op);
   const Window w = pool_window(op);
-  op.require(w.symmetric(), "pads differently before and after; AveragePool takes equal padding");
   op.require(w.dilations == Shape(w.kernel.size(), 1), "attribute `dilations` other than 1 is not supported");
   return types;
 }
 
 Call compile_average_pool(const NodeView& op) {
   const Window w = pool_window(op);
-  const bool flat = op.rank(0) == 3, count_padding = op.node().integer("count_include_pad", 0) != 0;
-  return [=, x = op.input(0), y = op.output()](Frame& f) {
-    f[y] = flat ? at::avg_pool1d(f[x], w.kernel, w.strides, w.begin, w.ceil, count_padding)
-                : at::avg_pool2d(f[x], w.kernel, w.strides, w.begin, w.ceil, count_padding);
+  const bool count_padding = op.node().integer("count_include_pad", 0) != 0;
+  const std::size_t dimensions = w.kernel.size();
+  const auto pool = [=](const at::Tensor& x, const Shape& padding) {
+    return dimensions == 1   ? at::avg_pool1d(x, w.kernel, w.strides, padding, w.ceil, count_padding)
+           : dimensions == 2 ? at::avg_pool2d(x, w.kernel, w.strides, padding, w.ceil, count_padding)
+                             : at::avg_pool3d(x, w.kernel, w.strides, padding, w.ceil, count_padding);
+  };
+  const ValueId x = op.input(0), y = op.output();
+  if (w.symmetric()) return [=](Frame& f) { f[y] = pool(f[x], w.begin); };
+  // LibTorch pads alike on both sides. Zeros that do not count are divided out by the share of a window that
+  // they leave.
+  const Shape none(dimensions, 0), pairs = w.pad_pairs();
+  return [=](Frame& f) {
+    const at::Tensor sums = pool(at::constant_pad_nd(f[x], pairs), none);
+    if (count_padding) {
+      f[y] = sums;
+      return;
+    }
+    Shape one = f[x].sizes().vec();
+    one[0] = one[1] = 1;
+    f[y] = at::div(sums, pool(at::constant_pad_nd(at::ones(one, f[x].options()), pairs), none));
   };
 }
 
@@ -210,10 +326,18 @@ std::vector<TensorType> infer_global_pool(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
+template <at::Tensor (*Reduce)(const at::Tensor&, at::IntArrayRef)>
 Call compile_global_pool(const NodeView& op) {
   Shape axes;
   for (std::int64_t axis = 2; axis < op.rank(0); ++axis) axes.push_back(axis);
-  return [axes, x = op.input(0), y = op.output()](Frame& f) { f[y] = at::mean(f[x], axes, true); };
+  return [axes, x = op.input(0), y = op.output()](Frame& f) { f[y] = Reduce(f[x], axes); };
+}
+
+at::Tensor mean_of(const at::Tensor& x, at::IntArrayRef axes) {
+  return at::mean(x, axes, true);
+}
+at::Tensor largest_of(const at::Tensor& x, at::IntArrayRef axes) {
+  return at::amax(x, axes, true);
 }
 
 const Operator table[] = {
@@ -224,6 +348,13 @@ const Operator table[] = {
      infer_conv,
      compile_conv,
      conv_cost},
+    {"ConvTranspose",
+     2,
+     3,
+     {"auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"},
+     infer_conv_transpose,
+     compile_conv_transpose,
+     conv_transpose_cost},
     {"MaxPool",
      1,
      1,
@@ -236,7 +367,8 @@ const Operator table[] = {
      {"auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"},
      infer_average_pool,
      compile_average_pool},
-    {"GlobalAveragePool", 1, 1, {}, infer_global_pool, compile_global_pool},
+    {"GlobalAveragePool", 1, 1, {}, infer_global_pool, compile_global_pool<mean_of>},
+    {"GlobalMaxPool", 1, 1, {}, infer_global_pool, compile_global_pool<largest_of>},
 };
 
 }  // namespace

@@ -1,23 +1,35 @@
 // Operators that work element by element.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/ceil.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/cos.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/elu.h>
 #include <ATen/ops/erf.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/floor.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/hardswish.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/mish.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/reciprocal.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/selu.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sign.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/softplus.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/where.h>
 
 #include "operator.hpp"
 
@@ -122,17 +134,97 @@ at::Tensor identity(const at::Tensor& x) {
   return x;
 }
 
+at::Tensor softplus(const at::Tensor& x) {
+  return at::softplus(x);
+}
+at::Tensor softsign(const at::Tensor& x) {
+  return at::div(x, at::add(at::abs(x), 1.0));
+}
+
+/// An exponent of another type is taken in that of the base.
+std::vector<TensorType> infer_pow(const NodeView& op) {
+  const auto shape = broadcast(op.shape(0), op.shape(1));
+  if (!shape)
+    op.fail("shapes " + shape_text(op.shape(0)) + " and " + shape_text(op.shape(1)) + " do not broadcast");
+  return {{*shape, op.dtype(0)}};
+}
+
+Call compile_pow(const NodeView& op) {
+  return [a = op.input(0), b = op.input(1), y = op.output(), dtype = op.dtype(0)](Frame& f) {
+    f[y] = at::pow(f[a], f[b].to(dtype));
+  };
+}
+
+/// Of any number of inputs, from the left.
+std::vector<TensorType> infer_variadic(const NodeView& op) {
+  Shape result = op.shape(0);
+  for (std::size_t i = 1; i < op.inputs(); ++i) {
+    op.require(op.has(i), "input " + std::to_string(i) + " is not optional");
+    const auto wider = broadcast(result, op.shape(i));
+    if (!wider || op.dtype(i) != op.dtype(0))
+      op.fail("input " + op.value(i).name + " " + shape_text(op.shape(i)) + " of " +
+              c10::toString(op.dtype(i)) + " does not fit those before, " + shape_text(result) + " of " +
+              c10::toString(op.dtype(0)));
+    result = *wider;
+  }
+  return {{result, op.dtype(0)}};
+}
+
+template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&)>
+Call compile_variadic(const NodeView& op) {
+  return [inputs = op.node().inputs, y = op.output()](Frame& f) {
+    at::Tensor result = f[inputs.front()];
+    for (std::size_t i = 1; i < inputs.size(); ++i) result = Function(result, f[inputs[i]]);
+    f[y] = std::move(result);
+  };
+}
+
+template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&)>
+constexpr Operator variadic(const char* name) {
+  return {name, 1, any_number, {}, infer_variadic, compile_variadic<Function>};
+}
+
+/// The slope broadcasts to the input, not the other way.
+std::vector<TensorType> infer_prelu(const NodeView& op) {
+  op.require_floating(0);
+  if (broadcast(op.shape(0), op.shape(1)) != op.shape(0))
+    op.fail("slope " + op.value(1).name + " " + shape_text(op.shape(1)) + " does not broadcast to " +
+            shape_text(op.shape(0)));
+  return infer_same(op);
+}
+
+Call compile_prelu(const NodeView& op) {
+  return [x = op.input(0), slope = op.input(1), y = op.output()](Frame& f) {
+    f[y] = at::where(f[x].lt(0), at::mul(f[x], f[slope]), f[x]);
+  };
+}
+
+Call compile_hard_sigmoid(const NodeView& op) {
+  return [alpha = op.node().number("alpha", 0.2), beta = op.node().number("beta", 0.5), x = op.input(0),
+          y = op.output()](Frame& f) { f[y] = at::clamp(at::add(at::mul(f[x], alpha), beta), 0.0, 1.0); };
+}
+
 const Operator table[] = {
     unary<at::abs>("Abs"),
+    unary<at::ceil>("Ceil"),
+    unary<at::cos>("Cos"),
     unary<at::erf>("Erf"),
     unary<at::exp>("Exp"),
+    unary<at::floor>("Floor"),
+    unary<at::hardswish>("HardSwish"),
     unary<at::log>("Log"),
+    unary<at::mish>("Mish"),
     unary<at::neg>("Neg"),
+    unary<at::reciprocal>("Reciprocal"),
     unary<at::relu>("Relu"),
     unary<at::selu>("Selu"),
     unary<at::sigmoid>("Sigmoid"),
+    unary<at::sign>("Sign"),
+    unary<at::sin>("Sin"),
     unary<at::sqrt>("Sqrt"),
     unary<at::tanh>("Tanh"),
+    unary<softplus>("Softplus"),
+    unary<softsign>("Softsign"),
     {"Identity", 1, 1, {}, infer_same, compile_unary<identity>},
     {"LeakyRelu", 1, 1, {"alpha"}, infer_floating, compile_leaky_relu},
     {"Elu", 1, 1, {"alpha"}, infer_floating, compile_elu},
@@ -142,7 +234,12 @@ const Operator table[] = {
     binary<sub>("Sub"),
     binary<at::mul>("Mul"),
     binary<div>("Div"),
-    binary<at::pow>("Pow"),
+    {"Pow", 2, 2, {}, infer_pow, compile_pow},
+    {"PRelu", 2, 2, {}, infer_prelu, compile_prelu},
+    {"HardSigmoid", 1, 1, {"alpha", "beta"}, infer_floating, compile_hard_sigmoid},
+    variadic<add>("Sum"),
+    variadic<at::maximum>("Max"),
+    variadic<at::minimum>("Min"),
 };
 
 }  // namespace

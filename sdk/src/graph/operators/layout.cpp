@@ -1,4 +1,6 @@
 // Operators that rearrange, select or reduce.
+#include <ATen/ops/amax.h>
+#include <ATen/ops/amin.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/embedding.h>
@@ -9,6 +11,7 @@
 #include <ATen/ops/reshape.h>
 #include <ATen/ops/slice.h>
 #include <ATen/ops/split_with_sizes.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -361,23 +364,101 @@ std::vector<TensorType> infer_reduce(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
-Call compile_reduce_mean(const NodeView& op) {
+template <at::Tensor (*Reduce)(const at::Tensor&, at::IntArrayRef, bool)>
+Call compile_reduce(const NodeView& op) {
   const Shape axes = reduced_axes(op);
   const ValueId x = op.input(0), y = op.output();
   if (axes.empty()) return [=](Frame& f) { f[y] = f[x]; };
-  return [=, keep = op.node().integer("keepdims", 1) != 0](Frame& f) { f[y] = at::mean(f[x], axes, keep); };
+  return [=, keep = op.node().integer("keepdims", 1) != 0](Frame& f) { f[y] = Reduce(f[x], axes, keep); };
+}
+
+at::Tensor mean(const at::Tensor& x, at::IntArrayRef axes, bool keep) {
+  return at::mean(x, axes, keep);
+}
+at::Tensor sum(const at::Tensor& x, at::IntArrayRef axes, bool keep) {
+  return at::sum(x, axes, keep);
+}
+at::Tensor largest(const at::Tensor& x, at::IntArrayRef axes, bool keep) {
+  return at::amax(x, axes, keep);
+}
+at::Tensor smallest(const at::Tensor& x, at::IntArrayRef axes, bool keep) {
+  return at::amin(x, axes, keep);
+}
+
+/// Copies along dimensions of 1, and new ones in front. The shape is constant: it says nothing of the batch,
+/// which stays as it is under a 1.
+std::vector<TensorType> infer_expand(const NodeView& op) {
+  const Shape wanted = op.constant_integers(1);
+  for (const std::int64_t dim : wanted)
+    op.require(dim >= 0, "expands to " + std::to_string(dim) + ", needs 0 or more");
+  const auto result = broadcast(op.shape(0), wanted);
+  if (!result)
+    op.fail("shape " + shape_text(op.shape(0)) + " of " + op.value(0).name + " does not broadcast with " +
+            shape_text(wanted));
+  return {{*result, op.dtype(0)}};
+}
+
+Call compile_expand(const NodeView& op) {
+  Shape sizes = op.output_shape();
+  for (std::int64_t& dim : sizes) dim = std::max<std::int64_t>(dim, -1);  // -1: as it is
+  return [sizes, x = op.input(0), y = op.output()](Frame& f) { f[y] = f[x].expand(sizes); };
+}
+
+std::vector<TensorType> infer_tile(const NodeView& op) {
+  const Shape repeats = op.constant_integers(1);
+  op.require(
+      repeats.size() == op.shape(0).size(),
+      "has " + std::to_string(repeats.size()) + " repeats for the dimensions of " + shape_text(op.shape(0)));
+  Shape result = op.shape(0);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    op.require(repeats[i] >= 0, "repeats " + std::to_string(repeats[i]) + " times, needs 0 or more");
+    std::int64_t dim = 0;
+    op.require(!__builtin_mul_overflow(result[i], repeats[i], &dim) && (result[i] > 0 || repeats[i] > 0),
+               "repeats dimension " + std::to_string(i) + " of " + shape_text(op.shape(0)) + " " +
+                   std::to_string(repeats[i]) + " times");
+    result[i] = dim;
+  }
+  return {{result, op.dtype(0)}};
+}
+
+Call compile_tile(const NodeView& op) {
+  return [repeats = op.constant_integers(1), x = op.input(0), y = op.output()](Frame& f) {
+    f[y] = f[x].repeat(repeats);
+  };
+}
+
+/// `to`: ONNX's number of the type.
+std::vector<TensorType> infer_cast(const NodeView& op) {
+  const std::int64_t to = op.node().integer("to", 0);
+  for (const auto& [number, dtype] :
+       {std::pair(1, at::kFloat), {6, at::kInt}, {7, at::kLong}, {9, at::kBool}, {11, at::kDouble}})
+    if (to == number) return {{op.shape(0), dtype}};
+  op.fail("attribute `to` = " + std::to_string(to) +
+          " is not supported, one of 1 (float), 6 (int32), 7 (int64), 9 (bool), 11 (double)");
+}
+
+Call compile_cast(const NodeView& op) {
+  return [dtype = infer_cast(op).front().dtype, x = op.input(0), y = op.output()](Frame& f) {
+    f[y] = f[x].to(dtype);
+  };
 }
 
 const Operator table[] = {
+    {"Cast", 1, 1, {"saturate", "to"}, infer_cast, compile_cast},
     {"Concat", 1, any_number, {"axis"}, infer_concat, compile_concat},
+    {"Expand", 2, 2, {}, infer_expand, compile_expand},
     {"Flatten", 1, 1, {"axis"}, infer_flatten, compile_view},
     {"Gather", 2, 2, {"axis"}, infer_gather, compile_gather},
     {"Pad", 2, 4, {"mode"}, infer_pad, compile_pad},
-    {"ReduceMean", 1, 2, {"keepdims", "noop_with_empty_axes"}, infer_reduce, compile_reduce_mean},
+    {"ReduceMax", 1, 2, {"keepdims", "noop_with_empty_axes"}, infer_reduce, compile_reduce<largest>},
+    {"ReduceMean", 1, 2, {"keepdims", "noop_with_empty_axes"}, infer_reduce, compile_reduce<mean>},
+    {"ReduceMin", 1, 2, {"keepdims", "noop_with_empty_axes"}, infer_reduce, compile_reduce<smallest>},
+    {"ReduceSum", 1, 2, {"keepdims", "noop_with_empty_axes"}, infer_reduce, compile_reduce<sum>},
     {"Reshape", 2, 2, {"allowzero"}, infer_reshape, compile_view},
     {"Slice", 3, 5, {}, infer_slice, compile_slice},
     {"Split", 1, 2, {"axis", "num_outputs"}, infer_split, compile_split},
     {"Squeeze", 1, 2, {}, infer_squeeze, compile_view},
+    {"Tile", 2, 2, {}, infer_tile, compile_tile},
     {"Transpose", 1, 1, {"perm"}, infer_transpose, compile_transpose},
     {"Unsqueeze", 2, 2, {}, infer_unsqueeze, compile_view},
 };
