@@ -10,6 +10,7 @@
 #include "core/engine/verbs/train_command.hpp"
 #include "core/plugins/kinds.hpp"
 #include "support/folder.hpp"
+#include "support/onnx_file.hpp"
 #include "support/png_file.hpp"
 #include "support/run.hpp"
 
@@ -44,8 +45,8 @@ std::string image_folder() {
   return folder().path("images");
 }
 
-/// A small file of each format that a dataset may read: 16 features or an image, ten classes; clicks; rows of
-/// few features.
+/// A small file of each format that a plugin may read: 16 features or an image, ten classes; clicks; rows of
+/// few features; a network.
 const std::vector<std::string>& sample_files() {
   static const std::vector<std::string> files = [] {
     std::string csv, cifar, text, clicks, sparse = "24 40 10\n";
@@ -69,7 +70,8 @@ const std::vector<std::string>& sample_files() {
                                     folder().write("records.bin", cifar),
                                     folder().write("text.txt", text),
                                     folder().write("clicks.tsv", clicks),
-                                    folder().write("sparse.txt", sparse)};
+                                    folder().write("sparse.txt", sparse),
+                                    folder().write("network.onnx", test::onnx_gemm(16, 10))};
   }();
   return files;
 }

@@ -1,6 +1,6 @@
 // Networks of ONNX files on inputs of files, for scripts that know what comes out. A line of stdin is a job: model, "batch"
-// (the first dimension of the inputs is the batch) or "fixed", file for the output (safetensors), files of inputs (TensorProto),
-// by tabs. A line of stdout answers: "ok", or why not.
+// (the first dimension of the inputs is the batch), "fixed", or "import" (batches that are not computed), file for the output
+// (safetensors), files of inputs (TensorProto), by tabs. A line of stdout answers: "ok", or why not.
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -24,7 +24,7 @@ std::string contents(const std::string& path) {
 void run(const std::vector<std::string>& words) {
   onnx::ModelFile model;
   onnx::read_model(words.at(0), model);
-  const bool batched = words.at(1) == "batch";
+  const bool batched = words.at(1) != "fixed";
   std::vector<GraphValue> types;
   std::vector<at::Tensor> inputs;
   for (std::size_t i = 3; i < words.size(); ++i) {
@@ -37,9 +37,10 @@ void run(const std::vector<std::string>& words) {
     type.dtype = inputs.back().scalar_type();
     types.push_back(std::move(type));
   }
-  GraphNetwork network(onnx::import_graph(model, types, {}));
+  const auto network = onnx::import_network(model, types, {});
+  if (words.at(1) == "import") return;
   at::NoGradGuard no_grad;
-  write_safetensors(words.at(2), {{"output", network.forward_all(inputs, {}).front().contiguous()}});
+  write_safetensors(words.at(2), {{"output", network->forward_all(inputs, {}).front().contiguous()}});
 }
 
 std::string answer(const std::string& line) {

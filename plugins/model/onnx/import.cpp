@@ -6,7 +6,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <trainyard/error.hpp>
-#include <trainyard/graph/network.hpp>
 
 namespace onnx {
 namespace {
@@ -47,10 +46,10 @@ std::string shape_of_file(const FileValue& value) {
 
 }  // namespace
 
-Graph import_graph(const ModelFile& model, const std::vector<GraphValue>& inputs,
-                   const ImportOptions& options) {
+std::unique_ptr<GraphNetwork> import_network(const ModelFile& model, const std::vector<GraphValue>& inputs,
+                                             const ImportOptions& options) {
   try {
-    return Import(model, inputs, options).run();
+    return std::make_unique<GraphNetwork>(Import(model, inputs, options).run());
   } catch (const ConfigError& error) {
     throw ConfigError(model.path + ": " + error.what());
   } catch (const PluginError& error) {  // of the Graph, for an attribute of another type

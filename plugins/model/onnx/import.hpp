@@ -1,14 +1,17 @@
-// From an ONNX file to a Graph: each node by the rule of its operator (rules.cpp), which says how what it was in
+// From an ONNX file to a network: each node by the rule of its operator (rules.cpp), which says how what it was in
 // earlier versions of ONNX is written in that of the Graph.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <trainyard/graph/graph.hpp>
+#include <trainyard/graph/network.hpp>
 #include <trainyard/pattern.hpp>
 
 #include "model_file.hpp"
@@ -30,8 +33,8 @@ struct ImportOptions {
 /// parameters under their names; the statistics of BatchNormalization buffers; what Constant nodes hold stays
 /// as it is. What depends on constants alone is computed here. Throws ConfigError, by path and node, for what
 /// a Graph cannot express, ahead of anything that costs; DataError for tensors that are damaged.
-Graph import_graph(const ModelFile& model, const std::vector<GraphValue>& inputs,
-                   const ImportOptions& options);
+std::unique_ptr<GraphNetwork> import_network(const ModelFile& model, const std::vector<GraphValue>& inputs,
+                                             const ImportOptions& options);
 
 /// A dimension of the batch in a constant that holds a shape: Reshape puts it where the batch comes in. k times
 /// the batch is `batch_symbol` + k.

@@ -22,9 +22,8 @@ class Onnx final : public Model {
     m.provides("graph");
     m.option("file", &Options::file, "the file; external data lies beside it").required().file();
     m.option("output", &Options::output,
-             "name of the value that the network gives, such as the one before a last Softmax; empty: the "
-             "only output "
-             "of the file");
+             "name of the value that the network gives, such as the one before a last Softmax; empty: the only "
+             "output of the file");
     m.option("fixed", &Options::fixed, "patterns of weights that do not train: \"mean*\"");
     m.option("reshape_input", &Options::reshape_input,
              "whether samples of another shape, with as many numbers, are brought into that of the file");
@@ -44,20 +43,28 @@ class Onnx final : public Model {
     }
     onnx::ModelFile model;
     onnx::read_model(options_.file, model);
-    Graph graph =
-        onnx::import_graph(model, inputs, {options_.output, options_.fixed, options_.reshape_input});
+    auto network =
+        onnx::import_network(model, inputs, {options_.output, options_.fixed, options_.reshape_input});
+    const Graph& graph = *network->graph();
     const GraphValue& output = graph.values[static_cast<std::size_t>(graph.outputs.front())];
     if (output.shape.empty() || output.shape.front() != batch_dim)
       throw ConfigError(options_.file + ": output \"" + output.name + "\" has shape " +
                         shape_text(output.shape) +
                         ", needs the batch in front: a Reshape may have the size of a batch in it");
-    if (output.shape.size() > 1)
-      models::require_outputs(options_.file + ": the length of the last dimension of the output",
-                              output.shape.back(), context.schema);
-    return std::make_unique<GraphNetwork>(std::move(graph));
+    check_outputs(output.shape.back(), context.schema);
+    return network;
   }
 
  private:
+  void check_outputs(std::int64_t numbers, const BatchSchema& schema) const {
+    const std::int64_t wanted = models::outputs(schema);
+    if (numbers == wanted || (numbers == 1 && schema.classes == 2)) return;
+    throw ConfigError(options_.file + ": gives " + std::to_string(numbers) +
+                      " numbers a sample, the data has " + std::to_string(wanted) +
+                      (schema.classes > 0 ? " classes" : " numbers a target") +
+                      ": choose other data, or another value of the file by option output");
+  }
+
   Options options_;
 };
 
