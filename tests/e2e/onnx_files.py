@@ -463,6 +463,24 @@ class Runtime(OnnxTest):
                 wrong.append(f"{name}: {found if isinstance(found, str) else np.abs(found - expected).max() if found.shape == expected.shape else (found.shape, expected.shape)}")
         self.assertEqual(wrong, [])
 
+    def test_files_that_were_made_for_one_sample(self):
+        """Their Reshapes say 1 where the batch is; five samples at once give what each alone gives."""
+        rng = np.random.default_rng(2)
+        weights = {"w": rng.normal(size=(20, 6)).astype(np.float32)}
+        for dims in ([1, -1], [1, 20], [-1, 20], [0, 20], [1, 4, 5]):
+            with self.subTest(dims):
+                nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Reshape", ["r", "dims"], ["f"])]
+                nodes += [helper.make_node("Flatten", ["f"], ["g"]), helper.make_node("MatMul", ["g", "w"], ["y"])]
+                proto = model(nodes, {"x": np.zeros((1, 4, 5), np.float32)}, {**weights, "dims": np.array(dims, np.int64)})
+                proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+                batch = rng.normal(size=(5, 4, 5)).astype(np.float32)
+                reader = self.reader()
+                reader.add(proto, [batch])
+                (found,) = reader.answers()
+                self.assertNotIsInstance(found, str, found)
+                each = [runtime_output(proto.SerializeToString(), [batch[i:i + 1]]) for i in range(5)]
+                self.assertTrue(equal(found, np.concatenate(each)))
+
     def test_made_networks(self):
         """Chains of layers by chance, 150 of them."""
         reader, protos = self.reader(), []
@@ -589,30 +607,37 @@ RUN = SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "onnx"\nfile = 
 
 
 class Trained(OnnxTest):
-    def test_it_trains_as_the_same_network_of_ours(self):
-        """Weights of an mlp that has not moved, in a file; both then train for two epochs, with dropout off, to the same bits."""
-        still = SMALL.replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 1e-30')
-        self.train(still)
+    def same_as_ours(self, ours, nodes, norm=None):
+        """Weights of a network of ours that has not moved, in a file; both then train for two epochs, to the same bits."""
+        self.train(ours.replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 1e-30'), "--overwrite")
         self.host("export", "run.toml", "--file", "start.safetensors")
-        weights = load_file(self.folder / "start.safetensors")
-        linears = sorted({name.rsplit(".", 1)[0] for name in weights})
-        self.assertEqual(len(linears), 2)
-        nodes = [helper.make_node("Gemm", ["x", f"{linears[0]}.weight", f"{linears[0]}.bias"], ["h"], transB=1),
-                 helper.make_node("Relu", ["h"], ["r"]),
-                 helper.make_node("Gemm", ["r", f"{linears[1]}.weight", f"{linears[1]}.bias"], ["y"], transB=1)]
-        ordered = {f"{linear}.{part}": weights[f"{linear}.{part}"] for linear in linears for part in ("weight", "bias")}
-        onnx.save(model(nodes, {"x": np.zeros((1, 8), np.float32)}, ordered), self.folder / "net.onnx")
-        self.train(SMALL, "--overwrite")
-        ours = self.numbers()
+        start = load_file(self.folder / "start.safetensors")
+        for name, start_value in (("running_mean", 0), ("running_var", 1)):
+            if norm:  # these have moved
+                start[f"{norm}.{name}"] = np.full_like(start[f"{norm}.{name}"], start_value)
+        onnx.save(model(nodes, {"x": np.zeros((1, 8), np.float32)}, start), self.folder / "net.onnx")
+        self.train(ours, "--overwrite")
+        expected = self.numbers()
         self.host("export", "run.toml", "--file", "ours.safetensors")
         self.train(RUN, "--overwrite")
+        self.assertEqual(self.numbers(), expected)
         self.host("export", "run.toml", "--file", "theirs.safetensors")
-        self.assertEqual(ours, self.numbers())
         one, other = load_file(self.folder / "ours.safetensors"), load_file(self.folder / "theirs.safetensors")
         self.assertEqual(sorted(one), sorted(other))
         for name in one:
             self.assertEqual(one[name].tobytes(), other[name].tobytes(), name)
-            self.assertNotEqual(one[name].tobytes(), weights[name].tobytes(), name)
+            self.assertNotEqual(one[name].tobytes(), start[name].tobytes(), name)
+
+    def test_it_trains_as_the_same_network_of_ours(self):
+        linear = lambda name, x, y: helper.make_node("Gemm", [x, f"{name}.weight", f"{name}.bias"], [y], transB=1)
+        self.same_as_ours(SMALL, [linear("fc1", "x", "h"), helper.make_node("Relu", ["h"], ["r"]), linear("fc2", "r", "y")])
+
+    def test_statistics_of_batch_normalization_are_no_parameters(self):
+        layers = '[{ type = "linear", out = 16, name = "a" }, { type = "batch_norm", name = "n", momentum = 0.5, epsilon = 0.0000152587890625 }, { type = "relu" }, { type = "linear", out = 3, name = "b" }]'
+        linear = lambda name, x, y: helper.make_node("Gemm", [x, f"{name}.weight", f"{name}.bias"], [y], transB=1)
+        norm = helper.make_node("BatchNormalization", ["h", "n.weight", "n.bias", "n.running_mean", "n.running_var"], ["m"], epsilon=2.0**-16, momentum=0.5)
+        self.same_as_ours(SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', f'type = "sequential"\nlayers = {layers}'),
+                          [linear("a", "x", "h"), norm, helper.make_node("Relu", ["m"], ["r"]), linear("b", "r", "y")], "n")
 
     def test_patterns_of_what_does_not_train(self):
         onnx.save(small_net(), self.folder / "net.onnx")
@@ -720,6 +745,11 @@ class Files(OnnxTest):
         branch = helper.make_graph([helper.make_node("Relu", ["h"], ["b"])], "branch", [], [value("b", None)])
         domain = small_net()
         domain.graph.node[1].domain = "com.microsoft"
+        short = small_net()
+        short.graph.initializer[0].raw_data = short.graph.initializer[0].raw_data[4:]
+        listed = small_net()
+        listed.graph.initializer[0].CopyFrom(helper.make_tensor("a.weight", TensorProto.FLOAT, [16, 8], [1.0] * 128))
+        del listed.graph.initializer[0].float_data[5:]
         order = small_net()
         order.graph.node[0].input[2] = "r"
         narrow = small_net()
@@ -733,6 +763,8 @@ class Files(OnnxTest):
                 (node("If", then_branch=branch, else_branch=branch), 2, 'node "middle" (If): this operator is not known'),
                 (node("Relu", slope=1.0), 2, 'node "middle" (Relu): does not take attribute `slope`'),
                 (node("LeakyRelu", alpha=1), 2, 'node "middle" (LeakyRelu): attribute `alpha` is an integer'),
+                (short, 4, 'tensor "a.weight" of shape [16, 8] of float has 508 bytes'),
+                (listed, 4, 'tensor "a.weight" of shape [16, 8] of float has 5 numbers'),
                 (outputs(), 2, 'has 2 outputs ("y", "r"): name one by option output'), (domain, 2, 'is of the domain "com.microsoft"'),
                 (order, 2, 'node "a" (Gemm): reads "r", which no node before it'), (narrow, 2, 'node "b" (Gemm): bias b.bias [4]'),
                 (small_net(opset=5), 2, "is of opset 5, needs one of 6 to 23"), (small_net(opset=24), 2, "is of opset 24"),

@@ -1,6 +1,7 @@
 // The weights of a run as other programs read them: parameters and buffers by name.
 //   safetensors  the format of https://github.com/huggingface/safetensors
 //   torch        what Python's torch.load(weights_only=True) reads: a dictionary of tensors
+//   onnx         the network with them
 #include <vector>
 
 #include <trainyard/formats/safetensors.hpp>
@@ -8,22 +9,39 @@
 #include <trainyard/network.hpp>
 #include <trainyard/tool.hpp>
 
+#include "onnx_file.hpp"
 #include "torch_file.hpp"
 
 namespace {
 
 using namespace trainyard;
 
+using Tensors = std::vector<NamedTensor>;
+
+void as_safetensors(const std::string& path, const Tensors& tensors, Workshop&, bool) {
+  write_safetensors(path, tensors);
+}
+
+void as_torch(const std::string& path, const Tensors& tensors, Workshop&, bool) {
+  write_torch(path, tensors);
+}
+
+void as_onnx(const std::string& path, const Tensors& tensors, Workshop& shop, bool external) {
+  const Graph* const graph = shop.network().graph();
+  if (graph == nullptr)
+    throw ConfigError(
+        "to = \"onnx\": this model has no graph of operators, which ONNX is made of: choose another format");
+  write_onnx(path, *graph, tensors, {shop.source(), external});
+}
+
 struct Format {
   const char *name, *extension;
-  void (*write)(const std::string& path, const std::vector<NamedTensor>& tensors);
+  void (*write)(const std::string& path, const Tensors& tensors, Workshop& shop, bool external);
 };
 constexpr Format formats[] = {
-    {"safetensors", ".safetensors",
-     [](const std::string& path, const std::vector<NamedTensor>& tensors) {
-       write_safetensors(path, tensors);
-     }},
-    {"torch", ".pt", write_torch},
+    {"onnx", ".onnx", as_onnx},
+    {"safetensors", ".safetensors", as_safetensors},
+    {"torch", ".pt", as_torch},
 };
 
 class Export final : public Tool {
@@ -31,21 +49,26 @@ class Export final : public Tool {
   struct Options {
     std::string to = "safetensors";
     std::string weights_of;
+    bool external = false;
     std::string file;
   };
   static void describe(Manifest<Options>& m) {
     m.name("export").version("1.0.0").summary("Writes the weights of a run for other programs.");
-    m.option("to", &Options::to, "format of the file").one_of({"safetensors", "torch"});
+    m.option("to", &Options::to, "format of the file").one_of({"onnx", "safetensors", "torch"});
     m.option(
         "weights_of", &Options::weights_of,
         "a hook that averages weights, by its id (ema, swa), whose average is written; empty: the weights as "
         "trained");
+    m.option("external", &Options::external,
+             "onnx: weights in a file beside it, as those of 2 GB and more always are");
     m.option("file", &Options::file, "where to; empty: weights, in the tool's folder below the run");
   }
   explicit Export(const Options& options) : options_(options) {}
 
   Report run(Workshop& shop) override {
     const Format& format = chosen();
+    if (options_.external && options_.to != "onnx")
+      throw ConfigError("external is of to = \"onnx\"; " + options_.to + " has one file");
     const std::string path =
         options_.file.empty() ? shop.folder() + "/weights" + format.extension : options_.file;
     std::vector<NamedTensor> tensors = shop.weights();
@@ -58,7 +81,7 @@ class Export final : public Tool {
       numbers += tensor.numel();
     }
     if (shop.stopping()) return {};
-    format.write(path, tensors);
+    format.write(path, tensors, shop, options_.external);
     Report report;
     report.facts = {{"file", path},
                     {"format", format.name},
