@@ -95,16 +95,17 @@ class Export(HostTest):
             self.assertEqual(after[name].tobytes(), weights[name].tobytes(), name)
 
     def test_weights_in_a_file_beside(self):
-        one, _, inside = self.outputs(RUNS["mlp"])
-        found, expected, outside = self.outputs(RUNS["mlp"], "--external", "true")
+        one, _, inside = self.outputs(RUNS["sequential"])  # with tensors of odd sizes
+        found, expected, outside = self.outputs(RUNS["sequential"], "--external", "true")
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
         self.assertEqual(found.tobytes(), one.tobytes())
-        self.assertLess((self.folder / "net.onnx").stat().st_size, 1000)
         read = lambda proto: {each.name: numpy_helper.to_array(each).tobytes() for each in proto.graph.initializer}
         self.assertEqual(read(inside), read(outside))
         raw = onnx.load(self.folder / "net.onnx", load_external_data=False).graph.initializer
+        self.assertEqual([each.name for each in raw if each.data_type == onnx.TensorProto.FLOAT and each.raw_data], [])
         offsets = [int(entry.value) for each in raw for entry in each.external_data if entry.key == "offset"]
-        self.assertEqual([offset % 64 for offset in offsets], [0] * 4)
+        self.assertEqual([offset % 64 for offset in offsets], [0] * len(offsets))
+        self.assertGreater(len(offsets), 9)
 
     def test_averages_of_weights(self):
         text = RUNS["mlp"] + '[[hooks]]\ntype = "ema"\ndecay = 0.5\n[checkpoint]\ntype = "full"\ninterval = "1ep"\n'

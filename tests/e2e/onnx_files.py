@@ -750,6 +750,11 @@ class Files(OnnxTest):
         listed = small_net()
         listed.graph.initializer[0].CopyFrom(helper.make_tensor("a.weight", TensorProto.FLOAT, [16, 8], [1.0] * 128))
         del listed.graph.initializer[0].float_data[5:]
+        huge = small_net()
+        huge.graph.node.insert(0, helper.make_node("ConstantOfShape", ["one"], ["c"], name="first"))
+        huge.graph.node.insert(1, helper.make_node("Tile", ["c", "many"], ["t"], name="huge"))
+        huge.graph.node[-1].input[2] = "t"
+        huge.graph.initializer.extend(numpy_helper.from_array(np.array([number], np.int64), name) for name, number in (("one", 1), ("many", 10**11)))
         order = small_net()
         order.graph.node[0].input[2] = "r"
         narrow = small_net()
@@ -765,6 +770,7 @@ class Files(OnnxTest):
                 (node("LeakyRelu", alpha=1), 2, 'node "middle" (LeakyRelu): attribute `alpha` is an integer'),
                 (short, 4, 'tensor "a.weight" of shape [16, 8] of float has 508 bytes'),
                 (listed, 4, 'tensor "a.weight" of shape [16, 8] of float has 5 numbers'),
+                (huge, 2, 'node "huge" (Tile): makes a constant of shape [100000000000]'),
                 (outputs(), 2, 'has 2 outputs ("y", "r"): name one by option output'), (domain, 2, 'is of the domain "com.microsoft"'),
                 (order, 2, 'node "a" (Gemm): reads "r", which no node before it'), (narrow, 2, 'node "b" (Gemm): bias b.bias [4]'),
                 (small_net(opset=5), 2, "is of opset 5, needs one of 6 to 23"), (small_net(opset=24), 2, "is of opset 24"),

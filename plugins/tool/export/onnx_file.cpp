@@ -177,7 +177,7 @@ class Writer {
   }
 
   /// As it is, but for what the Graph says in its own way: a site of dropout has its axis, and the identity in an
-  /// evaluation is ONNX's Dropout without a ratio; a scale of 0 is the default.
+  /// evaluation is ONNX's Dropout without a ratio.
   std::string plain(const Node& node) const {
     auto attributes = node.attributes;
     std::vector<ValueId> inputs = node.inputs;
@@ -186,7 +186,6 @@ class Writer {
       inputs.resize(1);
     }
     if (node.op == "BatchNormalization") attributes.erase("training_mode");
-    if (node.op == "Attention" && node.number("scale", 0.0) == 0.0) attributes.erase("scale");
     return node_text(node.op, node.name, names(inputs), names(node.outputs), attributes);
   }
 
