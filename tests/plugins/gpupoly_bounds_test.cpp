@@ -57,11 +57,10 @@ Graph dense(const std::vector<std::pair<Matrix, std::vector<double>>>& layers) {
 }
 
 Forms unit(std::size_t outputs) {
-  Forms forms{.rows = {}, .constants = std::vector<double>(2 * outputs, 0.0)};
+  std::vector<double> rows;
   for (std::size_t i = 0; i < 2 * outputs; ++i)
-    for (std::size_t j = 0; j < outputs; ++j)
-      forms.rows.push_back(i / 2 == j ? (i % 2 == 0 ? 1.0 : -1.0) : 0.0);
-  return forms;
+    for (std::size_t j = 0; j < outputs; ++j) rows.push_back(i / 2 == j ? (i % 2 == 0 ? 1.0 : -1.0) : 0.0);
+  return {.lower = rows, .upper = rows, .constants = std::vector<double>(2 * outputs, 0.0)};
 }
 
 struct Found {
@@ -110,7 +109,7 @@ TEST_CASE("gpupoly's bounds of networks worked out elsewhere") {
     check(outputs(net, intervals, lower, upper)[0], 1, 7);
     check(outputs(net, plain, lower, upper)[0], 1, 5.5);
     check(outputs(net, plain, lower, upper)[1], 0, 2);
-    const Forms difference{.rows = {1, -1, -1, 1}, .constants = {0, 0}};
+    const Forms difference{.lower = {1, -1, -1, 1}, .upper = {1, -1, -1, 1}, .constants = {0, 0}};
     Verifier poly(net, plain), interval(net, intervals);
     const std::vector<double> bounds = poly.lower_bounds(lower, upper, difference);
     check({bounds[0], -bounds[1]}, 1, 4);
@@ -251,7 +250,7 @@ TEST_CASE("gpupoly stops forms early without another verdict") {
     }
     const Layers net = layers_of(dense(layers));
     const std::vector<double> lower(8, -0.3), upper(8, 0.3);
-    const Forms form{.rows = {1.0}, .constants = {0.3}};
+    const Forms form{.lower = {1.0}, .upper = {1.0}, .constants = {0.3}};
     Settings settings;
     Verifier early(net, settings), late(net, with(settings, [](Settings&s) { s.early_termination = false; }));
     const bool a = early.lower_bounds(lower, upper, form)[0] > 0,
@@ -347,7 +346,8 @@ std::int64_t violations(int soundness, const std::vector<int>& modes) {
     Settings settings;
     settings.soundness = soundness;
     Verifier verifier(layers, settings);
-    const double bound = verifier.lower_bounds(net.lower, net.upper, {.rows = {1.0}, .constants = {0.0}})[0];
+    const double bound =
+        verifier.lower_bounds(net.lower, net.upper, {.lower = {1.0}, .upper = {1.0}, .constants = {0.0}})[0];
     for (unsigned corner = 0; corner < 64; ++corner) {
       std::vector<T> x;
       for (std::size_t i = 0; i < net.lower.size(); ++i)

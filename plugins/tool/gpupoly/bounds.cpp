@@ -473,6 +473,16 @@ void Verifier::refine(std::size_t k, bool all, bool upper) {
   }
 }
 
+bool Forms::proven(const std::vector<double>& bounds) const {
+  std::vector<bool> done;
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    const std::size_t group = groups.empty() ? i : groups[i];
+    if (done.size() <= group) done.resize(group + 1, false);
+    if (bounds[i] > 0.0) done[group] = true;
+  }
+  return std::find(done.begin(), done.end(), false) == done.end();
+}
+
 void Verifier::bound(const Forms& forms, std::vector<double>& best) {
   std::vector<std::size_t> wanted;
   for (std::size_t i = 0; i < forms.count(); ++i)
@@ -490,8 +500,8 @@ void Verifier::bound(const Forms& forms, std::vector<double>& best) {
     for (std::size_t r = 0; r < count; ++r) {
       search.constants.push_back(-forms.constants[search.ids[r]]);
       for (std::size_t i = 0; i < columns; ++i) {
-        rows.up[r * columns + i] = forms.rows[search.ids[r] * columns + i];
-        rows.low[r * columns + i] = -rows.up[r * columns + i];
+        rows.up[r * columns + i] = forms.upper[search.ids[r] * columns + i];
+        rows.low[r * columns + i] = -forms.lower[search.ids[r] * columns + i];
       }
     }
     search.put(last, std::move(rows));
@@ -511,8 +521,12 @@ std::vector<double> Verifier::lower_bounds(const std::vector<double>& lower, con
   }
   std::vector<double> best(forms.count(), infinity);
   bound(forms, best);
-  const auto proven = [&] { return std::all_of(best.begin(), best.end(), [](double b) { return b < 0.0; }); };
-  if (settings_.method == Method::deeppoly && !proven()) {
+  const auto bounds = [&] {
+    std::vector<double> result = best;
+    for (double& each : result) each = -each;
+    return result;
+  };
+  if (settings_.method == Method::deeppoly && !forms.proven(bounds())) {
     for (std::size_t k = 1; k < bounds_.size(); ++k) {
       const Layer& layer = layers_.all[k];
       if (pools(layer.step)) {
@@ -524,8 +538,7 @@ std::vector<double> Verifier::lower_bounds(const std::vector<double>& lower, con
     }
     bound(forms, best);
   }
-  for (double& each : best) each = -each;
-  return best;
+  return bounds();
 }
 
 }  // namespace trainyard::gpupoly

@@ -25,11 +25,12 @@ struct Settings {
   /// weights. 3: also for the program that runs in single precision, each operation rounded to nearest, sums in
   /// any order. 4: the same in any rounding mode.
   int soundness = 3;
-  bool area = true;               ///< lower slope of an undecided neuron: 1 where u > -l; else always 0
-  bool best_of_depth = true;      ///< the best of all layers on a form's way; else that at the input, better or not
-  bool early_termination = true;  ///< a neuron whose sign is known goes no deeper
-  bool unstable_only = true;      ///< only neurons of undecided sign are refined
-  bool windows = true;            ///< a form has coefficients for what it depends on only
+  bool area = true;  ///< lower slope of an undecided neuron: 1 where u > -l; else always 0
+  bool best_of_depth =
+      true;  ///< the best of all layers on a form's way; else that at the input, better or not
+  bool early_termination = true;                ///< a neuron whose sign is known goes no deeper
+  bool unstable_only = true;                    ///< only neurons of undecided sign are refined
+  bool windows = true;                          ///< a form has coefficients for what it depends on only
   std::int64_t memory = std::int64_t{1} << 30;  ///< bytes of coefficients at a time
 };
 
@@ -39,11 +40,15 @@ struct Counters {
   std::int64_t stopped = 0;        ///< of these, before they came to the input
 };
 
-/// rows y + constants, of an output of `columns` numbers.
+/// Linear forms of the output, whose coefficients are known as the numbers around them.
 struct Forms {
-  std::vector<double> rows;  ///< [form][output]
+  std::vector<double> lower, upper;  ///< [form][output]
   std::vector<double> constants;
+  std::vector<std::size_t>
+      groups;  ///< one a form, from 0: of a group, one form above 0 is enough; empty: of none
   std::size_t count() const { return constants.size(); }
+  /// Whether of every group a form is above 0, or where there are none, all are.
+  bool proven(const std::vector<double>& lower_bounds) const;
 };
 
 /// Thrown by a verifier that was asked to stop.
@@ -55,7 +60,7 @@ class Verifier {
   Verifier(const Layers& layers, const Settings& settings, std::function<bool()> stop = {});
 
   /// Lower bounds of the forms over inputs in [lower, upper], both in the verifier's order; -inf where nothing
-  /// was proven. Once all are above 0 no tighter ones are looked for. Not for several threads.
+  /// was proven. Once that is enough no tighter ones are looked for. Not for several threads.
   std::vector<double> lower_bounds(const std::vector<double>& lower, const std::vector<double>& upper,
                                    const Forms& forms);
 
