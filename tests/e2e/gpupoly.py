@@ -163,7 +163,7 @@ class Gpupoly(HostTest):
             self.write("p.vnnlib", text)
             self.assertIn(message, self.host("gpupoly", "run.toml", "--property", "p.vnnlib", code=code).stderr)
         self.host("gpupoly", "run.toml", "--property", "absent.vnnlib", code=2)
-        self.assertIn("std has 3 numbers", self.host("gpupoly", "run.toml", "--std", "1,2,3", code=2).stderr)
+        self.assertIn("std has 3 numbers", self.host("gpupoly", "run.toml", "--std", "[1,2,3]", code=2).stderr)
 
     def test_verdicts_of_a_small_network(self):
         """Any output violates a property without atoms; none does one whose box is empty; no time is a timeout."""

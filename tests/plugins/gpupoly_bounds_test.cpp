@@ -93,7 +93,7 @@ void check(const Found& found, double low, double up) {
 
 }  // namespace
 
-TEST_CASE("gpupoly's bounds of networks worked out elsewhere") {
+TEST_CASE("gpupoly's bounds of networks worked out elsewhere", "[gpupoly]") {
   SECTION("that of auto_LiRPA's documentation") {
     const Layers net = layers_of(dense({{{{1, -1}, {2, -1}}, {}}, {{{1, -1}}, {}}}));
     const std::vector<double> lower{-1, -2}, upper{2, 1};
@@ -175,7 +175,7 @@ Sampled lenet(double radius) {
 
 }  // namespace
 
-TEST_CASE("gpupoly's bounds hold of networks with convolutions, residual blocks and pools") {
+TEST_CASE("gpupoly's bounds hold of networks with convolutions, residual blocks and pools", "[gpupoly]") {
   for (const double radius : {0.0, 0.003, 0.03}) {
     const Sampled nets[] = {resnet(radius), resnet(radius, "identity"), lenet(radius)};
     for (const Sampled& net : nets)
@@ -193,7 +193,7 @@ TEST_CASE("gpupoly's bounds hold of networks with convolutions, residual blocks 
   }
 }
 
-TEST_CASE("gpupoly's bounds of a point are the network's output there") {
+TEST_CASE("gpupoly's bounds of a point are the network's output there", "[gpupoly]") {
   const Sampled nets[] = {resnet(0), resnet(0, "identity"), lenet(0)};
   for (const Sampled& net : nets) {
     const std::vector<Found> found =
@@ -205,7 +205,7 @@ TEST_CASE("gpupoly's bounds of a point are the network's output there") {
   }
 }
 
-TEST_CASE("gpupoly's forms over windows give the bounds of whole ones, for less work") {
+TEST_CASE("gpupoly's forms over windows give the bounds of whole ones, for less work", "[gpupoly]") {
   for (const bool residual : {true, false}) {
     const Sampled net = residual ? resnet(0.002) : lenet(0.002);
     Verifier windows(net.layers, plain),
@@ -219,7 +219,7 @@ TEST_CASE("gpupoly's forms over windows give the bounds of whole ones, for less 
   }
 }
 
-TEST_CASE("gpupoly's bounds are the same to the bit for every memory budget") {
+TEST_CASE("gpupoly's bounds are the same to the bit for every memory budget", "[gpupoly]") {
   const Sampled net = resnet(0.01);
   std::vector<std::vector<Found>> all;
   for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1} << 20, std::int64_t{1} << 40}) {
@@ -234,7 +234,7 @@ TEST_CASE("gpupoly's bounds are the same to the bit for every memory budget") {
     }
 }
 
-TEST_CASE("gpupoly stops forms early without another verdict") {
+TEST_CASE("gpupoly stops forms early without another verdict", "[gpupoly]") {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
   std::int64_t stopped = 0, proven = 0;
@@ -365,17 +365,17 @@ std::int64_t violations(int soundness, const std::vector<int>& modes) {
 
 }  // namespace
 
-TEST_CASE("gpupoly's lines around a relu never cut it off, where the thread rounds up") {
+TEST_CASE("gpupoly's lines around a relu never cut it off, where the thread rounds up", "[gpupoly]") {
   CHECK(cut_off(true) == 0);
   CHECK(cut_off(false) > 100);  // so the check sees what rounding to nearest does
 }
 
-TEST_CASE("gpupoly's bounds hold of the real function from level 2 on") {
+TEST_CASE("gpupoly's bounds hold of the real function from level 2 on", "[gpupoly]") {
   CHECK(violations<Exact>(2, {FE_TONEAREST}) == 0);
   CHECK(violations<Exact>(1, {FE_TONEAREST}) > 10);
 }
 
-TEST_CASE("gpupoly's bounds hold of the program from level 3 on, of any rounding at level 4") {
+TEST_CASE("gpupoly's bounds hold of the program from level 3 on, of any rounding at level 4", "[gpupoly]") {
   CHECK(violations<float>(3, {FE_TONEAREST}) == 0);
   CHECK(violations<float>(4, {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) == 0);
   CHECK(violations<float>(2, {FE_TONEAREST}) > 10);
@@ -429,7 +429,7 @@ TEST_CASE(
 
 // What it refuses
 
-TEST_CASE("gpupoly refuses what it cannot bound, by the node's name") {
+TEST_CASE("gpupoly refuses what it cannot bound, by the node's name", "[gpupoly]") {
   const auto refused = [](const std::function<ValueId(GraphBuilder&)>& build) {
     GraphBuilder b(schema({4, 6, 6}), 1);
     const ValueId x = build(b);

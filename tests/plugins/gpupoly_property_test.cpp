@@ -27,7 +27,7 @@ Property read(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("gpupoly reads boxes, and outputs that violate a property") {
+TEST_CASE("gpupoly reads boxes, and outputs that violate a property", "[gpupoly]") {
   const Property p = read(declared + box + "(assert (<= Y_0 Y_1))\n(assert (>= (+ (* 2 Y_0) (- Y_1) 3) 1))");
   REQUIRE((p.inputs == 2 && p.outputs == 2 && p.cases.size() == 1));
   CHECK(p.cases[0].lower == std::vector<double>{-1.5, 0});
@@ -39,7 +39,7 @@ TEST_CASE("gpupoly reads boxes, and outputs that violate a property") {
   CHECK(at_most(p.cases[0].atoms[1], {1, 2}) == -2);
 }
 
-TEST_CASE("gpupoly multiplies ands of ors out") {
+TEST_CASE("gpupoly multiplies ands of ors out", "[gpupoly]") {
   const Property p =
       read(declared + box +
            "(assert (or (and (<= X_0 0) (<= Y_0 1)) (and (>= X_0 0) (<= Y_1 1) (>= Y_1 -1))))\n"
@@ -50,7 +50,7 @@ TEST_CASE("gpupoly multiplies ands of ors out") {
   CHECK(p.cases[3].atoms.size() == 3);
 }
 
-TEST_CASE("gpupoly reads decimals outward") {
+TEST_CASE("gpupoly reads decimals outward", "[gpupoly]") {
   const Property p =
       read(declared +
            "(assert (<= X_0 0.1)) (assert (>= X_0 0.1)) (assert (<= X_1 1e-400)) (assert (>= X_1 "
@@ -64,7 +64,7 @@ TEST_CASE("gpupoly reads decimals outward") {
   CHECK(std::fegetround() == FE_TONEAREST);
 }
 
-TEST_CASE("gpupoly says where a property is wrong") {
+TEST_CASE("gpupoly says where a property is wrong", "[gpupoly]") {
   const std::pair<std::string, const char*> wrong[] = {
       {"(declare-const Z_0 Real)", "p.vnnlib:1:16: found \"Z_0\", expected an input"},
       {"(declare-const X_0 Int)", "1:20: found \"Int\", expected \"Real\""},
@@ -104,7 +104,7 @@ TEST_CASE("gpupoly says where a property is wrong") {
   CHECK_THROWS_WITH(read_property("/dev/zero"), Contains("no regular file"));
 }
 
-TEST_CASE("gpupoly reads or refuses any text that a property was changed to") {
+TEST_CASE("gpupoly reads or refuses any text that a property was changed to", "[gpupoly]") {
   const std::string text =
       declared + box + "(assert (or (and (<= Y_0 Y_1) (>= (+ Y_0 -1.5e-2) 4)) (<= (- Y_1) 2)))";
   const std::string pieces[] = {"(",    ")",           "X_0", "Y_", "1e", "-",
