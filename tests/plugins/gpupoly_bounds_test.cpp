@@ -234,6 +234,18 @@ TEST_CASE("gpupoly's bounds are the same to the bit for every memory budget", "[
     }
 }
 
+TEST_CASE("gpupoly refines what needs it, for less work than all neurons", "[gpupoly]") {
+  const Sampled net = resnet(0.002);
+  Verifier some(net.layers, plain),
+      every(net.layers, with(plain, [](Settings&s) { s.unstable_only = false; }));
+  const std::vector<double> a = some.lower_bounds(net.lower, net.upper, unit(2)),
+                            b = every.lower_bounds(net.lower, net.upper, unit(2));
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).margin(1e-6).epsilon(0));
+  CAPTURE(some.counters().rows, every.counters().rows, some.counters().multiply_adds);
+  CHECK(2 * some.counters().rows < every.counters().rows);
+  CHECK(3 * some.counters().multiply_adds < 2 * every.counters().multiply_adds);
+}
+
 TEST_CASE("gpupoly stops forms early without another verdict", "[gpupoly]") {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
@@ -381,8 +393,8 @@ TEST_CASE("gpupoly's bounds hold of the program from level 3 on, of any rounding
   CHECK(violations<float>(2, {FE_TONEAREST}) > 10);
 }
 
-TEST_CASE(
-    "gpupoly's products are those of any instruction set, and above the exact ones where it rounds up") {
+TEST_CASE("gpupoly's products are those of any instruction set, and above the exact ones where it rounds up",
+          "[gpupoly]") {
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   for (const auto& [rows, inner, columns] : {std::tuple{1, 1, 1}, {3, 7, 17}, {6, 600, 33}, {9, 20, 16}}) {

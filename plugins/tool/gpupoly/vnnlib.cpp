@@ -20,7 +20,8 @@ namespace trainyard::gpupoly {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t most_numbers = std::size_t{1} << 26, most_variables = std::size_t{1} << 22;
+constexpr std::size_t most_numbers = std::size_t{1} << 26,  // of all boxes
+    most_comparisons = std::size_t{1} << 20, most_variables = std::size_t{1} << 22;
 constexpr int most_depth = 64;
 constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 30;
 
@@ -148,7 +149,7 @@ class Parser {
       declare();
     } else if (token_ == "assert") {
       next();
-      conjoin(formula(0));
+      add(formula(0));
     } else {
       fail("found " + found() + ", expected declare-const or assert (VNN-LIB 1.0)");
     }
@@ -194,7 +195,7 @@ class Parser {
       while (token_ != ")") {
         Disjunction part = formula(depth + 1);
         if (op == "and")
-          result = both(result, part);
+          conjoin(result, part);
         else
           std::move(part.begin(), part.end(), std::back_inserter(result));
       }
@@ -282,42 +283,45 @@ class Parser {
 
   // Cases
 
-  void guard(std::size_t numbers) const {
-    if (numbers > most_numbers)
-      fail("its ands of ors are more than " + std::to_string(most_numbers) + " comparisons, multiplied out");
+  void guard(std::size_t numbers, std::size_t most) const {
+    if (numbers > most)
+      fail("its ands of ors are more than " + std::to_string(most) + " numbers, multiplied out");
   }
 
-  Disjunction both(const Disjunction& a, const Disjunction& b) const {
+  static void append(Conjunction& to, const Conjunction& more) {
+    to.sides.insert(to.sides.end(), more.sides.begin(), more.sides.end());
+    to.outputs.insert(to.outputs.end(), more.outputs.begin(), more.outputs.end());
+  }
+
+  /// Both are true.
+  void conjoin(Disjunction& a, const Disjunction& b) const {
     std::size_t numbers = 0;
     for (const Conjunction& x : a) numbers += b.size() * (x.numbers() + 1);
     for (const Conjunction& y : b) numbers += a.size() * (y.numbers() + 1);
-    guard(numbers);
-    Disjunction all;
-    for (const Conjunction& x : a)
-      for (const Conjunction& y : b) {
-        all.push_back(x);
-        all.back().sides.insert(all.back().sides.end(), y.sides.begin(), y.sides.end());
-        all.back().outputs.insert(all.back().outputs.end(), y.outputs.begin(), y.outputs.end());
-      }
-    return all;
-  }
-
-  /// With what was asserted before; most assertions are one comparison, which stands apart.
-  void conjoin(Disjunction asserted) {
-    if (asserted.size() != 1) {
-      asserted_ = both(asserted_, asserted);
+    guard(numbers, most_comparisons);
+    if (b.size() == 1) {
+      for (Conjunction& x : a) append(x, b.front());
       return;
     }
-    Conjunction& one = asserted.front();
-    std::move(one.sides.begin(), one.sides.end(), std::back_inserter(always_.sides));
-    std::move(one.outputs.begin(), one.outputs.end(), std::back_inserter(always_.outputs));
+    Disjunction all;
+    for (const Conjunction& x : a)
+      for (const Conjunction& y : b) append(all.emplace_back(x), y);
+    a = std::move(all);
+  }
+
+  /// Most assertions are one comparison, which stands apart.
+  void add(const Disjunction& asserted) {
+    if (asserted.size() == 1)
+      append(always_, asserted.front());
+    else
+      conjoin(asserted_, asserted);
   }
 
   Property property() const {
     Property result{.inputs = declared_.at('X').size(), .outputs = declared_.at('Y').size(), .cases = {}};
     const std::size_t always = 2 * result.outputs * always_.outputs.size() + 2 * result.inputs;
     for (const Conjunction& either : asserted_) {
-      guard((result.cases.size() + 1) * (always + 2 * result.outputs * either.outputs.size()));
+      guard((result.cases.size() + 1) * (always + 2 * result.outputs * either.outputs.size()), most_numbers);
       // Lower sides are negated until all are known.
       Case one{.lower = std::vector<double>(result.inputs, infinity),
                .upper = std::vector<double>(result.inputs, infinity),
