@@ -21,9 +21,10 @@ class Onnx final : public Model {
     m.name("onnx").version("1.0.0").summary("A network of an ONNX file, with its weights.");
     m.provides("graph");
     m.option("file", &Options::file, "the file; external data lies beside it").required().file();
-    m.option("output", &Options::output,
-             "name of the value that the network gives, such as the one before a last Softmax; empty: the only "
-             "output of the file");
+    m.option(
+        "output", &Options::output,
+        "name of the value that the network gives, such as the one before a last Softmax; empty: the only "
+        "output of the file");
     m.option("fixed", &Options::fixed, "patterns of weights that do not train: \"mean*\"");
     m.option("reshape_input", &Options::reshape_input,
              "whether samples of another shape, with as many numbers, are brought into that of the file");

@@ -1,0 +1,29 @@
+#include "kernels/cpu/interval_gemm.hpp"
+
+#include <cfenv>
+#include <stdexcept>
+
+#include "kernels/cpu/interval_gemm_micro.hpp"
+
+namespace trainyard::kernels {
+
+Upward::Upward(bool on) : before_(std::fegetround()) {
+  if (on && std::fesetround(FE_UPWARD) != 0)
+    throw std::runtime_error("this processor does not round up: nothing can be proven on it");
+}
+
+Upward::~Upward() {
+  std::fesetround(before_);
+}
+
+std::int64_t interval_gemm(Isa isa, std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                           ConstIntervalRows a, const double* weights, IntervalRows out) {
+  if (!supported(isa)) throw std::invalid_argument("interval_gemm: the processor has not these instructions");
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) return interval_gemm_avx512(rows, inner, columns, a, weights, out);
+  if (isa == Isa::avx2) return interval_gemm_avx2(rows, inner, columns, a, weights, out);
+#endif
+  return interval_gemm_portable(rows, inner, columns, a, weights, out);
+}
+
+}  // namespace trainyard::kernels

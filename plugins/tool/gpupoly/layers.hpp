@@ -1,0 +1,73 @@
+// A network as the verifier sees it: steps over flat vectors, each bounded by linear forms of the steps that
+// it reads. Made of a Graph, of which every operator is one of few steps; one that is none is refused.
+//
+// Of a value [channels, height, width] the elements lie as [height][width][channels], so that a window of
+// pixels is few stretches of memory; of other values they lie as in the graph.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <trainyard/graph/graph.hpp>
+
+namespace trainyard::gpupoly {
+
+enum class Step : std::uint8_t {
+  input,
+  dense,     ///< weights x + bias
+  conv,      ///< the same of each window of the image
+  scale,     ///< weights * x + bias, element by element
+  relu,      ///< max(x, 0)
+  max_pool,  ///< the largest of each window, channel by channel
+  sum,       ///< of two
+  select,    ///< element i is element from[i] of x, or 0 where that is -1
+};
+
+struct Map {
+  std::int64_t height = 1, width = 1, channels = 1;
+  std::int64_t size() const { return height * width * channels; }
+  bool operator==(const Map&) const = default;
+};
+
+/// Of a convolution or pool: output pixel (y, x) reads rows y stride_y - pad_y to that + height.
+struct Window {
+  std::int64_t height = 1, width = 1, stride_y = 1, stride_x = 1, pad_y = 0, pad_x = 0;
+  bool operator==(const Window&) const = default;
+};
+
+struct Layer {
+  Step step = Step::input;
+  std::string name;  ///< of the node
+  std::vector<std::size_t> parents;
+  Map map;
+  Window window;                ///< of conv and max_pool
+  std::vector<double> weights;  ///< dense: [out][in]; conv: [out channel][y][x][in channel]; scale: [element]
+  std::vector<double> bias;     ///< one an element; empty: none
+  std::vector<double> constants;   ///< sizes of what the program adds to an element, whose rounding counts
+  std::vector<std::int64_t> from;  ///< of select
+
+  /// An element of the program is its exact value, from the inputs that the program has, but for
+  /// gamma(roundings) times the sum of the sizes of all products and constants, whatever the order of its
+  /// sums (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1).
+  std::int64_t roundings = 0;
+  /// As `roundings`, in double precision: of weights that are themselves computed here.
+  std::int64_t inexact = 0;
+};
+
+/// In the order of computation; the first is the input, the last the output.
+struct Layers {
+  std::vector<Layer> all;
+  std::vector<std::int64_t> input_shape;  ///< of one sample
+  const Layer& input() const { return all.front(); }
+  const Layer& output() const { return all.back(); }
+};
+
+/// Where element i of the verifier's order is in the graph's, for a value of this shape (one sample).
+std::vector<std::int64_t> order(const std::vector<std::int64_t>& shape);
+
+/// Of a graph with one input and one output that is a vector, shapes inferred; weights are read once, and
+/// dropout is left out. Throws ConfigError that names the first node that is no such step.
+Layers layers_of(const Graph& graph);
+
+}  // namespace trainyard::gpupoly

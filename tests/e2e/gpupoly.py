@@ -1,0 +1,180 @@
+"""gpupoly on the real executable: verdicts on public networks and properties, what lies near digits, refusals.
+
+Its networks are dense ones of ONNX files, whose weights an `mlp` is given. TRAINYARD_VNNCOMP2021 names the folder of a copy of
+https://github.com/stanleybak/vnncomp2021; without it, what needs its files is skipped."""
+import csv
+import json
+import os
+import pathlib
+import re
+import tarfile
+import unittest
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from support.host import DATA, SMALL, SOURCE, HostTest
+from support.onnx_weights import dense_weights
+
+VERIFY = DATA / "verify"
+VNNCOMP = pathlib.Path(os.environ.get("TRAINYARD_VNNCOMP2021", "/nonexistent"))
+BOX = "".join(f"(declare-const X_{i} Real)(assert (<= X_{i} 1))(assert (>= X_{i} 0))\n" for i in range(8))
+OUTPUTS = "".join(f"(declare-const Y_{i} Real)\n" for i in range(3))
+
+
+def outputs(weights, x):
+    """Of a dense network with relus, in double precision."""
+    x, layers = np.asarray(x, np.float64), len(weights) // 2
+    for k in range(1, layers + 1):
+        x = x @ weights[f"fc{k}.weight"].astype(np.float64).T + weights[f"fc{k}.bias"]
+        x = np.maximum(x, 0) if k < layers else x
+    return x
+
+
+def box(text):
+    """Bounds of the inputs of a property that asserts each by itself."""
+    sides = {"<=": {}, ">=": {}}
+    for op, index, value in re.findall(r"\((<=|>=) X_(\d+) ([-+.\de]+)\)", text):
+        sides[op][int(index)] = float(value)
+    return np.array([[side[i] for i in range(len(side))] for side in (sides[">="], sides["<="])])
+
+
+class Gpupoly(HostTest):
+    def network(self, weights, name="w.safetensors"):
+        """A run file for these weights."""
+        save_file(weights, self.folder / name)
+        layers = len(weights) // 2
+        widths = [weights["fc1.weight"].shape[1], *(weights[f"fc{k}.weight"].shape[0] for k in range(1, layers + 1))]
+        text = SMALL.replace("layers = [8, 16, 3]", f"layers = {widths}").replace("shape = [8]", f"shape = [{widths[0]}]")
+        self.write("run.toml", text.replace("classes = 3", f"classes = {widths[-1]}"))
+
+    def facts(self, property, *words, weights="w.safetensors"):
+        done = self.host("gpupoly", "run.toml", "--weights", weights, "--property", property, "--format", "json", *words)
+        return json.loads(done.stdout)["facts"]
+
+    def unpack(self, path):
+        if not path.exists():
+            self.skipTest(f"{path} is not there")
+        with tarfile.open(path) as bundle:
+            bundle.extractall(self.folder, filter="data")
+
+    def check_counterexample(self, weights, facts, text):
+        """By other arithmetic: it lies in the box and has the outputs that it says."""
+        words = dict(re.findall(r"\(([XY]_\d+) ([-+.\de]+)\)", (self.folder / facts["counterexample"]).read_text()))
+        x, y = ([float(words[f"{kind}_{i}"]) for i in range(sum(name[0] == kind for name in words))] for kind in "XY")
+        lower, upper = box(text)
+        self.assertTrue((lower <= x).all() and (x <= upper).all())
+        np.testing.assert_allclose(outputs(weights, x), y, rtol=1e-4, atol=1e-5)
+        return y
+
+    def test_mnist_network(self):
+        """Intervals as computed here, a property that holds, and one that does not."""
+        self.unpack(VERIFY / "nnenum/mnistfc_vnnlib.tar.gz")
+        weights = dense_weights(VERIFY / "nnenum/mnist-net_256x2.onnx")
+        self.network(weights)
+        for name, verdict in (("prop_0_0.03", "unsat"), ("prop_2_0.03", "sat")):
+            path = self.folder / f"{name}.vnnlib"
+            low, up = box(path.read_text())
+            label = int(re.search(r"label: (\d)", path.read_text())[1])
+            for k in (1, 2, 3):
+                matrix, bias = weights[f"fc{k}.weight"].astype(np.float64), weights[f"fc{k}.bias"]
+                more, less = np.maximum(matrix, 0), np.minimum(matrix, 0)
+                low, up = more @ low + less @ up + bias, more @ up + less @ low + bias
+                low, up = (np.maximum(low, 0), np.maximum(up, 0)) if k < 3 else (low, up)
+            found = self.facts(path, "--restarts", 0, "--soundness", 1, "--method", "ibp")
+            self.assertEqual(found["verdict"], "unknown")
+            self.assertAlmostEqual(found["margin"], low[label] - max(np.delete(up, label)), places=6)
+            found = self.facts(path)
+            self.assertEqual(found["verdict"], verdict)
+            if verdict == "sat":
+                y = self.check_counterexample(weights, found, path.read_text())
+                self.assertNotEqual(int(np.argmax(y)), label)
+                found = self.facts(path, "--restarts", 0, "--memory_budget_mb", 1)
+                self.assertEqual(found["verdict"], "unknown")
+                self.assertEqual(found["margin"], self.facts(path, "--restarts", 0)["margin"])
+
+    @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP2021 names no folder")
+    def test_mnist_networks_of_the_competition(self):
+        """How many of 15 are proven, as other implementations have it; margins of one, of three methods."""
+        folder = VNNCOMP / "benchmarks/mnistfc"
+        for depth, counts in ((2, (7, 4)), (4, (6, 1)), (6, (6, 2))):
+            self.network(dense_weights(folder / f"mnist-net_256x{depth}.onnx"))
+            for eps, count in zip(("0.03", "0.05"), counts):
+                proven = [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--restarts", 0)["verdict"] for i in range(15)]
+                self.assertEqual(proven.count("unsat"), count, f"256x{depth}, {eps}")
+        self.network(dense_weights(folder / "mnist-net_256x2.onnx"))
+        for words, margin in (((), -0.603255), (("--method", "ibp"), -3.084400)):
+            found = self.facts(folder / "prop_0_0.03.vnnlib", "--restarts", 0, "--soundness", 1, *words)
+            self.assertAlmostEqual(found["margin"], margin, places=5)
+
+    def test_no_verdict_on_acas_xu_contradicts_what_was_published(self):
+        self.unpack(VERIFY / "eran/acasxu_nets_onnx.tar.gz")
+        self.unpack(VERIFY / "nnenum/acasxu_vnnlib.tar.gz")
+        every, decided = int(os.environ.get("TRAINYARD_ACAS_EVERY", "9")), []
+        with open(VERIFY / "acasxu_verdicts.csv") as table:
+            rows = list(csv.DictReader(table))[::every]
+        for row in rows:
+            (net,) = self.folder.rglob(row["net"])
+            weights = dense_weights(net)
+            self.network(weights)
+            (path,) = self.folder.rglob(row["property"] + ".vnnlib")
+            found = self.facts(path)
+            if found["verdict"] in ("sat", "unsat"):
+                decided.append(found["verdict"])
+                self.assertEqual(found["verdict"], row["majority_verdict"], f"{row['net']} {row['property']}")
+            if found["verdict"] == "sat" and "or" not in path.read_text():
+                self.check_counterexample(weights, found, path.read_text())
+        self.assertGreater(decided.count("sat"), 0)
+
+    def test_near_digits(self):
+        """Of each sample: what intervals prove, forms prove; what forms prove, no attack refutes."""
+        run = ("--set", "run.name=digits", "--set", f"run.output_dir={self.folder}/digits")
+        path = SOURCE / "configs/digits_mlp.toml"
+        self.host("train", path, "-q", "--set", "trainer.max_duration=5ep", *run)
+        verdicts, facts = {}, {}
+        for method in ("ibp", "crown", "deeppoly"):
+            done = self.host("gpupoly", path, "--eps", 0.02, "--subset", 60, "--method", method, "--format", "json", *run)
+            report = json.loads(done.stdout)
+            facts[method], verdicts[method] = report["facts"], [row["verdict"] for row in report["rows"]]
+        self.assertEqual(len(verdicts["ibp"]), 60)
+        for weak, strong in (("ibp", "crown"), ("crown", "deeppoly")):
+            for a, b in zip(verdicts[weak], verdicts[strong]):
+                self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("unknown", "unknown"), ("unknown", "unsat")})
+            self.assertLess(facts[weak]["cert_acc"], facts[strong]["cert_acc"] + 1e-9)
+        self.assertLess(facts["ibp"]["cert_acc"], facts["deeppoly"]["cert_acc"])
+        self.assertLessEqual(facts["deeppoly"]["cert_acc"], facts["deeppoly"]["accuracy"])
+        # At a radius of nothing, only what the network gets wrong is refuted.
+        done = self.host("gpupoly", path, "--eps", 0, "--subset", 60, "--format", "json", *run)
+        nothing = json.loads(done.stdout)["facts"]
+        self.assertEqual((nothing["cert_acc"], nothing["cert_unknown"]), (nothing["accuracy"], 0))
+
+    def trained(self, text=SMALL):
+        self.write("run.toml", text)
+        self.host("train", "run.toml", "-q", "--overwrite")
+
+    def test_refusals(self):
+        self.trained(SMALL.replace("layers = [8, 16, 3]", 'layers = [8, 16, 3]\nactivation = "gelu"'))
+        self.write("p.vnnlib", "(never read)")
+        self.assertRegex(self.host("gpupoly", "run.toml", "--property", "p.vnnlib", code=2).stderr, r'cannot bound node "\w+" \(Gelu\)')
+        self.trained()
+        for text, code, message in ((BOX + OUTPUTS + "(assert (<= Y_0 Y_7))", 4, "p.vnnlib:12:17: \"Y_7\" was not declared"),
+                                    (BOX + "(declare-const Y_0 Real)", 2, "declares 1 outputs, and the network has 3"),
+                                    ("", 4, "p.vnnlib:1:1: declares 0 inputs")):
+            self.write("p.vnnlib", text)
+            self.assertIn(message, self.host("gpupoly", "run.toml", "--property", "p.vnnlib", code=code).stderr)
+        self.host("gpupoly", "run.toml", "--property", "absent.vnnlib", code=2)
+        self.assertIn("std has 3 numbers", self.host("gpupoly", "run.toml", "--std", "[1,2,3]", code=2).stderr)
+
+    def test_verdicts_of_a_small_network(self):
+        """Any output violates a property without atoms; none does one whose box is empty; no time is a timeout."""
+        self.trained()
+        for asserted, words, verdict in (("", (), "sat"), ("(assert (<= X_0 -1))", (), "unsat"), ("(assert (<= Y_0 1e9))", (), "sat"),
+                                         ("(assert (>= Y_0 1e9))", (), "unsat"), ("(assert (>= Y_0 1e9))", ("--timeout", 1e-9), "timeout"),
+                                         ("", ("--restarts", 0), "unknown")):
+            self.write("p.vnnlib", BOX + OUTPUTS + asserted)
+            done = self.host("gpupoly", "run.toml", "--property", "p.vnnlib", "--format", "json", *words)
+            self.assertEqual(json.loads(done.stdout)["facts"]["verdict"], verdict, asserted)
+
+
+if __name__ == "__main__":
+    unittest.main()
