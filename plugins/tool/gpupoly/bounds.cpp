@@ -14,8 +14,10 @@
 #include "kernels/cpu/interval_gemm.hpp"
 #include "relaxation.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
+
+namespace kernels = trainyard::kernels;
 
 using kernels::Upward;
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -541,4 +543,4 @@ std::vector<double> Verifier::lower_bounds(const std::vector<double>& lower, con
   return bounds();
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly
