@@ -18,7 +18,7 @@
 #include "tests/support/plugin.hpp"
 
 using namespace trainyard;
-using namespace trainyard::gpupoly;
+using namespace gpupoly;
 using Catch::Contains;
 
 namespace {

@@ -10,7 +10,7 @@
 #include "plugins/tool/gpupoly/vnnlib.hpp"
 
 using namespace trainyard;
-using namespace trainyard::gpupoly;
+using namespace gpupoly;
 using Catch::Contains;
 
 namespace {

@@ -9,8 +9,10 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
+
+using trainyard::ConfigError;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -68,4 +70,4 @@ std::vector<Case> Ball::around(const at::Tensor& sample, std::int64_t label, std
   return cases;
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

@@ -9,7 +9,7 @@
 
 #include "vnnlib.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 class Ball {
  public:
@@ -25,4 +25,4 @@ class Ball {
   std::vector<double> radius_, lowest_, highest_;
 };
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

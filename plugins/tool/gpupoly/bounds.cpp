@@ -14,8 +14,10 @@
 #include "kernels/cpu/interval_gemm.hpp"
 #include "relaxation.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
+
+namespace kernels = trainyard::kernels;
 
 using kernels::Upward;
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -406,7 +408,7 @@ void Verifier::substitute(Search& search) {
     Rows rows = std::move(last->second);
     search.open.erase(last);
     if (search.open.empty() &&
-        (settings_.best_of_depth || k == 0 || (first && settings_.method == Method::ibp))) {
+        (k == 0 || (first && settings_.method == Method::ibp))) {
       in_threads(settings_.soundness >= 2, rows.count(), [&](std::size_t r) {
         double value = search.constants[r];
         rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
@@ -541,4 +543,4 @@ std::vector<double> Verifier::lower_bounds(const std::vector<double>& lower, con
   return bounds();
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

@@ -11,7 +11,7 @@
 #include "relaxation.hpp"
 #include "rows.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 enum class Method : std::uint8_t {
   ibp,       ///< intervals
@@ -90,4 +90,4 @@ class Verifier {
   Counters counters_;
 };
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

@@ -7,8 +7,10 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
+
+using namespace trainyard;
 
 /// Numbers of single precision in [lower, upper]; where there is none, the nearest to `lower` for both.
 std::pair<float, float> singles(double lower, double upper) {
@@ -129,4 +131,4 @@ std::optional<Counterexample> falsify(Network& network, const std::vector<std::i
   return std::nullopt;
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

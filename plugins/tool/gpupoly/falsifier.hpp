@@ -11,7 +11,7 @@
 
 #include "vnnlib.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 struct Attack {
   std::int64_t restarts = 32, steps = 40;
@@ -25,8 +25,9 @@ struct Counterexample {
 /// An input, of single precision, for which the network, in evaluation and by itself, has outputs of which all
 /// atoms of the case are true. It lies in the box; but where that is narrower than single precision, its
 /// numbers are the nearest there are. `shape` is that of one input. `stop` is asked at each step.
-std::optional<Counterexample> falsify(Network& network, const std::vector<std::int64_t>& shape,
-                                      const Case& of, const Attack& attack, const RandomStream& random,
+std::optional<Counterexample> falsify(trainyard::Network& network, const std::vector<std::int64_t>& shape,
+                                      const Case& of, const Attack& attack,
+                                      const trainyard::RandomStream& random,
                                       const std::function<bool()>& stop);
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

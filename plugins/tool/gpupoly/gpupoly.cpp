@@ -21,14 +21,14 @@
 #include "vnnlib.hpp"
 
 template <>
-struct trainyard::Words<trainyard::gpupoly::Method> {
+struct trainyard::Words<gpupoly::Method> {
   static constexpr std::string_view words[] = {"ibp", "crown", "deeppoly"};
 };
 
 namespace {
 
 using namespace trainyard;
-using namespace trainyard::gpupoly;
+using namespace gpupoly;
 
 class GpuPoly final : public Tool {
  public:

@@ -13,8 +13,10 @@
 #include <trainyard/forward_context.hpp>
 #include <trainyard/graph/network.hpp>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
+
+using namespace trainyard;
 
 using Shape = std::vector<std::int64_t>;
 
@@ -425,4 +427,4 @@ Layers layers_of(const Graph& graph) {
   return Reader(graph).read();
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

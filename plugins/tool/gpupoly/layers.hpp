@@ -11,7 +11,7 @@
 
 #include <trainyard/graph/graph.hpp>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 enum class Step : std::uint8_t {
   input,
@@ -68,6 +68,6 @@ std::vector<std::int64_t> order(const std::vector<std::int64_t>& shape);
 
 /// Of a graph with one input and one output that is a vector, shapes inferred; weights are read once, and
 /// dropout is left out. Throws ConfigError that names the first node that is no such step.
-Layers layers_of(const Graph& graph);
+Layers layers_of(const trainyard::Graph& graph);
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -50,4 +50,4 @@ Line max_line(const std::vector<std::int64_t>& candidates, const std::vector<dou
   return result;
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

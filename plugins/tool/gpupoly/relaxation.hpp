@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 /// alpha x - kappa <= y <= lambda x + mu, x being element `from` of the layer below.
 struct Line {
@@ -22,4 +22,4 @@ Line relu_line(double low, double up, bool area);
 Line max_line(const std::vector<std::int64_t>& candidates, const std::vector<double>& low,
               const std::vector<double>& up, bool area);
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

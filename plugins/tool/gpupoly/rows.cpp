@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 Rows Rows::over(const Map& map, const Window& window, std::vector<std::array<std::int64_t, 2>> pixels) {
   Rows rows{.map = map, .window = window, .pixels = std::move(pixels), .low = {}, .up = {}};
@@ -71,4 +71,4 @@ void Rows::add(const Rows& other) {
   }
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

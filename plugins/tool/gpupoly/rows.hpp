@@ -9,7 +9,7 @@
 
 #include "layers.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 /// Lower and upper bounds of the elements of a layer, each as a number that rounding up moves outward.
 struct Bounds {
@@ -58,4 +58,4 @@ struct Rows {
   void add(const Rows& other);
 };
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

@@ -16,8 +16,11 @@
 
 #include "kernels/cpu/interval_gemm.hpp"
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 namespace {
+
+using trainyard::DataError;
+namespace kernels = trainyard::kernels;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_numbers = std::size_t{1} << 26,  // of all boxes
@@ -391,4 +394,4 @@ double at_most(const Atom& atom, const std::vector<double>& outputs) {
   return sum;
 }
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trainyard::gpupoly {
+namespace gpupoly {
 
 /// Coefficients of all outputs and a constant, of which each decimal that is no double is known as the two
 /// doubles around it. True of outputs where the sum is 0 or less.
@@ -36,4 +36,4 @@ Property read_property(const std::string& path);
 /// An upper bound of the atom's sum for these outputs; with one of 0 or less the atom is true.
 double at_most(const Atom& atom, const std::vector<double>& outputs);
 
-}  // namespace trainyard::gpupoly
+}  // namespace gpupoly
