@@ -240,8 +240,9 @@ class Commands(unittest.TestCase):
         return code if path.is_relative_to(BUILD) and code.exists() else path
 
     def check_verb(self, words, options):
-        """Each verb has a help, which names its options; `ctl` takes the run before its own verbs."""
-        self.assertRegex(said(str(TRAINYARD), "--help")[1], rf"(?m)^  {words[0]}\b", f"trainyard has no verb {words[0]}")
+        """Each verb, of the host or a tool, has a help, which names its options; `ctl` takes the run before its own verbs."""
+        verbs = said(str(TRAINYARD), "--help")[1] + said(str(TRAINYARD), "tools")[1]
+        self.assertRegex(verbs, rf"(?m)^(  )?{words[0]}\b", f"trainyard has no verb {words[0]}")
         verbs = words[:3 if words[0] == "ctl" else 2]
         code, text = said(str(TRAINYARD), *verbs, "--help")
         if code != 0 or not re.fullmatch(r"[a-z]+", verbs[-1]):

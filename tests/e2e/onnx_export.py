@@ -131,6 +131,13 @@ class Export(HostTest):
         said = self.host("export", "run.toml", "--to", "onnx", "--file", "none/net.onnx", code=4).stderr
         self.assertIn("none/net.onnx: cannot be written: No such file or directory", said)
         self.assertEqual(list(self.folder.glob("**/*.tmp")), [])
+        drop = RUNS["mlp"] + '[model.dropout]\ntype = "dropconnect"\np = 0.5\ninference = "INFERENCE"\n'
+        self.train(drop.replace("INFERENCE", "gaussian"), "--overwrite")
+        said = self.host("export", "run.toml", "--to", "onnx", code=2).stderr
+        self.assertIn("[model.dropout] evaluates layers in its own way", said)
+        self.host("export", "run.toml", "--to", "onnx", "--set", "model.dropout.p=0")
+        found, expected, _ = self.outputs(drop.replace("INFERENCE", "mean"))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 class Predict(HostTest):

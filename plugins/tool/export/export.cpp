@@ -2,7 +2,11 @@
 //   safetensors  the format of https://github.com/huggingface/safetensors
 //   torch        what Python's torch.load(weights_only=True) reads: a dictionary of tensors
 //   onnx         the network with them
+#include <memory>
 #include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 
 #include <trainyard/formats/safetensors.hpp>
 #include <trainyard/helpers/halves.hpp>
@@ -26,11 +30,24 @@ void as_torch(const std::string& path, const Tensors& tensors, Workshop&, bool) 
   write_torch(path, tensors);
 }
 
+/// A dropout may evaluate linear layers in its own way, of which the graph knows nothing; a twin has none.
+void require_plain_evaluations(Workshop& shop) {
+  const at::NoGradGuard no_grad;
+  const std::unique_ptr<Network> plain = shop.network().twin();
+  for (const Batch& batch : shop.batches("train", 1))
+    if (!at::equal(shop.network().forward(batch, {}), plain->forward(batch, {})))
+      throw ConfigError(
+          "to = \"onnx\": [model.dropout] evaluates layers in its own way, which a file of the network does "
+          "not hold: "
+          "choose another option of it, or leave it out by --set model.dropout.p=0");
+}
+
 void as_onnx(const std::string& path, const Tensors& tensors, Workshop& shop, bool external) {
   const Graph* const graph = shop.network().graph();
   if (graph == nullptr)
     throw ConfigError(
         "to = \"onnx\": this model has no graph of operators, which ONNX is made of: choose another format");
+  require_plain_evaluations(shop);
   write_onnx(path, *graph, tensors, {shop.source(), external});
 }
 

@@ -407,8 +407,7 @@ void Verifier::substitute(Search& search) {
     const std::size_t k = last->first;
     Rows rows = std::move(last->second);
     search.open.erase(last);
-    if (search.open.empty() &&
-        (k == 0 || (first && settings_.method == Method::ibp))) {
+    if (search.open.empty() && (k == 0 || (first && settings_.method == Method::ibp))) {
       in_threads(settings_.soundness >= 2, rows.count(), [&](std::size_t r) {
         double value = search.constants[r];
         rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
