@@ -1,6 +1,6 @@
 """gpupoly on the real executable: verdicts on public networks and properties, what lies near digits, refusals.
 
-Its networks are dense ones of ONNX files, whose weights an `mlp` is given. TRAINYARD_VNNCOMP2021 names the folder of a copy of
+Its networks are dense ones of ONNX files, whose weights an `mlp` is given. TRAINYARD_VNNCOMP names the folder of a copy of
 https://github.com/stanleybak/vnncomp2021; without it, what needs its files is skipped."""
 import csv
 import json
@@ -17,7 +17,7 @@ from support.host import DATA, SMALL, SOURCE, HostTest
 from support.onnx_weights import dense_weights
 
 VERIFY = DATA / "verify"
-VNNCOMP = pathlib.Path(os.environ.get("TRAINYARD_VNNCOMP2021", "/nonexistent"))
+VNNCOMP = pathlib.Path(os.environ.get("TRAINYARD_VNNCOMP", "/nonexistent"))
 BOX = "".join(f"(declare-const X_{i} Real)(assert (<= X_{i} 1))(assert (>= X_{i} 0))\n" for i in range(8))
 OUTPUTS = "".join(f"(declare-const Y_{i} Real)\n" for i in range(3))
 
@@ -93,7 +93,7 @@ class Gpupoly(HostTest):
                 self.assertEqual(found["verdict"], "unknown")
                 self.assertEqual(found["margin"], self.facts(path, "--restarts", 0)["margin"])
 
-    @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP2021 names no folder")
+    @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP names no folder")
     def test_mnist_networks_of_the_competition(self):
         """How many of 15 are proven, as other implementations have it; margins of one, of three methods."""
         folder = VNNCOMP / "benchmarks/mnistfc"

@@ -394,6 +394,7 @@ void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
     case Step::sum: break;
   }
   counters_.multiply_adds += done;
+  counters_.coefficients += static_cast<std::int64_t>(out.low.size());
   search.put(layer.parents.front(), std::move(out));
 }
 
@@ -407,7 +408,8 @@ void Verifier::substitute(Search& search) {
     const std::size_t k = last->first;
     Rows rows = std::move(last->second);
     search.open.erase(last);
-    if (search.open.empty() && (k == 0 || (first && settings_.method == Method::ibp))) {
+    if (search.open.empty() &&
+        (settings_.best_of_depth || k == 0 || (first && settings_.method == Method::ibp))) {
       in_threads(settings_.soundness >= 2, rows.count(), [&](std::size_t r) {
         double value = search.constants[r];
         rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {

@@ -36,6 +36,7 @@ struct Settings {
 
 struct Counters {
   std::int64_t multiply_adds = 0;  ///< of interval coefficients
+  std::int64_t coefficients = 0;   ///< that forms had over all layers, zeros included
   std::int64_t rows = 0;           ///< that were substituted back
   std::int64_t stopped = 0;        ///< of these, before they came to the input
 };
