@@ -23,9 +23,11 @@ using kernels::Upward;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// f(i) for i below `count`, shared out among threads that round as asked for. Each i is one thread's alone.
+/// `work`: operations of all of them, about; few are not worth waiting for other threads, which on busy cores may
+/// take long.
 template <class F>
-void in_threads(bool upward, std::size_t count, const F& f) {
-#pragma omp parallel
+void in_threads(bool upward, std::size_t count, std::size_t work, const F& f) {
+#pragma omp parallel if (work > 100'000)
   {
     const Upward rounding(upward);
 #pragma omp for schedule(dynamic, 1)
@@ -120,7 +122,11 @@ void Verifier::interval(std::size_t k, Bounds& out, std::vector<double>& sizes) 
     out.up[i] += size * (w >= 0.0 ? x.up[j] : x.low[j]);
     sizes[i] += size * std::max(std::abs(x.low[j]), std::abs(x.up[j]));
   };
-  const auto each = [&](const auto& f) { in_threads(settings_.soundness >= 2, n, f); };
+  // What an element reads, at least; of convolutions many weights are shared.
+  const std::size_t reads = std::max<std::size_t>(
+      1, layer.weights.size() /
+             static_cast<std::size_t>(layer.step == Step::conv ? layer.map.channels : layer.map.size()));
+  const auto each = [&](const auto& f) { in_threads(settings_.soundness >= 2, n, n * reads, f); };
   const auto pixel = [&](std::size_t i) {
     const auto at = static_cast<std::int64_t>(i) / layer.map.channels;
     return std::pair(at / layer.map.width, at % layer.map.width);
@@ -317,7 +323,7 @@ void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
   const std::vector<double>& errors = errors_[k];
   const std::size_t count = rows.count();
   if (!layer.bias.empty() || !errors.empty())
-    in_threads(upward, count, [&](std::size_t r) {
+    in_threads(upward, count, rows.low.size(), [&](std::size_t r) {
       rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
         const double *low = rows.low.data() + offset, *up = rows.up.data() + offset;
         const double* const bias = layer.bias.empty() ? nullptr : layer.bias.data() + element;
@@ -350,7 +356,7 @@ void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
     case Step::dense: {
       constexpr std::size_t band = 8;
       const auto in = static_cast<std::size_t>(wide.width()), columns = static_cast<std::size_t>(out.width());
-      in_threads(upward, (count + band - 1) / band, [&](std::size_t i) {
+      in_threads(upward, (count + band - 1) / band, rows.low.size() * columns, [&](std::size_t i) {
         const std::size_t r = i * band;
         done += kernels::interval_gemm(
             kernels::fastest_isa(), static_cast<std::int64_t>(std::min(band, count - r)), wide.width(),
@@ -360,10 +366,11 @@ void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
       break;
     }
     case Step::conv:
-      in_threads(upward, count, [&](std::size_t r) { done += through_conv(rows, r, layer, out); });
+      in_threads(upward, count, count * layer.weights.size(),
+                 [&](std::size_t r) { done += through_conv(rows, r, layer, out); });
       break;
     case Step::scale:
-      in_threads(upward, count, [&](std::size_t r) {
+      in_threads(upward, count, rows.low.size(), [&](std::size_t r) {
         rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
           for (std::int64_t i = 0; i < size; ++i) {
             const double w = layer.weights[static_cast<std::size_t>(element + i)], most = std::abs(w);
@@ -376,11 +383,11 @@ void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
       break;
     case Step::relu:
     case Step::max_pool:
-      in_threads(upward, count,
+      in_threads(upward, count, rows.low.size(),
                  [&](std::size_t r) { search.constants[r] += through_lines(rows, r, relaxations_[k], out); });
       break;
     case Step::select:
-      in_threads(upward, count, [&](std::size_t r) {
+      in_threads(upward, count, rows.low.size(), [&](std::size_t r) {
         const std::size_t from = r * layer.from.size(), to = r * static_cast<std::size_t>(out.width());
         for (std::size_t i = 0; i < layer.from.size(); ++i) {
           if (layer.from[i] < 0) continue;
@@ -410,7 +417,7 @@ void Verifier::substitute(Search& search) {
     search.open.erase(last);
     if (search.open.empty() &&
         (settings_.best_of_depth || k == 0 || (first && settings_.method == Method::ibp))) {
-      in_threads(settings_.soundness >= 2, rows.count(), [&](std::size_t r) {
+      in_threads(settings_.soundness >= 2, rows.count(), rows.low.size(), [&](std::size_t r) {
         double value = search.constants[r];
         rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
           const double *low = rows.low.data() + offset, *up = rows.up.data() + offset;
