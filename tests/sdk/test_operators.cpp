@@ -1,4 +1,6 @@
 // Each operator of the graph against a direct call of LibTorch: values, gradients, inferred shape and type.
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -397,6 +399,127 @@ TEST_CASE("Attention", "[operators]") {
                      value = heads(i[2], 2).repeat_interleave(2, 1);
     return joined(by_definition(heads(i[0], 4), key, value, at::zeros({}), 1 / std::sqrt(3.0)));
   });
+}
+
+TEST_CASE("functions of single elements, by other formulas", "[operators]") {
+  at::manual_seed(0);
+  const at::Tensor x = at::randn({3, 4, 5}) * 2, positive = at::rand({3, 4, 5}) + 0.5;
+  const double half_turn = std::acos(-1.0);
+  check({"Ceil", {x}}, [](auto& i) { return -at::floor(-i[0]); });
+  check({"Floor", {x}}, [](auto& i) { return -at::ceil(-i[0]); });
+  check({"Sign", {x}},
+        [](auto& i) { return i[0].gt(0).to(at::kFloat) - i[0].lt(0).to(at::kFloat) + 0 * i[0]; });
+  check({"Cos", {x}}, [&](auto& i) { return at::sin(i[0] + half_turn / 2); });
+  check({"Sin", {x}}, [&](auto& i) { return at::cos(i[0] - half_turn / 2); });
+  check({"Reciprocal", {positive}}, [](auto& i) { return i[0].pow(-1); });
+  check({"Softplus", {x}}, [](auto& i) { return at::log(1 + at::exp(i[0])); });
+  check({"Softsign", {x}}, [](auto& i) { return i[0] / (1 + i[0].abs()); });
+  check({"HardSwish", {x}}, [](auto& i) { return i[0] * at::clamp(i[0] + 3, 0, 6) / 6; });
+  check({"Mish", {x}}, [](auto& i) { return i[0] * at::tanh(at::log(1 + at::exp(i[0]))); });
+  check({"HardSigmoid", {x}}, [](auto& i) { return at::relu(1 - at::relu(0.5 - 0.2 * i[0])); });
+  check({"HardSigmoid", {x}, {}, {{"alpha", 0.3}, {"beta", 0.1}}},
+        [](auto& i) { return at::relu(1 - at::relu(0.9 - 0.3 * i[0])); });
+  const at::Tensor slope = at::rand({4, 1});
+  check({"PRelu", {x, slope}}, [](auto& i) { return at::relu(i[0]) - i[1] * at::relu(-i[0]); });
+  check({"Cast", {x}, {}, {{"to", std::int64_t{11}}}}, [](auto& i) { return i[0].to(at::kDouble); });
+  check({"Pow", {positive}, {ints({2})}}, [](auto& i) { return i[0] * i[0]; });
+}
+
+TEST_CASE("Sum, Max and Min of several", "[operators]") {
+  at::manual_seed(0);
+  const at::Tensor x = at::randn({3, 4, 5}), y = at::randn({5}), z = at::randn({4, 5});
+  check({"Sum", {x, y, z}}, [](auto& i) { return i[2] + i[1] + i[0]; });
+  check({"Sum", {x}}, [](auto& i) { return i[0] * 1; });
+  check({"Max", {x, y, z}}, [](auto& i) {
+    return std::get<0>(at::stack({i[0], i[1].expand({3, 4, 5}), i[2].expand({3, 4, 5})}).max(0));
+  });
+  check({"Min", {x, y, z}}, [](auto& i) {
+    return std::get<0>(at::stack({i[0], i[1].expand({3, 4, 5}), i[2].expand({3, 4, 5})}).min(0));
+  });
+  check({"ReduceSum", {x}, {ints({1, 2})}}, [](auto& i) { return (i[0] * 1).mean({1, 2}, true) * 20; });
+  check({"ReduceMax", {x}, {ints({-1})}, {{"keepdims", std::int64_t{0}}}},
+        [](auto& i) { return std::get<0>(i[0].max(2)); });
+  check({"ReduceMin", {x}, {ints({-1})}}, [](auto& i) { return std::get<0>(i[0].min(2, true)); });
+  check({"Expand", {at::randn({3, 1, 5})}, {ints({1, 4, 5})}}, [](auto& i) {
+    return i[0] * at::ones({4, 1});
+  });
+  check({"Tile", {x}, {ints({1, 2, 1})}}, [](auto& i) { return at::cat({i[0], i[0]}, 1); });
+}
+
+TEST_CASE("windows over one and three dimensions, and unequal padding", "[operators]") {
+  at::manual_seed(0);
+  const at::Tensor x = at::randn({2, 4, 5, 6, 4}), w = at::randn({6, 2, 2, 3, 2}), b = at::randn({6});
+  check({"Conv", {x, w, b}, {}, {{"group", std::int64_t{2}}, {"pads", Ints{1, 0, 1, 1, 0, 1}}}}, [](auto& i) {
+    return at::conv3d(i[0], i[1], i[2], 1, {1, 0, 1}, 1, 2);
+  });
+  check({"MaxPool", {x}, {}, {{"kernel_shape", Ints{2, 3, 2}}, {"strides", Ints{2, 1, 2}}}}, [](auto& i) {
+    return at::max_pool3d(i[0], {2, 3, 2}, {2, 1, 2});
+  });
+  check({"AveragePool", {x}, {}, {{"kernel_shape", Ints{2, 3, 2}}, {"strides", Ints{2, 1, 2}}}}, [](auto& i) {
+    return at::avg_pool3d(i[0], {2, 3, 2}, {2, 1, 2});
+  });
+  check({"GlobalMaxPool", {x}}, [](auto& i) {
+    return std::get<0>(i[0].flatten(2).max(2)).reshape({2, 4, 1, 1, 1});
+  });
+  const at::Tensor line = at::randn({2, 3, 5});
+  const Attributes unequal = {{"kernel_shape", Ints{3}}, {"pads", Ints{2, 0}}};
+  // Windows at -2 to 2: of one, two and three elements.
+  const auto windows = [](const at::Tensor& x) {
+    return at::stack({x.select(2, 0), x.slice(2, 0, 2).sum(2), x.slice(2, 0, 3).sum(2),
+                      x.slice(2, 1, 4).sum(2), x.slice(2, 2, 5).sum(2)},
+                     2);
+  };
+  check({"AveragePool", {line}, {}, unequal}, [&](auto& i) {
+    return windows(i[0]) / at::tensor({1.f, 2.f, 3.f, 3.f, 3.f});
+  });
+  Attributes counted = unequal;
+  counted["count_include_pad"] = std::int64_t{1};
+  check({"AveragePool", {line}, {}, counted}, [&](auto& i) { return windows(i[0]) / 3; });
+  const at::Tensor image = at::randn({2, 4, 3, 4}), kernel = at::randn({4, 3, 3, 2});
+  check({"ConvTranspose",
+         {image, kernel, at::randn({6})},
+         {},
+         {{"group", std::int64_t{2}},
+          {"strides", Ints{2, 3}},
+          {"pads", Ints{1, 0, 1, 0}},
+          {"output_padding", Ints{1, 0}}}},
+        [](auto& i) {
+          return at::conv_transpose2d(i[0], i[1], i[2], {2, 3}, {1, 0}, {1, 0}, 2);
+        });
+  check({"ConvTranspose", {image, kernel}, {}, {{"pads", Ints{1, 0, 0, 1}}}},
+        [](auto& i) { return at::conv_transpose2d(i[0], i[1]).slice(2, 1).slice(3, 0, -1); });
+  check({"ConvTranspose", {line, at::randn({3, 2, 4})}, {}, {{"strides", Ints{2}}, {"dilations", Ints{2}}}},
+        [](auto& i) { return at::conv_transpose1d(i[0], i[1], {}, 2, 0, 0, 1, 2); });
+  check({"ConvTranspose", {x, at::randn({4, 3, 2, 2, 2})}},
+        [](auto& i) { return at::conv_transpose3d(i[0], i[1]); });
+}
+
+TEST_CASE("normalizations by their formulas", "[operators]") {
+  at::manual_seed(0);
+  const at::Tensor x = at::randn({2, 6, 3, 4}), scale = at::randn({6}), bias = at::randn({6});
+  const auto by_groups = [](auto& i, std::int64_t groups, double epsilon) {
+    const at::Tensor g = i[0].reshape({2, groups, -1});
+    const at::Tensor centred = g - g.mean(2, true);
+    const at::Tensor normal = centred / at::sqrt(centred.square().mean(2, true) + epsilon);
+    return normal.reshape({2, 6, 3, 4}) * i[1].reshape({6, 1, 1}) + i[2].reshape({6, 1, 1});
+  };
+  check({"InstanceNormalization", {x, scale, bias}, {}, {{"epsilon", 1e-3}}},
+        [&](auto& i) { return by_groups(i, 6, 1e-3); });
+  check({"GroupNormalization", {x, scale, bias}, {}, {{"num_groups", std::int64_t{3}}}},
+        [&](auto& i) { return by_groups(i, 3, 1e-5); });
+  for (const std::int64_t size : {3, 4}) {
+    const Attributes attributes = {{"size", size}, {"alpha", 0.5}, {"beta", 0.6}, {"bias", 1.5}};
+    check({"LRN", {x}, {}, attributes}, [&](auto& i) {
+      std::vector<at::Tensor> channels;
+      for (std::int64_t c = 0; c < 6; ++c) {
+        const std::int64_t first = std::max<std::int64_t>(0, c - (size - 1) / 2),
+                           last = std::min<std::int64_t>(5, c + size / 2);
+        const at::Tensor sum = i[0].slice(1, first, last + 1).square().sum(1);
+        channels.push_back(i[0].select(1, c) / at::pow(1.5 + 0.5 / static_cast<double>(size) * sum, 0.6));
+      }
+      return at::stack(channels, 1);
+    });
+  }
 }
 
 TEST_CASE("every operator of the table is covered above", "[operators]") {
