@@ -107,6 +107,23 @@ class Gpupoly(HostTest):
             found = self.facts(folder / "prop_0_0.03.vnnlib", "--restarts", 0, "--soundness", 1, *words)
             self.assertAlmostEqual(found["margin"], margin, places=5)
 
+    @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP names no folder")
+    def test_residual_networks_of_the_competition(self):
+        """How many of 48 and 24 are proven, as another implementation has it: one less where rounding counts."""
+        folder = VNNCOMP / "benchmarks/cifar10_resnet"
+        for net, counts in (("2b", {1: 27, 3: 26}), ("4b", {3: 9})):
+            file = folder / f"onnx/resnet_{net}.onnx"
+            self.write("run.toml", SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', f'type = "onnx"\nfile = "{file}"')
+                       .replace("shape = [8]\nclasses = 3", "shape = [3, 32, 32]\nclasses = 10")
+                       .replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 1e-30').replace('"2ep"', '"1ba"'))
+            self.host("train", "run.toml", "-q", "--overwrite")  # leaves the weights as they are
+            for soundness, count in counts.items():
+                verdicts = []
+                for path in sorted(folder.glob(f"vnnlib_properties_pgd_filtered/resnet{net}_pgd_filtered/*.vnnlib")):
+                    done = self.host("gpupoly", "run.toml", "--property", path, "--restarts", 0, "--soundness", soundness, "--format", "json")
+                    verdicts.append(json.loads(done.stdout)["facts"]["verdict"])
+                self.assertEqual((len(verdicts), verdicts.count("unsat")), ({"2b": 48, "4b": 24}[net], count), f"{net}, {soundness}")
+
     def test_no_verdict_on_acas_xu_contradicts_what_was_published(self):
         self.unpack(VERIFY / "eran/acasxu_nets_onnx.tar.gz")
         self.unpack(VERIFY / "nnenum/acasxu_vnnlib.tar.gz")
