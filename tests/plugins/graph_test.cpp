@@ -545,6 +545,17 @@ TEST_CASE("graph: splits share one graph, until its options or its files are oth
   CHECK(graph::open_graph({.layout = "npz", .path = path}) != before);
 }
 
+TEST_CASE("graph: a folder that is not there is refused, though the graph is in memory") {
+  const TempFolder folder;
+  planetoid(folder, nodes_text, edges_text);  // writes the files
+  const auto options = [&](const std::string& keep_in) {
+    return table({{"layout", "planetoid"}, {"path", folder.path("")}, {"keep_in", keep_in}});
+  };
+  const auto held = open(options(folder.path("")));
+  for (const std::string& keep_in : {folder.path("five.edges.tsv"), folder.path("nowhere")})
+    CHECK_THROWS_WITH(open(options(keep_in)), Contains("keep_in = \"" + keep_in + "\" is no folder"));
+}
+
 TEST_CASE("graph: a kept graph is the same, is made once, and is refused when a byte of it is another") {
   const TempFolder folder, shelf;
   planetoid(folder, nodes_text, edges_text);  // writes the files

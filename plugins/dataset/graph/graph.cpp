@@ -3,6 +3,7 @@
 // nodes in them.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -212,6 +213,10 @@ void GraphData::open(const std::string& split) {
     throw ConfigError(
         "task = \"graph\" takes graphs whole, and splits them by shares: leave fanouts, mode, replace and "
         "split_index out");
+  // Asked here, whether or not the graph is in memory already: a run that was accepted must be resumable.
+  if (!options_.keep_in.empty() && !std::filesystem::is_directory(options_.keep_in))
+    throw ConfigError("keep_in = \"" + options_.keep_in +
+                      "\" is no folder: name one that is there, or leave it out and the graph is not kept");
   plan_ = {options_.fanouts, options_.mode == "mfg" ? graph::Mode::mfg : graph::Mode::subgraph,
            options_.replace};
   graph_ = graph::open_graph(source());
