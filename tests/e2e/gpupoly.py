@@ -165,6 +165,27 @@ class Gpupoly(HostTest):
         nothing = json.loads(done.stdout)["facts"]
         self.assertEqual((nothing["cert_acc"], nothing["cert_unknown"]), (nothing["accuracy"], 0))
 
+    def test_certified_training(self):
+        """The hook counts what the verb proves; trained by bounds, a network is proven where it is not without."""
+        path, proven = SOURCE / "configs/digits_certified.toml", {}
+        for kappa in (0.5, 1.0):
+            run = ("--set", f"run.name=kappa{kappa}", "--set", f"run.output_dir={self.folder}/{kappa}", "--set", f"hooks.0.kappa={kappa}",
+                   "--set", "trainer.max_duration=40ep", "--set", "hooks.1.subset=5000")
+            self.host("train", path, "-q", *run)
+            found = json.loads(self.host("eval", path, "--format", "json", *run).stdout)
+            facts = json.loads(self.host("gpupoly", path, "--subset", 5000, "--restarts", 0, "--format", "json", *run).stdout)["facts"]
+            self.assertEqual(facts["samples"], 1797)
+            for name in ("acc", "unknown"):
+                self.assertAlmostEqual(found[f"val/cert_{name}"], facts[f"cert_{name}"], delta=1e-12)
+            proven[kappa] = facts["cert_acc"]
+        self.assertGreater(proven[0.5], 0.6)
+        self.assertLess(proven[1.0], 0.15)
+        # The samples that are drawn are the same, however they are put together.
+        some = [json.loads(self.host("eval", path, "--format", "json", *run[:4], "--set", "hooks.1.subset=40", "--set", "hooks.1.eps=0.02",
+                                     "--set", f"data.val.batch_size={size}").stdout)["val/cert_acc"] for size in (256, 7)]
+        self.assertEqual(some[0], some[1])
+        self.assertAlmostEqual(some[0] * 40, round(some[0] * 40), delta=1e-9)
+
     def trained(self, text=SMALL):
         self.write("run.toml", text)
         self.host("train", "run.toml", "-q", "--overwrite")

@@ -24,7 +24,7 @@ std::vector<double> spread(const char* name, const std::vector<double>& given, d
   const auto channels = static_cast<std::size_t>(shape.front());
   if (given.empty()) return std::vector<double>(size, fallback);
   if (given.size() != 1 && given.size() != channels && given.size() != size)
-    throw ConfigError("gpupoly: " + std::string(name) + " has " + std::to_string(given.size()) +
+    throw ConfigError(std::string(name) + " has " + std::to_string(given.size()) +
                       " numbers, needs 1, one a channel (" + std::to_string(channels) +
                       ") or one an input (" + std::to_string(size) + ")");
   std::vector<double> all(size);
@@ -37,11 +37,11 @@ std::vector<double> spread(const char* name, const std::vector<double>& given, d
 Ball::Ball(double eps, const std::vector<double>& mean, const std::vector<double>& std,
            const std::vector<double>& clip, const std::vector<std::int64_t>& shape) {
   if (!clip.empty() && (clip.size() != 2 || !(clip[0] < clip[1])))
-    throw ConfigError("gpupoly: clip is the smallest and the largest input that there is, or empty");
+    throw ConfigError("clip is the smallest and the largest input that there is, or empty");
   const std::vector<double> means = spread("mean", mean, 0.0, shape),
                             deviations = spread("std", std, 1.0, shape);
   for (std::size_t i = 0; i < means.size(); ++i) {
-    if (!(deviations[i] > 0.0)) throw ConfigError("gpupoly: std has to be above 0");
+    if (!(deviations[i] > 0.0)) throw ConfigError("std has to be above 0");
     radius_.push_back(std::nextafter(eps / deviations[i], infinity));
     const auto normal = [&](std::size_t end) { return (clip[end] - means[i]) / deviations[i]; };
     lowest_.push_back(clip.empty() ? -infinity : normal(0));

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include <trainyard/manifest.hpp>
+
 #include "layers.hpp"
 #include "relaxation.hpp"
 #include "rows.hpp"
@@ -68,6 +70,8 @@ class Verifier {
   /// Of layer `k`, after lower_bounds.
   const Bounds& bounds(std::size_t k) const { return bounds_[k]; }
   const Counters& counters() const { return counters_; }
+  const Layers& layers() const { return layers_; }
+  const Settings& settings() const { return settings_; }
 
  private:
   struct Search;
@@ -92,3 +96,8 @@ class Verifier {
 };
 
 }  // namespace gpupoly
+
+template <>
+struct trainyard::Words<gpupoly::Method> {
+  static constexpr std::string_view words[] = {"ibp", "crown", "deeppoly"};
+};

@@ -17,13 +17,9 @@
 
 #include "ball.hpp"
 #include "bounds.hpp"
+#include "cases.hpp"
 #include "falsifier.hpp"
 #include "vnnlib.hpp"
-
-template <>
-struct trainyard::Words<gpupoly::Method> {
-  static constexpr std::string_view words[] = {"ibp", "crown", "deeppoly"};
-};
 
 namespace {
 
@@ -39,7 +35,8 @@ class GpuPoly final : public Tool {
     std::vector<double> mean, std, clip = {0.0, 1.0};
     Method method = Method::deeppoly;
     int soundness = 3;
-    bool area_heuristic = true, best_of_depth = true, early_termination = true;
+    bool area_heuristic = true, best_of_depth = true, early_termination = true, unstable_only = true,
+         windows = true;
     std::int64_t memory_budget_mb = 1024, restarts = 32, steps = 40;
     double timeout = 300.0;
   };
@@ -69,6 +66,8 @@ class GpuPoly final : public Tool {
     m.option("best_of_depth", &Options::best_of_depth,
              "forms take the best bound of all layers on their way");
     m.option("early_termination", &Options::early_termination, "forms whose sign is known go no deeper");
+    m.option("unstable_only", &Options::unstable_only, "only neurons of undecided sign are refined");
+    m.option("windows", &Options::windows, "forms have coefficients for what they depend on only");
     m.option("memory_budget_mb", &Options::memory_budget_mb, "of coefficients at a time, in MiB")
         .range(1, 1 << 30);
     m.option("restarts", &Options::restarts, "points that the search for a counterexample begins at; 0: none")
@@ -82,7 +81,7 @@ class GpuPoly final : public Tool {
     const Graph* const graph = shop.network().graph();
     if (graph == nullptr) throw ConfigError("gpupoly reads a model as a graph, and this one has none");
     const Layers layers = layers_of(*graph);
-    require_single(shop.network());
+    require_single(shop.network(), options_.soundness);
     Verifier verifier(layers, settings(), [&] { return shop.stopping() || late(); });
     return options_.property.empty() ? near_samples(shop, layers, verifier)
                                      : property(shop, layers, verifier);
@@ -104,24 +103,13 @@ class GpuPoly final : public Tool {
             .area = options_.area_heuristic,
             .best_of_depth = options_.best_of_depth,
             .early_termination = options_.early_termination,
+            .unstable_only = options_.unstable_only,
+            .windows = options_.windows,
             .memory = options_.memory_budget_mb << 20};
   }
 
   bool late() const {
     return options_.timeout > 0 && Clock::now() - begun_ > std::chrono::duration<double>(options_.timeout);
-  }
-
-  /// What is proven of a program is of one in single precision, as a processor runs it.
-  void require_single(Network& network) const {
-    if (options_.soundness < 3) return;
-    for (const auto& [name, tensor] : network.parameters()) {
-      if (tensor.scalar_type() != at::kFloat)
-        throw ConfigError("gpupoly: soundness 3 is of programs in single precision, and " + name + " is " +
-                          std::string(at::toString(tensor.scalar_type())) + "; set --soundness 2");
-      if (!tensor.device().is_cpu())
-        throw ConfigError("gpupoly: soundness 3 is of the program that a CPU runs, and the network is on " +
-                          tensor.device().str() + "; set --soundness 2, or the run's device to cpu");
-    }
   }
 
   // Cases
@@ -145,9 +133,9 @@ class GpuPoly final : public Tool {
         std::size_t end = i + 1;
         while (end < cases.size() && cases[end].lower == cases[i].lower && cases[end].upper == cases[i].upper)
           ++end;
-        answer.margin = std::min(answer.margin, margin(layers, verifier,
-                                                       {cases.begin() + static_cast<std::ptrdiff_t>(i),
-                                                        cases.begin() + static_cast<std::ptrdiff_t>(end)}));
+        answer.margin =
+            std::min(answer.margin, margin(verifier, {cases.begin() + static_cast<std::ptrdiff_t>(i),
+                                                      cases.begin() + static_cast<std::ptrdiff_t>(end)}));
         i = end;
         shop.progress(static_cast<std::int64_t>(i), static_cast<std::int64_t>(cases.size()));
       }
@@ -156,36 +144,6 @@ class GpuPoly final : public Tool {
       answer.verdict = Verdict::timeout;
     }
     return answer;
-  }
-
-  /// Above 0 where none of these cases, all of one box, can be: the least over them of the best atom's bound.
-  double margin(const Layers& layers, Verifier& verifier, std::vector<Case> cases) const {
-    Forms forms;
-    for (std::size_t group = 0; group < cases.size(); ++group) {
-      if (cases[group].atoms.empty()) return -std::numeric_limits<double>::infinity();
-      for (const Atom& atom : cases[group].atoms) {
-        forms.lower.insert(forms.lower.end(), atom.lower.begin(), atom.lower.end());
-        forms.upper.insert(forms.upper.end(), atom.upper.begin(), atom.upper.end());
-        forms.constants.push_back(atom.constant_lower);
-        forms.groups.push_back(group);
-      }
-    }
-    std::vector<double> lower, upper;
-    for (const std::int64_t i : order(layers.input_shape)) {
-      lower.push_back(cases.front().lower[static_cast<std::size_t>(i)]);
-      upper.push_back(cases.front().upper[static_cast<std::size_t>(i)]);
-      if (options_.soundness < 3) continue;
-      // The program has its inputs in single precision.
-      lower.back() =
-          std::min<double>(lower.back(), std::nextafter(static_cast<float>(lower.back()), -HUGE_VALF));
-      upper.back() =
-          std::max<double>(upper.back(), std::nextafter(static_cast<float>(upper.back()), HUGE_VALF));
-    }
-    const std::vector<double> bounds = verifier.lower_bounds(lower, upper, forms);
-    std::vector<double> best(cases.size(), -std::numeric_limits<double>::infinity());
-    for (std::size_t i = 0; i < bounds.size(); ++i)
-      if (bounds[i] > best[forms.groups[i]]) best[forms.groups[i]] = bounds[i];
-    return *std::min_element(best.begin(), best.end());
   }
 
   // A property
