@@ -340,6 +340,7 @@ TEST_CASE("certified_loss refuses what it cannot bound", "[certified]") {
              Contains("(MaxPool)") && Contains("method = \"ibp\""));
   const auto gpt = made("mlp", test::table({{"layers", numbers({6, 9, 3})}, {"activation", "gelu"}}), {6});
   CHECK_THAT(refused(ibp, [&](Around& run) { run.network_ = gpt.get(); }), Contains("(Gelu)"));
-  CHECK_THROWS_AS(test::make<Hook>("certified_loss", test::table({{"std", Array{0.0}}})), ConfigError);
-  CHECK_THROWS_AS(test::make<Hook>("certified_loss", test::table({{"clip", Array{1.0, 0.0}}})), ConfigError);
+  CHECK_THAT(refused(with("std", Array{0.0}), nothing), Contains("std has to be above 0"));
+  CHECK_THAT(refused(with("clip", Array{1.0, 0.0}), nothing),
+             Contains("clip is the smallest and the largest"));
 }

@@ -29,7 +29,7 @@ class Certified final : public Hook {
     double eps = 0.01;
     std::int64_t subset = 100;
     std::vector<double> mean, std, clip = {0.0, 1.0};
-    gpupoly::Method method = gpupoly::Method::deeppoly;
+    gpupoly::Method method = gpupoly::Method::crown;
     int soundness = 3;
   };
   static void describe(Manifest<Options>& m) {
@@ -43,19 +43,24 @@ class Certified final : public Hook {
     m.option("std", &Options::std, "the data's, by which it then divides; empty: 1");
     m.option("clip", &Options::clip,
              "smallest and largest input that there is, before mean and std; empty: any");
-    m.option("method", &Options::method,
-             "intervals, one substitution of the output's forms, or of all that need it");
+    m.option(
+        "method", &Options::method,
+        "intervals, one substitution of the output's forms, or of all that need it, which can take minutes");
     m.option("soundness", &Options::soundness,
              "what a proof is of: 1 nothing, bounds are rounded to nearest; 2 the real function of the "
              "weights; 3 "
              "also the single-precision program, sums in any order; 4 that in any rounding mode")
         .range(1, 4);
+    m.hook<&Certified::fit_start>(Event::fit_start);
     m.hook<&Certified::begin>(Event::eval_start);
     m.hook<&Certified::add_batch>(Event::eval_batch_end);
     // Before averages of weights give their place back.
     m.hook<&Certified::report>(Event::eval_end).priority(10);
   }
   explicit Certified(const Options& options) : options_(options) {}
+
+  /// What cannot be bounded is refused before the first step.
+  void fit_start(StepContext& context) { ball_of(layers_of(context.network())); }
 
   void begin(StepContext&) { drawn_.clear(); }
 
@@ -80,12 +85,8 @@ class Certified final : public Hook {
 
   void report(StepContext& context) {
     if (drawn_.empty()) return;
-    Network& network = context.network();
-    if (network.graph() == nullptr)
-      throw ConfigError("hook certified reads a model as a graph, and this one has none; leave it out");
-    const gpupoly::Layers layers = gpupoly::layers_of(*network.graph());
-    gpupoly::require_single(network, options_.soundness);
-    const gpupoly::Ball ball(options_.eps, options_.mean, options_.std, options_.clip, layers.input_shape);
+    const gpupoly::Layers layers = layers_of(context.network());
+    const gpupoly::Ball ball = ball_of(layers);
     gpupoly::Verifier verifier(layers, {.method = options_.method, .soundness = options_.soundness});
     const std::int64_t classes = layers.output().map.size();
     double right = 0.0, proven = 0.0;
@@ -113,6 +114,17 @@ class Certified final : public Hook {
       return std::pair(number, index) < std::pair(other.number, other.index);
     }
   };
+
+  gpupoly::Layers layers_of(const Network& network) const {
+    if (network.graph() == nullptr)
+      throw ConfigError("hook certified reads a model as a graph, and this one has none; leave it out");
+    gpupoly::require_single(network, options_.soundness);
+    return gpupoly::layers_of(*network.graph());
+  }
+
+  gpupoly::Ball ball_of(const gpupoly::Layers& layers) const {
+    return {options_.eps, options_.mean, options_.std, options_.clip, layers.input_shape};
+  }
 
   bool full() const { return static_cast<std::int64_t>(drawn_.size()) == options_.subset; }
 

@@ -60,14 +60,14 @@ class CertifiedLoss final : public Hook {
     m.hook<&CertifiedLoss::replace_loss>(Event::after_loss).writes(Region::outputs).priority(10);
     m.hook<&CertifiedLoss::report>(Event::batch_end);
   }
-  explicit CertifiedLoss(const Options& options) : options_(options) {
-    if (!options.clip.empty() && (options.clip.size() != 2 || !(options.clip[0] < options.clip[1])))
-      throw ConfigError("clip is the smallest and the largest input that there is, or empty");
-    for (const double each : options.std)
-      if (!(each > 0.0)) throw ConfigError("std has to be above 0");
-  }
+  explicit CertifiedLoss(const Options& options) : options_(options) {}
 
   void fit_start(StepContext& context) {
+    if (!options_.clip.empty() && (options_.clip.size() != 2 || !(options_.clip[0] < options_.clip[1])))
+      throw ConfigError(
+          "hook certified_loss: clip is the smallest and the largest input that there is, or empty");
+    for (const double each : options_.std)
+      if (!(each > 0.0)) throw ConfigError("hook certified_loss: std has to be above 0");
     ramp_ = {.start = steps("start", options_.start, context),
              .length = std::max<std::int64_t>(1, steps("length", options_.length, context)),
              .mid = options_.mid};

@@ -80,14 +80,23 @@ class Search {
   }
 
   /// Each point a step towards less of it.
-  at::Tensor step(at::Tensor x, double size) {
-    const at::AutoGradMode with_gradients(true);
-    x = x.detach().requires_grad_(true);
-    const at::Tensor slope =
-        torch::autograd::grad({worst(outputs(x)).sum()}, {x}, {}, {}, false, true).front();
-    const at::NoGradGuard no_grad;
-    if (!slope.defined()) return x.detach();
-    return inside(x.detach() - slope.sign() * (high_ - low_) * size);
+  at::Tensor step(const at::Tensor& x, double size) {
+    return descend(x, size, [&](const at::Tensor& y) { return worst(y).sum(); });
+  }
+
+  /// The points moved apart, each some steps towards less of a sum of the outputs that was drawn for it: where
+  /// descents from one region all end alike, these begin in others (output-diversified initialization,
+  /// Tashiro et al., NeurIPS 2020, section 3.1).
+  at::Tensor spread(at::Tensor x, const RandomStream& random) {
+    at::Tensor drawn = at::empty({x.size(0), outputs(x).size(1)});
+    auto* const numbers = drawn.data_ptr<float>();
+    // `begin` had elements of the stream before these.
+    for (std::int64_t i = 0; i < drawn.numel(); ++i)
+      numbers[i] =
+          static_cast<float>(2.0 * random.uniform(static_cast<std::uint64_t>(2 * x.numel() + i)) - 1.0);
+    drawn = drawn.to(device_);
+    for (int i = 0; i < 5; ++i) x = descend(x, 0.25, [&](const at::Tensor& y) { return (y * drawn).sum(); });
+    return x;
   }
 
   /// The best of the points, if it holds what it promises.
@@ -102,6 +111,16 @@ class Search {
   }
 
  private:
+  template <class Goal>
+  at::Tensor descend(at::Tensor x, double size, const Goal& goal) {
+    const at::AutoGradMode with_gradients(true);
+    x = x.detach().requires_grad_(true);
+    const at::Tensor slope = torch::autograd::grad({goal(outputs(x))}, {x}, {}, {}, false, true).front();
+    const at::NoGradGuard no_grad;
+    if (!slope.defined()) return x.detach();
+    return inside(x.detach() - slope.sign() * (high_ - low_) * size);
+  }
+
   at::Tensor tensor(const std::vector<float>& values) const {
     return at::tensor(values, at::kFloat).to(device_);
   }
@@ -122,6 +141,12 @@ std::optional<Counterexample> falsify(Network& network, const std::vector<std::i
   Search search(network, shape, of);
   if (attack.restarts == 0) return std::nullopt;
   at::Tensor x = search.begin(attack.restarts, random);
+  // Those between the corners; the others begin where they are.
+  const std::int64_t corners = attack.restarts / 2 + 1;
+  if (corners < attack.restarts) {
+    at::Tensor others = x.narrow(0, corners, attack.restarts - corners);
+    others.copy_(search.spread(others, random));
+  }
   for (std::int64_t step = 0; !stop(); ++step) {
     if (auto found = search.check(x)) return found;
     if (step == attack.steps) break;
