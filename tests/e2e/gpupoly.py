@@ -96,12 +96,14 @@ class Gpupoly(HostTest):
     @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP names no folder")
     def test_mnist_networks_of_the_competition(self):
         """How many of 15 are proven, as other implementations have it; margins of one, of three methods."""
-        folder = VNNCOMP / "benchmarks/mnistfc"
+        folder, found = VNNCOMP / "benchmarks/mnistfc", []
         for depth, counts in ((2, (7, 4)), (4, (6, 1)), (6, (6, 2))):
             self.network(dense_weights(folder / f"mnist-net_256x{depth}.onnx"))
             for eps, count in zip(("0.03", "0.05"), counts):
                 proven = [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--restarts", 0)["verdict"] for i in range(15)]
                 self.assertEqual(proven.count("unsat"), count, f"256x{depth}, {eps}")
+                found += [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--method", "ibp", "--timeout", 10)["verdict"] for i in range(15)]
+        self.assertGreaterEqual(found.count("sat"), 20)
         self.network(dense_weights(folder / "mnist-net_256x2.onnx"))
         for words, margin in (((), -0.603255), (("--method", "ibp"), -3.084400)):
             found = self.facts(folder / "prop_0_0.03.vnnlib", "--restarts", 0, "--soundness", 1, *words)
@@ -168,23 +170,54 @@ class Gpupoly(HostTest):
     def test_certified_training(self):
         """The hook counts what the verb proves; trained by bounds, a network is proven where it is not without."""
         path, proven = SOURCE / "configs/digits_certified.toml", {}
-        for kappa in (0.5, 1.0):
-            run = ("--set", f"run.name=kappa{kappa}", "--set", f"run.output_dir={self.folder}/{kappa}", "--set", f"hooks.0.kappa={kappa}",
-                   "--set", "trainer.max_duration=40ep", "--set", "hooks.1.subset=5000")
+        digits = SOURCE / "data/optdigits/optdigits.tes.gz"  # 1,797, of which 1,437 are to train with
+        split = ("--set", f"data.train.path={digits}", "--set", "data.train.take=all but fold 0 of 5", "--set", "data.val.take=fold 0 of 5",
+                 "--set", "trainer.max_duration=200ep", "--set", "trainer.eval_interval=200ep")
+        for name, words in (("alone", ("hooks.0.kappa=1",)), ("crown_ibp", ("hooks.0.method=crown_ibp",)), ("ibp", ())):
+            run = ("--set", f"run.name={name}", "--set", f"run.output_dir={self.folder}/{name}", "--set", "hooks.1.subset=5000", *split,
+                   *(word for each in words for word in ("--set", each)))
             self.host("train", path, "-q", *run)
             found = json.loads(self.host("eval", path, "--format", "json", *run).stdout)
-            facts = json.loads(self.host("gpupoly", path, "--subset", 5000, "--restarts", 0, "--format", "json", *run).stdout)["facts"]
-            self.assertEqual(facts["samples"], 1797)
-            for name in ("acc", "unknown"):
-                self.assertAlmostEqual(found[f"val/cert_{name}"], facts[f"cert_{name}"], delta=1e-12)
-            proven[kappa] = facts["cert_acc"]
-        self.assertGreater(proven[0.5], 0.6)
-        self.assertLess(proven[1.0], 0.15)
+            for method in ("ibp", "crown", "deeppoly"):
+                facts = json.loads(self.host("gpupoly", path, "--subset", 5000, "--restarts", 0, "--method", method, "--format", "json",
+                                             *run).stdout)["facts"]
+                self.assertEqual(facts["samples"], 360)
+                proven[name, method] = facts["cert_acc"]
+                print(f"{name}, by {method}: {facts['accuracy']:.3f} right, {facts['cert_acc']:.3f} certified")
+            for what in ("acc", "unknown"):
+                self.assertAlmostEqual(found[f"val/cert_{what}"], facts[f"cert_{what}"], delta=1e-12)
+            self.assertGreater(facts["accuracy"], 0.92)
+            self.assertLessEqual(proven[name, "ibp"], proven[name, "crown"])
+            self.assertLessEqual(proven[name, "crown"], proven[name, "deeppoly"])
+        for name in ("ibp", "crown_ibp"):
+            self.assertGreater(proven[name, "deeppoly"], 0.7)
+            self.assertGreater(proven[name, "crown"], 0.9 * proven[name, "deeppoly"])
+        self.assertLess(proven["alone", "deeppoly"], 0.15)
         # The samples that are drawn are the same, however they are put together.
-        some = [json.loads(self.host("eval", path, "--format", "json", *run[:4], "--set", "hooks.1.subset=40", "--set", "hooks.1.eps=0.02",
+        some = [json.loads(self.host("eval", path, "--format", "json", *run, "--set", "hooks.1.subset=40", "--set", "hooks.1.eps=0.02",
                                      "--set", f"data.val.batch_size={size}").stdout)["val/cert_acc"] for size in (256, 7)]
         self.assertEqual(some[0], some[1])
         self.assertAlmostEqual(some[0] * 40, round(some[0] * 40), delta=1e-9)
+
+    def test_savings(self):
+        """What each saves of a network that was trained by bounds, and of one that was not; verdicts stay."""
+        path, report = SOURCE / "configs/digits_certified.toml", {}
+        for kappa in (0.5, 1.0):
+            run = ("--set", f"run.name=kappa{kappa}", "--set", f"run.output_dir={self.folder}/{kappa}", "--set", f"hooks.0.kappa={kappa}",
+                   "--set", "model.layers=[64, 96, 96, 96, 96, 96, 10]", "--set", "hooks.1.method=ibp")
+            self.host("train", path, "-q", *run)
+            for saving in ("all", "early_termination", "unstable_only"):
+                words = () if saving == "all" else (f"--{saving}", "false")
+                done = self.host("gpupoly", path, "--subset", 360, "--restarts", 0, "--format", "json", *words, *run)
+                report[kappa, saving] = json.loads(done.stdout)
+                print(f"kappa {kappa}, {saving}: {report[kappa, saving]['facts']['multiply-adds'] / 1e6:.1f} M multiply-adds")
+        work = {key: each["facts"]["multiply-adds"] for key, each in report.items()}
+        for kappa in (0.5, 1.0):
+            verdicts = [[row["verdict"] for row in report[kappa, saving]["rows"]] for saving in ("all", "early_termination")]
+            self.assertEqual(*verdicts)
+            self.assertLess(work[kappa, "all"], work[kappa, "unstable_only"])
+        self.assertLess(work[0.5, "all"], 0.85 * work[0.5, "early_termination"])
+        self.assertLessEqual(work[1.0, "all"], 1.02 * work[1.0, "early_termination"])
 
     def trained(self, text=SMALL):
         self.write("run.toml", text)

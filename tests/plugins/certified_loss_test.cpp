@@ -44,7 +44,9 @@ std::unique_ptr<Network> made(const char* model, const Table& options,
   at::manual_seed(11);
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : net->buffers())  // running statistics that do something
-    if (tensor.is_floating_point()) tensor.copy_(at::rand_like(tensor) + 0.5);
+    if (tensor.is_floating_point())
+      tensor.copy_(name.find("mean") != std::string::npos ? 0.2 * at::randn_like(tensor)
+                                                          : at::rand_like(tensor) + 0.5);
   for (const auto& [name, tensor] : net->parameters()) tensor.add_(0.1 * at::randn_like(tensor));
   return net;
 }
