@@ -58,8 +58,9 @@ ordered_json json_of(const Manifest& manifest) {
 
 ExitCode ckpt_ls(const std::string& path, Format format, std::ostream& out) {
   auto json = ordered_json::array();
+  const std::optional<std::string> best = checkpoint::best(path);
   for (const std::string& each : checkpoint::find(path)) {
-    ordered_json line = {{"checkpoint", each}};
+    ordered_json line = {{"checkpoint", each}, {"best", each == best}};
     std::ostringstream text;
     text << std::left << std::setw(14) << each.substr(each.rfind('/') + 1) << "  ";
     try {
@@ -70,7 +71,8 @@ ExitCode ckpt_ls(const std::string& path, Format format, std::ostream& out) {
                    {"tensors", manifest.tensors.size()},
                    {"metrics", json_of(manifest).at("metrics")}});
       text << manifest.written << "  " << std::right << std::setw(10) << size_text(size_of(manifest)) << "  "
-           << std::setw(5) << manifest.tensors.size() << " tensors  " << metrics_text(manifest);
+           << std::setw(5) << manifest.tensors.size() << " tensors  " << metrics_text(manifest)
+           << (each == best ? "  best" : "");
     } catch (const DataError& error) {
       line["damage"] = error.what();
       text << "damaged: " << error.what();

@@ -28,7 +28,7 @@ struct Engine {
 
   // Each returns an exit code; errors have been printed to standard error by then.
   int (*train)(const config::RunConfig&, const plugins::Registry&, const TrainOptions&) = nullptr;
-  /// Evaluates weights (a safetensors file) on the splits; prints text, or JSON.
+  /// Evaluates weights (a file, a checkpoint, "best") on the splits; prints text, or JSON.
   int (*evaluate)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
                   bool json) = nullptr;
   /// Steps, batch arithmetic and memory of a run, printed.

@@ -20,6 +20,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "step-";
 constexpr std::uintmax_t longest_manifest = 256 << 20;
 
+/// "RUN/checkpoints/step-00000600/" is the same as without the slash.
+std::string without_slash(const std::string& path) {
+  return path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
+}
+
 }  // namespace
 
 std::string folder_name(std::int64_t step) {
@@ -49,14 +54,33 @@ std::vector<std::string> list(const std::string& folder) {
 }
 
 std::vector<std::string> find(const std::string& path) {
-  // "RUN/checkpoints/step-00000600/" is the same as without the slash.
-  const std::string plain = path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
+  const std::string plain = without_slash(path);
   if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
   for (const std::string& folder : {plain + "/checkpoints", plain})
     if (std::vector<std::string> found = list(folder); !found.empty()) return found;
   throw DataError(plain +
                   ": no checkpoint there; expected a run's directory with checkpoints/step-*, a folder with "
                   "step-*, or one such folder");
+}
+
+std::optional<std::string> best(const std::string& path) {
+  const std::string plain = without_slash(path);
+  for (const std::string& folder : {plain + "/checkpoints", plain}) {
+    std::string name;
+    if (std::ifstream(folder + "/best") >> name && step_of(name) && fs::exists(folder + "/" + name))
+      return folder + "/" + name;
+  }
+  return std::nullopt;
+}
+
+std::string weights_path(const std::string& word, const std::string& run) {
+  if (word != "best") return word;
+  if (const std::optional<std::string> found = best(run)) return *found;
+  throw DataError(
+      run +
+      ": keeps no best checkpoint; train with checkpoint.keep_best = { metric = \"val/loss\", mode = "
+      "\"min\" }, or name a checkpoint of `trainyard ckpt ls " +
+      run + "`");
 }
 
 Manifest read_manifest(const std::string& checkpoint) {

@@ -1,5 +1,5 @@
-// The checkpoints of a run as they lie on the disk: RUN/checkpoints/step-00000600/, and the file `latest`
-// with the name of the newest. Torch-free.
+// The checkpoints of a run as they lie on the disk: RUN/checkpoints/step-00000600/, and the files `latest` and, of a
+// run with checkpoint.keep_best, `best` with the names of these. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,14 @@ std::vector<std::string> list(const std::string& folder);
 /// The checkpoints that a user means, oldest first: `path` is one, or a folder of some, or a run's directory.
 /// Throws DataError where there is none.
 std::vector<std::string> find(const std::string& path);
+
+/// The one that the file `best` of a run's directory, or of its folder of checkpoints, names; nothing where there is no
+/// such file, or no such checkpoint.
+std::optional<std::string> best(const std::string& path);
+
+/// What a user means by weights of this run: "best" is that checkpoint, everything else a path as it is. Throws
+/// DataError where the run keeps no best.
+std::string weights_path(const std::string& word, const std::string& run);
 
 /// Reads and checks the manifest of one checkpoint. Throws DataError.
 Manifest read_manifest(const std::string& checkpoint);

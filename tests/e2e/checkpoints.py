@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-from support.host import BUILD, HostTest
+from support.host import BUILD, SMALL, HostTest
 
 try:
     import numpy
@@ -104,6 +104,37 @@ class Checkpoints(HostTest):
         before = out.read_bytes()
         self.assertIn("fc.weight", self.host("ckpt", "convert", self.folder, out, code=4).stderr)
         self.assertEqual(out.read_bytes(), before)
+
+
+class BestWeights(HostTest):
+    def test_weights_called_best(self):
+        """Verbs take them by that word: they give the value that the checkpoint was kept for."""
+        text = SMALL.replace('max_duration = "2ep"', 'max_duration = "12ep"').replace("lr = 0.01", "lr = 0.3")
+        self.write("run.toml", text + '[checkpoint]\ninterval = "1ep"\nkeep_last = 2\nkeep_best = { metric = "val/loss", mode = "min" }\n')
+        summary = self.host("train", "run.toml").stdout
+        listed = json.loads(self.host("ckpt", "ls", "runs/small", "--format", "json").stdout)
+        losses = {each["step"]: each["metrics"]["val/loss"] for each in listed}
+        best = min(losses, key=losses.get)
+        self.assertNotEqual(best, max(losses))  # or this shows nothing
+        self.assertEqual([each["step"] for each in listed if each["best"]], [best])
+        marked = [line for line in self.host("ckpt", "ls", "runs/small").stdout.splitlines() if line.endswith("  best")]
+        self.assertEqual([int(line.split()[0][5:]) for line in marked], [best])
+        self.assertIn(f"of the best, those of step {best}:  trainyard eval", summary)
+        for words in (("--weights", "best"), ("--weights", f"runs/small/checkpoints/step-{best:08}")):
+            found = json.loads(self.host("eval", "run.toml", "--format", "json", *words).stdout)
+            self.assertEqual(found["val/loss"], losses[best])
+        last = json.loads(self.host("eval", "run.toml", "--format", "json").stdout)["val/loss"]
+        self.assertEqual(last, losses[max(losses)])
+        facts = json.loads(self.host("audit", "run.toml", "--weights", "best", "--format", "json").stdout)
+        self.assertIn(f"step-{best:08}", json.dumps(facts))
+        self.host("audit", "run.toml", "--weights", "initial")
+
+    def test_a_run_that_keeps_none(self):
+        self.write("run.toml", SMALL)
+        self.host("train", "run.toml", "-q")
+        for verb in ("eval", "audit"):
+            self.assertIn("keeps no best checkpoint; train with checkpoint.keep_best",
+                          self.host(verb, "run.toml", "--weights", "best", code=4).stderr)
 
 
 if __name__ == "__main__":

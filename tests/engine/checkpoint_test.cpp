@@ -320,7 +320,8 @@ TEST_CASE("retention keeps the newest, multiples and the best, and nothing else"
       store.commit(snapshot);
     }
     CHECK(load_newest(folder.path(), nobody)->step == step);
-    CHECK(names_in(folder.path()).size() == list(folder.path()).size() + 1);  // and `latest`
+    const std::size_t others = best(folder.path()) ? 2 : 1;  // `latest`, and perhaps `best`
+    CHECK(names_in(folder.path()).size() == list(folder.path()).size() + others);
     return steps_in(folder.path());
   };
   CHECK(kept({}, {1, 2, 3}) == Steps{30});
@@ -344,6 +345,32 @@ TEST_CASE("retention keeps the newest, multiples and the best, and nothing else"
   CHECK(kept(wish("val/other", "min", 1), {1, 2}) == Steps{20});
   best.keep_every = 40;
   CHECK(kept(wish("val/loss", "min", 1), {9, 1, 9, 9, 9}) == Steps{20, 40, 50});
+}
+
+TEST_CASE("the file best names the best checkpoint that is there, and weights called so are those") {
+  const Folder folder;
+  Retention retention;
+  retention.keep_best = KeepBest{"val/loss", "min", 1};
+  Store store(folder / "checkpoints", retention);
+  CHECK(!best(folder.path()));
+  CHECK_THROWS_WITH(weights_path("best", folder.path()), Contains("keeps no best checkpoint"));
+  CHECK(weights_path("a/best", folder.path()) == "a/best");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<double, int> course[] = {{nan, 0}, {3, 20}, {1, 30}, {2, 30}, {1, 30}, {0, 60}};
+  std::int64_t step = 0;
+  for (const auto& [loss, wanted] : course) {
+    store.commit({.step = step += 10, .states = {{"run", "1", {}, {}}}, .metrics = {{"val/loss", loss}}});
+    const std::optional<std::string> found = best(folder.path());
+    INFO("step " << step);
+    REQUIRE(found.has_value() == (wanted > 0));
+    if (!found) continue;
+    CHECK(step_of(*found) == wanted);
+    CHECK(best(folder / "checkpoints/") == found);
+    CHECK(weights_path("best", folder.path()) == *found);
+  }
+  // Back to a course on which that step never was.
+  store.commit({.step = 25, .states = {{"run", "1", {}, {}}}, .metrics = {{"val/loss", 9.0}}});
+  CHECK(step_of(best(folder.path()).value()) == 25);
 }
 
 TEST_CASE("keep_every keeps the first checkpoint at or after each multiple, whatever steps they come at") {

@@ -27,7 +27,10 @@ void add_eval(Arguments command, CommandLine& line) {
   const auto given = std::make_shared<Given>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);
-  verb.add("--weights", given->weights, "safetensors file; by default that of the run directory");
+  verb.add("--weights", given->weights,
+           "safetensors file, checkpoint or run directory, or \"best\", the run's best checkpoint; by "
+           "default the last "
+           "weights of the run");
   when_chosen(verb, line, given, eval);
 }
 

@@ -133,22 +133,22 @@ void publish(const std::string& temporary, const std::string& path, const std::s
   fail("cannot rename '" + temporary + "' to '" + path + "'");
 }
 
-/// Steps with the best values of a metric; of equal ones the older is the better.
-std::vector<std::int64_t> best(const std::vector<std::string>& checkpoints, const KeepBest& wish) {
-  std::vector<std::pair<double, std::int64_t>> ranked;
+/// Steps with the best values of a metric, the best first; of equal ones the older is the better.
+std::vector<std::int64_t> ranked(const std::vector<std::string>& checkpoints, const KeepBest& wish) {
+  std::vector<std::pair<double, std::int64_t>> values;
   for (const std::string& checkpoint : checkpoints) {
     try {
       const Manifest manifest = read_manifest(checkpoint);
       const auto value = manifest.metrics.find(wish.metric);
       if (value == manifest.metrics.end() || std::isnan(value->second)) continue;
-      ranked.emplace_back(wish.mode == "max" ? -value->second : value->second, *step_of(checkpoint));
+      values.emplace_back(wish.mode == "max" ? -value->second : value->second, *step_of(checkpoint));
     } catch (const DataError&) {
       // Damaged: not among the best. Loading tells of it.
     }
   }
-  std::sort(ranked.begin(), ranked.end());
+  std::sort(values.begin(), values.end());
   std::vector<std::int64_t> steps;
-  for (const auto& [value, step] : ranked)
+  for (const auto& [value, step] : values)
     if (std::ssize(steps) < wish.k) steps.push_back(step);
   return steps;
 }
@@ -216,8 +216,11 @@ void Store::retain(std::int64_t committed) {
       reached = *step_of(each) / retention_.keep_every;
       kept.insert(*step_of(each));
     }
-  if (retention_.keep_best)
-    for (const std::int64_t step : best(course, *retention_.keep_best)) kept.insert(step);
+  if (retention_.keep_best) {
+    const std::vector<std::int64_t> steps = ranked(course, *retention_.keep_best);
+    kept.insert(steps.begin(), steps.end());
+    if (!steps.empty()) name_best(folder_name(steps.front()));
+  }
 
   // First under names that do not count, and these on the disk, so that none is ever seen half removed. What
   // resists is no harm to the run: it stays, or is swept at the next start.
@@ -231,6 +234,13 @@ void Store::retain(std::int64_t committed) {
   report::sync_folder(folder_);
   std::error_code ignored;
   for (const std::string& each : removed) fs::remove_all(each, ignored);
+}
+
+/// Ahead of what it was so far being removed.
+void Store::name_best(const std::string& name) {
+  const std::string best = folder_ + "/best", next = temporary_name(best, ".tmp-");
+  write_text(next, name + "\n");
+  if (::rename(next.c_str(), best.c_str()) != 0) fail("cannot replace '" + best + "'");
 }
 
 std::vector<std::string> Store::take_committed() {

@@ -25,7 +25,7 @@ class Store final : public CheckpointStore {
   Store(std::string folder, Retention retention);
 
   /// In this order: files and manifest in "step-N.tmp-*", all on the disk; its rename to "step-N" (where that
-  /// exists the two change places at once), on the disk; `latest`; removal of what is not kept. A process or
+  /// exists the two change places at once), on the disk; `latest`; `best`; removal of what is not kept. A process or
   /// a machine that dies in between leaves every "step-*" whole.
   void commit(const Snapshot& snapshot) override;
 
@@ -38,6 +38,7 @@ class Store final : public CheckpointStore {
  private:
   std::string temporary_name(const std::string& path, const char* why);
   void retain(std::int64_t committed);
+  void name_best(const std::string& name);
 
   std::string folder_;
   Retention retention_;

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "core/rundir/folder.hpp"
+
 namespace trainyard::report {
 namespace {
 
@@ -31,6 +33,10 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
   for (const auto& [name, value] : result.metrics)
     if (name.starts_with("val/") || name.starts_with("test/"))
       text += "  " + name + "  " + number(value) + "\n";
+  if (const auto best = checkpoint::best(directory); best && checkpoint::step_of(*best) != result.steps)
+    text += "  these are of the last weights; of the best, those of step " +
+            std::to_string(*checkpoint::step_of(*best)) + ":  trainyard eval " + directory +
+            "/config.toml --weights best\n";
   if (result.swaps.refused + result.swaps.rolled_back > 0)
     text += "  swaps          " + std::to_string(result.swaps.made) + " made, " +
             std::to_string(result.swaps.refused) + " refused, " + std::to_string(result.swaps.rolled_back) +

@@ -6,6 +6,7 @@
 #include "core/engine/save/load.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/train/weights.hpp"
+#include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
 int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry,
@@ -15,7 +16,8 @@ int evaluate_command(const config::RunConfig& config, const plugins::Registry& r
   Run run(config, registry);
   run.build_model();
   Loop& loop = run.build_loop({});
-  copy_weights(run.weights(), checkpoint::load_weights(weights), weights);
+  const std::string path = checkpoint::weights_path(weights, config.run.output_dir);
+  copy_weights(run.weights(), checkpoint::load_weights(path), path);
   std::map<std::string, double, std::less<>> values;
   for (const EvaluationSplit& split : loop.evaluations()) values.merge(loop.evaluate(split));
   if (json) {
