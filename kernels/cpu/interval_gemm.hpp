@@ -1,11 +1,10 @@
-// Products of rows of intervals with a matrix of numbers. An interval [a, b] is kept as the pair (-a, b): both
-// ends are then rounded outward by rounding up, and the same instructions serve a bound that is proven (the
-// thread rounds up) and one that is not (it rounds to nearest).
+// Products of intervals (kernels/interval.hpp) with numbers, in the thread's rounding mode.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cpu/isa.hpp"
+#include "kernels/interval.hpp"
 
 namespace trainyard::kernels {
 
@@ -22,19 +21,21 @@ class Upward {
   int before_;
 };
 
-/// Intervals [-low[i], up[i]].
-struct IntervalRows {
-  double *low, *up;
-};
-struct ConstIntervalRows {
-  const double *low, *up;
-};
-
-/// out [rows, columns] += a [rows, inner] x weights [inner, columns], all row-major without gaps, in the
-/// thread's rounding mode. An inner index at which all intervals of some neighbouring rows are zero is
-/// skipped. A row of `out` does not depend on the others. The multiply-adds that were done, of which each
+/// out [rows, columns] += a [rows, inner] x weights [inner, columns], all row-major without gaps. Where the thread
+/// rounds up, `out` then holds the exact sums, and is wider than they are by 260 roundings of the sum of the products'
+/// sizes at most, however many there are. An inner index at which all intervals of some neighbouring rows are zero is
+/// skipped. A row of `out` does not depend on the others. Gives the multiply-adds that were done, of which each
 /// works on both ends.
 std::int64_t interval_gemm(Isa isa, std::int64_t rows, std::int64_t inner, std::int64_t columns,
                            ConstIntervalRows a, const double* weights, IntervalRows out);
+
+/// Sums of weights[i] times the interval a[i]: [-low, up], and of their sizes, the products' largest.
+struct IntervalSum {
+  double low = 0.0, up = 0.0, size = 0.0;
+};
+
+/// sum += weights [count] x a [count], in the thread's rounding mode; `sizes` [count]: the larger end of each of a.
+void interval_dot(Isa isa, std::int64_t count, const double* weights, ConstIntervalRows a,
+                  const double* sizes, IntervalSum& sum);
 
 }  // namespace trainyard::kernels

@@ -13,6 +13,11 @@ constexpr std::int64_t lanes = register_bytes / 8;
 constexpr int tile_rows = 4, tile_vectors = register_bytes == 64 ? 2 : 1;
 constexpr std::int64_t tile_columns = tile_vectors * lanes;
 
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
 #define TRAINYARD_UNROLL _Pragma("GCC unroll 8")
 
 // No function gives or takes a vector by value: how is another matter for each instruction set.
@@ -23,101 +28,181 @@ inline void write(double* to, const Vector& from) {
   *reinterpret_cast<Anywhere*>(to) = from;
 }
 
-/// For the interval [-low, up] times w: up to [-w low, w up] where w is no less than 0, and to [-|w| up, |w|
-/// low] elsewhere. All of a tile, `columns` of its columns being real.
+// A coefficient in [-l, u] times w is [-low, up] with low = (|w| (l + u) + w (l - u)) / 2 and up = (|w| (l + u) - w (l - u)) / 2,
+// whatever the sign of w: two multiply-adds, and no choice between ends. The sums of |w| (l + u) are rounded outward
+// by rounding up. Those of w (l - u) stand in both ends with both signs, so that no rounding is outward: they may be
+// off by gamma(n) times the sum of |w| |l - u| (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
+// 3.1), which is added to l + u; and by the smallest number there is for each product that underflows.
+
+constexpr std::int64_t block = 256;  ///< inner indices at a time
+constexpr int most_bands = 16;       ///< of rows that go by the same weights, while these are in the cache
+
+/// A band of rows: their coefficients at the inner indices of a block.
+struct Band {
+  double sum[tile_rows * block], difference[tile_rows * block];  ///< l + u and l - u: [inner index][row]
+  bool skip[block];                                              ///< all of them are 0
+  std::int64_t used;                                             ///< that are not skipped
+};
+
+/// `unit`: of rounding, 0 where nothing is proven.
 template <int Rows>
-void tile(std::int64_t inner, std::int64_t columns, std::int64_t real, ConstIntervalRows a,
-          const double* weights, const bool* skip, IntervalRows out) {
-  double edge[2][Rows][tile_columns] = {}, padded[tile_columns] = {};
-  const bool whole = real == tile_columns;
-  Vector low[Rows][tile_vectors], up[Rows][tile_vectors];
-  for (int r = 0; r < Rows; ++r) {
-    for (std::int64_t c = 0; c < real && !whole; ++c) {
-      edge[0][r][c] = out.low[r * columns + c];
-      edge[1][r][c] = out.up[r * columns + c];
-    }
-    TRAINYARD_UNROLL for (int v = 0; v < tile_vectors; ++v) {
-      read(low[r][v], (whole ? out.low + r * columns : edge[0][r]) + v * lanes);
-      read(up[r][v], (whole ? out.up + r * columns : edge[1][r]) + v * lanes);
-    }
-  }
+void pack(std::int64_t inner, ConstIntervalRows a, std::int64_t stride, double unit, Band& band) {
+  const double error =
+      static_cast<double>(inner + 4) * unit;  // also of the difference itself, and of its bound
+  band.used = 0;
   for (std::int64_t k = 0; k < inner; ++k) {
-    if (skip[k]) continue;
-    const double* w = weights + k * columns;
-    if (!whole) {
-      for (std::int64_t c = 0; c < real; ++c) padded[c] = w[c];
-      w = padded;
+    bool zero = true;
+    for (int r = 0; r < Rows; ++r) {
+      const double low = a.low[r * stride + k], up = a.up[r * stride + k], difference = low - up;
+      band.sum[k * Rows + r] = low + up + error * (difference < 0.0 ? -difference : difference);
+      band.difference[k * Rows + r] = difference;
+      zero = zero && low == 0.0 && up == 0.0;
     }
+    band.skip[k] = zero;
+    band.used += zero ? 0 : 1;
+  }
+}
+
+/// All of a tile, `real` of its columns being there; `weights` [inner][tile_columns] with `stride`.
+template <int Rows>
+void tile(std::int64_t inner, std::int64_t columns, std::int64_t real, const Band& band,
+          const double* weights, std::int64_t stride, double unit, IntervalRows out) {
+  Vector sum[Rows][tile_vectors] = {}, difference[Rows][tile_vectors] = {};
+  for (std::int64_t k = 0; k < inner; ++k) {
+    if (band.skip[k]) continue;
     TRAINYARD_UNROLL for (int v = 0; v < tile_vectors; ++v) {
       Vector weight;
-      read(weight, w + v * lanes);
-      const auto positive = weight >= 0.0;
-      const Vector size = positive ? weight : -weight;
+      read(weight, weights + k * stride + v * lanes);
+      const Vector size = weight >= 0.0 ? weight : -weight;
       TRAINYARD_UNROLL for (int r = 0; r < Rows; ++r) {
-        const Vector l = Vector{} + a.low[r * inner + k], u = Vector{} + a.up[r * inner + k];
-        low[r][v] += (positive ? l : u) * size;
-        up[r][v] += (positive ? u : l) * size;
+        sum[r][v] += (Vector{} + band.sum[k * Rows + r]) * size;
+        difference[r][v] += (Vector{} + band.difference[k * Rows + r]) * weight;
       }
     }
   }
+  const double underflow = unit > 0.0 ? static_cast<double>(block) * 0x1p-1073 : 0.0;
   for (int r = 0; r < Rows; ++r) {
+    double low[tile_columns], up[tile_columns];
     TRAINYARD_UNROLL for (int v = 0; v < tile_vectors; ++v) {
-      write((whole ? out.low + r * columns : edge[0][r]) + v * lanes, low[r][v]);
-      write((whole ? out.up + r * columns : edge[1][r]) + v * lanes, up[r][v]);
+      const Vector all = sum[r][v] + (sum[r][v] != 0.0 ? Vector{} + underflow : Vector{});
+      write(low + v * lanes, (all + difference[r][v]) * 0.5);
+      write(up + v * lanes, (all + -difference[r][v]) * 0.5);
     }
-    for (std::int64_t c = 0; c < real && !whole; ++c) {
-      out.low[r * columns + c] = edge[0][r][c];
-      out.up[r * columns + c] = edge[1][r][c];
+    for (std::int64_t c = 0; c < real; ++c) {
+      out.low[r * columns + c] += low[c];
+      out.up[r * columns + c] += up[c];
     }
   }
 }
 
-constexpr std::int64_t block = 512;  // inner indices at a time, whose `skip` lies on the stack
-
-template <int Rows>
-std::int64_t band(std::int64_t inner, std::int64_t columns, ConstIntervalRows a, const double* weights,
-                  IntervalRows out, std::int64_t stride) {
-  bool skip[block];
-  double low[Rows * block], up[Rows * block];
-  std::int64_t used = 0;
-  for (std::int64_t k = 0; k < inner; ++k) {
-    bool zero = true;
-    for (int r = 0; r < Rows; ++r) {
-      low[r * inner + k] = a.low[r * stride + k];
-      up[r * inner + k] = a.up[r * stride + k];
-      zero = zero && low[r * inner + k] == 0.0 && up[r * inner + k] == 0.0;
-    }
-    skip[k] = zero;
-    used += zero ? 0 : 1;
+/// f(Count<rows>{}): the rows of a band are known to the compiler.
+template <class F>
+void with_rows(std::int64_t rows, const F& f) {
+  switch (rows) {
+    case 1: return f(Count<1>{});
+    case 2: return f(Count<2>{});
+    case 3: return f(Count<3>{});
+    default: return f(Count<tile_rows>{});
   }
-  for (std::int64_t c = 0; c < columns && used > 0; c += tile_columns)
-    tile<Rows>(inner, columns, columns - c < tile_columns ? columns - c : tile_columns, {low, up},
-               weights + c, skip, {out.low + c, out.up + c});
-  return used * Rows * columns;
+}
+
+/// Some columns of a block, with zeros behind the last one.
+void copy(std::int64_t inner, std::int64_t real, const double* weights, std::int64_t stride, double* panel) {
+  for (std::int64_t k = 0; k < inner; ++k, weights += stride, panel += tile_columns) {
+    if (real < tile_columns) {
+      for (std::int64_t i = 0; i < tile_columns; ++i) panel[i] = i < real ? weights[i] : 0.0;
+      continue;
+    }
+    TRAINYARD_UNROLL for (int v = 0; v < tile_vectors; ++v) {
+      Vector all;
+      read(all, weights + v * lanes);
+      write(panel + v * lanes, all);
+    }
+  }
+}
+
+/// Rows of some bands at a block of inner indices. Weights of a tile's columns are copied where several bands read
+/// them: as they lie, rows of a wide matrix displace one another in the cache.
+std::int64_t bands(std::int64_t rows, std::int64_t inner, std::int64_t columns, ConstIntervalRows a,
+                   std::int64_t stride, const double* weights, double unit, IntervalRows out) {
+  Band band[most_bands];
+  double panel[block * tile_columns];
+  std::int64_t done = 0;
+  for (std::int64_t r = 0; r < rows; r += tile_rows) {
+    Band& one = band[r / tile_rows];
+    with_rows(rows - r, [&](auto count) {
+      pack<count.value>(inner, {a.low + r * stride, a.up + r * stride}, stride, unit, one);
+      done += one.used * count.value * columns;
+    });
+  }
+  if (done == 0) return 0;
+  for (std::int64_t c = 0; c < columns; c += tile_columns) {
+    const std::int64_t real = columns - c < tile_columns ? columns - c : tile_columns;
+    const bool copied = rows > tile_rows || real < tile_columns;
+    if (copied) copy(inner, real, weights + c, columns, panel);
+    for (std::int64_t r = 0; r < rows; r += tile_rows) {
+      const Band& one = band[r / tile_rows];
+      if (one.used == 0) continue;
+      with_rows(rows - r, [&](auto count) {
+        tile<count.value>(inner, columns, real, one, copied ? panel : weights + c,
+                          copied ? tile_columns : columns, unit,
+                          {out.low + r * columns + c, out.up + r * columns + c});
+      });
+    }
+  }
+  return done;
 }
 
 }  // namespace
 
-#define TRAINYARD_NAME_OF(isa) interval_gemm_##isa
-#define TRAINYARD_NAME(isa) TRAINYARD_NAME_OF(isa)
+#define TRAINYARD_JOINED(name, isa) name##_##isa
+#define TRAINYARD_NAME(name, isa) TRAINYARD_JOINED(name, isa)
 
-std::int64_t TRAINYARD_NAME(TRAINYARD_ISA)(std::int64_t rows, std::int64_t inner, std::int64_t columns,
-                                           ConstIntervalRows a, const double* weights, IntervalRows out) {
-  std::int64_t done = 0;
-  for (std::int64_t k = 0; k < inner; k += block) {
-    const std::int64_t some = inner - k < block ? inner - k : block;
-    for (std::int64_t r = 0; r < rows; r += tile_rows) {
-      const ConstIntervalRows from{a.low + r * inner + k, a.up + r * inner + k};
-      const IntervalRows to{out.low + r * columns, out.up + r * columns};
-      const double* const w = weights + k * columns;
-      switch (rows - r) {
-        case 1: done += band<1>(some, columns, from, w, to, inner); break;
-        case 2: done += band<2>(some, columns, from, w, to, inner); break;
-        case 3: done += band<3>(some, columns, from, w, to, inner); break;
-        default: done += band<tile_rows>(some, columns, from, w, to, inner);
-      }
+void TRAINYARD_NAME(interval_dot, TRAINYARD_ISA)(std::int64_t count, const double* weights,
+                                                 ConstIntervalRows a, const double* sizes, IntervalSum& sum) {
+  constexpr int chains = 2;  // sums that do not wait for one another
+  Vector low[chains] = {}, up[chains] = {}, size[chains] = {};
+  std::int64_t i = 0;
+  for (; i + chains * lanes <= count; i += chains * lanes)
+    TRAINYARD_UNROLL for (int chain = 0; chain < chains; ++chain) {
+      const std::int64_t at = i + chain * lanes;
+      Vector w, l, u, most;
+      read(w, weights + at);
+      read(l, a.low + at);
+      read(u, a.up + at);
+      read(most, sizes + at);
+      const auto positive = w >= 0.0;
+      const Vector width = positive ? w : -w;
+      low[chain] += (positive ? l : u) * width;
+      up[chain] += (positive ? u : l) * width;
+      size[chain] += most * width;
     }
+  for (int chain = 0; chain < chains; ++chain)
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      sum.low += low[chain][lane];
+      sum.up += up[chain][lane];
+      sum.size += size[chain][lane];
+    }
+  for (; i < count; ++i) {
+    const bool positive = weights[i] >= 0.0;
+    const double width = positive ? weights[i] : -weights[i];
+    sum.low += (positive ? a.low[i] : a.up[i]) * width;
+    sum.up += (positive ? a.up[i] : a.low[i]) * width;
+    sum.size += sizes[i] * width;
   }
+}
+
+std::int64_t TRAINYARD_NAME(interval_gemm, TRAINYARD_ISA)(std::int64_t rows, std::int64_t inner,
+                                                          std::int64_t columns, ConstIntervalRows a,
+                                                          const double* weights, double unit,
+                                                          IntervalRows out) {
+  constexpr std::int64_t strip = most_bands * tile_rows;
+  std::int64_t done = 0;
+  for (std::int64_t r = 0; r < rows; r += strip)
+    for (std::int64_t k = 0; k < inner; k += block)
+      done += bands(rows - r < strip ? rows - r : strip, inner - k < block ? inner - k : block, columns,
+                    {a.low + r * inner + k, a.up + r * inner + k}, inner, weights + k * columns, unit,
+                    {out.low + r * columns, out.up + r * columns});
   return done;
 }
 

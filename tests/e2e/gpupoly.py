@@ -1,7 +1,8 @@
 """gpupoly on the real executable: verdicts on public networks and properties, what lies near digits, refusals.
 
 Its networks are dense ones of ONNX files, whose weights an `mlp` is given. TRAINYARD_VNNCOMP names the folder of a copy of
-https://github.com/stanleybak/vnncomp2021; without it, what needs its files is skipped."""
+https://github.com/stanleybak/vnncomp2021; without it, what needs its files is skipped. TRAINYARD_LONGER: what is timed is timed
+five times each, and what is trained for figures as long as they say."""
 import csv
 import json
 import os
@@ -17,6 +18,7 @@ from support.host import DATA, SMALL, SOURCE, HostTest
 from support.onnx_weights import dense_weights
 
 VERIFY = DATA / "verify"
+LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 VNNCOMP = pathlib.Path(os.environ.get("TRAINYARD_VNNCOMP", "/nonexistent"))
 BOX = "".join(f"(declare-const X_{i} Real)(assert (<= X_{i} 1))(assert (>= X_{i} 0))\n" for i in range(8))
 OUTPUTS = "".join(f"(declare-const Y_{i} Real)\n" for i in range(3))
@@ -39,6 +41,12 @@ def box(text):
     return np.array([[side[i] for i in range(len(side))] for side in (sides[">="], sides["<="])])
 
 
+def residual(net):
+    """A network of the competition, and the folder of its properties."""
+    folder = VNNCOMP / "benchmarks/cifar10_resnet"
+    return folder / f"onnx/resnet_{net}.onnx", folder / f"vnnlib_properties_pgd_filtered/resnet{net}_pgd_filtered"
+
+
 class Gpupoly(HostTest):
     def network(self, weights, name="w.safetensors"):
         """A run file for these weights."""
@@ -48,9 +56,10 @@ class Gpupoly(HostTest):
         text = SMALL.replace("layers = [8, 16, 3]", f"layers = {widths}").replace("shape = [8]", f"shape = [{widths[0]}]")
         self.write("run.toml", text.replace("classes = 3", f"classes = {widths[-1]}"))
 
-    def facts(self, property, *words, weights="w.safetensors"):
-        done = self.host("gpupoly", "run.toml", "--weights", weights, "--property", property, "--format", "json", *words)
-        return json.loads(done.stdout)["facts"]
+    def facts(self, property, *words, run=("run.toml", "--weights", "w.safetensors")):
+        """`run`: a run file with its weights, or an ONNX file."""
+        run = run if isinstance(run, tuple) else (run,)
+        return json.loads(self.host("gpupoly", *run, "--property", property, "--format", "json", *words).stdout)["facts"]
 
     def unpack(self, path):
         if not path.exists():
@@ -86,6 +95,9 @@ class Gpupoly(HostTest):
             self.assertAlmostEqual(found["margin"], low[label] - max(np.delete(up, label)), places=6)
             found = self.facts(path)
             self.assertEqual(found["verdict"], verdict)
+            alone = self.facts(path, run=VERIFY / "nnenum/mnist-net_256x2.onnx")
+            self.assertEqual((alone["verdict"], alone["weights"], alone["cases"]), (verdict, "initial", found["cases"]))
+            self.assertEqual(alone.get("margin"), found.get("margin"))
             if verdict == "sat":
                 y = self.check_counterexample(weights, found, path.read_text())
                 self.assertNotEqual(int(np.argmax(y)), label)
@@ -98,32 +110,41 @@ class Gpupoly(HostTest):
         """How many of 15 are proven, as other implementations have it; margins of one, of three methods."""
         folder, found = VNNCOMP / "benchmarks/mnistfc", []
         for depth, counts in ((2, (7, 4)), (4, (6, 1)), (6, (6, 2))):
-            self.network(dense_weights(folder / f"mnist-net_256x{depth}.onnx"))
+            network = folder / f"mnist-net_256x{depth}.onnx"
             for eps, count in zip(("0.03", "0.05"), counts):
-                proven = [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--restarts", 0)["verdict"] for i in range(15)]
+                proven = [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--restarts", 0, run=network)["verdict"] for i in range(15)]
                 self.assertEqual(proven.count("unsat"), count, f"256x{depth}, {eps}")
-                found += [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--method", "ibp", "--timeout", 10)["verdict"] for i in range(15)]
+                found += [self.facts(folder / f"prop_{i}_{eps}.vnnlib", "--method", "ibp", "--timeout", 10, run=network)["verdict"]
+                          for i in range(15)]
         self.assertGreaterEqual(found.count("sat"), 20)
-        self.network(dense_weights(folder / "mnist-net_256x2.onnx"))
         for words, margin in (((), -0.603255), (("--method", "ibp"), -3.084400)):
-            found = self.facts(folder / "prop_0_0.03.vnnlib", "--restarts", 0, "--soundness", 1, *words)
+            found = self.facts(folder / "prop_0_0.03.vnnlib", "--restarts", 0, "--soundness", 1, *words,
+                               run=folder / "mnist-net_256x2.onnx")
             self.assertAlmostEqual(found["margin"], margin, places=5)
+
+    @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP names no folder")
+    def test_windows_of_the_competition(self):
+        """What forms over windows save, run in turn with whole ones: the least of five times each."""
+        network, properties = residual("2b")
+        for soundness in (1, 3):
+            times, margins = {"true": [], "false": []}, {}
+            for windows in ("true", "false") * (5 if LONGER else 1):
+                facts = self.facts(properties / "prop_5_eps_0.008.vnnlib", "--restarts", 0, "--soundness", soundness,
+                                   "--windows", windows, run=network)
+                times[windows].append(facts["seconds"])
+                margins[windows] = facts["margin"]
+            least = {windows: min(each) for windows, each in times.items()}
+            print(f"level {soundness}: windows {least['true']:.2f} s, whole {least['false']:.2f} s: {least['false'] / least['true']:.2f} times")
+            self.assertAlmostEqual(margins["true"], margins["false"], delta=1e-9)
 
     @unittest.skipUnless(VNNCOMP.is_dir(), "TRAINYARD_VNNCOMP names no folder")
     def test_residual_networks_of_the_competition(self):
         """How many of 48 and 24 are proven, as another implementation has it: one less where rounding counts."""
-        folder = VNNCOMP / "benchmarks/cifar10_resnet"
         for net, counts in (("2b", {1: 27, 3: 26}), ("4b", {3: 9})):
-            file = folder / f"onnx/resnet_{net}.onnx"
-            self.write("run.toml", SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', f'type = "onnx"\nfile = "{file}"')
-                       .replace("shape = [8]\nclasses = 3", "shape = [3, 32, 32]\nclasses = 10")
-                       .replace('type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 1e-30').replace('"2ep"', '"1ba"'))
-            self.host("train", "run.toml", "-q", "--overwrite")  # leaves the weights as they are
+            network, properties = residual(net)
             for soundness, count in counts.items():
-                verdicts = []
-                for path in sorted(folder.glob(f"vnnlib_properties_pgd_filtered/resnet{net}_pgd_filtered/*.vnnlib")):
-                    done = self.host("gpupoly", "run.toml", "--property", path, "--restarts", 0, "--soundness", soundness, "--format", "json")
-                    verdicts.append(json.loads(done.stdout)["facts"]["verdict"])
+                verdicts = [self.facts(path, "--restarts", 0, "--soundness", soundness, run=network)["verdict"]
+                            for path in sorted(properties.glob("*.vnnlib"))]
                 self.assertEqual((len(verdicts), verdicts.count("unsat")), ({"2b": 48, "4b": 24}[net], count), f"{net}, {soundness}")
 
     def test_no_verdict_on_acas_xu_contradicts_what_was_published(self):
@@ -199,6 +220,27 @@ class Gpupoly(HostTest):
         self.assertEqual(some[0], some[1])
         self.assertAlmostEqual(some[0] * 40, round(some[0] * 40), delta=1e-9)
 
+    def test_at_half_the_distance(self):
+        """Sample by sample: what intervals prove, forms prove; what forms prove, no attack refutes."""
+        path, proven = SOURCE / "configs/digits_certified.toml", {}
+        epochs, samples = ("200ep", 360) if LONGER else ("60ep", 90)
+        for name, kappa in (("alone", 1.0), ("ibp", 0.5)):
+            run = ("--set", f"run.name={name}", "--set", f"run.output_dir={self.folder}/{name}", "--set", f"hooks.0.kappa={kappa}",
+                   "--set", "hooks.0.eps=0.05", "--set", "hooks.1.eps=0.05", "--set", f"trainer.max_duration={epochs}",
+                   "--set", f"trainer.eval_interval={epochs}")
+            self.host("train", path, "-q", *run)
+            reports = {}
+            for method in ("ibp", "deeppoly"):
+                reports[method] = json.loads(self.host("gpupoly", path, "--eps", 0.05, "--subset", samples, "--method", method, "--format",
+                                                       "json", *run).stdout)
+            for a, b in zip(*([row["verdict"] for row in reports[method]["rows"]] for method in ("ibp", "deeppoly"))):
+                self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("unknown", "unknown"), ("unknown", "unsat")})
+            facts = reports["deeppoly"]["facts"]
+            proven[name] = facts["cert_acc"]
+            print(f"{name}: {facts['accuracy']:.3f} right, certified {reports['ibp']['facts']['cert_acc']:.3f} by intervals, "
+                  f"{facts['cert_acc']:.3f} by deeppoly, {facts['cert_acc'] + facts['cert_unknown']:.3f} not refuted")
+        self.assertGreater(proven["ibp"], proven["alone"] + 0.2)
+
     def test_savings(self):
         """What each saves of a network that was trained by bounds, and of one that was not; verdicts stay."""
         path, report = SOURCE / "configs/digits_certified.toml", {}
@@ -234,6 +276,11 @@ class Gpupoly(HostTest):
             self.write("p.vnnlib", text)
             self.assertIn(message, self.host("gpupoly", "run.toml", "--property", "p.vnnlib", code=code).stderr)
         self.host("gpupoly", "run.toml", "--property", "absent.vnnlib", code=2)
+        if not pathlib.Path("/dev/nvidia0").exists():
+            self.assertIn("set device = \"cpu\"", self.host("gpupoly", "run.toml", "--device", "cuda", code=2).stderr)
+        self.write("broken.onnx", "no network")
+        self.assertRegex(self.host("gpupoly", "broken.onnx", "--property", "p.vnnlib", code=4).stderr, r"broken\.onnx: .*byte \d")
+        self.host("gpupoly", "absent.onnx", "--property", "p.vnnlib", code=2)
         self.assertIn("std has 3 numbers", self.host("gpupoly", "run.toml", "--std", "[1,2,3]", code=2).stderr)
 
     def test_verdicts_of_a_small_network(self):

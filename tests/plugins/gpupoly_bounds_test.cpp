@@ -1,7 +1,10 @@
 // Bounds of gpupoly: networks whose bounds are known, brute force over small ones, what each saving leaves as it
 // was, and what rounding may not break.
+//
+// TRAINYARD_LONGER=10 tries ten times as many slopes, and networks at ten times as many points each or more.
 #include <cfenv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
 
@@ -15,6 +18,7 @@
 
 #include "kernels/cpu/interval_gemm.hpp"
 #include "plugins/tool/gpupoly/bounds.hpp"
+#include "plugins/tool/gpupoly/device.hpp"
 #include "tests/support/plugin.hpp"
 
 using namespace trainyard;
@@ -279,18 +283,140 @@ TEST_CASE("gpupoly stops forms early without another verdict", "[gpupoly]") {
   CHECK(proven < 55);
 }
 
+// Products
+
+namespace {
+
+/// What a CUDA device computes, by the host, one coefficient after the other; all of them, those beyond an image's
+/// edge too, are compared with the processor's.
+class HostProducts final : public Products {
+ public:
+  std::int64_t add(const gpupoly::Rows& rows, const Layer& layer, bool upward, gpupoly::Rows& out) override {
+    gpupoly::Rows expected = out;
+    processor_->add(rows, layer, upward, expected);
+    {
+      const kernels::Upward rounding(upward);
+      const kernels::IntervalConv conv = geometry(rows, layer, out);
+      for (std::int64_t at = 0; at < conv.forms * conv.in.coefficients(); ++at)
+        kernels::interval_conv_at(conv, at, {rows.low.data(), rows.up.data()}, layer.weights.data(),
+                                  rows.pixels.data()->data(), {out.low.data(), out.up.data()},
+                                  [](double a, double b, double c) { return std::fma(a, b, c); });
+    }
+    for (std::size_t i = 0; i < out.low.size(); ++i)
+      furthest =
+          std::max({furthest, std::abs(out.low[i] - expected.low[i]), std::abs(out.up[i] - expected.up[i])});
+    ++calls;
+    return 0;
+  }
+  static inline int calls = 0;
+  static inline double furthest = 0.0;
+
+ private:
+  std::unique_ptr<Products> processor_ = processor_products();
+};
+
+/// Bounds of all outputs, by these products.
+std::vector<double> bounds_by(std::unique_ptr<Products> products, const Sampled& net, Settings settings) {
+  Verifier verifier(net.layers, settings, {}, std::move(products));
+  return verifier.lower_bounds(net.lower, net.upper,
+                               unit(static_cast<std::size_t>(net.layers.output().map.size())));
+}
+
+Sampled strided(double radius) {
+  return {"lenet",
+          test::table({{"channels", Value(Array{Value(std::int64_t{3}), Value(std::int64_t{4})})},
+                       {"hidden", Value(Array{Value(std::int64_t{12})})}}),
+          {2, 23, 20},
+          radius};
+}
+
+void check_same(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(std::isfinite(b[i]));
+    CHECK(a[i] == Approx(b[i]).margin(1e-9).epsilon(1e-9));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gpupoly's products as a CUDA device makes them are those of the processor", "[gpupoly]") {
+  const Sampled nets[] = {resnet(0.003), resnet(0.003, "identity"), lenet(0.003), strided(0.003)};
+  for (const Sampled& net : nets)
+    for (const bool windows : {true, false})
+      for (const int level : {1, 2}) {
+        const Settings settings = with(plain, [&](Settings& s) {
+          s.windows = windows;
+          s.soundness = level;
+        });
+        const int before = HostProducts::calls;
+        check_same(bounds_by(std::make_unique<HostProducts>(), net, settings),
+                   bounds_by(processor_products(), net, settings));
+        CHECK(HostProducts::calls > before);
+        CHECK(HostProducts::furthest < 1e-9);
+        try {
+          check_same(bounds_by(cuda_products(), net, settings),
+                     bounds_by(processor_products(), net, settings));
+        } catch (const ConfigError& error) {  // no device here
+          CHECK_THAT(error.what(), Contains("device is cuda") && Contains("set device = \"cpu\""));
+        }
+      }
+}
+
+TEST_CASE("gpupoly's bounds hold of inputs far from 0", "[gpupoly]") {
+  std::mt19937 random(17);
+  std::normal_distribution<double> normal;
+  for (const double center : {-1000.0, 1000.0})
+    for (int trial = 0; trial < 20; ++trial) {
+      std::vector<std::pair<Matrix, std::vector<double>>> layers;
+      for (const auto& [in, out] : {std::pair{37, 19}, {19, 2}}) {
+        Matrix w(static_cast<std::size_t>(out), std::vector<double>(static_cast<std::size_t>(in)));
+        for (auto& row : w)
+          for (double& v : row) v = static_cast<float>(normal(random));
+        layers.emplace_back(w, std::vector<double>(w.size(), 1.0));
+      }
+      const Layers net = layers_of(dense(layers));
+      const std::vector<double> lower(37, center - 1), upper(37, center + 1);
+      for (const Method method : {Method::ibp, Method::deeppoly}) {
+        const std::vector<Found> found =
+            outputs(net, with(plain, [&](Settings& s) { s.method = method; }), lower, upper);
+        for (int point = 0; point < 20; ++point) {
+          std::vector<double> x(37);
+          for (double& v : x) v = center + (random() % 2 == 0 ? 1 : -1);
+          for (const auto& [w, bias] : layers) {
+            std::vector<double> y = bias;
+            for (std::size_t i = 0; i < y.size(); ++i) {
+              for (std::size_t j = 0; j < x.size(); ++j) y[i] += w[i][j] * x[j];
+              if (w.size() > 2) y[i] = std::max(y[i], 0.0);
+            }
+            x = y;
+          }
+          for (std::size_t i = 0; i < found.size(); ++i) {
+            CHECK(found[i].low <= x[i] + 1e-6);
+            CHECK(found[i].up >= x[i] - 1e-6);
+          }
+        }
+      }
+    }
+}
+
 // Rounding
 
 namespace {
 
 using Exact = __float128;  // 113 bits: products of doubles are exact in it
 
+int longer() {
+  const char* const times = std::getenv("TRAINYARD_LONGER");
+  return times == nullptr ? 1 : std::atoi(times);
+}
+
 /// Pairs (l, u) of floats, for which a line around relu cuts it off.
 std::int64_t cut_off(bool upward) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> from(0.001F, 10.0F);
   std::int64_t found = 0;
-  for (int i = 0; i < 100'000; ++i) {
+  for (int i = 0; i < 100'000 * longer(); ++i) {
     const double low = from(random), up = from(random);
     Line line;
     {
@@ -353,7 +479,8 @@ template <class T>
 std::int64_t violations(int soundness, const std::vector<int>& modes) {
   std::mt19937 random(11);
   std::int64_t found = 0;
-  for (int trial = 0; trial < 1500; ++trial) {
+  const bool many = longer() > 1;
+  for (int trial = 0; trial < (many ? 1000 * longer() : 1500); ++trial) {
     const Random net(random);
     const Layers layers = layers_of(dense(net.layers));
     Settings settings;
@@ -361,10 +488,14 @@ std::int64_t violations(int soundness, const std::vector<int>& modes) {
     Verifier verifier(layers, settings);
     const double bound =
         verifier.lower_bounds(net.lower, net.upper, {.lower = {1.0}, .upper = {1.0}, .constants = {0.0}})[0];
-    for (unsigned corner = 0; corner < 64; ++corner) {
-      std::vector<T> x;
-      for (std::size_t i = 0; i < net.lower.size(); ++i)
-        x.push_back(static_cast<T>((corner >> i & 1) != 0 ? net.upper[i] : net.lower[i]));
+    std::uniform_real_distribution<double> share;
+    for (unsigned point = 0; point < (many ? 100U * static_cast<unsigned>(longer()) : 64U); ++point) {
+      std::vector<T> x;  // the corners, then points between them
+      for (std::size_t i = 0; i < net.lower.size(); ++i) {
+        const double at = point < 64 ? point >> i & 1 : share(random);
+        x.push_back(std::clamp(static_cast<T>(net.lower[i] + at * (net.upper[i] - net.lower[i])),
+                               static_cast<T>(net.lower[i]), static_cast<T>(net.upper[i])));
+      }
       for (const int mode : modes) {
         std::fesetround(mode);
         const T value = net.value(x, sizeof(T) == 4 ? &random : nullptr);
@@ -462,6 +593,137 @@ TEST_CASE("gpupoly's products are those of any instruction set, and above the ex
         }
     }
   }
+}
+
+TEST_CASE("gpupoly's bounds hold of a program that adds up large products, from level 3 on", "[gpupoly]") {
+  std::mt19937 random(23);
+  std::normal_distribution<double> normal;
+  std::int64_t violated[5] = {};
+  for (int trial = 0; trial < 200; ++trial) {
+    Matrix w(1, std::vector<double>(9));
+    for (double& v : w[0]) v = static_cast<float>(normal(random));
+    const Layers net = layers_of(dense({{w, {}}}));
+    // The far end is one time the lower, one time the upper one.
+    const double far = trial % 2 == 0 ? -1000.0 : 1000.0;
+    const std::vector<double> lower(9, std::min(far, 0.0)), upper(9, std::max(far, 0.0));
+    for (const int level : {2, 3}) {
+      const Found found =
+          outputs(net, with(plain, [&](Settings& s) { s.soundness = level; }), lower, upper)[0];
+      for (const bool least : {true, false}) {
+        std::vector<float> terms;
+        for (const double v : w[0]) {
+          volatile float product =
+              static_cast<float>(v) * static_cast<float>((v < 0) == least ? upper[0] : lower[0]);
+          terms.push_back(float(product));
+        }
+        for (int order = 0; order < 10; ++order) {
+          std::shuffle(terms.begin(), terms.end(), random);
+          volatile float sum = 0;
+          for (const float term : terms) sum = sum + term;
+          violated[level] += least ? sum < found.low : sum > found.up;
+        }
+      }
+    }
+  }
+  CHECK(violated[3] == 0);
+  CHECK(violated[2] > 100);
+}
+
+TEST_CASE("gpupoly's bounds hold behind factors of both signs", "[gpupoly]") {
+  at::manual_seed(3);
+  GraphBuilder b(schema({6}), 1);
+  ValueId x = b.input();
+  const at::Tensor first = at::randn({8, 6}), factor = at::randn({8}), second = at::randn({3, 8});
+  x = b.node("Gemm", "fc1", {x, b.parameter("fc1.weight", first)}, {{"transB", std::int64_t{1}}});
+  x = b.relu(b.node("Mul", "scale", {x, b.parameter("scale.weight", factor)}));
+  const Layers net = layers_of(
+      b.finish(b.node("Gemm", "fc2", {x, b.parameter("fc2.weight", second)}, {{"transB", std::int64_t{1}}})));
+  const std::vector<double> lower(6, -0.5), upper(6, 0.5);
+  const at::Tensor inputs = at::rand({2000, 6}) - 0.5, corners = inputs.sign() * 0.5;
+  for (const Method method : {Method::ibp, Method::crown, Method::deeppoly}) {
+    const std::vector<Found> found =
+        outputs(net, with(plain, [&](Settings& s) { s.method = method; }), lower, upper);
+    for (const at::Tensor& points : {inputs, corners}) {
+      const at::Tensor y = (points.matmul(first.t()) * factor).relu().matmul(second.t()).to(at::kDouble);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const at::Tensor of = y.select(1, static_cast<std::int64_t>(i));
+        CHECK(found[i].low <= of.min().item<double>() + 1e-5);
+        CHECK(found[i].up >= of.max().item<double>() - 1e-5);
+      }
+    }
+  }
+  // Where all neurons are on, a form is the function itself: its bounds are those of the linear one.
+  const std::vector<double> tiny_low(6, 0.0999), tiny_up(6, 0.1001);
+  const std::vector<Found> found = outputs(net, input_only, tiny_low, tiny_up);
+  const at::Tensor at_center =
+      (at::full({1, 6}, 0.1).matmul(first.t()) * factor).relu().matmul(second.t()).to(at::kDouble);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].up - found[i].low < 0.02);
+    CHECK(found[i].low <= at_center[0][static_cast<std::int64_t>(i)].item<double>() + 1e-5);
+    CHECK(found[i].up >= at_center[0][static_cast<std::int64_t>(i)].item<double>() - 1e-5);
+  }
+}
+
+TEST_CASE("gpupoly's products of many forms round up on all threads", "[gpupoly]") {
+  std::mt19937 random(29);
+  std::normal_distribution<double> normal;
+  constexpr std::int64_t forms = 64, size = 96;
+  Layer layer{.step = Step::dense, .map = {.channels = size}};
+  for (std::int64_t i = 0; i < size * size; ++i) layer.weights.push_back(normal(random));
+  gpupoly::Rows rows = gpupoly::Rows::over(layer.map, gpupoly::Rows::whole(layer.map),
+                                           std::vector<std::array<std::int64_t, 2>>(forms, {0, 0}));
+  for (std::size_t i = 0; i < rows.up.size(); ++i) rows.low[i] = -(rows.up[i] = normal(random));
+  gpupoly::Rows out = gpupoly::Rows::over(layer.map, gpupoly::Rows::whole(layer.map), rows.pixels);
+  {
+    const kernels::Upward upward(true);
+    processor_products()->add(rows, layer, true, out);
+  }
+  std::int64_t inside = 0, equal = 0;
+  for (std::size_t r = 0; r < forms; ++r)
+    for (std::size_t c = 0; c < size; ++c) {
+      Exact sum = 0;
+      for (std::size_t k = 0; k < size; ++k)
+        sum += Exact(rows.up[r * size + k]) * layer.weights[k * size + c];
+      inside += Exact(out.up[r * size + c]) < sum || -Exact(out.low[r * size + c]) > sum ? 1 : 0;
+      equal += -out.low[r * size + c] == out.up[r * size + c] ? 1 : 0;
+    }
+  CHECK(inside == 0);
+  CHECK(equal < 100);
+}
+
+TEST_CASE("gpupoly's interval sums hold what they sum, and its sizes are no less, where the thread rounds up",
+          "[gpupoly]") {
+  std::mt19937 random(19);
+  std::normal_distribution<double> normal;
+  for (const int count : {1, 5, 16, 37, 200})
+    for (const double center : {0.0, 300.0, -300.0}) {
+      std::vector<double> weights, low, up, sizes;
+      Exact least = 0, most = 0, size = 0;
+      for (int i = 0; i < count; ++i) {
+        const double w = normal(random), a = center + normal(random), b = a + std::abs(normal(random));
+        weights.push_back(w);
+        low.push_back(-a);
+        up.push_back(b);
+        sizes.push_back(std::max(std::abs(a), std::abs(b)));
+        least += std::min(Exact(w) * a, Exact(w) * b);
+        most += std::max(Exact(w) * a, Exact(w) * b);
+        size += Exact(std::abs(w)) * sizes.back();
+      }
+      for (const auto isa : {kernels::Isa::portable, kernels::Isa::avx2, kernels::Isa::avx512}) {
+        if (!kernels::supported(isa)) continue;
+        kernels::IntervalSum sum{1.0, 2.0, 3.0};
+        {
+          const kernels::Upward upward(true);
+          kernels::interval_dot(isa, count, weights.data(), {low.data(), up.data()}, sizes.data(), sum);
+        }
+        const double slack = 1e-14 * static_cast<double>(size + 3);
+        for (const auto& [found, exact] :
+             {std::pair<Exact, Exact>{sum.low, 1 - least}, {sum.up, 2 + most}, {sum.size, 3 + size}}) {
+          CHECK((found >= exact));
+          CHECK((found <= exact + slack));
+        }
+      }
+    }
 }
 
 // What it refuses

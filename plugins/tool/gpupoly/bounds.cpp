@@ -3,7 +3,6 @@
 #include "bounds.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -13,6 +12,7 @@
 
 #include "kernels/cpu/interval_gemm.hpp"
 #include "relaxation.hpp"
+#include "threads.hpp"
 
 namespace gpupoly {
 namespace {
@@ -21,19 +21,6 @@ namespace kernels = trainyard::kernels;
 
 using kernels::Upward;
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// f(i) for i below `count`, shared out among threads that round as asked for. Each i is one thread's alone.
-/// `work`: operations of all of them, about; few are not worth waiting for other threads, which on busy cores may
-/// take long.
-template <class F>
-void in_threads(bool upward, std::size_t count, std::size_t work, const F& f) {
-#pragma omp parallel if (work > 100'000)
-  {
-    const Upward rounding(upward);
-#pragma omp for schedule(dynamic, 1)
-    for (std::size_t i = 0; i < count; ++i) f(i);
-  }
-}
 
 /// The largest of -(a x) for a in [-low, up] and x in [-x_low, x_up]: at a corner.
 inline double worst(double low, double up, double x_low, double x_up) {
@@ -64,18 +51,6 @@ bool pools(Step step) {
   return step == Step::relu || step == Step::max_pool;
 }
 
-/// f(element of the layer, element of its parent, weight within the window) for each that a window reads.
-template <class F>
-void each_tap(const Layer& layer, const Map& parent, std::int64_t y, std::int64_t x, const F& f) {
-  const Window& w = layer.window;
-  for (std::int64_t ky = 0; ky < w.height; ++ky)
-    for (std::int64_t kx = 0; kx < w.width; ++kx) {
-      const std::int64_t py = y * w.stride_y - w.pad_y + ky, px = x * w.stride_x - w.pad_x + kx;
-      if (py < 0 || py >= parent.height || px < 0 || px >= parent.width) continue;
-      f((py * parent.width + px) * parent.channels, (ky * w.width + kx) * parent.channels);
-    }
-}
-
 }  // namespace
 
 /// One search for lower bounds of rows. Entry r of these lists is row r's.
@@ -87,14 +62,16 @@ struct Verifier::Search {
 
   void put(std::size_t layer, Rows rows) {
     const auto [at, fresh] = open.try_emplace(layer, std::move(rows));
-    if (!fresh) at->second.add(rows);
+    if (!fresh) at->second.add(std::move(rows));
   }
 };
 
-Verifier::Verifier(const Layers& layers, const Settings& settings, std::function<bool()> stop)
+Verifier::Verifier(const Layers& layers, const Settings& settings, std::function<bool()> stop,
+                   std::unique_ptr<Products> products)
     : layers_(layers),
       settings_(settings),
       stop_(std::move(stop)),
+      products_(std::move(products)),
       bounds_(layers.all.size()),
       errors_(layers.all.size()),
       relaxations_(layers.all.size()) {}
@@ -116,11 +93,18 @@ void Verifier::interval(std::size_t k, Bounds& out, std::vector<double>& sizes) 
   out.low.assign(n, 0.0);
   out.up.assign(n, 0.0);
   sizes = layer.constants.empty() ? std::vector<double>(n, 0.0) : layer.constants;
-  const auto add = [&](std::size_t i, double w, std::size_t j) {
-    const double size = std::abs(w);
-    out.low[i] += size * (w >= 0.0 ? x.low[j] : x.up[j]);
-    out.up[i] += size * (w >= 0.0 ? x.up[j] : x.low[j]);
-    sizes[i] += size * std::max(std::abs(x.low[j]), std::abs(x.up[j]));
+  std::vector<double> largest(x.up.size());
+  for (std::size_t j = 0; j < largest.size(); ++j)
+    largest[j] = std::max(std::abs(x.low[j]), std::abs(x.up[j]));
+  const auto dot = [&](kernels::IntervalSum& sum, const double* weights, std::size_t from,
+                       std::int64_t count) {
+    kernels::interval_dot(kernels::fastest_isa(), count, weights, {x.low.data() + from, x.up.data() + from},
+                          largest.data() + from, sum);
+  };
+  const auto put = [&](std::size_t i, const kernels::IntervalSum& sum) {
+    out.low[i] += sum.low;
+    out.up[i] += sum.up;
+    sizes[i] += sum.size;
   };
   // What an element reads, at least; of convolutions many weights are shared.
   const std::size_t reads = std::max<std::size_t>(
@@ -135,22 +119,37 @@ void Verifier::interval(std::size_t k, Bounds& out, std::vector<double>& sizes) 
     case Step::input: break;
     case Step::dense:
       each([&](std::size_t i) {
-        for (std::size_t j = 0; j < x.up.size(); ++j) add(i, layer.weights[i * x.up.size() + j], j);
+        kernels::IntervalSum sum;
+        dot(sum, layer.weights.data() + i * x.up.size(), 0, map.size());
+        put(i, sum);
       });
       break;
     case Step::conv:
       each([&](std::size_t i) {
-        const auto channel = static_cast<std::int64_t>(i) % layer.map.channels;
-        const double* const weights =
-            layer.weights.data() + channel * layer.window.height * layer.window.width * map.channels;
+        const Window& w = layer.window;
         const auto [row, column] = pixel(i);
-        each_tap(layer, map, row, column, [&](std::int64_t from, std::int64_t tap) {
-          for (std::int64_t c = 0; c < map.channels; ++c)
-            add(i, weights[tap + c], static_cast<std::size_t>(from + c));
-        });
+        const std::int64_t left = column * w.stride_x - w.pad_x, skip = std::max<std::int64_t>(0, -left),
+                           wide = std::min(w.width, map.width - left) - skip;
+        const double* const weights = layer.weights.data() + static_cast<std::int64_t>(i) %
+                                                                 layer.map.channels * w.height * w.width *
+                                                                 map.channels;
+        kernels::IntervalSum sum;
+        for (std::int64_t ky = 0; ky < w.height && wide > 0; ++ky) {
+          const std::int64_t y = row * w.stride_y - w.pad_y + ky;
+          if (y < 0 || y >= map.height) continue;
+          dot(sum, weights + (ky * w.width + skip) * map.channels,
+              static_cast<std::size_t>((y * map.width + left + skip) * map.channels), wide * map.channels);
+        }
+        put(i, sum);
       });
       break;
-    case Step::scale: each([&](std::size_t i) { add(i, layer.weights[i], i); }); break;
+    case Step::scale:
+      each([&](std::size_t i) {
+        const double w = layer.weights[i], size = std::abs(w);
+        put(i, {size * (w >= 0.0 ? x.low[i] : x.up[i]), size * (w >= 0.0 ? x.up[i] : x.low[i]),
+                size * largest[i]});
+      });
+      break;
     case Step::relu:
       for (std::size_t i = 0; i < n; ++i) {
         out.low[i] = std::min(x.low[i], 0.0);
@@ -163,7 +162,7 @@ void Verifier::interval(std::size_t k, Bounds& out, std::vector<double>& sizes) 
         const auto [row, column] = pixel(i);
         out.low[i] = infinity;
         out.up[i] = -infinity;
-        each_tap(layer, map, row, column, [&](std::int64_t from, std::int64_t) {
+        layer.window.each_tap(map, row, column, [&](std::int64_t from, std::int64_t) {
           out.low[i] = std::min(out.low[i], x.low[static_cast<std::size_t>(from + channel)]);
           out.up[i] = std::max(out.up[i], x.up[static_cast<std::size_t>(from + channel)]);
         });
@@ -232,9 +231,10 @@ void Verifier::relax(std::size_t k) {
     }
     std::vector<std::int64_t> candidates;
     const std::int64_t at = static_cast<std::int64_t>(i) / layer.map.channels;
-    each_tap(layer, map, at / layer.map.width, at % layer.map.width, [&](std::int64_t from, std::int64_t) {
-      candidates.push_back(from + static_cast<std::int64_t>(i) % layer.map.channels);
-    });
+    layer.window.each_tap(map, at / layer.map.width, at % layer.map.width,
+                          [&](std::int64_t from, std::int64_t) {
+                            candidates.push_back(from + static_cast<std::int64_t>(i) % layer.map.channels);
+                          });
     lines[i] = max_line(candidates, x.low, x.up, settings_.area);
   }
 }
@@ -256,74 +256,39 @@ Window below(const Rows& rows, const Layer& layer, const Map& parent) {
   return composed.height >= parent.height || composed.width >= parent.width ? Rows::whole(parent) : composed;
 }
 
-/// Place in row r for a pixel of the map, of which there may be none in its window.
-std::int64_t place(const Rows& rows, std::size_t r, std::int64_t y, std::int64_t x) {
-  return ((static_cast<std::int64_t>(r) * rows.window.height + y - rows.top(r)) * rows.window.width + x -
-          rows.left(r)) *
-         rows.map.channels;
-}
-
-/// Row r through a convolution: its pixels times the weights, each product added where its window lies.
-std::int64_t through_conv(const Rows& rows, std::size_t r, const Layer& layer, Rows& out) {
-  const Window& c = layer.window;
-  const Map& parent = out.map;
-  const std::int64_t patch = c.height * c.width * parent.channels, channels = rows.map.channels;
-  std::vector<double> low, up;
-  std::int64_t done = 0;
-  rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
-    const std::int64_t pixels = size / channels;
-    low.assign(static_cast<std::size_t>(pixels * patch), 0.0);
-    up.assign(low.size(), 0.0);
-    done += kernels::interval_gemm(kernels::fastest_isa(), pixels, channels, patch,
-                                   {rows.low.data() + offset, rows.up.data() + offset}, layer.weights.data(),
-                                   {low.data(), up.data()});
-    for (std::int64_t p = 0; p < pixels; ++p) {
-      const std::int64_t at = element / channels + p;
-      each_tap(
-          layer, parent, at / rows.map.width, at % rows.map.width, [&](std::int64_t from, std::int64_t tap) {
-            const std::int64_t pixel = from / parent.channels;
-            const std::int64_t to = place(out, r, pixel / parent.width, pixel % parent.width);
-            for (std::int64_t i = 0; i < parent.channels; ++i) {
-              out.low[static_cast<std::size_t>(to + i)] += low[static_cast<std::size_t>(p * patch + tap + i)];
-              out.up[static_cast<std::size_t>(to + i)] += up[static_cast<std::size_t>(p * patch + tap + i)];
-            }
-          });
-    }
-  });
-  return done;
-}
-
-/// Row r through lines: a y is no less than a+ (alpha x + kappa) + a- (lambda x + mu). Gives the negated constant.
-double through_lines(const Rows& rows, std::size_t r, const std::vector<Line>& lines, Rows& out) {
+/// The coefficient of y, an element with this line, becomes one of x: a y is no less than
+/// a+ (alpha x + kappa) + a- (lambda x + mu). Adds to the coefficient [-to_low, to_up]; gives the negated constant.
+double through(const Line& line, double low, double up, double& to_low, double& to_up) {
   double constant = 0.0;
+  to_low += low * (low > 0.0 ? line.lambda : line.alpha);
+  to_up += up * (up > 0.0 ? line.alpha : line.lambda);
+  if (low > 0.0) constant += line.mu > 0.0 ? low * line.mu : std::max(-up, 0.0) * line.mu;
+  if (up > 0.0) constant += line.kappa > 0.0 ? up * line.kappa : std::max(-low, 0.0) * line.kappa;
+  return constant;
+}
+
+/// f(coefficient, element of the map) for those of row r that are not 0.
+template <class F>
+void each_coefficient(const Rows& rows, std::size_t r, const F& f) {
   rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
     for (std::int64_t i = 0; i < size; ++i) {
-      const double low = rows.low[static_cast<std::size_t>(offset + i)],
-                   up = rows.up[static_cast<std::size_t>(offset + i)];
-      if (low == 0.0 && up == 0.0) continue;
-      const Line& line = lines[static_cast<std::size_t>(element + i)];
-      const std::int64_t pixel = line.from / out.map.channels;
-      const auto to = static_cast<std::size_t>(place(out, r, pixel / out.map.width, pixel % out.map.width) +
-                                               line.from % out.map.channels);
-      out.low[to] += low * (low > 0.0 ? line.lambda : line.alpha);
-      out.up[to] += up * (up > 0.0 ? line.alpha : line.lambda);
-      if (low > 0.0) constant += line.mu > 0.0 ? low * line.mu : std::max(-up, 0.0) * line.mu;
-      if (up > 0.0) constant += line.kappa > 0.0 ? up * line.kappa : std::max(-low, 0.0) * line.kappa;
+      const auto at = static_cast<std::size_t>(offset + i);
+      if (rows.low[at] != 0.0 || rows.up[at] != 0.0) f(at, static_cast<std::size_t>(element + i));
     }
   });
-  return constant;
 }
 
 }  // namespace
 
 /// Puts the forms, which stand at layer k, over its parents.
-void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
+void Verifier::expand(Rows rows, std::size_t k, Search& search) {
   const Layer& layer = layers_.all[k];
   const bool upward = settings_.soundness >= 2;
   const std::vector<double>& errors = errors_[k];
-  const std::size_t count = rows.count();
+  const std::vector<Line>& lines = relaxations_[k];
+  const auto each_row = [&](const auto& f) { in_threads(upward, rows.count(), rows.low.size(), f); };
   if (!layer.bias.empty() || !errors.empty())
-    in_threads(upward, count, rows.low.size(), [&](std::size_t r) {
+    each_row([&](std::size_t r) {
       rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
         const double *low = rows.low.data() + offset, *up = rows.up.data() + offset;
         const double* const bias = layer.bias.empty() ? nullptr : layer.bias.data() + element;
@@ -337,70 +302,67 @@ void Verifier::expand(const Rows& rows, std::size_t k, Search& search) {
         });
       });
     });
-  if (layer.step == Step::sum) {
-    search.put(layer.parents[0], rows);
-    search.put(layer.parents[1], rows);
-    return;
-  }
   const Map& parent = layers_.all[layer.parents.front()].map;
-  const bool local = layer.step == Step::conv || layer.step == Step::max_pool;
-  const bool moves = layer.step == Step::dense || layer.step == Step::select;
-  const Rows wide = moves ? rows.widened(Rows::whole(rows.map)) : Rows{};
-  Rows out = Rows::over(parent,
-                        local   ? below(rows, layer, parent)
-                        : moves ? Rows::whole(parent)
-                                : rows.window,
-                        rows.pixels);
-  std::atomic<std::int64_t> done = 0;
+  Rows out;  // of the steps that do not work in place
   switch (layer.step) {
-    case Step::dense: {
-      constexpr std::size_t band = 8;
-      const auto in = static_cast<std::size_t>(wide.width()), columns = static_cast<std::size_t>(out.width());
-      in_threads(upward, (count + band - 1) / band, rows.low.size() * columns, [&](std::size_t i) {
-        const std::size_t r = i * band;
-        done += kernels::interval_gemm(
-            kernels::fastest_isa(), static_cast<std::int64_t>(std::min(band, count - r)), wide.width(),
-            out.width(), {wide.low.data() + r * in, wide.up.data() + r * in}, layer.weights.data(),
-            {out.low.data() + r * columns, out.up.data() + r * columns});
-      });
+    case Step::input: return;
+    case Step::sum: search.put(layer.parents[1], rows); break;
+    case Step::dense:
+      rows = std::move(rows).widened(Rows::whole(rows.map));
+      out = Rows::over(parent, Rows::whole(parent), rows.pixels);
+      counters_.multiply_adds += products_->add(rows, layer, upward, out);
       break;
-    }
     case Step::conv:
-      in_threads(upward, count, count * layer.weights.size(),
-                 [&](std::size_t r) { done += through_conv(rows, r, layer, out); });
+      out = Rows::over(parent, below(rows, layer, parent), rows.pixels);
+      counters_.multiply_adds += products_->add(rows, layer, upward, out);
       break;
     case Step::scale:
-      in_threads(upward, count, rows.low.size(), [&](std::size_t r) {
-        rows.stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
-          for (std::int64_t i = 0; i < size; ++i) {
-            const double w = layer.weights[static_cast<std::size_t>(element + i)], most = std::abs(w);
-            const auto at = static_cast<std::size_t>(offset + i);
-            out.low[at] = (w >= 0.0 ? rows.low[at] : rows.up[at]) * most;
-            out.up[at] = (w >= 0.0 ? rows.up[at] : rows.low[at]) * most;
-          }
+      each_row([&](std::size_t r) {
+        each_coefficient(rows, r, [&](std::size_t at, std::size_t element) {
+          const double w = layer.weights[element], size = std::abs(w), low = rows.low[at], up = rows.up[at];
+          rows.low[at] = (w >= 0.0 ? low : up) * size;
+          rows.up[at] = (w >= 0.0 ? up : low) * size;
         });
       });
       break;
     case Step::relu:
+      each_row([&](std::size_t r) {
+        double constant = 0.0;
+        each_coefficient(rows, r, [&](std::size_t at, std::size_t element) {
+          const double low = std::exchange(rows.low[at], 0.0), up = std::exchange(rows.up[at], 0.0);
+          constant += through(lines[element], low, up, rows.low[at], rows.up[at]);
+        });
+        search.constants[r] += constant;
+      });
+      break;
     case Step::max_pool:
-      in_threads(upward, count, rows.low.size(),
-                 [&](std::size_t r) { search.constants[r] += through_lines(rows, r, relaxations_[k], out); });
+      out = Rows::over(parent, below(rows, layer, parent), rows.pixels);
+      each_row([&](std::size_t r) {
+        double constant = 0.0;
+        each_coefficient(rows, r, [&](std::size_t at, std::size_t element) {
+          const Line& line = lines[element];
+          const std::int64_t pixel = line.from / parent.channels;
+          const auto to = static_cast<std::size_t>(out.place(r, pixel / parent.width, pixel % parent.width) +
+                                                   line.from % parent.channels);
+          constant += through(line, rows.low[at], rows.up[at], out.low[to], out.up[to]);
+        });
+        search.constants[r] += constant;
+      });
       break;
     case Step::select:
-      in_threads(upward, count, rows.low.size(), [&](std::size_t r) {
+      rows = std::move(rows).widened(Rows::whole(rows.map));
+      out = Rows::over(parent, Rows::whole(parent), rows.pixels);
+      each_row([&](std::size_t r) {
         const std::size_t from = r * layer.from.size(), to = r * static_cast<std::size_t>(out.width());
         for (std::size_t i = 0; i < layer.from.size(); ++i) {
           if (layer.from[i] < 0) continue;
           const std::size_t at = to + static_cast<std::size_t>(layer.from[i]);
-          out.low[at] += wide.low[from + i];
-          out.up[at] += wide.up[from + i];
+          out.low[at] += rows.low[from + i];
+          out.up[at] += rows.up[from + i];
         }
       });
-      break;
-    case Step::input:
-    case Step::sum: break;
   }
-  counters_.multiply_adds += done;
+  if (out.count() == 0) out = std::move(rows);
   counters_.coefficients += static_cast<std::int64_t>(out.low.size());
   search.put(layer.parents.front(), std::move(out));
 }
@@ -431,7 +393,7 @@ void Verifier::substitute(Search& search) {
       if (!first && settings_.early_termination && !drop(rows, search)) return;
     }
     first = false;
-    expand(rows, k, search);
+    expand(std::move(rows), k, search);
   }
 }
 
@@ -473,7 +435,7 @@ void Verifier::refine(std::size_t k, bool all, bool upper) {
     }
     Rows rows = Rows::over(map, settings_.windows ? Window{} : Rows::whole(map), std::move(pixels));
     for (std::size_t r = 0; r < count; ++r) {
-      const auto at = static_cast<std::size_t>(place(rows, r, rows.pixels[r][0], rows.pixels[r][1]) +
+      const auto at = static_cast<std::size_t>(rows.place(r, rows.pixels[r][0], rows.pixels[r][1]) +
                                                static_cast<std::int64_t>(search.ids[r]) % map.channels);
       rows.low[at] = upper ? 1.0 : -1.0;  // the lower bound of -x is the upper one of x, negated
       rows.up[at] = upper ? -1.0 : 1.0;

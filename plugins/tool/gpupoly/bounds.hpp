@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <trainyard/manifest.hpp>
 
 #include "layers.hpp"
+#include "products.hpp"
 #include "relaxation.hpp"
 #include "rows.hpp"
 
@@ -60,7 +62,8 @@ struct Stopped {};
 class Verifier {
  public:
   /// `layers` must outlive it. `stop` is asked between chunks of work.
-  Verifier(const Layers& layers, const Settings& settings, std::function<bool()> stop = {});
+  Verifier(const Layers& layers, const Settings& settings, std::function<bool()> stop = {},
+           std::unique_ptr<Products> products = processor_products());
 
   /// Lower bounds of the forms over inputs in [lower, upper], both in the verifier's order; -inf where nothing
   /// was proven. Once that is enough no tighter ones are looked for. Not for several threads.
@@ -83,12 +86,13 @@ class Verifier {
   void bound(const Forms& forms, std::vector<double>& best);
   void substitute(Search& search);
   bool drop(Rows& rows, Search& search);
-  void expand(const Rows& rows, std::size_t k, Search& search);
+  void expand(Rows rows, std::size_t k, Search& search);
   std::int64_t chunk() const;
 
   const Layers& layers_;
   Settings settings_;
   std::function<bool()> stop_;
+  std::unique_ptr<Products> products_;
   std::vector<Bounds> bounds_;
   std::vector<std::vector<double>> errors_;  ///< of the program, one an element; empty: none
   std::vector<std::vector<Line>> relaxations_;

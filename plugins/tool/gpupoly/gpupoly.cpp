@@ -18,6 +18,7 @@
 #include "ball.hpp"
 #include "bounds.hpp"
 #include "cases.hpp"
+#include "device.hpp"
 #include "falsifier.hpp"
 #include "vnnlib.hpp"
 
@@ -25,6 +26,17 @@ namespace {
 
 using namespace trainyard;
 using namespace gpupoly;
+
+enum class Device : std::uint8_t { cpu, cuda };
+
+}  // namespace
+
+template <>
+struct trainyard::Words<Device> {
+  static constexpr std::string_view words[] = {"cpu", "cuda"};
+};
+
+namespace {
 
 class GpuPoly final : public Tool {
  public:
@@ -35,6 +47,7 @@ class GpuPoly final : public Tool {
     std::vector<double> mean, std, clip = {0.0, 1.0};
     Method method = Method::deeppoly;
     int soundness = 3;
+    Device device = Device::cpu;
     bool area_heuristic = true, best_of_depth = true, early_termination = true, unstable_only = true,
          windows = true;
     std::int64_t memory_budget_mb = 1024, restarts = 32, steps = 40;
@@ -61,6 +74,7 @@ class GpuPoly final : public Tool {
              "weights; 3 "
              "also the single-precision program, sums in any order; 4 that in any rounding mode")
         .range(1, 4);
+    m.option("device", &Options::device, "what multiplies forms: the processor's cores, or a CUDA device");
     m.option("area_heuristic", &Options::area_heuristic,
              "the lower line of an undecided neuron is x where that leaves less area; else always 0");
     m.option("best_of_depth", &Options::best_of_depth,
@@ -82,7 +96,9 @@ class GpuPoly final : public Tool {
     if (graph == nullptr) throw ConfigError("gpupoly reads a model as a graph, and this one has none");
     const Layers layers = layers_of(*graph);
     require_single(shop.network(), options_.soundness);
-    Verifier verifier(layers, settings(), [&] { return shop.stopping() || late(); });
+    Verifier verifier(
+        layers, settings(), [&] { return shop.stopping() || late(); },
+        options_.device == Device::cuda ? cuda_products() : processor_products());
     return options_.property.empty() ? near_samples(shop, layers, verifier)
                                      : property(shop, layers, verifier);
   }

@@ -34,6 +34,17 @@ struct Map {
 struct Window {
   std::int64_t height = 1, width = 1, stride_y = 1, stride_x = 1, pad_y = 0, pad_x = 0;
   bool operator==(const Window&) const = default;
+
+  /// f(element of `parent`, element of the window) of the first channel of each pixel that output pixel (y, x) reads.
+  template <class F>
+  void each_tap(const Map& parent, std::int64_t y, std::int64_t x, const F& f) const {
+    for (std::int64_t ky = 0; ky < height; ++ky)
+      for (std::int64_t kx = 0; kx < width; ++kx) {
+        const std::int64_t py = y * stride_y - pad_y + ky, px = x * stride_x - pad_x + kx;
+        if (py < 0 || py >= parent.height || px < 0 || px >= parent.width) continue;
+        f((py * parent.width + px) * parent.channels, (ky * width + kx) * parent.channels);
+      }
+  }
 };
 
 struct Layer {

@@ -1,6 +1,7 @@
 #include "rows.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpupoly {
 
@@ -16,17 +17,15 @@ Window Rows::whole(const Map& map) {
   return {.height = map.height, .width = map.width, .stride_y = 0, .stride_x = 0};
 }
 
-Rows Rows::widened(const Window& to) const {
-  if (to == window) return *this;
+Rows Rows::widened(const Window& to) && {
+  if (to == window) return std::move(*this);
   Rows wide = over(map, to, pixels);
   for (std::size_t r = 0; r < count(); ++r)
     stretches(r, [&](std::int64_t offset, std::int64_t element, std::int64_t size) {
-      const std::int64_t y = element / map.channels / map.width - wide.top(r),
-                         x = element / map.channels % map.width - wide.left(r);
-      const std::int64_t place =
-          ((static_cast<std::int64_t>(r) * to.height + y) * to.width + x) * map.channels;
-      std::copy_n(low.begin() + offset, size, wide.low.begin() + place);
-      std::copy_n(up.begin() + offset, size, wide.up.begin() + place);
+      const std::int64_t pixel = element / map.channels,
+                         at = wide.place(r, pixel / map.width, pixel % map.width);
+      std::copy_n(low.begin() + offset, size, wide.low.begin() + at);
+      std::copy_n(up.begin() + offset, size, wide.up.begin() + at);
     });
   return wide;
 }
@@ -61,10 +60,10 @@ Window joined(const Window& a, const Window& b, const Map& map) {
 
 }  // namespace
 
-void Rows::add(const Rows& other) {
+void Rows::add(Rows other) {
   const Window both = joined(window, other.window, map);
-  if (!(both == window)) *this = widened(both);
-  const Rows wide = other.widened(both);
+  *this = std::move(*this).widened(both);
+  const Rows wide = std::move(other).widened(both);
   for (std::size_t i = 0; i < low.size(); ++i) {
     low[i] += wide.low[i];
     up[i] += wide.up[i];

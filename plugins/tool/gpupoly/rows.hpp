@@ -35,6 +35,12 @@ struct Rows {
   std::int64_t top(std::size_t r) const { return pixels[r][0] * window.stride_y - window.pad_y; }
   std::int64_t left(std::size_t r) const { return pixels[r][1] * window.stride_x - window.pad_x; }
 
+  /// Place in `low` and `up` of row r's pixel (y, x) of the map, which is in its window.
+  std::int64_t place(std::size_t r, std::int64_t y, std::int64_t x) const {
+    return ((static_cast<std::int64_t>(r) * window.height + y - top(r)) * window.width + x - left(r)) *
+           map.channels;
+  }
+
   /// f(offset in `low` and `up`, element of the map, count) for each stretch of row r within the map.
   template <class F>
   void stretches(std::size_t r, const F& f) const {
@@ -51,11 +57,11 @@ struct Rows {
   }
 
   /// The same forms with a window that holds this one.
-  Rows widened(const Window& to) const;
+  Rows widened(const Window& to) &&;
   /// Only these rows, in this order.
   void keep(const std::vector<std::size_t>& rows);
   /// Sums, over the smallest window that holds both.
-  void add(const Rows& other);
+  void add(Rows other);
 };
 
 }  // namespace gpupoly
