@@ -10,6 +10,7 @@
 #include "core/cli/verbs/verb.hpp"
 #include "core/plugins/host_verbs.hpp"
 #include "core/runfile/option_text.hpp"
+#include "core/runfile/print.hpp"
 
 namespace trainyard::cli {
 
@@ -41,7 +42,28 @@ int list(RunFileOptions& given) {
   return 0;
 }
 
+/// "net.onnx" stands for the run file model/onnx.toml of a folder of plugins, which has the path as vars.file.
+void stand_in(Given& verb) {
+  RunFileOptions& given = verb.run_file;
+  const std::filesystem::path path = given.files.front();
+  const std::string ending = path.extension().string();
+  if (ending.size() < 2 || ending == ".toml") return;
+  for (const std::string& folder : plugin_folders(given.plugin_folders)) {
+    const std::string file = folder + "/model/" + ending.substr(1) + ".toml";
+    if (!std::filesystem::exists(file)) continue;
+    given.files.front() = file;
+    const auto set = [](const char* key, const std::filesystem::path& value) {
+      return key + config::toml_text(Value(value.string()));
+    };
+    given.sets.insert(given.sets.begin(),
+                      {set("vars.file=", std::filesystem::absolute(path)), set("run.name=", path.stem())});
+    if (verb.weights.empty()) verb.weights = "initial";
+    return;
+  }
+}
+
 int run_tool(Given& given) {
+  stand_in(given);
   return with_run(given.run_file, [&](const RunFile& run) {
     return engine().tool(run.config, run.registry, given.weights, given.format == Format::json);
   });
@@ -83,14 +105,17 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   Arguments verb = command.verb(manifest.name, manifest.summary);
   const auto given = std::make_shared<Given>();
   given->run_file.tool = manifest.name;
-  verb.add("run", given->run_file.files, "run file; further ones are laid over the first")
+  verb.add("run", given->run_file.files,
+           "run file, or network.onnx with the weights that it has; further run files are laid over it")
       .required()
       .existing_file();
   add_set(verb, given->run_file);
   add_plugin_folders(verb, given->run_file);
   add_format(verb, given->format);
   verb.add("--weights", given->weights,
-           "safetensors file, checkpoint or run directory; by default the newest checkpoint of the run");
+           "safetensors file, checkpoint or run directory; \"best\", the run's best checkpoint; \"initial\", "
+           "what the "
+           "model begins with; by default the newest checkpoint of the run, and of a network.onnx its own");
   for (const OptionSpec& option : manifest.options) {
     const bool taken = std::ranges::find(host_options, option.name) != std::end(host_options);
     if (!taken) add_option(verb, *given, option);

@@ -37,10 +37,15 @@ RunWorkshop::RunWorkshop(Run& run, const std::string& tool, const std::string& w
   parts.host = this;
   parts.signal = &SignalScope::caught();
   run_.build_loop(std::move(parts));
-  load_weights(weights.empty() ? run_.config().run.output_dir : weights);
+  const std::string& home = run_.config().run.output_dir;
+  load_weights(weights.empty() ? home : checkpoint::weights_path(weights, home));
 }
 
 void RunWorkshop::load_weights(const std::string& path) {
+  if (path == "initial") {
+    source_ = path;
+    return;
+  }
   if (!std::filesystem::exists(path))
     throw DataError(path +
                     ": there are no weights: train first (trainyard train), or name some with --weights");

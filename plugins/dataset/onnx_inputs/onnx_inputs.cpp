@@ -1,0 +1,113 @@
+// Made-up samples in the shapes that the inputs of an ONNX file have: for a network on which there is no data here, but
+// of which a tool wants to know something.
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <trainyard/dataset.hpp>
+
+#include "model/onnx/model_file.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class OnnxInputs final : public Dataset {
+ public:
+  struct Options {
+    std::string file;
+    std::int64_t size = 64;
+    std::int64_t outputs = 0;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("onnx_inputs")
+        .version("1.0.0")
+        .summary("Normal numbers for a network of an ONNX file; targets are 0.");
+    m.option("file", &Options::file, "the file; its weights are not read").required().file();
+    m.option("size", &Options::size, "samples").range(1, 1 << 20);
+    m.option("outputs", &Options::outputs, "numbers of a target; 0: as many as the file's only output has")
+        .range(0, 1 << 30);
+  }
+  explicit OnnxInputs(const Options& options) : options_(options) {}
+
+  void open(const std::string& split) override {
+    split_ = split;
+    onnx::ModelFile model;
+    onnx::read_model(options_.file, model);
+    std::set<std::string> constants;
+    for (const onnx::TensorData& tensor : model.initializers) constants.insert(tensor.name);
+    for (const onnx::SparseData& tensor : model.sparse_initializers) constants.insert(tensor.values.name);
+    for (const onnx::FileValue& input : model.inputs)
+      if (!constants.contains(input.name)) schema_.inputs.push_back({input.name, sample(input)});
+    std::int64_t outputs = options_.outputs;
+    if (outputs == 0 && model.outputs.size() == 1) outputs = product(sample(model.outputs.front()));
+    if (schema_.inputs.empty() || outputs == 0)
+      throw DataError(options_.file + ": has " + std::to_string(schema_.inputs.size()) + " inputs and " +
+                      std::to_string(model.outputs.size()) +
+                      " outputs, expected an input and one output; of several, set the option outputs to the "
+                      "numbers of the one that is wanted");
+    schema_.target = {"zeros", {outputs}};
+  }
+
+  std::int64_t size() const override { return options_.size; }
+  BatchSchema schema() const override { return schema_; }
+
+  Batch read(std::span<const std::int64_t> indices, const ReadContext&) const override {
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch;
+    for (const FieldSchema& field : schema_.inputs) {
+      const RandomStream stream(0, "onnx_inputs/" + split_ + "/" + field.name);
+      std::vector<std::int64_t> shape = field.shape;
+      shape.insert(shape.begin(), count);
+      at::Tensor samples = at::empty(shape, at::kFloat);
+      for (std::int64_t i = 0; i < count; ++i) {
+        at::Tensor one = samples[i];
+        fill_normal(one, stream.at(static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)])), 0.0,
+                    1.0);
+      }
+      batch.inputs.push_back(std::move(samples));
+    }
+    batch.target = at::zeros({count, schema_.target.shape.front()}, at::kFloat);
+    return batch;
+  }
+
+ private:
+  static std::int64_t product(const std::vector<std::int64_t>& shape) {
+    std::int64_t all = 1;
+    for (const std::int64_t dim : shape) all *= dim;
+    return all;
+  }
+
+  /// The shape behind the batch.
+  std::vector<std::int64_t> sample(const onnx::FileValue& value) const {
+    constexpr std::int64_t float32 = 1;
+    std::vector<std::int64_t> shape;
+    bool known = value.type == float32 && value.shape && !value.shape->empty();
+    for (std::size_t i = 1; known && i < value.shape->size(); ++i) {
+      const std::optional<std::int64_t> dim = (*value.shape)[i];
+      known = dim && *dim > 0 && *dim <= most_numbers / std::max<std::int64_t>(1, product(shape));
+      if (known) shape.push_back(*dim);
+    }
+    if (!known)
+      throw DataError(
+          options_.file + ": \"" + value.name +
+          "\" has no known shape of float numbers behind a batch, [batch, numbers...]; write a run file "
+          "with data of the network's own");
+    return shape;
+  }
+
+  static constexpr std::int64_t most_numbers = std::int64_t{1} << 30;
+
+  Options options_;
+  std::string split_;
+  BatchSchema schema_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(OnnxInputs)
