@@ -25,7 +25,7 @@ constexpr std::int64_t features = 40, classes = 12;
 std::vector<std::string> shipped(const std::string& kind) {
   std::vector<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(std::string(TRAINYARD_PLUGIN_DIR) + "/" + kind))
-    names.push_back(file.path().stem().string().substr(3));
+    if (file.path().extension() == ".so") names.push_back(file.path().stem().string().substr(3));
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -23,13 +23,14 @@ class OnnxInputs final : public Dataset {
     std::string file;
     std::int64_t size = 64;
     std::int64_t outputs = 0;
+    bool classes = false;
   };
   static void describe(Manifest<Options>& m) {
-    m.name("onnx_inputs")
-        .version("1.0.0")
-        .summary("Normal numbers for a network of an ONNX file; targets are 0.");
+    m.name("onnx_inputs").version("1.0.0").summary("Normal numbers for a network of an ONNX file.");
     m.option("file", &Options::file, "the file; its weights are not read").required().file();
     m.option("size", &Options::size, "samples").range(1, 1 << 20);
+    m.option("classes", &Options::classes,
+             "targets are classes by chance, a class an output; else numbers that are 0");
     m.option("outputs", &Options::outputs, "numbers of a target; 0: as many as the file's only output has")
         .range(0, 1 << 30);
   }
@@ -51,7 +52,10 @@ class OnnxInputs final : public Dataset {
                       std::to_string(model.outputs.size()) +
                       " outputs, expected an input and one output; of several, set the option outputs to the "
                       "numbers of the one that is wanted");
-    schema_.target = {"zeros", {outputs}};
+    if (options_.classes && outputs < 2)
+      throw ConfigError(options_.file + ": has one output, and classes = true needs one for each class");
+    schema_.target = options_.classes ? FieldSchema{"class", {}, at::kLong} : FieldSchema{"value", {outputs}};
+    schema_.classes = options_.classes ? outputs : 0;
   }
 
   std::int64_t size() const override { return options_.size; }
@@ -72,11 +76,29 @@ class OnnxInputs final : public Dataset {
       }
       batch.inputs.push_back(std::move(samples));
     }
-    batch.target = at::zeros({count, schema_.target.shape.front()}, at::kFloat);
+    if (!options_.classes) {
+      batch.target = at::zeros({count, schema_.target.shape.front()}, at::kFloat);
+      return batch;
+    }
+    batch.target = at::empty({count}, at::kLong);
+    auto* const target = batch.target.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < count; ++i) target[i] = label(indices[static_cast<std::size_t>(i)]);
     return batch;
   }
 
+  std::vector<std::int64_t> labels() const override {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; options_.classes && i < options_.size; ++i) all.push_back(label(i));
+    return all;
+  }
+
  private:
+  std::int64_t label(std::int64_t index) const {
+    return static_cast<std::int64_t>(
+        RandomStream(0, "onnx_inputs/" + split_)
+            .below(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(schema_.classes)));
+  }
+
   static std::int64_t product(const std::vector<std::int64_t>& shape) {
     std::int64_t all = 1;
     for (const std::int64_t dim : shape) all *= dim;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -167,6 +168,7 @@ void parse(ModelFile& model) {
 
 void read_model(const std::string& path, ModelFile& model) {
   model.path = path;
+  if (std::filesystem::is_directory(path)) throw DataError(path + ": is a folder, not an ONNX file");
   std::ifstream in(path, std::ios::binary);
   model.bytes.assign(std::istreambuf_iterator<char>(in), {});
   if (!in) throw DataError(path + ": cannot be read: " + std::strerror(errno));
