@@ -4,6 +4,7 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/cli/run_state.hpp"
 #include "core/runfile/suggest.hpp"
 
 namespace trainyard::cli {
@@ -35,6 +36,22 @@ Argument& Argument::required() {
 }
 Argument& Argument::existing_file() {
   option_->check(CLI::ExistingFile);
+  return *this;
+}
+Argument& Argument::run_file() {
+  option_->check([](const std::string& word) {
+    std::string file = run_file_of(word);
+    return CLI::ExistingFile(file);
+  });
+  return *this;
+}
+Argument& Argument::run() {
+  option_->transform(CLI::Validator(
+      [](std::string& word) {
+        word = find_run(word);
+        return std::string();
+      },
+      ""));
   return *this;
 }
 Argument& Argument::existing_folder() {

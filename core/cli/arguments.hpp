@@ -23,6 +23,8 @@ class Argument {
 
   Argument& required();
   Argument& existing_file();
+  Argument& run_file();  ///< an existing one, or a run: its directory, or its name below runs/
+  Argument& run();       ///< such a run is given by its directory; any other word stays as it is
   Argument& existing_folder();
   Argument& within(double least, double most);
   Argument& one_of(const std::vector<std::string>& words);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,8 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/engine_library.hpp"
+#include "core/cli/run_state.hpp"
+#include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
 
 namespace trainyard::cli {
@@ -20,6 +23,20 @@ void require_folder(const std::string& folder, const char* given_by) {
   if (!std::filesystem::is_directory(folder, error))
     throw ConfigError(std::string(given_by) + " names " + folder +
                       ", which is no folder of plugins: correct it");
+}
+
+/// A run stands for its own file, wherever its directory lies by now; one of another name is another run.
+void take_run(RunFileOptions& options) {
+  const std::string file = run_file_of(options.files.front());
+  if (file == options.files.front()) return;
+  options.files.front() = file;
+  const bool other = std::ranges::any_of(options.sets, [](const std::string& set) {
+    return set.starts_with("run.name=") || set.starts_with("run.output_dir=");
+  });
+  if (!other)
+    options.sets.insert(
+        options.sets.begin(),
+        "run.output_dir=" + config::toml_text(Value(std::filesystem::path(file).parent_path().string())));
 }
 
 }  // namespace
@@ -41,7 +58,8 @@ std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
   return folders;
 }
 
-std::optional<RunFile> read_run_file(const RunFileOptions& options) {
+std::optional<RunFile> read_run_file(RunFileOptions options) {
+  take_run(options);
   config::Environment environment = config::Environment::of_process("../shared/data");
   if (options.ranks > 0 && environment.ranks > 1)
     throw ConfigError("--ranks beside WORLD_SIZE in the environment: torchrun has started the ranks already");

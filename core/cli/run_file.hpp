@@ -12,7 +12,7 @@
 namespace trainyard::cli {
 
 struct RunFileOptions {
-  std::vector<std::string> files;
+  std::vector<std::string> files;  ///< the first may be a run: its directory, or its name below runs/
   std::vector<std::string> sets;
   std::vector<std::string> plugin_folders;
   int ranks = 0;      ///< that the run is for; 0: as the environment says
@@ -33,6 +33,6 @@ std::vector<std::string> plugin_folders(const std::vector<std::string>& given,
 
 /// Nothing where the file is not valid; the report has been printed then, to standard error, or as JSON to
 /// standard output.
-std::optional<RunFile> read_run_file(const RunFileOptions& options);
+std::optional<RunFile> read_run_file(RunFileOptions options);
 
 }  // namespace trainyard::cli

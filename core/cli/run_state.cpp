@@ -133,6 +133,12 @@ std::string find_run(const std::string& given) {
   return !fs::exists(given, ignored) && fs::is_directory(below, ignored) ? below : given;
 }
 
+std::string run_file_of(const std::string& given) {
+  std::error_code ignored;
+  const std::string file = find_run(given) + "/config.toml";
+  return fs::is_regular_file(file, ignored) ? file : given;
+}
+
 std::string how_it_ended(const RunState& run) {
   const std::string after = " after " + plural(run.steps, "step");
   switch (run.life) {

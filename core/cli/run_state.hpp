@@ -61,6 +61,9 @@ void take_report(RunState& run);
 /// A run's directory, or the name of one below runs/.
 std::string find_run(const std::string& given);
 
+/// The config.toml of such a run; any other word as it is.
+std::string run_file_of(const std::string& given);
+
 /// "It was completed after 840 steps", for one who wants it to be going.
 std::string how_it_ended(const RunState& run);
 

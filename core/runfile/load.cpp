@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/plugins/kinds.hpp"
+#include "core/runfile/at_path.hpp"
 #include "core/runfile/interpolate.hpp"
 #include "core/runfile/parse.hpp"
 #include "core/runfile/paths.hpp"
@@ -101,7 +102,17 @@ class Loader {
     findings().add_source("--set", source);
     document_.layers.push_back("--set");
     const auto file = std::make_shared<const std::string>("--set");
+    const auto text_of = [&](const char* key) { return at_path<std::string>(document_.root, key); };
+    const std::string *name = text_of("run.name"), *folder = text_of("run.output_dir");
+    const std::string old_name = name == nullptr ? "" : *name, old_folder = folder == nullptr ? "" : *folder;
     for (std::size_t i = 0; i < sets.size(); ++i) set_one(sets[i], {file, static_cast<int>(i) + 1, 1});
+    // A run's own file has both, the folder by the name: another name is another folder.
+    name = text_of("run.name");
+    const bool given =
+        std::ranges::any_of(sets, [](const std::string& set) { return set.starts_with("run.output_dir="); });
+    if (given || old_name.empty() || name == nullptr || !old_folder.ends_with("/" + old_name)) return;
+    document_.root.find("run")->as<Table>().find("output_dir")->as<std::string>() =
+        old_folder.substr(0, old_folder.size() - old_name.size()) + *name;
   }
 
  private:

@@ -119,7 +119,10 @@ class BestWeights(HostTest):
         self.assertEqual([each["step"] for each in listed if each["best"]], [best])
         marked = [line for line in self.host("ckpt", "ls", "runs/small").stdout.splitlines() if line.endswith("  best")]
         self.assertEqual([int(line.split()[0][5:]) for line in marked], [best])
-        self.assertIn(f"of the best, those of step {best}:  trainyard eval", summary)
+        self.assertRegex(summary, rf"of the best, those of step {best}:  \S+ eval")
+        tried = [line for line in summary.splitlines() if "change one thing:" in line][0].split(":", 1)[1].split()
+        subprocess.run(tried, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)  # as it is printed
+        self.assertTrue((self.folder / "runs/small-lr/result.json").exists())
         for words in (("--weights", "best"), ("--weights", f"runs/small/checkpoints/step-{best:08}")):
             found = json.loads(self.host("eval", "run.toml", "--format", "json", *words).stdout)
             self.assertEqual(found["val/loss"], losses[best])
@@ -128,6 +131,22 @@ class BestWeights(HostTest):
         facts = json.loads(self.host("audit", "run.toml", "--weights", "best", "--format", "json").stdout)
         self.assertIn(f"step-{best:08}", json.dumps(facts))
         self.host("audit", "run.toml", "--weights", "initial")
+
+    def test_a_run_stands_for_its_file(self):
+        """By its name and by its directory, also where that lies elsewhere by now; another name is another run."""
+        self.write("run.toml", SMALL)
+        self.host("train", "run.toml", "-q")
+        loss = json.loads(self.host("eval", "run.toml", "--format", "json").stdout)["val/loss"]
+        for run in ("small", "runs/small", "runs/small/", "runs/small/config.toml"):
+            self.assertEqual(json.loads(self.host("eval", run, "--format", "json").stdout)["val/loss"], loss, run)
+        self.host("validate", "small")
+        self.host("audit", "small")
+        self.assertIn("no checkpoint there", self.host("ckpt", "ls", "small", code=4).stderr)
+        self.host("train", "small", "-q", "--set", "run.name=other")
+        self.assertTrue((self.folder / "runs/other/model.safetensors").exists())
+        (self.folder / "runs/small").rename(self.folder / "elsewhere")
+        self.assertEqual(json.loads(self.host("eval", "elsewhere", "--format", "json").stdout)["val/loss"], loss)
+        self.assertIn("small", self.host("eval", "small", code=2).stderr)
 
     def test_a_run_that_keeps_none(self):
         self.write("run.toml", SMALL)

@@ -341,6 +341,24 @@ TEST_CASE("a file that another extends finds its data beside itself") {
   CHECK(option<std::string>(resolved({top}).at("data.train"), "path") == folder.path() + "/base/train.csv");
 }
 
+TEST_CASE("another name is another folder, where the folder is called by the name") {
+  const Folder folder;
+  const auto run_of = [&](const std::string& run, const std::vector<std::string>& sets) {
+    return resolved({folder.write("run.toml", minimal + "[run]\n" + run)}, sets).run;
+  };
+  const std::string whole = "name = \"one\"\noutput_dir = \"/tmp/my/one\"\n";
+  CHECK(run_of(whole, {}).output_dir == "/tmp/my/one");
+  CHECK(run_of(whole, {"run.name=two"}).output_dir == "/tmp/my/two");
+  CHECK(run_of(whole, {"run.seed=3"}).output_dir == "/tmp/my/one");
+  CHECK(run_of(whole, {"run.output_dir=/tmp/here"}).output_dir == "/tmp/here");
+  CHECK(run_of(whole, {"run.output_dir=/tmp/my/one", "run.name=two"}).output_dir == "/tmp/my/one");
+  CHECK(run_of("name = \"one\"\noutput_dir = \"/tmp/someone\"\n", {"run.name=two"}).output_dir ==
+        "/tmp/someone");
+  CHECK(run_of("name = \"one\"\noutput_dir = \"runs/${run.name}\"\n", {"run.name=two"}).output_dir ==
+        "runs/two");
+  CHECK(run_of("name = \"one\"\n", {"run.name=two"}).output_dir == "runs/two");
+}
+
 TEST_CASE("--set writes any key") {
   const Folder folder;
   const std::string file = write_minimal(folder, "[[metrics]]\ntype = \"top_k\"\n");

@@ -40,7 +40,7 @@ void add_ckpt(Arguments command, CommandLine& line) {
   const auto given = std::make_shared<Given>();
   const auto add = [&](const char* name, const char* help, int (*action)(Given&)) {
     Arguments added = verb.verb(name, help);
-    added.add("path", given->path, place).required();
+    added.add("path", given->path, place).required().run();
     when_chosen(added, line, given, action);
     return added;
   };
@@ -48,7 +48,7 @@ void add_ckpt(Arguments command, CommandLine& line) {
   add_format(add("inspect", "what the newest of them holds", inspect), given->format);
   add_format(add("verify", "read every byte and name every damage", verify), given->format);
   Arguments compare = add("diff", "scalars and tensors in which two differ", diff);
-  compare.add("other", given->other, place).required();
+  compare.add("other", given->other, place).required().run();
   compare.flag("--values", given->values, "say by how much elements of tensors differ");
   add_format(compare, given->format);
   add("convert", "copy the weights of the newest into one safetensors file", convert)

@@ -7,6 +7,7 @@
 
 #include "core/cli/columns.hpp"
 #include "core/cli/engine_library.hpp"
+#include "core/cli/run_state.hpp"
 #include "core/cli/verbs/verb.hpp"
 #include "core/plugins/host_verbs.hpp"
 #include "core/runfile/option_text.hpp"
@@ -80,8 +81,9 @@ plugins::Registry registry_of(const CommandLine& line) {
       given.emplace_back(line.argv[++i]);
     else if (word.starts_with("--plugins="))
       given.emplace_back(word.substr(word.find('=') + 1));
-    else if (word.ends_with(".toml") && std::filesystem::is_regular_file(word, error))
-      files.emplace_back(word);
+    else if (const std::string file = run_file_of(std::string(word));
+             file.ends_with(".toml") && std::filesystem::is_regular_file(file, error))
+      files.push_back(file);
   }
   std::vector<std::string> of_run;
   if (!files.empty())
@@ -106,9 +108,11 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   const auto given = std::make_shared<Given>();
   given->run_file.tool = manifest.name;
   verb.add("run", given->run_file.files,
-           "run file, or network.onnx with the weights that it has; further run files are laid over it")
+           "run file, a run (its directory or name), or network.onnx with the weights that it has; further "
+           "run files are "
+           "laid over it")
       .required()
-      .existing_file();
+      .run_file();
   add_set(verb, given->run_file);
   add_plugin_folders(verb, given->run_file);
   add_format(verb, given->format);

@@ -86,7 +86,7 @@ void add_train(Arguments command, CommandLine& line) {
 void add_resume(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("resume", "go on with a run from its newest checkpoint");
   const auto given = std::make_shared<Given>();
-  verb.add("run", given->run, "the run's directory").required().existing_folder();
+  verb.add("run", given->run, "the run's directory or name").required().run().existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");
   add_plugin_folders(verb, given->run_file);
   add_ranks(verb, given->run_file);

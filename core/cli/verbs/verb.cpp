@@ -4,11 +4,12 @@
 namespace trainyard::cli {
 
 Argument add_run_file(Arguments verb, RunFileOptions& options) {
-  Argument run = verb.add("run", options.files, "run file; further ones are laid over the first");
+  Argument run = verb.add("run", options.files,
+                          "run file, or a run: its directory or name; further files are laid over the first");
   add_set(verb, options);
   add_plugin_folders(verb, options);
   add_ranks(verb, options);
-  return run.required().existing_file();
+  return run.required().run_file();
 }
 
 void add_set(Arguments verb, RunFileOptions& options, const std::string& example) {

@@ -1,6 +1,9 @@
 #include "core/engine/save/summary.hpp"
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
 
 #include "core/rundir/folder.hpp"
 
@@ -23,9 +26,22 @@ const char* ending(const RunResult& result) {
   return "";
 }
 
+/// What to type for this program: its name where the shell finds it by that, else its path from here.
+std::string program() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  std::stringstream folders(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (fs::equivalent(fs::path(folder) / "trainyard", self, error)) return "trainyard";
+  const std::string path = fs::proximate(self, error).string();
+  return error || path.empty() ? "trainyard" : path.find('/') == std::string::npos ? "./" + path : path;
+}
+
 }  // namespace
 
 std::string summary(const config::RunConfig& config, const RunResult& result, const std::string& directory) {
+  const std::string command = program();
   std::string text = "\n" + config.run.name + ": " + ending(result) + ", " + std::to_string(result.steps) +
                      " steps in " + number(result.seconds) + " s (" +
                      number(result.seconds > 0 ? static_cast<double>(result.samples) / result.seconds : 0) +
@@ -35,7 +51,7 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
       text += "  " + name + "  " + number(value) + "\n";
   if (const auto best = checkpoint::best(directory); best && checkpoint::step_of(*best) != result.steps)
     text += "  these are of the last weights; of the best, those of step " +
-            std::to_string(*checkpoint::step_of(*best)) + ":  trainyard eval " + directory +
+            std::to_string(*checkpoint::step_of(*best)) + ":  " + command + " eval " + directory +
             "/config.toml --weights best\n";
   if (result.swaps.refused + result.swaps.rolled_back > 0)
     text += "  swaps          " + std::to_string(result.swaps.made) + " made, " +
@@ -44,10 +60,10 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
   text +=
       "  run directory  " + directory + "  (config.toml, metrics.jsonl, result.json, model.safetensors)\n";
   text += "\nTry next:\n";
-  text += "  change one thing:  trainyard train " + directory + "/config.toml --set optimizer.lr=" +
+  text += "  change one thing:  " + command + " train " + directory + "/config.toml --set optimizer.lr=" +
           number(2 * config.at("optimizer").options.find("lr")->as<double>()) +
           " --set run.name=" + config.run.name + "-lr\n";
-  text += "  see the model:     trainyard model show " + directory + "/config.toml\n";
+  text += "  see the model:     " + command + " model show " + directory + "/config.toml\n";
   text += "  see the curves:    tensorboard --logdir " + directory + "\n";
   return text;
 }
