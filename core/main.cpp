@@ -2,6 +2,8 @@
 // the rest to the engine.
 #include <cstdio>
 #include <iostream>
+#include <string_view>
+#include <vector>
 
 #include <trainyard/error.hpp>
 #include <trainyard/version.hpp>
@@ -17,12 +19,28 @@ constexpr void (*verbs[])(Arguments, CommandLine&) = {
     add_plugins, add_ckpt,   add_model,   add_schedule, add_rules, add_bench,
     add_doctor,  add_ctl,    add_monitor, add_runs,     add_tools};
 
-int run_command_line(int argc, char** argv) {
+/// "help ckpt ls" asks for what "ckpt ls --help" does.
+std::vector<char*> asked(int argc, char** argv) {
+  static char option[] = "--help";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc < 2 || std::string_view(argv[1]) != "help") return words;
+  words.erase(words.begin() + 1);
+  words.push_back(option);
+  return words;
+}
+
+int run_command_line(int given, char** words) {
+  std::vector<char*> all = asked(given, words);
+  const int argc = static_cast<int>(all.size());
+  char** const argv = all.data();
   CommandLine line{.argc = argc, .argv = argv, .chosen = {}};
   Command command("trainyard", "Trains LibTorch models from run files; every strategy of a run is a plugin.",
                   std::string("trainyard ") + TRAINYARD_VERSION + ", SDK " + TRAINYARD_SDK_VERSION +
                       ", LibTorch " + TRAINYARD_LIBTORCH_VERSION);
   for (const auto add : verbs) add(command.arguments(), line);
+  command.arguments().footer(
+      "`trainyard help VERB` says what a verb takes; tools, which are verbs of plugins, are listed by "
+      "`trainyard tools`.");
   if (const std::optional<int> ended = command.parse(argc, argv, std::cout, std::cerr)) return *ended;
   return line.chosen();
 }
