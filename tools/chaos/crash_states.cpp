@@ -125,14 +125,16 @@ std::string judge_saves(const std::string& folder, std::int64_t over, std::int64
   return "save " + std::to_string(number) + " loads; " + std::to_string(over) + " was over";
 }
 
-/// `latest` is a whole name, and, where the file system keeps the order of names, of a folder that is there.
-std::string judge_latest(const std::string& folder, bool ordered) {
-  if (!fs::exists(folder + "/latest")) return {};
-  const std::string text = test::read_file(folder + "/latest");
-  const std::string name = text.substr(0, text.find('\n'));
-  if (text != name + '\n' || !checkpoint::step_of(name)) return "latest is no name: \"" + name + "\"";
-  if (!ordered || fs::exists(folder + "/" + name)) return {};
-  return "latest names a folder that is gone: " + name;
+/// `latest` and `best` are whole names, and, where the file system keeps the order of names, of folders that are there.
+std::string judge_names(const std::string& folder, bool ordered) {
+  for (const std::string file : {"latest", "best"}) {
+    if (!fs::exists(folder + "/" + file)) continue;
+    const std::string text = test::read_file(folder + "/" + file);
+    const std::string name = text.substr(0, text.find('\n'));
+    if (text != name + '\n' || !checkpoint::step_of(name)) return file + " is no name: \"" + name + "\"";
+    if (ordered && !fs::exists(folder + "/" + name)) return file + " names a folder that is gone: " + name;
+  }
+  return {};
 }
 
 /// The next start of the run sweeps; nothing that counts may go.
@@ -142,7 +144,7 @@ std::string judge_sweep(const std::string& folder, const Retention& retention) {
   if (checkpoint::list(folder) != before) return "the sweep removed a checkpoint";
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name != "latest" && !checkpoint::step_of(name)) return "the sweep left " + name;
+    if (name != "latest" && name != "best" && !checkpoint::step_of(name)) return "the sweep left " + name;
   }
   return {};
 }
@@ -170,7 +172,7 @@ Story saves(const std::string& name, const std::string& checkpointer, const Rete
   story.judge = [=](const std::string& path, const Crash& crash, std::int64_t mark) {
     const std::string checkpoints = path + "/checkpoints";
     std::string wrong = judge_saves(checkpoints, mark / 2, (mark + 1) / 2, steps);
-    if (wrong.empty()) wrong = judge_latest(checkpoints, crash.ordered);
+    if (wrong.empty()) wrong = judge_names(checkpoints, crash.ordered);
     return wrong.empty() ? judge_sweep(checkpoints, retention) : wrong;
   };
   return story;
@@ -270,7 +272,7 @@ std::string judge_run(const std::string& folder, bool ordered, std::int64_t mark
   const std::int64_t under_way =
       mark == asked_first || mark == asked_second || mark == asked_third ? saved + 1 : 0;
   std::string wrong = judge_saves(path + "/checkpoints", saved, under_way, {10, 20, 30});
-  if (wrong.empty()) wrong = judge_latest(path + "/checkpoints", ordered);
+  if (wrong.empty()) wrong = judge_names(path + "/checkpoints", ordered);
   if (wrong.empty()) wrong = judge_result(path, mark);
   return wrong.empty() ? judge_journal(path, mark) : wrong;
 }
@@ -448,6 +450,7 @@ std::vector<Harm> harms_of(const Story& story) {
   for (const std::vector<Harm>& more :
        {moved_ahead("a save has its name before it is on the disk", story, publishes, syncs),
         moved_ahead("`latest` moves before the save has its name", story, renames_to("latest"), publishes),
+        moved_ahead("old ones go before `best` moves", story, renames_to(".old-"), renames_to("best")),
         moved_ahead("old ones go before the save has its name", story, renames_to(".old-"), publishes)})
     harms.insert(harms.end(), more.begin(), more.end());
   return harms;

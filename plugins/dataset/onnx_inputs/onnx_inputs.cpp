@@ -23,7 +23,7 @@ class OnnxInputs final : public Dataset {
     std::string file;
     std::int64_t size = 64;
     std::int64_t outputs = 0;
-    bool classes = false;
+    bool classes = true;
   };
   static void describe(Manifest<Options>& m) {
     m.name("onnx_inputs").version("1.0.0").summary("Normal numbers for a network of an ONNX file.");
@@ -53,7 +53,7 @@ class OnnxInputs final : public Dataset {
                       " outputs, expected an input and one output; of several, set the option outputs to the "
                       "numbers of the one that is wanted");
     if (options_.classes && outputs < 2)
-      throw ConfigError(options_.file + ": has one output, and classes = true needs one for each class");
+      throw ConfigError(options_.file + ": has one output, and classes need one each; set classes = false");
     schema_.target = options_.classes ? FieldSchema{"class", {}, at::kLong} : FieldSchema{"value", {outputs}};
     schema_.classes = options_.classes ? outputs : 0;
   }
