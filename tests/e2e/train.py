@@ -168,7 +168,6 @@ class Commands(HostTest):
     def test_help_with_a_verb(self):
         for words in ((), ("train",), ("ckpt", "ls"), ("audit",)):
             self.assertEqual(self.host("help", *words).stdout, self.host(*words, "--help").stdout)
-        self.assertIn("no verb \"trian\"; did you mean `train`", self.host("help", "trian", code=2).stderr)
 
     def test_help_lists_the_verbs(self):
         text = self.host("--help").stdout

@@ -344,7 +344,7 @@ TEST_CASE("a file that another extends finds its data beside itself") {
 TEST_CASE("another name is another folder, where the folder is called by the name") {
   const Folder folder;
   const auto run_of = [&](const std::string& run, const std::vector<std::string>& sets) {
-    return resolved({folder.write("run.toml", minimal + "[run]\n" + run)}, sets).run;
+    return resolved({write_minimal(folder, "[run]\n" + run)}, sets).run;
   };
   const std::string whole = "name = \"one\"\noutput_dir = \"/tmp/my/one\"\n";
   CHECK(run_of(whole, {}).output_dir == "/tmp/my/one");

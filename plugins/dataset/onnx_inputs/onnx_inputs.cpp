@@ -11,7 +11,7 @@
 
 #include <trainyard/dataset.hpp>
 
-#include "model/onnx/model_file.hpp"
+#include <model/onnx/model_file.hpp>
 
 namespace {
 
