@@ -308,7 +308,7 @@ void Verifier::expand(Rows rows, std::size_t k, Search& search) {
     case Step::input: return;
     case Step::sum: search.put(layer.parents[1], rows); break;
     case Step::dense:
-      rows = std::move(rows).widened(Rows::whole(rows.map));
+      rows = std::move(rows).widened(Rows::whole(layer.map));
       out = Rows::over(parent, Rows::whole(parent), rows.pixels);
       counters_.multiply_adds += products_->add(rows, layer, upward, out);
       break;
@@ -350,7 +350,7 @@ void Verifier::expand(Rows rows, std::size_t k, Search& search) {
       });
       break;
     case Step::select:
-      rows = std::move(rows).widened(Rows::whole(rows.map));
+      rows = std::move(rows).widened(Rows::whole(layer.map));
       out = Rows::over(parent, Rows::whole(parent), rows.pixels);
       each_row([&](std::size_t r) {
         const std::size_t from = r * layer.from.size(), to = r * static_cast<std::size_t>(out.width());
