@@ -51,8 +51,6 @@ Weights::Weights(const double* host, std::int64_t count) : state_(new State) {
   demand(cudaMemcpy(state_->memory.at_least(bytes), host, bytes, cudaMemcpyHostToDevice));
 }
 Weights::~Weights() = default;
-Weights::Weights(Weights&&) noexcept = default;
-Weights& Weights::operator=(Weights&&) noexcept = default;
 const double* Weights::data() const {
   return reinterpret_cast<const double*>(state_->memory.at_least(0));
 }

@@ -13,8 +13,6 @@ class Weights {
  public:
   Weights(const double* host, std::int64_t count);
   ~Weights();
-  Weights(Weights&&) noexcept;
-  Weights& operator=(Weights&&) noexcept;
   const double* data() const;
 
  private:

@@ -1,6 +1,6 @@
 """gpupoly on the real executable: verdicts on public networks and properties, what lies near digits, refusals.
 
-Its networks are dense ones of ONNX files, whose weights an `mlp` is given. TRAINYARD_VNNCOMP names the folder of a copy of
+Its networks are ONNX files, or dense ones of them, whose weights an `mlp` is given. TRAINYARD_VNNCOMP names the folder of a copy of
 https://github.com/stanleybak/vnncomp2021; without it, what needs its files is skipped. TRAINYARD_LONGER: what is timed is timed
 five times each, and what is trained for figures as long as they say."""
 import csv

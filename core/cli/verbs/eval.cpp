@@ -29,8 +29,7 @@ void add_eval(Arguments command, CommandLine& line) {
   add_format(verb, given->format);
   verb.add("--weights", given->weights,
            "safetensors file, checkpoint or run directory, or \"best\", the run's best checkpoint; by "
-           "default the last "
-           "weights of the run");
+           "default the last weights of the run");
   when_chosen(verb, line, given, eval);
 }
 

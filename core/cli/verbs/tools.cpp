@@ -109,8 +109,7 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   given->run_file.tool = manifest.name;
   verb.add("run", given->run_file.files,
            "run file, a run (its directory or name), or network.onnx with the weights that it has; further "
-           "run files are "
-           "laid over it")
+           "run files are laid over it")
       .required()
       .run_file();
   add_set(verb, given->run_file);
@@ -118,8 +117,8 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   add_format(verb, given->format);
   verb.add("--weights", given->weights,
            "safetensors file, checkpoint or run directory; \"best\", the run's best checkpoint; \"initial\", "
-           "what the "
-           "model begins with; by default the newest checkpoint of the run, and of a network.onnx its own");
+           "what the model begins with; by default the newest checkpoint of the run, and of a network.onnx "
+           "its own");
   for (const OptionSpec& option : manifest.options) {
     const bool taken = std::ranges::find(host_options, option.name) != std::end(host_options);
     if (!taken) add_option(verb, *given, option);

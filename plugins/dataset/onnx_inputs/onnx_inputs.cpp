@@ -1,6 +1,5 @@
 // Made-up samples in the shapes that the inputs of an ONNX file have: for a network on which there is no data here, but
 // of which a tool wants to know something.
-#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -46,7 +45,8 @@ class OnnxInputs final : public Dataset {
     for (const onnx::FileValue& input : model.inputs)
       if (!constants.contains(input.name)) schema_.inputs.push_back({input.name, sample(input)});
     std::int64_t outputs = options_.outputs;
-    if (outputs == 0 && model.outputs.size() == 1) outputs = product(sample(model.outputs.front()));
+    if (outputs == 0 && model.outputs.size() == 1)
+      outputs = onnx::elements(sample(model.outputs.front()), model.outputs.front().name);
     if (schema_.inputs.empty() || outputs == 0)
       throw DataError(options_.file + ": has " + std::to_string(schema_.inputs.size()) + " inputs and " +
                       std::to_string(model.outputs.size()) +
@@ -99,12 +99,6 @@ class OnnxInputs final : public Dataset {
             .below(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(schema_.classes)));
   }
 
-  static std::int64_t product(const std::vector<std::int64_t>& shape) {
-    std::int64_t all = 1;
-    for (const std::int64_t dim : shape) all *= dim;
-    return all;
-  }
-
   /// The shape behind the batch.
   std::vector<std::int64_t> sample(const onnx::FileValue& value) const {
     constexpr std::int64_t float32 = 1;
@@ -112,7 +106,7 @@ class OnnxInputs final : public Dataset {
     bool known = value.type == float32 && value.shape && !value.shape->empty();
     for (std::size_t i = 1; known && i < value.shape->size(); ++i) {
       const std::optional<std::int64_t> dim = (*value.shape)[i];
-      known = dim && *dim > 0 && *dim <= most_numbers / std::max<std::int64_t>(1, product(shape));
+      known = dim && *dim > 0 && *dim <= most_numbers / onnx::elements(shape, value.name);
       if (known) shape.push_back(*dim);
     }
     if (!known)
