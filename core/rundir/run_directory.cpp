@@ -88,6 +88,14 @@ bool half_made(const fs::path& folder) {
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
 
+/// It failed ahead of its first step: the run file is mended and run again, and nobody asks for what it left.
+bool failed_at_once(const std::string& path) {
+  std::ifstream file(path + "/" + result_name);
+  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return result.is_object() && result.value("status", Json()) == status_names[static_cast<int>(Status::failed)] &&
+         result.value("steps", Json()) == 0 && !fs::exists(path + "/checkpoints/latest");
+}
+
 void check_free(const std::string& path, bool overwrite) {
   const bool half = half_made(path);
   if (!half && !RunDirectory::holds_run(path))
@@ -96,7 +104,7 @@ void check_free(const std::string& path, bool overwrite) {
   if (going(path + "/" + journal_name))
     throw ConfigError("another process is writing the run in '" + path +
                       "' now: wait for it, or set run.output_dir (or run.name) to another folder");
-  if (!overwrite && !half)
+  if (!overwrite && !half && !failed_at_once(path))
     throw ConfigError("'" + path +
                       "' holds a run already: go on with it by run.resume = \"auto\", add --overwrite to "
                       "replace it, or set "
@@ -229,6 +237,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"samples", result.samples},
       {"seconds", result.seconds},
       {"metrics", std::move(metrics)},
+      {"weights_step", result.model_digest.empty() ? Json() : Json(result.weights_step)},
       {"digest",
        {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
       {"plugins", std::move(plugins)},

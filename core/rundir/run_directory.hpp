@@ -40,6 +40,7 @@ struct RunResult {
   std::int64_t steps = 0, epochs = 0, samples = 0;
   double seconds = 0.0;
   std::vector<std::pair<std::string, double>> metrics;  ///< the last value of each
+  std::int64_t weights_step = 0;  ///< that the weights, and values of evaluations, are of
   std::string model_digest, optimizer_digest;
   std::vector<PluginUse> plugins;
   SwapCounts swaps;   ///< since the process began; the journal has each
@@ -60,8 +61,8 @@ struct JournalEntry {
 class RunDirectory {
  public:
   /// Makes the folder (and those above it) with config.toml and an empty journal.jsonl. A folder that holds a
-  /// run is refused unless `overwrite`, which removes all that is in it; a folder that holds anything else,
-  /// or a run that is still going, is refused always (ConfigError).
+  /// run is refused unless `overwrite`, or where it failed ahead of its first step: then all that is in it is removed;
+  /// a folder that holds anything else, or a run that is still going, is refused always (ConfigError).
   static RunDirectory create(const std::string& path, std::string_view resolved_toml, bool overwrite);
 
   /// Goes on with the run that the folder holds: its journal is extended. Throws ConfigError where another

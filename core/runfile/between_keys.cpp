@@ -106,6 +106,14 @@ void resuming(const Table& run, Findings& findings) {
                    "set run.load = \"weights\", or drop the patterns");
 }
 
+void best_weights(const Table& run, Findings& findings) {
+  const auto* wanted = at_path<bool>(run, "trainer.restore_best");
+  if (wanted == nullptr || !*wanted || value_at(run, "checkpoint.keep_best") != nullptr) return;
+  findings.error("E217", origin_of(run, "trainer.restore_best"),
+                 "trainer.restore_best: no checkpoint is kept as the best",
+                 "add checkpoint.keep_best = { metric = \"val/loss\", mode = \"min\" }");
+}
+
 /// Share of the run, where it can be told without knowing the data.
 std::optional<double> share(const Table& run, std::string_view path, const Duration& whole) {
   const auto* text = at_path<std::string>(run, path);
@@ -231,6 +239,7 @@ void check_between_keys(const Table& resolved, int local_ranks, Findings& findin
   sampling(resolved, findings);
   parts_of_data(resolved, findings);
   evaluation(resolved, findings);
+  best_weights(resolved, findings);
   warm_up(resolved, findings);
   output(resolved, findings);
   resuming(resolved, findings);

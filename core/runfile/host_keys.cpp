@@ -111,6 +111,10 @@ void TrainerKeys::describe(Keys<TrainerKeys>& keys) {
   keys.key("precision", &TrainerKeys::precision, "arithmetic of forward and backward")
       .on_resume(ChangeClass::refused)
       .also({"amp", "dtype"});
+  keys.key("restore_best", &TrainerKeys::restore_best,
+           "end with the weights that checkpoint.keep_best holds best, in place of the last")
+      .on_resume(ChangeClass::allowed)
+      .also({"restore_best_weights", "load_best_model_at_end"});
 }
 
 void GradClip::describe(Keys<GradClip>& keys) {

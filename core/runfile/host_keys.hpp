@@ -90,6 +90,7 @@ struct TrainerKeys {
   std::optional<Duration> max_wall_time;
   std::optional<Duration> eval_interval;  ///< without one: evaluated at the end only
   Precision precision = Precision::fp32;
+  bool restore_best = false;  ///< the run ends with the weights of its best checkpoint
   static void describe(Keys<TrainerKeys>& keys);
 };
 

@@ -41,11 +41,27 @@ void check_heard(const std::vector<PluginInUse>& plugins, Findings& findings) {
                        "drop the plugin, or take an executor that fires it");
 }
 
+/// Values of evaluations, by which the best checkpoint was found, are then not those of the model's weights.
+void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& resolved, Findings& findings) {
+  const auto* wanted = at_path<bool>(resolved, "trainer.restore_best");
+  if (wanted == nullptr || !*wanted) return;
+  for (const PluginInUse& used : plugins)
+    for (const HookSpec& hook : used.plugin->manifest.hooks)
+      if (hook.event == Event::eval_start && hook.writes.contains(Region::model))
+        findings.error("E323", used.at,
+                       used.slot + ": the " + used.plugin->manifest.kind + " \"" +
+                           used.plugin->manifest.name +
+                           "\" puts other weights in place for evaluations, and trainer.restore_best takes back those "
+                           "of the model alone",
+                       "drop one of the two");
+}
+
 }  // namespace
 
 void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps, int ranks,
                     Findings& findings) {
   check_heard(plugins, findings);
+  check_best_weights(plugins, resolved, findings);
   const auto* device = at_path<std::string>(resolved, "run.device");
   const ManifestData* bare_model = find_provider(plugins, "model", "graph", false);
   const ManifestData* free_data = find_provider(plugins, "dataset", "free_rows", true);

@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import BUILD, SMALL, HostTest, tensors
 
 try:
     import numpy
@@ -131,6 +131,49 @@ class BestWeights(HostTest):
         facts = json.loads(self.host("audit", "run.toml", "--weights", "best", "--format", "json").stdout)
         self.assertIn(f"step-{best:08}", json.dumps(facts))
         self.host("audit", "run.toml", "--weights", "initial")
+
+    def test_a_run_that_ends_with_its_best(self):
+        """trainer.restore_best: its weights, its values and its words are those of the best checkpoint; a resume goes on from the last."""
+        text = SMALL.replace('max_duration = "2ep"', 'max_duration = "12ep"').replace(
+            "val = {", "test = { size = 16, batch_size = 16 }\nval = {")
+        kept = '[checkpoint]\ninterval = "1ep"\nkeep_last = 2\nkeep_best = { metric = "val/loss", mode = "max" }\n'
+        self.write("plain.toml", text + kept)
+        self.host("train", "plain.toml", "-q", "--set", "run.name=plain")
+        self.write("run.toml", text.replace("[trainer]", "[trainer]\nrestore_best = true") + kept)
+        summary = self.host("train", "run.toml").stdout
+        listed = json.loads(self.host("ckpt", "ls", "runs/small", "--format", "json").stdout)
+        losses = {each["step"]: each["metrics"]["val/loss"] for each in listed}
+        best, last = max(losses, key=losses.get), max(losses)  # so that it is an early one
+        self.assertNotEqual(best, last)
+        self.assertIn(f"of the best weights, those of step {best}, which the run ends with", summary)
+        result = json.loads((self.folder / "runs/small/result.json").read_text())
+        self.assertEqual((result["weights_step"], result["steps"]), (best, last))
+        self.assertEqual(result["metrics"]["val/loss"], losses[best])
+        tested = json.loads(self.host("eval", "run.toml", "--weights", "best", "--format", "json").stdout)
+        self.assertEqual(result["metrics"]["test/loss"], tested["test/loss"])
+        self.assertNotEqual(json.loads((self.folder / "runs/plain/result.json").read_text())["metrics"]["test/loss"], tested["test/loss"])
+        self.assertEqual(tensors(self.folder / "runs/small/model.safetensors"),
+                         tensors(self.folder / f"runs/small/checkpoints/step-{best:08}/model.safetensors"))
+        self.assertEqual(tensors(self.folder / f"runs/small/checkpoints/step-{last:08}/model.safetensors"),
+                         tensors(self.folder / "runs/plain/model.safetensors"))
+        for name in ("plain", "small"):
+            self.host("train", f"runs/{name}/config.toml", "-q", "--set", 'trainer.max_duration="14ep"', "--set", 'run.resume="auto"',
+                      "--set", "trainer.restore_best=false")
+        self.assertEqual(tensors(self.folder / "runs/small/model.safetensors"), tensors(self.folder / "runs/plain/model.safetensors"))
+
+    def test_best_weights_that_none_keeps(self):
+        self.write("run.toml", SMALL.replace("[trainer]", "[trainer]\nrestore_best = true"))
+        self.assertRegex(self.host("validate", "run.toml", code=2).stderr, r"run.toml:\d+:\d+: E217 trainer.restore_best: .*(\n.*)*keep_best")
+        self.write("run.toml", SMALL.replace("[trainer]", "[trainer]\nrestore_best = true") + '[[hooks]]\ntype = "ema"\n'
+                   '[checkpoint]\ninterval = "1ep"\nkeep_best = { metric = "val/loss", mode = "min" }\n')
+        self.assertIn('"ema" puts other weights in place for evaluations', self.host("validate", "run.toml", code=2).stderr)
+
+    def test_a_run_that_failed_at_once_leaves_its_name(self):
+        self.write("run.toml", SMALL.replace("layers = [8, 16, 3]", "layers = [7, 16, 3]"))
+        self.host("train", "run.toml", code=2)
+        self.write("run.toml", SMALL)
+        self.host("train", "run.toml", "-q")
+        self.assertIn("holds a run already", self.host("train", "run.toml", code=2).stderr)
 
     def test_a_run_stands_for_its_file(self):
         """By its name and by its directory, also where that lies elsewhere by now; another name is another run."""

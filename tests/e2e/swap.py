@@ -94,7 +94,8 @@ class Swap(HostTest):
                 self.ctl("swap", "schedule", "cosine", "min_factor=0.1", "--carry", "restart")  # at the step of the checkpoint
                 self.ctl("resume")
                 self.ctl("pause")
-                self.ctl("swap", "optimizer", "sgd", "lr=0.01", "momentum=0.5", "--watch", "0ba")
+                said = self.ctl("swap", "optimizer", "sgd", "lr=0.01", "momentum=0.5", "--watch", "0ba").stdout
+                self.assertNotIn("watched", said)
                 self.ctl("resume")
                 time.sleep(wait)
                 self.kill(process)
@@ -115,7 +116,8 @@ class Swap(HostTest):
 
     def test_what_was_taken_back_is_not_repeated(self):
         process = self.start()
-        self.ctl("swap", "optimizer", "troubled", "at=step", "step=3", "--carry", "fresh")
+        said = self.ctl("swap", "optimizer", "troubled", "at=step", "step=3", "--carry", "fresh").stdout
+        self.assertRegex(said, r"watched up to step \d+: taken back if anything fails by then")
         self.ctl("resume")
         self.wait_for(lambda: self.journal("swap_rolled_back"))
         self.ctl("pause")

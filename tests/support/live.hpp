@@ -134,7 +134,10 @@ class LiveRun : public train::LoopHost {
  protected:
   void at_safe_point() override { serve(); }
   bool recover(const Error& error) override { return commander_->recover(error); }
-  void closing() override { commander_->close_watches(); }
+  bool closing() override {
+    commander_->close_watches();
+    return true;
+  }
   void complete(Snapshot& snapshot) override { commander_->complete(snapshot); }
   void open(train::ActivePlugin& plugin) override { checkpoints_->open(plugin); }
   void settle(train::ActivePlugin& plugin) override { checkpoints_->settle(plugin); }

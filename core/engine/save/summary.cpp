@@ -49,7 +49,10 @@ std::string summary(const config::RunConfig& config, const RunResult& result, co
   for (const auto& [name, value] : result.metrics)
     if (name.starts_with("val/") || name.starts_with("test/"))
       text += "  " + name + "  " + number(value) + "\n";
-  if (const auto best = checkpoint::best(directory); best && checkpoint::step_of(*best) != result.steps)
+  if (result.weights_step != result.steps)
+    text += "  these are of the best weights, those of step " + std::to_string(result.weights_step) +
+            ", which the run ends with\n";
+  else if (const auto best = checkpoint::best(directory); best && checkpoint::step_of(*best) != result.steps)
     text += "  these are of the last weights; of the best, those of step " +
             std::to_string(*checkpoint::step_of(*best)) + ":  " + command + " eval " + directory +
             "/config.toml --weights best\n";

@@ -302,10 +302,15 @@ void Commander::commit(Job& job) {
   ++counts_.made;
   const std::string text = job.prepared->text() + ", at step " + std::to_string(*entry.step);
   note_end(entry, swap_made, text);
-  if (job.command)
-    later([command = std::make_shared<Command>(std::move(*job.command)), text] {  // after the journal
-      command->answer({{"message", text}});
+  if (job.command) {
+    std::string message = text;
+    if (before)
+      message += "; watched up to step " + std::to_string(*entry.step + watch) +
+                 ": taken back if anything fails by then, which the journal tells";
+    later([command = std::make_shared<Command>(std::move(*job.command)), message] {  // after the journal
+      command->answer({{"message", message}});
     });
+  }
   if (!before && standing_.empty()) return retire(std::move(job.prepared));
   std::optional<Watch> watched;
   if (before) watched.emplace(Watch{std::move(before), *entry.step + watch});

@@ -85,7 +85,7 @@ void Loop::train() {
   if (ending_ == Ending::signal || ending_ == Ending::wall_time) return share_buffers();
   rest(Executor::Pause::end);
   evaluate_all();
-  if (ending_ != Ending::signal) parts_.host->closing();
+  if (ending_ != Ending::signal && !parts_.host->closing()) interrupt(Ending::signal);
 }
 
 /// At the end of a training. What a signal cuts short is made anew when the run is resumed.

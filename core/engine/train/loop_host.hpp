@@ -40,8 +40,8 @@ class LoopHost {
   /// another one has updated its weights nevertheless, and this one has to, too; rethrows where none has.
   virtual void update_as_others(const Error& /*error*/) { throw; }
   /// The training and its last evaluations are done: what is not settled yet has to be. May throw, and have
-  /// the run go back.
-  virtual void closing() {}
+  /// the run go back. False where a signal cut it short.
+  virtual bool closing() { return true; }
   /// Adds to what is about to be saved what the run does not know itself.
   virtual void complete(Snapshot& /*snapshot*/) {}
 

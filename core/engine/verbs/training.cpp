@@ -11,7 +11,9 @@
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/save/load.hpp"
 #include "core/engine/train/guard.hpp"
+#include "core/engine/train/state_copy.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
+#include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -226,6 +228,7 @@ void Training::leave_out() {
 void Training::train(report::RunResult& result) {
   const Ending ending = run_->loop().fit([this] { restore(); });
   run_->check_weights();
+  result.weights_step = best_step_.value_or(run_->clock().step);
   result.model_digest = run_->model_digest();
   result.optimizer_digest = run_->optimizer_digest();
   if (world_ != nullptr) compare_weights(*world_, result.model_digest);
@@ -326,6 +329,36 @@ bool Training::recover(const Error& error) {
   if (world_ != nullptr) return reunion_ && reunion_->recover(error);  // the others are further, or wait
   if (!commander_->recover(error)) return false;
   sinks_->go_back(run_->clock().step);
+  return true;
+}
+
+bool Training::closing() {
+  commander_->close_watches();
+  return !run_->config().trainer.restore_best || restore_best();
+}
+
+/// The weights of the run are the best that it kept, and the values it ends with are of these. What it would go on
+/// from is saved already, with the last ones.
+bool Training::restore_best() {
+  checkpoints_->drain();
+  std::string path = first_ ? checkpoint::best(beginning_.directory.path()).value_or("") : "";
+  if (world_ != nullptr) path = world_->from_first(path);
+  if (path.empty()) {
+    messages_.send(LogLevel::warning, "trainer.restore_best: none was kept; the run ends with its last weights");
+    return true;
+  }
+  const std::optional<std::int64_t> step = checkpoint::step_of(path);
+  if (step == run_->clock().step) return true;
+  StateCopy last(run_->snapshot().states);
+  run_->release();
+  run_->load_weights(checkpoint::load_weights(path), path, {});
+  for (const EvaluationSplit& split : run_->loop().evaluations())
+    if (run_->loop().look(split).empty()) {
+      run_->go_back(last.states());
+      return false;
+    }
+  best_step_ = step;
+  journal("host", "restored best", path);
   return true;
 }
 

@@ -45,7 +45,7 @@ class Training final : public LoopHost {
     if (reunion_) reunion_->keep();
   }
   void update_as_others(const Error& error) override { reunion_->update_as_others(error); }
-  void closing() override { commander_->close_watches(); }
+  bool closing() override;
   void complete(Snapshot& snapshot) override;
   void open(ActivePlugin& plugin) override;
   void settle(ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
@@ -60,6 +60,7 @@ class Training final : public LoopHost {
   void leave_out();
   void restore();
   void survive();
+  bool restore_best();
   void train(report::RunResult& result);
   void conclude(report::RunResult& result);
   void write_line(std::string_view who, std::string_view what, std::string_view why);
@@ -76,6 +77,7 @@ class Training final : public LoopHost {
   const bool newcomer_;  ///< in the place of one that was killed
   const std::vector<control::Quarantined> quarantined_;
   std::chrono::steady_clock::time_point began_;
+  std::optional<std::int64_t> best_step_;  ///< of the weights that the run ends with, where not the last
 
   // In the order of their lives; each is there from the moment on that it is needed.
   std::optional<Checkpoints> checkpoints_;  ///< outlives the run, whose plugin may still be writing
