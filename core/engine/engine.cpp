@@ -15,6 +15,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/graph/graph.hpp>
 
+#include "core/engine/check/check.hpp"
 #include "core/engine/distributed/nccl.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/evaluate_command.hpp"
@@ -125,6 +126,10 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
       .tool =
           [](const auto& config, const auto& registry, const auto& weights, bool json) {
             return reported([&] { return tool_command(config, registry, weights, json); });
+          },
+      .check_plugins =
+          [](const auto& files, const auto& registry, const auto& options) {
+            return reported([&] { return check::check_command(files, registry, options); });
           },
       .doctor = doctor,
   };

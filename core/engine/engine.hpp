@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/check/check_options.hpp"
 #include "core/engine/verbs/train_command.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/runfile/run_config.hpp"
@@ -23,7 +24,7 @@ struct StepRate {
 };
 
 struct Engine {
-  static constexpr std::uint64_t expected_magic = 0x32656e69676e65;  // "engine2"
+  static constexpr std::uint64_t expected_magic = 0x33656e69676e65;  // "engine3"
   std::uint64_t magic = expected_magic;
 
   // Each returns an exit code; errors have been printed to standard error by then.
@@ -46,6 +47,9 @@ struct Engine {
   /// directory); its report printed as text or JSON.
   int (*tool)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
               bool json) = nullptr;
+  /// Checks the plugins in these files, each test in a process of its own, and prints what was found.
+  int (*check_plugins)(const std::vector<std::string>& files, const plugins::Registry&,
+                       const check::CheckOptions&) = nullptr;
   /// LibTorch, threads, devices, printed.
   int (*doctor)() = nullptr;
 };

@@ -167,24 +167,55 @@ std::string ElfFile::digest() const {
   return hash.hex();
 }
 
-std::vector<std::string> ElfFile::unique_symbols() const {
+std::string ElfFile::strings_of(const Elf64_Shdr& section, const char* what) const {
+  if (section.sh_link >= sections_.size())
+    throw PluginError("is damaged: its " + std::string(what) + " have no names");
+  const Elf64_Shdr& strings = sections_[section.sh_link];
+  return read(strings.sh_size, strings.sh_offset, max_symbols, what);
+}
+
+std::vector<std::string> ElfFile::symbols_where(bool (*wanted)(const Elf64_Sym&)) const {
+  std::vector<std::string> found;
   for (const Elf64_Shdr& section : sections_) {
     if (section.sh_type != SHT_DYNSYM) continue;
-    if (section.sh_link >= sections_.size())
-      throw PluginError("is damaged: its dynamic symbols have no names");
-    const Elf64_Shdr& strings = sections_[section.sh_link];
     const auto symbols =
         read_records<Elf64_Sym>(section.sh_size, section.sh_offset, max_symbols, "dynamic symbols");
-    const std::string names =
-        read(strings.sh_size, strings.sh_offset, max_symbols, "names of dynamic symbols");
-    std::vector<std::string> unique;
-    for (const Elf64_Sym& symbol : symbols) {
-      if (ELF64_ST_BIND(symbol.st_info) != STB_GNU_UNIQUE || symbol.st_shndx == SHN_UNDEF) continue;
-      if (symbol.st_name < names.size()) unique.emplace_back(names.c_str() + symbol.st_name);
-    }
-    return unique;
+    const std::string names = strings_of(section, "dynamic symbols");
+    for (const Elf64_Sym& symbol : symbols)
+      if (symbol.st_shndx != SHN_UNDEF && wanted(symbol) && symbol.st_name < names.size())
+        found.emplace_back(names.c_str() + symbol.st_name);
+    break;
   }
-  return {};
+  return found;
+}
+
+std::vector<std::string> ElfFile::exported_symbols() const {
+  return symbols_where([](const Elf64_Sym& symbol) {
+    const auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
+    return ELF64_ST_BIND(symbol.st_info) != STB_LOCAL &&
+           (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
+  });
+}
+
+std::vector<std::string> ElfFile::unique_symbols() const {
+  return symbols_where(
+      [](const Elf64_Sym& symbol) { return ELF64_ST_BIND(symbol.st_info) == STB_GNU_UNIQUE; });
+}
+
+std::vector<std::string> ElfFile::dynamic_names(Elf64_Sxword tag) const {
+  std::vector<std::string> found;
+  for (const Elf64_Shdr& section : sections_) {
+    if (section.sh_type != SHT_DYNAMIC) continue;
+    const std::string names = strings_of(section, "needed libraries");
+    for (const Elf64_Dyn& entry :
+         read_records<Elf64_Dyn>(section.sh_size, section.sh_offset, max_dynamic, "dynamic section")) {
+      if (entry.d_tag == DT_NULL) break;
+      if (entry.d_tag == tag && entry.d_un.d_val < names.size())
+        found.emplace_back(names.c_str() + entry.d_un.d_val);
+    }
+    break;
+  }
+  return found;
 }
 
 std::size_t ElfFile::initialisers() const {

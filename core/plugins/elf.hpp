@@ -32,6 +32,9 @@ class ElfFile {
   /// stripping change: equal before and after both.
   std::string digest() const;
 
+  /// Names of the symbols that others can bind to; nothing where the file has no section headers.
+  std::vector<std::string> exported_symbols() const;
+
   /// Names of the exported GNU_UNIQUE symbols: one copy of each per process, shared by all plugins and by all
   /// generations of one plugin (P1, P11).
   std::vector<std::string> unique_symbols() const;
@@ -39,6 +42,10 @@ class ElfFile {
   /// Functions that run when the object is opened. 1 is the runtime's own; the rest are initialisers of
   /// statics, of this object's or of headers it includes (P17).
   std::size_t initialisers() const;
+
+  /// What the dynamic section names: DT_NEEDED, the libraries that are loaded with it; DT_RUNPATH and DT_RPATH, where
+  /// they are looked for ahead of the usual places. Nothing where the file has no section headers.
+  std::vector<std::string> dynamic_names(Elf64_Sxword tag) const;
 
   /// Which file this is, however it is spelled.
   dev_t device() const { return device_; }
@@ -51,6 +58,8 @@ class ElfFile {
   std::vector<Record> read_records(std::uint64_t bytes, std::uint64_t offset, std::uint64_t limit,
                                    const char* what) const;
   void read_headers();
+  std::vector<std::string> symbols_where(bool (*wanted)(const Elf64_Sym&)) const;
+  std::string strings_of(const Elf64_Shdr& section, const char* what) const;
 
   int descriptor_ = -1;
   std::uint64_t size_ = 0;

@@ -1,14 +1,12 @@
 // Every shipped plugin: its manifest, and its options at their bounds and beyond.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <filesystem>
-#include <functional>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "contract/host_run.hpp"
+#include "core/check/values.hpp"
 #include "core/plugins/check.hpp"
 #include "core/plugins/kinds.hpp"
 #include "core/plugins/loader.hpp"
@@ -17,6 +15,7 @@
 
 using namespace trainyard;
 using namespace trainyard::contract;
+using check::as_list, check::each_option, check::Trial, check::trials, check::Written;
 using plugins::PluginFile;
 using test::shipped;
 
@@ -26,107 +25,6 @@ const plugins::LoadedPlugin& loaded(const PluginFile& file) {
   static std::map<std::string, plugins::LoadedPlugin> all;
   const auto known = all.find(file.path);
   return known != all.end() ? known->second : all.emplace(file.path, plugins::load(file)).first->second;
-}
-
-/// A text for a value, and whether the option may hold it.
-struct Trial {
-  std::string text;
-  bool allowed;
-};
-
-std::string number(double value) {
-  return config::toml_text(Value(value));
-}
-std::string integer(double value) {
-  return std::to_string(static_cast<std::int64_t>(value));
-}
-
-void bounds(const OptionSpec& option, std::vector<Trial>& trials) {
-  const bool whole = option.type == OptionType::integer;
-  const auto text = [&](double value) { return whole ? integer(value) : number(value); };
-  const auto next = [&](double value, double direction) {
-    return whole ? value + direction
-                 : std::nextafter(value, direction * std::numeric_limits<double>::infinity());
-  };
-  const auto at = [&](double bound, bool open, double inwards) {
-    trials.push_back({text(bound), !open});
-    trials.push_back({text(next(bound, -inwards)), false});
-    if (open) trials.push_back({text(next(bound, inwards)), true});
-  };
-  if (option.minimum) at(*option.minimum, option.open_minimum, 1);
-  if (option.maximum) at(*option.maximum, option.open_maximum, -1);
-  if (!option.minimum) trials.push_back({text(-1e6), !option.maximum || *option.maximum >= -1e6});
-  if (!option.maximum) trials.push_back({text(1e6), true});
-  if (whole) return;
-  for (const char* infinite : {"nan", "inf", "-inf"}) trials.push_back({infinite, false});
-}
-
-/// Values that an element of no option, but of one type, may have.
-std::vector<Trial> of_no_type(const OptionSpec& option) {
-  std::vector<Trial> all = {{"[[1]]", false}};
-  if (option.type != OptionType::number)
-    for (const char* odd : {"nan", "-inf", "1.5"}) all.push_back({odd, false});
-  if (option.type != OptionType::table) all.push_back({"{ no_such_field = 1 }", false});
-  return all;
-}
-
-/// Values of one element of an option: at its bounds, just beyond, and of other types.
-std::vector<Trial> trials(const OptionSpec& option) {
-  switch (option.type) {
-    case OptionType::boolean: return {{"true", true}, {"false", true}, {"1", false}, {"\"true\"", false}};
-    case OptionType::integer:
-    case OptionType::number: {
-      std::vector<Trial> all = {{"\"1\"", false}, {"true", false}};
-      bounds(option, all);
-      return all;
-    }
-    case OptionType::string: {
-      std::vector<Trial> all = {{"5", false}, {"false", false}};
-      for (const std::string& choice : option.choices) all.push_back({"\"" + choice + "\"", true});
-      if (!option.choices.empty()) all.push_back({"\"no such value\"", false});
-      return all;
-    }
-    case OptionType::duration: {
-      std::vector<Trial> all = {{"\"1ep\"", true}, {"\"10ba\"", true}, {"5", false}};
-      for (const char* wrong : {"", "ep", "5", "1 epoch", "-1ep", "nanep", "infba", "1e400ba", "1ep1ep"})
-        all.push_back({std::string("\"") + wrong + "\"", false});
-      return all;
-    }
-    case OptionType::table: {
-      std::vector<Trial> all = {{"5", false}, {"\"x\"", false}, {"{ no_such_field = 1 }", false}};
-      if (!option.plugins.empty()) all.push_back({"{ type = \"no_such_plugin\" }", false});
-      return all;
-    }
-  }
-  return {};
-}
-
-/// The assignment, in the plugin's table, that gives an option (or a field deep in one) a value: of a list,
-/// all of it.
-using Written = std::function<std::string(const std::string& value)>;
-
-std::string as_list(const std::string& element) {
-  return "[" + element + "]";
-}
-
-/// Visits every option, fields of tables included.
-void each_option(const std::vector<OptionSpec>& options, const Surroundings& host, const Written& around,
-                 const std::function<void(const OptionSpec&, const Written&)>& visit) {
-  for (const OptionSpec& option : options) {
-    const Written written = [&](const std::string& value) { return around(option.name + " = " + value); };
-    visit(option, written);
-    for (const OptionSpec& field : option.fields) {
-      const Written inside = [&](const std::string& assignment) {
-        std::string rest;
-        for (const OptionSpec& other : option.fields)
-          if (other.required && other.name != field.name)
-            rest += ", " + other.name + " = " + candidates(other, host).front();
-        const std::string table = "{ " + assignment + rest + " }";
-        return written(option.list ? as_list(table) : table);
-      };
-      each_option({field}, host, inside, visit);
-    }
-  }
 }
 
 }  // namespace
@@ -188,10 +86,9 @@ TEST_CASE("every option is taken at each bound, refused just beyond, and refused
           CHECK_NOTHROW(loaded(file).create(slot.options));
     };
     each_option(
-        file.manifest.options, *run.host, [](const std::string& text) { return text; },
+        file.manifest.options, [&](const OptionSpec& other) { return candidates(other, *run.host).front(); },
         [&](const OptionSpec& option, const Written& written) {
-          std::vector<Trial> all = trials(option);
-          for (const Trial& trial : of_no_type(option)) all.push_back(trial);
+          const std::vector<Trial> all = trials(option);
           for (const Trial& trial : all)
             try_out(option, written(option.list ? as_list(trial.text) : trial.text), trial.allowed);
           // One for a list, and a list for one.

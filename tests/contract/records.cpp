@@ -13,7 +13,6 @@
 #include <trainyard/formats/trial_files.hpp>
 
 #include "core/plugins/sha256.hpp"
-#include "core/rundir/folder.hpp"
 #include "support/folder.hpp"
 
 namespace trainyard::contract {
@@ -22,11 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Lines = std::vector<std::string>;
-
-/// Names of values that are times: of a record, and of the host's own state.
-bool is_time(const std::string& name) {
-  return name == "seconds" || name.ends_with("samples_per_second");
-}
+using check::is_time;
 
 Json without_times(Json values) {
   for (auto each = values.begin(); each != values.end();)
@@ -116,21 +111,6 @@ Lines read_trial(const std::string& folder) {
   return lines;
 }
 
-void read_checkpoint(const std::string& run_folder, Remains& remains) {
-  const std::string newest = checkpoint::find(run_folder).back();
-  const checkpoint::Manifest manifest = checkpoint::read_manifest(newest);
-  for (const checkpoint::StateEntry& state : manifest.states) {
-    Lines& lines = remains["state of " + state.owner];
-    lines.push_back(state.version);
-    const bool recorder = state.owner.starts_with("recorder");
-    for (const auto& [name, value] : state.scalars)
-      if (!is_time(name) && !(recorder && name == "samples"))  // looks at the machine, twice a second
-        lines.push_back(name + " " + std::visit([](const auto& held) { return Json(held).dump(); }, value));
-  }
-  for (const checkpoint::TensorEntry& tensor : manifest.tensors)
-    remains["state of " + tensor.owner].push_back(tensor.name + " " + tensor.digest);
-}
-
 /// What the host itself leaves, and says when it did what.
 bool of_host(const std::string& name) {
   static const std::set<std::string> names = {"config.toml", "journal.jsonl",    "run.log",
@@ -142,15 +122,7 @@ bool of_host(const std::string& name) {
 }  // namespace
 
 Remains remains_of(const std::string& run_folder) {
-  Remains remains;
-  const Json result = Json::parse(test::read_file(run_folder + "/result.json"));
-  for (const char* key : {"status", "exit_code", "steps", "epochs", "samples", "error"})
-    remains["result"].push_back(std::string(key) + " " + result[key].dump());
-  for (const char* key : {"model", "optimizer"})
-    remains["digest"].push_back(std::string(key) + " " + result["digest"][key].dump());
-  const Json metrics = without_times(result["metrics"]);
-  for (const auto& [name, value] : metrics.items())
-    remains["last metrics"].push_back(name + " " + value.dump());
+  Remains remains = check::remains_of(run_folder);
   std::set<std::string> names;  // of several files of events the earlier comes first
   for (const auto& entry : fs::directory_iterator(run_folder)) names.insert(entry.path().filename().string());
   for (const std::string& name : names) {
@@ -167,25 +139,7 @@ Remains remains_of(const std::string& run_folder) {
     else
       FAIL_CHECK("nobody here can read " << path << ": add it to tests/contract/records.cpp");
   }
-  read_checkpoint(run_folder, remains);
   return remains;
-}
-
-std::string difference(const Remains& found, const Remains& expected) {
-  for (const auto& [name, lines] : expected)
-    if (!found.contains(name)) return name + ": nothing, expected " + std::to_string(lines.size()) + " lines";
-  for (const auto& [name, lines] : found) {
-    const auto wanted = expected.find(name);
-    if (wanted == expected.end())
-      return name + ": " + std::to_string(lines.size()) + " lines, expected nothing";
-    const auto [a, b] =
-        std::mismatch(lines.begin(), lines.end(), wanted->second.begin(), wanted->second.end());
-    if (a == lines.end() && b == wanted->second.end()) continue;
-    return name + ", line " + std::to_string(a - lines.begin() + 1) + " of " + std::to_string(lines.size()) +
-           ": " + (a == lines.end() ? "nothing" : a->substr(0, 300)) + "\n  expected " +
-           (b == wanted->second.end() ? "nothing" : b->substr(0, 300));
-  }
-  return {};
 }
 
 }  // namespace trainyard::contract

@@ -58,7 +58,7 @@ std::string run_with(const PluginFile& thrower, const std::string& when, const s
   std::string options = when + " = \"" + call + "\"\nwhat = \"" + what + "\"\n";
   if (thrower.manifest.kind == "optimizer") options += "lr = 0.1\n";
   if (thrower.manifest.kind == "checkpointer") options += "interval = \"2ba\"\n";
-  return HostRun{&hosts().front(), thrower, options}.text();
+  return HostRun{&check::surroundings().front(), thrower, options}.text();
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST_CASE("every tool reports on a run that has trained, and leaves its files as
     INFO(title(first.plugin));
     std::string reasons;
     bool ran = false;
-    for (const Surroundings& host : hosts()) {
+    for (const Surroundings& host : check::surroundings()) {
       const std::string reason = refusal_of({&host, first.plugin, first.options});
       if ((ran = reason.empty())) break;
       reasons += host.name + ": " + reason + "\n";

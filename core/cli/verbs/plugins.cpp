@@ -1,4 +1,4 @@
-// trainyard plugins list, inspect: what can be used in a run.
+// trainyard plugins list, inspect: what can be used in a run. Further verbs of it have files of their own.
 #include <iostream>
 
 #include "core/cli/verbs/verb.hpp"
@@ -29,7 +29,7 @@ int inspect(Given& given) {
 }  // namespace
 
 void add_plugins(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("plugins", "list and inspect plugins");
+  Arguments verb = command.verb("plugins", "list, inspect and check plugins");
   const auto given = std::make_shared<Given>();
   Arguments listed = verb.verb("list", "all plugins, by kind");
   Arguments inspected = verb.verb("inspect", "a plugin's options, events and build");
@@ -40,6 +40,7 @@ void add_plugins(Arguments command, CommandLine& line) {
   }
   when_chosen(listed, line, given, list);
   when_chosen(inspected, line, given, inspect);
+  add_plugins_check(verb, line);
 }
 
 }  // namespace trainyard::cli

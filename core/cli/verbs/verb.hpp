@@ -47,6 +47,7 @@ void add_validate(Arguments command, CommandLine& line);
 void add_plan(Arguments command, CommandLine& line);
 void add_config(Arguments command, CommandLine& line);
 void add_plugins(Arguments command, CommandLine& line);
+void add_plugins_check(Arguments plugins, CommandLine& line);
 void add_ckpt(Arguments command, CommandLine& line);
 void add_model(Arguments command, CommandLine& line);
 void add_schedule(Arguments command, CommandLine& line);

@@ -1,6 +1,7 @@
 // How `trainyard train` was called.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace trainyard::train {
@@ -10,6 +11,8 @@ struct TrainOptions {
   bool overwrite = false;     ///< of a run directory that exists
   bool quiet = false;
   bool color = false;  ///< standard output is a terminal
+  /// The process ends by SIGKILL at the safe point of this step, as checks of plugins want it; 0: it does not.
+  std::int64_t kill_at = 0;
 };
 
 }  // namespace trainyard::train

@@ -1,6 +1,7 @@
 #include "core/engine/verbs/training.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -323,6 +324,11 @@ void Training::journal(std::string_view who, std::string_view what, std::string_
   write_line(who, what, why);
   if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
     messages_.send(LogLevel::warning, std::string(who) + ": " + std::string(what) + ": " + std::string(why));
+}
+
+void Training::at_safe_point() {
+  if (options_.kill_at != 0 && run_->clock().step == options_.kill_at) raise(SIGKILL);
+  commander_->at_safe_point();
 }
 
 bool Training::recover(const Error& error) {

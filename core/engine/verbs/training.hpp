@@ -37,7 +37,7 @@ class Training final : public LoopHost {
   bool log_due(std::int64_t step) override { return sinks_->due(step); }
   void record(Record&& record) override { sinks_->push(std::move(record)); }
   void journal(std::string_view who, std::string_view what, std::string_view why) override;
-  void at_safe_point() override { commander_->at_safe_point(); }
+  void at_safe_point() override;
   bool has_orders() const override { return commander_->has_orders(); }
   std::int64_t planned_swaps() const override { return commander_->planned(); }
   bool recover(const Error& error) override;

@@ -1,0 +1,17 @@
+// How `trainyard plugins check` was called.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::check {
+
+struct CheckOptions {
+  std::vector<std::string> only;  ///< tests or groups; empty: all
+  enum class Format : std::uint8_t { text, json, junit } format = Format::text;
+  std::uint64_t seed = 1;  ///< of what is random in the tests
+  double timeout = 60.0;   ///< seconds a test
+};
+
+}  // namespace trainyard::check

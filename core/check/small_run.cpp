@@ -1,0 +1,197 @@
+#include "core/check/small_run.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "core/plugins/kinds.hpp"
+#include "core/runfile/print.hpp"
+
+namespace trainyard::check {
+namespace {
+
+std::string quoted(const std::string& text) {
+  return config::toml_text(Value(text));
+}
+
+/// The header of the table of a kind; `list`: one of several.
+struct Slot {
+  std::string table;
+  bool list;
+};
+
+Slot slot(const std::string& kind) {
+  const plugins::KindRow* row = plugins::find_kind(kind);
+  return {std::string(row->section), row->place == plugins::KindRow::Place::list};
+}
+
+/// All ways to fill in the options that must be given; at most `limit`.
+std::vector<std::string> fillings(const std::vector<OptionSpec>& options, const Surroundings& host,
+                                  const Materials& materials, std::size_t limit) {
+  std::vector<std::string> texts = {""};
+  for (const OptionSpec& option : options) {
+    if (!option.required) continue;
+    std::vector<std::string> longer;
+    for (const std::string& text : texts)
+      for (const std::string& value : candidates(option, host, materials))
+        if (longer.size() < limit) longer.push_back(text + option.name + " = " + value + "\n");
+    texts = std::move(longer);
+  }
+  return texts;
+}
+
+/// Ways to give a part of another plugin the options that it must have, at most four. One that is made of parts
+/// itself gets none.
+std::vector<std::string> as_part(const std::vector<OptionSpec>& options, const Surroundings& host,
+                                 const Materials& materials) {
+  for (const OptionSpec& option : options)
+    if (option.required && !option.plugins.empty()) return {""};
+  std::vector<std::string> texts = fillings(options, host, materials, 4);
+  for (std::string& text : texts) {
+    if (text.empty()) continue;
+    text.pop_back();
+    std::replace(text.begin(), text.end(), '\n', ',');
+    text = ", " + text;
+  }
+  return texts;
+}
+
+/// An option besides those that must be given: a switch the other way, or a file.
+std::vector<std::string> with_one_more(const std::string& filling, const plugins::PluginFile& plugin,
+                                       const Surroundings& host, const Materials& materials) {
+  std::vector<std::string> tries;
+  for (const OptionSpec& option : plugin.manifest.options) {
+    const bool flag = option.type == OptionType::boolean && option.fallback;
+    if (option.required || option.list || !(flag || option.file)) continue;
+    for (const std::string& value : candidates(option, host, materials))
+      if (!flag || value != (option.fallback->as<bool>() ? "true" : "false"))
+        tries.push_back(filling + option.name + " = " + value + "\n");
+  }
+  return tries;
+}
+
+}  // namespace
+
+std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host,
+                                    const Materials& materials) {
+  const auto bracketed = [&](std::vector<std::string> texts) {
+    if (option.list)
+      for (std::string& text : texts) text = "[" + text + "]";
+    return texts;
+  };
+  const double low = option.minimum.value_or(0.0), high = option.maximum.value_or(low + 1.0);
+  switch (option.type) {
+    case OptionType::boolean: return bracketed({"true", "false"});
+    case OptionType::integer:
+      if (option.list) return {host.widths, "[4]"};
+      return {std::to_string(static_cast<std::int64_t>(low) + (option.open_minimum ? 1 : 0)), "8"};
+    case OptionType::number:
+      return bracketed({config::toml_text(Value(std::min(low + 0.01, (low + high) / 2)))});
+    case OptionType::duration: return bracketed({"\"1ep\""});
+    case OptionType::string: {
+      std::vector<std::string> texts;
+      for (const std::string& choice : option.choices) texts.push_back(quoted(choice));
+      if (option.name == "metric")
+        texts = {"\"val/loss\""};
+      else if (texts.empty() && !option.file)
+        texts = {"\"*\"", "\".*\""};  // a pattern of names, or an expression
+      if (option.file)
+        for (const std::string& file : materials.files) texts.push_back(quoted(file));
+      return bracketed(texts);
+    }
+    case OptionType::table: {
+      if (!option.plugins.empty()) {
+        std::vector<std::string> texts;
+        for (const plugins::PluginFile& file : materials.registry->files())
+          if (file.manifest.kind == option.plugins && file.manifest.hooks.empty())
+            for (const std::string& filling : as_part(file.manifest.options, host, materials))
+              texts.push_back("{ type = " + quoted(file.manifest.name) + filling + " }");
+        return bracketed(texts);
+      }
+      // Layers of a network, most likely; else what must be given.
+      const std::string outputs = host.widths.substr(host.widths.rfind(' ') + 1, host.widths.size());
+      std::vector<std::string> texts = {"{ type = \"flatten\" }, { type = \"linear\", out = " +
+                                        outputs.substr(0, outputs.size() - 1) + " }"};
+      for (const std::string& filling : fillings(option.fields, host, materials, 4)) {
+        std::string line = filling.substr(0, filling.empty() ? 0 : filling.size() - 1);
+        std::replace(line.begin(), line.end(), '\n', ',');
+        texts.push_back("{ " + line + " }");
+      }
+      return bracketed(texts);
+    }
+  }
+  return {};
+}
+
+std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materials& materials,
+                                 const Refusal& refusal, std::string& reasons) {
+  constexpr std::size_t most = 32;
+  // First with nothing but what must be given.
+  for (const bool one_more : {false, true})
+    for (const Surroundings& host : surroundings())
+      for (const std::string& filling : fillings(plugin.manifest.options, host, materials, most)) {
+        const std::vector<std::string> tries =
+            one_more ? with_one_more(filling, plugin, host, materials) : std::vector{filling};
+        for (const std::string& options : tries) {
+          SmallRun run{&host, plugin, options};
+          const std::string reason = refusal(run);
+          if (reason.empty()) return run;
+          reasons += host.name + ", " + options + ": " + reason + "\n";
+        }
+      }
+  return std::nullopt;
+}
+
+std::string SmallRun::text() const {
+  const std::string kind = plugin.manifest.kind;
+  std::string data = host->data;
+  // A sampler makes the order by itself.
+  if (const std::size_t at = data.find(", shuffle = true"); kind == "sampler" && at != std::string::npos)
+    data.erase(at, 16);
+  if (kind == "dataset") data = "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n";
+  std::map<std::string, std::string> tables = {{"model", host->model},
+                                               {"loss", host->loss},
+                                               {"data", data},
+                                               {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
+                                               {"logging", "interval = \"2ba\"\n"}};
+  const Slot place = slot(kind);
+  const std::string own = "type = " + quoted(plugin.manifest.name) + "\n" + options;
+  std::string& table = tables[place.table];
+  table = kind == "dataset" ? own + table : own;
+  if (kind == "rule") {  // it looks at every step
+    table += "every = \"1ba\"\n";
+    tables["recorder"] = "save = false\n";
+  }
+  // Two ranks are two nodes, and parameters are small.
+  for (const OptionSpec& option : plugin.manifest.options)
+    if (needs_ranks(plugin) && (option.name == "min_compress_elements" || option.name == "local_world_size"))
+      table += option.name + " = 1\n";
+  if (kind != "sink") tables["logging"] += "sinks = []\n";
+  std::string text = "schema = 1\n[run]\noutput_dir = " + quoted("run") +
+                     "\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
+                     "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
+  for (const auto& [name, lines] : tables) {
+    const bool list = place.list && name == place.table;
+    text += (list ? "[[" : "[") + name + (list ? "]]\n" : "]\n") + lines;
+  }
+  return text;
+}
+
+bool needs_ranks(const plugins::PluginFile& plugin) {
+  return std::ranges::count(plugin.manifest.needs, "distributed") > 0;
+}
+
+std::string set_path(const plugins::PluginFile& plugin, const std::string& option) {
+  const Slot place = slot(plugin.manifest.kind);
+  return place.table + (place.list ? ".0." : ".") + option;
+}
+
+std::string message_path(const plugins::PluginFile& plugin, const std::string& option) {
+  const Slot place = slot(plugin.manifest.kind);
+  return place.table + (place.list ? "[0]." : ".") + option;
+}
+
+std::string title(const plugins::PluginFile& plugin) {
+  return plugin.manifest.kind + " " + plugin.manifest.name;
+}
+
+}  // namespace trainyard::check

@@ -1,0 +1,200 @@
+#include "core/engine/check/check.hpp"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+
+#include <trainyard/error.hpp>
+
+#include "core/check/report.hpp"
+#include "core/check/samples.hpp"
+#include "core/engine/check/groups.hpp"
+#include "core/plugins/kinds.hpp"
+
+namespace trainyard::check {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Which need nothing, code that opens, options to make an object with, or a run that trains.
+enum class Needs : std::uint8_t { nothing, code, run };
+struct Test {
+  std::string_view name;
+  Outcome (*run)(const Subject&);
+  Needs needs;
+};
+
+constexpr Test functions[] = {
+    {"static.seal", seal, Needs::nothing},
+    {"static.digest", digest, Needs::nothing},
+    {"static.exports", exports, Needs::nothing},
+    {"static.initialisers", initialisers, Needs::nothing},
+    {"static.libraries", libraries, Needs::nothing},
+    {"life.opens", opens, Needs::nothing},
+    {"run.trains", trains, Needs::code},
+    {"life.thousand", thousand, Needs::code},
+    {"life.order", order, Needs::code},
+    {"run.long", long_run, Needs::run},
+    {"run.quiet", quiet, Needs::run},
+    {"options.bounds", bounds, Needs::run},
+    {"options.random", random_options, Needs::run},
+    {"events.writes", writes, Needs::run},
+    {"state.round_trip", round_trip, Needs::run},
+    {"state.truncated", truncated, Needs::run},
+    {"state.random", random_state, Needs::run},
+    {"state.older", older, Needs::run},
+    {"resume.bits", resume, Needs::run},
+    {"resume.swap", swap, Needs::run},
+    {"determinism.again", again, Needs::run},
+    {"determinism.process", same_process, Needs::run},
+    {"threads.workers", workers, Needs::run},
+    {"threads.two", two_threads, Needs::run},
+    {"memory.steps", memory, Needs::run},
+    {"faults.batch", one_sample, Needs::run},
+    {"faults.diverging", diverging, Needs::run},
+    {"time.hooks", slow_hooks, Needs::run},
+};
+static_assert(std::ranges::equal(functions, tests, {}, &Test::name, &TestRow::name));
+
+/// Gone with the object. In memory where there is enough: a process that is killed leaves all that it wrote.
+class Folder {
+ public:
+  Folder() {
+    constexpr std::uintmax_t enough = 1U << 28;
+    std::error_code error;
+    const fs::space_info space = fs::space("/dev/shm", error);
+    const bool memory = !error && space.available > enough && access("/dev/shm", W_OK) == 0;
+    path_ = (memory ? fs::path("/dev/shm") : fs::temp_directory_path()) / "trainyard-check-XXXXXX";
+    std::string name = path_.string();
+    if (mkdtemp(name.data()) == nullptr) throw DataError("no temporary folder can be made: set TMPDIR");
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+class Check {
+ public:
+  Check(Subject subject, const CheckOptions& options, const Folder& folder)
+      : subject_(std::move(subject)), options_(options), folder_(folder) {
+    subject_.materials.registry = &subject_.registry;
+  }
+  Check(const Check&) = delete;
+  Check& operator=(const Check&) = delete;
+
+  Report run() {
+    Report report{title(subject_.file), subject_.file.path, {}};
+    for (const Test& test : functions) {
+      const bool asked = wanted(test.name, options_.only);
+      if (!asked && !(test.run == trains && run_wanted())) continue;
+      Result result = one(test);
+      if (!asked && result.verdict == Verdict::pass) continue;  // others needed it
+      if (options_.format == CheckOptions::Format::text) print_line(result, std::cout);
+      report.results.push_back(std::move(result));
+    }
+    return report;
+  }
+
+ private:
+  bool run_wanted() const {
+    return std::ranges::any_of(functions, [&](const Test& test) {
+      return (test.needs == Needs::run || test.run == thousand || test.run == order) &&
+             wanted(test.name, options_.only);
+    });
+  }
+
+  /// Why a test makes no sense; empty where it does.
+  std::string obstacle(const Test& test) const {
+    if (test.needs == Needs::nothing) return {};
+    if (!opens_) return "the file does not open: see life.opens";
+    if (test.run == thousand || test.run == order) return {};
+    if (plugins::find_kind(subject_.file.manifest.kind)->is_verb)
+      return "no run has such a plugin: it is a verb";
+    if (test.needs == Needs::run && !subject_.run) return "no run trains with it: see run.trains";
+    return {};
+  }
+
+  Result one(const Test& test) {
+    const auto began = std::chrono::steady_clock::now();
+    Outcome outcome{Verdict::skip, obstacle(test), {}};
+    if (outcome.what.empty()) {
+      subject_.folder = folder_ / "test";
+      fs::create_directories(subject_.folder);
+      outcome = apart(options_.timeout, folder_ / "said", [&] { return test.run(subject_); });
+      std::error_code ignored;
+      fs::remove_all(subject_.folder, ignored);
+    }
+    if (test.run == opens) opens_ = outcome.verdict == Verdict::pass;
+    if (test.run == trains) subject_.run = handed_run(subject_, outcome);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+    return {test.name, outcome.verdict, outcome.what, seconds.count()};
+  }
+
+  Subject subject_;
+  const CheckOptions& options_;
+  const Folder& folder_;
+  bool opens_ = true;
+};
+
+/// The registry with this file in the place of another of its kind and name.
+plugins::Registry with(const plugins::PluginFile& file, const plugins::Registry& registry) {
+  std::vector<plugins::PluginFile> files = registry.files();
+  std::erase_if(files, [&](const plugins::PluginFile& other) {
+    return other.manifest.kind == file.manifest.kind && other.manifest.name == file.manifest.name;
+  });
+  files.push_back(file);
+  return plugins::Registry(std::move(files));
+}
+
+/// Of a file that is no plugin of this host: the first test says why.
+Report refused(const std::string& path, const std::string& why, const CheckOptions& options) {
+  Report report{path, path, {{tests[0].name, Verdict::fail, why, 0.0}}};
+  if (options.format == CheckOptions::Format::text) print_line(report.results.front(), std::cout);
+  return report;
+}
+
+Report check_one(const std::string& path, const plugins::Registry& registry, const CheckOptions& options) {
+  plugins::PluginFile file;
+  try {
+    file = plugins::read(path);
+  } catch (const PluginError& error) {
+    return refused(path, error.what(), options);
+  }
+  if (plugins::find_kind(file.manifest.kind) == nullptr)
+    return refused(path, "is of kind " + file.manifest.kind + ", which this host does not run", options);
+  const Folder folder;
+  Subject subject{.file = file, .registry = with(file, registry), .seed = options.seed};
+  subject.materials.files = write_samples(folder / "samples");
+  Check check(std::move(subject), options, folder);
+  return check.run();
+}
+
+}  // namespace
+
+int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
+                  const CheckOptions& options) {
+  std::vector<Report> reports;
+  for (const std::string& path : files) {
+    if (options.format == CheckOptions::Format::text) std::cout << path << '\n' << std::flush;
+    reports.push_back(check_one(path, registry, options));
+    if (options.format == CheckOptions::Format::text) print_counts(reports.back(), std::cout);
+  }
+  if (options.format == CheckOptions::Format::json) print_json(reports, std::cout);
+  if (options.format == CheckOptions::Format::junit) print_junit(reports, std::cout);
+  const bool passed = std::ranges::all_of(reports, &Report::passed);
+  return static_cast<int>(passed ? ExitCode::done : ExitCode::plugin);
+}
+
+}  // namespace trainyard::check

@@ -1,0 +1,18 @@
+// `trainyard plugins check`: every test of a plugin, each in a process of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/check/check_options.hpp"
+#include "core/plugins/registry.hpp"
+
+namespace trainyard::check {
+
+/// Checks the plugins in these files, and prints. `done` where nothing failed or crashed, else `plugin`. The calling
+/// process has not used LibTorch. Throws Error where a check cannot be made at all.
+int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
+                  const CheckOptions& options);
+
+}  // namespace trainyard::check

@@ -1,0 +1,49 @@
+// The tests by group; their sentences stand in core/check/tests.hpp.
+#pragma once
+
+#include "core/engine/check/subject.hpp"
+
+namespace trainyard::check {
+
+// From the file alone: no code of the plugin runs.
+Outcome seal(const Subject& subject);
+Outcome digest(const Subject& subject);
+Outcome exports(const Subject& subject);
+Outcome initialisers(const Subject& subject);
+Outcome libraries(const Subject& subject);
+
+// Of objects.
+Outcome opens(const Subject& subject);
+Outcome thousand(const Subject& subject);
+Outcome order(const Subject& subject);
+
+// Of the run. `trains` looks for one; its outcome hands what Subject::run is made of.
+Outcome trains(const Subject& subject);
+std::optional<SmallRun> handed_run(const Subject& subject, const Outcome& outcome);
+Outcome long_run(const Subject& subject);
+Outcome quiet(const Subject& subject);
+Outcome writes(const Subject& subject);
+Outcome memory(const Subject& subject);
+Outcome one_sample(const Subject& subject);
+Outcome diverging(const Subject& subject);
+Outcome slow_hooks(const Subject& subject);
+
+// Of options.
+Outcome bounds(const Subject& subject);
+Outcome random_options(const Subject& subject);
+
+// Of state.
+Outcome round_trip(const Subject& subject);
+Outcome truncated(const Subject& subject);
+Outcome random_state(const Subject& subject);
+Outcome older(const Subject& subject);
+
+// Of runs that must end with the same bits.
+Outcome resume(const Subject& subject);
+Outcome swap(const Subject& subject);
+Outcome again(const Subject& subject);
+Outcome same_process(const Subject& subject);
+Outcome workers(const Subject& subject);
+Outcome two_threads(const Subject& subject);
+
+}  // namespace trainyard::check

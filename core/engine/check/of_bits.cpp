@@ -1,0 +1,110 @@
+// resume.*, determinism.*, threads.*: runs that must end with the same bits.
+#include <algorithm>
+
+#include "core/engine/check/groups.hpp"
+
+namespace trainyard::check {
+namespace {
+
+/// What is wrong with one of two runs, or differs between them.
+Outcome same(const Trained& found, const Trained& expected, const std::string& how, const std::string& mend) {
+  doing(how);
+  if (auto bad = bad_end(expected)) return *bad;
+  if (auto bad = bad_end(found)) return *bad;
+  const std::string differs = difference(found, expected);
+  return differs.empty() ? Outcome{} : failed(how + ": " + differs + "; " + mend);
+}
+
+/// Three steps an epoch, the last not full, of two micro-batches each, and a checkpoint every two steps.
+const std::vector<std::string> resumable = {"run.resume=auto", "trainer.max_duration=3ep",
+                                            "checkpoint.interval=2ba", "data.train.batch_size=10",
+                                            "data.train.micro_batch_size=5"};
+constexpr std::int64_t kills[] = {5, 8};  // between two checkpoints, and right at one
+
+}  // namespace
+
+Outcome resume(const Subject& subject) {
+  if (needs_ranks(subject.file)) return {Verdict::skip, "no rank of several is killed here", {}};
+  Training training{with_checkpoints(subject), resumable};
+  doing("a run saves checkpoints");
+  const Trained whole = train(subject, training);
+  if (auto bad = bad_end(whole)) return *bad;
+  training.folder = fresh_folder(subject);
+  for (const std::int64_t step : kills) {
+    doing("a run is to be killed at step " + std::to_string(step));
+    training.kill_at = step;
+    const Trained killed = train(subject, training);
+    if (killed.killed()) continue;
+    if (auto bad = bad_end(killed)) return *bad;
+    return failed("the run ended before it could be killed at step " + std::to_string(step));
+  }
+  training.kill_at = 0;
+  return same(train(subject, training), whole, "a run that was killed at steps 5 and 8 and goes on",
+              "save() has to hold all that a later step depends on, and load() to take it");
+}
+
+Outcome swap(const Subject& subject) {
+  if (needs_ranks(subject.file)) return {Verdict::skip, "no rank of several is swapped here", {}};
+  const std::string text = subject.run->text();
+  const Trained plain = train(subject, {text});
+  if (auto bad = bad_end(plain)) return *bad;
+  const config::RunConfig config = valid(subject, text, {});
+  const auto slot = std::ranges::find_if(config.slots, [&](const config::SlotConfig& each) {
+    return each.kind == subject.file.manifest.kind && each.type == subject.file.manifest.name;
+  });
+  if (slot == config.slots.end()) return failed("the run has no slot with it");
+  const std::string address = slot->kind == "dataset" ? "data" : slot->address();
+  std::string swapped = text;
+  for (std::int64_t step = 1; step < plain.result["steps"].get<std::int64_t>(); ++step)
+    swapped +=
+        "[[swap]]\nat = \"" + std::to_string(step) + "ba\"\nslot = \"" + address + "\"\nwatch = \"0ba\"\n";
+  return same(train(subject, {swapped}), plain, "a run in which it is swapped with itself",
+              "save() has to hold all that a later step depends on, and load() to take it");
+}
+
+Outcome again(const Subject& subject) {
+  const Trained first = train(subject, {subject.run->text()});
+  for (const unsigned layout : {0xA5U, 0x17U, 0x01U}) {
+    Outcome outcome =
+        same(train(subject, {.text = subject.run->text(), .layout = layout}), first, "a second run",
+             "random numbers come from host().random, members are initialised, and no order depends on "
+             "addresses or the clock");
+    if (outcome.verdict != Verdict::pass) return outcome;
+  }
+  return {};
+}
+
+Outcome same_process(const Subject& subject) {
+  if (needs_ranks(subject.file)) return {Verdict::skip, "ranks are processes of their own", {}};
+  Trained first, second;
+  for (Trained* trained : {&first, &second}) {
+    doing(trained == &first ? "a run trains" : "a second run of the process trains");
+    trained->folder = fresh_folder(subject);
+    const int code = train_here(subject, {subject.run->text()}, trained->folder);
+    trained->status = code << 8;
+    trained->result = result_of(trained->folder);
+  }
+  return same(second, first, "a second run of the process",
+              "what changes belongs into members, not into variables that are static or global");
+}
+
+Outcome workers(const Subject& subject) {
+  const Trained first = train(subject, {subject.run->text()});
+  for (const char* count : {"1", "4"}) {
+    Outcome outcome =
+        same(train(subject, {subject.run->text(), {std::string("data.workers=") + count}}), first,
+             std::string("a run with data.workers = ") + count,
+             "the threads that load call a dataset in any order: a sample may depend on its index alone");
+    if (outcome.verdict != Verdict::pass) return outcome;
+  }
+  return {};
+}
+
+Outcome two_threads(const Subject& subject) {
+  const Trained first = train(subject, {subject.run->text()});
+  return same(train(subject, {subject.run->text(), {"run.threads.intra_op=2"}}), first,
+              "a run with run.threads.intra_op = 2",
+              "sums have to be cut by sizes that do not depend on the number of threads");
+}
+
+}  // namespace trainyard::check

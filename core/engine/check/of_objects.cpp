@@ -1,0 +1,98 @@
+// life.*: objects of the plugin, outside of a run.
+#include <malloc.h>
+
+#include <filesystem>
+
+#include <trainyard/state.hpp>
+
+#include "core/engine/check/groups.hpp"
+#include "core/plugins/loader.hpp"
+
+namespace trainyard::check {
+namespace {
+
+std::size_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// What a process holds.
+struct Holdings {
+  std::size_t bytes = 0, threads = 0, files = 0;
+
+  static Holdings now() {
+    const struct mallinfo2 heap = mallinfo2();
+    return {heap.uordblks + heap.hblkhd, entries("/proc/self/task"), entries("/proc/self/fd")};
+  }
+};
+
+/// Options with which the plugin can be made: those of its run, or its defaults.
+Table options_of(const Subject& subject) {
+  if (subject.run) {
+    const config::RunConfig config = valid(subject, subject.run->text(), {});
+    for (const config::SlotConfig& slot : config.slots)
+      if (slot.kind == subject.file.manifest.kind && slot.type == subject.file.manifest.name)
+        return slot.options;
+  }
+  return {};
+}
+
+bool lacks_options(const Subject& subject) {
+  for (const OptionSpec& option : subject.file.manifest.options)
+    if (option.required && !subject.run) return true;
+  return false;
+}
+const Outcome no_options = {
+    Verdict::skip, "options that it must have could not be chosen: see run.trains", {}};
+
+}  // namespace
+
+Outcome opens(const Subject& subject) {
+  doing("it is opened");
+  plugins::load(subject.file);
+  doing("it is opened a second time");
+  plugins::load(subject.file);
+  return {};
+}
+
+Outcome thousand(const Subject& subject) {
+  if (lacks_options(subject)) return no_options;
+  const plugins::LoadedPlugin code = plugins::load(subject.file);
+  const Table options = options_of(subject);
+  constexpr std::size_t times = 1000, warm = 100;
+  Holdings before;
+  for (std::size_t i = 0; i < times; ++i) {
+    if (i == warm) before = Holdings::now();
+    doing("object " + std::to_string(i + 1) + " is made");
+    const plugins::LoadedPlugin::Instance object = code.create(options);
+    doing("object " + std::to_string(i + 1) + " is destroyed");
+  }
+  doing("");
+  const Holdings after = Holdings::now();
+  const auto each = [&](std::size_t grown) { return std::to_string(grown / (times - warm)); };
+  if (after.threads > before.threads)
+    return failed("an object leaves a thread behind; start it with host().thread, which joins it");
+  if (after.files >= before.files + (times - warm) / 2) return failed("an object leaves a file open");
+  constexpr std::size_t slack = 16;  // bytes an object
+  if (after.bytes > before.bytes + slack * (times - warm))
+    return failed("an object leaves " + each(after.bytes - before.bytes) + " bytes behind");
+  return {};
+}
+
+Outcome order(const Subject& subject) {
+  if (lacks_options(subject)) return no_options;
+  const plugins::LoadedPlugin code = plugins::load(subject.file);
+  const plugins::LoadedPlugin::Instance object = code.create(options_of(subject));
+  doing("an object that was only made is saved");
+  State state;
+  StateWriter writer(state);
+  try {
+    object.plugin->save(writer);
+  } catch (const std::exception&) {
+    // A refusal: no crash.
+  }
+  doing("an object that was only made is destroyed");
+  return {};
+}
+
+}  // namespace trainyard::check

@@ -1,0 +1,85 @@
+// options.*: what the manifest allows is taken, the rest refused, and a run ends in order with either.
+#include <algorithm>
+#include <random>
+
+#include "core/check/values.hpp"
+#include "core/engine/check/groups.hpp"
+#include "core/runfile/load.hpp"
+#include "core/runfile/resolve.hpp"
+
+namespace trainyard::check {
+namespace {
+
+/// "lr = 0.1" as --set has it: "optimizer.lr=0.1".
+std::string as_set(const Subject& subject, const std::string& assignment) {
+  const std::size_t equals = assignment.find(" = ");
+  return set_path(subject.file, assignment.substr(0, equals)) + "=" + assignment.substr(equals + 3);
+}
+
+/// What is wrong with the options, as `validate` says it.
+std::string refusal(const Subject& subject, const std::string& set) {
+  try {
+    valid(subject, subject.run->text(), {set});
+    return {};
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+std::string filling(const Subject& subject, const OptionSpec& option) {
+  const std::vector<std::string> all = candidates(option, *subject.run->host, subject.materials);
+  return all.empty() ? "\"\"" : all.front();
+}
+
+}  // namespace
+
+Outcome bounds(const Subject& subject) {
+  std::vector<std::string> sets;  // that a run can begin with
+  std::string wrong;
+  each_option(
+      subject.file.manifest.options, [&](const OptionSpec& other) { return filling(subject, other); },
+      [&](const OptionSpec& option, const Written& written) {
+        for (const Trial& trial : trials(option)) {
+          const std::string set = as_set(subject, written(option.list ? as_list(trial.text) : trial.text));
+          const bool refused = !refusal(subject, set).empty();
+          if (!trial.allowed && !refused && wrong.empty())
+            wrong = set + " is taken, which its manifest does not allow";
+          if (trial.allowed && !refused) sets.push_back(set);
+        }
+      });
+  if (!wrong.empty()) return failed(wrong);
+  constexpr std::size_t most = 40;
+  std::mt19937_64 dice(subject.seed);
+  std::shuffle(sets.begin(), sets.end(), dice);
+  if (sets.size() > most) sets.resize(most);
+  for (const std::string& set : sets) {
+    doing("a run trains with " + set);
+    if (auto bad = bad_end(train(subject, {subject.run->text(), {set}}), Allow::messages)) return *bad;
+  }
+  return {};
+}
+
+Outcome random_options(const Subject& subject) {
+  constexpr int runs = 8;
+  std::mt19937_64 dice(subject.seed);
+  for (int run = 0; run < runs; ++run) {
+    std::vector<std::string> sets;
+    std::string said;
+    for (const OptionSpec& option : subject.file.manifest.options) {
+      if (dice() % 2 == 0) continue;
+      const std::string value = random_value(option, dice);
+      if (value.empty()) continue;
+      const std::string set = as_set(subject, option.name + " = " + (option.list ? as_list(value) : value));
+      if (!refusal(subject, set).empty()) continue;
+      sets.push_back(set);
+      said += " " + set;
+    }
+    if (sets.empty()) continue;
+    doing("a run trains with" + said);
+    const Trained trained = train(subject, {subject.run->text(), sets});
+    if (auto bad = bad_end(trained, Allow::messages)) return *bad;
+  }
+  return {};
+}
+
+}  // namespace trainyard::check

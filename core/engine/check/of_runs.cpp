@@ -1,0 +1,158 @@
+// run.*, events.*, memory.*, faults.*, time.*: one run each, or a few.
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "core/engine/check/groups.hpp"
+#include "core/engine/train/run.hpp"
+#include "core/plugins/kinds.hpp"
+
+namespace trainyard::check {
+namespace {
+
+const std::vector<std::string> many_steps = {"trainer.max_duration=20ep"};  // of three steps each
+
+/// The bytes that this process has taken, between steps.
+class Meter final : public train::LoopHost {
+ public:
+  static constexpr std::int64_t every = 60;  ///< steps
+  void at_safe_point() override {
+    if (++step_ % every != 0) return;
+    const struct mallinfo2 heap = mallinfo2();
+    readings_.push_back(static_cast<std::int64_t>(heap.uordblks + heap.hblkhd));
+  }
+  /// Bytes a step, of the interval in which it grew least: what is filled once is no leak.
+  double growth() const {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t i = 2; i < readings_.size(); ++i)
+      least = std::min(least, readings_[i] - readings_[i - 1]);
+    return readings_.size() < 3 ? 0.0 : static_cast<double>(least) / static_cast<double>(every);
+  }
+
+ private:
+  std::int64_t step_ = 0;
+  std::vector<std::int64_t> readings_;
+};
+
+/// Whether a step is what the plugin does: it has nothing beside it to be slower than.
+bool is_the_step(const std::string& kind) {
+  return plugins::find_kind(kind)->place == plugins::KindRow::Place::needed || kind == "executor";
+}
+
+}  // namespace
+
+Outcome trains(const Subject& subject) {
+  std::optional<Outcome> fatal;
+  std::string reasons;
+  const std::optional<SmallRun> run = find_run(
+      subject.file, subject.materials,
+      [&](const SmallRun& tried) -> std::string {
+        doing("a run trains, of " + tried.host->name + ", with the options " + tried.options);
+        try {
+          if (!needs_ranks(subject.file)) valid(subject, tried.text(), {});
+        } catch (const ConfigError& error) {
+          return error.what();
+        }
+        const Trained trained = train(subject, {tried.text()});
+        const std::optional<Outcome> bad = bad_end(trained);
+        if (!bad) return {};
+        // A message may be of what does not fit together; any other end is the plugin's.
+        const bool told = trained.code() > static_cast<int>(ExitCode::internal) || trained.result.is_object();
+        if (bad->verdict == Verdict::crash || !told) {
+          fatal = bad;
+          return {};
+        }
+        return bad->what;
+      },
+      reasons);
+  if (fatal) return *fatal;
+  if (!run) return failed("no run trains with it:\n" + reasons);
+  const auto& all = surroundings();
+  return {Verdict::pass, {}, std::to_string(run->host - all.data()) + "\n" + run->options};
+}
+
+std::optional<SmallRun> handed_run(const Subject& subject, const Outcome& outcome) {
+  const std::size_t line = outcome.handed.find('\n');
+  if (outcome.verdict != Verdict::pass || line == std::string::npos) return std::nullopt;
+  return SmallRun{&surroundings().at(std::stoul(outcome.handed)), subject.file,
+                  outcome.handed.substr(line + 1)};
+}
+
+Outcome long_run(const Subject& subject) {
+  const Trained trained = train(subject, {subject.run->text(), many_steps});
+  return bad_end(trained).value_or(Outcome{});
+}
+
+Outcome quiet(const Subject& subject) {
+  if (subject.file.manifest.kind == "sink") return {Verdict::skip, "a sink may print records", {}};
+  const Trained trained = train(subject, {subject.run->text()});
+  if (auto bad = bad_end(trained)) return *bad;
+  if (trained.said.empty()) return {};
+  std::istringstream lines(trained.said);
+  std::string first;
+  std::getline(lines, first);
+  return failed("printed: " + first + "\nsay it with host().log(), which the run's log has, too");
+}
+
+Outcome writes(const Subject& subject) {
+  if (subject.file.manifest.hooks.empty()) return {Verdict::skip, "it declares no hooks", {}};
+  return bad_end(train(subject, {subject.run->text(), {"guard.strict_state=true"}})).value_or(Outcome{});
+}
+
+Outcome memory(const Subject& subject) {
+  config::RunConfig config = valid(subject, subject.run->text(), {"trainer.max_duration=140ep"});
+  config.run.output_dir = fresh_folder(subject);
+  Meter meter;
+  train::Run run(std::move(config), subject.registry);
+  run.build_model();
+  train::LoopParts parts;
+  parts.host = &meter;
+  run.build_loop(std::move(parts)).fit();
+  constexpr double slack = 48.0;  // bytes: less than a number and its block a step
+  if (meter.growth() < slack) return {};
+  return failed("memory grows by " + std::to_string(std::lround(meter.growth())) +
+                " bytes a step, and goes on growing");
+}
+
+Outcome one_sample(const Subject& subject) {
+  doing("the last batch of an epoch has one sample");
+  return bad_end(train(subject, {subject.run->text(), {"data.train.batch_size=23"}}), Allow::messages)
+      .value_or(Outcome{});
+}
+
+Outcome diverging(const Subject& subject) {
+  const std::string set = subject.file.manifest.kind == "optimizer" ? "" : "optimizer.lr=1e30";
+  for (const char* guard : {"guard.nan=off", "guard.nan=abort"}) {
+    doing(std::string("values overflow, with ") + guard);
+    std::vector<std::string> sets = {guard};
+    if (!set.empty()) sets.push_back(set);
+    if (auto bad = bad_end(train(subject, {subject.run->text(), sets}), Allow::messages)) return *bad;
+  }
+  return {};
+}
+
+Outcome slow_hooks(const Subject& subject) {
+  if (is_the_step(subject.file.manifest.kind)) return {Verdict::skip, "a step is what it does", {}};
+  const Trained trained = train(subject, {subject.run->text(), many_steps});
+  if (auto bad = bad_end(trained)) return *bad;
+  double own = 0.0;
+  for (const auto& plugin : trained.result["plugins"])
+    if (plugin["kind"] == subject.file.manifest.kind && plugin["name"] == subject.file.manifest.name)
+      own += plugin["seconds"].get<double>();
+  const double rest = trained.result["seconds"].get<double>() - own;
+  const auto steps =
+      static_cast<double>(std::max<std::int64_t>(1, trained.result["steps"].get<std::int64_t>()));
+  constexpr double noticed = 1e-3;  // seconds a step; the model is a small one
+  if (own < rest || own < noticed * steps) return {};
+  std::ostringstream text;
+  text.precision(3);
+  text << own / steps * 1e3 << " ms a step in its calls, " << rest / steps * 1e3
+       << " ms in all the rest of a small run: do less, less often (a cadence), or on a thread "
+          "(host().thread)";
+  return {Verdict::warn, text.str(), {}};
+}
+
+}  // namespace trainyard::check

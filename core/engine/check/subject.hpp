@@ -1,0 +1,72 @@
+// The plugin under test, and trainings with it, each in a process of its own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/check/small_run.hpp"
+#include "core/engine/check/apart.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/runfile/run_config.hpp"
+
+namespace trainyard::check {
+
+struct Subject {
+  plugins::PluginFile file;
+  plugins::Registry registry;  ///< has the file, and no other of its kind and name
+  Materials materials;
+  std::string folder;           ///< for runs; its own
+  std::uint64_t seed = 0;       ///< of what is random in the tests
+  std::optional<SmallRun> run;  ///< that trains with it
+
+  /// "hooks[0]".
+  std::string slot() const;
+};
+
+/// How a run is trained.
+struct Training {
+  std::string text;
+  std::vector<std::string> sets = {};
+  std::string folder = {};   ///< of a run that goes on; empty: a fresh one
+  std::int64_t kill_at = 0;  ///< as TrainOptions
+  unsigned layout =
+      0;  ///< of the memory: from another number, blocks are at other places and filled otherwise
+};
+
+/// How it ended, and what it left.
+struct Trained {
+  int status = 0;  ///< as waitpid gives it
+  std::string folder;
+  std::string said;       ///< on standard output and error
+  nlohmann::json result;  ///< result.json; null where it wrote none
+
+  bool killed() const;
+  int code() const;
+};
+
+/// The run file with changes, as this process would train it. Throws ConfigError with the findings.
+config::RunConfig valid(const Subject& subject, const std::string& text,
+                        const std::vector<std::string>& sets);
+
+/// In this process; exit code.
+int train_here(const Subject& subject, const Training& training, const std::string& folder);
+Trained train(const Subject& subject, const Training& training);
+nlohmann::json result_of(const std::string& run_folder);
+std::string fresh_folder(const Subject& subject);
+
+/// Whether errors with which a run may end in order count as well: of configuration, data, numbers and plugins.
+enum class Allow : std::uint8_t { success, messages };
+/// What is wrong with how a training ended; nothing where it ended as it should.
+std::optional<Outcome> bad_end(const Trained& trained, Allow allow = Allow::success);
+
+/// The first of what two runs left (remains.hpp) that differs, in words; empty where nothing does.
+std::string difference(const Trained& found, const Trained& expected);
+
+/// The tables of TOML that a run file has more than `text` where it saves checkpoints.
+std::string with_checkpoints(const Subject& subject);
+
+}  // namespace trainyard::check
