@@ -29,3 +29,20 @@ function(trainyard_add_plugin target)
   endif()
   add_custom_command(TARGET ${target} POST_BUILD COMMAND Trainyard::seal $<TARGET_FILE:${target}> ${TRAINYARD_INCLUDE} VERBATIM)
 endfunction()
+
+# trainyard_add_plugin_test(TARGET PLUGIN SOURCES file... [LIBRARIES library...])
+# A program that tries a plugin of trainyard_add_plugin() with the fakes of trainyard/testing, known to ctest. PLUGIN_FILE is
+# the path of the plugin as it was built.
+function(trainyard_add_plugin_test target plugin)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT TEST_SOURCES OR TEST_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "trainyard_add_plugin_test(TARGET PLUGIN SOURCES file... [LIBRARIES library...])")
+  endif()
+  add_executable(${target} ${TEST_SOURCES})
+  target_link_libraries(${target} PRIVATE Trainyard::testing ${TEST_LIBRARIES})
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_compile_definitions(${target} PRIVATE PLUGIN_FILE="$<TARGET_FILE:${plugin}>")
+  target_link_options(${target} PRIVATE -Wl,--no-as-needed)  # the plugin looks for no SDK and no LibTorch by itself
+  add_dependencies(${target} ${plugin})
+  add_test(NAME ${target} COMMAND ${target})
+endfunction()

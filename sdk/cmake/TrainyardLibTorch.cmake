@@ -1,9 +1,6 @@
 # Finds LibTorch and defines the target Trainyard::torch.
 # TRAINYARD_LIBTORCH: the folder that holds include/ and lib/ (CMake variable or environment), else what
 # tools/setup fetched.
-if(TARGET Trainyard::torch)
-  return()
-endif()
 if(NOT TRAINYARD_LIBTORCH)
   if(DEFINED ENV{TRAINYARD_LIBTORCH})
     set(TRAINYARD_LIBTORCH $ENV{TRAINYARD_LIBTORCH})
@@ -21,6 +18,9 @@ file(STRINGS ${version_header} version_line REGEX "#define TORCH_VERSION_(MAJOR|
 string(REGEX REPLACE "[^0-9]+" "." version_digits "${version_line}")
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TRAINYARD_LIBTORCH_VERSION "${version_digits}")
 
+if(TARGET Trainyard::torch)
+  return()  # found before, by another project of the same build
+endif()
 add_library(Trainyard::torch INTERFACE IMPORTED GLOBAL)
 set_target_properties(Trainyard::torch PROPERTIES
   INTERFACE_INCLUDE_DIRECTORIES "${TRAINYARD_LIBTORCH}/include;${TRAINYARD_LIBTORCH}/include/torch/csrc/api/include"

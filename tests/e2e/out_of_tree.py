@@ -3,7 +3,6 @@ installation whose headers say something else: the host takes the plugin where i
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,6 @@ import tempfile
 from support.host import SMALL
 
 build = pathlib.Path(os.environ["TRAINYARD_BINARY_DIR"])
-template = pathlib.Path(os.environ["TRAINYARD_SOURCE_DIR"]) / "sdk/templates/schedule"
 
 
 def run(*command, **more):
@@ -27,7 +25,7 @@ with tempfile.TemporaryDirectory() as folder:
     prefix = folder / "prefix"
     run("cmake", "--install", build, "--component", "sdk", "--prefix", prefix)
     source = folder / "my_schedule"
-    shutil.copytree(template, source)
+    run(build / "bin/trainyard", "plugins", "new", "schedule", "my_schedule", "--dir", folder)
     # The package knows the LibTorch that it was built with.
     environment = {key: value for key, value in os.environ.items() if key != "TRAINYARD_LIBTORCH"}
     run("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", env=environment)
@@ -36,7 +34,7 @@ with tempfile.TemporaryDirectory() as folder:
                             source / "build"))
     mine = [(plugin["kind"], plugin["name"], plugin["version"]) for plugin in listed["plugins"]
             if plugin["path"].startswith(str(source))]
-    if mine != [("schedule", "my_schedule", "1.0.0")]:
+    if mine != [("schedule", "my_schedule", "0.1.0")]:
         sys.exit(f"expected one plugin of {source} in the list, found {mine}; refused: {listed['refused']}")
 
     # Headers that changed, as the ones of another release would.

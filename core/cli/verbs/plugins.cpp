@@ -29,7 +29,7 @@ int inspect(Given& given) {
 }  // namespace
 
 void add_plugins(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("plugins", "list, inspect and check plugins");
+  Arguments verb = command.verb("plugins", "list, inspect, write and check plugins");
   const auto given = std::make_shared<Given>();
   Arguments listed = verb.verb("list", "all plugins, by kind");
   Arguments inspected = verb.verb("inspect", "a plugin's options, events and build");
@@ -41,6 +41,8 @@ void add_plugins(Arguments command, CommandLine& line) {
   when_chosen(listed, line, given, list);
   when_chosen(inspected, line, given, inspect);
   add_plugins_check(verb, line);
+  add_plugins_new(verb, line);
+  add_plugins_dev(verb, line);
 }
 
 }  // namespace trainyard::cli

@@ -48,6 +48,8 @@ void add_plan(Arguments command, CommandLine& line);
 void add_config(Arguments command, CommandLine& line);
 void add_plugins(Arguments command, CommandLine& line);
 void add_plugins_check(Arguments plugins, CommandLine& line);
+void add_plugins_new(Arguments plugins, CommandLine& line);
+void add_plugins_dev(Arguments plugins, CommandLine& line);
 void add_ckpt(Arguments command, CommandLine& line);
 void add_model(Arguments command, CommandLine& line);
 void add_schedule(Arguments command, CommandLine& line);

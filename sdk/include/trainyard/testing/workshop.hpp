@@ -1,0 +1,53 @@
+// What a tool works on.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/network.hpp>
+#include <trainyard/tool.hpp>
+
+namespace trainyard::testing {
+
+/// The tiny network of testing/run.hpp with a split "val", and whatever a test lays ready beside it.
+class FakeWorkshop final : public Workshop {
+ public:
+  FakeWorkshop();
+  ~FakeWorkshop() override;
+
+  // What a test lays ready.
+
+  std::string weights_of = "runs/test/model.safetensors";
+  std::string directory;  ///< of folder(); that of the process without one
+  std::map<std::string, State, std::less<>> states;
+  std::map<std::string, std::map<std::string, double>, std::less<>> metrics;  ///< of each split
+  bool stop = false;                                                          ///< a signal has come
+
+  /// Calls of progress.
+  std::vector<std::pair<std::int64_t, std::int64_t>> progress_made;
+
+  // Workshop.
+
+  Network& network() override;
+  std::vector<NamedTensor> weights() override;
+  const std::string& source() const override { return weights_of; }
+  const State* state(std::string_view owner) const override;
+  std::vector<std::string> owners() const override;
+  std::vector<std::string> splits() const override;
+  std::map<std::string, double> evaluate(std::string_view split) override;
+  /// Of "train" and the splits above, eight samples each.
+  std::vector<Batch> batches(std::string_view split, std::int64_t count) override;
+  /// Takes real steps of plain SGD, and takes them back.
+  void train(std::int64_t steps, const std::function<void()>& look) override;
+  const std::string& folder() override;
+  void progress(std::int64_t done, std::int64_t total) override { progress_made.emplace_back(done, total); }
+  bool stopping() const override { return stop; }
+
+ private:
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace trainyard::testing
