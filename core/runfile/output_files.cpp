@@ -12,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::vector<std::string> own_names = {
-    "checkpoints",     "config.toml", "ctl.sock",    "journal.jsonl", "model.safetensors",
-    "quarantine.json", "report.json", "result.json", "run.log",       "trial"};
+    "checkpoints",     "config.toml", "ctl.sock",    "data.json", "journal.jsonl", "model.safetensors",
+    "quarantine.json", "report.json", "result.json", "run.log",   "trial"};
 
 /// Whether a path within the run's folder is, or lies in, something that the host or the recorder writes.
 bool is_own(const fs::path& path) {

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <trainyard/error.hpp>
@@ -24,13 +25,21 @@ using namespace trainyard;
 /// A file from its beginning; one that holds gzip data is unpacked while it is read, all members of it.
 class Reader {
  public:
-  explicit Reader(std::string path) : path_(std::move(path)) {
-    // Not to wait for the other end of a pipe.
-    file_.fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  /// Of what may never end. With `taken`, "-" is standard input.
+  enum class Streams : std::uint8_t { refused, taken };
+
+  explicit Reader(std::string path, Streams streams = Streams::refused) : path_(std::move(path)) {
+    const bool taken = streams == Streams::taken, standard = taken && path_ == "-";
+    // Not to wait for the other end of a pipe that is refused anyway.
+    file_.fd = standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                        : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | (taken ? 0 : O_NONBLOCK));
+    if (standard) path_ = "standard input";
     struct stat status {};
     if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail(std::strerror(errno));
     if (S_ISDIR(status.st_mode)) fail(std::strerror(EISDIR));
-    if (!S_ISREG(status.st_mode))
+    if (S_ISREG(status.st_mode))
+      size_ = status.st_size;
+    else if (!taken)
       fail("it is a pipe, a socket or a device, which may never end: write what comes from it to a file");
     const bool named_so = path_.ends_with(".gz");
     if (!fill() && named_so) fail("the file is empty");
@@ -42,6 +51,9 @@ class Reader {
   }
 
   const std::string& path() const { return path_; }
+
+  /// Bytes of the file that were read so far, and how many it has; 0: nobody knows.
+  std::pair<std::int64_t, std::int64_t> progress() const { return {static_cast<std::int64_t>(read_), size_}; }
 
   /// Up to `size` bytes; fewer only at the end of the file.
   std::size_t read(void* out, std::size_t size) {
@@ -178,6 +190,7 @@ class Reader {
   File file_;
   std::vector<std::uint8_t> chunk_;     ///< of the file
   std::span<std::uint8_t> input_;       ///< what of it is not used yet
+  std::int64_t size_ = 0;               ///< of the file; 0: it is a stream
   std::size_t read_ = 0, content_ = 0;  ///< bytes of the file so far, and of what was unpacked
   bool packed_ = false, ended_ = false;
   Unpacker unpacker_;

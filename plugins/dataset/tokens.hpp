@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -38,6 +39,7 @@ class TokenDataset : public Dataset {
     auto* target = batch.target.mutable_data_ptr<std::int64_t>();
     for (const std::int64_t index : indices) {
       const std::uint16_t* window = tokens_.data() + index * stride_;
+      check(index * stride_, {window, static_cast<std::size_t>(seq_len_) + 1});
       input = std::copy(window, window + seq_len_, input);
       target = std::copy(window + 1, window + 1 + seq_len_, target);
     }
@@ -45,10 +47,13 @@ class TokenDataset : public Dataset {
   }
 
  protected:
+  /// Of a window that is read, and where it begins: throws DataError where a token is none.
+  virtual void check(std::int64_t /*begin*/, std::span<const std::uint16_t> /*window*/) const {}
+
   std::int64_t seq_len_ = 1;
   std::int64_t stride_ = 1;  ///< from the beginning of a window to the next
   std::int64_t vocabulary_ = 0;
-  std::vector<std::uint16_t> tokens_;
+  std::span<const std::uint16_t> tokens_;  ///< all of them
 };
 
 }  // namespace datasets

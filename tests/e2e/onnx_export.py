@@ -55,7 +55,7 @@ class Export(HostTest):
     def outputs(self, text, *words):
         """Trains; gives the network's outputs, onnxruntime's for the same inputs, and the file."""
         self.train(text, "--overwrite")
-        self.host("predict", "run.toml", "--inputs", "true", "--file", "said.safetensors")
+        self.host("predict", "run.toml", "--inputs", "true", "--out", "said.safetensors")
         self.host("export", "run.toml", "--to", "onnx", "--file", "net.onnx", *words)
         said = load_file(self.folder / "said.safetensors")
         path = str(self.folder / "net.onnx")
@@ -71,7 +71,7 @@ class Export(HostTest):
             with self.subTest(name):
                 if name == "onnx":
                     self.train(RUNS["mlp"], "--overwrite")
-                    self.host("export", "run.toml", "--to", "onnx", "--file", "before.onnx")
+                    self.host("export", "run.toml", "--to", "onnx", "--out", "before.onnx")
                 found, expected, proto = self.outputs(text)
                 self.assertEqual(found.shape, expected.shape)
                 self.assertGreater(float(np.abs(found).max()), 1e-3)
@@ -82,8 +82,8 @@ class Export(HostTest):
     def test_what_is_written_is_read_again(self):
         """A file that `onnx` reads, exported again: the same weights, by the same names."""
         self.train(RUNS["resnet"])
-        self.host("export", "run.toml", "--to", "onnx", "--file", "before.onnx")
-        self.host("predict", "run.toml", "--file", "before.safetensors")
+        self.host("export", "run.toml", "--to", "onnx", "--out", "before.onnx")
+        self.host("predict", "run.toml", "--out", "before.safetensors")
         still = run('type = "onnx"\nfile = "before.onnx"', images(3, 12, 12)).replace('"adamw"\nlr = 0.01', '"sgd"\nlr = 1e-30')
         self.train(still, "--overwrite", "--set", "trainer.max_duration=1ba")
         self.host("export", "run.toml", "--to", "safetensors", "--file", "after.safetensors")
@@ -157,7 +157,7 @@ class Predict(HostTest):
 
     def test_batches_inputs_and_another_split(self):
         self.train(RUNS["mlp"])
-        self.host("predict", "run.toml", "--batches", "1", "--inputs", "true", "--file", "one.safetensors", "--split", "train")
+        self.host("predict", "run.toml", "--batches", "1", "--inputs", "true", "--out", "one.safetensors", "--split", "train")
         one = load_file(self.folder / "one.safetensors")
         self.assertEqual((one["output"].shape, one["input/0"].shape, len(set(one["index"]))), ((16, 3), (16, 8), 16))
         self.assertIn("test", self.host("predict", "run.toml", "--split", "test", code=2).stderr)

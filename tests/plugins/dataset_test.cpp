@@ -191,16 +191,18 @@ TEST_CASE("csv: errors name file, line and column") {
   CHECK_THAT(message("a,b\n1,0\nx,1\n"), Contains("bad.csv:3: column 1 \"a\": 'x' is not a number"));
   CHECK_THAT(message("a,b\n1,0\n,1\n"), Contains("bad.csv:3: column 1 \"a\": the field is empty"));
   CHECK_THAT(message("a,b\n1,0\n1 2,1\n"), Contains("'1 2' is not a number"));
-  for (const char* text : {"nan", "inf", "-inf", "1e999"})
+  CHECK_THAT(message("1,0\nnan,1\n"), Contains("bad.csv:2: column 1: 'nan' stands for a gap"));
+  for (const char* text : {"inf", "-inf", "1e999"})
     CHECK_THAT(message(std::string("1,0\n") + text + ",1\n"),
                Contains("bad.csv:2: column 1: '" + std::string(text) + "' is not a finite number"));
   CHECK_THAT(message("1e300,0\n"), Contains("too large for a float"));
   CHECK_THAT(message("1,2,0\n1,0\n"), Contains("bad.csv:2: found 2 fields, expected 3"));
-  CHECK_THAT(message("1,0\n1,-1\n"), Contains("bad.csv:2: column 2: label '-1' is out of range"));
+  CHECK_THAT(message("1,0\n1,-1\n", table({{"classes", 2}})),
+             Contains("bad.csv:2: column 2: label '-1' is out of range"));
   CHECK_THAT(message("1,0\n1,3\n", table({{"classes", 3}})),
              Contains("label '3' is out of range: expected 0 to 2"));
   CHECK_THAT(message("1,0\n1,0.5\n"), Contains("'0.5' is not a class"));
-  CHECK_THAT(message("1,0\n1,nan\n"), Contains("'nan' is not a class"));
+  CHECK_THAT(message("1,0\n1,nan\n"), Contains("'nan' stands for a gap: every row needs a class"));
   CHECK_THAT(message("1,0\n1,nan\n", table({{"task", "regression"}})),
              Contains("'nan' is not a finite number"));
   CHECK_THAT(message("1,\"0\n"), Contains("bad.csv:1: a quote is not closed"));

@@ -26,6 +26,8 @@ struct Given {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string weights;
+  std::string words_option;        ///< of the tool: takes the words behind the run; empty: none does
+  std::vector<std::string> words;  ///< those
 };
 
 std::vector<const PluginFile*> tools_of(const plugins::Registry& registry) {
@@ -63,8 +65,22 @@ void stand_in(Given& verb) {
   }
 }
 
+/// Behind the run: further run files are laid over it, and the rest is the tool's.
+void take_words(Given& given) {
+  Array words;
+  for (const std::string& word : given.words)
+    if (word.ends_with(".toml"))
+      given.run_file.files.push_back(word);
+    else
+      words.emplace_back(word);
+  if (!words.empty())
+    given.run_file.sets.push_back("tools.0." + given.words_option + "=" +
+                                  config::toml_text(Value(std::move(words))));
+}
+
 int run_tool(Given& given) {
   stand_in(given);
+  take_words(given);
   return with_run(given.run_file, [&](const RunFile& run) {
     return engine().tool(run.config, run.registry, given.weights, given.format == Format::json);
   });
@@ -107,11 +123,19 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   Arguments verb = command.verb(manifest.name, manifest.summary);
   const auto given = std::make_shared<Given>();
   given->run_file.tool = manifest.name;
-  verb.add("run", given->run_file.files,
-           "run file, a run (its directory or name), or network.onnx with the weights that it has; further "
-           "run files are laid over it")
-      .required()
-      .run_file();
+  const auto words = std::ranges::find_if(manifest.options, &OptionSpec::words);
+  const std::string run_help =
+      "run file, a run (its directory or name), or network.onnx with the weights that it has";
+  if (words == manifest.options.end()) {
+    verb.add("run", given->run_file.files, run_help + "; further run files are laid over it")
+        .required()
+        .run_file();
+  } else {
+    given->words_option = words->name;
+    given->run_file.files.resize(1);
+    verb.add("run", given->run_file.files.front(), run_help).required().run_file();
+    verb.add(words->name, given->words, words->help + "; run files among them are laid over the run");
+  }
   add_set(verb, given->run_file);
   add_plugin_folders(verb, given->run_file);
   add_format(verb, given->format);
@@ -121,7 +145,7 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
            "its own");
   for (const OptionSpec& option : manifest.options) {
     const bool taken = std::ranges::find(host_options, option.name) != std::end(host_options);
-    if (!taken) add_option(verb, *given, option);
+    if (!taken && !option.words) add_option(verb, *given, option);
   }
   when_chosen(verb, line, given, run_tool);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "core/engine/events/bus.hpp"
 #include "core/engine/train/layer.hpp"
 #include "core/engine/train/loop_context.hpp"
+#include "core/rundir/learned.hpp"
 #include "core/runfile/run_config.hpp"
 
 namespace trainyard::train {
@@ -20,8 +22,9 @@ struct Live {
   config::RunConfig config;
   std::string config_text;  ///< as a run file
   at::Device device = at::kCPU;
-  distributed::World* world = nullptr;  ///< null: a single rank
-  BatchSchema schema;                   ///< of the training data
+  distributed::World* world = nullptr;     ///< null: a single rank
+  BatchSchema schema;                      ///< of the training data
+  std::optional<report::Learned> learned;  ///< by the training split; none: its dataset learns nothing
   RunScale scale;
   Layer layer;  ///< its plugins are those of config.slots, in that order
   LoopContext context;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <trainyard/helpers/shape_text.hpp>
+#include <trainyard/learns.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/metric.hpp>
 #include <trainyard/model.hpp>
@@ -43,8 +44,13 @@ const Opening::Row* Opening::row_of(const ActivePlugin& plugin) {
 }
 
 void Opening::open(Stage stage) {
+  std::vector<ActivePlugin*> plugins;
   for (ActivePlugin& plugin : layer_.plugins)
-    if (const Row* row = row_of(plugin); row != nullptr && row->stage == stage) open(plugin);
+    if (const Row* row = row_of(plugin); row != nullptr && row->stage == stage) plugins.push_back(&plugin);
+  // What the training split learns, the others go by.
+  std::ranges::stable_partition(plugins,
+                                [](const ActivePlugin* each) { return each->slot().slot == "data.train"; });
+  for (ActivePlugin* plugin : plugins) open(*plugin);
 }
 
 void Opening::open(ActivePlugin& plugin) {
@@ -54,7 +60,12 @@ void Opening::open(ActivePlugin& plugin) {
 void Opening::dataset(ActivePlugin& plugin) {
   auto& dataset = plugin.as<Dataset>();
   const std::string& slot = plugin.slot().slot;  // "data.train"
-  dataset.open(slot.substr(slot.find('.') + 1));
+  const std::string split = slot.substr(slot.find('.') + 1), &type = plugin.slot().type;
+  auto* const learns = dynamic_cast<Learns*>(&dataset);
+  const bool known = run_.learned && run_.learned->type == type;
+  if (learns != nullptr && known) learns->use(run_.learned->values);
+  dataset.open(split);
+  if (learns != nullptr && !known && split == "train") run_.learned = {type, learns->learned()};
   if (dataset.size() <= 0) throw DataError("holds no sample");
 }
 

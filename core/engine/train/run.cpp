@@ -66,8 +66,9 @@ void set_deterministic(config::RunKeys::Deterministic mode) {
 }  // namespace
 
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs,
-         distributed::World* world)
+         distributed::World* world, std::optional<report::Learned> learned)
     : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)} {
+  live_.learned = std::move(learned);
   config::RunConfig& config = live_.config;
   std::erase_if(config.slots,
                 [](const config::SlotConfig& slot) { return plugins::find_kind(slot.kind)->is_verb; });

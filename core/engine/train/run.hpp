@@ -25,9 +25,10 @@ namespace trainyard::train {
 class Run : LoopOwner {
  public:
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` and `world` (null: one
-  /// rank) outlive the run. The run fills in the metric and the seed of `outputs`.
+  /// rank) outlive the run. The run fills in the metric and the seed of `outputs`. `learned`: what the dataset
+  /// goes by, in place of learning it from the training split.
   Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
-      distributed::World* world = nullptr);
+      distributed::World* world = nullptr, std::optional<report::Learned> learned = {});
 
   /// Builds the network, as far as `model show` needs it.
   void build_model();
@@ -95,6 +96,7 @@ class Run : LoopOwner {
   const config::RunConfig& config() const { return live_.config; }
   const RunScale& scale() const { return live_.scale; }
   const BatchSchema& schema() const { return live_.schema; }
+  const std::optional<report::Learned>& learned() const { return live_.learned; }
   Network& network() { return live_.layer.network(); }
   Optimizer& optimizer() { return *live_.context.optimizer_; }
   Loop& loop() { return *loop_; }

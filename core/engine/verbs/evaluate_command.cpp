@@ -6,6 +6,7 @@
 #include "core/engine/save/load.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/train/weights.hpp"
+#include "core/engine/verbs/terminal.hpp"
 #include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
@@ -13,10 +14,10 @@ int evaluate_command(const config::RunConfig& config, const plugins::Registry& r
                      const std::string& weights, bool json) {
   if (!config.val && !config.test)
     throw ConfigError("there is nothing to evaluate on: the run file has neither [data.val] nor [data.test]");
-  Run run(config, registry);
+  const std::string path = checkpoint::weights_path(weights, config.run.output_dir);
+  Run run(config, registry, to_terminal(), nullptr, report::learned_beside(path));
   run.build_model();
   Loop& loop = run.build_loop({});
-  const std::string path = checkpoint::weights_path(weights, config.run.output_dir);
   copy_weights(run.weights(), checkpoint::load_weights(path), path);
   std::map<std::string, double, std::less<>> values;
   for (const EvaluationSplit& split : loop.evaluations()) values.merge(loop.evaluate(split));

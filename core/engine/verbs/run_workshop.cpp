@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
@@ -30,15 +31,19 @@ std::map<std::string, std::string> digests_of(const std::vector<State>& states) 
 
 }  // namespace
 
-RunWorkshop::RunWorkshop(Run& run, const std::string& tool, const std::string& weights)
+std::string RunWorkshop::path_of(const std::string& weights, const config::RunConfig& config) {
+  const std::string& home = config.run.output_dir;
+  return weights.empty() ? home : checkpoint::weights_path(weights, home);
+}
+
+RunWorkshop::RunWorkshop(Run& run, const std::string& tool, const std::string& path)
     : run_(run), tool_(tool) {
   run_.build_model();
   LoopParts parts;
   parts.host = this;
   parts.signal = &SignalScope::caught();
   run_.build_loop(std::move(parts));
-  const std::string& home = run_.config().run.output_dir;
-  load_weights(weights.empty() ? home : checkpoint::weights_path(weights, home));
+  load_weights(path);
 }
 
 void RunWorkshop::load_weights(const std::string& path) {
@@ -93,6 +98,12 @@ std::map<std::string, double> RunWorkshop::evaluate(std::string_view name) {
   throw ConfigError("asks for metrics of [data." + std::string(name) + "], which the run does not have");
 }
 
+Dataset& RunWorkshop::dataset(std::string_view split) {
+  if (run_.config().split(std::string(split)) == nullptr)
+    throw ConfigError("asks for [data." + std::string(split) + "], which the run does not have");
+  return run_.live().layer.plugin("data." + std::string(split)).as<Dataset>();
+}
+
 void RunWorkshop::train(std::int64_t steps, const std::function<void()>& look) {
   const std::int64_t budget = run_.scale().total_steps;
   if (steps < 1 || (budget > 0 && steps > budget))
@@ -136,8 +147,13 @@ const std::string& RunWorkshop::folder() {
 
 void RunWorkshop::progress(std::int64_t done, std::int64_t total) {
   if (isatty(STDERR_FILENO) != 1) return;
-  std::fprintf(stderr, "\r%s %lld/%lld%s", tool_.c_str(), static_cast<long long>(done),
-               static_cast<long long>(total), done == total ? "\n" : "");
+  if (total <= 0) return;
+  constexpr std::int64_t width = 30;
+  const std::int64_t full = std::clamp<std::int64_t>(done * width / total, 0, width);
+  const std::string bar = std::string(static_cast<std::size_t>(full), '=') +
+                          std::string(static_cast<std::size_t>(width - full), ' ');
+  std::fprintf(stderr, "\r%s [%s] %3lld %%%s", tool_.c_str(), bar.c_str(),
+               static_cast<long long>(100 * done / total), done >= total ? "\n" : "");
 }
 
 bool RunWorkshop::stopping() const {

@@ -16,8 +16,11 @@ namespace trainyard::train {
 /// The run, and the tool's name, outlive it. Signals are those of a SignalScope of the caller's.
 class RunWorkshop final : public Workshop, private LoopHost {
  public:
-  /// Builds the run with the weights in it. Throws Error.
-  RunWorkshop(Run& run, const std::string& tool, const std::string& weights);
+  /// Where weights are that the command line names; by default those of the run's folder.
+  static std::string path_of(const std::string& weights, const config::RunConfig& config);
+
+  /// Builds the run with the weights in it that `path` names. Throws Error.
+  RunWorkshop(Run& run, const std::string& tool, const std::string& path);
 
   Network& network() override { return run_.network(); }
   std::vector<NamedTensor> weights() override { return run_.weights(); }
@@ -29,6 +32,7 @@ class RunWorkshop final : public Workshop, private LoopHost {
   std::vector<Batch> batches(std::string_view split, std::int64_t count) override {
     return run_.first_batches(split, count);
   }
+  Dataset& dataset(std::string_view split) override;
   void train(std::int64_t steps, const std::function<void()>& look) override;
   const std::string& folder() override;
   void progress(std::int64_t done, std::int64_t total) override;

@@ -14,6 +14,7 @@
 #include "core/engine/train/guard.hpp"
 #include "core/engine/verbs/run_workshop.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
+#include "core/engine/verbs/terminal.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
 
@@ -100,9 +101,10 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
   if (config::RankPlace::of_process().size > 1)
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
-  Run run(quiet(config), registry);
+  const std::string path = RunWorkshop::path_of(weights, config);
+  Run run(quiet(config), registry, to_terminal(), nullptr, report::learned_beside(path));
   ActivePlugin tool = run.make_plugin(slot, registry);
-  RunWorkshop workshop(run, slot.type, weights);
+  RunWorkshop workshop(run, slot.type, path);
   const Report report = guarded(slot, 0, [&] { return tool.as<Tool>().run(workshop); });
   run.shutdown();
   if (workshop.stopping()) {

@@ -130,7 +130,11 @@ void Training::load() {
     beginning_.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
                                std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
   faults_.set_plugins(reported(beginning_.config, registry_));
-  run_.emplace(beginning_.config, registry_, outputs(), world_);
+  // Of a process that goes on in the place of another the state is of no checkpoint.
+  const std::string from = !beginning_.loaded ? "" : newcomer_ ? beginning_.home : beginning_.loaded->path;
+  run_.emplace(beginning_.config, registry_, outputs(), world_,
+               from.empty() ? std::nullopt : report::learned_beside(from));
+  if (first_ && run_->learned()) report::write_learned(beginning_.home, *run_->learned());
   if (world_ != nullptr && !newcomer_) compare_data();
   run_->set_file(options_.resolved_toml);
   run_->set_quarantined(quarantined_);

@@ -2,8 +2,11 @@
 // comes after it, so that a run has the same bits with and without.
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include <trainyard/host.hpp>
+#include <trainyard/learns.hpp>
+#include <trainyard/new_data.hpp>
 #include <trainyard/staged_dataset.hpp>
 #include <trainyard/state.hpp>
 
@@ -16,7 +19,7 @@ using namespace trainyard;
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-class Cache final : public Dataset {
+class Cache final : public Dataset, public Learns, public ReadsNewData {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -57,6 +60,8 @@ class Cache final : public Dataset {
       throw ConfigError("of: the dataset \"" + options_.of.tables.front().find("type")->as<std::string>() +
                         "\" does not tell apart what can be kept of a sample and what is random "
                         "(StagedDataset): take it without a cache");
+    if (auto* const learns = dynamic_cast<Learns*>(made_.get()); learns != nullptr && learned_)
+      learns->use(*learned_);
     made_->open(split);
     split_ = split;
     name_ = name_of(source_->source());
@@ -66,6 +71,23 @@ class Cache final : public Dataset {
     if (options_.memory_budget > 0)
       memory_ = std::make_unique<cache::MemoryLevel>(cache::MemoryLevel::Limits{
           .budget = options_.memory_budget * mebibyte, .pinned = options_.pinned, .shard = options_.shard});
+  }
+
+  /// All that is of the dataset within.
+  Table learned() const override {
+    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
+    return learns != nullptr ? learns->learned() : Table();
+  }
+  void use(const Table& learned) override { learned_ = learned; }
+  std::unique_ptr<NewData> read_new(const std::string& path) const override {
+    if (const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get()))
+      return reader->read_new(path);
+    throw ConfigError("of: the dataset \"" + options_.of.tables.front().find("type")->as<std::string>() +
+                      "\" cannot read data that is not the run's");
+  }
+  std::vector<std::string> class_names() const override {
+    const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get());
+    return reader != nullptr ? reader->class_names() : std::vector<std::string>();
   }
 
   std::int64_t size() const override { return source_->size(); }
@@ -148,6 +170,7 @@ class Cache final : public Dataset {
   Options options_;
   std::unique_ptr<Dataset> made_;
   const StagedDataset* source_ = nullptr;  ///< the same
+  std::optional<Table> learned_;           ///< for it
   std::string split_, name_;
   std::unique_ptr<cache::DiskLevel> disk_;      ///< null: none
   std::unique_ptr<cache::MemoryLevel> memory_;  ///< null: none

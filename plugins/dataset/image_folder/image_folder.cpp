@@ -1,7 +1,13 @@
 // Folders of JPEG and PNG files, one folder a class, decoded on the loader's threads.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
 
+#include <trainyard/host.hpp>
+#include <trainyard/learns.hpp>
+#include <trainyard/new_data.hpp>
 #include <trainyard/staged_dataset.hpp>
 #include <trainyard/state.hpp>
 
@@ -24,18 +30,105 @@ std::vector<fs::directory_entry> entries(const std::string& folder) {
   return found;
 }
 
-void check_image_file(const fs::directory_entry& entry) {
-  std::string ending = entry.path().extension().string();
+std::string ending_of(const fs::path& path) {
+  std::string ending = path.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return ending;
+}
+
+bool is_image(const fs::path& path) {
+  const std::string ending = ending_of(path);
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+void check_image_file(const fs::directory_entry& entry) {
   if (entry.is_directory())
     throw DataError(entry.path().string() + ": a folder within that of a class, which holds files alone");
-  if (ending != ".jpg" && ending != ".jpeg" && ending != ".png")
-    throw DataError(entry.path().string() + ": found \"" + ending +
+  if (!is_image(entry.path()))
+    throw DataError(entry.path().string() + ": found \"" + ending_of(entry.path()) +
                     "\", expected .jpg, .jpeg or .png: move it out of the folder");
 }
 
-class ImageFolder final : public StagedDataset {
+std::vector<std::uint8_t> bytes_of(const std::string& path) {
+  datasets::files::Reader file(path);
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error) file.fail(error.message());
+  std::vector<std::uint8_t> bytes;
+  file.append(bytes, size);
+  return bytes;
+}
+
+/// Images that a user has: a file, or all those in a folder and the folders of it, in the order of their names. One
+/// that is broken is named and left out.
+class NewImages final : public NewData {
+ public:
+  /// Writes an image, [channels, height, width], from the bytes of a file. Throws DataError.
+  using Write = std::function<void(const std::string& path, std::span<const std::uint8_t> bytes, float* out)>;
+
+  NewImages(const std::string& path, std::vector<std::int64_t> shape, Write write, Host& host)
+      : path_(path), shape_(std::move(shape)), write_(std::move(write)), host_(host) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files_.push_back(path);
+      return;
+    }
+    for (fs::recursive_directory_iterator each(path, error), end; !error && each != end;
+         each.increment(error))
+      if (each->is_regular_file() && is_image(each->path())) files_.push_back(each->path().string());
+    if (error) throw DataError(path + ": " + error.message());
+    if (files_.empty()) throw DataError(path + ": no .jpg, .jpeg or .png file lies there");
+    std::sort(files_.begin(), files_.end());
+  }
+
+  Batch next(std::int64_t most) override {
+    names_.clear();
+    const std::int64_t size = shape_[0] * shape_[1] * shape_[2];
+    std::vector<float> pixels;
+    Batch batch;
+    for (; at_ < files_.size() && std::ssize(names_) < most; ++at_) {
+      pixels.resize(static_cast<std::size_t>(size) * (names_.size() + 1));
+      try {
+        write_(files_[at_], bytes_of(files_[at_]),
+               pixels.data() + static_cast<std::size_t>(size) * names_.size());
+      } catch (const DataError& error) {
+        host_.log(LogLevel::warning, error.what());
+        ++broken_;
+        continue;
+      }
+      names_.push_back(files_[at_]);
+      batch.indices.push_back(count_++);
+    }
+    if (names_.empty()) finish();
+    batch.inputs.push_back(at::empty({std::ssize(names_), shape_[0], shape_[1], shape_[2]}, at::kFloat));
+    std::copy_n(pixels.begin(), batch.inputs[0].numel(), batch.inputs[0].mutable_data_ptr<float>());
+    return batch;
+  }
+  std::string name(std::int64_t sample) const override { return names_[static_cast<std::size_t>(sample)]; }
+  std::pair<std::int64_t, std::int64_t> progress() const override {
+    return {static_cast<std::int64_t>(at_), std::ssize(files_)};
+  }
+
+ private:
+  void finish() {
+    const std::string told = path_ + ": " + std::to_string(broken_) + " of " + std::to_string(files_.size()) +
+                             " files cannot be decoded";
+    if (broken_ == files_.size()) throw DataError(told + ": nothing is left");
+    if (broken_ > 0) host_.log(LogLevel::warning, told + ", and are left out");
+    broken_ = 0;
+  }
+
+  std::string path_;
+  std::vector<std::int64_t> shape_;
+  Write write_;
+  Host& host_;
+  std::vector<std::string> files_, names_;  ///< all, and of the last batch
+  std::size_t at_ = 0, broken_ = 0;
+  std::int64_t count_ = 0;
+};
+
+class ImageFolder final : public StagedDataset, public Learns, public ReadsNewData {
  public:
   struct Options : datasets::ImageOutputOptions {
     std::string path;
@@ -43,6 +136,7 @@ class ImageFolder final : public StagedDataset {
     std::string fit = "crop";
     bool grey = false;
     std::vector<std::string> classes;
+    std::string broken = "error";
   };
   static void describe(Manifest<Options>& m) {
     m.name("image_folder").version("1.0.0").summary("Folders of JPEG and PNG files, one folder a class.");
@@ -56,25 +150,54 @@ class ImageFolder final : public StagedDataset {
         .one_of({"crop", "stretch"});
     m.option("grey", &Options::grey, "one channel, of luma, in place of red, green and blue");
     m.option("classes", &Options::classes,
-             "names of the folders, in the order of the labels; empty: those that are there, sorted");
+             "names of the folders, in the order of the labels; empty: those of the training split, sorted");
+    m.option("broken", &Options::broken,
+             "error: a file that cannot be decoded ends the run when it is read; leave_out: all files are "
+             "decoded once "
+             "ahead of it, and the broken ones are named and left out")
+        .one_of({"error", "leave_out"});
     datasets::describe_image_output(m);
   }
-  explicit ImageFolder(const Options& options) : options_(options), output_(options) {}
+  explicit ImageFolder(const Options& options) : options_(options), output_(options), plain_(options) {}
 
   void open(const std::string& split) override {
     if (options_.size.empty() || options_.size.size() > 2)
       throw ConfigError("size has " + std::to_string(options_.size.size()) +
                         " numbers: give [height, width], or [side]");
     output_.open(split, channels(), height(), width());
-    classes_ = options_.classes;
+    plain_.open("", channels(), height(), width());
+    if (!options_.classes.empty()) classes_ = options_.classes;
     const std::vector<fs::directory_entry> found = entries(options_.path);
-    if (classes_.empty())
+    if (classes_.empty())  // nothing was learned: this is the training split
       for (const fs::directory_entry& entry : found)
         if (entry.is_directory()) classes_.push_back(entry.path().filename().string());
     for (const fs::directory_entry& entry : found)
       if (entry.is_directory()) list(entry);
     if (files_.empty())
       throw DataError(options_.path + ": no image in a folder of it: expected CLASS/NAME.jpg or .png");
+    if (options_.broken == "leave_out") leave_out_broken();
+  }
+
+  Table learned() const override {
+    Table table;
+    table.set("classes", Array(classes_.begin(), classes_.end()));
+    return table;
+  }
+  void use(const Table& learned) override {
+    const Value* const names = learned.find("classes");
+    if (names == nullptr || names->get_if<Array>() == nullptr)
+      throw DataError("what was learned of the folders has no classes");
+    for (const Value& name : names->as<Array>())
+      if (const auto* text = name.get_if<std::string>()) classes_.push_back(*text);
+  }
+  std::vector<std::string> class_names() const override { return classes_; }
+  std::unique_ptr<NewData> read_new(const std::string& path) const override {
+    if (path == "-") throw DataError("images cannot be read from standard input: give files or folders");
+    const auto write = [this](const std::string& file, std::span<const std::uint8_t> bytes, float* out) {
+      plain_.write(pixels_of(file, bytes).const_data_ptr<std::uint8_t>(), out, {RandomStream(0, "")}, 0);
+    };
+    return std::make_unique<NewImages>(path, std::vector<std::int64_t>{channels(), height(), width()}, write,
+                                       host());
   }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -104,23 +227,9 @@ class ImageFolder final : public StagedDataset {
            std::to_string(width()) + ", " + options_.fit;
   }
 
-  std::vector<std::uint8_t> fetch(std::int64_t index) const override {
-    datasets::files::Reader file(path(index));
-    std::error_code error;
-    const auto size = fs::file_size(file.path(), error);
-    if (error) file.fail(error.message());
-    std::vector<std::uint8_t> bytes;
-    file.append(bytes, size);
-    return bytes;
-  }
-
+  std::vector<std::uint8_t> fetch(std::int64_t index) const override { return bytes_of(path(index)); }
   Sample decode(std::int64_t index, std::span<const std::uint8_t> bytes) const override {
-    using image_folder::Fit;
-    const image_folder::Pixels pixels = image_folder::decode(path(index), bytes, channels());
-    at::Tensor image = at::empty({channels(), height(), width()}, at::kByte);
-    image_folder::resize(pixels, height(), width(), options_.fit == "crop" ? Fit::crop : Fit::stretch,
-                         image.mutable_data_ptr<std::uint8_t>());
-    return {image};
+    return {pixels_of(path(index), bytes)};
   }
 
   Batch assemble(std::span<const std::int64_t> indices, std::span<const Sample> samples,
@@ -139,6 +248,35 @@ class ImageFolder final : public StagedDataset {
   }
 
  private:
+  /// Bytes [channels, height, width].
+  at::Tensor pixels_of(const std::string& file, std::span<const std::uint8_t> bytes) const {
+    using image_folder::Fit;
+    const image_folder::Pixels pixels = image_folder::decode(file, bytes, channels());
+    at::Tensor image = at::empty({channels(), height(), width()}, at::kByte);
+    image_folder::resize(pixels, height(), width(), options_.fit == "crop" ? Fit::crop : Fit::stretch,
+                         image.mutable_data_ptr<std::uint8_t>());
+    return image;
+  }
+
+  void leave_out_broken() {
+    constexpr std::size_t most_named = 5;
+    std::size_t broken = 0, kept = 0;
+    for (std::size_t i = 0; i < files_.size(); ++i) try {
+        pixels_of(path(static_cast<std::int64_t>(i)), bytes_of(path(static_cast<std::int64_t>(i))));
+        files_[kept] = files_[i];
+        labels_[kept++] = labels_[i];
+      } catch (const DataError& error) {
+        if (++broken <= most_named) host().log(LogLevel::warning, error.what());
+      }
+    if (broken == 0) return;
+    const std::string told = options_.path + ": " + std::to_string(broken) + " of " +
+                             std::to_string(files_.size()) + " files cannot be decoded";
+    if (kept == 0) throw DataError(told + ": nothing is left");
+    host().log(LogLevel::warning, told + ", and are left out");
+    files_.resize(kept);
+    labels_.resize(kept);
+  }
+
   std::int64_t channels() const { return options_.grey ? 1 : 3; }
   std::int64_t height() const { return options_.size.front(); }
   std::int64_t width() const { return options_.size.back(); }
@@ -160,7 +298,7 @@ class ImageFolder final : public StagedDataset {
   }
 
   Options options_;
-  datasets::ImageOutput output_;
+  datasets::ImageOutput output_, plain_;  ///< of the split; of new images, which are not augmented
   std::vector<std::string> classes_;
   std::vector<std::string> files_;  ///< "CLASS/NAME"
   std::vector<std::int64_t> labels_;

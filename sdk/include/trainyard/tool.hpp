@@ -22,6 +22,7 @@ TRAINYARD_CONTRACT("tool.hpp");
 
 namespace trainyard {
 
+class Dataset;
 class Network;
 
 /// What a tool found; the host prints it as text or JSON. In JSON a number that is not finite is the string
@@ -60,6 +61,10 @@ class Workshop {
   /// As Host::batches.
   virtual std::vector<Batch> batches(std::string_view split, std::int64_t count) = 0;
 
+  /// The dataset of a split, open: for what it can do beside being read (new_data.hpp). Throws ConfigError where the
+  /// run does not have it.
+  virtual Dataset& dataset(std::string_view split) = 0;
+
   /// Trains `steps` steps from these weights on, as a run that begins with them, at step 0 with the optimizer
   /// as new; calls `look` with what came of it; then everything that the run saves is as it was, to the bit.
   /// Hooks take part, and rules, recorder and sinks do not. Throws ConfigError where the budget has fewer
@@ -68,7 +73,8 @@ class Workshop {
 
   /// A folder of the tool's own below that of the run, made at the first call: RUN/tools/NAME.
   virtual const std::string& folder() = 0;
-  /// How far the tool has come; shown where standard error is a terminal.
+  /// How far the tool has come, of a total in whatever unit (0: nobody knows); shown where standard error is a
+  /// terminal.
   virtual void progress(std::int64_t done, std::int64_t total) = 0;
   /// A signal asks for an end: return soon; the process then exits as a training that was interrupted does.
   virtual bool stopping() const = 0;

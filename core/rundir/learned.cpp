@@ -1,0 +1,110 @@
+#include "core/rundir/learned.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include <trainyard/error.hpp>
+
+#include "core/rundir/run_directory.hpp"
+
+namespace trainyard::report {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* file_name = "data.json";
+
+Json json_of(const Table& table);
+
+Json json_of(const Value& value) {
+  if (const auto* table = value.get_if<Table>()) return json_of(*table);
+  if (const auto* array = value.get_if<Array>()) {
+    Json all = Json::array();
+    for (const Value& each : *array) all.push_back(json_of(each));
+    return all;
+  }
+  if (const auto* text = value.get_if<std::string>()) return *text;
+  if (const auto* integer = value.get_if<std::int64_t>()) return *integer;
+  if (const auto* real = value.get_if<double>()) return *real;
+  return value.as<bool>();
+}
+
+Json json_of(const Table& table) {
+  Json all = Json::object();
+  for (const Table::Entry& entry : table.entries()) all[entry.key] = json_of(entry.value);
+  return all;
+}
+
+Table table_from(const Json& json);
+
+Value value_from(const Json& json) {
+  if (json.is_object()) return table_from(json);
+  if (json.is_array()) {
+    Array all;
+    for (const Json& each : json) all.push_back(value_from(each));
+    return all;
+  }
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_boolean()) return json.get<bool>();
+  throw DataError("it holds a null");
+}
+
+Table table_from(const Json& json) {
+  Table table;
+  for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
+  return table;
+}
+
+Learned read(const fs::path& path) {
+  const auto damaged = [&](const std::string& why) {
+    return DataError(
+        path.string() + ": " + why +
+        ": what the run's dataset learned from its training split cannot be read; copy the file from "
+        "where the run was trained, or remove it to learn from the training split again");
+  };
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw damaged("it cannot be opened");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("type") || !json["type"].is_string() || !json.contains("learned") ||
+      !json["learned"].is_object())
+    throw damaged("it is damaged");
+  try {
+    return {json["type"].get<std::string>(), table_from(json["learned"])};
+  } catch (const DataError& error) {
+    throw damaged(error.what());
+  }
+}
+
+}  // namespace
+
+void write_learned(const std::string& folder, const Learned& learned) {
+  const Json json = {{"type", learned.type}, {"learned", json_of(learned.values)}};
+  std::string text;
+  try {
+    text = json.dump(1);
+  } catch (const Json::exception&) {
+    throw DataError("the dataset " + learned.type +
+                    " learned a text that is no UTF-8, which cannot be kept in the run: convert its files");
+  }
+  write_atomically(folder + "/" + file_name, text + "\n");
+}
+
+std::optional<Learned> learned_beside(const std::string& given) {
+  const fs::path path = fs::absolute(given).lexically_normal();
+  constexpr int most = 3;  // RUN/checkpoints/step-8
+  fs::path folder = path.has_filename() ? path : path.parent_path();
+  for (int i = 0; i < most && !folder.empty(); ++i, folder = folder.parent_path()) {
+    std::error_code error;
+    if (RunDirectory::holds_run(folder.string()))
+      return fs::exists(folder / file_name, error) ? std::optional(read(folder / file_name)) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trainyard::report

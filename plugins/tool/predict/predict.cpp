@@ -1,0 +1,221 @@
+// What the network says of new data, or of the samples of a split: classes with probabilities, numbers, text.
+#include <cstdio>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+
+#include <trainyard/dataset.hpp>
+#include <trainyard/formats/safetensors.hpp>
+#include <trainyard/forward_context.hpp>
+#include <trainyard/host.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/new_data.hpp>
+#include <trainyard/tool.hpp>
+
+#include "generate.hpp"
+#include "writer.hpp"
+
+namespace {
+
+using namespace trainyard;
+
+class Predict final : public Tool {
+ public:
+  struct Options {
+    std::vector<std::string> data;
+    std::string out;
+    std::int64_t batch_size = 256;
+    std::string split = "val";
+    std::int64_t batches = 0;
+    bool inputs = false;
+    std::int64_t generate = 0;
+    std::string prompt = "\n";
+    double temperature = 1.0;
+    std::int64_t top_k = 0;
+    std::int64_t seed = 0;
+  };
+  static void describe(Manifest<Options>& m);
+  explicit Predict(const Options& options) : options_(options) {}
+
+  Report run(Workshop& shop) override {
+    const at::NoGradGuard no_grad;
+    if (options_.generate > 0) return generate(shop);
+    return options_.data.empty() ? of_split(shop) : of_data(shop);
+  }
+
+ private:
+  Report of_data(Workshop& shop);
+  /// Of one file, folder or stream; gives how many samples it has. Nothing after a signal.
+  std::int64_t of_one(Workshop& shop, const ReadsNewData& reader, const std::string& path,
+                      const predict::Meaning& meaning, predict::Writer& writer);
+  Report of_split(Workshop& shop);
+  Report tensors_of_split(const std::vector<Batch>& batches, Workshop& shop, const std::string& path);
+  Report generate(Workshop& shop);
+  Batch on_device(Batch batch) const {
+    for (at::Tensor& input : batch.inputs) input = input.to(at::Device(host().run().device));
+    return batch;
+  }
+  static predict::Meaning meaning_of(Workshop& shop, Dataset& dataset) {
+    const auto* reader = dynamic_cast<const ReadsNewData*>(&dataset);
+    return predict::meaning_of(shop.network().output_shape(), dataset.schema(),
+                               reader != nullptr ? reader->class_names() : std::vector<std::string>());
+  }
+
+  Options options_;
+};
+
+void Predict::describe(Manifest<Options>& m) {
+  m.name("predict").version("2.0.0").summary(
+      "Says what the network makes of new rows, images or text, or of the samples of a split.");
+  m.option(
+       "data", &Options::data,
+       "files or folders of new data, as the run's dataset reads them, without targets; -: standard input; "
+       "none: the samples of a split")
+      .words();
+  m.option(
+      "out", &Options::out,
+      "file to write, by its ending: .csv, .jsonl, .npy, and of a split .safetensors; empty: CSV on standard "
+      "output, of a split outputs.safetensors in the tool's folder below the run");
+  m.option("batch_size", &Options::batch_size, "samples of new data at a time").range(1, 1 << 20);
+  m.option("split", &Options::split, "of the run's data, where no new data is given: val, test or train");
+  m.option("batches", &Options::batches,
+           "of a split, how many, from the first on; 0: all. They are held in memory")
+      .min(0);
+  m.option("inputs", &Options::inputs, "whether the inputs of a split are written, too, into .safetensors");
+  m.option("generate", &Options::generate, "tokens of text to make, by a run of tokens; 0: none").min(0);
+  m.option("prompt", &Options::prompt, "text that is gone on with; by default the end of a line");
+  m.option("temperature", &Options::temperature,
+           "of the draws: below 1 likelier tokens; 0: always the likeliest")
+      .min(0.0);
+  m.option("top_k", &Options::top_k, "draws from that many of the likeliest tokens; 0: from all").min(0);
+  m.option("seed", &Options::seed, "of the draws").min(0);
+}
+
+Report Predict::of_data(Workshop& shop) {
+  Dataset& dataset = shop.dataset("train");
+  const auto* reader = dynamic_cast<const ReadsNewData*>(&dataset);
+  if (reader == nullptr)
+    throw ConfigError(
+        "the run's dataset cannot read data that is not the run's (ReadsNewData): give it as a split of "
+        "the run, and take --split");
+  const predict::Meaning meaning = meaning_of(shop, dataset);
+  const std::string out = options_.out.empty() ? "-" : options_.out;
+  const auto writer = predict::open_writer(out, meaning);
+  std::int64_t samples = 0;
+  for (const std::string& path : options_.data) samples += of_one(shop, *reader, path, meaning, *writer);
+  if (shop.stopping()) return {};
+  writer->finish();
+  Report report;
+  if (out != "-") report.facts = {{"file", out}, {"from", shop.source()}, {"samples", samples}};
+  return report;
+}
+
+std::int64_t Predict::of_one(Workshop& shop, const ReadsNewData& reader, const std::string& path,
+                             const predict::Meaning& meaning, predict::Writer& writer) {
+  const std::unique_ptr<NewData> data = reader.read_new(path);
+  const std::string before = options_.data.size() > 1 ? path + ":" : "";
+  std::int64_t samples = 0;
+  for (;;) {
+    const Batch batch = on_device(data->next(options_.batch_size));
+    const std::int64_t count = std::ssize(batch.indices);
+    if (count == 0 || shop.stopping()) return samples;
+    const at::Tensor said = predict::answers(meaning, shop.network().forward(batch, {}), batch);
+    const auto width = static_cast<std::size_t>(said.size(1));
+    for (std::int64_t i = 0; i < count; ++i)
+      writer.add(before + data->name(i),
+                 {said.const_data_ptr<float>() + static_cast<std::size_t>(i) * width, width});
+    samples += count;
+    const auto [done, total] = data->progress();
+    shop.progress(done, total);
+  }
+}
+
+Report Predict::of_split(Workshop& shop) {
+  const std::int64_t most = options_.batches == 0 ? INT64_MAX : options_.batches;
+  const std::vector<Batch> batches = shop.batches(options_.split, most);
+  if (batches.empty()) throw ConfigError("split \"" + options_.split + "\" has no batch");
+  const std::string path = options_.out.empty() ? shop.folder() + "/outputs.safetensors" : options_.out;
+  if (path.ends_with(".safetensors")) return tensors_of_split(batches, shop, path);
+  const predict::Meaning meaning = meaning_of(shop, shop.dataset(options_.split));
+  const auto writer = predict::open_writer(path, meaning);
+  std::int64_t samples = 0, done = 0;
+  for (const Batch& batch : batches) {
+    if (shop.stopping()) return {};
+    const at::Tensor said = predict::answers(meaning, shop.network().forward(batch, {}), batch);
+    const auto width = static_cast<std::size_t>(said.size(1));
+    for (std::size_t i = 0; i < batch.indices.size(); ++i)
+      writer->add(std::to_string(batch.indices[i] + 1), {said.const_data_ptr<float>() + i * width, width});
+    samples += std::ssize(batch.indices);
+    shop.progress(++done, std::ssize(batches));
+  }
+  writer->finish();
+  Report report;
+  if (path != "-")
+    report.facts = {{"file", path}, {"from", shop.source()}, {"split", options_.split}, {"samples", samples}};
+  return report;
+}
+
+Report Predict::tensors_of_split(const std::vector<Batch>& batches, Workshop& shop, const std::string& path) {
+  std::vector<at::Tensor> outputs, targets, indices;
+  std::vector<std::vector<at::Tensor>> inputs;
+  for (const Batch& batch : batches) {
+    if (shop.stopping()) return {};
+    outputs.push_back(shop.network().forward(batch, {}).to(at::kCPU));
+    indices.push_back(at::tensor(batch.indices, at::kLong));
+    if (batch.target.defined()) targets.push_back(batch.target.to(at::kCPU));
+    inputs.resize(batch.inputs.size());
+    for (std::size_t i = 0; i < batch.inputs.size() && options_.inputs; ++i)
+      inputs[i].push_back(batch.inputs[i].to(at::kCPU));
+    shop.progress(std::ssize(outputs), std::ssize(batches));
+  }
+  std::vector<NamedTensor> tensors = {{"output", at::cat(outputs)}, {"index", at::cat(indices)}};
+  if (!targets.empty()) tensors.push_back({"target", at::cat(targets)});
+  for (std::size_t i = 0; i < inputs.size() && options_.inputs; ++i)
+    tensors.push_back({"input/" + std::to_string(i), at::cat(inputs[i])});
+  for (NamedTensor& each : tensors) each.tensor = each.tensor.contiguous();
+  write_safetensors(path, tensors);
+  Report report;
+  report.facts = {{"file", path},
+                  {"from", shop.source()},
+                  {"split", options_.split},
+                  {"samples", tensors[1].tensor.numel()}};
+  return report;
+}
+
+Report Predict::generate(Workshop& shop) {
+  Dataset& dataset = shop.dataset("train");
+  const BatchSchema schema = dataset.schema();
+  const auto* const tokenizer = dynamic_cast<const Tokenizer*>(&dataset);
+  if (schema.vocabulary == 0 ||
+      predict::meaning_of(shop.network().output_shape(), schema, {}).kind != predict::Meaning::Kind::tokens)
+    throw ConfigError(
+        "generate: the run is of no language model: its network does not say at each token which comes "
+        "next");
+  if (options_.prompt.empty()) throw ConfigError("prompt is empty: give at least one character");
+  if (tokenizer == nullptr)
+    throw ConfigError(
+        "generate: the run's dataset has numbers for tokens and no text (Tokenizer); train on text with "
+        "dataset \"text\"");
+  if (!options_.data.empty())
+    throw ConfigError("generate: found data, \"" + options_.data.front() +
+                      "\": give the text to go on with as --prompt");
+  std::vector<std::int64_t> context = tokenizer->encode(options_.prompt);
+  std::fputs(options_.prompt.c_str(), stdout);
+  predict::generate(shop.network(), at::Device(host().run().device), schema.tokens_per_sample,
+                    std::move(context), {options_.generate, options_.temperature, options_.top_k},
+                    RandomStream(static_cast<std::uint64_t>(options_.seed), "predict/generate"),
+                    [&](std::int64_t token) {
+                      const std::string text = tokenizer->decode({token});
+                      std::fwrite(text.data(), 1, text.size(), stdout);
+                      std::fflush(stdout);
+                      return !shop.stopping();
+                    });
+  std::fputc('\n', stdout);
+  return {};
+}
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Predict)

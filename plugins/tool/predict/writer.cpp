@@ -1,0 +1,181 @@
+#include "writer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include <trainyard/error.hpp>
+
+namespace predict {
+
+using trainyard::ConfigError;
+using trainyard::DataError;
+
+std::size_t largest(std::span<const float> numbers) {
+  return static_cast<std::size_t>(std::max_element(numbers.begin(), numbers.end()) - numbers.begin());
+}
+
+namespace {
+
+/// The shortest text that reads as the same float.
+std::string text_of(float number) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+
+/// A file that takes its place at the end, or standard output.
+class Output {
+ public:
+  explicit Output(std::string path) : path_(std::move(path)) {
+    file_ = is_stream() ? stdout : std::fopen((path_ + ".tmp").c_str(), "wb");
+    if (file_ == nullptr) fail();
+  }
+  ~Output() {
+    if (is_stream() || file_ == nullptr) return;
+    std::fclose(file_);
+    std::remove((path_ + ".tmp").c_str());
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void write(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail();
+  }
+  void rewind() {
+    if (std::fseek(file_, 0, SEEK_SET) != 0) fail();
+  }
+  void finish() {
+    if (std::fflush(file_) != 0) fail();
+    if (is_stream()) return;
+    std::FILE* const file = std::exchange(file_, nullptr);
+    if (std::fclose(file) != 0 || std::rename((path_ + ".tmp").c_str(), path_.c_str()) != 0) fail();
+  }
+
+ private:
+  bool is_stream() const { return path_ == "-"; }
+  [[noreturn]] void fail() const {
+    throw DataError((is_stream() ? "standard output" : path_) +
+                    " cannot be written: " + std::strerror(errno));
+  }
+  std::string path_;
+  std::FILE* file_ = nullptr;
+};
+
+class CsvWriter final : public Writer {
+ public:
+  CsvWriter(const std::string& path, Meaning meaning) : file_(path), meaning_(std::move(meaning)) {
+    std::string line = "sample";
+    if (meaning_.has_classes()) line += ",class,probability";
+    for (const std::string& column : meaning_.columns)
+      line += ',' + field((meaning_.has_classes() ? "p_" : "") + column);
+    file_.write(line + '\n');
+  }
+  void add(const std::string& sample, std::span<const float> numbers) override {
+    std::string line = field(sample);
+    if (meaning_.has_classes()) {
+      const std::size_t best = largest(numbers);
+      line += ',' + field(meaning_.columns[best]) + ',' + text_of(numbers[best]);
+    }
+    for (const float number : numbers) line += ',' + text_of(number);
+    file_.write(line + '\n');
+  }
+  void finish() override { file_.finish(); }
+
+ private:
+  static std::string field(const std::string& text) {
+    if (text.find_first_of(",\"\r\n") == std::string::npos && text == trim(text)) return text;
+    std::string quoted = "\"";
+    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+    return quoted + '"';
+  }
+  static std::string trim(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(' ');
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+  }
+
+  Output file_;
+  Meaning meaning_;
+};
+
+class JsonWriter final : public Writer {
+ public:
+  JsonWriter(const std::string& path, Meaning meaning) : file_(path), meaning_(std::move(meaning)) {}
+  void add(const std::string& sample, std::span<const float> numbers) override {
+    nlohmann::ordered_json line, each = nlohmann::ordered_json::object();
+    line["sample"] = sample;
+    for (std::size_t i = 0; i < numbers.size(); ++i) each[meaning_.columns[i]] = number(numbers[i]);
+    if (meaning_.has_classes()) {
+      const std::size_t best = largest(numbers);
+      line["class"] = meaning_.columns[best];
+      line["probability"] = number(numbers[best]);
+      line["probabilities"] = std::move(each);
+    } else {
+      line.update(each);
+    }
+    file_.write(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
+  }
+  void finish() override { file_.finish(); }
+
+ private:
+  /// With the digits of a float, not of the double that it becomes.
+  static nlohmann::ordered_json number(float value) {
+    if (!std::isfinite(value)) return text_of(value);
+    return nlohmann::ordered_json::parse(text_of(value));
+  }
+
+  Output file_;
+  Meaning meaning_;
+};
+
+/// float32 [samples, columns], in row order. How many samples there are is known at the end: the header has room for it.
+class NpyWriter final : public Writer {
+ public:
+  NpyWriter(const std::string& path, const Meaning& meaning) : file_(path), columns_(meaning.columns.size()) {
+    file_.write(header());
+  }
+  void add(const std::string&, std::span<const float> numbers) override {
+    file_.write({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
+    ++rows_;
+  }
+  void finish() override {
+    file_.rewind();
+    file_.write(header());
+    file_.finish();
+  }
+
+ private:
+  std::string header() const {
+    constexpr std::size_t size = 128, begin = 10;
+    std::string text("\x93NUMPY\x01\x00", 8);
+    text += static_cast<char>(size - begin);
+    text += '\0';
+    text += "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows_) + ", " +
+            std::to_string(columns_) + "), }";
+    text.resize(size - 1, ' ');
+    return text + '\n';
+  }
+
+  Output file_;
+  std::size_t columns_, rows_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Writer> open_writer(const std::string& path, Meaning meaning) {
+  if (path == "-" || path.ends_with(".csv")) return std::make_unique<CsvWriter>(path, std::move(meaning));
+  if (path.ends_with(".jsonl")) return std::make_unique<JsonWriter>(path, std::move(meaning));
+  if (path.ends_with(".npy")) return std::make_unique<NpyWriter>(path, meaning);
+  throw ConfigError("out = \"" + path +
+                    "\": its ending says what is written: .csv, .jsonl or .npy, and of a split "
+                    ".safetensors");
+}
+
+}  // namespace predict

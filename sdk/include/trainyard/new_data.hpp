@@ -1,0 +1,56 @@
+// Data that is not the run's: what a user has now, and wants to know of the network. A dataset that can read it, as
+// it reads its own splits, is found by what it is: dynamic_cast<ReadsNewData*>(&dataset).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("new_data.hpp");
+
+namespace trainyard {
+
+/// A file, a folder or a stream, read from its beginning to its end in memory that does not grow with it.
+/// One thread. Throws DataError that names file and place.
+class NewData {
+ public:
+  virtual ~NewData() = default;
+
+  /// The next samples, at most `most`, on the CPU: inputs as schema() says, and no target; `indices` counts the
+  /// samples of this object from 0. Of none at the end.
+  virtual Batch next(std::int64_t most) = 0;
+
+  /// What a person calls a sample of the last batch, by its place in it: its file, or its row.
+  virtual std::string name(std::int64_t sample) const = 0;
+
+  /// How much was read, and of how much, in bytes or files; a total of 0: nobody knows.
+  virtual std::pair<std::int64_t, std::int64_t> progress() const { return {0, 0}; }
+};
+
+/// A dataset that is open. The calls are of one thread.
+class ReadsNewData {
+ public:
+  virtual ~ReadsNewData() = default;
+
+  /// "-" is standard input. Throws DataError, naming what of it does not fit what the run was trained with.
+  virtual std::unique_ptr<NewData> read_new(const std::string& path) const = 0;
+
+  /// What the classes are called, in their order; empty: they are numbers.
+  virtual std::vector<std::string> class_names() const { return {}; }
+};
+
+/// Of datasets of tokens: there and back.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::vector<std::int64_t> encode(std::string_view text) const = 0;
+  virtual std::string decode(const std::vector<std::int64_t>& tokens) const = 0;
+};
+
+}  // namespace trainyard

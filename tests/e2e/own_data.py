@@ -1,0 +1,197 @@
+"""One's own tables, text and images: trained, killed, resumed, evaluated, and asked of new data with the real executable."""
+import ast
+import csv
+import gzip
+import io
+import json
+import shutil
+import struct
+import subprocess
+import unittest
+
+from support.host import DATA, SMALL, HostTest
+
+HEAD = SMALL[:SMALL.index("[model]")]
+TAIL = SMALL[SMALL.index("[optimizer]"):] + '[checkpoint]\ntype = "full"\ninterval = "2ba"\n'
+TABLE = HEAD + """
+[model]
+type = "mlp"
+layers = [6, 8, 3]
+[loss]
+type = "cross_entropy"
+[data]
+type = "csv"
+missing = "median"
+indicator = true
+standardize = true
+exclude = ["day"]
+train = { path = "train.csv", batch_size = 16, shuffle = true }
+val = { path = "val.csv", batch_size = 16 }
+[[metrics]]
+type = "accuracy"
+""" + TAIL
+JOBS, KINDS = ("clerk", "nurse", "smith"), ("yes", "no", "may be")
+
+
+def table(rows, job=lambda row: JOBS[row % 3], target=True):
+    """Of two numbers, one with gaps, three jobs and a date; the class is the job's."""
+    out = io.StringIO()
+    lines = csv.writer(out)
+    lines.writerow(["day", "age", "income", "job"] + ["answer"] * target)
+    for row in range(rows):
+        age = "" if row % 5 == 4 else row % 7
+        lines.writerow([f"2020-01-{1 + row % 28:02}", age, 1000 + row % 11, job(row)] + [KINDS[row % 3]] * target)
+    return out.getvalue()
+
+
+def read_npy(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    (size,) = struct.unpack_from("<H", data, 8)
+    header = ast.literal_eval(data[10:10 + size].decode())
+    assert (10 + size) % 64 == 0 and header["descr"] == "<f4" and not header["fortran_order"]
+    return header["shape"], struct.unpack(f"<{(len(data) - 10 - size) // 4}f", data[10 + size:])
+
+
+class OwnTable(HostTest):
+    def setUp(self):
+        super().setUp()
+        self.write("train.csv", table(96))
+        self.write("val.csv", table(48))
+
+    def predict(self, *words, code=0, **more):
+        done = subprocess.run(self.command("predict", "runs/small", *words), cwd=self.folder, env=self.environment(), text=True,
+                              capture_output=True, timeout=120, **more)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def rows(self, text):
+        return list(csv.DictReader(io.StringIO(text)))
+
+    def test_trains_on_text_and_gaps_and_tells_names_and_probabilities(self):
+        self.assertEqual(self.train(TABLE, "--set", "trainer.max_duration=40ep")["metrics"]["val/accuracy"], 1.0)
+        self.write("new.csv", table(12, target=False))
+        rows = self.rows(self.predict("new.csv").stdout)
+        self.assertEqual([row["class"] for row in rows], [KINDS[row % 3] for row in range(12)])
+        self.assertEqual([row["sample"] for row in rows], [str(row + 1) for row in range(12)])
+        for row in rows:
+            shares = {name: float(row[f"p_{name}"]) for name in KINDS}
+            self.assertAlmostEqual(sum(shares.values()), 1.0, places=5)
+            self.assertEqual(max(shares, key=shares.get), row["class"])
+            self.assertEqual(float(row["probability"]), shares[row["class"]])
+        # Other endings, standard input and batches of another size say the same.
+        self.predict("new.csv", "--out", "out.jsonl", "--batch_size", "5")
+        lines = [json.loads(line) for line in (self.folder / "out.jsonl").read_text().splitlines()]
+        self.assertEqual([line["class"] for line in lines], [row["class"] for row in rows])
+        for line, row in zip(lines, rows):
+            self.assertEqual(list(line["probabilities"]), sorted(KINDS))
+            self.assertAlmostEqual(line["probability"], float(row["probability"]), places=5)
+        self.predict("new.csv", "--out", "out.npy")
+        shape, numbers = read_npy(self.folder / "out.npy")
+        self.assertEqual(shape, (12, 3))
+        self.assertEqual([f"{number:.5f}" for number in numbers],
+                         [f"{float(row['p_' + name]):.5f}" for row in rows for name in sorted(KINDS)])
+        piped = self.predict("-", input=(self.folder / "new.csv").read_text())
+        self.assertEqual(self.rows(piped.stdout), rows)
+        both = self.rows(self.predict("new.csv", "val.csv").stdout)
+        self.assertEqual(len(both), 60)
+        self.assertEqual((both[0]["sample"], both[12]["sample"]), ("new.csv:1", "val.csv:1"))
+        # The split that the run has itself.
+        of_split = self.predict("--out", "split.csv")
+        self.assertIn("48", of_split.stdout)
+        self.assertEqual([row["class"] for row in self.rows((self.folder / "split.csv").read_text())],
+                         [KINDS[row % 3] for row in range(48)])
+
+    def test_what_was_learned_stays_in_the_run_whatever_becomes_of_the_files(self):
+        self.train(TABLE)
+        new = table(12, target=False)
+        self.write("new.csv", new)
+        before = self.predict("new.csv").stdout
+        said = self.host("eval", "runs/small").stdout
+        learned = json.loads((self.folder / "runs/small/data.json").read_text())
+        self.assertEqual(learned["type"], "csv")
+        self.assertEqual(learned["learned"]["labels"], sorted(KINDS))
+        self.write("train.csv", table(30, job=lambda row: JOBS[row % 2]).replace(",100", ",900"))
+        self.assertEqual(self.predict("new.csv").stdout, before)
+        self.assertEqual(self.host("eval", "runs/small").stdout, said)
+        self.assertEqual(self.predict("new.csv", "--weights", "runs/small/model.safetensors").stdout, before)
+        (self.folder / "runs/small/data.json").unlink()
+        self.assertNotEqual(self.predict("new.csv", code=2).returncode, 0)  # two jobs make fewer features
+        (self.folder / "runs/small/data.json").write_text('{"type": "csv"')
+        self.assertIn("data.json: it is damaged", self.predict("new.csv", code=4).stderr)
+
+    def test_a_run_that_was_killed_goes_on_with_its_statistics(self):
+        expected = self.train(TABLE)["digest"]
+        shutil.rmtree(self.folder / "runs")
+        self.assertEqual(self.train(TABLE, "--set", "trainer.max_wall_time=0.000001s", code=75)["steps"], 1)
+        self.assertTrue((self.folder / "runs/small/data.json").exists())
+        learned = (self.folder / "runs/small/data.json").read_text()
+        # Rows that none of the steps to come reads are others: what is learned anew from them would be, too.
+        self.host("resume", "runs/small", "--set", "trainer.max_wall_time=1h", "-q")
+        self.assertEqual(self.result()["digest"], expected)
+        self.assertEqual((self.folder / "runs/small/data.json").read_text(), learned)
+
+    def test_resumes_with_the_statistics_that_it_began_with(self):
+        self.train(TABLE, "--set", "trainer.max_wall_time=0.000001s", code=75)
+        learned = (self.folder / "runs/small/data.json").read_text()
+        self.write("train.csv", table(96).replace(",1000,", ",5000,"))
+        self.host("resume", "runs/small", "--set", "trainer.max_wall_time=1h", "-q")
+        self.assertEqual((self.folder / "runs/small/data.json").read_text(), learned)
+
+    def test_levels_that_training_never_saw_are_counted_and_named_once(self):
+        self.write("val.csv", table(48, job=lambda row: "pilot" if row % 4 == 0 else JOBS[row % 3]))
+        printed = self.train(TABLE)["printed"]
+        self.assertEqual(printed.count("12 rows have levels that the training split does not have"), 1, printed)
+        self.assertIn('"job"', printed)
+        self.assertIn('"pilot"', printed)
+
+    def test_new_data_that_does_not_fit_is_refused_by_column(self):
+        self.train(TABLE)
+        self.write("new.csv", table(12, target=False).replace("income", "wage"))
+        said = self.predict("new.csv", code=4)
+        self.assertIn('new.csv:1: it lacks the column "income", which the run was trained with; it has "wage"', said.stderr)
+        self.assertEqual(said.stdout, "")
+        self.write("new.csv", table(12, target=False).replace("1001", "n. a."))
+        self.assertIn("new.csv:3: column 3 \"income\": 'n. a.' is not a number", self.predict("new.csv", "--out", "x.csv", code=4).stderr)
+        self.assertEqual([path.name for path in self.folder.glob("x.csv*")], [])
+        self.assertIn("absent.csv: No such file", self.predict("absent.csv", code=4).stderr)
+        self.assertIn(".csv, .jsonl or .npy", self.predict("val.csv", "--out", "x.parquet", code=2).stderr)
+
+    def test_a_date_is_refused_with_the_option_that_leaves_it_out(self):
+        printed = self.train(TABLE.replace('exclude = ["day"]', ""), code=4)["printed"]
+        self.assertIn("train.csv:2: column 1 \"day\": '2020-01-01' is a date", printed)
+        self.assertIn('exclude = ["day"]', printed)
+
+    def test_numbers_for_a_regression(self):
+        text = TABLE.replace('loss]\ntype = "cross_entropy"', 'loss]\ntype = "mse"').replace("8, 3]", "8, 1]").replace(
+            "[data]", '[data]\ntask = "regression"\ntarget = "income"').replace('type = "accuracy"', 'type = "mae"').replace(
+            "layers = [6", "layers = [8")
+        self.train(text)
+        self.write("new.csv", table(5))
+        rows = self.rows(self.predict("new.csv").stdout)
+        self.assertEqual((len(rows), list(rows[0])), (5, ["sample", "value"]))
+        self.assertEqual(len({float(row["value"]) for row in rows}), 5)
+
+
+class RealTable(HostTest):
+    def test_a_table_of_people_as_it_was_published(self):
+        """The bank's customers (UCI, 45,211 rows, nine columns of text): what logistic regression makes of them, at least."""
+        path = DATA / "tabular/pycaret/bank.csv.gz"
+        if not path.exists():
+            self.skipTest(f"no {path}")
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True)
+        self.write("train.csv", "".join(line for i, line in enumerate(lines) if i == 0 or i % 5))
+        self.write("val.csv", "".join(line for i, line in enumerate(lines) if i % 5 == 0))
+        text = TABLE.replace('exclude = ["day"]', 'target = "deposit"').replace("layers = [6, 8, 3]", "layers = [51, 32, 2]").replace(
+            "batch_size = 16", "batch_size = 256").replace('interval = "2ba"', 'interval = "1ep"')
+        result = self.train(text, "--set", "optimizer.lr=0.003")
+        self.assertGreater(result["metrics"]["val/accuracy"], 0.89)  # the larger class: 0.883
+        done = self.host("predict", "runs/small", "val.csv")
+        said = list(csv.DictReader(io.StringIO(done.stdout)))
+        truth = [row["deposit"] for row in csv.DictReader(io.StringIO((self.folder / "val.csv").read_text()))]
+        right = sum(row["class"] == kind for row, kind in zip(said, truth, strict=True)) / len(truth)
+        self.assertAlmostEqual(right, result["metrics"]["val/accuracy"], places=6)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,221 @@
+// Tables with categories, gaps and text, as people have them: csv beyond numbers.
+#include <numeric>
+
+#include <catch2/catch.hpp>
+#include <trainyard/dataset.hpp>
+#include <trainyard/learns.hpp>
+#include <trainyard/new_data.hpp>
+
+#include "golden.hpp"
+#include "support/files.hpp"
+#include "support/folder.hpp"
+#include "support/plugin.hpp"
+
+using namespace trainyard;
+using Catch::Contains;
+using test::make;
+using test::message_of;
+using test::table;
+using test::TempFolder;
+
+namespace {
+
+std::unique_ptr<Dataset> open(Table options, const Dataset* train = nullptr) {
+  auto dataset = make<Dataset>("csv", options);
+  if (train != nullptr) dynamic_cast<Learns&>(*dataset).use(dynamic_cast<const Learns&>(*train).learned());
+  dataset->open(train == nullptr ? "train" : "val");
+  return dataset;
+}
+
+Batch read_all(const Dataset& dataset) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(dataset.size()));
+  std::iota(indices.begin(), indices.end(), 0);
+  return dataset.read(indices, {RandomStream(1, "data", 0), 0});
+}
+
+std::vector<float> values(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<float>(), tensor.const_data_ptr<float>() + tensor.numel()};
+}
+std::vector<float> features(const Dataset& dataset) {
+  return values(read_all(dataset).input());
+}
+using Floats = std::vector<float>;
+using Classes = std::vector<std::int64_t>;
+
+std::string data_error(const Table& options, const Dataset* train = nullptr) {
+  return message_of<DataError>([&] { open(options, train); });
+}
+
+std::vector<float> flat(const nlohmann::json& rows) {
+  std::vector<float> all;
+  for (const auto& row : rows)
+    for (const auto& number : row) all.push_back(number.get<float>());
+  return all;
+}
+
+void check_close(const std::vector<float>& found, const std::vector<float>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == Approx(expected[i]).margin(1e-5));
+}
+
+}  // namespace
+
+TEST_CASE("csv: gaps, categories and classes are those of scikit-learn, found on the training split alone") {
+  const auto golden = test::golden("tables.json");
+  const TempFolder folder;
+  const std::string train_path = folder.write("train.csv", golden["train"].get<std::string>()),
+                    other_path = folder.write("other.csv", golden["other"].get<std::string>());
+  for (const auto& each : golden["cases"]) {
+    INFO(each["options"].dump());
+    Table options = test::options(each["options"]);
+    options.set("target", "rate");
+    options.set("categorical", Array{"grade"});
+    options.set("path", train_path);
+    const auto train = open(options);
+    check_close(features(*train), flat(each["train"]));
+    CHECK(train->labels() == golden["classes"]["train"].get<Classes>());
+    CHECK(dynamic_cast<const ReadsNewData&>(*train).class_names() ==
+          golden["labels"].get<std::vector<std::string>>());
+    options.set("path", other_path);  // its columns stand in another order
+    const auto other = open(options, train.get());
+    check_close(features(*other), flat(each["other"]));
+    CHECK(other->labels() == golden["classes"]["other"].get<Classes>());
+    CHECK(other->schema().inputs[0].shape == train->schema().inputs[0].shape);
+  }
+}
+
+TEST_CASE("csv: quotes, lines within fields, byte order mark, any end of a line, separators") {
+  const TempFolder folder;
+  const auto labels_of = [&](const std::string& content, Table options = {}) {
+    options.set("path", folder.write("q.csv", content));
+    return dynamic_cast<const ReadsNewData&>(*open(options)).class_names();
+  };
+  using Names = std::vector<std::string>;
+  CHECK(labels_of("\xef\xbb\xbf\"x\",y\r\n1,\"a, \"\"b\"\"\r\nc\"\r\n2, \" d \" \r\n") ==
+        Names{" d ", "a, \"b\"\nc"});
+  CHECK(labels_of("x;y\n1;\"a;b\"\n2;c", table({{"separator", ";"}})) == Names{"a;b", "c"});
+  CHECK(labels_of("x\ty\n1\t5\" pipe\n2\t6\" pipe\n", table({{"separator", "\t"}})) ==
+        Names{"5\" pipe", "6\" pipe"});
+  CHECK(labels_of("x,y\n1,\"\n\n\"\n2,b\n") == Names{"\n\n", "b"});
+}
+
+TEST_CASE("csv: classes are texts or integers, whatever they are called") {
+  const TempFolder folder;
+  const auto open_text = [&](const std::string& content, Table options = {}) {
+    options.set("path", folder.write("c.csv", content));
+    return open(options);
+  };
+  const auto svm = open_text("1,1\n2,-1\n3,+1\n4,10\n");
+  CHECK(svm->labels() == Classes{1, 0, 1, 2});
+  CHECK(dynamic_cast<const ReadsNewData&>(*svm).class_names() == std::vector<std::string>{"-1", "1", "10"});
+  CHECK(svm->schema().classes == 3);
+  const auto val = [&](const std::string& label) {
+    return data_error(table({{"path", folder.write("v.csv", "1," + label + "\n")}}), svm.get());
+  };
+  CHECK_THAT(val("7"),
+             Contains("v.csv:1: column 2: '7' is none of the 3 classes of the training split: \"-1\"") &&
+                 Contains("labels"));
+  CHECK_THAT(val(""), Contains("the field is empty: every row needs a class"));
+}
+
+TEST_CASE("csv: a column that cannot be a feature is refused by name, with the option that mends it") {
+  const TempFolder folder;
+  const auto message = [&](const std::string& content, Table options = {}) {
+    options.set("path", folder.write("bad.csv", content));
+    return data_error(options);
+  };
+  CHECK_THAT(
+      message("day,x,y\n2011-01-01,1,0\n2011-01-02,2,1\n"),
+      Contains("bad.csv:2: column 1 \"day\": '2011-01-01' is a date") && Contains("exclude = [\"day\"]"));
+  CHECK_THAT(message("day,y\n1/2/99 10:00,0\n,1\n", table({{"missing", "mode"}})), Contains("is a date"));
+  CHECK_THAT(
+      message("a,b,y\n1,,0\n2,NA,1\n", table({{"missing", "mean"}})),
+      Contains("column 2 \"b\": it has no value in the training split") && Contains("exclude = [\"b\"]"));
+  CHECK_THAT(message("a,b,y\n1,2,0\n2,?,1\n"), Contains("bad.csv:3: column 2 \"b\": '?' stands for a gap") &&
+                                                   Contains("missing = \"median\"") && Contains("na_values"));
+  CHECK_THAT(message("a,a,y\n1,2,0\n"),
+             Contains("the columns 1 and 2 are both called \"a\"") && Contains("rename"));
+  CHECK_THAT(message("a,b,y\n1,2,0\n3,\"4,1\n5,6,0\n"),
+             Contains("bad.csv:3: a quote is not closed: the file ends within the field"));
+  CHECK_THAT(message("a,y\n\"1\"2,0\n"), Contains("field 1 goes on behind its closing quote"));
+  CHECK_THAT(message("a,b,y\n1,2,0\n1,2,3,0\n"),
+             Contains("bad.csv:3: found 4 fields, expected 3") && Contains("has to stand in quotes"));
+  CHECK_THAT(message("a;y\n1;0\n"), Contains("is the separator right?"));
+  std::string late = "a,y\n";
+  for (int i = 0; i < 4999; ++i) late += std::to_string(i) + ",0\n";
+  CHECK_THAT(message(late + "unknown,1\n"),
+             Contains("bad.csv:5001: column 1 \"a\": 'unknown' is not a number, though 4999 values") &&
+                 Contains("na_values = [\"\", \"unknown\"]") && Contains("categorical = [\"a\"]"));
+  std::string many = "id,y\n";
+  for (int i = 0; i < 300; ++i) many += "id" + std::to_string(i) + ",0\n";
+  CHECK_THAT(message(many), Contains("bad.csv:258: column 1 \"id\": more than 256 different texts") &&
+                                Contains("max_levels"));
+  CHECK_THAT(message("a,y\nx\xe9,0\nz,1\n"), Contains("no UTF-8") && Contains("iconv"));
+  CHECK_THAT(message(""), Contains("there is no row of data"));
+  CHECK_THAT(message("a,b\n"), Contains("there is no row of data"));
+}
+
+TEST_CASE("csv: excluded columns may hold anything, and a constant one does no harm") {
+  const TempFolder folder;
+  const auto data =
+      open(table({{"path", folder.write("t.csv", "day,c,x,y\n2011-01-01,7,1,a\n2011-01-02,7,3,b\n")},
+                  {"exclude", Array{"day"}},
+                  {"standardize", true}}));
+  CHECK(features(*data) == Floats{0, -1, 0, 1});
+}
+
+TEST_CASE("csv: what was learned goes through its table and back, and a damaged one is refused") {
+  const TempFolder folder;
+  const std::string path = folder.write("t.csv", "a,b,y\n1,u,k\n,v,l\n4,v,k\n");
+  const Table options =
+      table({{"path", path}, {"missing", "mean"}, {"standardize", true}, {"indicator", true}});
+  const auto train = open(options);
+  const Table learned = dynamic_cast<const Learns&>(*train).learned();
+  const auto again = open(options, train.get());
+  CHECK(features(*again) == features(*train));
+  for (const char* key : {"format", "names", "count", "target", "labels", "features"}) {
+    Table damaged = learned;
+    damaged.erase(key);
+    auto dataset = make<Dataset>("csv", options);
+    CHECK_THROWS_AS(dynamic_cast<Learns&>(*dataset).use(damaged), DataError);
+  }
+  Table damaged = learned;
+  damaged.set("target", 9);
+  auto dataset = make<Dataset>("csv", options);
+  CHECK_THROWS_AS(dynamic_cast<Learns&>(*dataset).use(damaged), DataError);
+}
+
+TEST_CASE("csv: new rows, a few at a time, without a target, in any order of columns") {
+  const TempFolder folder;
+  const auto train =
+      open(table({{"path", folder.write("t.csv", "a,job,y\n1,u,no\n3,v,yes\n")}, {"exclude", Array{}}}));
+  const auto& reader = dynamic_cast<const ReadsNewData&>(*train);
+  const auto read = [&](const std::string& content) {
+    const auto data = reader.read_new(folder.write("new.csv", content));
+    std::vector<float> all;
+    for (Batch batch = data->next(2); !batch.indices.empty(); batch = data->next(2)) {
+      CHECK(batch.indices.size() <= 2);
+      CHECK_FALSE(batch.target.defined());
+      const std::vector<float> part = values(batch.input());
+      all.insert(all.end(), part.begin(), part.end());
+      CHECK(data->name(0) == std::to_string(batch.indices[0] + 1));
+    }
+    return all;
+  };
+  CHECK(read("job,extra,a\nv,9,5\nu,9,6\nw,9,7\n") == Floats{5, 0, 1, 6, 1, 0, 7, 0, 0});
+  CHECK(read("a,job,y\n5,v,yes\n") == Floats{5, 0, 1});
+  CHECK(read("a,job\n") == Floats{});
+  const auto fails = [&](const std::string& content) {
+    return message_of<DataError>([&] { read(content); });
+  };
+  CHECK_THAT(fails("a,work,y\n5,v,yes\n"), Contains("new.csv:1: it lacks the column \"job\"") &&
+                                               Contains("it has \"work\", which the run does not know"));
+  CHECK_THAT(fails("a,job\n5,v\nx,v\n"), Contains("new.csv:3: column 1 \"a\": 'x' is not a number"));
+  CHECK_THAT(fails("a,job\n,v\n"), Contains("the training split has no gap in this column"));
+
+  const auto plain = open(table({{"path", folder.write("p.csv", "0,1,2\n1,3,4\n")}, {"target", "0"}}));
+  const auto& places = dynamic_cast<const ReadsNewData&>(*plain);
+  CHECK(values(places.read_new(folder.write("n.csv", "5,6\n"))->next(9).input()) == Floats{5, 6});
+  CHECK(values(places.read_new(folder.write("n.csv", "1,5,6\n"))->next(9).input()) == Floats{5, 6});
+  CHECK_THROWS_WITH(places.read_new(folder.write("n.csv", "5\n")), Contains("found 1 columns, expected 3"));
+}
