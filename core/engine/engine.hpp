@@ -23,7 +23,7 @@ struct StepRate {
 };
 
 struct Engine {
-  static constexpr std::uint64_t expected_magic = 0x32656e69676e65;  // "engine2"
+  static constexpr std::uint64_t expected_magic = 0x33656e69676e65;  // "engine3"
   std::uint64_t magic = expected_magic;
 
   // Each returns an exit code; errors have been printed to standard error by then.
@@ -33,6 +33,8 @@ struct Engine {
                   bool json) = nullptr;
   /// Steps, batch arithmetic and memory of a run, printed.
   int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
+  /// Whether the parts of a run fit each other: builds what `plan` does, and prints nothing but what is wrong.
+  int (*check)(const config::RunConfig&, const plugins::Registry&) = nullptr;
   /// What the schedule of a run says at `most` steps at most, evenly spread; the first and the last are among
   /// them. Planned swaps are not followed.
   int (*rates)(const config::RunConfig&, const plugins::Registry&, std::int64_t most,

@@ -1,7 +1,7 @@
 # The package that find_package(Trainyard) finds; `cmake --install BUILD --component sdk` installs it alone.
 include(CMakePackageConfigHelpers)
 set(package lib/cmake/Trainyard)
-set_target_properties(trainyard PROPERTIES EXPORT_NAME sdk INSTALL_RPATH "$ORIGIN;${TRAINYARD_LIBTORCH}/lib")
+set_target_properties(trainyard PROPERTIES EXPORT_NAME sdk INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;${TRAINYARD_LIBTORCH}/lib")
 set_target_properties(trainyard_formats PROPERTIES EXPORT_NAME formats)
 install(TARGETS trainyard trainyard_formats EXPORT TrainyardTargets LIBRARY DESTINATION lib COMPONENT sdk
         ARCHIVE DESTINATION lib COMPONENT sdk)
