@@ -60,6 +60,12 @@ void add_ctl(Arguments command, CommandLine& line) {
   };
   swap.add("--watch", watch, "go back if it fails within this duration: 5ba");
   swap.add("--carry", request.carry, "what goes over from the old plugin: a word that the slot knows");
+  Arguments metrics = verb.verb("metrics", "its status as Prometheus' text format, for a scraper");
+  metrics.fall_through();
+  metrics.when_chosen([given, &line] {
+    given->options.prometheus = true;
+    line.chosen = [given] { return ask(*given); };
+  });
   add(Verb::pause, "hold it at the next safe point");
   add(Verb::resume, "let a paused run go on");
   add(Verb::checkpoint, "save a checkpoint at the next safe point");
