@@ -8,6 +8,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/version.hpp>
 
+#include "core/cli/completion.hpp"
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
@@ -15,9 +16,9 @@ namespace {
 
 /// As --help lists them.
 constexpr void (*verbs[])(Arguments, CommandLine&) = {
-    add_train,   add_resume, add_eval,    add_validate, add_plan,  add_config,
-    add_plugins, add_ckpt,   add_model,   add_schedule, add_rules, add_bench,
-    add_doctor,  add_ctl,    add_monitor, add_runs,     add_tools};
+    add_train,   add_resume, add_eval,    add_validate, add_plan,       add_config,
+    add_plugins, add_ckpt,   add_model,   add_schedule, add_rules,      add_bench,
+    add_doctor,  add_ctl,    add_monitor, add_runs,     add_completion, add_tools};
 
 /// "help ckpt ls" asks for what "ckpt ls --help" does.
 std::vector<char*> asked(int argc, char** argv) {
@@ -31,6 +32,8 @@ std::vector<char*> asked(int argc, char** argv) {
 
 int run_command_line(int given, char** words) {
   std::vector<char*> all = asked(given, words);
+  const bool completed = given > 1 && std::string_view(words[1]) == "__complete";  // by a shell
+  if (completed) all.erase(all.begin() + 1);
   const int argc = static_cast<int>(all.size());
   char** const argv = all.data();
   CommandLine line{.argc = argc, .argv = argv, .chosen = {}};
@@ -41,6 +44,11 @@ int run_command_line(int given, char** words) {
   command.arguments().footer(
       "`trainyard help VERB` says what a verb takes; tools, which are verbs of plugins, are listed by "
       "`trainyard tools`.");
+  if (completed) {
+    for (const std::string& word : completions(command, {all.begin() + 1, all.end()}))
+      std::cout << word << '\n';
+    return 0;
+  }
   if (const std::optional<int> ended = command.parse(argc, argv, std::cout, std::cerr)) return *ended;
   return line.chosen();
 }

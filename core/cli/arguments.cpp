@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
 #include <trainyard/error.hpp>
 
 #include "core/cli/run_state.hpp"
@@ -28,6 +30,62 @@ std::optional<std::string> unknown_verb(const CLI::App& app) {
          config::suggestion(words.front(), verbs, "there are");
 }
 
+/// A validator that checks nothing: its name says what the option is.
+CLI::Validator named(const std::string& what) {
+  return CLI::Validator([](std::string&) { return std::string(); }, "", what);
+}
+
+/// What an option says of itself, into an offer.
+void describe(const CLI::Option& option, Offer& offer) {
+  auto& all = const_cast<CLI::Option&>(option);  // CLI11 reads them by a function that is not const
+  try {
+    for (int i = 0;; ++i) {
+      const CLI::Validator& each = *all.get_validator(i);
+      if (each.get_name() != "words") {
+        if (!each.get_name().empty()) offer.what = each.get_name();
+        continue;
+      }
+      const std::string set = each.get_description();  // "{text,json}"
+      offer.words = CLI::detail::split(set.substr(1, set.size() - 2), ',');
+    }
+  } catch (const CLI::OptionNotFound&) {}  // it had no more
+}
+
+const CLI::Option* find_option(const CLI::App& verb, const std::string& name) {
+  for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent())
+    for (const CLI::Option* option : app->get_options())
+      if (!option->get_positional() && option->check_name(name)) return option;
+  return nullptr;
+}
+
+std::vector<std::string> option_names(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent())
+    for (const CLI::Option* option : app->get_options())
+      for (const std::string& name : option->get_lnames())
+        if (app == &verb || name != "version") names.push_back("--" + name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+/// Of the positional argument number `place`; the last takes all that follow.
+void describe_place(const CLI::App& verb, std::size_t place, Offer& offer) {
+  const auto options = verb.get_options([](const CLI::Option* option) { return option->get_positional(); });
+  if (options.empty()) return;
+  const CLI::Option& last = *options.back();
+  if (place < options.size())
+    describe(*options[place], offer);
+  else if (last.get_items_expected_max() > 1)
+    describe(last, offer);
+}
+
+const CLI::App* find_verb(const CLI::App& verb, const std::string& name) {
+  for (const CLI::App* each : verb.get_subcommands([](const CLI::App*) { return true; }))
+    if (each->get_name() == name) return each;
+  return nullptr;
+}
+
 }  // namespace
 
 Argument& Argument::required() {
@@ -36,13 +94,14 @@ Argument& Argument::required() {
 }
 Argument& Argument::existing_file() {
   option_->check(CLI::ExistingFile);
-  return *this;
+  return offers("file");
 }
 Argument& Argument::run_file() {
-  option_->check([](const std::string& word) {
+  const auto exists = [](std::string& word) {
     std::string file = run_file_of(word);
     return CLI::ExistingFile(file);
-  });
+  };
+  option_->check(CLI::Validator(exists, "", "run_file"));
   return *this;
 }
 Argument& Argument::run() {
@@ -51,7 +110,7 @@ Argument& Argument::run() {
         word = find_run(word);
         return std::string();
       },
-      ""));
+      "", "run"));
   return *this;
 }
 Argument& Argument::existing_folder() {
@@ -63,7 +122,7 @@ Argument& Argument::within(double least, double most) {
   return *this;
 }
 Argument& Argument::one_of(const std::vector<std::string>& words) {
-  option_->check(CLI::IsMember(words));
+  option_->check(CLI::IsMember(words).name("words"));
   return *this;
 }
 Argument& Argument::one_at_a_time() {
@@ -72,6 +131,11 @@ Argument& Argument::one_at_a_time() {
 }
 Argument& Argument::exactly(int count, const std::string& help) {
   option_->expected(count)->description(help);
+  return *this;
+}
+
+Argument& Argument::offers(const std::string& what) {
+  option_->check(named(what));
   return *this;
 }
 
@@ -141,6 +205,52 @@ std::optional<int> Command::parse(int argc, const char* const* argv, std::ostrea
       app_->exit(error, out, errors);
     return static_cast<int>(ExitCode::config);
   }
+}
+
+Offer Command::offer(const std::vector<std::string>& words) const {
+  const CLI::App* verb = app_.get();
+  const CLI::Option* open = nullptr;  // waits for its word
+  Offer offer;
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (open != nullptr) {
+      open = nullptr;
+    } else if (word.starts_with('-')) {
+      const CLI::Option* option = find_option(*verb, word);
+      if (option != nullptr && option->get_items_expected_max() > 0) open = option;
+    } else if (const CLI::App* next = find_verb(*verb, word)) {
+      verb = next;
+      if (!verb->get_fallthrough()) offer.before.clear();
+    } else {
+      offer.before.push_back(word);
+    }
+  }
+  const std::string now = words.empty() ? "" : words.back();
+  if (open == nullptr && now.starts_with('-')) {
+    const std::size_t equals = now.find('=');
+    if (equals == std::string::npos) {
+      offer.words = option_names(*verb);
+      return offer;
+    }
+    open = find_option(*verb, now.substr(0, equals));
+    if (open == nullptr) return offer;
+  }
+  if (open != nullptr) {
+    describe(*open, offer);
+    return offer;
+  }
+  for (const CLI::App* each : verb->get_subcommands([](const CLI::App*) { return true; }))
+    offer.words.push_back(each->get_name());
+  if (verb == app_.get()) offer.what = "verb";
+  // A run that stands before a verb of `ctl` is an argument of `ctl`.
+  const bool of_parent = verb->get_fallthrough() && verb->get_parent() != app_.get();
+  const std::size_t place =
+      offer.before.size() - (of_parent ? std::min<std::size_t>(1, offer.before.size()) : 0);
+  Offer at_place;
+  describe_place(*verb, place, at_place);
+  offer.words.insert(offer.words.end(), at_place.words.begin(), at_place.words.end());
+  if (!at_place.what.empty()) offer.what = at_place.what;
+  return offer;
 }
 
 }  // namespace trainyard::cli

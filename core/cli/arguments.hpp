@@ -30,6 +30,7 @@ class Argument {
   Argument& one_of(const std::vector<std::string>& words);
   Argument& one_at_a_time();  ///< further ones need the option's name again
   Argument& exactly(int count, const std::string& help);
+  Argument& offers(const std::string& what);  ///< of what a shell completes it: "setting"; no check
 
  private:
   CLI::Option* option_;
@@ -64,6 +65,13 @@ class Arguments {
   CLI::App* app_;
 };
 
+/// What may stand at a place of a command line.
+struct Offer {
+  std::vector<std::string> words;   ///< verbs, options, words of a set
+  std::string what;                 ///< or what an argument says of itself: "run", "folder", "setting"
+  std::vector<std::string> before;  ///< the words of the verb that stand before it and are no options
+};
+
 /// The command: takes its verbs, then parses.
 class Command {
  public:
@@ -73,6 +81,8 @@ class Command {
   Arguments arguments() { return Arguments(*app_); }
   /// The exit code where what was typed ends here: help was asked for, or it is wrong, which was told.
   std::optional<int> parse(int argc, const char* const* argv, std::ostream& out, std::ostream& errors);
+  /// Of the last of the words, which is begun; "--name=be": of the option. The command's name is none of them.
+  Offer offer(const std::vector<std::string>& words) const;
 
  private:
   std::unique_ptr<CLI::App> app_;

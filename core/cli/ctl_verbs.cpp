@@ -7,6 +7,7 @@
 
 #include "core/cli/client.hpp"
 #include "core/cli/columns.hpp"
+#include "core/cli/prometheus.hpp"
 #include "core/cli/run_state.hpp"
 #include "core/runfile/suggest.hpp"
 
@@ -28,6 +29,7 @@ std::vector<std::vector<std::string>> slot_rows(const Status& status) {
 }
 
 std::string result_text(const CtlOptions& options, const std::string& run, const Json& result) {
+  if (options.prometheus) return prometheus_text(result.get<Status>());
   if (options.json) return result.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (options.request.verb != control::Verb::status) {
     const Json message = result.is_object() ? result.value("message", Json()) : Json();

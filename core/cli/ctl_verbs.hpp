@@ -14,7 +14,8 @@ struct CtlOptions {
   std::string run;  ///< its directory, or its name below runs/
   control::Request request;
   std::chrono::milliseconds timeout{60'000};
-  bool json = false;  ///< the result as it came
+  bool json = false;        ///< the result as it came
+  bool prometheus = false;  ///< a status as Prometheus' text
 };
 
 /// The exit code: 0 done, 1 where no run answers, 2 where the run says no. The reason stands in `errors`.

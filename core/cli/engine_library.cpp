@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include <trainyard/error.hpp>
@@ -12,12 +13,30 @@ std::string home() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().string();
 }
 
+namespace {
+
+/// The LibTorch that the environment names comes in first, and stands for any other.
+void load_libtorch() {
+  const char* folder = std::getenv("TRAINYARD_LIBTORCH");
+  if (folder == nullptr || *folder == '\0') return;
+  const std::string path = std::string(folder) + "/lib/libtorch_cpu.so";
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
+    throw PluginError(std::string("TRAINYARD_LIBTORCH: ") + dlerror() +
+                      "; it is to name the folder of LibTorch " + TRAINYARD_LIBTORCH_VERSION +
+                      ", which has lib/libtorch_cpu.so");
+}
+
+}  // namespace
+
 const train::Engine& engine() {
+  load_libtorch();
   const std::string path = home() + "/lib/libtrainyard_engine.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw PluginError(std::string("the engine does not load: ") + dlerror() +
-                      "; build or install all of Trainyard, and keep LibTorch where it was built against");
+                      "; set TRAINYARD_LIBTORCH to the folder of LibTorch " + TRAINYARD_LIBTORCH_VERSION +
+                      ", or put that folder at " + home() +
+                      "/torch; where a file of Trainyard's own is missing, install all of it");
   auto* const door = reinterpret_cast<const train::Engine* (*)()>(dlsym(library, "trainyard_engine"));
   const train::Engine* found = door != nullptr ? door() : nullptr;
   if (found == nullptr || found->magic != train::Engine::expected_magic)

@@ -6,9 +6,11 @@
 
 #include "core/cli/columns.hpp"
 #include "core/plugins/elf.hpp"
+#include "core/plugins/kinds.hpp"
 #include "core/plugins/order.hpp"
 #include "core/runfile/option_text.hpp"
 #include "core/runfile/suggest.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -17,23 +19,6 @@ using nlohmann::ordered_json;
 using plugins::PluginFile;
 using plugins::Refusal;
 using plugins::Registry;
-
-ordered_json json_of(const Value& value) {
-  if (const auto* held = value.get_if<Array>()) {
-    auto array = ordered_json::array();
-    for (const Value& element : *held) array.push_back(json_of(element));
-    return array;
-  }
-  if (const auto* held = value.get_if<Table>()) {
-    auto object = ordered_json::object();
-    for (const Table::Entry& entry : held->entries()) object[entry.key] = json_of(entry.value);
-    return object;
-  }
-  if (const auto* held = value.get_if<bool>()) return *held;
-  if (const auto* held = value.get_if<std::int64_t>()) return *held;
-  if (const auto* held = value.get_if<double>()) return *held;
-  return value.as<std::string>();
-}
 
 std::vector<std::string> regions_of(Regions regions) {
   std::vector<std::string> names;
@@ -69,7 +54,7 @@ ordered_json options_json(const std::vector<OptionSpec>& options) {
         {"list", option.list},     {"required", option.required},
         {"common", option.common}, {"file", option.file},
         {"help", option.help}};
-    if (option.fallback) json["default"] = json_of(*option.fallback);
+    if (option.fallback) json["default"] = config::json_of(*option.fallback);
     if (option.minimum) json[option.open_minimum ? "above" : "min"] = *option.minimum;
     if (option.maximum) json[option.open_maximum ? "below" : "max"] = *option.maximum;
     if (!option.choices.empty()) json["choices"] = option.choices;
@@ -174,9 +159,33 @@ std::vector<PluginFile> named(const Registry& registry, const std::string& what)
 
 }  // namespace
 
-ExitCode plugins_list(const Registry& registry, Format format, std::ostream& out) {
+std::vector<std::string> kinds_of_plugins() {
+  std::vector<std::string> kinds;
+  for (const plugins::KindRow& row : plugins::kinds) kinds.emplace_back(row.kind.name);
+  return kinds;
+}
+
+void plugins_events(Format format, std::ostream& out) {
+  auto json = ordered_json::array();
+  std::vector<std::vector<std::string>> rows = {{"event", "writes", "may ask for", ""}};
+  for (std::size_t i = 0; i < event_count; ++i) {
+    const auto event = static_cast<Event>(i);
+    const std::string asks = controls_text(controls(event));
+    const char* fired = needs_ranks(event) ? "of several ranks" : of_micro(event) ? "by the executor" : "";
+    json.push_back({{"event", name(event)},
+                    {"writes", regions_of(writable(event))},
+                    {"asks", asks},
+                    {"of_ranks", needs_ranks(event)},
+                    {"of_executor", of_micro(event)}});
+    rows.push_back({std::string(name(event)), events::text(writable(event)), asks, fired});
+  }
+  format == Format::json ? print(json, out) : print_columns(rows, "", out);
+}
+
+ExitCode plugins_list(const Registry& registry, const std::string& kind, Format format, std::ostream& out) {
   std::vector<const PluginFile*> files;
-  for (const PluginFile& file : registry.files()) files.push_back(&file);
+  for (const PluginFile& file : registry.files())
+    if (kind.empty() || file.manifest.kind == kind) files.push_back(&file);
   std::stable_sort(files.begin(), files.end(), [](const PluginFile* a, const PluginFile* b) {
     return std::pair(a->manifest.kind, a->manifest.name) < std::pair(b->manifest.kind, b->manifest.name);
   });

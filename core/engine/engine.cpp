@@ -17,6 +17,7 @@
 
 #include "core/engine/check/check.hpp"
 #include "core/engine/distributed/nccl.hpp"
+#include "core/engine/swap/swaps.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/evaluate_command.hpp"
 #include "core/engine/verbs/model_show.hpp"
@@ -71,6 +72,13 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
   return rates;
 }
 
+void rehearse(const config::RunConfig& config, const plugins::Registry& registry) {
+  Run run(config, registry);
+  run.build_model();
+  run.build_loop({});
+  Swaps(run).rehearse();
+}
+
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
   return reported([&] {
     Run run(config, registry);
@@ -111,6 +119,13 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
           },
       .plan = [](const auto& config,
                  const auto& registry) { return reported([&] { return plan_command(config, registry); }); },
+      .check =
+          [](const auto& config, const auto& registry) {
+            return reported([&] {
+              rehearse(config, registry);
+              return 0;
+            });
+          },
       .rates =
           [](const auto& config, const auto& registry, std::int64_t most, std::vector<StepRate>& rates) {
             return reported([&] {

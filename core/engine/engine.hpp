@@ -34,6 +34,8 @@ struct Engine {
                   bool json) = nullptr;
   /// Steps, batch arithmetic and memory of a run, printed.
   int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
+  /// Whether the parts of a run fit each other: builds what `plan` does, and prints nothing but what is wrong.
+  int (*check)(const config::RunConfig&, const plugins::Registry&) = nullptr;
   /// What the schedule of a run says at `most` steps at most, evenly spread; the first and the last are among
   /// them. Planned swaps are not followed.
   int (*rates)(const config::RunConfig&, const plugins::Registry&, std::int64_t most,

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include <trainyard/error.hpp>
+
 #include "core/plugins/kinds.hpp"
 #include "core/runfile/host_keys.hpp"
 #include "core/runfile/option_text.hpp"
@@ -144,11 +146,28 @@ std::string header(const Section& section) {
   return section.list ? "[[" + section.path + "]]" : "[" + section.path + "]";
 }
 
-std::string schema_text() {
-  std::string out;
+namespace {
+
+std::vector<Section> sections_below(const std::string& path) {
+  std::vector<Section> found;
+  std::vector<std::string> paths;
   for (const Section& section : schema()) {
+    const bool below = path.empty() || section.path == path || section.path.starts_with(path + ".");
+    if (below) found.push_back(section);
+    if (!section.path.empty()) paths.push_back(section.path);
+  }
+  if (found.empty())
+    throw ConfigError("a run file has no table \"" + path + "\"; " + suggestion(path, paths, "there are"));
+  return found;
+}
+
+}  // namespace
+
+std::string schema_text(const std::string& path) {
+  std::string out;
+  for (const Section& section : sections_below(path)) {
     if (!section.path.empty()) {
-      out += "\n" + header(section) + "  # " + section.help;
+      out += (out.empty() ? "" : "\n") + header(section) + "  # " + section.help;
       if (section.required) out += "; required";
       out += "\n";
     }
@@ -167,14 +186,16 @@ std::string schema_text() {
   return out;
 }
 
-std::string schema_json() {
+std::string schema_json(const std::string& path) {
   using Json = nlohmann::ordered_json;
+  constexpr const char* resumes[] = {"allowed", "journalled", "refused"};  // as ChangeClass
   Json sections = Json::array();
-  for (const Section& section : schema()) {
+  for (const Section& section : sections_below(path)) {
     Json keys = Json::array();
     for (const Key& key : section.keys) {
       Json entry = {
           {"name", key.name}, {"type", type_text(key)}, {"required", key.required}, {"help", key.help}};
+      entry["on_resume"] = resumes[static_cast<std::size_t>(key.change.value_or(section.change))];
       if (key.fallback) entry["default"] = toml_text(*key.fallback);
       if (!key.choices.empty()) entry["choices"] = key.choices;
       if (const std::string range = range_text(key); !range.empty()) entry["range"] = range;
@@ -188,7 +209,7 @@ std::string schema_json() {
                         {"help", section.help},
                         {"keys", std::move(keys)}});
   }
-  return Json{{"schema", 1}, {"tables", std::move(sections)}}.dump(2);
+  return Json{{"schema", 1}, {"tables", std::move(sections)}}.dump(2) + "\n";
 }
 
 }  // namespace trainyard::config

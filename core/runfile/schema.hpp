@@ -43,8 +43,9 @@ std::string name_of(const Section& section);
 /// As it stands in a file: "[trainer]", "[[logging.sinks]]"; of the file itself: "the run file".
 std::string header(const Section& section);
 
-/// All keys with type, default, allowed values and help.
-std::string schema_text();
-std::string schema_json();
+/// All keys with type, default, allowed values and help; of one table and those within it, where a path is given.
+/// Throws ConfigError for a path that is none.
+std::string schema_text(const std::string& path = {});
+std::string schema_json(const std::string& path = {});
 
 }  // namespace trainyard::config

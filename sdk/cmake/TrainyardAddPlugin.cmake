@@ -27,7 +27,12 @@ function(trainyard_add_plugin target)
   if(TRAINYARD_PLUGIN_DIR)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TRAINYARD_PLUGIN_DIR}/${PLUGIN_KIND})
   endif()
-  add_custom_command(TARGET ${target} POST_BUILD COMMAND Trainyard::seal $<TARGET_FILE:${target}> ${TRAINYARD_INCLUDE} VERBATIM)
+  # An installation may lie anywhere, and so may LibTorch.
+  get_target_property(installed Trainyard::seal IMPORTED)
+  if(installed)
+    set(found ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${TRAINYARD_LIBTORCH}/lib:$ENV{LD_LIBRARY_PATH}")
+  endif()
+  add_custom_command(TARGET ${target} POST_BUILD COMMAND ${found} Trainyard::seal $<TARGET_FILE:${target}> ${TRAINYARD_INCLUDE} VERBATIM)
 endfunction()
 
 # trainyard_add_plugin_test(TARGET PLUGIN SOURCES file... [LIBRARIES library...])

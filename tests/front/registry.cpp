@@ -170,15 +170,15 @@ TEST_CASE("a registry finds by kind and name, and each file once") {
 TEST_CASE("plugins list shows what is there and what was refused") {
   const Registry registry = Registry::scan({samples});
   std::ostringstream text;
-  CHECK(cli::plugins_list(registry, cli::Format::text, text) == ExitCode::plugin);
+  CHECK(cli::plugins_list(registry, "", cli::Format::text, text) == ExitCode::plugin);
   CHECK_THAT(text.str(), Catch::Contains("schedule  options      1.2.3  Every type of option.\n"));
   CHECK_THAT(text.str(), Catch::Contains("\nrefused\n") && Catch::Contains("libhelper.so: has no manifest"));
 
   std::ostringstream stream;
-  CHECK(cli::plugins_list(registry, cli::Format::json, stream) == ExitCode::plugin);
+  CHECK(cli::plugins_list(registry, "", cli::Format::json, stream) == ExitCode::plugin);
   const Registry sound = Registry::scan({samples + "/sealed"});
-  CHECK(cli::plugins_list(sound, cli::Format::text, text) == ExitCode::done);
-  CHECK(cli::plugins_list(sound, cli::Format::json, text) == ExitCode::done);
+  CHECK(cli::plugins_list(sound, "", cli::Format::text, text) == ExitCode::done);
+  CHECK(cli::plugins_list(sound, "", cli::Format::json, text) == ExitCode::done);
   const auto json = nlohmann::json::parse(stream.str());
   CHECK(json["plugins"].size() == registry.files().size());
   CHECK(json["refused"].size() == registry.refusals().size());

@@ -51,9 +51,9 @@ void measure(int rounds) {
       {"train, one MLP, to the first step (bar +150)",
        first_step(TRAINYARD_SOURCE_DIR "/tools/bench/loop.toml", {})},
       {"train configs/digits_mlp.toml, to the first step", first_step(digits, {})},
-      {"validate configs/digits_mlp.toml (bar 60)",
+      {"validate --level files configs/digits_mlp.toml (bar 60)",
        [&] {
-         run({host, "validate", digits});
+         run({host, "validate", "--level", "files", digits});
        }},
       {"plugins list of 200 (bar 20)",
        [&] {

@@ -1,7 +1,10 @@
 // trainyard config show, schema, diff: run files, shown, explained, compared.
 #include <cstdio>
 
+#include <trainyard/error.hpp>
+
 #include "core/cli/verbs/verb.hpp"
+#include "core/runfile/json_schema.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/schema.hpp"
 
@@ -11,8 +14,9 @@ namespace {
 
 struct Given {
   RunFileOptions run_file;
-  Format format = Format::text;
   bool origins = false;
+  std::string table;  ///< empty: all
+  std::string format_of_schema = "text";
 };
 
 int show(Given& given) {
@@ -22,8 +26,16 @@ int show(Given& given) {
   });
 }
 
+std::string schema_of(const Given& given) {
+  if (given.format_of_schema == "text") return config::schema_text(given.table);
+  if (given.format_of_schema == "json") return config::schema_json(given.table);
+  if (!given.table.empty())
+    throw ConfigError("--format json-schema is of the whole run file: leave out " + given.table);
+  return config::json_schema(plugins::Registry::scan(plugin_folders(given.run_file.plugin_folders)));
+}
+
 int schema(Given& given) {
-  std::fputs((given.format == Format::json ? config::schema_json() : config::schema_text()).c_str(), stdout);
+  std::fputs(schema_of(given).c_str(), stdout);
   return 0;
 }
 
@@ -51,7 +63,11 @@ void add_config(Arguments command, CommandLine& line) {
   shown.flag("--origins", given->origins, "say where each value comes from");
   when_chosen(shown, line, given, show);
   Arguments keys = verb.verb("schema", "every key of the host with type, default and meaning");
-  add_format(keys, given->format);
+  keys.add("table", given->table, "one table and those within it: optimizer, data.train").offers("table");
+  keys.add("--format", given->format_of_schema,
+           "text, json, or a JSON Schema for editors, of the plugins too")
+      .one_of({"text", "json", "json-schema"});
+  add_plugin_folders(keys, given->run_file);
   when_chosen(keys, line, given, schema);
   Arguments differences = verb.verb("diff", "keys in which two resolved run files differ");
   add_run_file(differences, given->run_file).exactly(2, "two run files");

@@ -28,7 +28,9 @@ void add_ctl(Arguments command, CommandLine& line) {
   const auto given = std::make_shared<Given>();
   Arguments verb = command.verb("ctl", "ask and steer a run that is going");
   verb.fall_through();
-  verb.add("run", given->options.run, "directory of the run, or its name below runs/").required();
+  verb.add("run", given->options.run, "directory of the run, or its name below runs/")
+      .required()
+      .offers("run");
   verb.add("--timeout", given->timeout, "seconds to wait for the answer (60)").within(0.001, 1e6);
   add_format(verb, given->format);
 
@@ -45,11 +47,12 @@ void add_ctl(Arguments command, CommandLine& line) {
   add(Verb::status, "what it does, how far it is, what fills its slots");
   add(Verb::set, "change options: set optimizer.lr=3e-4")
       .add("assignments", request.assignments, "KEY=VALUE, as after --set")
-      .required();
+      .required()
+      .offers("setting");
   Arguments swap = add(Verb::swap, "put another plugin in a slot: swap schedule cosine min_factor=0.1");
-  swap.add("slot", request.slot, "place in the run file: schedule, model.dropout").required();
-  swap.add("type", request.type, "name of the plugin").required();
-  swap.add("assignments", request.assignments, "options of the plugin: KEY=VALUE");
+  swap.add("slot", request.slot, "place in the run file: schedule, model.dropout").required().offers("slot");
+  swap.add("type", request.type, "name of the plugin").required().offers("type");
+  swap.add("assignments", request.assignments, "options of the plugin: KEY=VALUE").offers("option");
   const auto watch = [given](const std::string& text) -> std::optional<std::string> {
     given->options.request.watch = Duration::parse(text);
     if (given->options.request.watch) return std::nullopt;
@@ -57,6 +60,12 @@ void add_ctl(Arguments command, CommandLine& line) {
   };
   swap.add("--watch", watch, "go back if it fails within this duration: 5ba");
   swap.add("--carry", request.carry, "what goes over from the old plugin: a word that the slot knows");
+  Arguments metrics = verb.verb("metrics", "its status as Prometheus' text format, for a scraper");
+  metrics.fall_through();
+  metrics.when_chosen([given, &line] {
+    given->options.prometheus = true;
+    line.chosen = [given] { return ask(*given); };
+  });
   add(Verb::pause, "hold it at the next safe point");
   add(Verb::resume, "let a paused run go on");
   add(Verb::checkpoint, "save a checkpoint at the next safe point");

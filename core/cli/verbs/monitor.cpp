@@ -22,7 +22,7 @@ int follow(Given& given) {
 void add_monitor(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("monitor", "follow a run in a terminal until it ends; q leaves");
   const auto given = std::make_shared<Given>();
-  verb.add("run", given->run, "directory of the run, or its name below runs/").required();
+  verb.add("run", given->run, "directory of the run, or its name below runs/").required().offers("run");
   verb.flag("--once", given->once, "print it once, as where the output is no terminal");
   when_chosen(verb, line, given, follow);
 }

@@ -28,8 +28,9 @@ void add_rules(Arguments command, CommandLine& line) {
   Arguments checked = verb.verb("check", "show rules what was recorded of a run, and print what fires");
   checked.footer("Exit codes: 0 nothing fires, 5 something does, 7 nothing does, but a rule could not look.");
   const auto given = std::make_shared<Given>();
-  checked.add("run", given->run, "the run's directory, or a name below runs/").required();
-  checked.add("--config", given->config, "run file whose [[rules]] look, in place of the run's own");
+  checked.add("run", given->run, "the run's directory, or a name below runs/").required().offers("run");
+  checked.add("--config", given->config, "run file whose [[rules]] look, in place of the run's own")
+      .offers("file");
   add_set(checked, given->run_file, "rules.0.threshold=1e-6");
   add_plugin_folders(checked, given->run_file);
   add_format(checked, given->format);

@@ -13,11 +13,11 @@ Argument add_run_file(Arguments verb, RunFileOptions& options) {
 }
 
 void add_set(Arguments verb, RunFileOptions& options, const std::string& example) {
-  verb.add("--set", options.sets, "change a key: --set " + example).one_at_a_time();
+  verb.add("--set", options.sets, "change a key: --set " + example).one_at_a_time().offers("setting");
 }
 
 void add_plugin_folders(Arguments verb, RunFileOptions& options) {
-  verb.add("--plugins", options.plugin_folders, "another folder of plugins").one_at_a_time();
+  verb.add("--plugins", options.plugin_folders, "another folder of plugins").one_at_a_time().offers("folder");
 }
 
 void add_ranks(Arguments verb, RunFileOptions& options) {

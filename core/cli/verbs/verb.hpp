@@ -59,6 +59,7 @@ void add_doctor(Arguments command, CommandLine& line);
 void add_ctl(Arguments command, CommandLine& line);
 void add_monitor(Arguments command, CommandLine& line);
 void add_runs(Arguments command, CommandLine& line);
+void add_completion(Arguments command, CommandLine& line);
 void add_tools(Arguments command, CommandLine& line);
 
 }  // namespace trainyard::cli

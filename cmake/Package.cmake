@@ -1,0 +1,26 @@
+# What an installation has beside programs, libraries and headers; the relocatable archive (cpack -G TGZ) and the Debian
+# package (cpack -G DEB). Neither holds LibTorch.
+set(share share/trainyard)
+install(DIRECTORY configs data docs DESTINATION ${share} COMPONENT share)
+install(DIRECTORY sdk/templates DESTINATION ${share} COMPONENT sdk)
+install(PROGRAMS tools/study tools/docs DESTINATION ${share}/tools COMPONENT share)
+install(FILES README.md DESTINATION ${share} COMPONENT share)
+install(FILES LICENSE DESTINATION ${share} COMPONENT share)
+install(FILES LICENSE DESTINATION share/doc/trainyard RENAME copyright COMPONENT share)
+
+set(CPACK_PACKAGE_NAME trainyard)
+set(CPACK_PACKAGE_VENDOR Trainyard)
+set(CPACK_PACKAGE_CONTACT "Trainyard <trainyard@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains LibTorch models from run files; every strategy of a run is a plugin")
+set(CPACK_PACKAGE_DESCRIPTION "LibTorch ${TRAINYARD_LIBTORCH_VERSION} is not part of the package: set TRAINYARD_LIBTORCH to its folder.")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGE_FILE_NAME trainyard-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_GENERATOR TGZ)
+set(CPACK_MONOLITHIC_INSTALL ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# Packages of what the programs link; of the libraries that are LibTorch's or its own there are none.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY} ${TRAINYARD_LIBTORCH}/lib)
+include(CPack)

@@ -1,0 +1,239 @@
+#include "core/cli/completion.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "core/cli/run_file.hpp"
+#include "core/cli/run_state.hpp"
+#include "core/runfile/at_path.hpp"
+#include "core/runfile/schema.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Section;
+using Words = std::vector<std::string>;
+
+/// A table of the run file, and what may stand in it.
+struct Place {
+  std::string path;  ///< "metrics.0"
+  const Section* section;
+  std::string kind, type;             ///< of the plugin whose options it takes
+  std::vector<OptionSpec> options{};  ///< keys of the host and of the plugin
+};
+
+/// The files that a command line names, as far as they can be read, and the plugins that it can see.
+class Context {
+ public:
+  explicit Context(const Words& words) {
+    Words folders, files;
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+      std::error_code error;
+      if (i > 0 && words[i - 1] == "--plugins" && fs::is_directory(words[i], error))
+        folders.push_back(words[i]);
+      else if (const std::string file = run_file_of(words[i]);
+               file.ends_with(".toml") && fs::is_regular_file(file, error))
+        files.push_back(file);
+    }
+    if (!files.empty())
+      document_ = config::load(files, {}, config::Environment::of_process("../shared/data"));
+    registry_ = plugins::Registry::scan(plugin_folders(folders, config::plugin_paths(document_)));
+  }
+
+  const plugins::Registry& registry() const { return registry_; }
+
+  /// Every table that there can be: of a list, the entries that the file has.
+  std::vector<Place> places() const {
+    std::vector<Place> places;
+    for (const Section& section : config::schema()) {
+      const Value* value = section.path.empty() ? nullptr : config::value_at(document_.root, section.path);
+      if (!section.list) {
+        places.push_back(place(section, section.path, value));
+      } else if (const auto* entries = value == nullptr ? nullptr : value->get_if<Array>()) {
+        for (std::size_t i = 0; i < entries->size(); ++i)
+          places.push_back(place(section, section.path + "." + std::to_string(i), &(*entries)[i]));
+      }
+    }
+    return places;
+  }
+
+ private:
+  Place place(const Section& section, const std::string& path, const Value* value) const {
+    const Section* filled = &section;
+    const std::string parent = section.path.substr(0, std::min(section.path.find('.'), section.path.size()));
+    // A table without a plugin of its own takes the options of the plugin of the one that it is in.
+    if (section.kind.empty() && !section.path.empty() && parent != section.path)
+      filled = &config::section(parent);
+    if (filled != &section) value = config::value_at(document_.root, parent);
+    Place place{.path = path, .section = &section, .kind = filled->kind, .type = {}};
+    if (value != nullptr && value->get_if<Table>())
+      if (const auto* type = config::at_path<std::string>(value->as<Table>(), "type")) place.type = *type;
+    if (place.type.empty() && !filled->list && !filled->default_types.empty())
+      place.type = filled->default_types.front();
+    place.options = config::specs_of(section);
+    for (const plugins::PluginFile* plugin : registry_.find(place.kind, place.type))
+      for (const OptionSpec& option : plugin->manifest.options) place.options.push_back(option);
+    return place;
+  }
+
+  config::Document document_;
+  plugins::Registry registry_;
+};
+
+void add_paths(const std::string& begun, bool folders_alone, Words& words) {
+  const std::string folder = begun.substr(0, begun.rfind('/') + 1);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.')) continue;
+    if (entry.is_directory(error))
+      words.push_back(folder + name + "/");
+    else if (!folders_alone)
+      words.push_back(folder + name);
+  }
+}
+
+void add_runs(Words& words) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("runs", error))
+    if (holds_run(entry.path().string())) words.push_back(entry.path().filename().string());
+}
+
+void add_values(const OptionSpec& option, const std::string& before, Words& words) {
+  for (const std::string& choice : option.choices) words.push_back(before + choice);
+  if (option.type == OptionType::boolean && !option.list)
+    for (const char* value : {"true", "false"}) words.push_back(before + value);
+}
+
+/// KEY=VALUE, a part of the key at a time.
+void add_settings(const Context& context, const std::string& begun, Words& words) {
+  const std::size_t equals = begun.find('=');
+  const std::string key = begun.substr(0, equals);
+  for (const Place& place : context.places()) {
+    const std::string before = place.path.empty() ? "" : place.path + ".";
+    if (equals == std::string::npos) {
+      if (!place.section->kind.empty()) words.push_back(before + "type=");
+      for (const OptionSpec& option : place.options) words.push_back(before + option.name + "=");
+      continue;
+    }
+    if (key == before + "type" && !place.section->kind.empty())
+      for (const std::string& name : context.registry().names(place.kind)) words.push_back(key + "=" + name);
+    for (const OptionSpec& option : place.options)
+      if (key == before + option.name) add_values(option, key + "=", words);
+  }
+  for (std::string& word : words)
+    if (equals == std::string::npos && word.starts_with(begun))
+      word = word.substr(0, std::min(word.find('.', begun.size()), word.size() - 1) + 1);
+}
+
+/// Slots as `ctl swap` takes them, with the kind that fills each.
+std::vector<std::pair<std::string, std::string>> slots(const Context& context) {
+  std::vector<std::pair<std::string, std::string>> slots;
+  for (const Place& place : context.places()) {
+    if (place.section->kind.empty() || place.type.empty()) continue;
+    const std::string name = place.section->list ? place.section->path + "." + place.type : place.path;
+    slots.emplace_back(name, place.kind);
+  }
+  return slots;
+}
+
+/// `given`: of `ctl RUN swap SLOT TYPE`.
+void add_options_of_swap(const Context& context, const Words& given, const std::string& begun, Words& words) {
+  for (const auto& [slot, kind] : slots(context)) {
+    if (given.size() < 3 || slot != given[1]) continue;
+    for (const plugins::PluginFile* plugin : context.registry().find(kind, given[2]))
+      for (const OptionSpec& option : plugin->manifest.options) {
+        words.push_back(option.name + "=");
+        if (begun.starts_with(option.name + "=")) add_values(option, option.name + "=", words);
+      }
+  }
+}
+
+void add_what(const Offer& offer, const Words& typed, const std::string& begun, Words& words) {
+  const std::string& what = offer.what;
+  if (what == "run_file" || what == "run") add_runs(words);
+  if (what == "run_file" || what == "run" || what == "file") add_paths(begun, false, words);
+  if (what == "folder") add_paths(begun, true, words);
+  if (what == "table")
+    for (const Section& section : config::schema()) words.push_back(section.path);
+  if (what != "verb" && what != "setting" && what != "slot" && what != "type" && what != "option" &&
+      what != "plugin")
+    return;
+  const Context context(typed);
+  if (what == "verb")
+    for (const std::string& name : context.registry().names("tool")) words.push_back(name);
+  if (what == "plugin")
+    for (const plugins::PluginFile& file : context.registry().files())
+      words.push_back(file.manifest.kind + "/" + file.manifest.name);
+  if (what == "setting") add_settings(context, begun, words);
+  if (what == "option") add_options_of_swap(context, offer.before, begun, words);
+  for (const auto& [slot, kind] : slots(context)) {
+    if (what == "slot") words.push_back(slot);
+    if (what == "type" && !offer.before.empty() && slot == offer.before.back())
+      for (const std::string& name : context.registry().names(kind)) words.push_back(name);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> completions(const Command& command, const Words& words) {
+  const Offer offer = command.offer(words);
+  const std::string word = words.empty() ? "" : words.back();
+  // "--set=optimizer.": the option's name stays before what completes its word.
+  const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+  const std::string before = equals == std::string::npos ? "" : word.substr(0, equals + 1);
+  const std::string begun = word.substr(before.size());
+  Words found = offer.words;
+  add_what(offer, words, begun, found);
+  std::set<std::string> fitting;
+  for (const std::string& each : found)
+    if (!each.empty() && each.starts_with(begun)) fitting.insert(before + each);
+  return {fitting.begin(), fitting.end()};
+}
+
+std::string completion_script(const std::string& shell) {
+  if (shell == "bash")
+    return R"(# Completion of trainyard: source <(trainyard completion bash)
+_trainyard() {
+  local line=${COMP_LINE:0:COMP_POINT} words word reply
+  read -ra words <<<"$line"
+  [[ $line == *[[:space:]] ]] && words+=("")
+  word=${words[-1]}
+  # Of a word with = or : bash replaces what stands behind the last of them.
+  local before=
+  [[ $word == *[=:]* ]] && before=${word%"${word##*[=:]}"}
+  COMPREPLY=()
+  while IFS= read -r reply; do
+    COMPREPLY+=("${reply#"$before"}")
+  done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
+  [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=./] ]] && compopt -o nospace
+  return 0
+}
+complete -F _trainyard trainyard
+)";
+  if (shell == "zsh")
+    return R"(#compdef trainyard
+# Completion of trainyard: source <(trainyard completion zsh), behind compinit
+_trainyard() {
+  local -a replies ends goes_on
+  replies=("${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  goes_on=(${(M)replies:#*[=./]})
+  ends=(${replies:#*[=./]})
+  compadd -Q -S '' -- $goes_on
+  compadd -Q -- $ends
+}
+compdef _trainyard trainyard
+)";
+  return R"(# Completion of trainyard: trainyard completion fish | source
+function __trainyard_complete
+    set -l words (commandline -opc)
+    set -l begun (commandline -ct)
+    $words[1] __complete $words[2..-1] "$begun" 2>/dev/null
+end
+complete -c trainyard -f -a '(__trainyard_complete)'
+)";
+}
+
+}  // namespace trainyard::cli

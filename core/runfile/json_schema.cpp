@@ -1,0 +1,232 @@
+#include "core/runfile/json_schema.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "core/runfile/schema.hpp"
+#include "core/runfile/value_json.hpp"
+
+namespace trainyard::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "${vars.lr}" may stand for any scalar.
+constexpr const char* reference = R"(\$\{)";
+constexpr const char* duration =
+    R"(^([0-9.]+(e[+-]?[0-9]+)?(ep|ba|sp|tok|%|d|h|m|s))+$|\$\{)";  // Duration::parse, but for the order of d, h, m, s
+
+Json scalar(const OptionSpec& spec) {
+  const auto or_reference = [](const char* type) {
+    return Json{{"type", {type, "string"}}, {"pattern", reference}};
+  };
+  switch (spec.type) {
+    case OptionType::boolean: return or_reference("boolean");
+    case OptionType::integer: return or_reference("integer");
+    case OptionType::number: return or_reference("number");
+    case OptionType::duration: return {{"type", "string"}, {"pattern", duration}};
+    default: break;
+  }
+  if (spec.choices.empty()) return {{"type", "string"}};
+  return {{"type", "string"}, {"anyOf", {{{"enum", spec.choices}}, {{"pattern", reference}}}}};
+}
+
+/// Bounds are doubles, most of them whole.
+Json number(double bound) {
+  const bool whole = std::abs(bound) < 1e15 && bound == std::floor(bound);
+  return whole ? Json(static_cast<std::int64_t>(bound)) : Json(bound);
+}
+
+Json closed(Json properties) {
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+}
+
+Json value_schema(const OptionSpec& spec);
+
+Json element_schema(const OptionSpec& spec) {
+  if (!spec.plugins.empty()) return {{"$ref", "#/definitions/parts/" + spec.plugins}};
+  if (spec.type != OptionType::table) {
+    Json json = scalar(spec);
+    if (spec.type == OptionType::duration) return json;  // its bounds are those of a count in a string
+    if (spec.minimum) json[spec.open_minimum ? "exclusiveMinimum" : "minimum"] = number(*spec.minimum);
+    if (spec.maximum) json[spec.open_maximum ? "exclusiveMaximum" : "maximum"] = number(*spec.maximum);
+    return json;
+  }
+  Json fields = Json::object(), required = Json::array();
+  for (const OptionSpec& field : spec.fields) {
+    fields[field.name] = value_schema(field);
+    if (field.required) required.push_back(field.name);
+  }
+  Json json = closed(std::move(fields));
+  if (!required.empty()) json["required"] = std::move(required);
+  return json;
+}
+
+Json value_schema(const OptionSpec& spec) {
+  Json json = {{"description", spec.help}};
+  if (spec.fallback) json["default"] = json_of(*spec.fallback);
+  if (spec.list)
+    json.update({{"type", "array"}, {"items", element_schema(spec)}});
+  else
+    json.update(element_schema(spec));
+  return json;
+}
+
+/// What fits a line stands on one: the file is read, and compared, by people.
+std::string text_of(const Json& json, std::size_t indent = 0) {
+  std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!json.is_structured() || line.size() + indent <= 120) return line;
+  std::string text;
+  for (const auto& [key, value] : json.items()) {
+    text += (text.empty() ? "\n" : ",\n") + std::string(indent + 1, ' ');
+    if (json.is_object()) text += Json(key).dump() + ": ";
+    text += text_of(value, indent + 1);
+  }
+  text += "\n" + std::string(indent, ' ');
+  return json.is_object() ? "{" + text + "}" : "[" + text + "]";
+}
+
+class Writer {
+ public:
+  explicit Writer(const plugins::Registry& registry) : registry_(registry) {}
+
+  Json file() {
+    Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+                   {"title", "Run file of Trainyard"},
+                   {"description", "made by: trainyard config schema --format json-schema"}};
+    schema.update(table(section("")));
+    // What a file leaves out, those that it extends may have.
+    schema["if"] = {{"not", {{"required", {"extends"}}}}};
+    schema["then"] = whole(section(""));
+    for (const std::string& kind : parts_) part_schemas_[kind] = slot({.path = kind, .kind = kind});
+    schema["definitions"] = std::move(plugins_);
+    schema["definitions"]["parts"] = std::move(part_schemas_);
+    return schema;
+  }
+
+ private:
+  /// What may stand in a table and whatever plugin fills it; `plugin`: what fills the table that it is in.
+  Json table(const Section& section, const ManifestData* plugin = nullptr) {
+    if (!section.kind.empty()) return slot(section);
+    Json properties = own(section);
+    // Without a plugin of its own, a table within one with a plugin takes that one's options, too.
+    if (plugin != nullptr) take_options(*plugin, properties);
+    take_children(section, nullptr, properties);
+    Json json = closed(std::move(properties));
+    // Free: those whose keys the file chooses, and those that take the options of any plugin.
+    if (section.keys.empty() || section.list) json["additionalProperties"] = true;
+    return json;
+  }
+
+  Json slot(const Section& section) {
+    Json variants = Json::array();
+    Json any = own(section);
+    for (const ManifestData* plugin : of_kind(section.kind)) {
+      Json properties = {{"type", {{"const", plugin->name}, {"description", plugin->summary}}}};
+      properties.update(own(section));
+      take_options(*plugin, properties);
+      for (const OptionSpec& option : plugin->options) any[option.name] = true;
+      take_children(section, plugin, properties);
+      Json variant = {{"title", plugin->name}};
+      variant.update(closed(std::move(properties)));
+      variant["required"] = {"type"};
+      variants.push_back(std::move(variant));
+    }
+    any["type"] = {{"type", "string"}, {"pattern", reference}};
+    for (const Section* child : children(section.path)) any[name_of(*child)] = true;
+    Json variant = {{"title", "of another file, or by default"}};
+    variant.update(closed(std::move(any)));
+    variants.push_back(std::move(variant));
+    return {{"type", "object"}, {"anyOf", std::move(variants)}};
+  }
+
+  Json own(const Section& section) {
+    Json properties = Json::object();
+    for (const Key& key : section.keys) {
+      properties[key.name] = value_schema(key);
+      if (section.path.empty() && key.name == "extends")  // one file needs no brackets
+        properties[key.name]["type"] = {"array", "string"};
+    }
+    return properties;
+  }
+
+  void take_options(const ManifestData& plugin, Json& properties) {
+    const std::string name = plugin.kind + "." + plugin.name;
+    if (!plugins_.contains(name)) {
+      Json& options = plugins_[name]["properties"] = Json::object();
+      for (const OptionSpec& option : plugin.options) {
+        options[option.name] = value_schema(option);
+        if (!option.plugins.empty()) parts_.insert(option.plugins);
+      }
+    }
+    for (const OptionSpec& option : plugin.options)
+      properties[option.name] = {{"$ref", "#/definitions/" + name + "/properties/" + option.name}};
+  }
+
+  void take_children(const Section& section, const ManifestData* plugin, Json& properties) {
+    for (const Section* child : children(section.path)) {
+      Json within = table(*child, plugin);
+      Json json = {{"description", child->help}};
+      if (child->list)
+        json.update({{"type", "array"}, {"items", std::move(within)}});
+      else
+        json.update(within);
+      properties[name_of(*child)] = std::move(json);
+    }
+  }
+
+  /// What a file that extends no other has to have.
+  Json whole(const Section& section) {
+    Json required = Json::array(), properties = Json::object();
+    for (const Key& key : section.keys)
+      if (key.required) required.push_back(key.name);
+    if (!section.kind.empty() && section.default_types.empty()) required.push_back("type");
+    for (const Section* child : children(section.path)) {
+      if (child->required) required.push_back(name_of(*child));
+      Json within = whole(*child);
+      if (within.empty()) continue;
+      properties[name_of(*child)] = child->list ? Json{{"items", std::move(within)}} : std::move(within);
+    }
+    Json json = Json::object();
+    if (!required.empty()) json["required"] = std::move(required);
+    if (!properties.empty()) json["properties"] = std::move(properties);
+    if (Json needs = needs_of_plugins(section); !needs.empty()) json["allOf"] = std::move(needs);
+    return json;
+  }
+
+  /// Of a section whose options all stand in one table.
+  Json needs_of_plugins(const Section& section) {
+    Json needs = Json::array();
+    for (const Section* child : children(section.path))
+      if (child->kind.empty()) return needs;
+    for (const ManifestData* plugin : section.kind.empty() ? Plugins{} : of_kind(section.kind)) {
+      Json required = Json::array();
+      for (const OptionSpec& option : plugin->options)
+        if (option.required) required.push_back(option.name);
+      if (required.empty()) continue;
+      const Json named = {{"properties", {{"type", {{"const", plugin->name}}}}}, {"required", {"type"}}};
+      needs.push_back({{"if", named}, {"then", {{"required", std::move(required)}}}});
+    }
+    return needs;
+  }
+
+  using Plugins = std::vector<const ManifestData*>;
+  Plugins of_kind(const std::string& kind) const {
+    Plugins plugins;
+    for (const std::string& name : registry_.names(kind))
+      plugins.push_back(&registry_.find(kind, name).front()->manifest);
+    return plugins;
+  }
+
+  const plugins::Registry& registry_;
+  Json plugins_ = Json::object(), part_schemas_ = Json::object();
+  std::set<std::string> parts_;  ///< kinds of plugins that are options of others
+};
+
+}  // namespace
+
+std::string json_schema(const plugins::Registry& registry) {
+  return text_of(Writer(registry).file()) + "\n";
+}
+
+}  // namespace trainyard::config

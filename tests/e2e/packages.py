@@ -1,0 +1,93 @@
+"""The archive and the Debian package that cpack makes: unpacked elsewhere they train a run file, build a plugin, and say what is missing
+where LibTorch is not found."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from support.host import BUILD, SMALL
+
+
+def cache(name):
+    return re.search(rf"^{name}:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M).group(1)
+
+
+TORCH = pathlib.Path(cache("TRAINYARD_LIBTORCH"))
+PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TRAINYARD_") and key != "LD_LIBRARY_PATH"}
+
+
+class Packages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory(prefix="trainyard-packages-")
+        cls.addClassCleanup(cls.kept.cleanup)
+        cls.folder = pathlib.Path(cls.kept.name)
+
+    def run_(self, *words, code=0, **more):
+        done = subprocess.run([str(word) for word in words], text=True, capture_output=True, timeout=300, **{"env": PLAIN, **more})
+        self.assertEqual(done.returncode, code, f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def package(self, kind):
+        self.run_("cpack", "-G", kind, "--config", BUILD / "CPackConfig.cmake", "-B", self.folder / kind, cwd=BUILD)
+        [made] = (self.folder / kind).glob({"TGZ": "*.tar.gz", "DEB": "*.deb"}[kind])
+        return made
+
+    def use(self, prefix, work, **environment):
+        """Trains a run file and builds a plugin, with an installation at `prefix`."""
+        trainyard, environment = prefix / "bin/trainyard", {**PLAIN, **environment}
+        share = prefix / "share/trainyard"
+        for name in ("README.md", "LICENSE", "configs/digits_mlp.toml", "data/optdigits/README.md", "docs/events.md", "docs/run-file.schema.json",
+                     "tools/docs", "tools/study", "templates/schedule/CMakeLists.txt"):
+            self.assertTrue((share / name).exists(), name)
+        work.mkdir()
+        self.run_(trainyard, "train", share / "configs/digits_mlp.toml", "--set", "trainer.max_duration=20ba", "-q", cwd=work, env=environment)
+        [result] = (work / "runs").glob("*/result.json")
+        self.assertEqual(json.loads(result.read_text())["status"], "completed")
+        source = work / "my_schedule"
+        shutil.copytree(share / "templates/schedule", source)
+        self.run_("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", env=environment)
+        self.run_("cmake", "--build", source / "build", env=environment)
+        (work / "run.toml").write_text(SMALL + '[schedule]\ntype = "my_schedule"\n')
+        self.run_(trainyard, "train", "run.toml", "-q", "--plugins", source / "build", cwd=work, env=environment)
+        self.run_(share / "tools/docs", "--write", "--out", work / "docs", "--plugins", source / "build", env=environment)
+        self.assertIn("## my_schedule", (work / "docs/kinds/schedule.md").read_text())
+
+    def test_archive(self):
+        self.run_("tar", "xzf", self.package("TGZ"), "-C", self.folder)
+        [prefix] = (each for each in self.folder.iterdir() if (each / "bin/trainyard").exists())
+        # As on a machine where the LibTorch of the build is not: the path to it is blotted out.
+        for path in [prefix / "bin/trainyard-seal", *prefix.glob("lib/lib*.so"), prefix / "lib/cmake/Trainyard/TrainyardConfig.cmake"]:
+            path.write_bytes(path.read_bytes().replace(str(TORCH).encode(), b"/nowhere".ljust(len(str(TORCH)), b"_")))
+        self.use(prefix, self.folder / "by_variable", TRAINYARD_LIBTORCH=str(TORCH))
+        (prefix / "torch").symlink_to(TORCH)
+        self.use(prefix, self.folder / "beside")
+        (prefix / "torch").unlink()
+
+        said = self.run_(prefix / "bin/trainyard", "doctor", code=3)
+        self.assertRegex(said, rf"libtorch_cpu.so.*; set TRAINYARD_LIBTORCH to the folder of LibTorch 2\.11\.0, or put that folder at {prefix}/torch")
+        said = self.run_(prefix / "bin/trainyard", "doctor", code=3, env={**PLAIN, "TRAINYARD_LIBTORCH": "/absent"})
+        self.assertRegex(said, "TRAINYARD_LIBTORCH: /absent/lib/libtorch_cpu.so: .*it is to name the folder of LibTorch")
+        self.assertIn("valid", self.run_(prefix / "bin/trainyard", "validate", "--level", "files", prefix / "share/trainyard/configs/digits_mlp.toml"))
+        source = self.folder / "without"
+        shutil.copytree(prefix / "share/trainyard/templates/schedule", source)
+        said = self.run_("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", code=1)
+        self.assertRegex(said, r"No LibTorch at '/nowhere_*'.*set\s+TRAINYARD_LIBTORCH")
+
+    @unittest.skipUnless(shutil.which("dpkg-deb") and shutil.which("dpkg-shlibdeps"), "no Debian tools here")
+    def test_debian_package(self):
+        package = self.package("DEB")
+        self.run_("dpkg-deb", "-x", package, self.folder / "root")
+        depends = self.run_("dpkg-deb", "-f", package, "Depends")
+        for each in ("libc6", "libssl3", "libstdc++6", "zlib1g"):
+            self.assertIn(each, depends)
+        self.assertEqual(self.run_("dpkg-deb", "-f", package, "Package").strip(), "trainyard")
+        self.use(self.folder / "root/usr", self.folder / "of_package", TRAINYARD_LIBTORCH=str(TORCH))
+
+
+if __name__ == "__main__":
+    unittest.main()
