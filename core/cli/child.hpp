@@ -30,9 +30,9 @@ class HeldSignals {
 
 /// In a process group of its own: a terminal sends its signals to the parent alone, which hands them on once.
 /// The child has what is in the environment now, and ends in order when its parent dies. `keeps`: open files
-/// that it has as well. Throws Error.
+/// that it has as well. `output`: a file that all it prints goes to, in place of the parent's streams. Throws Error.
 pid_t start(const std::vector<std::string>& words, const HeldSignals& signals,
-            const std::vector<int>& keeps = {});
+            const std::vector<int>& keeps = {}, const std::string& output = {});
 
 /// In the child.
 void follow_parent();

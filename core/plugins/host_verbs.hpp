@@ -7,6 +7,6 @@ namespace trainyard::plugins {
 
 inline constexpr std::string_view host_verbs[] = {
     "train", "resume", "eval",   "validate", "plan",    "config", "plugins",    "ckpt",  "model", "schedule",
-    "rules", "bench",  "doctor", "ctl",      "monitor", "runs",   "completion", "tools", "help"};
+    "rules", "bench",  "doctor", "ctl",      "monitor", "runs",   "completion", "tools", "study", "help"};
 
 }  // namespace trainyard::plugins

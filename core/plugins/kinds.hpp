@@ -18,8 +18,9 @@ struct KindRow {
   std::string_view defaults = {};  ///< the plugins where the file has no such section: "console jsonl"
   bool left_out = false;           ///< a run can do without one that fails
   bool in_steps = false;           ///< durations among its options are places in the run, never wall time
-  bool is_verb = false;   ///< trainyard NAME: a training has no such plugin, and needs no slot for it
-  bool has_state = true;  ///< that checkpoints and swaps carry; sinks cut their files themselves
+  bool beside = false;             ///< a training has no such plugin, and needs no slot for it
+  bool is_verb = false;            ///< trainyard NAME
+  bool has_state = true;           ///< that checkpoints and swaps carry; sinks cut their files themselves
   /// What a resume makes of another plugin (`type`), and of other options.
   enum class Change : std::uint8_t {
     allowed,     ///< changes nothing of the training
@@ -119,7 +120,17 @@ inline constexpr KindRow kinds[] = {
          "options of verbs that plugins are, trainyard NAME run.toml; a training has nothing to do with them",
      .place = KindRow::Place::list,
      .in_steps = true,
+     .beside = true,
      .is_verb = true,
+     .has_state = false,
+     .type_change = KindRow::Change::allowed,
+     .change = KindRow::Change::allowed},
+    {.kind = {"study", 1},
+     .section = "study",
+     .help =
+         "which runs `trainyard study` makes of this file, or of `run`; a training has nothing to do with it",
+     .place = KindRow::Place::optional,
+     .beside = true,
      .has_state = false,
      .type_change = KindRow::Change::allowed,
      .change = KindRow::Change::allowed},

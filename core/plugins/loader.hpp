@@ -1,5 +1,5 @@
 // Loads the code of a plugin that the registry knows. Torch-free itself, but the shared objects are not: the
-// engine links this, the front never does.
+// engine does this, and the front for plugins of kind `study` alone.
 #pragma once
 
 #include <memory>

@@ -11,17 +11,22 @@
 namespace trainyard::config {
 namespace {
 
-/// Calls f(path, name of its option) for each path; `Options` is a table, constant or not.
+/// Calls f(path, name of its option) for each path, those in tables among the options as well; `Options` is a table,
+/// constant or not.
 template <class Options, class F>
 void each_file(const std::vector<OptionSpec>& specs, Options& options, F f) {
   for (const OptionSpec& spec : specs) {
-    auto* option = spec.file ? options.find(spec.name) : nullptr;
+    auto* option = spec.file || !spec.fields.empty() ? options.find(spec.name) : nullptr;
     if (option == nullptr) continue;
+    const auto one = [&](auto& value) {
+      if (spec.file) return f(value, spec.name);
+      each_file(spec.fields, value.template as<Table>(), f);
+    };
     if (!spec.list) {
-      f(*option, spec.name);
+      one(*option);
       continue;
     }
-    for (auto& element : option->template as<Array>()) f(element, spec.name);
+    for (auto& element : option->template as<Array>()) one(element);
   }
 }
 

@@ -32,7 +32,7 @@ Table* table_at(Table& root, std::string_view path) {
 template <class F>
 void each_slot(Table& root, F&& f) {
   for (const Section& section : schema()) {
-    if (section.kind.empty() || plugins::find_kind(section.kind)->is_verb) continue;
+    if (section.kind.empty() || plugins::find_kind(section.kind)->beside) continue;
     if (!section.list) {
       if (Table* table = table_at(root, section.path)) f(section.path, Place{&section, table});
       continue;

@@ -1,7 +1,8 @@
 # trainyard_add_plugin(TARGET [NAME name] [KIND folder] SOURCES file... [LIBRARIES library...])
 # Builds libNAME.so (NAME: the target's name) with one exported symbol, and seals its manifest into it. A plugin whose
 # description is wrong fails the build. It gets no RPATH: the host has the SDK and LibTorch loaded already, and no other
-# copy of them may come in (set INSTALL_RPATH on the target for libraries of your own).
+# copy of them may come in (set INSTALL_RPATH on the target for libraries of your own). It names the libraries that it uses
+# and no others: one without LibTorch in it, as a study is, loads without.
 function(trainyard_add_plugin target)
   cmake_parse_arguments(PLUGIN "" "NAME;KIND" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT PLUGIN_SOURCES OR PLUGIN_UNPARSED_ARGUMENTS)
@@ -15,7 +16,7 @@ function(trainyard_add_plugin target)
   target_link_libraries(${target} PRIVATE Trainyard::sdk ${PLUGIN_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
-  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,--version-script=${map})
+  target_link_options(${target} PRIVATE -Wl,--as-needed -Wl,-z,defs -Wl,--version-script=${map})
   set_target_properties(${target} PROPERTIES
     PREFIX lib
     OUTPUT_NAME ${PLUGIN_NAME}

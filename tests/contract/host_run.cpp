@@ -64,7 +64,7 @@ const std::vector<plugins::PluginFile>& alone() {
   static const std::vector<plugins::PluginFile> found = [] {
     std::vector<plugins::PluginFile> files = test::shipped().files();
     std::erase_if(files, [](const plugins::PluginFile& file) {
-      return needs_ranks(file) || plugins::find_kind(file.manifest.kind)->is_verb;
+      return needs_ranks(file) || plugins::find_kind(file.manifest.kind)->beside;
     });
     return files;
   }();

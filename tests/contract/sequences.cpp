@@ -109,7 +109,7 @@ class Subject {
     const config::Resolution found = resolve(text_, sets_, ranks);
     if (!found.config) throw std::runtime_error(found.findings.text() + text_);
     for (const config::SlotConfig& slot : found.config->slots)
-      if (slot.type != "dawdling" && !plugins::find_kind(slot.kind)->is_verb) slots_.push_back(slot);
+      if (slot.type != "dawdling" && !plugins::find_kind(slot.kind)->beside) slots_.push_back(slot);
   }
 
   const std::string& text() const { return text_; }

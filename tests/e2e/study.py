@@ -1,41 +1,58 @@
-"""tools/study: what is tuned is chosen on other data than is reported, every run is made once, and the tables say of the runs
-what the runs said."""
+"""trainyard study: what is tuned is chosen on other data than is reported, every run is made once, whatever kills the study on
+the way, and the tables say of the runs what the runs said."""
 import csv
+import json
+import os
+import pathlib
+import re
+import signal
 import statistics
 import subprocess
+import time
+import tomllib
 import unittest
+import xml.etree.ElementTree
 
-from support.host import BUILD, ROWS, SMALL, SOURCE, HostTest, rows
+from support.host import ROWS, SMALL, SOURCE, HostTest, rows
 
 STUDY = """
+[study]
+type = "compare"
 metric = "val/loss"
 also = ["val/accuracy"]
 goal = "min"
 against = "linear"
 seeds = 2
-[compare]
-linear = ["schedule.type=linear"]
-stalled = ["schedule.type=constant", "schedule.value=0.0"]
-[settings.small]
+compare = [
+  { name = "linear", set = ["schedule.type=linear"] },
+  { name = "stalled", set = ["schedule.type=constant", "schedule.value=0.0"] },
+]
+[[study.settings]]
+name = "small"
 run = "small.toml"
 tune_run = "small_tune.toml"
 tune = ["optimizer.lr=0.01", "optimizer.lr=0.02"]
 budgets = ["1ep", "2ep"]
 """
 TUNE = SMALL.replace("val = { size = 32", "val = { size = 48")
+SPACE = 'space = [{ key = "optimizer.lr", low = 1e-3, high = 1.0, log = true }, { key = "model.layers", choices = ["[8, 16, 3]", "[8, 4, 3]"] }]\n'
+ASHA = '[study]\ntype = "asha"\nrun = "small.toml"\nmetric = "val/loss"\ngoal = "min"\ntrials = 9\nmax_budget = "9ep"\n' + SPACE
 
 
-class Study(HostTest):
-    def study(self, *words, code=0):
-        done = subprocess.run([SOURCE / "tools/study", self.folder / "tiny.toml", "--build", BUILD, "--out", self.folder / "out",
-                               *words], text=True, capture_output=True, env=self.environment(), cwd=self.folder)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
+class StudyTest(HostTest):
+    def study(self, *words, code=0, name="tiny.toml"):
+        return self.host("study", name, "--out", "out", *words, code=code)
 
-    def runs(self, **wanted):
+    def runs(self, name="tiny", **wanted):
         """Rows of runs.csv."""
-        all_rows = csv.DictReader((self.folder / "out/tiny/runs.csv").read_text().splitlines())
+        all_rows = csv.DictReader((self.folder / f"out/{name}/runs.csv").read_text().splitlines())
         return [row for row in all_rows if all(row[key] == value for key, value in wanted.items())]
+
+    def ledger(self, name="tiny"):
+        return [json.loads(line) for line in (self.folder / f"out/{name}/ledger.jsonl").read_text().splitlines()]
+
+    def ended(self, name="tiny"):
+        return [(line["end"]["trial"], line["end"]["until"]) for line in self.ledger(name) if "end" in line]
 
     def setUp(self):
         super().setUp()
@@ -43,6 +60,8 @@ class Study(HostTest):
         self.write("small_tune.toml", TUNE)
         self.write("tiny.toml", STUDY)
 
+
+class Compare(StudyTest):
     def alone(self, text, lr, seed):
         """The loss of the same run, started by hand."""
         changes = "schedule.type=linear", f"optimizer.lr={lr}", "trainer.max_duration=2ep", f"run.seed={seed}", "run.output_dir=alone"
@@ -63,35 +82,89 @@ class Study(HostTest):
             mean = statistics.fmean(float(row[metric]) for row in reported)
             self.assertRegex(said, rf"{metric}, mean over 2 seeds[^±]*\| small, 2ep \| {mean:.4f} \({best}\) \|")
         self.assertIn("| average rank | 1.00 | 2.00 |", said)
-        self.assertTrue((self.folder / "out/tiny/plot.svg").read_text().startswith("<svg"))
         (one,) = self.runs(part="report", seed="1", **cell)
         self.assertEqual(float(one["val/loss"]), self.alone(SMALL, best, 1))
         (one,) = self.runs(part="tune", seed="3", tuned="optimizer.lr=0.02", **cell)
         self.assertEqual(float(one["val/loss"]), self.alone(TUNE, "0.02", 3))
+        for row in self.runs():  # every run is kept in full
+            self.assertTrue((self.folder / "out/tiny/runs" / row["trial"] / "model.safetensors").exists(), row["trial"])
+
+    def test_the_tables_are_those_of_the_first_version(self):
+        """tests/golden/study.md: what the Python script gave for the same study, before this took its place."""
+        self.study()
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text().replace("|  |", "| |"),
+                         (SOURCE / "tests/golden/study.md").read_text().replace("|  |", "| |"))
 
     def test_no_run_is_made_twice(self):
         self.write("tiny.toml", STUDY.replace(', "2ep"', ""))
         said = self.study().stdout
-        file = self.folder / "out/tiny/runs.csv"
-        written = file.read_text()
+        ledger = self.ledger()
         self.assertEqual(self.study().stdout, said)
-        self.assertEqual(file.read_text(), written)
-        file.write_text(written.replace("val/accuracy", "val/other"))
-        self.assertIn("move it away", self.study(code=1).stderr)
+        self.assertEqual(self.ledger(), ledger)
+
+    def test_a_study_that_has_changed_keeps_what_it_has_in_common(self):
+        self.study("--set", "study.seeds=1")
+        before = {row["trial"]: row["val/loss"] for row in self.runs(part="report")}
+        times = {trial: (self.folder / "out/tiny/runs" / trial / "result.json").stat().st_mtime_ns for trial in before}
+        done = self.study("--set", "study.seeds=1", "--set", 'study.settings.0.budgets=["1ep", "2ep", "3ep"]')
+        self.assertIn("it has changed", done.stderr)
+        self.assertIn("| small, 3ep |", done.stdout)
+        for trial, time_then in times.items():
+            self.assertEqual((self.folder / "out/tiny/runs" / trial / "result.json").stat().st_mtime_ns, time_then, trial)
+        # Another run file is another training, though its name is the same.
+        self.write("small.toml", SMALL.replace("[8, 16, 3]", "[8, 12, 3]"))
+        self.study("--set", "study.seeds=1", "--set", 'study.settings.0.budgets=["1ep", "2ep", "3ep"]')
+        self.assertEqual({row["trial"] for row in self.runs(part="report")} & set(before), set(before))
+        self.assertNotEqual({row["trial"]: row["val/loss"] for row in self.runs(part="report") if row["trial"] in before}, before)
+
+    def test_axes_stand_for_lists_of_combinations_and_nothing_need_be_tuned(self):
+        self.write("axes.toml", SMALL + '[study]\ntype = "compare"\nmetric = "val/accuracy"\nseeds = 3\n'
+                   'axes = [{ key = "schedule.type", choices = ["constant", "linear", "cosine"] }, { key = "optimizer.lr", values = [0.1, 0.01] }]\n')
+        said = self.study(name="axes.toml").stdout
+        self.assertEqual(len(self.runs("axes")), 3 * 2 * 3)
+        self.assertIn("|  | constant, 0.1 | constant, 0.01 | linear, 0.1 |", said)
+        self.assertIn("constant, 0.1 less each other, paired by seed", said)
+        self.assertNotIn("tuned", said)
+        self.host("train", "axes.toml", "-q")  # a training has nothing to do with it
 
     def test_a_study_that_does_not_hold_together_is_refused(self):
-        self.write("tiny.toml", STUDY.replace('against = "linear"', 'against = "rex"'))
-        self.assertIn("linear, stalled", self.study(code=1).stderr)
-        self.write("tiny.toml", STUDY.replace("optimizer.lr=0.02", "optimizer.lrr=0.02"))
-        self.assertIn("lrr", self.study(code=1).stderr)
-        self.assertFalse((self.folder / "out").exists())
+        for old, new, *said in (('against = "linear"', 'against = "rex"', '`against` is "rex"', "linear, stalled"),
+                                ("optimizer.lr=0.02", "optimizer.lrr=0.02", "E104", "unknown key `lrr`", "did you mean `lr`", "tune/small/1ep/linear/lrr=0.02"),
+                                ("seeds = 2", "seed = 2", "tiny.toml:8:1: E104 unknown key `seed` in [study]", "did you mean `seeds`"),
+                                ("seeds = 2", "seeds = 0", "tiny.toml:8:9: ", "study.seeds"),
+                                ('metric = "val/loss"\n', "", "E108", "needs `metric`"),
+                                ('type = "compare"', 'type = "compair"', "tiny.toml:3:8: E301", "did you mean `compare`"),
+                                ('"small.toml"', '"smal.toml"', "tiny.toml:15:7: E401", "did you mean `small.toml`"),
+                                ("name = \"small\"\n", "", "E108", "needs `name`"),
+                                ("[study]", "[studdy]", "E108", "there is no [study]"),
+                                ("\n[[study", "\n[modle]\n[[study", "unknown key `modle`", "there is no [model]"),
+                                ("seeds = 2", "seeds = 2 3", "E102")):
+            with self.subTest(new):
+                self.assertIn(old, STUDY)
+                self.write("tiny.toml", STUDY.replace(old, new))
+                done = self.study(code=2)
+                for text in said:
+                    self.assertIn(text, done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+                self.assertFalse((self.folder / "out").exists())
+        self.host("study", "none.toml", code=2)
+
+    def test_tables_that_nobody_would_read_are_refused(self):
+        self.write("tiny.toml", 'optimizer = { lr = 0.1 }\n[study]\ntype = "grid"\nrun = "small.toml"\nmetric = "val/loss"\n' + SPACE)
+        self.assertIn("tiny.toml:1:1: E104 unknown table `optimizer` in a study of another run file", self.study(code=2).stderr)
+
+    def test_a_metric_that_no_run_has_ends_it_at_the_first(self):
+        self.write("tiny.toml", STUDY.replace('"val/accuracy"', '"val/acuracy"'))
+        self.assertIn("did you mean `val/accuracy`", self.study(code=2).stderr)
+        self.write("tiny.toml", STUDY)
+        self.study()
 
     def test_tuning_on_what_is_reported_is_refused(self):
         self.write("tiny.toml", STUDY.replace('tune_run = "small_tune.toml"\n', ""))
-        self.assertIn("no `tune_run`", self.study(code=1).stderr)
+        self.assertIn("no `tune_run`", self.study(code=2).stderr)
         self.write("tiny.toml", STUDY)
         self.write("small_tune.toml", SMALL)
-        self.assertIn("small_tune.toml evaluates on samples that `run` evaluates on", self.study(code=1).stderr)
+        self.assertIn("small_tune.toml evaluates on samples that `run` evaluates on", self.study(code=2).stderr)
 
     def test_tuning_on_what_was_trained_on_is_refused(self):
         def split(train, val):
@@ -101,11 +174,172 @@ class Study(HostTest):
         self.write("rows.csv", rows(60))
         self.write("small.toml", split([0.0, 0.5], [0.5, 1.0]))
         self.write("small_tune.toml", split([0.0, 0.3], [0.2, 0.5]))
-        self.assertIn("evaluates on samples that it trains on", self.study(code=1).stderr)
+        self.assertIn("evaluates on samples that it trains on", self.study(code=2).stderr)
         self.write("small_tune.toml", split([0.0, 0.3], [0.3, 0.51]))
-        self.assertIn("evaluates on samples that `run` evaluates on", self.study(code=1).stderr)
+        self.assertIn("evaluates on samples that `run` evaluates on", self.study(code=2).stderr)
         self.write("small_tune.toml", split([0.0, 0.3], [0.3, 0.5]))
         self.assertIn("| small, 20ba |", self.study("--quick").stdout)
+
+    def test_dry_run_lists_trials_and_makes_none(self):
+        said = self.study("--dry-run").stdout
+        self.assertIn("16 trials that depend on no other", said)
+        self.assertRegex(said, r"tuning: small, 1ep +8 ")
+        self.assertIn("tune/small/2ep/stalled/lr=0.02/seed 3", said)
+        self.assertFalse((self.folder / "out").exists())
+
+
+class Search(StudyTest):
+    def test_grid_gives_a_table_and_the_best_as_a_run_file_that_gives_the_same(self):
+        self.write("grid.toml", SMALL + '[study]\ntype = "grid"\nmetric = "val/loss"\ngoal = "min"\n'
+                   'space = [{ key = "optimizer.lr", low = 1e-3, high = 0.1, points = 3, log = true }, { key = "schedule.type", choices = ["constant", "linear"] }]\n')
+        found = json.loads(self.study("--format", "json", name="grid.toml").stdout)
+        self.assertEqual([trial["labels"]["optimizer.lr"] for trial in found["trials"]], ["0.001"] * 2 + ["0.01"] * 2 + ["0.1"] * 2)
+        losses = {trial["trial"]: trial["metrics"]["val/loss"] for trial in found["trials"]}
+        best = min(losses, key=losses.get)
+        first = found["tables"][0]["rows"][0]
+        self.assertEqual((first[0]["text"], first[3]["value"]), (best, losses[best]))
+        self.assertEqual(found["counts"], {"done": 6, "diverged": 0, "failed": 0})
+        self.host("train", found["best"][0]["file"], "-q")
+        self.assertEqual(self.result("runs/grid-best")["metrics"]["val/loss"], losses[best])
+        picture = xml.etree.ElementTree.parse(self.folder / "out/grid/plot.svg").getroot()
+        circles = picture.findall(".//{http://www.w3.org/2000/svg}circle")
+        self.assertGreaterEqual(len(circles), 12)  # each trial in the plot of each key
+        self.assertIn("prefers-color-scheme: dark", (self.folder / "out/grid/plot.svg").read_text())
+
+    def test_a_trial_that_fails_is_named_and_the_others_go_on(self):
+        self.write("tiny.toml", '[study]\ntype = "grid"\nrun = "small.toml"\nmetric = "val/loss"\ngoal = "min"\n'
+                   'space = [{ key = "optimizer.lr", choices = ["0.01", "1e30"] }, { key = "hooks", choices = ["[]", "[{ type = \\"ema\\", decay = 0.5 }]"] }]\n')
+        self.write("broken.py", "")
+        done = self.study()
+        rows_ = self.runs()
+        self.assertEqual({row["end"] for row in rows_} <= {"done", "diverged"}, True)
+        self.assertIn("diverged", {row["end"] for row in rows_})
+        self.assertIn("diverged", done.stdout)
+
+    def test_all_that_fail_end_it_and_once_mended_it_begins_anew(self):
+        self.write("rows.csv", "a,b\n1,2\n")
+        self.write("small.toml", ROWS)
+        self.write("tiny.toml", '[study]\ntype = "random"\nrun = "small.toml"\nmetric = "val/loss"\ntrials = 3\n' + SPACE)
+        done = self.study(code=4)
+        self.assertEqual(done.stderr.count("failed: "), 3)
+        self.assertIn("rows.csv", done.stderr)
+        self.assertIn("all of its first 3 trials failed", done.stderr)
+        self.write("rows.csv", rows())
+        self.study()
+
+    def test_one_that_fails_does_not_end_it(self):
+        self.write("rows.csv", rows())
+        self.write("small.toml", ROWS)
+        self.write("bad.csv", "1,2\n")
+        self.write("tiny.toml", '[study]\ntype = "grid"\nrun = "small.toml"\nmetric = "val/loss"\n'
+                   f'space = [{{ key = "data.path", choices = ["{self.folder}/rows.csv", "{self.folder}/bad.csv"] }}]\n')
+        done = self.study()
+        self.assertIn('trial "0001" failed: ', done.stderr)
+        self.assertIn("bad.csv", done.stderr)
+        self.assertIn("1 of 2 trials failed", done.stdout)
+        self.assertRegex(done.stdout, r"\| 0001 \| .* \| failed \|")
+        self.assertTrue((self.folder / "out/tiny/logs/0001.txt").read_text())
+
+
+class Rungs(StudyTest):
+    def test_a_trial_that_goes_on_ends_with_the_bits_of_one_that_was_never_stopped(self):
+        self.write("tiny.toml", ASHA + 'set = ["schedule.type=linear", "schedule.warmup=1ep"]\n')
+        found = json.loads(self.study("--format", "json").stdout)
+        ended = self.ended()
+        self.assertEqual([sum(until == rung for _, until in ended) for rung in ("1ep", "3ep", "9ep")][0], 9)
+        (best,) = [trial for trial in found["trials"] if trial["until"] == "9ep"][:1]
+        self.assertEqual([until for trial, until in ended if trial == best["trial"]], ["1ep", "3ep", "9ep"])
+        changes = ["schedule.budget=9ep", "schedule.type=linear", "schedule.warmup=1ep", "trainer.max_duration=9ep", "run.output_dir=whole",
+                   *(f"{key}={value}" for key, value in best["labels"].items())]
+        self.host("train", "small.toml", "-q", *(word for change in changes for word in ("--set", change)))
+        run = json.loads((self.folder / best["run"] / "result.json").read_text())
+        self.assertEqual(self.result("whole")["digest"], run["digest"])
+        self.assertEqual(self.result("whole")["steps"], run["steps"])
+        self.assertIn("resumed", (self.folder / best["run"] / "journal.jsonl").read_text() + (self.folder / best["run"] / "run.log").read_text())
+
+    def test_hyperband_runs_its_brackets(self):
+        self.write("tiny.toml", ASHA.replace("asha", "hyperband").replace("trials = 9\n", "").replace("9ep", "3ep"))
+        found = json.loads(self.study("--format", "json").stdout)
+        self.assertEqual(sorted(self.ended()), sorted([("0000", "1ep"), ("0001", "1ep"), ("0002", "1ep")] +
+                                                      [(next(t["trial"] for t in found["trials"] if t["until"] == "3ep" and t["trial"] < "0003"), "3ep"),
+                                                       ("0003", "3ep"), ("0004", "3ep")]))
+
+    def test_a_schedule_of_steps_is_refused_with_a_budget_of_time(self):
+        self.write("tiny.toml", ASHA.replace("9ep", "90s"))
+        self.assertIn("cannot be trained in steps", self.study(code=2).stderr)
+
+
+class Killed(StudyTest):
+    def begin(self, *words):
+        return subprocess.Popen(self.command("study", "tiny.toml", "--out", "out", "--jobs", "2", *words), cwd=self.folder, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment())
+
+    def wait_for(self, count):
+        path = self.folder / "out/tiny/ledger.jsonl"
+        limit = time.monotonic() + 120
+        while time.monotonic() < limit:
+            if path.exists() and path.read_text().count('{"end"') >= count:
+                return
+            time.sleep(0.02)
+        self.fail(f"no {count} trials have ended")
+
+    def plain(self, text):
+        """The table of the study when nothing disturbs it."""
+        self.write("tiny.toml", text)
+        self.host("study", "tiny.toml", "--out", "whole", "--jobs", "2")
+        return (self.folder / "whole/tiny/table.md").read_text()
+
+    def test_killed_again_and_again_it_ends_with_the_same_table_and_runs_nothing_twice(self):
+        table = self.plain(STUDY)
+        for count in (1, 5, 9):
+            study = self.begin()
+            self.wait_for(count)
+            study.kill()
+            study.communicate()
+        self.study()
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+        self.assertEqual(len(self.ended()), len(set(self.ended())))
+        self.assertEqual(len(self.ended()), 24)
+
+    def test_rungs_are_the_same_after_a_kill(self):
+        text = ASHA.replace("asha", "hyperband").replace("trials = 9\n", "")
+        table = self.plain(text)
+        for count in (2, 8):
+            study = self.begin()
+            self.wait_for(count)
+            study.kill()
+            study.communicate()
+        with open(self.folder / "out/tiny/ledger.jsonl", "a") as ledger:
+            ledger.write('{"end": {"tri')  # as a kill may leave it
+        self.study()
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+        self.assertEqual(len(self.ended()), len(set(self.ended())))
+
+    def test_a_signal_ends_it_in_order_and_its_trials_with_it(self):
+        self.write("small.toml", SMALL.replace("2ep", "100000ep"))
+        self.write("tiny.toml", STUDY.replace('budgets = ["1ep", "2ep"]\n', ""))
+        study = self.begin()
+        runs = self.folder / "out/tiny/runs"
+        limit = time.monotonic() + 60
+        while len(list(runs.rglob("metrics.jsonl"))) < 2 and time.monotonic() < limit:
+            time.sleep(0.05)
+        study.send_signal(signal.SIGINT)
+        _, errors = study.communicate(timeout=60)
+        self.assertEqual(study.returncode, 75, errors)
+        self.assertIn("The same command goes on", errors)
+        for result in runs.rglob("result.json"):
+            self.assertEqual(json.loads(result.read_text())["status"], "interrupted")
+        self.assertEqual(len(list(runs.rglob("result.json"))), 2)
+
+    def test_two_at_once_are_refused(self):
+        self.write("small.toml", SMALL.replace("2ep", "100000ep"))
+        self.write("tiny.toml", STUDY.replace('budgets = ["1ep", "2ep"]\n', ""))
+        study = self.begin()
+        while not (self.folder / "out/tiny/ledger.jsonl").exists():
+            time.sleep(0.05)
+        self.assertIn("another process runs the study", self.study(code=2).stderr)
+        study.send_signal(signal.SIGTERM)
+        study.communicate(timeout=60)
 
 
 if __name__ == "__main__":

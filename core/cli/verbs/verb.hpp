@@ -61,5 +61,6 @@ void add_monitor(Arguments command, CommandLine& line);
 void add_runs(Arguments command, CommandLine& line);
 void add_completion(Arguments command, CommandLine& line);
 void add_tools(Arguments command, CommandLine& line);
+void add_study(Arguments command, CommandLine& line);
 
 }  // namespace trainyard::cli

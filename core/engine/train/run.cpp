@@ -71,7 +71,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   live_.learned = std::move(learned);
   config::RunConfig& config = live_.config;
   std::erase_if(config.slots,
-                [](const config::SlotConfig& slot) { return plugins::find_kind(slot.kind)->is_verb; });
+                [](const config::SlotConfig& slot) { return plugins::find_kind(slot.kind)->beside; });
   live_.device = make_device(config.run.device, world);
   live_.world = world;
   file_ = config::toml_file(config.resolved);

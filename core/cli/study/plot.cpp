@@ -1,0 +1,292 @@
+#include "core/cli/study/plot.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/cli/run_state.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr double left = 80, right = 560, top = 40, bottom = 290, height = 400;
+constexpr std::size_t most_named = 16;  ///< series in a legend
+constexpr std::size_t most_bars = 12;   ///< points of a series that have bars; of more the interval is a band
+
+const char* const head = R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">
+<style>
+svg { --ink: #1f2328; --paper: #ffffff; --line: #d0d4da; --light: 42%%; }
+@media (prefers-color-scheme: dark) { svg { --ink: #e6e8eb; --paper: #15181c; --line: #3a3f46; --light: 64%%; } }
+text { fill: var(--ink); } .h { font-size: 13px; font-weight: bold; } .e { text-anchor: end; } .m { text-anchor: middle; }
+.a { stroke: var(--ink); fill: none; } .g { stroke: var(--line); fill: none; } .s { fill: none; } .b { opacity: 0.15; stroke: none; }
+</style>
+<rect width="100%%" height="100%%" style="fill: var(--paper)"/>
+)";
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    const std::string_view special = "<>&\"";
+    const char* const names[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
+    const std::size_t at = special.find(c);
+    safe += at == std::string_view::npos ? std::string(1, c) : names[at];
+  }
+  return safe;
+}
+
+std::string number(double value, int digits = 1) {
+  char text[64];
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits).ptr};
+}
+
+std::string short_number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+/// From a range of values to a range of the picture.
+class Scale {
+ public:
+  Scale(double from, double to, bool log = false) : from_(from), to_(to), log_(log) {}
+
+  double low = 0.0, high = 1.0;
+
+  void cover(const std::vector<double>& values) {
+    low = std::numeric_limits<double>::infinity();
+    high = -low;
+    for (const double value : values)
+      if (std::isfinite(value) && (!log_ || value > 0)) {
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+    if (low > high) std::tie(low, high) = std::pair(0.0, 1.0);
+    if (low == high)
+      std::tie(low, high) = log_ ? std::pair(low / 2, high * 2) : std::pair(low - 0.5, high + 0.5);
+  }
+
+  double at(double value) const {
+    const double part = log_ ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+    return from_ + part * (to_ - from_);
+  }
+
+  std::vector<double> ticks() const {
+    std::vector<double> all;
+    if (log_ && high / low > 10) {
+      for (double tick = std::pow(10.0, std::ceil(std::log10(low) - 1e-9)); tick <= high * (1 + 1e-9);
+           tick *= 10)
+        all.push_back(tick);
+      return all;
+    }
+    const double rough = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(rough)));
+    const double step = power * (rough / power < 1.5   ? 1
+                                 : rough / power < 3.5 ? 2
+                                 : rough / power < 7.5 ? 5
+                                                       : 10);
+    for (double tick = std::ceil(low / step) * step; tick <= high + step * 1e-9; tick += step)
+      all.push_back(std::abs(tick) < step * 1e-6 ? 0.0 : tick);
+    return all;
+  }
+
+ private:
+  double from_, to_;
+  bool log_;
+};
+
+class Panel {
+ public:
+  explicit Panel(const ResultPlot& plot) : plot_(plot), x_(left, right, plot.log_x), y_(bottom, top) {
+    std::vector<double> xs, ys;
+    for (std::size_t i = 0; i < plot.places.size(); ++i) xs.push_back(static_cast<double>(i));
+    for (const ResultPlot::Series& series : plot.series)
+      for (const ResultPlot::Point& point : series.points) {
+        if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
+        xs.push_back(point.x);
+        ys.push_back(point.y - point.half);
+        ys.push_back(point.y + point.half);
+      }
+    x_.cover(xs);
+    y_.cover(ys);
+  }
+
+  std::string text(double down) const {
+    std::string out = "<g transform=\"translate(0 " + number(down) + ")\">\n";
+    out += "<text class=\"h\" x=\"20\" y=\"22\">" + escaped(plot_.title) + "</text>\n" + axes();
+    for (std::size_t i = 0; i < plot_.series.size(); ++i) out += series(plot_.series[i], colour(i));
+    return out + legend() + "</g>\n";
+  }
+
+ private:
+  std::string colour(std::size_t i) const {
+    return "hsl(" + std::to_string(360 * i / plot_.series.size()) + " 70% var(--light))";
+  }
+
+  std::string axes() const {
+    std::string out;
+    for (const double tick : y_.ticks()) {
+      const std::string y = number(y_.at(tick));
+      out += "<path class=\"g\" d=\"M" + number(left) + " " + y + "H" + number(right) +
+             "\"/><text class=\"e\" x=\"" + number(left - 6) + "\" y=\"" + number(y_.at(tick) + 4) + "\">" +
+             short_number(tick) + "</text>\n";
+    }
+    out += "<path class=\"a\" d=\"M" + number(left) + " " + number(top) + "V" + number(bottom) + "H" +
+           number(right) + "\"/>\n";
+    for (std::size_t i = 0; i < plot_.places.size(); ++i)
+      out += "<text transform=\"translate(" + number(x_.at(static_cast<double>(i))) + " " +
+             number(bottom + 14) + ") rotate(30)\">" + escaped(plot_.places[i]) + "</text>\n";
+    if (plot_.places.empty())
+      for (const double tick : x_.ticks())
+        out += "<text class=\"m\" x=\"" + number(x_.at(tick)) + "\" y=\"" + number(bottom + 16) + "\">" +
+               short_number(tick) + "</text>\n";
+    return out + "<text class=\"m\" x=\"" + number((left + right) / 2) + "\" y=\"" + number(bottom + 36) +
+           "\">" + escaped(plot_.x_label) + "</text>\n";
+  }
+
+  std::string series(const ResultPlot::Series& series, const std::string& colour) const {
+    std::vector<ResultPlot::Point> points;
+    for (const ResultPlot::Point& point : series.points)
+      if (std::isfinite(point.x) && std::isfinite(point.y) && (!plot_.log_x || point.x > 0))
+        points.push_back(point);
+    const auto place = [&](double x, double y) { return number(x_.at(x)) + "," + number(y_.at(y)) + " "; };
+    std::string line, above, below, marks;
+    for (const ResultPlot::Point& point : points) {
+      line += place(point.x, point.y);
+      above += place(point.x, point.y + point.half);
+      below.insert(0, place(point.x, point.y - point.half));
+      if (points.size() > most_bars && series.joined) continue;
+      if (point.half > 0)
+        marks += "<path class=\"s\" d=\"M" + number(x_.at(point.x)) + " " +
+                 number(y_.at(point.y - point.half)) + "V" + number(y_.at(point.y + point.half)) +
+                 "\" style=\"stroke: " + colour + "\"/>";
+      marks += mark(series, point, colour);
+    }
+    std::string out;
+    const bool band =
+        points.size() > most_bars && series.joined &&
+        std::ranges::any_of(points, [](const ResultPlot::Point& point) { return point.half > 0; });
+    if (band) out += "<polygon class=\"b\" points=\"" + above + below + "\" style=\"fill: " + colour + "\"/>";
+    if (series.joined)
+      out += "<polyline class=\"s\" points=\"" + line + "\" style=\"stroke: " + colour +
+             "; stroke-width: " + (series.bold ? "2.6" : "1.2") + "\"><title>" + escaped(series.name) +
+             "</title></polyline>";
+    return out + marks + "\n";
+  }
+
+  std::string mark(const ResultPlot::Series& series, const ResultPlot::Point& point,
+                   const std::string& colour) const {
+    const bool named = point.x >= 0 && point.x < static_cast<double>(plot_.places.size());
+    const std::string where = named ? plot_.places[static_cast<std::size_t>(point.x)] : short_number(point.x);
+    return "<circle cx=\"" + number(x_.at(point.x)) + "\" cy=\"" + number(y_.at(point.y)) + "\" r=\"" +
+           (series.bold ? "3.5" : "2.5") + "\" style=\"fill: " + colour + "\"><title>" +
+           escaped(series.name + (series.name.empty() ? "" : ", ") + where + ": " + short_number(point.y) +
+                   (point.half > 0 ? " ± " + short_number(point.half) : "")) +
+           "</title></circle>";
+  }
+
+  std::string legend() const {
+    std::string out;
+    std::size_t shown = 0;
+    for (std::size_t i = 0; i < plot_.series.size() && shown < most_named; ++i) {
+      if (plot_.series[i].name.empty()) continue;
+      const std::string y = number(top + 10 + 16 * static_cast<double>(shown++));
+      out += "<text x=\"" + number(right + 20) + "\" y=\"" + y + "\" style=\"fill: " + colour(i) +
+             (plot_.series[i].bold ? "; font-weight: bold" : "") + "\">" + escaped(plot_.series[i].name) +
+             "</text>\n";
+    }
+    return out;
+  }
+
+  const ResultPlot& plot_;
+  Scale x_, y_;
+};
+
+/// The metric's values by step.
+std::map<double, double> curve_of(const std::string& run, const std::string& metric) {
+  std::map<double, double> curve;
+  std::ifstream stream(run + "/metrics.jsonl");
+  for (std::string line; std::getline(stream, line);) {
+    const control::Json record = object_in(line);
+    if (!record.is_object()) continue;
+    const control::Json step = record.value("step", control::Json());
+    const control::Json values = record.value("values", control::Json());
+    if (!step.is_number() || !values.is_object() || !values.contains(metric)) continue;
+    if (const control::Json& value = values[metric]; value.is_number())
+      curve[step.get<double>()] = value.get<double>();
+  }
+  return curve;
+}
+
+/// Mean and 95 % interval at each step that all of them have.
+std::vector<ResultPlot::Point> mean_of(const std::vector<std::map<double, double>>& curves) {
+  std::vector<ResultPlot::Point> points;
+  for (const auto& [step, ignored] : curves.front()) {
+    double sum = 0.0, squares = 0.0, count = 0.0;
+    for (const std::map<double, double>& curve : curves)
+      if (const auto found = curve.find(step); found != curve.end()) {
+        sum += found->second;
+        squares += found->second * found->second;
+        ++count;
+      }
+    if (count < static_cast<double>(curves.size())) continue;
+    const double mean = sum / count;
+    const double variance = count > 1 ? std::max(0.0, squares - count * mean * mean) / (count - 1) : 0.0;
+    points.push_back({step, mean, 2 * std::sqrt(variance / count)});
+  }
+  return points;
+}
+
+}  // namespace
+
+std::vector<ResultPlot> learning_curves(const std::vector<Finished>& trials, const std::string& metric,
+                                        const std::vector<Best>& best) {
+  std::vector<std::string> panels;
+  std::map<std::string, std::map<std::string, std::vector<std::map<double, double>>>> curves;
+  std::map<std::string, std::vector<std::string>> names;
+  std::set<std::string> seen;  // a run that went on is one run
+  for (const Finished& each : trials) {
+    if (each.trial.panel.empty() || !seen.insert(each.folder).second) continue;
+    std::map<double, double> curve = curve_of(each.folder, metric);
+    if (curve.size() < 2) continue;
+    if (!curves.contains(each.trial.panel)) panels.push_back(each.trial.panel);
+    auto& series = curves[each.trial.panel][each.trial.series];
+    if (series.empty()) names[each.trial.panel].push_back(each.trial.series);
+    series.push_back(std::move(curve));
+  }
+  std::vector<ResultPlot> plots;
+  for (const std::string& panel : panels) {
+    ResultPlot plot{.title = panel == metric ? metric + " while it was trained"
+                                             : panel + ": " + metric + " while it was trained",
+                    .x_label = "step",
+                    .y_label = metric,
+                    .places = {},
+                    .log_x = false,
+                    .series = {}};
+    for (const std::string& name : names[panel]) {
+      const bool bold = std::ranges::any_of(
+          best, [&](const Best& each) { return each.trial.panel == panel && each.trial.series == name; });
+      plot.series.push_back({.name = name, .points = mean_of(curves[panel][name]), .bold = bold});
+    }
+    std::ranges::stable_sort(plot.series, [](const auto& a, const auto& b) { return a.bold && !b.bold; });
+    plots.push_back(std::move(plot));
+  }
+  return plots;
+}
+
+std::string svg(const std::string& title, const std::vector<ResultPlot>& plots) {
+  char begin[2000];
+  std::snprintf(begin, sizeof begin, head, 800,
+                static_cast<int>(height) * static_cast<int>(plots.size()) + 40);
+  std::string text = begin;
+  text += "<text class=\"h\" x=\"20\" y=\"24\">" + escaped(title) + "</text>\n";
+  for (std::size_t i = 0; i < plots.size(); ++i)
+    text += Panel(plots[i]).text(40 + height * static_cast<double>(i));
+  return text + "</svg>\n";
+}
+
+}  // namespace trainyard::cli

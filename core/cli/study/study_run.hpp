@@ -1,0 +1,100 @@
+// Runs a study to its end, or on to it from where it was left. Torch-free.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cli/study/ledger.hpp"
+#include "core/cli/study/study_file.hpp"
+#include "core/cli/study/trial_config.hpp"
+#include "core/cli/study/trials.hpp"
+
+namespace trainyard::cli {
+
+/// A trial that is over.
+struct Finished {
+  Trial trial;
+  Outcome outcome;
+  double seconds = 0.0;
+  std::string folder;  ///< of its run
+};
+
+/// A study's plugin: what it throws is told with its name.
+class StudyPlugin {
+ public:
+  explicit StudyPlugin(const StudyFile& file);
+
+  void open(const Study::Resolve& resolve);
+  std::vector<Stage> stages() const;
+  /// Checked: it has a name and a run file.
+  std::optional<Trial> next(int running);
+  void report(const Outcome& outcome);
+  StudyResult result() const;
+
+ private:
+  template <class Call>
+  auto call(const char* what, Call&& made) const;
+
+  std::string who_;
+  std::unique_ptr<Study> study_;
+};
+
+/// The first trials, at most so many, as they are given while nothing is reported; each is a valid run, or
+/// ConfigError is thrown.
+std::vector<Trial> first_trials(StudyPlugin& study, TrialConfigs& configs, std::size_t most);
+
+class StudyRun {
+ public:
+  /// `folder`: of the study. `jobs`: trials at a time; 0: as many as the cores of this machine allow.
+  StudyRun(const StudyFile& file, const std::vector<std::string>& plugin_folders, std::string folder,
+           int jobs);
+
+  /// The process's exit code: done, or resumable where a signal came.
+  ExitCode run();
+
+  /// In the order in which they were reported.
+  const std::vector<Finished>& finished() const { return finished_; }
+  StudyResult result() const { return study_->result(); }
+  std::int64_t failed() const { return failed_; }
+  const std::string& folder() const { return folder_; }
+  TrialConfigs& configs() { return configs_; }
+
+ private:
+  struct Begun {
+    Trial trial;
+    TrialKey key;
+  };
+
+  bool replay();
+  void take_over();
+  void fill(Trials& trials);
+  void begin(Trials& trials, const Trial& trial);
+  void process(Trials& trials, const Trial& trial);
+  void end(const TrialKey& key, const Outcome& outcome, double seconds);
+  void over(const Trial& trial, const Outcome& outcome, double seconds);
+  void collect(Trials& trials);
+  void check_metrics(const Outcome& outcome) const;
+  void all_failed();
+  int jobs_for(const config::RunConfig& run) const;
+  std::string folder_of(const std::string& trial) const;
+  void show_progress(int running) const;
+  double left() const;
+
+  const StudyFile& file_;
+  std::string folder_;
+  int jobs_;
+  TrialConfigs configs_;
+  StudyLedger ledger_;
+  std::unique_ptr<StudyPlugin> study_;
+  std::vector<Begun> begun_;                                ///< reported not yet
+  std::vector<LedgerEntry> known_;                          ///< of the study as it was before it changed
+  std::map<std::string, std::optional<Duration>> reached_;  ///< by each trial's name
+  std::vector<Finished> finished_;
+  std::int64_t failed_ = 0;
+  ExitCode first_failure_ = ExitCode::config;
+};
+
+}  // namespace trainyard::cli

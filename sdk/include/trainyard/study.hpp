@@ -1,0 +1,175 @@
+// study/1: decides which trials of a study are run, and how far. `trainyard study FILE` reads the table [study] of
+// the file, asks the plugin for trials, trains each as a process of its own, several at once, and tells the plugin
+// what came of it:
+//
+//   [study]
+//   type = "random"
+//   run = "digits.toml"              # what is trained; without it the file itself is the run file
+//   metric = "val/accuracy"
+//   trials = 40
+//   space = [{ key = "optimizer.lr", low = 1e-4, high = 1, log = true }]
+//
+// The host keeps a ledger of what it asked and told. A study that was killed goes on from there: the same calls, in
+// the same order, are made to a new object of the plugin, which has to give the same answers. So a study is a pure
+// function of its options and of those calls: no clock, no random device (draw from a seed among the options and the
+// number of the trial), nothing read from files but in `open`. It has no state to save, and no host(): it lives in
+// the command, not in a training. All calls come from one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <trainyard/contract.hpp>
+#include <trainyard/duration.hpp>
+#include <trainyard/error.hpp>
+#include <trainyard/plugin.hpp>
+#include <trainyard/value.hpp>
+
+TRAINYARD_CONTRACT("study.hpp");
+
+namespace trainyard {
+
+enum class Goal : std::uint8_t { max, min };
+template <>
+struct Words<Goal> {
+  static constexpr std::string_view words[] = {"max", "min"};
+};
+
+/// The options of every study.
+struct StudyOptions {
+  std::string run;  ///< run file of the trials, absolute; the host fills it in where it is the file itself
+  std::vector<std::string> set;  ///< changes of the run file that all trials have, as after --set
+  std::string metric;            ///< a name in result.json's metrics
+  Goal goal = Goal::max;
+  std::vector<std::string> also;  ///< further names, which tables show
+
+  static void describe(Fields<StudyOptions>& m) {
+    m.option("run", &StudyOptions::run,
+             "run file of the trials; without one this file is the run file, and [study] a table of it")
+        .file();
+    m.option("set", &StudyOptions::set, "changes of the run file for all trials, as after --set");
+    m.option("metric", &StudyOptions::metric, "what trials are judged by: a metric of result.json")
+        .required();
+    m.option("goal", &StudyOptions::goal, "whether more is better, or less");
+    m.option("also", &StudyOptions::also, "further metrics, each with its place in the tables");
+  }
+};
+
+/// A training: a run file, what is changed of it, and how far it goes.
+struct Trial {
+  /// Of the trial, and of the folder of its run in that of the study: "0007", "tune/rex/3" (folders within
+  /// folders). A name that was given before, with a longer `until`, goes on with that run from its last checkpoint:
+  /// the same `run` and `set`, or the run is refused.
+  std::string name;
+  std::string run;               ///< run file, absolute
+  std::vector<std::string> set;  ///< as after --set, later ones over earlier ones
+  /// trainer.max_duration; that of the run file without one. What is a share of it ("5%" of warm-up, a schedule
+  /// without `schedule.budget`) moves with it: a trial that is to go on says schedule.budget in `set`.
+  std::optional<Duration> until;
+  /// Columns of runs.csv with what they hold of this trial: the same columns in all trials of a study.
+  std::vector<std::pair<std::string, std::string>> labels;
+  /// Where its learning curve is drawn: those of one series are drawn as their mean, in the picture of the panel.
+  std::string panel, series;
+};
+
+/// What came of a trial.
+struct Outcome {
+  enum class End : std::uint8_t {
+    done,
+    diverged,  ///< its numbers were not finite
+    failed,    ///< everything else: `error` says what
+  };
+
+  std::string trial;              ///< its name
+  std::optional<Duration> until;  ///< as in the trial
+  End end = End::done;
+  std::map<std::string, double> metrics;  ///< the last value of each; may hold no NaN where `end` is done
+  std::string error;
+};
+
+/// How many trials there are of a length, at most; for the time that is left, and for --dry-run.
+struct Stage {
+  std::string what;  ///< "rung 1", "tuning"; may be empty
+  std::int64_t trials = 0;
+  std::optional<Duration> from,
+      until;  ///< what such a trial trains; none: from the beginning, to the run's end
+};
+
+/// An entry of a table: what is shown, and for programs the number behind it.
+struct Cell {
+  std::string text;
+  std::optional<double> value;
+  std::optional<double> half;  ///< of its 95 % interval
+};
+
+struct ResultTable {
+  std::string title;  ///< a sentence; without a colon
+  std::vector<std::string> columns;
+  std::vector<std::vector<Cell>> rows;  ///< each as long as the columns
+};
+
+/// Points are drawn in their order, joined by a line, with an error bar where `half` is more than 0; those that are
+/// not finite are left out.
+struct ResultPlot {
+  struct Point {
+    double x = 0.0, y = 0.0, half = 0.0;
+  };
+  struct Series {
+    std::string name;
+    std::vector<Point> points;
+    bool bold = false;
+    bool joined = true;
+  };
+  std::string title, x_label, y_label;
+  std::vector<std::string> places;  ///< names of x = 0, 1, ...; none: x is a number
+  bool log_x = false;
+  std::vector<Series> series;
+};
+
+/// A configuration that came out best; the host writes it as a run file. `until` is how far it should be trained.
+struct Best {
+  std::string name;  ///< of the file; empty where there is one only
+  Trial trial;
+};
+
+struct StudyResult {
+  std::vector<ResultTable> tables;
+  std::vector<ResultPlot> plots;
+  std::vector<Best> best;
+};
+
+class Study : public Plugin {
+ public:
+  static constexpr Kind kind{"study", 1};
+  using Common = StudyOptions;
+
+  /// The resolved run file of a trial, as `config show` prints it. Throws ConfigError where it is not valid.
+  using Resolve = std::function<Table(const Trial&)>;
+
+  /// Once, first: the place to refuse what does not hold together (ConfigError). The host checks by itself that the
+  /// trials which `next` gives before the first report are valid.
+  virtual void open(const Resolve&) {}
+
+  /// All that is to come, and was.
+  virtual std::vector<Stage> stages() const = 0;
+
+  /// The next trial; `running` are under way. Nothing: not before one of them is reported, or, where none is
+  /// running, the study is over. A call that gives nothing changes nothing.
+  virtual std::optional<Trial> next(int running) = 0;
+
+  /// What came of a trial that `next` gave, once for each.
+  virtual void report(const Outcome& outcome) = 0;
+
+  /// When the study is over; not where all trials failed.
+  virtual StudyResult result() const = 0;
+
+  Common common;
+};
+
+}  // namespace trainyard

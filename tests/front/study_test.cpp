@@ -1,0 +1,316 @@
+// Studies as their plugins are, without a training: what they ask for is held against the papers, and the ledger against
+// what a kill leaves of it.
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include <catch2/catch.hpp>
+
+#include "core/cli/study/ledger.hpp"
+#include "core/cli/study/plot.hpp"
+#include "core/cli/study/results.hpp"
+#include "core/cli/study/study_file.hpp"
+#include "core/runfile/parse.hpp"
+#include "support/folder.hpp"
+
+using namespace trainyard;
+
+namespace {
+
+/// A plugin with these options, opened.
+std::unique_ptr<Study> study(const std::string& name, const std::string& options) {
+  config::Findings findings;
+  const std::optional<Table> table = config::parse_text("study.toml", options, findings);
+  REQUIRE(table);
+  cli::StudyFile file{
+      .name = name,
+      .plugin = plugins::read(std::string(TRAINYARD_PLUGIN_DIR) + "/study/lib" + name + ".so"),
+      .options = *table,
+      .common = {}};
+  file.options.set("run", Value("/run.toml"));
+  file.options.set("metric", Value("val/loss"));
+  std::unique_ptr<Study> made = cli::make_study(file);
+  made->open([](const Trial&) { return Table(); });
+  return made;
+}
+
+const std::string space = "space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1.0, log = true }]\n";
+
+Outcome outcome(const Trial& trial, double value) {
+  Outcome told{.trial = trial.name, .until = trial.until, .metrics = {{"val/loss", value}}, .error = {}};
+  if (std::isnan(value)) told.end = Outcome::End::diverged;
+  return told;
+}
+
+std::string call_of(const Trial& trial) {
+  std::string text = trial.name + " to " + (trial.until ? trial.until->text() : "the end") + ":";
+  for (const std::string& change : trial.set) text += " " + change;
+  return text;
+}
+
+/// Plays a study to its end with so many places, of which a random one is free next; gives the calls.
+std::vector<std::string> play(Study& study, int places, unsigned seed,
+                              const std::function<double(const Trial&)>& value) {
+  std::mt19937 random(seed);
+  std::vector<std::string> calls;
+  std::vector<Trial> running;
+  while (true) {
+    while (static_cast<int>(running.size()) < places) {
+      const std::optional<Trial> trial = study.next(static_cast<int>(running.size()));
+      if (!trial) break;
+      calls.push_back(call_of(*trial));
+      running.push_back(*trial);
+    }
+    if (running.empty()) return calls;
+    const std::size_t i = random() % running.size();
+    calls.push_back("end of " + running[i].name);
+    study.report(outcome(running[i], value(running[i])));
+    running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+/// A value that a trial has at a rung, in no order.
+double scattered(const Trial& trial) {
+  std::mt19937 random(static_cast<unsigned>(std::stoul(trial.name)) * 7919U +
+                      static_cast<unsigned>(trial.until->count));
+  return static_cast<double>(random() % 1000) / 1000;
+}
+
+}  // namespace
+
+TEST_CASE("the brackets of hyperband are those of the paper's formula for R = 81 and eta = 3", "[study]") {
+  // n = ceil(5 * 3^s / (s + 1)), r = 81 / 3^s, then floor(n_i / 3) at 3 r_i: by hand.
+  const std::vector<std::vector<std::pair<int, int>>> brackets = {
+      {{81, 1}, {27, 3}, {9, 9}, {3, 27}, {1, 81}},
+      {{34, 3}, {11, 9}, {3, 27}, {1, 81}},
+      {{15, 9}, {5, 27}, {1, 81}},
+      {{8, 27}, {2, 81}},
+      {{5, 81}}};
+  const auto hyperband = study("hyperband", space + "max_budget = \"81ep\"\ngoal = \"min\"\n");
+  std::vector<std::pair<int, int>> planned, wanted;
+  for (const Stage& stage : hyperband->stages())
+    planned.emplace_back(static_cast<int>(stage.trials), static_cast<int>(stage.until->count));
+  for (const auto& bracket : brackets) wanted.insert(wanted.end(), bracket.begin(), bracket.end());
+  CHECK((planned == wanted));
+
+  std::map<int, std::map<std::string, double>> seen;  // by budget, each trial's value
+  const auto calls = play(*hyperband, 7, 1, [&](const Trial& trial) {
+    return seen[static_cast<int>(trial.until->count)][trial.name] = scattered(trial);
+  });
+  std::size_t first = 0;
+  for (const auto& bracket : brackets) {
+    std::set<std::string> going;
+    for (int i = 0; i < bracket.front().first; ++i) {
+      char name[16];
+      std::snprintf(name, sizeof name, "%04zu", first++);
+      going.insert(name);
+    }
+    for (std::size_t rung = 0; rung < bracket.size(); ++rung) {
+      INFO("bracket of " << bracket.front().first << ", rung " << rung);
+      CHECK(static_cast<int>(going.size()) == bracket[rung].first);
+      std::vector<std::pair<double, std::string>> values;
+      for (const std::string& name : going) {
+        REQUIRE(seen[bracket[rung].second].contains(name));
+        values.emplace_back(seen[bracket[rung].second][name], name);
+      }
+      std::sort(values.begin(), values.end());
+      going.clear();
+      for (std::size_t i = 0; i < values.size() / 3; ++i) going.insert(values[i].second);
+    }
+  }
+  std::size_t all = 0;
+  for (const auto& [budget, trials] : seen) all += trials.size();
+  CHECK(all == 81 + 27 + 9 + 3 + 1 + 34 + 11 + 3 + 1 + 15 + 5 + 1 + 8 + 2 + 5);
+  CHECK(calls.size() == 2 * all);
+}
+
+TEST_CASE("asha takes the trials of algorithm 2 of the paper, whatever finishes when", "[study]") {
+  for (const unsigned seed : {1U, 2U, 3U, 4U, 5U}) {
+    const int eta = 2 + static_cast<int>(seed % 3), places = 1 + static_cast<int>(seed % 4), trials = 40,
+              rate = seed == 4 ? 1 : 0;
+    const int top = static_cast<int>(std::floor(std::log(64.5) / std::log(eta))) - rate;
+    const auto asha = study("asha", space + "max_budget = \"64ba\"\ngoal = \"min\"\ntrials = 40\neta = " +
+                                        std::to_string(eta) + "\nstop_rate = " + std::to_string(rate) + "\n");
+    // The paper's, told anew: rungs as lists of (loss, number).
+    std::vector<std::vector<std::pair<double, int>>> rungs(static_cast<std::size_t>(top) + 1);
+    std::vector<std::set<int>> promoted(static_cast<std::size_t>(top) + 1);
+    std::mt19937 random(seed);
+    std::vector<std::pair<int, int>> running;  // number, rung
+    int drawn = 0, promotions = 0;
+    const auto get_job = [&]() -> std::optional<std::pair<int, int>> {
+      for (int k = top - 1; k >= 0; --k) {
+        auto rung = rungs[static_cast<std::size_t>(k)];
+        std::sort(rung.begin(), rung.end());
+        rung.resize(rung.size() / static_cast<std::size_t>(eta));
+        for (const auto& [loss, number] : rung)
+          if (promoted[static_cast<std::size_t>(k)].insert(number).second) return std::pair(number, k + 1);
+      }
+      if (drawn == trials) return std::nullopt;
+      return std::pair(drawn++, 0);
+    };
+    while (true) {
+      while (static_cast<int>(running.size()) < places) {
+        const std::optional<Trial> trial = asha->next(static_cast<int>(running.size()));
+        const auto job = get_job();
+        REQUIRE(trial.has_value() == job.has_value());
+        if (!job) break;
+        promotions += job->second > 0;
+        REQUIRE(std::stoi(trial->name) == job->first);
+        REQUIRE(trial->until->count == std::pow(eta, job->second + rate));
+        CHECK(trial->set.front() == "schedule.budget=64ba");
+        running.push_back(*job);
+      }
+      if (running.empty()) break;
+      const std::size_t i = random() % running.size();
+      const auto [number, rung] = running[i];
+      Trial trial{.name = std::to_string(number),
+                  .run = "",
+                  .set = {},
+                  .until = Duration{std::pow(eta, rung + rate), Duration::Unit::steps},
+                  .labels = {},
+                  .panel = "",
+                  .series = ""};
+      const double value = scattered(trial);
+      rungs[static_cast<std::size_t>(rung)].emplace_back(value, number);
+      char name[16];
+      std::snprintf(name, sizeof name, "%04d", number);
+      trial.name = name;
+      asha->report(outcome(trial, value));
+      running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    CHECK(drawn == trials);
+    CHECK(promotions >= trials / eta);
+    CHECK(asha->result().best.size() == 1);
+  }
+}
+
+TEST_CASE("what failed or diverged goes to no further rung, and counts as one of its rung", "[study]") {
+  for (const char* name : {"asha", "hyperband"}) {
+    INFO(name);
+    const std::string trials = std::string(name) == "asha" ? "trials = 27\n" : "";
+    const auto of_27 = study(name, space + "max_budget = \"27ep\"\n" + trials);
+    std::map<std::string, double> furthest;
+    play(*of_27, 3, 5, [&](const Trial& trial) {
+      furthest[trial.name] = trial.until->count;
+      return std::stoul(trial.name) % 2 == 0 ? std::nan("") : scattered(trial);
+    });
+    for (const auto& [trial, count] : furthest)
+      if (std::stoul(trial) % 2 == 0 && std::stoul(trial) < 27) CHECK(count == 1.0);
+  }
+}
+
+TEST_CASE(
+    "a study that is asked and told the same gives the same, and one that gives nothing has not changed",
+    "[study]") {
+  const std::map<std::string, std::string> options = {
+      {"grid", space + "seeds = 2\n"},
+      {"random", space + "trials = 9\nseed = 4\n"},
+      {"asha", space + "max_budget = \"27ep\"\ntrials = 20\n"},
+      {"hyperband", space + "max_budget = \"9ep\"\n"}};
+  const auto value = [](const Trial& trial) {
+    double sum = trial.until ? trial.until->count : 0.0;
+    for (const std::string& change : trial.set)
+      for (const char c : change) sum = std::fmod(sum * 31 + c, 997);
+    return sum;
+  };
+  for (const auto& [name, text] : options) {
+    INFO(name);
+    const auto first = study(name, text), second = study(name, text);
+    const auto calls = play(*first, 3, 9, value);
+    CHECK((play(*second, 3, 9, value) == calls));
+    CHECK(calls.size() > 8);
+    CHECK_FALSE(first->next(0).has_value());
+    CHECK_FALSE(first->next(0).has_value());
+    const StudyResult result = first->result();
+    REQUIRE(result.best.size() == 1);
+    for (const ResultTable& table : result.tables)
+      for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
+    const std::string picture = cli::svg(name, result.plots);
+    CHECK(picture.find("nan") == std::string::npos);
+    CHECK(picture.find("inf") == std::string::npos);
+  }
+}
+
+TEST_CASE(
+    "what random search draws is a function of seed and number, even in the logarithm, within its bounds",
+    "[study]") {
+  const std::string wide =
+      "space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1.0, log = true }, { key = \"model.width\", low "
+      "= 1, high = 8, "
+      "integer = true }, { key = \"model.type\", choices = [\"a\", \"b\", \"c\"] }]\n";
+  const auto draw = [&](int trials, const std::string& more) {
+    const auto random = study("random", wide + "trials = " + std::to_string(trials) + "\n" + more);
+    std::vector<std::vector<std::pair<std::string, std::string>>> all;
+    while (const std::optional<Trial> trial = random->next(0)) all.push_back(trial->labels);
+    return all;
+  };
+  const auto few = draw(50, ""), many = draw(4000, "");
+  CHECK((std::vector(many.begin(), many.begin() + 50) == few));
+  CHECK_FALSE((draw(50, "seed = 1\n") == few));
+  std::vector<int> decades(4, 0), widths(9, 0);
+  std::map<std::string, int> types;
+  for (const auto& each : many) {
+    const double lr = std::stod(each[0].second);
+    REQUIRE((lr >= 1e-4 && lr <= 1.0));
+    ++decades[static_cast<std::size_t>(std::clamp(std::floor(std::log10(lr)) + 4, 0.0, 3.0))];
+    ++widths.at(std::stoul(each[1].second));
+    ++types[each[2].second];
+  }
+  for (const int count : decades) CHECK(std::abs(count - 1000) < 120);  // four times the deviation
+  for (std::size_t width = 1; width <= 8; ++width) CHECK(std::abs(widths[width] - 500) < 90);
+  for (const auto& [type, count] : types) CHECK(std::abs(count - 1333) < 130);
+}
+
+TEST_CASE("a space that makes no sense is refused with its key", "[study]") {
+  const auto refusal = [](const std::string& entry) {
+    try {
+      study("random", "trials = 1\nspace = [{ key = \"optimizer.lr\", " + entry + " }]\n");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal("low = 1.0").find("`optimizer.lr` has one of `low` and `high`") != std::string::npos);
+  CHECK(refusal("log = true").find("`optimizer.lr` needs its values") != std::string::npos);
+  CHECK(refusal("low = 1.0, high = 1.0").find("not below") != std::string::npos);
+  CHECK(refusal("low = 0.0, high = 1.0, log = true").find("not above 0") != std::string::npos);
+  CHECK(refusal("low = 0.5, high = 2.0, integer = true").find("whole numbers") != std::string::npos);
+  CHECK(refusal("low = 0.5, high = 2.0").empty());
+}
+
+TEST_CASE("a ledger gives back what was written, less a line that a kill cut short", "[study]") {
+  const test::Folder folder;
+  const std::string path = folder / "ledger.jsonl";
+  const cli::TrialKey key{"a \"b\"", "2ep", "d1"};
+  const Outcome end{.trial = key.trial,
+                    .until = Duration::parse("2ep"),
+                    .end = Outcome::End::failed,
+                    .metrics = {{"val/loss", 0.1}, {"val/other", std::nan("")}},
+                    .error = "two\nlines"};
+  {
+    cli::StudyLedger ledger(path);
+    CHECK(ledger.entries().empty());
+    ledger.write({cli::LedgerEntry::What::start, key, {}, 0.0});
+    ledger.write({cli::LedgerEntry::What::end, key, end, 1.5});
+    CHECK_THROWS_WITH(cli::StudyLedger(path), Catch::Contains("another process runs the study"));
+  }
+  const std::string whole = test::read_file(path);
+  for (const std::size_t cut : {std::size_t{1}, std::size_t{20}}) {
+    std::ofstream(path, std::ios::binary) << whole << whole.substr(0, cut);
+    cli::StudyLedger ledger(path);
+    REQUIRE(ledger.entries().size() == 2);
+    CHECK(ledger.entries()[0].key == key);
+    const cli::LedgerEntry& told = ledger.entries()[1];
+    CHECK((told.key == key && told.outcome.end == end.end && told.outcome.error == end.error &&
+           told.seconds == 1.5));
+    CHECK(told.outcome.metrics.at("val/loss") == 0.1);
+    CHECK(std::isnan(told.outcome.metrics.at("val/other")));
+    CHECK(test::read_file(path) == whole);
+  }
+  std::ofstream(path, std::ios::binary) << "{\"start\": 5}\n" << whole;
+  CHECK_THROWS_WITH(cli::StudyLedger(path), Catch::Contains(path + ": line 1 is not as it was written"));
+}
