@@ -36,8 +36,8 @@ class Asha final : public studies::Rungs {
     rungs_.resize(static_cast<std::size_t>(top) + 1);
   }
 
-  std::vector<trainyard::Stage> stages() const override {
-    std::vector<trainyard::Stage> all;
+  std::vector<trainyard::StudyStage> stages() const override {
+    std::vector<trainyard::StudyStage> all;
     std::size_t expected = static_cast<std::size_t>(given_options_.trials);
     for (std::size_t k = 0; k < rungs_.size(); ++k) {
       std::optional<trainyard::Duration> from;
@@ -49,7 +49,7 @@ class Asha final : public studies::Rungs {
     return all;
   }
 
-  std::optional<trainyard::Trial> next(int /*running*/) override {
+  std::optional<trainyard::StudyTrial> next(int /*running*/) override {
     for (std::size_t k = rungs_.size() - 1; k-- > 0;) {
       Rung& rung = rungs_[k];
       for (const Place& place :
@@ -72,7 +72,7 @@ class Asha final : public studies::Rungs {
                   std::pow(given_options_.eta, static_cast<double>(k) + given_options_.stop_rate));
   }
 
-  trainyard::Trial give(std::size_t number, std::size_t k) {
+  trainyard::StudyTrial give(std::size_t number, std::size_t k) {
     ++rungs_[k].given;
     at_[number] = k;
     return trial(number, resource(k));

@@ -16,8 +16,8 @@ namespace {
 
 using trainyard::ConfigError;
 using trainyard::Duration;
+using trainyard::StudyTrial;
 using trainyard::Table;
-using trainyard::Trial;
 using trainyard::Value;
 
 struct Strategy {
@@ -156,8 +156,8 @@ class Compare final : public trainyard::Study {
     if (waiting_for_ == 0) make_reported();
   }
 
-  std::vector<trainyard::Stage> stages() const override {
-    std::vector<trainyard::Stage> all;
+  std::vector<trainyard::StudyStage> stages() const override {
+    std::vector<trainyard::StudyStage> all;
     for (const Cell& cell : cells_) {
       const auto each = static_cast<std::int64_t>(strategies_.size()) * options_.seeds;
       const auto values = static_cast<std::int64_t>(cell.setting->tune.size());
@@ -167,12 +167,12 @@ class Compare final : public trainyard::Study {
     return all;
   }
 
-  std::optional<Trial> next(int /*running*/) override {
+  std::optional<StudyTrial> next(int /*running*/) override {
     if (given_ == trials_.size()) return std::nullopt;
     return trials_[given_++];
   }
 
-  void report(const trainyard::Outcome& outcome) override {
+  void report(const trainyard::TrialOutcome& outcome) override {
     outcomes_[outcome.trial] = outcome;
     if (waiting_for_ > 0 && --waiting_for_ == 0) make_reported();
   }
@@ -286,24 +286,24 @@ class Compare final : public trainyard::Study {
     settings_.front().budgets = {Duration{20, Duration::Unit::steps}};
   }
 
-  Trial trial(const std::string& part, const Cell& cell, const Strategy& strategy, const std::string& tuned,
-              int seed) const {
+  StudyTrial trial(const std::string& part, const Cell& cell, const Strategy& strategy,
+                   const std::string& tuned, int seed) const {
     const Setting& setting = *cell.setting;
     const bool tunes = part == "tune";
-    Trial trial{.name = part + "/" + setting.name + (cell.budget ? "/" + cell.budget->text() : "") + "/" +
-                        strategy.name + (tunes ? "/" + short_text(tuned) : "") + "/seed " +
-                        std::to_string(seed),
-                .run = tunes ? setting.tune_run : setting.run,
-                .set = common.set,
-                .until = cell.budget,
-                .labels = {{"part", part},
-                           {"setting", setting.name},
-                           {"budget", cell.budget ? cell.budget->text() : ""},
-                           {"strategy", strategy.name},
-                           {"tuned", tuned},
-                           {"seed", std::to_string(seed)}},
-                .panel = tunes ? "" : cell.name(),
-                .series = strategy.name};
+    StudyTrial trial{.name = part + "/" + setting.name + (cell.budget ? "/" + cell.budget->text() : "") +
+                             "/" + strategy.name + (tunes ? "/" + short_text(tuned) : "") + "/seed " +
+                             std::to_string(seed),
+                     .run = tunes ? setting.tune_run : setting.run,
+                     .set = common.set,
+                     .until = cell.budget,
+                     .labels = {{"part", part},
+                                {"setting", setting.name},
+                                {"budget", cell.budget ? cell.budget->text() : ""},
+                                {"strategy", strategy.name},
+                                {"tuned", tuned},
+                                {"seed", std::to_string(seed)}},
+                     .panel = tunes ? "" : cell.name(),
+                     .series = strategy.name};
     trial.set.insert(trial.set.end(), setting.set.begin(), setting.set.end());
     trial.set.insert(trial.set.end(), strategy.set.begin(), strategy.set.end());
     if (!tuned.empty()) trial.set.push_back(tuned);
@@ -351,13 +351,14 @@ class Compare final : public trainyard::Study {
   }
 
   static double worst_of_none(const std::vector<double>& worth) {
-    return worth.empty() ? studies::worth(trainyard::Goal::max, studies::nan) : studies::interval(worth).mean;
+    return worth.empty() ? studies::worth(trainyard::StudyGoal::max, studies::nan)
+                         : studies::interval(worth).mean;
   }
 
   /// Nothing of a trial that failed.
-  std::optional<double> found(const Trial& trial, const std::string& metric) const {
+  std::optional<double> found(const StudyTrial& trial, const std::string& metric) const {
     const auto outcome = outcomes_.find(trial.name);
-    if (outcome == outcomes_.end() || outcome->second.end == trainyard::Outcome::End::failed)
+    if (outcome == outcomes_.end() || outcome->second.end == trainyard::TrialOutcome::End::failed)
       return std::nullopt;
     return studies::value_of(outcome->second, metric);
   }
@@ -406,7 +407,7 @@ class Compare final : public trainyard::Study {
     return sums;
   }
 
-  trainyard::Cell mean(std::size_t cell, std::size_t strategy, const std::string& metric) const {
+  trainyard::ResultCell mean(std::size_t cell, std::size_t strategy, const std::string& metric) const {
     const std::vector<double> values = there(cell, strategy, metric);
     if (values.empty()) return {"failed", {}, {}};
     const studies::Interval of = studies::interval(values);
@@ -418,7 +419,7 @@ class Compare final : public trainyard::Study {
     return {text, of.mean, std::isnan(of.half) ? std::nullopt : std::optional(of.half)};
   }
 
-  trainyard::Cell difference(std::size_t cell, std::size_t strategy, const std::string& metric) const {
+  trainyard::ResultCell difference(std::size_t cell, std::size_t strategy, const std::string& metric) const {
     const auto against = static_cast<std::size_t>(
         std::ranges::find(strategies_, options_.against, &Strategy::name) - strategies_.begin());
     const auto a = by_seed(cell, against, metric), b = by_seed(cell, strategy, metric);
@@ -494,11 +495,11 @@ class Compare final : public trainyard::Study {
   std::vector<Setting> settings_;
   std::vector<Strategy> strategies_;
   std::vector<Cell> cells_;
-  std::vector<Trial> trials_;
+  std::vector<StudyTrial> trials_;
   std::size_t given_ = 0;
   std::size_t waiting_for_ = 0;                                        ///< runs by which values are chosen
   std::map<std::pair<std::size_t, std::size_t>, std::string> chosen_;  ///< by cell and strategy
-  std::map<std::string, trainyard::Outcome> outcomes_;
+  std::map<std::string, trainyard::TrialOutcome> outcomes_;
 };
 
 }  // namespace

@@ -33,8 +33,8 @@ class Hyperband final : public studies::Rungs {
     }
   }
 
-  std::vector<trainyard::Stage> stages() const override {
-    std::vector<trainyard::Stage> all;
+  std::vector<trainyard::StudyStage> stages() const override {
+    std::vector<trainyard::StudyStage> all;
     for (const Bracket& bracket : brackets_) {
       std::size_t n = bracket.count;
       for (int rung = 0; rung <= bracket.s; ++rung, n /= static_cast<std::size_t>(given_options_.eta)) {
@@ -47,7 +47,7 @@ class Hyperband final : public studies::Rungs {
     return all;
   }
 
-  std::optional<trainyard::Trial> next(int /*running*/) override {
+  std::optional<trainyard::StudyTrial> next(int /*running*/) override {
     for (Bracket& bracket : brackets_)
       if (bracket.given < bracket.going.size())
         return trial(bracket.going[bracket.given++], resource(bracket, bracket.rung));

@@ -43,9 +43,9 @@ class Rungs : public trainyard::Study {
     m.option("seed", &Options::seed, "of what is drawn");
   }
 
-  void report(const trainyard::Outcome& outcome) override {
+  void report(const trainyard::TrialOutcome& outcome) override {
     const auto number = static_cast<std::size_t>(std::stoul(outcome.trial));
-    const bool failed = outcome.end == trainyard::Outcome::End::failed;
+    const bool failed = outcome.end == trainyard::TrialOutcome::End::failed;
     const double value = value_of(outcome, common.metric);
     results_[number].push_back({outcome, value, failed});
     over(number, Place{worth(common.goal, value), number, !failed && !std::isnan(value)});
@@ -68,7 +68,7 @@ class Rungs : public trainyard::Study {
     result.plots.push_back(curves(order));
     for (trainyard::ResultPlot& plot : scatter(options_.space, points, found, common.metric))
       result.plots.push_back(std::move(plot));
-    trainyard::Best best{"", trial(order.front(), options_.max_budget)};
+    trainyard::StudyBest best{"", trial(order.front(), options_.max_budget)};
     result.best.push_back(std::move(best));
     return result;
   }
@@ -132,14 +132,14 @@ class Rungs : public trainyard::Study {
     return draw(options_.space, static_cast<std::uint64_t>(options_.seed), number);
   }
 
-  trainyard::Trial trial(std::size_t number, const trainyard::Duration& until) const {
-    trainyard::Trial trial{.name = number_name(number),
-                           .run = common.run,
-                           .set = {"schedule.budget=" + options_.max_budget.text()},
-                           .until = until,
-                           .labels = point(number),
-                           .panel = common.metric,
-                           .series = number_name(number)};
+  trainyard::StudyTrial trial(std::size_t number, const trainyard::Duration& until) const {
+    trainyard::StudyTrial trial{.name = number_name(number),
+                                .run = common.run,
+                                .set = {"schedule.budget=" + options_.max_budget.text()},
+                                .until = until,
+                                .labels = point(number),
+                                .panel = common.metric,
+                                .series = number_name(number)};
     trial.set.insert(trial.set.end(), common.set.begin(), common.set.end());
     for (std::string& change : changes(point(number))) trial.set.push_back(std::move(change));
     return trial;
@@ -150,7 +150,7 @@ class Rungs : public trainyard::Study {
 
  private:
   struct Result {
-    trainyard::Outcome outcome;
+    trainyard::TrialOutcome outcome;
     double value;
     bool failed;
   };
@@ -183,11 +183,11 @@ class Rungs : public trainyard::Study {
     for (const std::size_t number : order) {
       const Result* last = furthest(number);
       const Result& shown = last == nullptr ? results_.at(number).back() : *last;
-      std::vector<trainyard::Cell> row{{number_name(number), {}, {}}};
+      std::vector<trainyard::ResultCell> row{{number_name(number), {}, {}}};
       for (const auto& [key, value] : point(number)) row.push_back({value, {}, {}});
       row.push_back({shown.outcome.until->text(), shown.outcome.until->count, {}});
       row.push_back(last != nullptr ? cell({shown.value, nan})
-                                    : trainyard::Cell{shown.failed ? "failed" : "diverged", {}, {}});
+                                    : trainyard::ResultCell{shown.failed ? "failed" : "diverged", {}, {}});
       for (const std::string& metric : common.also)
         row.push_back(cell({value_of(shown.outcome, metric), nan}));
       table.rows.push_back(std::move(row));
@@ -221,7 +221,8 @@ class Rungs : public trainyard::Study {
            {std::to_string(rung.trials), static_cast<double>(rung.trials), {}},
            {std::to_string(rung.unfit), static_cast<double>(rung.unfit), {}},
            cell({rung.best, nan})});
-      if (groups) table.rows.back().insert(table.rows.back().begin(), trainyard::Cell{key.first, {}, {}});
+      if (groups)
+        table.rows.back().insert(table.rows.back().begin(), trainyard::ResultCell{key.first, {}, {}});
     }
     return table;
   }

@@ -56,18 +56,18 @@ class Search : public trainyard::Study {
     std::optional<trainyard::Duration> budget;
   };
 
-  std::vector<trainyard::Stage> stages() const override {
+  std::vector<trainyard::StudyStage> stages() const override {
     return {{"", static_cast<std::int64_t>(points_.size()) * search_.seeds, {}, search_.budget}};
   }
 
-  std::optional<trainyard::Trial> next(int /*running*/) override {
+  std::optional<trainyard::StudyTrial> next(int /*running*/) override {
     const auto seeds = static_cast<std::size_t>(search_.seeds);
     if (given_ == points_.size() * seeds) return std::nullopt;
     const std::size_t number = given_++;
     return trial(number / seeds, static_cast<int>(number % seeds));
   }
 
-  void report(const trainyard::Outcome& outcome) override { outcomes_[outcome.trial] = outcome; }
+  void report(const trainyard::TrialOutcome& outcome) override { outcomes_[outcome.trial] = outcome; }
 
   trainyard::StudyResult result() const override {
     trainyard::StudyResult result;
@@ -95,14 +95,14 @@ class Search : public trainyard::Study {
   }
 
  private:
-  trainyard::Trial trial(std::size_t point, int seed) const {
-    trainyard::Trial trial{.name = number_name(point),
-                           .run = common.run,
-                           .set = common.set,
-                           .until = search_.budget,
-                           .labels = points_[point],
-                           .panel = common.metric,
-                           .series = number_name(point)};
+  trainyard::StudyTrial trial(std::size_t point, int seed) const {
+    trainyard::StudyTrial trial{.name = number_name(point),
+                                .run = common.run,
+                                .set = common.set,
+                                .until = search_.budget,
+                                .labels = points_[point],
+                                .panel = common.metric,
+                                .series = number_name(point)};
     for (std::string& change : changes(points_[point])) trial.set.push_back(std::move(change));
     if (search_.seeds == 1) return trial;
     trial.name += "/seed " + std::to_string(seed);
@@ -116,16 +116,16 @@ class Search : public trainyard::Study {
     std::vector<double> values;
     for (int seed = 0; seed < search_.seeds; ++seed)
       if (const auto found = outcomes_.find(trial(point, seed).name);
-          found != outcomes_.end() && found->second.end != trainyard::Outcome::End::failed)
+          found != outcomes_.end() && found->second.end != trainyard::TrialOutcome::End::failed)
         values.push_back(value_of(found->second, metric));
     return values;
   }
 
-  trainyard::Cell shown(std::size_t point, const std::string& metric) const {
+  trainyard::ResultCell shown(std::size_t point, const std::string& metric) const {
     const std::vector<double> values = values_of(point, metric);
     if (values.empty()) return {"failed", {}, {}};
     const Interval of = interval(values);
-    return std::isnan(of.mean) ? trainyard::Cell{"diverged", {}, {}} : cell(of);
+    return std::isnan(of.mean) ? trainyard::ResultCell{"diverged", {}, {}} : cell(of);
   }
 
   trainyard::ResultTable table(const std::vector<std::size_t>& order) const {
@@ -140,7 +140,7 @@ class Search : public trainyard::Study {
     table.columns.push_back(common.metric);
     table.columns.insert(table.columns.end(), common.also.begin(), common.also.end());
     for (const std::size_t point : order) {
-      std::vector<trainyard::Cell> row{{number_name(point), {}, {}}};
+      std::vector<trainyard::ResultCell> row{{number_name(point), {}, {}}};
       for (const auto& [key, value] : points_[point]) row.push_back({value, {}, {}});
       row.push_back(shown(point, common.metric));
       for (const std::string& metric : common.also) row.push_back(shown(point, metric));
@@ -152,7 +152,7 @@ class Search : public trainyard::Study {
   SearchOptions search_;
   std::vector<Point> points_;
   std::size_t given_ = 0;
-  std::map<std::string, trainyard::Outcome> outcomes_;
+  std::map<std::string, trainyard::TrialOutcome> outcomes_;
 };
 
 }  // namespace studies

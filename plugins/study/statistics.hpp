@@ -46,22 +46,22 @@ inline std::string printed(const char* format, double value) {
 }
 
 /// As far as it has one, with its interval: "0.9312 ± 0.0021".
-inline trainyard::Cell cell(const Interval& of) {
+inline trainyard::ResultCell cell(const Interval& of) {
   if (std::isnan(of.mean)) return {"-", {}, {}};
   if (std::isnan(of.half)) return {printed("%.4f", of.mean), of.mean, {}};
   return {printed("%.4f", of.mean) + " ± " + printed("%.4f", of.half), of.mean, of.half};
 }
 
 /// More is better; what diverged is worst.
-inline double worth(trainyard::Goal goal, double value) {
+inline double worth(trainyard::StudyGoal goal, double value) {
   if (std::isnan(value)) return -std::numeric_limits<double>::infinity();
-  return goal == trainyard::Goal::max ? value : -value;
+  return goal == trainyard::StudyGoal::max ? value : -value;
 }
 
 /// What a trial gave; NaN of one that diverged.
-inline double value_of(const trainyard::Outcome& outcome, const std::string& metric) {
+inline double value_of(const trainyard::TrialOutcome& outcome, const std::string& metric) {
   const auto found = outcome.metrics.find(metric);
-  const bool there = outcome.end == trainyard::Outcome::End::done && found != outcome.metrics.end();
+  const bool there = outcome.end == trainyard::TrialOutcome::End::done && found != outcome.metrics.end();
   return there ? found->second : nan;
 }
 

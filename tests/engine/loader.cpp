@@ -22,6 +22,7 @@
 #include <trainyard/recorder.hpp>
 #include <trainyard/sampler.hpp>
 #include <trainyard/sink.hpp>
+#include <trainyard/study.hpp>
 #include <trainyard/tool.hpp>
 
 #include "core/plugins/elf.hpp"
@@ -98,10 +99,10 @@ bool is_mapped(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
-  const Kind sdk[] = {Dataset::kind, Sampler::kind,   Model::kind,      Loss::kind,
-                      Metric::kind,  Optimizer::kind, Schedule::kind,   Executor::kind,
-                      Dropout::kind, Hook::kind,      Sink::kind,       Checkpointer::kind,
-                      Rule::kind,    Recorder::kind,  Compressor::kind, Tool::kind};
+  const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,    Loss::kind,     Metric::kind,
+                      Optimizer::kind, Schedule::kind,     Executor::kind, Dropout::kind,  Hook::kind,
+                      Sink::kind,      Checkpointer::kind, Rule::kind,     Recorder::kind, Compressor::kind,
+                      Tool::kind,      Study::kind};
   REQUIRE(std::size(plugins::kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

@@ -34,19 +34,19 @@ std::unique_ptr<Study> study(const std::string& name, const std::string& options
   file.options.set("run", Value("/run.toml"));
   file.options.set("metric", Value("val/loss"));
   std::unique_ptr<Study> made = cli::make_study(file);
-  made->open([](const Trial&) { return Table(); });
+  made->open([](const StudyTrial&) { return Table(); });
   return made;
 }
 
 const std::string space = "space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1.0, log = true }]\n";
 
-Outcome outcome(const Trial& trial, double value) {
-  Outcome told{.trial = trial.name, .until = trial.until, .metrics = {{"val/loss", value}}, .error = {}};
-  if (std::isnan(value)) told.end = Outcome::End::diverged;
+TrialOutcome outcome(const StudyTrial& trial, double value) {
+  TrialOutcome told{.trial = trial.name, .until = trial.until, .metrics = {{"val/loss", value}}, .error = {}};
+  if (std::isnan(value)) told.end = TrialOutcome::End::diverged;
   return told;
 }
 
-std::string call_of(const Trial& trial) {
+std::string call_of(const StudyTrial& trial) {
   std::string text = trial.name + " to " + (trial.until ? trial.until->text() : "the end") + ":";
   for (const std::string& change : trial.set) text += " " + change;
   return text;
@@ -54,13 +54,13 @@ std::string call_of(const Trial& trial) {
 
 /// Plays a study to its end with so many places, of which a random one is free next; gives the calls.
 std::vector<std::string> play(Study& study, int places, unsigned seed,
-                              const std::function<double(const Trial&)>& value) {
+                              const std::function<double(const StudyTrial&)>& value) {
   std::mt19937 random(seed);
   std::vector<std::string> calls;
-  std::vector<Trial> running;
+  std::vector<StudyTrial> running;
   while (true) {
     while (static_cast<int>(running.size()) < places) {
-      const std::optional<Trial> trial = study.next(static_cast<int>(running.size()));
+      const std::optional<StudyTrial> trial = study.next(static_cast<int>(running.size()));
       if (!trial) break;
       calls.push_back(call_of(*trial));
       running.push_back(*trial);
@@ -74,7 +74,7 @@ std::vector<std::string> play(Study& study, int places, unsigned seed,
 }
 
 /// A value that a trial has at a rung, in no order.
-double scattered(const Trial& trial) {
+double scattered(const StudyTrial& trial) {
   std::mt19937 random(static_cast<unsigned>(std::stoul(trial.name)) * 7919U +
                       static_cast<unsigned>(trial.until->count));
   return static_cast<double>(random() % 1000) / 1000;
@@ -92,13 +92,13 @@ TEST_CASE("the brackets of hyperband are those of the paper's formula for R = 81
       {{5, 81}}};
   const auto hyperband = study("hyperband", space + "max_budget = \"81ep\"\ngoal = \"min\"\n");
   std::vector<std::pair<int, int>> planned, wanted;
-  for (const Stage& stage : hyperband->stages())
+  for (const StudyStage& stage : hyperband->stages())
     planned.emplace_back(static_cast<int>(stage.trials), static_cast<int>(stage.until->count));
   for (const auto& bracket : brackets) wanted.insert(wanted.end(), bracket.begin(), bracket.end());
   CHECK((planned == wanted));
 
   std::map<int, std::map<std::string, double>> seen;  // by budget, each trial's value
-  const auto calls = play(*hyperband, 7, 1, [&](const Trial& trial) {
+  const auto calls = play(*hyperband, 7, 1, [&](const StudyTrial& trial) {
     return seen[static_cast<int>(trial.until->count)][trial.name] = scattered(trial);
   });
   std::size_t first = 0;
@@ -154,7 +154,7 @@ TEST_CASE("asha takes the trials of algorithm 2 of the paper, whatever finishes 
     };
     while (true) {
       while (static_cast<int>(running.size()) < places) {
-        const std::optional<Trial> trial = asha->next(static_cast<int>(running.size()));
+        const std::optional<StudyTrial> trial = asha->next(static_cast<int>(running.size()));
         const auto job = get_job();
         REQUIRE(trial.has_value() == job.has_value());
         if (!job) break;
@@ -167,13 +167,13 @@ TEST_CASE("asha takes the trials of algorithm 2 of the paper, whatever finishes 
       if (running.empty()) break;
       const std::size_t i = random() % running.size();
       const auto [number, rung] = running[i];
-      Trial trial{.name = std::to_string(number),
-                  .run = "",
-                  .set = {},
-                  .until = Duration{std::pow(eta, rung + rate), Duration::Unit::steps},
-                  .labels = {},
-                  .panel = "",
-                  .series = ""};
+      StudyTrial trial{.name = std::to_string(number),
+                       .run = "",
+                       .set = {},
+                       .until = Duration{std::pow(eta, rung + rate), Duration::Unit::steps},
+                       .labels = {},
+                       .panel = "",
+                       .series = ""};
       const double value = scattered(trial);
       rungs[static_cast<std::size_t>(rung)].emplace_back(value, number);
       char name[16];
@@ -194,7 +194,7 @@ TEST_CASE("what failed or diverged goes to no further rung, and counts as one of
     const std::string trials = std::string(name) == "asha" ? "trials = 27\n" : "";
     const auto of_27 = study(name, space + "max_budget = \"27ep\"\n" + trials);
     std::map<std::string, double> furthest;
-    play(*of_27, 3, 5, [&](const Trial& trial) {
+    play(*of_27, 3, 5, [&](const StudyTrial& trial) {
       furthest[trial.name] = trial.until->count;
       return std::stoul(trial.name) % 2 == 0 ? std::nan("") : scattered(trial);
     });
@@ -211,7 +211,7 @@ TEST_CASE(
       {"random", space + "trials = 9\nseed = 4\n"},
       {"asha", space + "max_budget = \"27ep\"\ntrials = 20\n"},
       {"hyperband", space + "max_budget = \"9ep\"\n"}};
-  const auto value = [](const Trial& trial) {
+  const auto value = [](const StudyTrial& trial) {
     double sum = trial.until ? trial.until->count : 0.0;
     for (const std::string& change : trial.set)
       for (const char c : change) sum = std::fmod(sum * 31 + c, 997);
@@ -245,7 +245,7 @@ TEST_CASE(
   const auto draw = [&](int trials, const std::string& more) {
     const auto random = study("random", wide + "trials = " + std::to_string(trials) + "\n" + more);
     std::vector<std::vector<std::pair<std::string, std::string>>> all;
-    while (const std::optional<Trial> trial = random->next(0)) all.push_back(trial->labels);
+    while (const std::optional<StudyTrial> trial = random->next(0)) all.push_back(trial->labels);
     return all;
   };
   const auto few = draw(50, ""), many = draw(4000, "");
@@ -286,11 +286,11 @@ TEST_CASE("a ledger gives back what was written, less a line that a kill cut sho
   const test::Folder folder;
   const std::string path = folder / "ledger.jsonl";
   const cli::TrialKey key{"a \"b\"", "2ep", "d1"};
-  const Outcome end{.trial = key.trial,
-                    .until = Duration::parse("2ep"),
-                    .end = Outcome::End::failed,
-                    .metrics = {{"val/loss", 0.1}, {"val/other", std::nan("")}},
-                    .error = "two\nlines"};
+  const TrialOutcome end{.trial = key.trial,
+                         .until = Duration::parse("2ep"),
+                         .end = TrialOutcome::End::failed,
+                         .metrics = {{"val/loss", 0.1}, {"val/other", std::nan("")}},
+                         .error = "two\nlines"};
   {
     cli::StudyLedger ledger(path);
     CHECK(ledger.entries().empty());

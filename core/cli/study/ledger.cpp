@@ -52,6 +52,7 @@ std::string text(const LedgerEntry& entry) {
 }
 
 LedgerEntry parsed(const Json& line) {
+  if (!line.is_object() || line.size() != 1) throw DataError("it is no object with one key");
   LedgerEntry entry;
   entry.what = static_cast<What>(index_in(whats, line.begin().key()));
   const Json& told = line.begin().value();
@@ -60,7 +61,7 @@ LedgerEntry parsed(const Json& line) {
   entry.outcome.trial = entry.key.trial;
   if (!entry.key.until.empty()) entry.outcome.until = Duration::parse(entry.key.until).value();
   if (entry.what == What::start) return entry;
-  entry.outcome.end = static_cast<Outcome::End>(index_in(ends, told.at("end").get<std::string>()));
+  entry.outcome.end = static_cast<TrialOutcome::End>(index_in(ends, told.at("end").get<std::string>()));
   entry.seconds = number(told.at("seconds"));
   for (const auto& [name, value] : told.at("metrics").items()) entry.outcome.metrics[name] = number(value);
   entry.outcome.error = told.value("error", "");

@@ -26,7 +26,7 @@ struct LedgerEntry {
 
   What what = What::start;
   TrialKey key;
-  Outcome outcome;       ///< of an end
+  TrialOutcome outcome;  ///< of an end
   double seconds = 0.0;  ///< that it took
 };
 

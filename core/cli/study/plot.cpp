@@ -244,7 +244,7 @@ std::vector<ResultPlot::Point> mean_of(const std::vector<std::map<double, double
 }  // namespace
 
 std::vector<ResultPlot> learning_curves(const std::vector<Finished>& trials, const std::string& metric,
-                                        const std::vector<Best>& best) {
+                                        const std::vector<StudyBest>& best) {
   std::vector<std::string> panels;
   std::map<std::string, std::map<std::string, std::vector<std::map<double, double>>>> curves;
   std::map<std::string, std::vector<std::string>> names;
@@ -268,8 +268,9 @@ std::vector<ResultPlot> learning_curves(const std::vector<Finished>& trials, con
                     .log_x = false,
                     .series = {}};
     for (const std::string& name : names[panel]) {
-      const bool bold = std::ranges::any_of(
-          best, [&](const Best& each) { return each.trial.panel == panel && each.trial.series == name; });
+      const bool bold = std::ranges::any_of(best, [&](const StudyBest& each) {
+        return each.trial.panel == panel && each.trial.series == name;
+      });
       plot.series.push_back({.name = name, .points = mean_of(curves[panel][name]), .bold = bold});
     }
     std::ranges::stable_sort(plot.series, [](const auto& a, const auto& b) { return a.bold && !b.bold; });

@@ -60,10 +60,10 @@ std::vector<std::string> metrics_of(const StudyOptions& study) {
   return metrics;
 }
 
-std::string value_of(const Outcome& outcome, const std::string& metric) {
+std::string value_of(const TrialOutcome& outcome, const std::string& metric) {
   const auto found = outcome.metrics.find(metric);
   if (found != outcome.metrics.end()) return number_text(found->second);
-  return outcome.end == Outcome::End::diverged ? "nan" : "";
+  return outcome.end == TrialOutcome::End::diverged ? "nan" : "";
 }
 
 /// "0010" after "0009", and "s10" after "s9".
@@ -78,9 +78,9 @@ std::vector<Finished> sorted(std::vector<Finished> trials) {
 
 Json table_json(const ResultTable& table) {
   Json rows = Json::array();
-  for (const std::vector<Cell>& cells : table.rows) {
+  for (const std::vector<ResultCell>& cells : table.rows) {
     Json line = Json::array();
-    for (const Cell& cell : cells) {
+    for (const ResultCell& cell : cells) {
       Json entry = {{"text", cell.text}};
       if (cell.value) entry["value"] = number(*cell.value);
       if (cell.half) entry["interval"] = number(*cell.half);
@@ -107,7 +107,7 @@ Json trial_json(const Finished& each) {
 }
 
 /// The run file of a configuration, as a run of its own.
-std::string best_file(const Best& best, const StudyFile& file, const std::string& name, StudyRun& run) {
+std::string best_file(const StudyBest& best, const StudyFile& file, const std::string& name, StudyRun& run) {
   Table table = run.configs().resolved(best.trial).resolved;
   table.erase("study");
   Table& keys = table.find("run")->as<Table>();
@@ -133,9 +133,9 @@ std::string tables_text(const std::vector<ResultTable>& tables) {
   for (const ResultTable& table : tables) {
     text += (text.empty() ? "" : "\n") + table.title + ":\n\n" + row(table.columns);
     text += row(std::vector<std::string>(table.columns.size(), "---"));
-    for (const std::vector<Cell>& cells : table.rows) {
+    for (const std::vector<ResultCell>& cells : table.rows) {
       std::vector<std::string> entries(cells.size());
-      std::ranges::transform(cells, entries.begin(), &Cell::text);
+      std::ranges::transform(cells, entries.begin(), &ResultCell::text);
       text += row(entries);
     }
   }
@@ -177,7 +177,7 @@ std::vector<std::string> write_results(const StudyResult& result, const StudyFil
                     std::back_inserter(plots));
   report::write_atomically(folder + "/plot.svg", svg(file.name, plots));
   std::vector<std::string> paths;
-  for (const Best& best : result.best) {
+  for (const StudyBest& best : result.best) {
     const std::string name = best.name.empty() ? "best" : "best-" + file_name(best.name);
     paths.push_back(folder + "/" + name + ".toml");
     report::write_atomically(paths.back(), best_file(best, file, file.name + "-" + name, run));
@@ -201,7 +201,7 @@ std::string results_json(const StudyResult& result, const StudyFile& file, const
   const Json all = {{"study", file.name},
                     {"type", file.plugin.manifest.name},
                     {"metric", file.common.metric},
-                    {"goal", Words<Goal>::words[static_cast<std::size_t>(file.common.goal)]},
+                    {"goal", Words<StudyGoal>::words[static_cast<std::size_t>(file.common.goal)]},
                     {"folder", run.folder()},
                     {"counts", std::move(counts)},
                     {"tables", std::move(tables)},

@@ -112,10 +112,11 @@ std::optional<StudyFile> read_study_file(const StudyFileOptions& options) {
   print(findings, options.json);
   if (!checked || findings.failed()) return std::nullopt;
   if (itself)
-    checked->options.set("run",
-                         Value(std::filesystem::absolute(options.file).lexically_normal().string()));
-  StudyFile file{
-      .name = std::filesystem::path(options.file).stem().string(), .plugin = *checked->filling.plugin, .options = {}, .common = {}};
+    checked->options.set("run", Value(std::filesystem::absolute(options.file).lexically_normal().string()));
+  StudyFile file{.name = std::filesystem::path(options.file).stem().string(),
+                 .plugin = *checked->filling.plugin,
+                 .options = {},
+                 .common = {}};
   file.options = std::move(checked->options);
   file.common = common_of(file.options);
   return file;

@@ -58,12 +58,12 @@ void StudyPlugin::open(const Study::Resolve& resolve) {
   call("open", [&] { study_->open(resolve); });
 }
 
-std::vector<Stage> StudyPlugin::stages() const {
+std::vector<StudyStage> StudyPlugin::stages() const {
   return call("stages", [&] { return study_->stages(); });
 }
 
-std::optional<Trial> StudyPlugin::next(int running) {
-  std::optional<Trial> trial = call("next", [&] { return study_->next(running); });
+std::optional<StudyTrial> StudyPlugin::next(int running) {
+  std::optional<StudyTrial> trial = call("next", [&] { return study_->next(running); });
   if (trial && trial->name.empty()) throw PluginError(who_ + "next gave a trial without a name");
   if (trial && trial->run.empty())
     throw ConfigError(
@@ -72,7 +72,7 @@ std::optional<Trial> StudyPlugin::next(int running) {
   return trial;
 }
 
-void StudyPlugin::report(const Outcome& outcome) {
+void StudyPlugin::report(const TrialOutcome& outcome) {
   call("report", [&] { study_->report(outcome); });
 }
 
@@ -80,10 +80,10 @@ StudyResult StudyPlugin::result() const {
   return call("result", [&] { return study_->result(); });
 }
 
-std::vector<Trial> first_trials(StudyPlugin& study, TrialConfigs& configs, std::size_t most) {
-  std::vector<Trial> trials;
+std::vector<StudyTrial> first_trials(StudyPlugin& study, TrialConfigs& configs, std::size_t most) {
+  std::vector<StudyTrial> trials;
   while (trials.size() < most) {
-    std::optional<Trial> trial = study.next(static_cast<int>(trials.size()));
+    std::optional<StudyTrial> trial = study.next(static_cast<int>(trials.size()));
     if (!trial) break;
     configs.resolved(*trial);
     trials.push_back(std::move(*trial));
@@ -126,14 +126,14 @@ ExitCode StudyRun::run() {
 /// The same calls again, to a new object. Whether it gave the same answers.
 bool StudyRun::replay() {
   study_ = std::make_unique<StudyPlugin>(file_);
-  study_->open([this](const Trial& trial) { return configs_.resolved(trial).resolved; });
+  study_->open([this](const StudyTrial& trial) { return configs_.resolved(trial).resolved; });
   for (const LedgerEntry& entry : ledger_.entries()) {
     if (entry.what == What::known) {
       known_.push_back(entry);
       continue;
     }
     if (entry.what == What::start) {
-      const std::optional<Trial> trial = study_->next(static_cast<int>(begun_.size()));
+      const std::optional<StudyTrial> trial = study_->next(static_cast<int>(begun_.size()));
       if (!trial || trial->name != entry.key.trial || until_text(trial->until) != entry.key.until)
         return false;
       if (entry.key.digest != digest_of(configs_.resolved(*trial))) return false;
@@ -142,7 +142,7 @@ bool StudyRun::replay() {
     }
     const auto begun = std::ranges::find(begun_, entry.key, &Begun::key);
     if (begun == begun_.end()) return false;
-    const Trial trial = begun->trial;
+    const StudyTrial trial = begun->trial;
     begun_.erase(begun);
     over(trial, entry.outcome, entry.seconds);
   }
@@ -154,7 +154,7 @@ bool StudyRun::replay() {
 void StudyRun::take_over() {
   std::vector<LedgerEntry> kept;
   for (LedgerEntry entry : ledger_.entries())
-    if (entry.what != What::start && entry.outcome.end != Outcome::End::failed) {
+    if (entry.what != What::start && entry.outcome.end != TrialOutcome::End::failed) {
       entry.what = What::known;
       kept.push_back(std::move(entry));
     }
@@ -169,19 +169,19 @@ void StudyRun::take_over() {
   reached_.clear();
   failed_ = 0;
   study_ = std::make_unique<StudyPlugin>(file_);
-  study_->open([this](const Trial& trial) { return configs_.resolved(trial).resolved; });
+  study_->open([this](const StudyTrial& trial) { return configs_.resolved(trial).resolved; });
 }
 
 /// Begins trials while there are some and places are free.
 void StudyRun::fill(Trials& trials) {
   while (jobs_ == 0 || trials.running() < jobs_) {
-    const std::optional<Trial> trial = study_->next(static_cast<int>(begun_.size()));
+    const std::optional<StudyTrial> trial = study_->next(static_cast<int>(begun_.size()));
     if (!trial) return;
     begin(trials, *trial);
   }
 }
 
-void StudyRun::begin(Trials& trials, const Trial& trial) {
+void StudyRun::begin(Trials& trials, const StudyTrial& trial) {
   TrialKey key{trial.name, until_text(trial.until), ""};
   try {
     const config::RunConfig run = configs_.resolved(trial);
@@ -190,7 +190,7 @@ void StudyRun::begin(Trials& trials, const Trial& trial) {
   } catch (const ConfigError& error) {
     ledger_.write({What::start, key, {}, 0.0});
     begun_.push_back({trial, key});
-    return end(key, {trial.name, trial.until, Outcome::End::failed, {}, error.what()}, 0.0);
+    return end(key, {trial.name, trial.until, TrialOutcome::End::failed, {}, error.what()}, 0.0);
   }
   const auto known = std::ranges::find(known_, key, &LedgerEntry::key);
   const auto before = reached_.find(trial.name);
@@ -204,7 +204,7 @@ void StudyRun::begin(Trials& trials, const Trial& trial) {
   end(key, found.outcome, found.seconds);
 }
 
-void StudyRun::process(Trials& trials, const Trial& trial) {
+void StudyRun::process(Trials& trials, const StudyTrial& trial) {
   const std::string folder = folder_of(trial.name);
   const std::string log = folder_ + "/logs" + folder.substr(folder_.size() + 5) + ".txt";
   trials.start(trial, configs_.command(trial, folder), folder, log);
@@ -215,8 +215,8 @@ void StudyRun::collect(Trials& trials) {
     if (each.interrupted) continue;  // it is begun still, for who goes on with the study
     const auto begun =
         std::ranges::find_if(begun_, [&](const Begun& one) { return one.trial.name == each.outcome.trial; });
-    if (each.outcome.end == Outcome::End::done) check_metrics(each.outcome);
-    if (each.outcome.end == Outcome::End::failed && failed_ == 0 && each.code >= 1 && each.code <= 6)
+    if (each.outcome.end == TrialOutcome::End::done) check_metrics(each.outcome);
+    if (each.outcome.end == TrialOutcome::End::failed && failed_ == 0 && each.code >= 1 && each.code <= 6)
       first_failure_ = static_cast<ExitCode>(each.code);
     const TrialKey key = begun->key;
     end(key, each.outcome, each.seconds);
@@ -225,26 +225,26 @@ void StudyRun::collect(Trials& trials) {
   if (finished_.size() >= enough && failed_ == static_cast<std::int64_t>(finished_.size())) all_failed();
 }
 
-void StudyRun::end(const TrialKey& key, const Outcome& outcome, double seconds) {
+void StudyRun::end(const TrialKey& key, const TrialOutcome& outcome, double seconds) {
   ledger_.write({What::end, key, outcome, seconds});
   const auto begun = std::ranges::find(begun_, key, &Begun::key);
-  const Trial trial = begun->trial;
+  const StudyTrial trial = begun->trial;
   begun_.erase(begun);
   over(trial, outcome, seconds);
-  if (outcome.end == Outcome::End::failed)
+  if (outcome.end == TrialOutcome::End::failed)
     std::fprintf(stderr, "%sstudy: trial %s failed: %s\n", isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "",
                  named(key).c_str(), outcome.error.c_str());
 }
 
-void StudyRun::over(const Trial& trial, const Outcome& outcome, double seconds) {
+void StudyRun::over(const StudyTrial& trial, const TrialOutcome& outcome, double seconds) {
   study_->report(outcome);
-  failed_ += outcome.end == Outcome::End::failed;
+  failed_ += outcome.end == TrialOutcome::End::failed;
   reached_[trial.name] = trial.until;
   finished_.push_back({trial, outcome, seconds, folder_of(trial.name)});
 }
 
 /// A study that is judged by what no run has would be for nothing.
-void StudyRun::check_metrics(const Outcome& outcome) const {
+void StudyRun::check_metrics(const TrialOutcome& outcome) const {
   std::vector<std::string> names;
   for (const auto& [name, value] : outcome.metrics) names.push_back(name);
   std::vector<std::string> wanted = file_.common.also;
@@ -290,7 +290,7 @@ double StudyRun::left() const {
     return until ? until->count - (from ? from->count : 0.0) : 1.0;
   };
   double all = 0.0, done = 0.0, seconds = 0.0;
-  for (const Stage& stage : study_->stages())
+  for (const StudyStage& stage : study_->stages())
     all += static_cast<double>(stage.trials) * cost(stage.from, stage.until);
   std::map<std::string, Duration> reached;
   for (const Finished& each : finished_) {
@@ -305,11 +305,11 @@ double StudyRun::left() const {
 void StudyRun::show_progress(int running) const {
   if (isatty(STDERR_FILENO) != 1) return;
   std::int64_t all = 0;
-  for (const Stage& stage : study_->stages()) all += stage.trials;
+  for (const StudyStage& stage : study_->stages()) all += stage.trials;
   std::string line = std::to_string(finished_.size()) + " of " + std::to_string(all) + " trials, " +
                      std::to_string(running) + " running";
   if (failed_ > 0) line += ", " + std::to_string(failed_) + " failed";
-  const double sign = file_.common.goal == Goal::max ? 1.0 : -1.0;
+  const double sign = file_.common.goal == StudyGoal::max ? 1.0 : -1.0;
   double best = -std::numeric_limits<double>::infinity();
   for (const Finished& each : finished_)
     if (const auto found = each.outcome.metrics.find(file_.common.metric);

@@ -16,8 +16,8 @@ namespace trainyard::cli {
 
 /// A trial that is over.
 struct Finished {
-  Trial trial;
-  Outcome outcome;
+  StudyTrial trial;
+  TrialOutcome outcome;
   double seconds = 0.0;
   std::string folder;  ///< of its run
 };
@@ -28,10 +28,10 @@ class StudyPlugin {
   explicit StudyPlugin(const StudyFile& file);
 
   void open(const Study::Resolve& resolve);
-  std::vector<Stage> stages() const;
+  std::vector<StudyStage> stages() const;
   /// Checked: it has a name and a run file.
-  std::optional<Trial> next(int running);
-  void report(const Outcome& outcome);
+  std::optional<StudyTrial> next(int running);
+  void report(const TrialOutcome& outcome);
   StudyResult result() const;
 
  private:
@@ -44,7 +44,7 @@ class StudyPlugin {
 
 /// The first trials, at most so many, as they are given while nothing is reported; each is a valid run, or
 /// ConfigError is thrown.
-std::vector<Trial> first_trials(StudyPlugin& study, TrialConfigs& configs, std::size_t most);
+std::vector<StudyTrial> first_trials(StudyPlugin& study, TrialConfigs& configs, std::size_t most);
 
 class StudyRun {
  public:
@@ -64,19 +64,19 @@ class StudyRun {
 
  private:
   struct Begun {
-    Trial trial;
+    StudyTrial trial;
     TrialKey key;
   };
 
   bool replay();
   void take_over();
   void fill(Trials& trials);
-  void begin(Trials& trials, const Trial& trial);
-  void process(Trials& trials, const Trial& trial);
-  void end(const TrialKey& key, const Outcome& outcome, double seconds);
-  void over(const Trial& trial, const Outcome& outcome, double seconds);
+  void begin(Trials& trials, const StudyTrial& trial);
+  void process(Trials& trials, const StudyTrial& trial);
+  void end(const TrialKey& key, const TrialOutcome& outcome, double seconds);
+  void over(const StudyTrial& trial, const TrialOutcome& outcome, double seconds);
   void collect(Trials& trials);
-  void check_metrics(const Outcome& outcome) const;
+  void check_metrics(const TrialOutcome& outcome) const;
   void all_failed();
   int jobs_for(const config::RunConfig& run) const;
   std::string folder_of(const std::string& trial) const;

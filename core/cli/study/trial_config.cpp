@@ -10,7 +10,7 @@
 
 namespace trainyard::cli {
 
-std::vector<std::string> changes_of(const Trial& trial) {
+std::vector<std::string> changes_of(const StudyTrial& trial) {
   std::vector<std::string> sets = trial.set;
   if (trial.until) sets.push_back("trainer.max_duration=" + trial.until->text());
   return sets;
@@ -29,7 +29,7 @@ const plugins::Registry& TrialConfigs::registry(std::vector<std::string> folders
   return registries_.emplace(std::move(folders), std::move(scanned)).first->second;
 }
 
-config::RunConfig TrialConfigs::resolved(const Trial& trial) {
+config::RunConfig TrialConfigs::resolved(const StudyTrial& trial) {
   config::Document document =
       config::load({trial.run}, changes_of(trial), config::Environment::of_process("../shared/data"));
   const plugins::Registry& found = registry(config::plugin_paths(document));
@@ -39,7 +39,7 @@ config::RunConfig TrialConfigs::resolved(const Trial& trial) {
   return std::move(*resolution.config);
 }
 
-std::vector<std::string> TrialConfigs::command(const Trial& trial, const std::string& folder) {
+std::vector<std::string> TrialConfigs::command(const StudyTrial& trial, const std::string& folder) {
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "-q",
                                  trial.run};
   const auto set = [&](const std::string& change) { words.insert(words.end(), {"--set", change}); };

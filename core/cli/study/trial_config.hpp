@@ -19,10 +19,10 @@ class TrialConfigs {
   explicit TrialConfigs(std::vector<std::string> plugin_folders) : folders_(std::move(plugin_folders)) {}
 
   /// Throws ConfigError, with all that is wrong, where it is not a valid run.
-  config::RunConfig resolved(const Trial& trial);
+  config::RunConfig resolved(const StudyTrial& trial);
 
   /// The words of the command that trains it in that folder, from its newest checkpoint on if it has one.
-  std::vector<std::string> command(const Trial& trial, const std::string& folder);
+  std::vector<std::string> command(const StudyTrial& trial, const std::string& folder);
 
  private:
   const plugins::Registry& registry(std::vector<std::string> folders);
@@ -32,7 +32,7 @@ class TrialConfigs {
 };
 
 /// `set` and `until` of a trial.
-std::vector<std::string> changes_of(const Trial& trial);
+std::vector<std::string> changes_of(const StudyTrial& trial);
 
 /// Of a resolved run file: two trials of the same one are the same training.
 std::string digest_of(const config::RunConfig& run);

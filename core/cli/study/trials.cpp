@@ -50,7 +50,7 @@ Trials::~Trials() {
   for (const Running& each : running_) waitpid(each.process, nullptr, 0);
 }
 
-void Trials::start(const Trial& trial, const std::vector<std::string>& words, const std::string& folder,
+void Trials::start(const StudyTrial& trial, const std::vector<std::string>& words, const std::string& folder,
                    const std::string& log) {
   wait_for_writer(folder);
   fs::create_directories(fs::path(log).parent_path());
@@ -79,7 +79,7 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
   const control::End end{.child = trial.process, .status = status};
   EndedTrial ended{.outcome = {}, .seconds = 0.0, .code = end.code()};
   ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - trial.begun).count();
-  Outcome& outcome = ended.outcome;
+  TrialOutcome& outcome = ended.outcome;
   outcome.trial = trial.trial.name;
   outcome.until = trial.trial.until;
   const std::string printed = text_of(trial.log);
@@ -92,7 +92,7 @@ EndedTrial Trials::look_at(const Running& trial, int status) const {
   ended.interrupted =
       interrupted_ && (end.code() == static_cast<int>(ExitCode::resumable) || end.by_signal());
   const bool diverged = end.code() == static_cast<int>(ExitCode::numeric);
-  outcome.end = diverged ? Outcome::End::diverged : Outcome::End::failed;
+  outcome.end = diverged ? TrialOutcome::End::diverged : TrialOutcome::End::failed;
   outcome.error =
       printed.empty() || end.by_signal() ? end.text() + (printed.empty() ? "" : ": " + printed) : printed;
   return ended;

@@ -12,7 +12,7 @@
 namespace trainyard::cli {
 
 struct EndedTrial {
-  Outcome outcome;
+  TrialOutcome outcome;
   double seconds = 0.0;
   int code = 0;              ///< as of a process
   bool interrupted = false;  ///< it was asked to end, and can go on
@@ -27,7 +27,7 @@ class Trials {
   Trials& operator=(const Trials&) = delete;
 
   /// `folder`: of its run. `log`: a file for what it prints, which goes where that is nothing.
-  void start(const Trial& trial, const std::vector<std::string>& words, const std::string& folder,
+  void start(const StudyTrial& trial, const std::vector<std::string>& words, const std::string& folder,
              const std::string& log);
 
   /// Those that have ended since.
@@ -41,7 +41,7 @@ class Trials {
  private:
   struct Running {
     pid_t process = 0;
-    Trial trial;
+    StudyTrial trial;
     std::string folder, log;
     std::chrono::steady_clock::time_point begun;
   };

@@ -25,15 +25,15 @@ struct Given {
 constexpr std::size_t most_checked = 500;
 
 struct Plan {
-  std::vector<Trial> trials;
-  std::vector<Stage> stages;
+  std::vector<StudyTrial> trials;
+  std::vector<StudyStage> stages;
 };
 
 /// By an object of the plugin that is asked and never told: every trial that depends on no other.
 Plan checked(const StudyFile& file, const Given& given) {
   StudyPlugin study(file);
   TrialConfigs configs(given.file.plugin_folders);
-  study.open([&](const Trial& trial) { return configs.resolved(trial).resolved; });
+  study.open([&](const StudyTrial& trial) { return configs.resolved(trial).resolved; });
   Plan plan{first_trials(study, configs, most_checked), {}};
   plan.stages = study.stages();
   return plan;
@@ -41,14 +41,15 @@ Plan checked(const StudyFile& file, const Given& given) {
 
 int list(const Plan& plan) {
   std::vector<std::vector<std::string>> rows{{"stage", "trials", "from", "to"}};
-  for (const Stage& stage : plan.stages)
+  for (const StudyStage& stage : plan.stages)
     rows.push_back({stage.what, std::to_string(stage.trials),
                     stage.from ? stage.from->text() : "the beginning",
                     stage.until ? stage.until->text() : "the end of the run"});
   print_columns(rows, "", std::cout);
   std::cout << "\n" << plan.trials.size() << " trials that depend on no other:\n";
   rows.clear();
-  for (const Trial& trial : plan.trials) rows.push_back({trial.name, config::join(changes_of(trial), "  ")});
+  for (const StudyTrial& trial : plan.trials)
+    rows.push_back({trial.name, config::join(changes_of(trial), "  ")});
   print_columns(rows, "  ", std::cout);
   return 0;
 }

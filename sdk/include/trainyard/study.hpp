@@ -35,9 +35,9 @@ TRAINYARD_CONTRACT("study.hpp");
 
 namespace trainyard {
 
-enum class Goal : std::uint8_t { max, min };
+enum class StudyGoal : std::uint8_t { max, min };
 template <>
-struct Words<Goal> {
+struct Words<StudyGoal> {
   static constexpr std::string_view words[] = {"max", "min"};
 };
 
@@ -46,7 +46,7 @@ struct StudyOptions {
   std::string run;  ///< run file of the trials, absolute; the host fills it in where it is the file itself
   std::vector<std::string> set;  ///< changes of the run file that all trials have, as after --set
   std::string metric;            ///< a name in result.json's metrics
-  Goal goal = Goal::max;
+  StudyGoal goal = StudyGoal::max;
   std::vector<std::string> also;  ///< further names, which tables show
 
   static void describe(Fields<StudyOptions>& m) {
@@ -62,7 +62,7 @@ struct StudyOptions {
 };
 
 /// A training: a run file, what is changed of it, and how far it goes.
-struct Trial {
+struct StudyTrial {
   /// Of the trial, and of the folder of its run in that of the study: "0007", "tune/rex/3" (folders within
   /// folders). A name that was given before, with a longer `until`, goes on with that run from its last checkpoint:
   /// the same `run` and `set`, or the run is refused.
@@ -79,7 +79,7 @@ struct Trial {
 };
 
 /// What came of a trial.
-struct Outcome {
+struct TrialOutcome {
   enum class End : std::uint8_t {
     done,
     diverged,  ///< its numbers were not finite
@@ -94,7 +94,7 @@ struct Outcome {
 };
 
 /// How many trials there are of a length, at most; for the time that is left, and for --dry-run.
-struct Stage {
+struct StudyStage {
   std::string what;  ///< "rung 1", "tuning"; may be empty
   std::int64_t trials = 0;
   std::optional<Duration> from,
@@ -102,7 +102,7 @@ struct Stage {
 };
 
 /// An entry of a table: what is shown, and for programs the number behind it.
-struct Cell {
+struct ResultCell {
   std::string text;
   std::optional<double> value;
   std::optional<double> half;  ///< of its 95 % interval
@@ -111,7 +111,7 @@ struct Cell {
 struct ResultTable {
   std::string title;  ///< a sentence; without a colon
   std::vector<std::string> columns;
-  std::vector<std::vector<Cell>> rows;  ///< each as long as the columns
+  std::vector<std::vector<ResultCell>> rows;  ///< each as long as the columns
 };
 
 /// Points are drawn in their order, joined by a line, with an error bar where `half` is more than 0; those that are
@@ -133,15 +133,15 @@ struct ResultPlot {
 };
 
 /// A configuration that came out best; the host writes it as a run file. `until` is how far it should be trained.
-struct Best {
+struct StudyBest {
   std::string name;  ///< of the file; empty where there is one only
-  Trial trial;
+  StudyTrial trial;
 };
 
 struct StudyResult {
   std::vector<ResultTable> tables;
   std::vector<ResultPlot> plots;
-  std::vector<Best> best;
+  std::vector<StudyBest> best;
 };
 
 class Study : public Plugin {
@@ -150,21 +150,21 @@ class Study : public Plugin {
   using Common = StudyOptions;
 
   /// The resolved run file of a trial, as `config show` prints it. Throws ConfigError where it is not valid.
-  using Resolve = std::function<Table(const Trial&)>;
+  using Resolve = std::function<Table(const StudyTrial&)>;
 
   /// Once, first: the place to refuse what does not hold together (ConfigError). The host checks by itself that the
   /// trials which `next` gives before the first report are valid.
   virtual void open(const Resolve&) {}
 
   /// All that is to come, and was.
-  virtual std::vector<Stage> stages() const = 0;
+  virtual std::vector<StudyStage> stages() const = 0;
 
   /// The next trial; `running` are under way. Nothing: not before one of them is reported, or, where none is
   /// running, the study is over. A call that gives nothing changes nothing.
-  virtual std::optional<Trial> next(int running) = 0;
+  virtual std::optional<StudyTrial> next(int running) = 0;
 
   /// What came of a trial that `next` gave, once for each.
-  virtual void report(const Outcome& outcome) = 0;
+  virtual void report(const TrialOutcome& outcome) = 0;
 
   /// When the study is over; not where all trials failed.
   virtual StudyResult result() const = 0;
