@@ -62,7 +62,7 @@ class Developer {
       if (watch.changed(look_at_run)) turn();
       const RunState state = life_of(run_, std::chrono::milliseconds(500));
       if (going(state.life)) continue;
-      say("the run is over: it " + how_it_ended(state));
+      say("the run is over: " + how_it_ended(state));
       return static_cast<int>(ExitCode::done);
     }
   }

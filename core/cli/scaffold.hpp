@@ -17,7 +17,7 @@ struct Scaffold {
   std::string author;  ///< empty: "the authors of NAME"
 };
 
-/// What a template is called that is not there yet is what is missing for a kind: templates/KIND.
+/// Where the templates of this installation are: a folder a kind, and `common` and `licences`.
 std::string templates_folder();
 
 /// Why a plugin cannot be called that, with the mend; empty: it can. `shipped`: those that there are.

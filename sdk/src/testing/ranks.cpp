@@ -1,6 +1,7 @@
 #include <trainyard/testing/ranks.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -15,6 +16,8 @@
 
 namespace trainyard::testing {
 namespace {
+
+constexpr std::chrono::seconds patience{20};
 
 /// Where the ranks of a group lay what they have, and take what the others have.
 class Table {
@@ -31,7 +34,8 @@ class Table {
     meeting.brought[static_cast<std::size_t>(rank)] = own.detach().clone();
     ++meeting.there;
     arrived_.notify_all();
-    arrived_.wait(lock, [&] { return meeting.there == size_ || !broken_.empty(); });
+    const auto over = [&] { return meeting.there == size_ || !broken_.empty(); };
+    if (!arrived_.wait_for(lock, patience, over)) fail("not all ranks call " + what);
     if (meeting.there != size_) throw DistributedError(broken_);
     return meeting.brought;
   }
