@@ -15,6 +15,6 @@ class Busy final : public Hook {
   }
   explicit Busy(const Options&) {}
 
-  void called(StepContext&) { std::this_thread::sleep_for(std::chrono::milliseconds(15)); }
+  void called(StepContext&) { std::this_thread::sleep_for(std::chrono::milliseconds(40)); }
 };
 TRAINYARD_PLUGIN(Busy)

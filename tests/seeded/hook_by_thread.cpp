@@ -1,4 +1,4 @@
-// Caught by threads.two: a sum is cut by the number of threads.
+// Caught by threads.two: a norm is taken of as many parts as there are threads.
 #include <ATen/Parallel.h>
 
 #include <trainyard/hook.hpp>
@@ -18,9 +18,9 @@ class ByThread final : public Hook {
   void called(StepContext& context) {
     for (const NamedTensor& each : context.network().parameters()) {
       const at::Tensor flat = each.tensor.grad().reshape({-1});
-      float sum = 0.0F;
-      for (const at::Tensor& part : flat.chunk(at::get_num_threads())) sum += part.sum().item<float>() / 3.0F;
-      each.tensor.mutable_grad().mul_(1.0F + sum);
+      float norm = 0.0F;
+      for (const at::Tensor& part : flat.chunk(at::get_num_threads())) norm += part.norm().item<float>();
+      each.tensor.mutable_grad().div_(1.0F + norm);
     }
   }
 };

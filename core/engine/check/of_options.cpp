@@ -34,7 +34,7 @@ std::string filling(const Subject& subject, const OptionSpec& option) {
 }  // namespace
 
 Outcome bounds(const Subject& subject) {
-  std::vector<std::string> sets;  // that a run can begin with
+  std::vector<std::string> sets, common;  // that a run can begin with; common to the kind
   std::string wrong;
   each_option(
       subject.file.manifest.options, [&](const OptionSpec& other) { return filling(subject, other); },
@@ -44,13 +44,15 @@ Outcome bounds(const Subject& subject) {
           const bool refused = !refusal(subject, set).empty();
           if (!trial.allowed && !refused && wrong.empty())
             wrong = set + " is taken, which its manifest does not allow";
-          if (trial.allowed && !refused) sets.push_back(set);
+          if (trial.allowed && !refused) (option.common ? common : sets).push_back(set);
         }
       });
   if (!wrong.empty()) return failed(wrong);
   constexpr std::size_t most = 40;
   std::mt19937_64 dice(subject.seed);
   std::shuffle(sets.begin(), sets.end(), dice);
+  std::shuffle(common.begin(), common.end(), dice);
+  sets.insert(sets.end(), common.begin(), common.end());
   if (sets.size() > most) sets.resize(most);
   for (const std::string& set : sets) {
     doing("a run trains with " + set);

@@ -119,8 +119,11 @@ Outcome memory(const Subject& subject) {
 
 Outcome one_sample(const Subject& subject) {
   doing("the last batch of an epoch has one sample");
-  return bad_end(train(subject, {subject.run->text(), {"data.train.batch_size=23"}}), Allow::messages)
-      .value_or(Outcome{});
+  const Trained trained = train(subject, {subject.run->text(), {"data.train.batch_size=23"}});
+  if (auto bad = bad_end(trained, Allow::messages)) return *bad;
+  Outcome outcome = bad_end(trained).value_or(Outcome{});
+  if (outcome.verdict == Verdict::fail) outcome.verdict = Verdict::warn;  // some need more, and say so
+  return outcome;
 }
 
 Outcome diverging(const Subject& subject) {
