@@ -185,7 +185,7 @@ type = "cross_entropy"
 [data]
 type = "text"
 level = "bpe"
-vocabulary = 300
+vocabulary = 270
 seq_len = 16
 train = { path = "train.txt", batch_size = 16, shuffle = true }
 val = { path = "val.txt", batch_size = 16 }
@@ -204,7 +204,7 @@ class OwnText(HostTest):
     def test_pairs_of_bytes_shared_by_splits_kept_in_the_run_and_text_that_goes_on(self):
         self.assertGreater(self.train(TEXT, "--set", "trainer.max_duration=60ep")["metrics"]["val/accuracy"], 0.9)
         learned = json.loads((self.folder / "runs/small/data.json").read_text())["learned"]
-        self.assertEqual((learned["level"], len(learned["merges"])), ("bpe", 2 * 44))
+        self.assertEqual((learned["level"], len(learned["merges"])), ("bpe", 2 * 14))
         words = ("predict", "runs/small", "--generate", "24", "--prompt", "the cat")
         said = self.host(*words, "--temperature", "0").stdout
         self.assertTrue(said.startswith("the cat sat on the mat, and the dog"), said)
@@ -226,7 +226,7 @@ class OwnText(HostTest):
 
     def test_words_that_training_never_saw_are_counted(self):
         self.write("val.txt", RHYME * 20 + "a pig sat on the log.\n")
-        printed = self.train(TEXT.replace('level = "bpe"\nvocabulary = 300', 'level = "word"'))["printed"]
+        printed = self.train(TEXT.replace('level = "bpe"\nvocabulary = 270', 'level = "word"'))["printed"]
         self.assertIn("val.txt: 2 of 287 words are not in the vocabulary, and become <unk>", printed)
 
     def test_what_makes_no_text_is_refused(self):
