@@ -40,7 +40,6 @@ Array option_array(const std::vector<OptionSpec>& specs) {
     set_if(table, "file", spec.file);
     set_if(table, "output", spec.output);
     set_if(table, "metric", spec.metric);
-    set_if(table, "words", spec.words);
     if (spec.fallback) table.set("default", *spec.fallback);
     if (spec.minimum) table.set("min", *spec.minimum);
     if (spec.maximum) table.set("max", *spec.maximum);
@@ -149,7 +148,6 @@ std::vector<OptionSpec> options_from(const Array& array, const std::string& wher
     spec.file = reader.optional<bool>("file");
     spec.output = reader.optional<bool>("output");
     spec.metric = reader.optional<bool>("metric");
-    spec.words = reader.optional<bool>("words");
     if (const Value* fallback = reader.find("default")) spec.fallback = *fallback;
     spec.minimum = reader.number("min");
     spec.maximum = reader.number("max");

@@ -96,17 +96,19 @@ class Chain final : public datasets::TokenDataset {
     vocabulary_ = options_.vocabulary;
     const auto any = static_cast<std::uint64_t>(vocabulary_);
     std::uint64_t token = 0;
-    tokens_.resize(static_cast<std::size_t>(options_.size * stride_));
-    for (std::uint64_t i = 0; i < tokens_.size(); ++i) {
+    made_.resize(static_cast<std::size_t>(options_.size * stride_));
+    for (std::uint64_t i = 0; i < made_.size(); ++i) {
       const std::uint64_t choice = streams.samples.below(2 * i, any * 2);
       const bool free = streams.samples.uniform(2 * i + 1) < options_.noise;
       token = free ? choice / 2 : streams.truth.below(2 * token + choice % 2, any);
-      tokens_[i] = static_cast<std::uint16_t>(token);
+      made_[i] = static_cast<std::uint16_t>(token);
     }
+    tokens_ = made_;
   }
 
  private:
   Options options_;
+  std::vector<std::uint16_t> made_;
 };
 
 class Synthetic final : public trainyard::Dataset {

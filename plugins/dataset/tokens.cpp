@@ -53,7 +53,7 @@ class Tokens final : public datasets::TokenDataset {
   struct Options {
     std::string path;
     std::int64_t vocabulary = 50257;
-    std::int64_t seq_len = 1024;
+    std::int64_t seq_len = 128;
     std::optional<std::int64_t> stride;
     std::vector<double> fraction = {0.0, 1.0};
   };

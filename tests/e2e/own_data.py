@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import unittest
+import zlib
 
 from support.host import DATA, SMALL, HostTest
 
@@ -171,6 +172,137 @@ class OwnTable(HostTest):
         rows = self.rows(self.predict("new.csv").stdout)
         self.assertEqual((len(rows), list(rows[0])), (5, ["sample", "value"]))
         self.assertEqual(len({float(row["value"]) for row in rows}), 5)
+
+
+TEXT = HEAD + """
+[model]
+type = "gpt"
+n_layer = 1
+n_head = 2
+d_model = 16
+[loss]
+type = "cross_entropy"
+[data]
+type = "text"
+level = "bpe"
+vocabulary = 270
+seq_len = 16
+train = { path = "train.txt", batch_size = 16, shuffle = true }
+val = { path = "val.txt", batch_size = 16 }
+[[metrics]]
+type = "accuracy"
+""" + TAIL
+RHYME = "the cat sat on the mat, and the dog ran to the log.\n"
+
+
+class OwnText(HostTest):
+    def setUp(self):
+        super().setUp()
+        self.write("train.txt", RHYME * 60)
+        self.write("val.txt", RHYME * 20)
+
+    def test_pairs_of_bytes_shared_by_splits_kept_in_the_run_and_text_that_goes_on(self):
+        self.assertGreater(self.train(TEXT, "--set", "trainer.max_duration=60ep")["metrics"]["val/accuracy"], 0.9)
+        learned = json.loads((self.folder / "runs/small/data.json").read_text())["learned"]
+        self.assertEqual((learned["level"], len(learned["merges"])), ("bpe", 2 * 14))
+        words = ("predict", "runs/small", "--generate", "24", "--prompt", "the cat")
+        said = self.host(*words, "--temperature", "0").stdout
+        self.assertTrue(said.startswith("the cat sat on the mat, and the dog"), said)
+        self.assertEqual(self.host(*words, "--temperature", "0", "--seed", "9").stdout, said)
+        drawn = {self.host(*words, "--temperature", "3", "--seed", seed).stdout for seed in (1, 1, 2)}
+        self.assertEqual(len(drawn), 2)
+        self.assertEqual(self.host(*words, "--temperature", "3", "--top_k", "1").stdout, said)
+        # Other pairs in the file are not learned any more; text in windows, each with its loss.
+        self.write("train.txt", "xyzzy plugh " * 300)
+        self.assertEqual(self.host(*words, "--temperature", "0").stdout, said)
+        self.write("new.txt", RHYME * 3)
+        self.write("noise.txt", "qzkw vvxj " * 16)
+        loss = {}
+        for name in ("new.txt", "noise.txt"):
+            rows = list(csv.DictReader(io.StringIO(self.host("predict", "runs/small", name).stdout)))
+            self.assertEqual(list(rows[0]), ["sample", "loss", "perplexity"])
+            loss[name] = sum(float(row["loss"]) for row in rows) / len(rows)
+        self.assertLess(loss["new.txt"] + 1, loss["noise.txt"])
+
+    def test_words_that_training_never_saw_are_counted(self):
+        self.write("val.txt", RHYME * 20 + "a pig sat on the log.\n")
+        printed = self.train(TEXT.replace('level = "bpe"\nvocabulary = 270', 'level = "word"'))["printed"]
+        self.assertIn("val.txt: 2 of 287 words are not in the vocabulary, and become <unk>", printed)
+
+    def test_what_makes_no_text_is_refused(self):
+        self.train(TEXT)
+        self.assertIn("--prompt", self.host("predict", "runs/small", "val.txt", "--generate", "3", code=2).stderr)
+        self.write("train.csv", table(96))
+        self.write("val.csv", table(48))
+        self.train(TABLE, "--overwrite")
+        self.assertIn("no language model", self.host("predict", "runs/small", "--generate", "3", code=2).stderr)
+
+
+def png(colour, side=10):
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    rows = b"".join(b"\0" + bytes(colour) * side for _ in range(side))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+IMAGES = HEAD + """
+[model]
+type = "mlp"
+layers = [192, 8, 2]
+[loss]
+type = "cross_entropy"
+[data]
+type = "image_folder"
+size = [8]
+flip = true
+crop_padding = 2
+train = { path = "train", batch_size = 8, shuffle = true }
+val = { path = "val", batch_size = 8 }
+[[metrics]]
+type = "accuracy"
+""" + TAIL
+
+
+class OwnImages(HostTest):
+    def setUp(self):
+        super().setUp()
+        for split, count in (("train", 16), ("val", 4)):
+            for i in range(count):
+                self.write(f"{split}/night/{i}.png", png((5 * i, 10, 20)))
+                self.write(f"{split}/day/{i}.png", png((250 - 5 * i, 240, 230)))
+
+    def predict(self, *words, code=0):
+        done = self.host("predict", "runs/small", *words, code=code)
+        return done.stderr, [(row["sample"], row["class"]) for row in csv.DictReader(io.StringIO(done.stdout))]
+
+    def test_new_images_by_the_names_of_folders(self):
+        self.assertEqual(self.train(IMAGES, "--set", "trainer.max_duration=30ep")["metrics"]["val/accuracy"], 1.0)
+        self.write("new/a/light.png", png((240, 250, 250), 31))
+        self.write("new/dark.PNG", png((1, 2, 3), 4))
+        self.assertEqual(self.predict("new")[1], [("new/a/light.png", "day"), ("new/dark.PNG", "night")])
+        self.assertEqual(self.predict("new/dark.PNG")[1], [("new/dark.PNG", "night")])
+        first = self.host("predict", "runs/small", "new").stdout
+        self.assertEqual(self.host("predict", "runs/small", "new").stdout, first)  # nothing is augmented
+        self.write("new/torn.png", png((1, 2, 3))[:60])
+        errors, rows = self.predict("new")
+        self.assertIn("new/torn.png: the PNG file cannot be decoded", errors)
+        self.assertIn("1 of 3 files cannot be decoded, and are left out", errors)
+        self.assertEqual(len(rows), 2)
+        self.assertIn("nothing is left", self.predict("new/torn.png", code=4)[0])
+
+    def test_broken_files_are_named_and_counted(self):
+        self.write("train/day/torn.png", png((1, 2, 3))[:60])
+        self.assertIn("train/day/torn.png: the PNG file cannot be decoded", self.train(IMAGES, code=4)["printed"])
+        printed = self.train(IMAGES.replace("size = [8]", 'size = [8]\nbroken = "leave_out"'), "--overwrite")["printed"]
+        self.assertIn("train/day/torn.png: the PNG file cannot be decoded", printed)
+        self.assertIn("1 of 33 files cannot be decoded, and are left out", printed)
+
+    def test_classes_are_those_of_the_training_split(self):
+        shutil.rmtree(self.folder / "val/day")
+        self.train(IMAGES)
+        self.write("val/dusk/0.png", png((90, 90, 90)))
+        self.assertIn("val/dusk: `classes` does not have \"dusk\"", self.train(IMAGES, "--overwrite", code=4)["printed"])
 
 
 class RealTable(HostTest):

@@ -22,12 +22,14 @@ using plugins::PluginFile;
 /// Of every tool; an option of a manifest that is called so is given by --set tools.0.NAME alone.
 constexpr std::string_view host_options[] = {"set", "plugins", "format", "weights", "help"};
 
+/// The option of a tool that takes the words behind the run (tool.hpp).
+constexpr std::string_view data_option = "data";
+
 struct Given {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string weights;
-  std::string words_option;        ///< of the tool: takes the words behind the run; empty: none does
-  std::vector<std::string> words;  ///< those
+  std::vector<std::string> words;  ///< behind the run, of a tool that takes data
 };
 
 std::vector<const PluginFile*> tools_of(const plugins::Registry& registry) {
@@ -74,7 +76,7 @@ void take_words(Given& given) {
     else
       words.emplace_back(word);
   if (!words.empty())
-    given.run_file.sets.push_back("tools.0." + given.words_option + "=" +
+    given.run_file.sets.push_back("tools.0." + std::string(data_option) + "=" +
                                   config::toml_text(Value(std::move(words))));
 }
 
@@ -107,10 +109,12 @@ plugins::Registry registry_of(const CommandLine& line) {
   return plugins::Registry::scan(plugin_folders(given, of_run));
 }
 
-/// "--to", as `--set tools.0.to=torch` would.
+/// "--to", as `--set tools.0.to=torch` would; a text is the word as it stands.
 void add_option(Arguments& verb, Given& given, const OptionSpec& option) {
-  const auto take = [&given, name = option.name](const std::string& word) -> std::optional<std::string> {
-    given.run_file.sets.push_back("tools.0." + name + "=" + word);
+  const bool text = option.type == OptionType::string && !option.list;
+  const auto take = [&given, text,
+                     name = option.name](const std::string& word) -> std::optional<std::string> {
+    given.run_file.sets.push_back("tools.0." + name + "=" + (text ? config::toml_text(Value(word)) : word));
     return std::nullopt;
   };
   std::string help = option.help + " (" + config::type_text(option);
@@ -123,7 +127,7 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   Arguments verb = command.verb(manifest.name, manifest.summary);
   const auto given = std::make_shared<Given>();
   given->run_file.tool = manifest.name;
-  const auto words = std::ranges::find_if(manifest.options, &OptionSpec::words);
+  const auto words = std::ranges::find(manifest.options, data_option, &OptionSpec::name);
   const std::string run_help =
       "run file, a run (its directory or name), or network.onnx with the weights that it has";
   if (words == manifest.options.end()) {
@@ -131,7 +135,6 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
         .required()
         .run_file();
   } else {
-    given->words_option = words->name;
     given->run_file.files.resize(1);
     verb.add("run", given->run_file.files.front(), run_help).required().run_file();
     verb.add(words->name, given->words, words->help + "; run files among them are laid over the run");
@@ -145,7 +148,7 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
            "its own");
   for (const OptionSpec& option : manifest.options) {
     const bool taken = std::ranges::find(host_options, option.name) != std::end(host_options);
-    if (!taken && !option.words) add_option(verb, *given, option);
+    if (!taken && option.name != data_option) add_option(verb, *given, option);
   }
   when_chosen(verb, line, given, run_tool);
 }

@@ -37,10 +37,13 @@ bool is_header(const std::vector<std::string>& first, const Options& options, co
     return true;
   const auto numbers =
       std::count_if(first.begin(), first.end(), [](const auto& field) { return number(field).has_value(); });
-  if (numbers > 0 && numbers < static_cast<std::ptrdiff_t>(first.size()))
+  const auto texts = std::count_if(first.begin(), first.end(), [&](const auto& field) {
+    return !number(field) && !is_missing(field, options);
+  });
+  if (numbers > 0 && texts > 0)
     at.fail("line " + std::to_string(at.line()) +
             " has both numbers and texts: say header = \"yes\" or header = \"no\"");
-  return numbers == 0;
+  return numbers == 0 && texts > 0;
 }
 
 Encoder::Encoder(const Columns& columns, const Options& options)

@@ -70,10 +70,9 @@ void Predict::describe(Manifest<Options>& m) {
   m.name("predict").version("2.0.0").summary(
       "Says what the network makes of new rows, images or text, or of the samples of a split.");
   m.option(
-       "data", &Options::data,
-       "files or folders of new data, as the run's dataset reads them, without targets; -: standard input; "
-       "none: the samples of a split")
-      .words();
+      "data", &Options::data,
+      "files or folders of new data, as the run's dataset reads them, without targets; -: standard input; "
+      "none: the samples of a split");
   m.option(
       "out", &Options::out,
       "file to write, by its ending: .csv, .jsonl, .npy, and of a split .safetensors; empty: CSV on standard "

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -71,14 +72,9 @@ class Output {
 
 class CsvWriter final : public Writer {
  public:
-  CsvWriter(const std::string& path, Meaning meaning) : file_(path), meaning_(std::move(meaning)) {
-    std::string line = "sample";
-    if (meaning_.has_classes()) line += ",class,probability";
-    for (const std::string& column : meaning_.columns)
-      line += ',' + field((meaning_.has_classes() ? "p_" : "") + column);
-    file_.write(line + '\n');
-  }
+  CsvWriter(const std::string& path, Meaning meaning) : file_(path), meaning_(std::move(meaning)) {}
   void add(const std::string& sample, std::span<const float> numbers) override {
+    begin();
     std::string line = field(sample);
     if (meaning_.has_classes()) {
       const std::size_t best = largest(numbers);
@@ -87,9 +83,21 @@ class CsvWriter final : public Writer {
     for (const float number : numbers) line += ',' + text_of(number);
     file_.write(line + '\n');
   }
-  void finish() override { file_.finish(); }
+  void finish() override {
+    begin();
+    file_.finish();
+  }
 
  private:
+  /// Nothing is printed ahead of what the data may be refused for.
+  void begin() {
+    if (std::exchange(begun_, true)) return;
+    std::string line = "sample";
+    if (meaning_.has_classes()) line += ",class,probability";
+    for (const std::string& column : meaning_.columns)
+      line += ',' + field((meaning_.has_classes() ? "p_" : "") + column);
+    file_.write(line + '\n');
+  }
   static std::string field(const std::string& text) {
     if (text.find_first_of(",\"\r\n") == std::string::npos && text == trim(text)) return text;
     std::string quoted = "\"";
@@ -103,6 +111,7 @@ class CsvWriter final : public Writer {
 
   Output file_;
   Meaning meaning_;
+  bool begun_ = false;
 };
 
 class JsonWriter final : public Writer {

@@ -50,7 +50,6 @@ struct OptionSpec {
   bool file = false;    ///< a string that names a file or folder to read: the host resolves and checks it
   bool output = false;  ///< a string that names a file to write in the run's folder: the host checks it
   bool metric = false;  ///< a string that names a value of the evaluations: the host checks that there is one
-  bool words = false;   ///< of a tool: takes the words of its command line that follow the run
   std::vector<std::string> synonyms;  ///< what other trainers call it: unknown here, but suggested from
   std::string help;
   /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
@@ -230,13 +229,6 @@ class OptionRef {
   OptionRef& metric() {
     static_assert(std::is_same_v<T, std::string>);
     spec().metric = true;
-    return *this;
-  }
-  /// Of a tool: takes the words of its command line behind the run: `trainyard predict RUN a.csv b.csv`. Once a
-  /// tool. Files among them are relative to where the command is given; "-" is for standard input.
-  OptionRef& words() {
-    static_assert(std::is_same_v<T, std::vector<std::string>>);
-    spec().words = true;
     return *this;
   }
   /// What other trainers call it, for who writes that.

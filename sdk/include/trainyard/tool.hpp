@@ -80,6 +80,9 @@ class Workshop {
   virtual bool stopping() const = 0;
 };
 
+/// An option called `data`, a list of strings, takes the words of the command line that follow the run: `trainyard
+/// predict RUN a.csv b.csv`. Files among them are relative to where the command is given; "-" is for standard
+/// input.
 class Tool : public Plugin {
  public:
   static constexpr Kind kind{"tool", 1};
