@@ -1,7 +1,9 @@
 #include "core/runfile/json_schema.hpp"
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <vector>
 
 #include "core/runfile/schema.hpp"
 #include "core/runfile/value_json.hpp"
@@ -94,50 +96,54 @@ class Writer {
     Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
                    {"title", "Run file of Trainyard"},
                    {"description", "made by: trainyard config schema --format json-schema"}};
-    schema.update(table(section("")));
+    schema.update(table(section(""), {}));
     // What a file leaves out, those that it extends may have.
     schema["if"] = {{"not", {{"required", {"extends"}}}}};
     schema["then"] = whole(section(""));
-    for (const std::string& kind : parts_) part_schemas_[kind] = slot({.path = kind, .kind = kind});
-    schema["definitions"] = std::move(plugins_);
-    schema["definitions"]["parts"] = std::move(part_schemas_);
+    Json parts = Json::object();
+    for (const std::string& kind : parts_) parts[kind] = slot({.path = kind, .kind = kind});
+    schema["definitions"] = {{"tables", std::move(tables_)}, {"parts", std::move(parts)}};
+    schema["definitions"].update(plugins_);
     return schema;
   }
 
  private:
-  /// What may stand in a table and whatever plugin fills it; `plugin`: what fills the table that it is in.
-  Json table(const Section& section, const ManifestData* plugin = nullptr) {
-    if (!section.kind.empty()) return slot(section);
+  using Plugins = std::vector<const ManifestData*>;
+
+  /// A table of the host; `around`: the plugins that may fill the table that it is in, whose options it takes, too.
+  Json table(const Section& section, const Plugins& around) {
     Json properties = own(section);
-    // Without a plugin of its own, a table within one with a plugin takes that one's options, too.
-    if (plugin != nullptr) take_options(*plugin, properties);
-    take_children(section, nullptr, properties);
+    take_options(around, properties);
+    take_children(section, {}, properties);
     Json json = closed(std::move(properties));
     // Free: those whose keys the file chooses, and those that take the options of any plugin.
     if (section.keys.empty() || section.list) json["additionalProperties"] = true;
     return json;
   }
 
+  /// A table that a plugin fills: in one way for each, and in one for a file that leaves the type to another.
   Json slot(const Section& section) {
+    const Plugins all = of_kind(section.kind);
     Json variants = Json::array();
-    Json any = own(section);
-    for (const ManifestData* plugin : of_kind(section.kind)) {
-      Json properties = {{"type", {{"const", plugin->name}, {"description", plugin->summary}}}};
-      properties.update(own(section));
-      take_options(*plugin, properties);
-      for (const OptionSpec& option : plugin->options) any[option.name] = true;
-      take_children(section, plugin, properties);
+    for (const ManifestData* plugin : all) {
       Json variant = {{"title", plugin->name}};
-      variant.update(closed(std::move(properties)));
+      const Json type = {{"const", plugin->name}, {"description", plugin->summary}};
+      variant.update(filled(section, {plugin}, type));
       variant["required"] = {"type"};
       variants.push_back(std::move(variant));
     }
-    any["type"] = {{"type", "string"}, {"pattern", reference}};
-    for (const Section* child : children(section.path)) any[name_of(*child)] = true;
     Json variant = {{"title", "of another file, or by default"}};
-    variant.update(closed(std::move(any)));
+    variant.update(filled(section, all, {{"type", "string"}, {"pattern", reference}}));
     variants.push_back(std::move(variant));
     return {{"type", "object"}, {"anyOf", std::move(variants)}};
+  }
+
+  Json filled(const Section& section, const Plugins& by, const Json& type) {
+    Json properties = {{"type", type}};
+    properties.update(own(section));
+    take_options(by, properties);
+    take_children(section, by, properties);
+    return closed(std::move(properties));
   }
 
   Json own(const Section& section) {
@@ -150,28 +156,49 @@ class Writer {
     return properties;
   }
 
-  void take_options(const ManifestData& plugin, Json& properties) {
-    const std::string name = plugin.kind + "." + plugin.name;
+  /// Those of a plugin stand once, under its name.
+  const Json& options_of(const ManifestData& plugin, const std::string& name) {
     if (!plugins_.contains(name)) {
-      Json& options = plugins_[name]["properties"] = Json::object();
+      Json options = Json::object();
       for (const OptionSpec& option : plugin.options) {
         options[option.name] = value_schema(option);
         if (!option.plugins.empty()) parts_.insert(option.plugins);
       }
+      plugins_[name]["properties"] = std::move(options);
     }
-    for (const OptionSpec& option : plugin.options)
-      properties[option.name] = {{"$ref", "#/definitions/" + name + "/properties/" + option.name}};
+    return plugins_[name]["properties"];
   }
 
-  void take_children(const Section& section, const ManifestData* plugin, Json& properties) {
+  /// Of several plugins, what any of them takes.
+  void take_options(const Plugins& of, Json& properties) {
+    std::map<std::string, std::set<std::string>> seen;  // of an option, its schemas
+    Json found = Json::object();
+    for (const ManifestData* plugin : of) {
+      const std::string name = plugin->kind + "." + plugin->name;
+      for (const auto& [option, schema] : options_of(*plugin, name).items())
+        if (seen[option].insert(schema.dump(-1, ' ', false, Json::error_handler_t::replace)).second)
+          found[option].push_back({{"$ref", "#/definitions/" + name + "/properties/" + option}});
+    }
+    for (const auto& [option, schemas] : found.items())
+      properties[option] = schemas.size() == 1 ? schemas[0] : Json{{"anyOf", schemas}};
+  }
+
+  void take_children(const Section& section, const Plugins& around, Json& properties) {
     for (const Section* child : children(section.path)) {
-      Json within = table(*child, plugin);
-      Json json = {{"description", child->help}};
-      if (child->list)
-        json.update({{"type", "array"}, {"items", std::move(within)}});
-      else
-        json.update(within);
-      properties[name_of(*child)] = std::move(json);
+      Json within = {{"description", child->help}};
+      if (child->kind.empty()) {
+        within.update(table(*child, around));
+      } else {
+        if (!tables_.contains(child->path)) {
+          tables_[child->path] = nullptr;
+          within.update(slot(*child));
+          tables_[child->path] = std::move(within);
+        }
+        within = {{"$ref", "#/definitions/tables/" + child->path}};
+      }
+      const std::string name = name_of(*child);
+      properties[name] =
+          child->list ? Json{{"type", "array"}, {"items", std::move(within)}} : std::move(within);
     }
   }
 
@@ -210,7 +237,6 @@ class Writer {
     return needs;
   }
 
-  using Plugins = std::vector<const ManifestData*>;
   Plugins of_kind(const std::string& kind) const {
     Plugins plugins;
     for (const std::string& name : registry_.names(kind))
@@ -219,7 +245,7 @@ class Writer {
   }
 
   const plugins::Registry& registry_;
-  Json plugins_ = Json::object(), part_schemas_ = Json::object();
+  Json plugins_ = Json::object(), tables_ = Json::object();
   std::set<std::string> parts_;  ///< kinds of plugins that are options of others
 };
 
