@@ -56,6 +56,7 @@ void add_doctor(Arguments command, CommandLine& line);
 void add_ctl(Arguments command, CommandLine& line);
 void add_monitor(Arguments command, CommandLine& line);
 void add_runs(Arguments command, CommandLine& line);
+void add_report(Arguments command, CommandLine& line);
 void add_tools(Arguments command, CommandLine& line);
 
 }  // namespace trainyard::cli
