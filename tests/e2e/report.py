@@ -441,7 +441,7 @@ class Pictures(Runs):
         are level."""
         found = []
         for colour in colours:
-            level = [y for y, row in enumerate(rows) if sum(max(map(abs, map(int.__sub__, pixel, colour))) < 40 for pixel in row) > 120]
+            level = [y for y, row in enumerate(rows) if sum(max(map(abs, map(int.__sub__, pixel, colour))) < 70 for pixel in row) > 120]
             found.append(sum(1 for i, y in enumerate(level) if i == 0 or level[i - 1] < y - 1))
         return found
 
