@@ -16,9 +16,9 @@ namespace {
 
 /// As --help lists them.
 constexpr void (*verbs[])(Arguments, CommandLine&) = {
-    add_train,   add_resume, add_eval,       add_validate, add_plan,  add_config, add_plugins,
-    add_ckpt,    add_model,  add_schedule,   add_rules,    add_bench, add_doctor, add_ctl,
-    add_monitor, add_runs,   add_completion, add_tools,    add_study};
+    add_train,   add_resume, add_eval,     add_validate,   add_plan,  add_config, add_plugins,
+    add_ckpt,    add_model,  add_schedule, add_rules,      add_bench, add_doctor, add_ctl,
+    add_monitor, add_runs,   add_report,   add_completion, add_tools, add_study};
 
 /// "help ckpt ls" asks for what "ckpt ls --help" does.
 std::vector<char*> asked(int argc, char** argv) {

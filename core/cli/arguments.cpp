@@ -144,6 +144,10 @@ Arguments Arguments::verb(const std::string& name, const std::string& help) {
   return Arguments(*app_->add_subcommand(name, help));
 }
 
+Arguments Arguments::further_verb(const std::string& name, const std::string& help) {
+  return Arguments(*app_->add_subcommand(name, help));
+}
+
 Argument Arguments::add(const std::string& name, std::string& value, const std::string& help) {
   return Argument(*app_->add_option(name, value, help));
 }
@@ -182,7 +186,9 @@ std::vector<std::string> Arguments::others() const {
   return app_->remaining();
 }
 void Arguments::when_chosen(const std::function<void()>& action) {
-  app_->callback(action);
+  app_->callback([app = app_, action] {
+    if (app->get_subcommands().empty()) action();
+  });
 }
 
 Command::Command(const std::string& name, const std::string& about, const std::string& version)

@@ -46,6 +46,8 @@ class Arguments {
 
   /// A verb of this one, which needs one of them from then on.
   Arguments verb(const std::string& name, const std::string& help);
+  /// A verb of this one, which does something of its own without it.
+  Arguments further_verb(const std::string& name, const std::string& help);
   /// "run" is known by its place, "--set" by its name.
   Argument add(const std::string& name, std::string& value, const std::string& help);
   Argument add(const std::string& name, double& value, const std::string& help);

@@ -9,6 +9,7 @@
 #include "core/cli/columns.hpp"
 #include "core/cli/prometheus.hpp"
 #include "core/cli/run_state.hpp"
+#include "core/cli/time_text.hpp"
 #include "core/runfile/suggest.hpp"
 
 namespace trainyard::cli {
@@ -19,14 +20,6 @@ using control::Status;
 
 constexpr int nobody = 1, refused = 2;
 constexpr std::size_t journal_lines = 5;
-
-std::vector<std::vector<std::string>> slot_rows(const Status& status) {
-  std::vector<std::vector<std::string>> rows = {{"slot", "plugin", "version", "swaps", "seconds"}};
-  for (const Status::Slot& slot : status.slots)
-    rows.push_back({printable(slot.slot), printable(slot.type), printable(slot.version),
-                    std::to_string(slot.swaps), seconds_text(slot.seconds)});
-  return rows;
-}
 
 std::string result_text(const CtlOptions& options, const std::string& run, const Json& result) {
   if (options.prometheus) return prometheus_text(result.get<Status>());
@@ -63,6 +56,7 @@ std::string status_text(const Status& status, const std::vector<std::string>& jo
   if (status.retired > 0) out << "retired plugins in memory  " << status.retired << '\n';
   if (!status.slots.empty()) out << '\n';
   if (!status.slots.empty()) print_columns(slot_rows(status), "", out);
+  for (const std::string& line : time_lines(status.time)) out << line << '\n';
   if (!journal.empty()) out << "\njournal\n";
   for (const std::string& line : journal) out << "  " << line << '\n';
   return out.str();

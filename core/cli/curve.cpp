@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <optional>
 
 #include "core/cli/run_state.hpp"
 
@@ -17,7 +19,11 @@ constexpr std::size_t label_width = 10;
 class Dots {
  public:
   Dots(std::size_t columns, std::size_t rows, bool unicode)
-      : across_(unicode ? 2 : 1), down_(unicode ? 4 : 1), columns_(columns), cells_(columns * rows, 0) {}
+      : across_(unicode ? 2 : 1),
+        down_(unicode ? 4 : 1),
+        columns_(columns),
+        cells_(columns * rows, 0),
+        letters_(columns * rows, '\0') {}
 
   std::size_t width() const { return columns_ * across_; }
   std::size_t height() const { return cells_.size() / columns_ * down_; }
@@ -27,11 +33,18 @@ class Dots {
     cells_[y / down_ * columns_ + x / across_] |= bits[y % down_][x % across_];
   }
 
+  void letter(std::size_t x, std::size_t y, char letter) {
+    letters_[y / down_ * columns_ + x / across_] = letter;
+  }
+  std::size_t column(std::size_t x) const { return x / across_; }
+
   std::string row(std::size_t index) const {
     std::string text;
     for (std::size_t i = 0; i < columns_; ++i) {
       const unsigned cell = cells_[index * columns_ + i];
-      if (cell == 0)
+      if (letters_[index * columns_ + i] != '\0')
+        text += letters_[index * columns_ + i];
+      else if (cell == 0)
         text += ' ';
       else if (across_ == 1)
         text += '*';
@@ -44,7 +57,64 @@ class Dots {
  private:
   std::size_t across_, down_, columns_;
   std::vector<unsigned> cells_;
+  std::vector<char> letters_;
 };
+
+/// Where steps and values lie among the dots.
+struct Extent {
+  double first = 0.0, last = 0.0, low = 0.0, high = 0.0;
+
+  std::int64_t x(double step, const Dots& dots) const {
+    return place((step - first) / (last - first), dots.width());
+  }
+  std::int64_t y(double value, const Dots& dots) const {
+    return place(high > low ? (high / 2 - value / 2) / (high / 2 - low / 2) : 0.5, dots.height());
+  }
+
+ private:
+  static std::int64_t place(double share, std::size_t count) {
+    return static_cast<std::int64_t>(std::llround(share * static_cast<double>(count - 1)));
+  }
+};
+
+Extent extent_of(const std::vector<Drawn>& curves) {
+  Extent extent{.first = std::numeric_limits<double>::infinity(),
+                .last = -std::numeric_limits<double>::infinity(),
+                .low = std::numeric_limits<double>::infinity(),
+                .high = -std::numeric_limits<double>::infinity()};
+  for (const Drawn& curve : curves)
+    for (const Series::Point& point : curve.series->points()) {
+      extent.first = std::min(extent.first, point.step);
+      extent.last = std::max(extent.last, point.step);
+      extent.low = std::min(extent.low, point.value);
+      extent.high = std::max(extent.high, point.value);
+    }
+  return extent;
+}
+
+void draw_line(const Drawn& curve, const Extent& extent, Dots& dots) {
+  const std::vector<Series::Point>& points = curve.series->points();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Series::Point& from = points[i == 0 ? 0 : i - 1];
+    const std::int64_t x = extent.x(from.step, dots), y = extent.y(from.value, dots);
+    const std::int64_t dx = extent.x(points[i].step, dots) - x, dy = extent.y(points[i].value, dots) - y;
+    const std::int64_t steps = std::max<std::int64_t>({std::abs(dx), std::abs(dy), 1});
+    for (std::int64_t k = 0; k <= steps; ++k)
+      dots.set(static_cast<std::size_t>(x + dx * k / steps), static_cast<std::size_t>(y + dy * k / steps));
+  }
+}
+
+/// From the last point backwards, which is the one that is looked for.
+void set_letters(const Drawn& curve, const Extent& extent, Dots& dots) {
+  const std::vector<Series::Point>& points = curve.series->points();
+  std::optional<std::size_t> newest;
+  for (std::size_t i = points.size(); i-- > 0;) {
+    const auto x = static_cast<std::size_t>(extent.x(points[i].step, dots));
+    if (newest && dots.column(x) + curve.gap > *newest) continue;
+    newest = dots.column(x);
+    dots.letter(x, static_cast<std::size_t>(extent.y(points[i].value, dots)), curve.letter);
+  }
+}
 
 std::string right(const std::string& text, std::size_t width) {
   return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
@@ -90,39 +160,27 @@ bool terminal_has_unicode() {
 }
 
 std::vector<std::string> draw(const Series& series, std::size_t columns, std::size_t rows, bool unicode) {
-  const std::vector<Series::Point>& points = series.points();
-  if (points.size() < 2 || rows < 3 || columns < label_width + 10) return {};
-  const auto [lowest, highest] =
-      std::minmax_element(points.begin(), points.end(),
-                          [](const Series::Point& a, const Series::Point& b) { return a.value < b.value; });
-  const double low = lowest->value, high = highest->value;
-  const double first = points.front().step, last = points.back().step;
+  return draw(std::vector<Drawn>{{.series = &series}}, columns, rows, unicode);
+}
 
+std::vector<std::string> draw(const std::vector<Drawn>& curves, std::size_t columns, std::size_t rows,
+                              bool unicode) {
+  const Extent extent = extent_of(curves);
+  if (!(extent.first < extent.last) || rows < 3 || columns < label_width + 10) return {};
   Dots dots(columns - label_width - 2, rows - 1, unicode);  // the last row: steps
-  const auto place = [](double share, std::size_t count) {
-    return static_cast<std::int64_t>(std::llround(share * static_cast<double>(count - 1)));
-  };
-  const auto x_of = [&](const Series::Point& point) {
-    return place((point.step - first) / (last - first), dots.width());
-  };
-  const auto y_of = [&](const Series::Point& point) {
-    return place(high > low ? (high / 2 - point.value / 2) / (high / 2 - low / 2) : 0.5, dots.height());
-  };
-  for (std::size_t i = 1; i < points.size(); ++i) {
-    const std::int64_t x = x_of(points[i - 1]), y = y_of(points[i - 1]);
-    const std::int64_t dx = x_of(points[i]) - x, dy = y_of(points[i]) - y;
-    const std::int64_t steps = std::max<std::int64_t>({std::abs(dx), std::abs(dy), 1});
-    for (std::int64_t k = 0; k <= steps; ++k)
-      dots.set(static_cast<std::size_t>(x + dx * k / steps), static_cast<std::size_t>(y + dy * k / steps));
-  }
+  for (const Drawn& curve : curves) draw_line(curve, extent, dots);
+  for (const Drawn& curve : curves)
+    if (curve.letter != '\0') set_letters(curve, extent, dots);
 
   std::vector<std::string> lines;
   for (std::size_t i = 0; i + 1 < rows; ++i) {
-    const std::string label = i == 0 ? number_text(high) : i + 2 == rows ? number_text(low) : "";
+    const std::string label = i == 0          ? number_text(extent.high)
+                              : i + 2 == rows ? number_text(extent.low)
+                                              : "";
     lines.push_back(right(label, label_width) + (unicode ? " │" : " |") + dots.row(i));
   }
-  const std::string from = std::to_string(static_cast<std::int64_t>(first));
-  const std::string to = std::to_string(static_cast<std::int64_t>(last));
+  const std::string from = std::to_string(static_cast<std::int64_t>(extent.first));
+  const std::string to = std::to_string(static_cast<std::int64_t>(extent.last));
   lines.push_back(std::string(label_width + 2, ' ') + from +
                   right(to, columns - label_width - 2 - from.size()));
   return lines;

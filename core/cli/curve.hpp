@@ -26,6 +26,13 @@ class Series {
   double in_last_ = 1;  // that the last one has so far
 };
 
+/// A curve among others in one drawing.
+struct Drawn {
+  const Series* series;
+  char letter = '\0';   ///< is set upon it here and there, to tell it from others; 0: none
+  std::size_t gap = 1;  ///< columns between two letters, at least
+};
+
 /// As the environment says it.
 bool terminal_has_unicode();
 
@@ -33,5 +40,8 @@ bool terminal_has_unicode();
 /// steps. Braille dots, or '*' where the terminal has no UTF-8. Empty where there is nothing to draw, or no
 /// room.
 std::vector<std::string> draw(const Series& series, std::size_t columns, std::size_t rows, bool unicode);
+/// The same for several over the steps of all of them; what is drawn later lies on top.
+std::vector<std::string> draw(const std::vector<Drawn>& curves, std::size_t columns, std::size_t rows,
+                              bool unicode);
 
 }  // namespace trainyard::cli

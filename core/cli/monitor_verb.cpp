@@ -19,6 +19,7 @@
 
 #include "core/cli/columns.hpp"
 #include "core/cli/follow.hpp"
+#include "core/cli/time_text.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -77,29 +78,6 @@ std::vector<std::string> metric_lines(const RunState& run, std::size_t columns) 
   return lines;
 }
 
-/// Of the run itself while it is going, else of its result.json.
-std::vector<std::vector<std::string>> plugin_rows(const RunState& run) {
-  std::vector<std::vector<std::string>> rows;
-  if (run.status) {
-    rows = {{"slot", "plugin", "version", "swaps", "seconds"}};
-    for (const control::Status::Slot& slot : run.status->slots)
-      rows.push_back({printable(slot.slot), printable(slot.type), printable(slot.version),
-                      std::to_string(slot.swaps), seconds_text(slot.seconds)});
-  } else if (run.result.is_object() && run.result.contains("plugins") && run.result["plugins"].is_array()) {
-    rows = {{"kind", "plugin", "version", "seconds"}};
-    for (const Json& plugin : run.result["plugins"]) {
-      if (!plugin.is_object()) continue;
-      const auto text = [&](const char* key) {
-        const Json value = plugin.value(key, Json());
-        return value.is_string() ? printable(value.get<std::string>()) : std::string();
-      };
-      const std::optional<double> seconds = control::number(plugin.value("seconds", Json()));
-      rows.push_back({text("kind"), text("name"), text("version"), seconds ? seconds_text(*seconds) : ""});
-    }
-  }
-  return rows;
-}
-
 /// Reads what a run writes, as it grows.
 class Watch {
  public:
@@ -116,6 +94,7 @@ class Watch {
     LineFollower::News news = metrics_.take();
     if (news.restarted) {
       view_.loss.clear();
+      view_.validation.clear();
       view_.run.metrics.clear();
     }
     for (const std::string& line : news.lines) take(object_in(line));
@@ -134,7 +113,11 @@ class Watch {
     if (!record.is_object()) return;
     take_record(record, view_.run);
     const Json values = record.value("values", Json());
-    if (record.value("what", Json()) != "train" || !values.is_object()) return;
+    if (!values.is_object()) return;
+    for (const auto& [metric, value] : values.items())
+      if (const auto number = control::number(value); number && metric.starts_with("val/"))
+        view_.validation[metric].add(view_.run.steps, *number);
+    if (record.value("what", Json()) != "train") return;
     if (const auto loss = control::number(values.value("train/loss", Json())))
       view_.loss.add(view_.run.steps, *loss);
     if (const auto rate = control::number(values.value("samples_per_second", Json())))
@@ -231,28 +214,77 @@ class Terminal {
   bool keys_ = false;
 };
 
-void print(const View& view, std::size_t columns, bool unicode) {
+std::vector<std::string> frame_of(const std::vector<View>& views, std::size_t columns, std::size_t rows,
+                                  bool unicode) {
+  return views.size() == 1 ? frame(views.front(), columns, rows, unicode)
+                           : frame(views, columns, rows, unicode);
+}
+
+std::vector<View> look(std::vector<Watch>& watches) {
+  std::vector<View> views;
+  for (Watch& watch : watches) views.push_back(watch.look());
+  return views;
+}
+
+void print(const std::vector<View>& views, std::size_t columns, bool unicode) {
   std::string text;
-  for (const std::string& line : frame(view, columns, 40, unicode)) text += line + "\n";
+  for (const std::string& line : frame_of(views, columns, 50, unicode)) text += line + "\n";
   Terminal::write(text);
 }
 
-int follow(Watch& watch, bool unicode) {
+int follow(std::vector<Watch>& watches, bool unicode) {
   {
     Terminal terminal;
     for (;;) {
-      const View& view = watch.look();
-      if (!going(view.run.life)) break;
+      const std::vector<View> views = look(watches);
+      if (std::ranges::none_of(views, [](const View& view) { return going(view.run.life); })) break;
       const winsize size = Terminal::size();
       std::string text = "\x1b[H";
-      const auto lines = frame(view, size.ws_col, size.ws_row, unicode);
+      const auto lines = frame_of(views, size.ws_col, size.ws_row, unicode);
       for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
       if (!Terminal::write(text + "\x1b[J")) return 1;
       if (terminal.wait()) return caught == 0 ? 0 : 128 + caught;
     }
   }
-  print(watch.look(), Terminal::size().ws_col, unicode);  // it ended: what remains on the screen
+  print(look(watches), Terminal::size().ws_col, unicode);  // they ended: what remains on the screen
   return 0;
+}
+
+/// The one metric of the validation that says most beside its loss; empty where there is none.
+std::string second_metric(const View& view) {
+  for (const auto& [metric, series] : view.validation)
+    if (metric != "val/loss") return metric;
+  return {};
+}
+
+/// A drawing under a line that names it.
+void add_drawing(const std::string& title, const std::vector<Drawn>& curves, std::size_t columns,
+                 std::size_t rows, bool unicode, std::vector<std::string>& lines) {
+  const std::vector<std::string> drawing = draw(curves, columns, rows - 1, unicode);
+  if (drawing.empty()) return;
+  lines.push_back(title);
+  lines.insert(lines.end(), drawing.begin(), drawing.end());
+}
+
+/// Losses in one drawing, what else the validation gives in another, in as many rows as there are.
+void add_curves(const View& view, std::size_t columns, std::size_t rows, bool unicode,
+                std::vector<std::string>& lines) {
+  const std::string second = second_metric(view);
+  const auto loss = view.validation.find("val/loss");
+  const bool both =
+      !second.empty() && view.validation.at(second).points().size() > 1 && rows >= 2 * least_rows;
+  const std::size_t each = std::min(both ? rows / 2 : rows, curve_rows);
+  std::vector<Drawn> losses = {{.series = &view.loss}};
+  if (loss == view.validation.end()) {
+    for (std::string& line : draw(losses, columns, each, unicode)) lines.push_back(std::move(line));
+  } else {
+    losses.push_back({.series = &loss->second, .letter = 'o', .gap = 2});
+    add_drawing("train/loss, val/loss (o)", losses, columns, each, unicode, lines);
+  }
+  if (both)
+    add_drawing(printable(second) + " (o)",
+                {{.series = &view.validation.at(second), .letter = 'o', .gap = 2}}, columns, each, unicode,
+                lines);
 }
 
 }  // namespace
@@ -265,6 +297,7 @@ std::vector<std::string> frame(const View& view, std::size_t columns, std::size_
     below.emplace_back();
     add_lines(text.str(), below);
   }
+  for (const std::string& line : time_lines(view.run)) below.push_back(line);
   if (view.run.status && view.run.status->retired > 0)
     below.push_back(std::to_string(view.run.status->retired) + " retired plugins stay in memory");
   if (!view.journal.empty()) below.insert(below.end(), {"", "journal"});
@@ -275,20 +308,69 @@ std::vector<std::string> frame(const View& view, std::size_t columns, std::size_
   for (std::string& line : metric_lines(view.run, columns)) lines.push_back(std::move(line));
   const std::size_t taken = lines.size() + below.size();
   const std::size_t free = taken + least_rows < rows ? rows - taken : least_rows;
-  for (std::string& line : draw(view.loss, columns, std::min(free, curve_rows), unicode))
-    lines.push_back(std::move(line));
+  add_curves(view, columns, free, unicode, lines);
   lines.insert(lines.end(), below.begin(), below.end());
   if (lines.size() > rows) lines.resize(rows);
   for (std::string& line : lines) line = cut(line, columns);
   return lines;
 }
 
-int monitor(const std::string& given, bool once, std::ostream& errors) {
+std::vector<std::string> frame(const std::vector<View>& views, std::size_t columns, std::size_t rows,
+                               bool unicode) {
+  std::vector<std::string> lines;
+  const auto letter = [](std::size_t i) { return static_cast<char>('a' + i % 26); };
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    lines.push_back(std::string(1, letter(i)) + "  " + head(views[i]));
+    for (const std::string& line : time_lines(views[i].run)) lines.push_back("   " + line);
+  }
+  std::vector<std::vector<std::string>> table = {{"", "train/loss"}};
+  const std::string second = second_metric(views.front());
+  for (const std::string& metric : {std::string("val/loss"), second})
+    if (!metric.empty()) table.front().push_back(printable(metric));
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    table.push_back({std::string(1, letter(i))});
+    for (const std::string& metric : {std::string("train/loss"), std::string("val/loss"), second}) {
+      if (metric.empty()) continue;
+      const auto found = views[i].run.metrics.find(metric);
+      table.back().push_back(found == views[i].run.metrics.end() ? "-" : number_text(found->second));
+    }
+  }
+  std::ostringstream text;
+  print_columns(table, "", text);
+  std::vector<std::string> below = {""};
+  add_lines(text.str(), below);
+
+  const std::size_t taken = lines.size() + below.size();
+  const std::size_t free = taken + least_rows < rows ? rows - taken : least_rows;
+  std::vector<std::string> titles = {"train/loss", "val/loss", second};
+  std::vector<std::vector<Drawn>> drawings(titles.size());
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    drawings[0].push_back({.series = &views[i].loss, .letter = letter(i), .gap = 10});
+    for (std::size_t d = 1; d < titles.size(); ++d)
+      if (const auto found = views[i].validation.find(titles[d]); found != views[i].validation.end())
+        drawings[d].push_back({.series = &found->second, .letter = letter(i), .gap = 10});
+  }
+  const auto shown = static_cast<std::size_t>(
+      std::ranges::count_if(drawings, [](const auto& each) { return !each.empty(); }));
+  const std::size_t fit = std::clamp<std::size_t>(free / least_rows, 1, shown);
+  for (std::size_t d = 0, drawn = 0; d < titles.size() && drawn < fit; ++d) {
+    if (drawings[d].empty()) continue;
+    add_drawing(printable(titles[d]), drawings[d], columns, std::min(free / fit, curve_rows), unicode, lines);
+    ++drawn;
+  }
+  lines.insert(lines.end(), below.begin(), below.end());
+  if (lines.size() > rows) lines.resize(rows);
+  for (std::string& line : lines) line = cut(line, columns);
+  return lines;
+}
+
+int monitor(const std::vector<std::string>& given, bool once, std::ostream& errors) {
   try {
-    Watch watch(find_run(given));
+    std::vector<Watch> watches;
+    for (const std::string& each : given) watches.emplace_back(find_run(each));
     const bool unicode = terminal_has_unicode();
-    if (!once && ::isatty(STDOUT_FILENO) == 1) return follow(watch, unicode);
-    print(watch.look(), Terminal::size().ws_col, unicode);
+    if (!once && ::isatty(STDOUT_FILENO) == 1) return follow(watches, unicode);
+    print(look(watches), Terminal::size().ws_col, unicode);
     return 0;
   } catch (const Error& error) {
     errors << "trainyard monitor: " << error.what() << '\n';

@@ -96,13 +96,6 @@ RunState life_of(const std::string& path, std::chrono::milliseconds patience) {
   return run;
 }
 
-Json object_in(std::string_view text) {
-  constexpr int deepest = 16;
-  Json json = Json::parse(
-      text, [](int depth, Json::parse_event_t, const Json&) { return depth < deepest; }, false);
-  return json.is_object() ? json : Json();
-}
-
 void take_record(const Json& record, RunState& run) {
   if (!record.is_object()) return;
   if (const Json step = record.value("step", Json()); step.is_number_integer()) run.steps = step;

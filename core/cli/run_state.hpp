@@ -48,9 +48,7 @@ RunState look_at(const std::string& path, std::chrono::milliseconds patience);
 /// The same without a look at metrics.jsonl: life, status, result and when it wrote last.
 RunState life_of(const std::string& path, std::chrono::milliseconds patience);
 
-/// What is written in one of a run's files; null where it is no object of JSON. Whoever wrote it: of what is
-/// nested deeper than a run nests anything, which no reader of ours could even copy, nothing is left.
-control::Json object_in(std::string_view text);
+using control::object_in;
 
 /// One line of metrics.jsonl, whichever it is, into steps and metrics.
 void take_record(const control::Json& record, RunState& run);

@@ -233,6 +233,35 @@ std::optional<double> number(const Json& json) {
   return std::nullopt;
 }
 
+Json object_in(std::string_view text) {
+  constexpr int deepest = 16;
+  Json json = Json::parse(
+      text, [](int depth, Json::parse_event_t, const Json&) { return depth < deepest; }, false);
+  return json.is_object() ? json : Json();
+}
+
+namespace {
+
+using Named = std::vector<std::pair<std::string, double>>;
+
+Json named(const Named& all) {
+  Json json = Json::object();
+  for (const auto& [what, seconds] : all) json[what] = number(seconds);
+  return json;
+}
+
+/// Of a run of an older release there is none.
+Named named_in(const Json& json, const char* key) {
+  Named all;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return all;
+  for (const auto& [what, value] : found->items())
+    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
+  return all;
+}
+
+}  // namespace
+
 void to_json(Json& json, const Status& status) {
   Json metrics = Json::object();
   for (const auto& [key, value] : status.metrics) metrics[key] = number(value);
@@ -255,6 +284,7 @@ void to_json(Json& json, const Status& status) {
           {"seconds_left", status.seconds_left ? number(*status.seconds_left) : Json()},
           {"metrics", std::move(metrics)},
           {"slots", std::move(slots)},
+          {"time", named(status.time)},
           {"retired", status.retired},
           {"last_checkpoint", status.last_checkpoint.empty() ? Json() : Json(status.last_checkpoint)}};
 }
@@ -284,6 +314,7 @@ void from_json(const Json& json, Status& status) {
                             .swaps = each.at("swaps"),
                             .digest = each.at("digest"),
                             .seconds = real(each.at("seconds"))});
+  status.time = named_in(json, "time");
   json.at("retired").get_to(status.retired);
   if (const Json& last = json.at("last_checkpoint"); !last.is_null()) last.get_to(status.last_checkpoint);
 }

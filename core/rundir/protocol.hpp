@@ -24,6 +24,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -100,6 +101,8 @@ struct Status {
   std::optional<double> seconds_left;     ///< nothing: not known
   std::map<std::string, double> metrics;  ///< the last value of each: "train/loss", "val/accuracy", "lr"
   std::vector<Slot> slots;
+  std::vector<std::pair<std::string, double>>
+      time;                     ///< seconds by phase, as in result.json; empty: not known yet
   std::int64_t retired = 0;     ///< plugins that were replaced and stay in memory
   std::string last_checkpoint;  ///< its folder; empty: none yet
 };
@@ -107,6 +110,10 @@ struct Status {
 /// JSON has no NaN and no infinity: they are the strings "nan", "inf" and "-inf", as in metrics.jsonl.
 Json number(double value);
 std::optional<double> number(const Json& json);
+
+/// What is written in one of a run's files; null where it is no object of JSON. Whoever wrote it: of what is
+/// nested deeper than a run nests anything, which no reader of ours could even copy, nothing is left.
+Json object_in(std::string_view text);
 
 void to_json(Json& json, const Status& status);
 /// Throws nlohmann::json::exception where a field is absent or of another type.

@@ -36,6 +36,12 @@ Json number(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
+Json named(const NamedSeconds& all) {
+  Json json = Json::object();
+  for (const auto& [what, seconds] : all) json[what] = seconds;
+  return json;
+}
+
 /// A run locks its journal while it writes. Who only asks whether one does shares the lock for microseconds:
 /// that passes.
 bool lock(int descriptor) {
@@ -241,6 +247,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"digest",
        {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
       {"plugins", std::move(plugins)},
+      {"time", named(result.time)},
       {"swaps",
        {{"made", result.swaps.made},
         {"refused", result.swaps.refused},

@@ -22,6 +22,9 @@ enum class Status : std::uint8_t {
   failed,
 };
 
+/// Seconds by what they were spent on.
+using NamedSeconds = std::vector<std::pair<std::string, double>>;
+
 struct PluginUse {
   std::string name, kind, version;
   std::string digest;    ///< SHA-256 of the loaded file, as sealed
@@ -43,6 +46,7 @@ struct RunResult {
   std::int64_t weights_step = 0;  ///< that the weights, and values of evaluations, are of
   std::string model_digest, optimizer_digest;
   std::vector<PluginUse> plugins;
+  NamedSeconds time;  ///< by phase of the training
   SwapCounts swaps;   ///< since the process began; the journal has each
   std::string error;  ///< of a failed run
 };

@@ -155,8 +155,8 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2230, "runfile": 5050, "rundir": 2000, "engine": 13030, "cli": 5850}
-    ROOMS = ["plugins", "runfile", "rundir", "check", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/swap",
+    LIBRARIES = {"plugins": 2230, "runfile": 5050, "rundir": 2200, "report": 1400, "engine": 13600, "cli": 7200}
+    ROOMS = ["plugins", "runfile", "rundir", "check", "report", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/swap",
              "engine/verbs", "engine/check", "engine", "cli", "cli/study", "cli/verbs", ""]
     APART = {"seal": {"plugins"},  # a program of the build
              "nccl": {"engine/distributed"}}  # a library that this loads
@@ -245,7 +245,7 @@ class Front(unittest.TestCase):
     def test_its_sources_see_no_libtorch(self):
         commands = json.loads((BUILD / "compile_commands.json").read_text())
         front = [entry for entry in commands
-                 if re.search(r"trainyard_(plugins|runfile|rundir|check|cli|command)\.dir/", entry.get("output", entry["command"]))]
+                 if re.search(r"trainyard_(plugins|runfile|rundir|check|report|cli|command)\.dir/", entry.get("output", entry["command"]))]
         self.assertGreater(len(front), 15)
 
         def heavy(entry):

@@ -84,6 +84,7 @@ RunResult good_result() {
           .model_digest = "ab12",
           .optimizer_digest = "cd34",
           .plugins = {{"adamw", "optimizer", "1.0.0", "ef56", 0.25}},
+          .time = {{"backward", 0.5}},
           .swaps = {.made = 4, .refused = 1, .rolled_back = 2}};
 }
 
@@ -256,6 +257,7 @@ TEST_CASE("a run's folder holds the configuration, the journal and the result") 
     "metrics": {"val/accuracy": 0.97, "val/loss": "nan"},
     "digest": {"model": "ab12", "optimizer": "cd34"},
     "plugins": [{"name": "adamw", "kind": "optimizer", "version": "1.0.0", "digest": "ef56", "seconds": 0.25}],
+    "time": {"backward": 0.5},
     "swaps": {"made": 4, "refused": 1, "rolled_back": 2}, "error": null})"));
   CHECK(std::distance(fs::directory_iterator(path), {}) == 3);  // no temporary file is left
 }

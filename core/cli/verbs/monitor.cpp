@@ -9,20 +9,23 @@ namespace trainyard::cli {
 namespace {
 
 struct Given {
-  std::string run;
+  std::vector<std::string> runs;
   bool once = false;
 };
 
 int follow(Given& given) {
-  return monitor(given.run, given.once, std::cerr);
+  return monitor(given.runs, given.once, std::cerr);
 }
 
 }  // namespace
 
 void add_monitor(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("monitor", "follow a run in a terminal until it ends; q leaves");
+  Arguments verb = command.verb("monitor", "follow runs in a terminal until they end; q leaves");
   const auto given = std::make_shared<Given>();
-  verb.add("run", given->run, "directory of the run, or its name below runs/").required().offers("run");
+  verb.add("run", given->runs,
+           "directories of runs, or their names below runs/; several are drawn over each other")
+      .required()
+      .offers("run");
   verb.flag("--once", given->once, "print it once, as where the output is no terminal");
   when_chosen(verb, line, given, follow);
 }

@@ -1,6 +1,7 @@
-// trainyard runs: lists runs.
+// trainyard runs: lists runs; compares some of them.
 #include <iostream>
 
+#include "core/cli/compare_verb.hpp"
 #include "core/cli/runs_verb.hpp"
 #include "core/cli/verbs/verb.hpp"
 
@@ -10,11 +11,16 @@ namespace {
 
 struct Given {
   std::string folder = "runs";
+  std::vector<std::string> compared;
   Format format = Format::text;
 };
 
 int list(Given& given) {
   return runs(given.folder, given.format == Format::json, std::cout, std::cerr);
+}
+
+int compare(Given& given) {
+  return compare_runs(given.compared, given.format == Format::json, std::cout);
 }
 
 }  // namespace
@@ -25,6 +31,11 @@ void add_runs(Arguments command, CommandLine& line) {
   verb.add("folder", given->folder, "where to look (runs)");
   add_format(verb, given->format);
   when_chosen(verb, line, given, list);
+  Arguments beside =
+      verb.further_verb("compare", "final and best metrics of runs, and the keys in which they differ");
+  beside.add("run", given->compared, "directories of runs, or their names below runs/").required();
+  add_format(beside, given->format);
+  when_chosen(beside, line, given, compare);
 }
 
 }  // namespace trainyard::cli

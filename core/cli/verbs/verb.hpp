@@ -60,6 +60,7 @@ void add_ctl(Arguments command, CommandLine& line);
 void add_monitor(Arguments command, CommandLine& line);
 void add_runs(Arguments command, CommandLine& line);
 void add_completion(Arguments command, CommandLine& line);
+void add_report(Arguments command, CommandLine& line);
 void add_tools(Arguments command, CommandLine& line);
 void add_study(Arguments command, CommandLine& line);
 

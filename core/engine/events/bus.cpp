@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/engine/events/call_frame.hpp"
+#include "core/engine/events/spans.hpp"
 
 namespace trainyard::events {
 namespace {
@@ -57,6 +58,7 @@ Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale, int ranks)
 Bus::~Bus() {
   const Bus* self = this;
   call_frame.bus.compare_exchange_strong(self, nullptr);
+  spans.forget(this);
 }
 
 bool Bus::wanted(Event event, Regions writes) const {
@@ -189,7 +191,10 @@ void Bus::call_in_full(const Call& call, StepContext& context) {
   using clock = std::chrono::steady_clock;
   const auto before = timing_ ? clock::now() : clock::time_point();
   call.function(call.self, context);
-  if (timing_) call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+  if (timing_) {
+    call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+    if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
+  }
   if (call.inspected)
     for (Inspector* inspector : inspectors_) inspector->after(call.caller.writes);
 }
@@ -198,6 +203,7 @@ void Bus::dispatch(const Calls& calls, StepContext& context) {
   const FastCall* const begin = calls.fast.data();
   const FastCall* const end = begin + calls.fast.size();
   const FastCall* call = begin;
+  const SpanScope span(Span::What::event, name(context.event()).data(), timing_ && spans.on());
   HooksScope frame;
   // The try block is entered again only after a failure.
   while (call != end) {

@@ -11,6 +11,7 @@
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/events/signal_stack.hpp"
 #include "core/engine/train/guard.hpp"
+#include "core/engine/train/time_use.hpp"
 #include "core/runfile/swap.hpp"
 
 namespace trainyard::control {
@@ -531,6 +532,9 @@ Status Commander::status() const {
   if (clock.step > 0 && clock.total_steps > 0)
     status.seconds_left = status.seconds / static_cast<double>(clock.step) *
                           static_cast<double>(clock.total_steps - clock.step);
+  train::TimeUse use = train::time_use(run_);
+  status.time = std::move(use.phases);
+  auto seconds = use.plugins.begin();
   for (train::ActivePlugin& plugin : run_.plugins()) {
     const auto swaps = swapped_.find(plugin.slot().address());
     status.slots.push_back({.slot = plugin.slot().address(),
@@ -538,7 +542,7 @@ Status Commander::status() const {
                             .version = plugin.manifest().version,
                             .swaps = swaps == swapped_.end() ? 0 : swaps->second,
                             .digest = plugin.file().digest,
-                            .seconds = plugin.subscriber().sampled_seconds});
+                            .seconds = *seconds++});
   }
   std::set<int> in_use;
   for (const train::ActivePlugin& plugin : run_.plugins()) in_use.insert(plugin.generation());

@@ -12,6 +12,7 @@
 #include <trainyard/helpers/reads_rows.hpp>
 
 #include "core/engine/distributed/together.hpp"
+#include "core/engine/events/spans.hpp"
 #include "core/engine/train/autocast.hpp"
 #include "core/engine/train/gradients.hpp"
 #include "core/engine/train/guard.hpp"
@@ -187,6 +188,7 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
     const bool last = context_.micro_ + 1 == context_.micros_;
     if (reduction_ && last && may_overlap(*parts_.bus)) reduction_->collect();
     const Timer timer(seconds_, &PhaseSeconds::backward);
+    const events::SpanScope span(Span::What::phase, "backward");
     guarded(*parts_.network.slot, context_.number_,
             [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
   });
@@ -195,12 +197,14 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
 
 at::Tensor Bench::forward(const Batch& batch, const ForwardContext& pass) {
   const Timer timer(seconds_, &PhaseSeconds::model);
+  const events::SpanScope span(Span::What::phase, "forward");
   return guarded(*parts_.network.slot, context_.number_,
                  [&] { return parts_.network.plugin->forward(batch, pass); });
 }
 
 at::Tensor Bench::loss_of(const at::Tensor& output, const Batch& batch) {
   const Timer timer(seconds_, &PhaseSeconds::loss);
+  const events::SpanScope span(Span::What::phase, "loss");
   return guarded(*parts_.loss.slot, context_.number_,
                  [&] { return parts_.loss.plugin->forward(output, batch); });
 }
@@ -297,6 +301,7 @@ void Bench::drop_step() {
 
 bool Bench::sum_up() {
   const Timer timer(seconds_, &PhaseSeconds::backward);
+  const events::SpanScope span(Span::What::phase, "backward");
   const distributed::Tail all = reduction_->finish({.loss = own_loss_.sum(),
                                                     .counted = own_loss_.weight(),
                                                     .weight = own_weight_,
@@ -336,6 +341,7 @@ void Bench::set_rates() {
 
 void Bench::update_weights() {
   const Timer timer(seconds_, &PhaseSeconds::optimizer);
+  const events::SpanScope span(Span::What::phase, "optimizer");
   guarded(*parts_.optimizer.slot, context_.number_, [&] { parts_.optimizer.plugin->step(); });
 }
 

@@ -10,6 +10,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/engine/distributed/together.hpp"
+#include "core/engine/events/spans.hpp"
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/loss_meter.hpp"
@@ -17,8 +18,9 @@
 namespace trainyard::train {
 namespace {
 
-/// The time inside plugins is taken every so many steps.
-constexpr std::int64_t timed_one_in = 32;
+/// The time inside plugins is taken every so many steps: a prime, so that what is done every 50 or 64 steps is
+/// neither always among them nor never; and from the second on, as the first makes what the others find.
+constexpr std::int64_t timed_one_in = 31, first_timed = 2;
 
 /// Whatever happens, the context does not keep a batch that is gone.
 class BatchScope {
@@ -138,14 +140,17 @@ void Loop::run_step() {
   parts_.host->begin_step();
   context_.number_ = context_.clock_.step + 1;
   const bool logging = parts_.host->log_due(context_.number_);
-  seconds_.timing = context_.number_ % timed_one_in == 0;
+  const bool watched = events::spans.begin_step(context_.number_);
+  seconds_.timing = watched || context_.number_ % timed_one_in == first_timed;
   seconds_.timed_steps += seconds_.timing;
   parts_.bus->set_timing(seconds_.timing);
+  const events::SpanScope span(Span::What::step, "step");
 
   data::StepData data;
   const BatchScope batch_scope(context_);
   brackets_.bracket(Event::before_fetch, Event::after_fetch, [&] {
     const Timer timer(seconds_, &PhaseSeconds::data);
+    const events::SpanScope waiting(Span::What::phase, "data");
     data = guarded(*parts_.train.slot, context_.number_, [&] { return *parts_.train.plugin->next(); });
     for (Batch& batch : data.batches) move_to(parts_.device, batch);
     context_.batch_ = &data.batches.front();
@@ -245,6 +250,7 @@ void Loop::interrupt(Ending ending) {
 
 void Loop::checkpoint() {
   if (parts_.saver == nullptr || last_saved_ == context_.clock_.step) return;
+  const events::SpanScope span(Span::What::phase, "checkpoint");
   rest(Executor::Pause::checkpoint);
   if (parts_.world != nullptr)  // those of all ranks are saved by the first
     context_.waiting()["ranks"] |=
@@ -416,6 +422,7 @@ MetricValues Loop::look(const EvaluationSplit& split) {
 
 MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
+  const events::SpanScope span(Span::What::phase, "evaluation");
   rest(Executor::Pause::evaluation);
   seconds_.timing = false;  // what is timed is training
   const at::NoGradGuard no_grad;

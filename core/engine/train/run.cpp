@@ -9,6 +9,7 @@
 #include <trainyard/recorder.hpp>
 
 #include "core/engine/distributed/together.hpp"
+#include "core/engine/events/spans.hpp"
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/finite_check.hpp"
 #include "core/engine/train/guard.hpp"
@@ -61,6 +62,15 @@ void set_deterministic(config::RunKeys::Deterministic mode) {
                                      mode == config::RunKeys::Deterministic::warn);
   context.setDeterministicCuDNN(mode != config::RunKeys::Deterministic::off);
   context.setBenchmarkCuDNN(mode == config::RunKeys::Deterministic::off);
+}
+
+/// Those of its plugins that want to be told of spans.
+void watch_spans(Live& live) {
+  std::vector<events::Spans::Watcher> watchers;
+  for (ActivePlugin& plugin : live.layer.plugins)
+    if (auto* const watcher = dynamic_cast<SpanWatcher*>(&plugin.as<Plugin>()))
+      watchers.push_back({watcher, &plugin.subscriber().disabled});
+  events::spans.set_watchers(live.bus.get(), std::move(watchers));
 }
 
 }  // namespace
@@ -243,6 +253,7 @@ void Run::connect() {
   for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name))
     parts_.metrics.push_back(filled<Metric>(slot.slot));
   attach_rules(live_.layer);
+  watch_spans(live_);
   parts_.evaluations.clear();
   for (const char* name : {"val", "test"})
     if (const auto split = made.splits.find(name); split != made.splits.end())

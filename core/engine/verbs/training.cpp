@@ -284,28 +284,21 @@ void Training::conclude(report::RunResult& result) {
   run_->shutdown();
   messages_.set_sinks(nullptr);
   if (sinks_) sinks_->close();
-  if (run_->has_loop()) result.plugins = plugin_uses();
+  if (run_->has_loop()) {
+    TimeUse use = time_use(*run_);
+    result.plugins = plugin_uses(use);
+    result.time = std::move(use.phases);
+  }
 }
 
-/// Hook time from the bus, the loop's own calls from its timers; both were taken on a sample of the steps.
-std::vector<report::PluginUse> Training::plugin_uses() {
-  const Loop& loop = run_->loop();
-  const PhaseSeconds& sampled = loop.seconds();
-  const double scale = sampled.timed_steps > 0
-                           ? static_cast<double>(loop.clock().step) / static_cast<double>(sampled.timed_steps)
-                           : 0.0;
+std::vector<report::PluginUse> Training::plugin_uses(const TimeUse& use) {
   std::vector<report::PluginUse> uses;
+  auto seconds = use.plugins.begin();
   for (ActivePlugin& plugin : run_->plugins()) {
-    double seconds = plugin.subscriber().sampled_seconds;
-    const std::string& kind = plugin.slot().kind;
-    if (plugin.slot().slot == "data.train") seconds += sampled.data;
-    if (kind == "model") seconds += sampled.model;
-    if (kind == "loss") seconds += sampled.loss;
-    if (kind == "optimizer") seconds += sampled.optimizer;
-    seconds *= scale;
+    uses.push_back(
+        {plugin.slot().id, plugin.slot().kind, plugin.manifest().version, plugin.file().digest, *seconds++});
     for (const report::SinkThread::Usage& usage : sinks_->usage())
-      if (is_sink(plugin) && usage.id == plugin.slot().id) seconds += usage.seconds;
-    uses.push_back({plugin.slot().id, kind, plugin.manifest().version, plugin.file().digest, seconds});
+      if (is_sink(plugin) && usage.id == plugin.slot().id) uses.back().seconds += usage.seconds;
   }
   return uses;
 }

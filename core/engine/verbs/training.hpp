@@ -14,6 +14,7 @@
 #include "core/engine/train/loop_host.hpp"
 #include "core/engine/train/reunion.hpp"
 #include "core/engine/train/run.hpp"
+#include "core/engine/train/time_use.hpp"
 #include "core/engine/verbs/beginning.hpp"
 #include "core/engine/verbs/messages.hpp"
 #include "core/engine/verbs/train_options.hpp"
@@ -65,7 +66,7 @@ class Training final : public LoopHost {
   void conclude(report::RunResult& result);
   void write_line(std::string_view who, std::string_view what, std::string_view why);
   report::SinkThread::Entry sink_entry(ActivePlugin& plugin) const;
-  std::vector<report::PluginUse> plugin_uses();
+  std::vector<report::PluginUse> plugin_uses(const TimeUse& use);
 
   Beginning& beginning_;
   const plugins::Registry& registry_;

@@ -1,0 +1,13 @@
+// trainyard runs compare RUN...: how runs ended, and in which keys they differ.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace trainyard::cli {
+
+/// The exit code. Throws Error.
+int compare_runs(const std::vector<std::string>& given, bool json, std::ostream& out);
+
+}  // namespace trainyard::cli

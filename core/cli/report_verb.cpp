@@ -1,0 +1,47 @@
+#include "core/cli/report_verb.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <set>
+
+#include "core/cli/run_state.hpp"
+#include "core/report/page.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr std::chrono::milliseconds patience(300);
+
+std::string size_text(std::size_t bytes) {
+  return std::to_string((bytes + 1023) / 1024) + " KiB";
+}
+
+std::string count_of(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::vector<report::RunData> read_runs(const std::vector<std::string>& given) {
+  std::vector<report::RunData> runs;
+  std::set<std::filesystem::path> seen;
+  for (const std::string& each : given) {
+    const std::string path = find_run(each);
+    const RunState state = life_of(path, patience);  // ahead of its files: what it wrote at its end is there
+    if (!seen.insert(std::filesystem::canonical(path)).second) continue;
+    runs.push_back(report::read_run(path));
+    runs.back().state = name(state.life);
+  }
+  return runs;
+}
+
+int report_runs(const std::vector<std::string>& given, const std::string& file, std::ostream& out) {
+  const std::vector<report::RunData> runs = read_runs(given);
+  const report::Page page = report::page_of(runs, report::timestamp());
+  report::write_atomically(file, page.html);
+  out << "wrote " << file << ": " << count_of(runs.size(), "run") << ", " << count_of(page.charts, "chart")
+      << ", " << size_text(page.html.size()) << '\n';
+  return 0;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,261 @@
+#include "core/report/tables.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/report/html.hpp"
+#include "core/report/numbers.hpp"
+
+namespace trainyard::report {
+namespace {
+
+using control::Json;
+
+constexpr std::size_t most_marks = 200;  ///< of a run
+
+std::string swatch(std::size_t group) {
+  return "<span class=\"swatch c" + std::to_string(group % 8) + (group >= 8 ? " dashed" : "") + "\"></span>";
+}
+
+std::string cell(const std::string& html, const char* kind = nullptr) {
+  return kind == nullptr ? "<td>" + html + "</td>"
+                         : "<td class=\"" + std::string(kind) + "\">" + html + "</td>";
+}
+
+std::string head(const Shown& shown, const std::string& first) {
+  std::string row = "<thead><tr><th>" + first + "</th>";
+  for (std::size_t i = 0; i < shown.runs.size(); ++i)
+    row += "<th class=\"number\">" + swatch(shown.group_of[i]) + escaped(shown.labels[i]) + "</th>";
+  return row;
+}
+
+std::string table(const std::string& id, const std::string& rows) {
+  return "<div class=\"wide\"><table id=\"" + id + "\">" + rows + "</tbody></table></div>\n";
+}
+
+/// Entries of a run's journal as marks: of several that are alike and follow each other, one.
+std::vector<Mark> marks_of(const RunData& run, std::size_t group, std::size_t place) {
+  std::vector<Mark> marks;
+  for (std::size_t begin = 0, end = 0; begin < run.journal.size(); begin = end) {
+    const JournalEntry& first = run.journal[begin];
+    for (end = begin + 1; end < run.journal.size(); ++end) {
+      const JournalEntry& next = run.journal[end];
+      if (next.plugin != first.plugin || next.what != first.what || next.why != first.why) break;
+    }
+    std::string text = "step " + std::to_string(first.step);
+    if (end - begin > 1)
+      text +=
+          " to " + std::to_string(run.journal[end - 1].step) + ", " + std::to_string(end - begin) + " times";
+    text += ": " + first.what + (first.plugin.empty() ? "" : " by " + first.plugin);
+    if (!first.why.empty()) text += ": " + first.why;
+    marks.push_back(
+        {.step = first.step, .group = group, .run = place, .number = 0, .what = first.what, .text = text});
+  }
+  return marks;
+}
+
+/// A number of result.json, or nothing.
+std::optional<double> number(const Json& json, const char* key) {
+  return json.is_object() ? control::number(json.value(key, Json())) : std::nullopt;
+}
+
+std::string text(const Json& json, const char* key) {
+  const Json value = json.is_object() ? json.value(key, Json()) : Json();
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+/// Over a training, evaluations and all; of one that is going, what it said last.
+std::string throughput(const RunData& run) {
+  const std::optional<double> samples = number(run.result, "samples"), time = number(run.result, "seconds");
+  if (samples && time && *time > 0.0) return digits(*samples / *time, 4);
+  const auto said = run.curves.find("samples_per_second");
+  return said == run.curves.end() ? std::string() : digits(said->second.back().value, 4);
+}
+
+std::string value_at(const Point& point) {
+  return digits(point.value, 5) + " <span class=\"faint\">at " + std::to_string(point.step) + "</span>";
+}
+
+/// Mean and standard deviation of what the runs of a group ended with.
+std::string mean_of(const MetricOutcomes& outcomes, const Group& group) {
+  std::vector<double> values;
+  for (const std::size_t run : group.runs)
+    if (outcomes.of_run[run]) values.push_back(outcomes.of_run[run]->last.value);
+  if (values.empty()) return {};
+  const Spread spread = spread_of(0, values);
+  return digits(spread.mean, 5) + " &plusmn; " + digits(spread.high - spread.mean, 2);
+}
+
+/// Seconds by what they were spent on, of each run; in the order in which they were first seen.
+struct Seconds {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<double>> of_run;
+
+  void add(const std::string& name, std::size_t run, std::size_t runs, double value) {
+    if (of_run.find(name) == of_run.end()) names.push_back(name);
+    auto& values = of_run[name];
+    values.resize(runs, std::nan(""));
+    values[run] = std::isnan(values[run]) ? value : values[run] + value;
+  }
+};
+
+/// Of its training: the sum of its phases, else what it took.
+double whole_of(const Json& result) {
+  double sum = 0.0;
+  const Json phases = result.is_object() ? result.value("time", Json()) : Json();
+  if (phases.is_object())
+    for (const Json& value : phases) sum += control::number(value).value_or(0.0);
+  return sum > 0.0 ? sum : number(result, "seconds").value_or(0.0);
+}
+
+void take_plugins(const Json& result, std::size_t run, std::size_t runs, Seconds& seconds) {
+  const Json plugins = result.is_object() ? result.value("plugins", Json()) : Json();
+  if (!plugins.is_array()) return;
+  for (const Json& plugin : plugins)
+    if (const std::optional<double> all = number(plugin, "seconds"))
+      seconds.add(text(plugin, "kind") + " " + text(plugin, "name"), run, runs, *all);
+}
+
+void take_phases(const Json& result, std::size_t run, std::size_t runs, Seconds& seconds) {
+  const Json phases = result.is_object() ? result.value("time", Json()) : Json();
+  if (!phases.is_object()) return;
+  for (const auto& [phase, value] : phases.items())
+    if (const std::optional<double> part = control::number(value)) seconds.add(phase, run, runs, *part);
+}
+
+std::string time_rows(const Shown& shown, const Seconds& seconds, const char* title) {
+  if (seconds.names.empty()) return {};
+  std::string html = head(shown, title) + "</tr></thead><tbody>";
+  for (const std::string& name : seconds.names) {
+    html += "<tr><th>" + escaped(name) + "</th>";
+    const std::vector<double>& values = seconds.of_run.at(name);
+    for (std::size_t run = 0; run < shown.runs.size(); ++run) {
+      if (run >= values.size() || std::isnan(values[run])) {
+        html += cell("");
+        continue;
+      }
+      const double whole = whole_of(shown.runs[run].result);
+      const double percent = whole > 0.0 ? std::min(100.0, 100.0 * values[run] / whole) : 0.0;
+      html += cell(report::seconds(values[run]) + " <span class=\"faint\">" + digits(percent, 3) +
+                       "%</span><div class=\"bar c" + std::to_string(shown.group_of[run] % 8) +
+                       "\" style=\"width:" + tenth(percent) + "%\"></div>",
+                   "number");
+    }
+    html += "</tr>";
+  }
+  return html;
+}
+
+}  // namespace
+
+Shown shown(const std::vector<RunData>& runs) {
+  Shown shown{
+      .runs = runs, .labels = labels_of(runs), .groups = groups_of(runs), .group_of = {}, .marks = {}};
+  shown.group_of.resize(runs.size());
+  for (std::size_t g = 0; g < shown.groups.size(); ++g)
+    for (const std::size_t run : shown.groups[g].runs) shown.group_of[run] = g;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (Mark& mark : marks_of(runs[i], shown.group_of[i], i)) {
+      mark.number = shown.marks.size() + 1;
+      if (runs.size() > 1) mark.text = shown.labels[i] + ", " + mark.text;
+      shown.marks.push_back(std::move(mark));
+    }
+  return shown;
+}
+
+std::string runs_table(const Shown& shown) {
+  std::string html =
+      "<thead><tr><th>run</th><th>state</th><th class=\"number\">steps</th><th class=\"number\">epochs</th>"
+      "<th class=\"number\">samples</th><th class=\"number\">time</th><th class=\"number\">samples/s</th>"
+      "<th>folder</th></tr></thead><tbody>";
+  for (std::size_t i = 0; i < shown.runs.size(); ++i) {
+    const RunData& run = shown.runs[i];
+    const auto count = [&](const char* key) {
+      const std::optional<double> value = number(run.result, key);
+      return value ? digits(*value, 12) : std::string();
+    };
+    const std::optional<double> time = number(run.result, "seconds");
+    std::string state = escaped(run.state);
+    if (const std::string error = text(run.result, "error"); !error.empty())
+      state += "<div class=\"bad words\">" + escaped(error) + "</div>";
+    if (run.unread > 0)
+      state += "<div class=\"bad\">" + std::to_string(run.unread) +
+               " lines of its metrics are no records and left out</div>";
+    html += "<tr><th>" + swatch(shown.group_of[i]) + escaped(shown.labels[i]) + "</th>" + cell(state) +
+            cell(std::to_string(run.steps), "number") + cell(count("epochs"), "number") +
+            cell(count("samples"), "number") + cell(time ? seconds(*time) : "", "number") +
+            cell(throughput(run), "number") + cell("<code>" + escaped(run.path) + "</code>") + "</tr>";
+  }
+  return table("runs", html);
+}
+
+std::string outcomes_table(const Shown& shown) {
+  std::string html = head(shown, "metric");
+  for (const Group& group : shown.groups)
+    if (group.runs.size() > 1) html += "<th class=\"number\">" + escaped(group.label) + "</th>";
+  html += "</tr></thead><tbody>";
+  for (const MetricOutcomes& outcomes : outcomes_of(shown.runs)) {
+    html += "<tr><th>" + escaped(outcomes.metric);
+    if (outcomes.lower_is_better)
+      html += std::string(" <span class=\"faint\">final; ") +
+              (*outcomes.lower_is_better ? "lowest" : "highest") + "</span>";
+    html += "</th>";
+    for (const std::optional<Outcome>& outcome : outcomes.of_run) {
+      std::string values = outcome ? value_at(outcome->last) : "";
+      if (outcome && outcome->best) values += "<br>" + value_at(*outcome->best);
+      html += cell(values, "number");
+    }
+    for (const Group& group : shown.groups)
+      if (group.runs.size() > 1) html += cell(mean_of(outcomes, group), "number");
+    html += "</tr>";
+  }
+  return table("outcomes", html);
+}
+
+std::string time_table(const Shown& shown) {
+  Seconds phases, plugins;
+  for (std::size_t i = 0; i < shown.runs.size(); ++i) {
+    take_phases(shown.runs[i].result, i, shown.runs.size(), phases);
+    take_plugins(shown.runs[i].result, i, shown.runs.size(), plugins);
+  }
+  std::string html;
+  if (const std::string rows = time_rows(shown, phases, "phase"); !rows.empty())
+    html += table("phases", rows);
+  if (const std::string rows = time_rows(shown, plugins, "plugin"); !rows.empty())
+    html += table("plugins", rows);
+  return html;
+}
+
+std::string keys_table(const Shown& shown) {
+  const std::vector<DifferingKey> keys = differing_keys(shown.runs);
+  if (keys.empty()) return {};
+  std::string html = head(shown, "key") + "</tr></thead><tbody>";
+  for (const DifferingKey& each : keys) {
+    html += "<tr><th><code>" + escaped(each.key) + "</code></th>";
+    for (const std::string& value : each.values)
+      html +=
+          cell(value.empty() ? "<span class=\"faint\">none</span>" : "<code>" + escaped(value) + "</code>",
+               "number");
+    html += "</tr>";
+  }
+  return table("keys", html);
+}
+
+std::string journal_table(const Shown& shown) {
+  std::string html = "<thead><tr><th>mark</th><th class=\"words\">what and why</th></tr></thead><tbody>";
+  std::vector<std::size_t> of_run(shown.runs.size());
+  for (const Mark& mark : shown.marks)
+    if (++of_run[mark.run] <= most_marks)
+      html += "<tr><th>" + swatch(mark.group) + std::to_string(mark.number) + "</th>" +
+              cell(escaped(mark.text)) + "</tr>";
+  for (std::size_t i = 0; i < of_run.size(); ++i)
+    if (of_run[i] > most_marks)
+      html += "<tr><th></th>" +
+              cell(std::to_string(of_run[i] - most_marks) + " more in <code>" + escaped(shown.runs[i].path) +
+                   "/journal.jsonl</code>") +
+              "</tr>";
+  return shown.marks.empty() ? std::string() : table("journal", html);
+}
+
+}  // namespace trainyard::report

@@ -1,0 +1,28 @@
+// The tables of a page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/report/chart.hpp"
+#include "core/report/compare.hpp"
+
+namespace trainyard::report {
+
+/// Runs as a page shows them.
+struct Shown {
+  const std::vector<RunData>& runs;
+  std::vector<std::string> labels;
+  std::vector<Group> groups;
+  std::vector<std::size_t> group_of;  ///< of each run
+  std::vector<Mark> marks;            ///< by run, and rising in each
+};
+Shown shown(const std::vector<RunData>& runs);
+
+std::string runs_table(const Shown& shown);
+std::string outcomes_table(const Shown& shown);
+std::string time_table(const Shown& shown);  ///< empty where no run has a result
+std::string keys_table(const Shown& shown);
+std::string journal_table(const Shown& shown);
+
+}  // namespace trainyard::report

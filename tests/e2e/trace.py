@@ -1,0 +1,108 @@
+"""The plugin `trace`: what it writes is read by a JSON parser, nests as a viewer needs it, and agrees with result.json."""
+import json
+import signal
+import subprocess
+import time
+import unittest
+
+from support.host import SMALL, HostTest
+
+HOOKS = SMALL + """
+[[hooks]]
+type = "ema"
+[[hooks]]
+type = "trace"
+"""
+LONG = ("--set", "trainer.max_duration=400ba", "--set", "trainer.eval_interval=100ba")
+
+
+class Trace(HostTest):
+    def trace(self, text=None):
+        """Its events. Viewers take an array without its end."""
+        text = text or (self.folder / "runs/small/trace.json").read_text()
+        return json.loads(text if text.endswith("\n]\n") else text + "\n]")
+
+    def spans(self, events):
+        return [each for each in events if each["ph"] == "X"]
+
+    def check_nesting(self, events):
+        """Of each process and thread: spans begin in order, and end within those that they began in."""
+        threads = {}
+        for span in self.spans(events):
+            threads.setdefault((span["pid"], span["tid"]), []).append(span)
+        for spans in threads.values():
+            open_, before = [], 0.0
+            for span in spans:
+                begin, end = span["ts"], span["ts"] + span["dur"]
+                self.assertGreaterEqual(begin, before)
+                before = begin
+                while open_ and open_[-1] <= begin + 1e-3:
+                    open_.pop()
+                if open_:
+                    self.assertLessEqual(end, open_[-1] + 2e-3, span)
+                open_.append(end)
+        return len(threads)
+
+    def test_a_window_of_steps(self):
+        self.train(HOOKS + "from = 5\nsteps = 20\n", *LONG)
+        text = (self.folder / "runs/small/trace.json").read_text()
+        self.assertTrue(text.endswith("\n]\n"))
+        events = self.trace(text)
+        self.assertEqual(self.check_nesting(events), 1)
+        self.assertEqual([each["args"]["step"] for each in self.spans(events) if each["cat"] == "step"], list(range(5, 25)))
+        for step in (5, 24):
+            names = [each["name"] for each in self.spans(events) if each["args"]["step"] == step and each["cat"] == "phase"]
+            self.assertEqual(names, ["data", "forward", "loss", "backward", "optimizer"])
+        hooks = {(each["name"], each["args"]["event"]) for each in self.spans(events) if each["cat"] == "hook"}
+        self.assertIn(("hooks.ema", "after_step"), hooks)
+        self.assertIn("after_step", {each["name"] for each in self.spans(events) if each["cat"] == "event"})
+
+    def test_times_are_those_of_the_result(self):
+        result = self.train(HOOKS + "from = 1\nsteps = 0\n", *LONG)
+        events = self.spans(self.trace())
+        self.check_nesting(events)
+        total = lambda name, cat: sum(each["dur"] for each in events if each["name"] == name and each["cat"] == cat) / 1e6
+        seconds = {each["name"]: each["seconds"] for each in result["plugins"]}
+        for phase in ("data", "forward", "loss", "backward", "optimizer"):
+            of_steps = total(phase, "phase")
+            self.assertAlmostEqual(of_steps, result["time"][phase], delta=0.15 * of_steps, msg=phase)
+        self.assertAlmostEqual(total("hooks.ema", "hook"), seconds["ema"], delta=0.15 * seconds["ema"] + 1e-4)
+        self.assertAlmostEqual(total("forward", "phase"), seconds["model"] if "model" in seconds else seconds["mlp"],
+                               delta=0.15 * total("forward", "phase"))
+        self.assertEqual(len([each for each in events if each["name"] == "evaluation"]), 4)
+        steps = [each for each in events if each["cat"] == "step"]
+        self.assertEqual(len(steps), 400)
+        self.assertLess(sum(each["dur"] for each in steps) / 1e6, result["seconds"])
+
+    def test_the_training_is_the_same(self):
+        traced = self.train(HOOKS + "from = 1\nsteps = 0\n")
+        alone = self.train(HOOKS.rsplit("[[hooks]]", 1)[0], "--overwrite")
+        self.assertEqual(traced["digest"], alone["digest"])
+
+    def test_a_run_that_is_killed_and_resumed(self):
+        text = HOOKS.replace('[trainer]\nmax_duration = "2ep"', '[trainer]\nmax_duration = "3000ba"') + \
+            'from = 1\nsteps = 0\n[checkpoint]\ninterval = "100ba"\n'
+        self.write("run.toml", text)
+        run = subprocess.Popen(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment())
+        file = self.folder / "runs/small/trace.json"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (file.exists() and file.stat().st_size > 200_000 and
+                                                   (self.folder / "runs/small/checkpoints/latest").exists()):
+            time.sleep(0.02)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        killed = self.trace()
+        self.check_nesting(killed)
+        self.assertFalse(file.read_text().endswith("]\n"))
+        with open(file, "a") as torn:
+            torn.write(',\n{"name":"half')
+        self.host("resume", "small", "-q")
+        events = self.trace(file.read_text())
+        self.assertTrue(file.read_text().endswith("\n]\n"))
+        self.assertEqual(self.check_nesting(events), 2)  # a process each
+        self.assertEqual(events[:len(killed)], killed)
+        self.assertEqual(max(each["args"]["step"] for each in self.spans(events)), 3000)
+
+
+if __name__ == "__main__":
+    unittest.main()
