@@ -1,12 +1,10 @@
 #include "core/engine/verbs/run_workshop.hpp"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "core/engine/train/weights.hpp"
+#include "core/engine/verbs/progress.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/rundir/folder.hpp"
 
@@ -135,9 +133,7 @@ const std::string& RunWorkshop::folder() {
 }
 
 void RunWorkshop::progress(std::int64_t done, std::int64_t total) {
-  if (isatty(STDERR_FILENO) != 1) return;
-  std::fprintf(stderr, "\r%s %lld/%lld%s", tool_.c_str(), static_cast<long long>(done),
-               static_cast<long long>(total), done == total ? "\n" : "");
+  show_progress(tool_, done, total);
 }
 
 bool RunWorkshop::stopping() const {
