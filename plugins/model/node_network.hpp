@@ -147,15 +147,16 @@ struct NodeModel {
     return places.sites.size() - 1;
   }
   BlockSchema blocks;
-  std::int64_t outputs;              ///< of a sample that is a node or a graph
+  std::int64_t outputs;              ///< of a sample, but one that is pairs to be told apart
   std::vector<std::int64_t> target;  ///< shape
   std::uint64_t seed;
   NodeActivation activation;
   ReadOut read_out;
   std::vector<Entry> tensors;
   std::vector<std::shared_ptr<const NodeLayer>> layers;
-  std::vector<std::size_t> sites;                     ///< of the input, and behind each layer but the last
-  std::optional<std::pair<TensorId, TensorId>> head;  ///< of graphs: from the read-out to the outputs
+  std::vector<std::size_t> sites;  ///< of the input, and behind each layer but the last
+  /// To the outputs: of graphs from the read-out, of edges from both nodes, one behind the other.
+  std::optional<std::pair<TensorId, TensorId>> head;
   DropoutPlaces places;
 };
 
@@ -193,6 +194,7 @@ class NodeNetwork final : public Network {
       x = drop(pass, x, model_.sites[i + 1]);
     }
     if (model_.blocks.ends) return pair_scores(x, batch.inputs[*model_.blocks.ends]);
+    if (model_.blocks.edge) return of_edges(pass, x, batch.inputs[*model_.blocks.edge]);
     if (model_.head) return of_graphs(pass, x, batch.inputs[*model_.blocks.graphs]);
     if (batch.size() > x.size(0))
       throw DataError("the batch has " + std::to_string(batch.size()) + " samples, and the last block " +
@@ -310,17 +312,30 @@ class NodeNetwork final : public Network {
     return pass;
   }
 
-  /// The dot products of the two nodes of each pair, a logit each: ends [size, pairs, 2] to [size, pairs].
-  Tensor pair_scores(const Tensor& x, const Tensor& ends) const {
+  static void check_ends(const Tensor& x, const Tensor& ends) {
     if (ends.is_cpu() && ends.numel() > 0 &&
         (ends.min().item<std::int64_t>() < 0 || ends.max().item<std::int64_t>() >= x.size(0)))
       throw DataError("a pair of the batch has a node outside of the " + std::to_string(x.size(0)) +
                       " targets of the last block: the dataset makes wrong blocks");
+  }
+
+  /// The dot products of the two nodes of each pair, a logit each: ends [size, pairs, 2] to [size, pairs].
+  Tensor pair_scores(const Tensor& x, const Tensor& ends) const {
+    check_ends(x, ends);
     const auto end = [&](std::int64_t which) { return x.index_select(0, ends.select(2, which).reshape(-1)); };
     const Tensor first = end(0), second = end(1);
     const Tensor scores = first.mul(second).sum(1).view({ends.size(0), ends.size(1)});
     for (const auto& [owner, tap] : taps_) tap({"pairs", "Dot", {&x, 1}, {&scores, 1}});
     return scores;
+  }
+
+  /// Of the two nodes of each edge, the first from which it goes: ends [size, 2] to [size, outputs].
+  Tensor of_edges(const NodePass& pass, const Tensor& x, const Tensor& ends) const {
+    check_ends(x, ends);
+    const Tensor both = x.index_select(0, ends.reshape(-1)).view({ends.size(0), 2 * x.size(1)});
+    const Tensor y = at::linear(both, pass[model_.head->first], pass[model_.head->second]);
+    show("lin", "Linear", both, y);
+    return y;
   }
 
   Tensor of_graphs(const NodePass& pass, const Tensor& x, const Tensor& graphs) const {
@@ -368,7 +383,8 @@ template <class Make>
 std::unique_ptr<Network> node_network(NodeModel model, std::int64_t layers, std::int64_t hidden,
                                       const Make& make) {
   std::int64_t width = model.blocks.width;
-  const std::int64_t own = model.blocks.ends || model.blocks.graphs ? hidden : model.outputs;
+  const bool nodes = !model.blocks.ends && !model.blocks.edge && !model.blocks.graphs;
+  const std::int64_t own = nodes ? model.outputs : hidden;
   model.sites.push_back(model.site("input.dropout", width, true));
   for (std::int64_t i = 0; i < layers; ++i) {
     const bool last = i + 1 == layers;
@@ -378,6 +394,7 @@ std::unique_ptr<Network> node_network(NodeModel model, std::int64_t layers, std:
     if (!last) model.sites.push_back(model.site(name + ".dropout", width));
   }
   if (model.blocks.graphs) model.head = model.linear("lin", model.outputs, width);
+  if (model.blocks.edge) model.head = model.linear("lin", model.outputs, 2 * width);
   return std::make_unique<NodeNetwork>(std::move(model));
 }
 

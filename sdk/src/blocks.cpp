@@ -41,6 +41,8 @@ BlockSchema find_blocks(const BatchSchema& schema) {
     if (field.dtype != at::kLong) continue;
     if (field.name == "ends" && field.rows == Rows::sample && field.shape.size() == 2 && field.shape[1] == 2)
       found.ends = next;
+    if (field.name == "edge" && field.rows == Rows::sample && field.shape == std::vector<std::int64_t>{2})
+      found.edge = next;
     if (field.name == "graphs" && field.rows == Rows::offsets) found.graphs = next;
   }
   return found;
@@ -78,6 +80,7 @@ std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, 
   }
   if (degree) add_list("degree");
   if (task == GraphTask::edge) fields.push_back({.name = "ends", .shape = {pairs, 2}, .dtype = at::kLong});
+  if (task == GraphTask::told_edge) fields.push_back({.name = "edge", .shape = {2}, .dtype = at::kLong});
   if (task == GraphTask::graph)
     fields.push_back({.name = "graphs", .shape = {}, .dtype = at::kLong, .rows = Rows::offsets});
   return fields;

@@ -314,7 +314,6 @@ TEST_CASE("graph: what does not go with whole graphs is refused", "[graph_tasks]
   for (const Options& more :
        {Options{{"fanouts", Array{3, 3}}}, Options{{"mode", "subgraph"}}, Options{{"replace", true}}})
     CHECK_THAT(config_error(whole({}, more)), Contains("takes graphs whole"));
-  CHECK_THAT(config_error(whole({}, {{"keep_in", "/tmp"}})), Contains("keep_in keeps one graph"));
   CHECK_THAT(config_error(table({{"layout", "planetoid"}, {"path", "/"}, {"task", "graph"}})),
              Contains("layout = \"planetoid\" has one"));
   CHECK_THAT(config_error(table({{"layout", "tu"}, {"path", "/"}})), Contains("set task = \"graph\""));

@@ -32,6 +32,10 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 
+std::string content_of(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 std::unique_ptr<Dataset> open(const Table& options, const std::string& split = "train") {
   auto dataset = make<Dataset>("graph", options);
   dataset->open(split);
@@ -583,30 +587,67 @@ TEST_CASE("graph: a kept graph is the same, is made once, and is refused when a 
     CHECK(kept_files().size() == files.size() + 1);
   }
   const std::string file = kept_files().front();
-  const std::string content = [&] {
-    std::ifstream stream(file, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  }();
-  CHECK_FALSE(graph::map_kept(file, "another graph").has_value());
+  const std::string content = content_of(file);
+  {
+    // Of another name, in the place of that file.
+    const datasets::KeptFile other = graph::kept_graph(shelf.path(""), "another graph");
+    std::filesystem::copy_file(file, other.path());
+    CHECK_FALSE(graph::map_kept(other).has_value());
+    std::filesystem::remove(other.path());
+  }
   std::ofstream(file, std::ios::binary) << content.substr(0, content.size() / 2);
   const auto open_both = [&] {
     open(options(true, false));
     open(options(true, true));
   };
   CHECK_THAT(message_of<DataError>(open_both), Contains("the kept graph is damaged: remove the file"));
-  for (std::size_t at = 0; at < content.size(); at += 7) {
-    std::string changed = content;
-    changed[at] = static_cast<char>(changed[at] ^ 4);
-    std::ofstream(file, std::ios::binary) << changed;
-    REQUIRE_THAT(message_of<DataError>([&] { graph::map_kept(file, "any"); }),
-                 Contains("the kept graph is damaged"));
-  }
   std::filesystem::remove(file);
   CHECK_NOTHROW(open(options(true, false)));
   CHECK_THAT(message_of<DataError>([&] {
-               graph::keep(shelf.path("none/x"), "n", *graph::open_graph({.layout = "synthetic"}));
+               graph::keep(graph::kept_graph(shelf.path("none"), "n"),
+                           *graph::open_graph({.layout = "synthetic"}));
              }),
              Contains("the graph cannot be kept"));
+}
+
+TEST_CASE("graph: a kept graph that is cut, or changed at any byte, is refused by name") {
+  const TempFolder shelf;
+  const datasets::KeptFile file = graph::kept_graph(shelf.path(""), "small");
+  graph::keep(file, *graph::open_graph(
+                        {.layout = "synthetic", .synthetic = {.nodes = 7, .edges = 9, .features = 2}}));
+  const std::string content = content_of(file.path());
+  REQUIRE(graph::map_kept(file).has_value());
+  for (std::size_t at = 0; at < content.size(); ++at) {
+    std::string changed = content;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+    std::ofstream(file.path(), std::ios::binary) << changed;
+    REQUIRE_THAT(message_of<DataError>([&] { graph::map_kept(file); }),
+                 Contains("the kept graph is damaged"));
+    std::ofstream(file.path(), std::ios::binary) << content.substr(0, at);
+    REQUIRE_THAT(message_of<DataError>([&] { graph::map_kept(file); }),
+                 Contains(file.path()) && Contains("the kept graph is damaged"));
+  }
+}
+
+TEST_CASE("graph: many graphs, edges with targets and numbers are kept as well") {
+  const TempFolder shelf;
+  const Table synthetic =
+      table({{"graphs", 9}, {"nodes", 12}, {"edges", 30}, {"classes", 2}, {"features", 3}});
+  for (const char* task : {"graph", "edge"})
+    for (const char* targets : {"classes", "numbers"}) {
+      Table options =
+          table({{"layout", "synthetic"}, {"synthetic", synthetic}, {"task", task}, {"targets", targets}});
+      if (std::string(task) == "edge") options.set("fanouts", Array{-1});
+      const Batch expected = read(*open(options), {0, 1, 2});
+      options.set("keep_in", shelf.path(""));
+      CHECK(same(read(*open(options), {0, 1, 2}), expected));  // writes it
+      const auto mapped = open(options);
+      CHECK(same(read(*mapped, {0, 1, 2}), expected));
+      CHECK(mapped->schema().classes == (std::string(targets) == "numbers" ? 0 : 2));
+    }
+  std::ptrdiff_t files = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator(shelf.path(""))) ++files;
+  CHECK(files == 4);
 }
 
 TEST_CASE("graph: a batch is a function of seed, epoch and step, on any thread and with any map") {

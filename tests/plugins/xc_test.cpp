@@ -1,4 +1,6 @@
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
@@ -20,6 +22,10 @@ using test::TempFolder;
 
 namespace {
 
+std::string content_of(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 std::unique_ptr<Dataset> open(const Table& options, const std::string& split = "train") {
   auto dataset = test::make<Dataset>("xc", options);
   dataset->open(split);
@@ -249,6 +255,49 @@ TEST_CASE("xc: options that do not fit the layout are refused") {
   options = made_up(10, 2, 2);
   options.set("prototype", 401);
   CHECK_THAT(config_error(options), Contains("prototype is 401, more than the 400 features"));
+}
+
+TEST_CASE("xc: kept samples are the same, are made once, and are refused when a byte of them is another") {
+  const TempFolder folder, shelf;
+  folder.write("small.txt.gz", small);
+  const auto options = [&](const std::string& keep_in, const std::string& normalise) {
+    return table({{"path", folder.path("small.txt.gz")}, {"normalise", normalise}, {"keep_in", keep_in}});
+  };
+  const auto files = [&] {
+    std::vector<std::string> found;
+    for (const auto& each : std::filesystem::directory_iterator(shelf.path(""))) found.push_back(each.path());
+    return found;
+  };
+  for (const char* normalise : {"none", "l2"}) {
+    const auto expected = read_all(*open(options("", normalise)));
+    const std::size_t before = files().size();
+    CHECK(read_all(*open(options(shelf.path(""), normalise))) == expected);  // writes it
+    CHECK(files().size() == before + 1);
+    CHECK(read_all(*open(options(shelf.path(""), normalise))) == expected);
+    CHECK(files().size() == before + 1);
+  }
+  const auto made = made_up(30, 4, 3);
+  Table kept = made;
+  kept.set("keep_in", shelf.path(""));
+  for (const char* split : {"train", "val", "train"})
+    CHECK(read_all(*open(kept, split)) == read_all(*open(made, split)));
+  CHECK(files().size() == 4);
+
+  for (const std::string& file : files()) std::filesystem::remove(file);
+  open(options(shelf.path(""), "none"));
+  const std::string file = files().front(), content = content_of(file);
+  const auto again = [&] { return data_error(options(shelf.path(""), "none")); };
+  for (std::size_t at = 0; at < content.size(); ++at) {
+    std::string changed = content;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+    std::ofstream(file, std::ios::binary) << changed;
+    REQUIRE_THAT(again(), Contains(file) && Contains("the kept xc is damaged: remove the file"));
+    std::ofstream(file, std::ios::binary) << content.substr(0, at);
+    REQUIRE_THAT(again(), Contains(file) && Contains("the kept xc is damaged"));
+  }
+  folder.write("small.txt.gz", "1 9 5\n1 0:1\n");  // another file: read anew
+  CHECK(open(options(shelf.path(""), "none"))->size() == 1);
+  CHECK_THAT(config_error(options(folder.path("nowhere"), "none")), Contains("is no folder"));
 }
 
 TEST_CASE("xc: Stack Exchange Chess") {

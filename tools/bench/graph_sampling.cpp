@@ -1,7 +1,8 @@
 // The sampler of the dataset `graph` against one from the standard library's parts, and against 95 ways to
 // make it, on three made-up graphs: fanouts 15, 10, 5 and batches of 1,024 samples, CPU time of the thread.
 // All draw the same edges.
-//   graph_sampling [--quick] [arxiv] [uniform] [products]
+//   graph_sampling [--quick] [arxiv] [uniform] [products] [FILE.npz]
+// Of a file only how fast the dataset's own samples it, nodes expanded once, as other samplers do.
 #include <unistd.h>
 
 #include <cstring>
@@ -344,10 +345,37 @@ Workload uniform(bool quick) {
   return {.name = "uniform", .csr = std::move(csr), .batch = quick ? 64 : 1024};
 }
 
+void bench_file(const std::string& path, bool quick) {
+  const Workload work{
+      .name = path,
+      .csr = graph::open_graph({.layout = "npz", .path = path, .edges = {.undirected = false}})->csr,
+      .plan = {{15, 10, 5}, graph::Mode::subgraph},
+      .batch = quick ? 64 : 1024};
+  for (const Variant& variant : all_variants()) {
+    if (!variant.name().ends_with("scan, two passes, block, reused")) continue;
+    if (!variant.name().starts_with("direct") && !variant.name().starts_with("flat")) continue;
+    Sampling sampling(work, variant);
+    std::vector<double> seconds;
+    double nodes = 0.0, edges = 0.0;
+    const int batches = quick ? 3 : 60;
+    for (int i = 0; i < batches; ++i) {
+      const double start = thread_seconds();
+      sampling.batch(static_cast<std::uint64_t>(i));
+      seconds.push_back(thread_seconds() - start);
+      nodes += static_cast<double>(sampling.nodes) / batches;
+      edges += static_cast<double>(sampling.edges) / batches;
+    }
+    const double one = percentile(seconds, 0.2);
+    std::printf("  here, %s: %.2f batches/s, a batch has %.0f nodes, %.0f edges (%.1f M edges/s)\n",
+                variant.parts.front(), 1 / one, nodes, edges, 1e-6 * edges / one);
+  }
+}
+
 int run(std::vector<std::string> names, bool quick) {
   if (names.empty()) names = {"arxiv", "uniform", "products"};
   bool good = true;
   for (const std::string& name : names) {
+    if (name.ends_with(".npz")) bench_file(name, quick);
     if (name == "arxiv") good &= bench(made("arXiv-like", 169'343, 1'166'243, 4.0, quick), quick);
     if (name == "products") good &= bench(made("products-like", 2'449'029, 61'859'140, 5.0, quick), quick);
     if (name == "uniform") good &= bench(uniform(quick), quick);

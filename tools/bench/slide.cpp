@@ -347,6 +347,39 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// What several threads do to the result: nothing where sums are in order, little where they are not.
+void threads_quality(bool quick) {
+  Case what{.hidden = 64, .active = 300};
+  if (quick) what.data = {.classes = 500, .features = 1000};
+  test::ExtremeData data(what.data, 1);
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < (quick ? 20 : 120'000 / what.batch); ++i)
+    batches.push_back(data.batch(what.batch));
+  const Batch test_batch = data.batch(quick ? 200 : 4000);
+  const int epochs = quick ? 1 : 4;
+  std::printf("%lld classes, %lld active, %d epochs: precision at 1 with all logits\n",
+              static_cast<long long>(what.data.classes), static_cast<long long>(what.active), epochs);
+  std::vector<at::Tensor> logits;
+  std::vector<double> found;
+  for (const auto& [mode, threads] :
+       {std::pair<const char*, int>{"deterministic", 1}, {"deterministic", 2}, {"hogwild", 2}}) {
+    what.mode = mode;
+    at::set_num_threads(threads);
+    Training training(what, 1);
+    for (int epoch = 0; epoch < epochs; ++epoch)
+      for (const Batch& batch : batches) training.step(batch);
+    logits.push_back(training.evaluate(test_batch));
+    found.push_back(
+        logits.back().argmax(1).eq(test_batch.target.flatten()).to(at::kDouble).mean().item<double>());
+    std::printf(
+        "  %-14s %d threads %.4f%s\n", mode, threads, found.back(),
+        logits.size() == 2 ? logits[0].equal(logits[1]) ? ", logits equal to the bit" : ", OTHER BITS" : "");
+    std::fflush(stdout);
+  }
+  std::printf("  hogwild against in order: %+.2f points (bar -0.5)\n", 100 * (found[2] - found[0]));
+  at::set_num_threads(1);
+}
+
 void threads_part(bool quick) {
   Case what{.data = {.classes = quick ? 2000 : 200'000, .features = 100'000}};
   const std::vector<Batch> batches = batches_of(what, quick ? 2 : 20);
@@ -368,6 +401,7 @@ void threads_part(bool quick) {
                 seconds[0] * in_ms, seconds[1] * in_ms, seconds[0] / seconds[1]);
   }
   at::set_num_threads(1);
+  threads_quality(quick);
 }
 
 void memory_part(bool quick) {

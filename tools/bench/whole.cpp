@@ -1,7 +1,7 @@
 // Whole trainings of the host, of PyTorch and of Lightning: the digits that lie in the repository, an MLP
 // 64-128-10, AdamW, batch 64, one thread, each a process of its own, begun in turn. The seconds are what each
 // takes from the first batch to the end of the final evaluation; starting Python and reading the file are not
-// in them. tools/bench/peers makes the Python that this needs.
+// in them. tools/bench/peers/whole makes the Python that this needs.
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -27,7 +27,7 @@ std::string python() {
       (deps != nullptr ? std::string(deps) : std::string(TRAINYARD_SOURCE_DIR "/.deps")) +
       "/peers/bin/python";
   if (!std::filesystem::exists(found))
-    throw std::runtime_error("there is no " + found + ": make it with tools/bench/peers");
+    throw std::runtime_error("there is no " + found + ": make it with tools/bench/peers/whole");
   return found;
 }
 

@@ -6,6 +6,7 @@
 
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/learns.hpp>
+#include <trainyard/linked_samples.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/metric.hpp>
 #include <trainyard/model.hpp>
@@ -140,8 +141,8 @@ Split Opening::split(const std::string& name, bool whole) {
   const config::SlotConfig& slot = plugin.slot();
   const auto& dataset = plugin.as<Dataset>();
   check_schema(name, guarded(slot, 0, [&] { return dataset.schema(); }));
-  Split made{&dataset, view_of(name, dataset.size()), std::make_unique<GuardedDataset>(slot, dataset),
-             nullptr, nullptr};
+  Split made{&dataset, view_of(name, dataset), std::make_unique<GuardedDataset>(slot, dataset), nullptr,
+             nullptr};
   if (name == "train") {
     ActivePlugin& sampler = layer_.plugin("data.sampler");
     made.sampler = std::make_unique<GuardedSampler>(sampler.slot(), sampler.as<Sampler>());
@@ -174,10 +175,18 @@ Split Opening::split(const std::string& name, bool whole) {
   return made;
 }
 
-std::optional<View> Opening::view_of(const std::string& split, std::int64_t size) const {
-  const std::string& take = config_.split(split)->take;
-  if (take.empty()) return std::nullopt;
-  return View("data." + split + ".take = \"" + take + "\"", *config::parse_take(take), size);
+std::optional<View> Opening::view_of(const std::string& split, const Dataset& dataset) const {
+  const std::string& text = config_.split(split)->take;
+  if (text.empty()) return std::nullopt;
+  const std::string key = "data." + split + ".take = \"" + text + "\"";
+  const config::Take take = *config::parse_take(text);
+  const auto* const linked = dynamic_cast<const LinkedSamples*>(&dataset);
+  if (linked != nullptr && split == "train" && take.part == config::Take::Part::fold)
+    if (const std::string mend = linked->parted_by(); !mend.empty())
+      throw ConfigError(key +
+                        " is no honest test: the samples of one fold are seen with those of the others, " +
+                        "as edges are that messages go over; leave take out, and part the data by " + mend);
+  return View(key, take, dataset.size());
 }
 
 void Opening::check_schema(const std::string& name, const BatchSchema& schema) const {

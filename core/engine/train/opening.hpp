@@ -48,7 +48,7 @@ class Opening {
   void recorder(ActivePlugin& plugin);
   void compressor(ActivePlugin& plugin);
   /// The part of a dataset of `size` samples that the file gives the split; none: all of it.
-  std::optional<View> view_of(const std::string& split, std::int64_t size) const;
+  std::optional<View> view_of(const std::string& split, const Dataset& dataset) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
   Live& run_;

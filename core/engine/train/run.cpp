@@ -76,7 +76,7 @@ void watch_spans(Live& live) {
 }  // namespace
 
 Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs outputs,
-         distributed::World* world, std::optional<report::Learned> learned)
+         distributed::World* world, std::optional<report::Learned> learned, Data data)
     : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)} {
   live_.learned = std::move(learned);
   config::RunConfig& config = live_.config;
@@ -103,11 +103,15 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
 
   for (const config::SlotConfig& slot : config.slots)
     live_.layer.plugins.push_back(make_plugin(slot, registry_));
+  if (data == Data::opened) open();
+}
+
+void Run::open() {
   open_data();
   std::vector<events::Subscriber*> subscribers;
   for (ActivePlugin& plugin : live_.layer.plugins) subscribers.push_back(&plugin.subscriber());
   live_.bus = std::make_unique<events::Bus>(std::move(subscribers), live_.scale,
-                                            world != nullptr ? world->size() : 1);
+                                            live_.world != nullptr ? live_.world->size() : 1);
   set_inspectors();
   live_.context.clock_.total_steps = live_.scale.total_steps;
   live_.context.run_scale_ = live_.scale;
@@ -524,6 +528,7 @@ std::string Run::optimizer_digest() const {
 }
 
 void Run::fire_quietly(Event event) {
+  if (!live_.bus) return;  // nothing was opened
   try {
     live_.bus->fire(event, live_.context);
   } catch (const Error& error) {

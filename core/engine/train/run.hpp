@@ -24,11 +24,16 @@ namespace trainyard::train {
 
 class Run : LoopOwner {
  public:
+  enum class Data : std::uint8_t { opened, closed };
+
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` and `world` (null: one
   /// rank) outlive the run. The run fills in the metric and the seed of `outputs`. `learned`: what the dataset
   /// goes by, in place of learning it from the training split.
   Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
-      distributed::World* world = nullptr, std::optional<report::Learned> learned = {});
+      distributed::World* world = nullptr, std::optional<report::Learned> learned = {}, Data data = Data::opened);
+
+  /// Opens data that was closed, ahead of all that follows.
+  void open();
 
   /// Builds the network, as far as `model show` needs it.
   void build_model();

@@ -1,13 +1,11 @@
 #include "core/engine/verbs/run_workshop.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "core/engine/train/weights.hpp"
+#include "core/engine/verbs/progress.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/rundir/folder.hpp"
 
@@ -146,14 +144,7 @@ const std::string& RunWorkshop::folder() {
 }
 
 void RunWorkshop::progress(std::int64_t done, std::int64_t total) {
-  if (isatty(STDERR_FILENO) != 1) return;
-  if (total <= 0) return;
-  constexpr std::int64_t width = 30;
-  const std::int64_t full = std::clamp<std::int64_t>(done * width / total, 0, width);
-  const std::string bar = std::string(static_cast<std::size_t>(full), '=') +
-                          std::string(static_cast<std::size_t>(width - full), ' ');
-  std::fprintf(stderr, "\r%s [%s] %3lld %%%s", tool_.c_str(), bar.c_str(),
-               static_cast<long long>(100 * done / total), done >= total ? "\n" : "");
+  show_progress(tool_, done, total);
 }
 
 bool RunWorkshop::stopping() const {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include <trainyard/recorder.hpp>
@@ -12,6 +13,7 @@
 #include <trainyard/sink.hpp>
 
 #include "core/engine/train/guard.hpp"
+#include "core/engine/verbs/run_data.hpp"
 #include "core/engine/verbs/run_workshop.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
@@ -102,12 +104,20 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
   const std::string path = RunWorkshop::path_of(weights, config);
-  Run run(quiet(config), registry, to_terminal(), nullptr, report::learned_beside(path));
-  ActivePlugin tool = run.make_plugin(slot, registry);
-  RunWorkshop workshop(run, slot.type, path);
-  const Report report = guarded(slot, 0, [&] { return tool.as<Tool>().run(workshop); });
+  Run run(quiet(config), registry, to_terminal(), nullptr, report::learned_beside(path), Run::Data::closed);
+  ActivePlugin plugin = run.make_plugin(slot, registry);
+  auto& tool = plugin.as<Tool>();
+  RunData data(run, slot.type);
+  std::optional<RunWorkshop> workshop;
+  auto* const of_data = dynamic_cast<DataTool*>(&tool);
+  if (of_data == nullptr) {
+    run.open();
+    workshop.emplace(run, slot.type, path);
+  }
+  const Report report =
+      guarded(slot, 0, [&] { return of_data != nullptr ? of_data->run_on_data(data) : tool.run(*workshop); });
   run.shutdown();
-  if (workshop.stopping()) {
+  if (data.stopping()) {
     std::fprintf(stderr, "trainyard: %s was interrupted\n", slot.type.c_str());
     return static_cast<int>(ExitCode::resumable);
   }

@@ -3,18 +3,21 @@
 // nodes in them.
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <optional>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/zeros.h>
 
 #include <trainyard/dataset.hpp>
 #include <trainyard/helpers/blocks.hpp>
+#include <trainyard/keeps_data.hpp>
+#include <trainyard/linked_samples.hpp>
 
+#include "../kept_file.hpp"
 #include "links.hpp"
 #include "neighbours.hpp"
 #include "node_graph.hpp"
@@ -62,10 +65,11 @@ Block joined(const TensorHops& hops, std::int64_t nodes) {
   return block;
 }
 
-class GraphData final : public Dataset {
+class GraphData final : public Dataset, public LinkedSamples, public KeepsData {
  public:
   struct Options {
     std::string task = "node";
+    std::string targets = "auto";
     std::string layout;
     std::string path;
     std::vector<std::int64_t> fanouts = {15, 10, 5};
@@ -96,6 +100,9 @@ class GraphData final : public Dataset {
   BatchSchema schema() const override;
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override;
   std::vector<std::int64_t> labels() const override;
+  KeptFacts keep(const std::string& split, const KeptProgress& progress) override;
+  /// Messages go over all edges for training.
+  std::string parted_by() const override { return links_ ? "data.shares" : ""; }
 
  private:
   /// A sampler that no other thread has.
@@ -112,15 +119,19 @@ class GraphData final : public Dataset {
     std::unique_ptr<graph::NeighbourSampler> sampler_;
   };
 
+  graph::Targets targets() const;
+  bool told_edges() const { return options_.task == "edge" && targets() != graph::Targets::links; }
   graph::Source source() const;
+  void check_options() const;
   void open_nodes(const std::string& split);
   void open_links(const std::string& split);
   /// Features, blocks and degrees of the neighbourhoods of `seeds`, in the order of the schema.
   std::vector<at::Tensor> around(std::span<const std::int64_t> seeds, const ReadContext& context) const;
   Batch read_nodes(std::span<const std::int64_t> indices, const ReadContext& context) const;
   Batch read_links(std::span<const std::int64_t> indices, const ReadContext& context) const;
+  Batch read_edges(std::span<const std::int64_t> indices, const ReadContext& context) const;
   Batch read_graphs(std::span<const std::int64_t> indices) const;
-  at::Tensor labels_of(std::span<const std::int64_t> indices) const;
+  at::Tensor targets_of(std::span<const std::int64_t> indices) const;
   const graph::Csr& csr() const { return links_ ? links_->messages : graph_->csr; }
   std::unique_ptr<graph::NeighbourSampler> take() const;
   void give_back(std::unique_ptr<graph::NeighbourSampler> sampler) const;
@@ -142,12 +153,18 @@ class GraphData final : public Dataset {
 
 void GraphData::describe(Manifest<Options>& m) {
   m.name("graph").version("1.0.0").summary(
-      "Nodes of a graph to classify, edges to tell from pairs without one, or whole graphs to classify.");
+      "Nodes or edges of a graph, or whole graphs, to classify or to regress; edges to tell from pairs "
+      "without "
+      "one.");
   m.provides("free_rows");
   m.option("task", &Options::task,
-           "what a sample is. node: a node and its label; edge: an edge and its negatives, a score each; "
-           "graph: one of many graphs and its label")
+           "what a sample is. node: a node of a graph; edge: an edge of it; graph: one of many graphs")
       .one_of({"node", "edge", "graph"});
+  m.option(
+       "targets", &Options::targets,
+       "links: an edge is told from its negatives, a score each; classes: the label of a node, an edge or a "
+       "graph; numbers: one or more of each, for regression; auto: links of edges, classes of others")
+      .one_of({"auto", "links", "classes", "numbers"});
   m.option(
        "layout", &Options::layout,
        "planetoid: text files of nodes and edges; npz: one file of arrays; ogb: a folder of the Open Graph "
@@ -191,8 +208,9 @@ void GraphData::describe(Manifest<Options>& m) {
            "machine share it")
       .file();
   m.option("shares", &Options::shares,
-           "of the edges, or of the graphs, that are for train, val and test; messages go over edges for "
-           "training alone")
+           "of the edges, or of the graphs, that are for train, val and test; with targets = \"links\" "
+           "messages go "
+           "over edges for training alone")
       .range(0.0, 1.0);
   m.option("split_seed", &Options::split_seed,
            "which edges or graphs those are, and the negatives of evaluations, whatever the seed of the run")
@@ -203,7 +221,14 @@ void GraphData::describe(Manifest<Options>& m) {
       .range(1, 1 << 16);
 }
 
-void GraphData::open(const std::string& split) {
+graph::Targets GraphData::targets() const {
+  using graph::Targets;
+  if (options_.targets == "numbers") return Targets::numbers;
+  const bool links = options_.targets == "links" || (options_.targets == "auto" && options_.task == "edge");
+  return links ? Targets::links : Targets::classes;
+}
+
+void GraphData::check_options() const {
   if (options_.fanouts.empty() || std::count(options_.fanouts.begin(), options_.fanouts.end(), 0) > 0)
     throw ConfigError(
         "fanouts takes a number for each hop, 1 or more, or -1 for all neighbours, as in [15, 10, 5]");
@@ -213,17 +238,35 @@ void GraphData::open(const std::string& split) {
     throw ConfigError(
         "task = \"graph\" takes graphs whole, and splits them by shares: leave fanouts, mode, replace and "
         "split_index out");
-  // Asked here, whether or not the graph is in memory already: a run that was accepted must be resumable.
-  if (!options_.keep_in.empty() && !std::filesystem::is_directory(options_.keep_in))
-    throw ConfigError("keep_in = \"" + options_.keep_in +
-                      "\" is no folder: name one that is there, or leave it out and the graph is not kept");
+  if (options_.targets == "links" && options_.task != "edge")
+    throw ConfigError("targets = \"links\" is of task = \"edge\": take that, or \"classes\" or \"numbers\"");
+  if (targets() != graph::Targets::links && options_.negatives != standard.negatives)
+    throw ConfigError(
+        "negatives are pairs without an edge, of task = \"edge\" with targets = \"links\": leave "
+        "them out");
+  if (targets() == graph::Targets::numbers && options_.classes != 0)
+    throw ConfigError("targets = \"numbers\" has no classes: leave classes out");
+  datasets::check_keep_in(options_.keep_in);
+}
+
+void GraphData::open(const std::string& split) {
+  check_options();
   plan_ = {options_.fanouts, options_.mode == "mfg" ? graph::Mode::mfg : graph::Mode::subgraph,
            options_.replace};
   graph_ = graph::open_graph(source());
-  options_.task == "edge" ? open_links(split) : open_nodes(split);
+  targets() == graph::Targets::links ? open_links(split) : open_nodes(split);
   const bool fits = csr().nodes() * 4 <= options_.map_budget << 20;
   ids_ = options_.id_map == "direct" || (options_.id_map == "auto" && fits) ? graph::IdMap::direct
                                                                             : graph::IdMap::flat;
+}
+
+KeptFacts GraphData::keep(const std::string& split, const KeptProgress& progress) {
+  return datasets::kept_by(options_.keep_in, options_.path, progress, [&] {
+    const std::string file = graph::kept_path(source());
+    const bool there = std::filesystem::exists(file);
+    open(split);
+    return KeptFacts{file, !there};
+  });
 }
 
 graph::Source GraphData::source() const {
@@ -241,17 +284,18 @@ graph::Source GraphData::source() const {
           .synthetic = options_.synthetic,
           .keep_in = options_.keep_in,
           .many = options_.task == "graph",
+          .edges_told = told_edges(),
+          .targets = targets(),
           .shares = {options_.shares, options_.split_seed}};
 }
 
 void GraphData::open_nodes(const std::string& split) {
-  const bool whole = options_.task == "graph";
-  if (whole) graph::agree(options_.layout + " " + options_.path, source().shares.text(), graph_);
+  if (options_.task != "node")
+    graph::agree(options_.layout + " " + options_.path, source().shares.text(), graph_);
   const auto found = graph_->splits.find(split);
   if (found == graph_->splits.end() || found->second.empty())
-    throw DataError((options_.path.empty() ? "the graph" : options_.path) + ": no " +
-                    (whole ? "graph" : "node") + " with a label is in the split " + split +
-                    ": it can have no [data." + split + "]");
+    throw DataError((options_.path.empty() ? "the graph" : options_.path) + ": no " + options_.task +
+                    " with a label is in the split " + split + ": it can have no [data." + split + "]");
   seeds_ = &found->second;
 }
 
@@ -277,21 +321,25 @@ void GraphData::open_links(const std::string& split) {
 }
 
 BatchSchema GraphData::schema() const {
-  const GraphTask task = options_.task == "node"   ? GraphTask::node
-                         : options_.task == "edge" ? GraphTask::edge
-                                                   : GraphTask::graph;
+  const GraphTask task = options_.task == "node"    ? GraphTask::node
+                         : options_.task == "graph" ? GraphTask::graph
+                         : links_                   ? GraphTask::edge
+                                                    : GraphTask::told_edge;
   const bool one_block = plan_.mode == graph::Mode::subgraph || task == GraphTask::graph;
   const std::int64_t pairs = 1 + options_.negatives;
   BatchSchema schema;
   schema.inputs = block_fields(graph_->features.size(1), graph_->features.scalar_type(),
                                one_block ? 1 : plan_.fanouts.size(), options_.degree, task, pairs);
-  schema.target = links_ ? FieldSchema{"link", {pairs}, at::kFloat} : FieldSchema{"class", {}, at::kLong};
+  schema.target = {"class", {}, at::kLong};
+  if (links_) schema.target = {"link", {pairs}, at::kFloat};
+  if (graph_->numbers.defined()) schema.target = {"numbers", {graph_->numbers.size(1)}, at::kFloat};
   schema.classes = links_ ? 2 : graph_->classes;
   return schema;
 }
 
 Batch GraphData::read(std::span<const std::int64_t> indices, const ReadContext& context) const {
   if (links_) return read_links(indices, context);
+  if (told_edges()) return read_edges(indices, context);
   return options_.task == "graph" ? read_graphs(indices) : read_nodes(indices, context);
 }
 
@@ -319,23 +367,51 @@ Batch GraphData::read_nodes(std::span<const std::int64_t> indices, const ReadCon
   for (const std::int64_t index : indices) nodes.push_back((*seeds_)[static_cast<std::size_t>(index)]);
   Batch batch;
   batch.inputs = around(nodes, context);
-  batch.target = labels_of(indices);
+  batch.target = targets_of(indices);
   return batch;
 }
 
-/// Each edge, then its negatives. Nodes that stand in several pairs are one seed.
+/// The nodes of pairs, and numbers in their place: one that stands in several pairs is one seed.
+class Ends {
+ public:
+  /// `numbers` has room for all.
+  explicit Ends(at::Tensor& numbers) : out_(data(numbers)) {}
+
+  void add(std::int64_t node) {
+    const auto next = static_cast<std::int32_t>(nodes.size());
+    *out_ = known_.insert(node, next);
+    if (*out_++ == next) nodes.push_back(node);
+  }
+
+  std::vector<std::int64_t> nodes;
+
+ private:
+  graph::FlatMap known_;
+  std::int64_t* out_;
+};
+
+Batch GraphData::read_edges(std::span<const std::int64_t> indices, const ReadContext& context) const {
+  at::Tensor numbers = at::empty({std::ssize(indices), 2}, at::kLong);
+  Ends ends(numbers);
+  for (const std::int64_t index : indices) {
+    const auto edge = 2 * static_cast<std::size_t>((*seeds_)[static_cast<std::size_t>(index)]);
+    ends.add(graph_->ends[edge]);
+    ends.add(graph_->ends[edge + 1]);
+  }
+  Batch batch;
+  batch.inputs = around(ends.nodes, context);
+  batch.inputs.push_back(std::move(numbers));
+  batch.target = targets_of(indices);
+  return batch;
+}
+
+/// Each edge, then its negatives.
 Batch GraphData::read_links(std::span<const std::int64_t> indices, const ReadContext& context) const {
   const auto size = static_cast<std::int64_t>(indices.size()), pairs = 1 + options_.negatives;
-  at::Tensor ends = at::empty({size, pairs, 2}, at::kLong);
-  std::int64_t* out = data(ends);
-  graph::FlatMap numbers;
-  std::vector<std::int64_t> nodes;
+  at::Tensor numbers = at::empty({size, pairs, 2}, at::kLong);
+  Ends ends(numbers);
   const auto add = [&](const graph::Edge& edge) {
-    for (const std::int64_t node : edge) {
-      const auto next = static_cast<std::int32_t>(nodes.size());
-      *out = numbers.insert(node, next);
-      if (*out++ == next) nodes.push_back(node);
-    }
+    for (const std::int64_t node : edge) ends.add(node);
   };
   // Those of training are drawn apart from the neighbours, which take the first elements of the same stream.
   constexpr std::uint64_t apart = std::uint64_t{1} << 46;
@@ -349,8 +425,8 @@ Batch GraphData::read_links(std::span<const std::int64_t> indices, const ReadCon
           (fixed_ ? 0 : apart) + static_cast<std::uint64_t>(place * options_.negatives + j)));
   }
   Batch batch;
-  batch.inputs = around(nodes, context);
-  batch.inputs.push_back(std::move(ends));
+  batch.inputs = around(ends.nodes, context);
+  batch.inputs.push_back(std::move(numbers));
   batch.target = at::zeros({size, pairs}, at::kFloat);
   batch.target.select(1, 0).fill_(1.0);
   return batch;
@@ -381,20 +457,21 @@ Batch GraphData::read_graphs(std::span<const std::int64_t> indices) const {
   batch.inputs = {features_of(nodes), list(rowptr), list(col)};
   if (options_.degree) batch.inputs.push_back(degrees_of(nodes));
   batch.inputs.push_back(list(offsets));
-  batch.target = labels_of(indices);
+  batch.target = targets_of(indices);
   return batch;
 }
 
-at::Tensor GraphData::labels_of(std::span<const std::int64_t> indices) const {
-  std::vector<std::int64_t> found;
-  for (const std::int64_t index : indices)
-    found.push_back(graph_->labels[static_cast<std::size_t>((*seeds_)[static_cast<std::size_t>(index)])]);
+at::Tensor GraphData::targets_of(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> samples, found;
+  for (const std::int64_t index : indices) samples.push_back((*seeds_)[static_cast<std::size_t>(index)]);
+  if (graph_->numbers.defined()) return graph_->numbers.index_select(0, list(samples));
+  for (const std::int64_t sample : samples) found.push_back(graph_->labels[static_cast<std::size_t>(sample)]);
   return list(found);
 }
 
 std::vector<std::int64_t> GraphData::labels() const {
   std::vector<std::int64_t> found;
-  if (links_) return found;
+  if (links_ || graph_->numbers.defined()) return found;
   for (const std::int64_t seed : *seeds_) found.push_back(graph_->labels[static_cast<std::size_t>(seed)]);
   return found;
 }

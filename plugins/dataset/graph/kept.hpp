@@ -1,21 +1,20 @@
-// A graph as it lies in memory, in a file that is mapped: it is read once from its own files, and shared by
-// the processes of a machine.
+// A graph as it lies in memory, in a file that is mapped.
 #pragma once
 
 #include <optional>
-#include <string>
 
+#include "../kept_file.hpp"
 #include "node_graph.hpp"
 
 namespace graph {
 
-/// The file of a folder for a graph of that name, a text that may be long.
-std::string kept_file(const std::string& folder, const std::string& name);
+/// The file of a folder for a graph of that name.
+datasets::KeptFile kept_graph(const std::string& folder, const std::string& name);
 
-/// The graph of that name; nothing where the file is not there. Throws DataError where it is damaged.
-std::optional<NodeGraph> map_kept(const std::string& file, const std::string& name);
+/// The graph of the file; nothing where it is not there. Throws DataError where it is damaged.
+std::optional<NodeGraph> map_kept(const datasets::KeptFile& file);
 
-/// Writes the file anew, at once and whole. Throws DataError where that cannot be done.
-void keep(const std::string& file, const std::string& name, const NodeGraph& graph);
+/// Throws DataError where that cannot be done.
+void keep(const datasets::KeptFile& file, const NodeGraph& graph);
 
 }  // namespace graph

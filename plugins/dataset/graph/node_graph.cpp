@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <mutex>
 #include <sstream>
 
@@ -16,22 +15,6 @@ namespace graph {
 namespace {
 
 using namespace trainyard;
-namespace fs = std::filesystem;
-
-/// Sizes and times of change of what lies at a path: a file that was written anew is another graph.
-void add_files(const std::string& path, std::ostream& out) {
-  std::error_code ignored;
-  const auto add = [&](const fs::path& file) {
-    out << file.string() << '\0' << fs::file_size(file, ignored) << ' '
-        << fs::last_write_time(file, ignored).time_since_epoch().count() << '\n';
-  };
-  if (fs::is_regular_file(path, ignored)) add(path);
-  std::vector<fs::path> files;
-  for (fs::recursive_directory_iterator each(path, ignored), end; each != end; each.increment(ignored))
-    if (each->is_regular_file(ignored)) files.push_back(each->path());
-  std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) add(file);
-}
 
 std::string name_of(const Source& source) {
   const Synthetic& made = source.synthetic;
@@ -43,9 +26,12 @@ std::string name_of(const Source& source) {
         std::int64_t{source.half}, made.nodes, made.edges, made.features, made.classes, made.seed})
     out << number << ' ';
   out << made.homophily << ' ' << made.noise << ' ';
-  if (source.many) out << made.graphs << ' ' << source.shares.text() << ' ';
+  if (source.many) out << made.graphs << ' ';
+  if (source.many || source.edges_told) out << source.shares.text() << ' ';
+  if (source.edges_told) out << "edges ";
+  if (source.targets == Targets::numbers) out << "numbers ";
   out << source.layout << '\n';
-  if (!source.path.empty()) add_files(source.path, out);
+  if (!source.path.empty()) datasets::add_files(source.path, out);
   return out.str();
 }
 
@@ -59,8 +45,13 @@ void check(const Source& source) {
                       "\" has one: take layout = \"tu\" or \"synthetic\"");
   if (!source.many && source.layout == "tu")
     throw ConfigError("layout = \"tu\" has many graphs with a label each: set task = \"graph\"");
-  if (source.many && !source.keep_in.empty())
-    throw ConfigError("keep_in keeps one graph, and task = \"graph\" has many: leave it out");
+  const bool npz = source.layout == "npz";
+  if (source.edges_told && !npz && !made)
+    throw ConfigError("edges have targets of their own in layout = \"npz\" and \"synthetic\", and in \"" +
+                      source.layout + "\" they have none: set targets = \"links\"");
+  if (source.targets == Targets::numbers && !npz && !source.many && !source.edges_told)
+    throw ConfigError("nodes have numbers as targets in layout = \"npz\", and in \"" + source.layout +
+                      "\" they have classes: set targets = \"classes\"");
 }
 
 NodeGraph read(const Source& source) {
@@ -102,6 +93,7 @@ NodeGraph prepared(const Source& source) {
     graph.features = graph.features.to(at::kHalf);
   }
   graph.classes = source.classes;
+  if (graph.numbers.defined()) return graph;
   if (graph.classes == 0 && !graph.labels.empty())
     graph.classes = *std::max_element(graph.labels.begin(), graph.labels.end()) + 1;
   for (auto& [split, nodes] : graph.splits)
@@ -112,14 +104,18 @@ NodeGraph prepared(const Source& source) {
 /// From the folder that keeps it, where it is there.
 NodeGraph find(const Source& source, const std::string& name) {
   if (source.keep_in.empty()) return prepared(source);
-  const std::string file = kept_file(source.keep_in, name);
-  if (std::optional<NodeGraph> kept = map_kept(file, name)) return std::move(*kept);
+  const datasets::KeptFile file = kept_graph(source.keep_in, name);
+  if (std::optional<NodeGraph> kept = map_kept(file)) return std::move(*kept);
   NodeGraph graph = prepared(source);
-  keep(file, name, graph);
+  keep(file, graph);
   return graph;
 }
 
 }  // namespace
+
+std::string kept_path(const Source& source) {
+  return kept_graph(source.keep_in, name_of(source)).path();
+}
 
 std::shared_ptr<const NodeGraph> open_graph(const Source& source) {
   static std::mutex mutex;

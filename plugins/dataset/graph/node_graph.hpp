@@ -33,6 +33,9 @@ struct Synthetic {
   static void describe(trainyard::Fields<Synthetic>& m);
 };
 
+/// What is to be told of a sample: whether an edge is one, a class, or numbers.
+enum class Targets : std::uint8_t { links, classes, numbers };
+
 /// Which graph: equal sources give one object.
 struct Source {
   std::string layout;
@@ -43,22 +46,29 @@ struct Source {
   bool normalise_features = false;
   bool half = false;
   Synthetic synthetic;
-  std::string keep_in;  ///< folder that keeps the graph as it is in memory; empty: none
-  bool many = false;    ///< samples are graphs
-  Shares shares;        ///< of these
+  std::string keep_in;      ///< folder that keeps the graph as it is in memory; empty: none
+  bool many = false;        ///< samples are graphs
+  bool edges_told = false;  ///< samples are edges with a target of their own
+  Targets targets = Targets::classes;
+  Shares shares;  ///< of graphs, and of edges with a target
 };
 
 struct NodeGraph {
   Csr csr;
   at::Tensor features;               ///< [nodes, width], float or half
-  std::vector<std::int64_t> labels;  ///< [nodes] or [graphs]; -1: none
+  std::vector<std::int64_t> labels;  ///< [nodes], [graphs] or [edges with a target]; -1: none
+  at::Tensor numbers;  ///< float [as many, width], in the place of labels; undefined: there are none
   std::int64_t classes = 0;
-  Splits splits;                      ///< labelled nodes or graphs of "train", ...
+  std::vector<std::int64_t> ends;     ///< of edges with a target [2 * edges]: from where, to where, of each
+  Splits splits;                      ///< labelled nodes, graphs or edges of "train", ...
   std::vector<std::int64_t> offsets;  ///< of many graphs [graphs + 1]: their nodes, one or more each
 };
 
 /// Any thread. Throws DataError that names file and record; ConfigError for options that do not go together.
 std::shared_ptr<const NodeGraph> open_graph(const Source& source);
+
+/// Where Source::keep_in keeps it: the path of the file.
+std::string kept_path(const Source& source);
 
 // The layouts, each in a file of its own. Features are float, labels below Source::classes where that is
 // given; nodes of a split may be without a label.

@@ -13,6 +13,8 @@
 
 #include <trainyard/error.hpp>
 
+#include "../files.hpp"
+
 namespace graph {
 namespace {
 
@@ -165,6 +167,7 @@ std::vector<std::uint8_t> Npz::bytes(std::uint64_t offset, std::uint64_t count, 
   file_.seekg(static_cast<std::streamoff>(offset));
   file_.read(reinterpret_cast<char*>(found.data()), static_cast<std::streamsize>(count));
   if (!file_) fail(what + " cannot be read");
+  datasets::files::tell_read(count);
   return found;
 }
 

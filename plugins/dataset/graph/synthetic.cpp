@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <trainyard/random.hpp>
 
@@ -57,6 +58,23 @@ class Edges {
   std::int64_t stride_ = 514229;
 };
 
+/// The target of an edge, as it was drawn: whether its ends are of one class; in numbers, the mean of their
+/// classes as a share of all.
+void tell_edges(const Source& source, const Edges& edges, NodeGraph& graph) {
+  std::vector<float> numbers;
+  graph.labels.clear();
+  edges.each([&](std::int64_t from, std::int64_t to) {
+    const std::int64_t one = from % source.synthetic.classes, other = to % source.synthetic.classes;
+    graph.ends.insert(graph.ends.end(), {from, to});
+    if (source.targets == Targets::numbers)
+      numbers.push_back(static_cast<float>(one + other) / static_cast<float>(2 * source.synthetic.classes));
+    else
+      graph.labels.push_back(one == other ? 1 : 0);
+  });
+  if (source.targets == Targets::numbers) graph.numbers = at::tensor(numbers).unsqueeze(1);
+  graph.splits = split(source.synthetic.edges, source.shares);
+}
+
 }  // namespace
 
 void Synthetic::describe(Fields<Synthetic>& m) {
@@ -81,7 +99,7 @@ NodeGraph make_synthetic(const Source& source) {
   if (made.classes > made.nodes)
     throw ConfigError("synthetic.classes is " + std::to_string(made.classes) + ", more than the " +
                       std::to_string(made.nodes) + " nodes");
-  if (source.classes > 0 && source.classes < made.classes)
+  if (source.classes > 0 && source.classes < (source.edges_told ? 2 : made.classes))
     throw ConfigError("classes is " + std::to_string(source.classes) +
                       ", less than synthetic.classes, which is " + std::to_string(made.classes) +
                       ": leave it out");
@@ -104,6 +122,7 @@ NodeGraph make_synthetic(const Source& source) {
     const std::uint64_t fifth = splits.below(static_cast<std::uint64_t>(node), 5);
     graph.splits[fifth < 3 ? "train" : fifth == 3 ? "val" : "test"].push_back(node);
   }
+  if (source.edges_told) tell_edges(source, edges, graph);
   return graph;
 }
 

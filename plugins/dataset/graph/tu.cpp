@@ -1,8 +1,9 @@
 // The text format of the TU sets (Morris et al., "TUDataset: a collection of benchmark datasets for learning
 // with graphs", ICML workshop 2020): DS_A.txt has the two nodes of an edge, DS_graph_indicator.txt the graph
 // of each node, DS_graph_labels.txt the label of each graph, and DS_node_labels.txt and
-// DS_node_attributes.txt, where they are there, what a node is; nodes and graphs count from 1. Each may be
-// packed, with .gz at its end.
+// DS_node_attributes.txt, where they are there, what a node is; nodes and graphs count from 1. Where targets are
+// numbers, DS_graph_attributes.txt has those of each graph in the place of labels. Each may be packed, with .gz
+// at its end.
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -99,7 +100,8 @@ std::vector<std::int64_t> read_labels(const std::string& path, std::size_t count
   return labels;
 }
 
-at::Tensor read_attributes(const std::string& path, std::int64_t nodes) {
+/// As many numbers a row as the first one has.
+at::Tensor read_attributes(const std::string& path, std::int64_t count, const char* of) {
   std::vector<float> values;
   std::size_t width = 0;
   std::int64_t rows = 0;
@@ -108,19 +110,19 @@ at::Tensor read_attributes(const std::string& path, std::int64_t nodes) {
     lines.expect_fields(width, "as in the first row");
     for (const std::string_view text : lines.fields()) values.push_back(lines.feature(trimmed(text)));
   }
-  if (rows != nodes)
+  if (rows != count)
     throw DataError(path + ": it has " + std::to_string(rows) + " rows, expected one for each of the " +
-                    std::to_string(nodes) + " nodes");
-  at::Tensor features = at::zeros({nodes, static_cast<std::int64_t>(width)}, at::kFloat);
-  std::copy(values.begin(), values.end(), features.mutable_data_ptr<float>());
-  return features;
+                    std::to_string(count) + of);
+  at::Tensor all = at::zeros({count, static_cast<std::int64_t>(width)}, at::kFloat);
+  std::copy(values.begin(), values.end(), all.mutable_data_ptr<float>());
+  return all;
 }
 
 /// Attributes, and a column for each label; where there is neither, a one.
 at::Tensor read_features(const std::string& stem, std::int64_t nodes) {
   std::vector<at::Tensor> parts;
   if (const std::string file = file_of(stem + "_node_attributes.txt"); !file.empty())
-    parts.push_back(read_attributes(file, nodes));
+    parts.push_back(read_attributes(file, nodes, " nodes"));
   if (const std::string file = file_of(stem + "_node_labels.txt"); !file.empty()) {
     const auto labels = read_labels(file, static_cast<std::size_t>(nodes), " nodes");
     const std::int64_t width = *std::max_element(labels.begin(), labels.end()) + 1;
@@ -134,6 +136,20 @@ at::Tensor read_features(const std::string& stem, std::int64_t nodes) {
   return parts.empty() ? at::ones({nodes, 1}, at::kFloat) : at::cat(parts, 1);
 }
 
+void read_targets(const std::string& stem, const Source& source, std::size_t graphs, NodeGraph& graph) {
+  if (source.targets == Targets::numbers) {
+    graph.numbers = read_attributes(required_file(stem + "_graph_attributes.txt"),
+                                    static_cast<std::int64_t>(graphs), " graphs");
+    return;
+  }
+  const std::string labels = required_file(stem + "_graph_labels.txt");
+  graph.labels = read_labels(labels, graphs, " graphs");
+  const std::int64_t highest = *std::max_element(graph.labels.begin(), graph.labels.end());
+  if (source.classes > 0 && highest >= source.classes)
+    throw ConfigError("classes is " + std::to_string(source.classes) + ", and " + labels + " has " +
+                      std::to_string(highest + 1) + ": leave it out");
+}
+
 }  // namespace
 
 NodeGraph read_tu(const Source& source) {
@@ -141,12 +157,7 @@ NodeGraph read_tu(const Source& source) {
   NodeGraph graph;
   graph.offsets = read_offsets(required_file(stem + "_graph_indicator.txt"));
   const std::size_t graphs = graph.offsets.size() - 1;
-  const std::string labels = required_file(stem + "_graph_labels.txt");
-  graph.labels = read_labels(labels, graphs, " graphs");
-  const std::int64_t highest = *std::max_element(graph.labels.begin(), graph.labels.end());
-  if (source.classes > 0 && highest >= source.classes)
-    throw ConfigError("classes is " + std::to_string(source.classes) + ", and " + labels + " has " +
-                      std::to_string(highest + 1) + ": leave it out");
+  read_targets(stem, source, graphs, graph);
   const std::int64_t nodes = graph.offsets.back();
   graph.features = read_features(stem, nodes);
   std::vector<std::array<std::int64_t, 2>> edges;

@@ -37,12 +37,12 @@ void check(const Recipe& recipe) {
 
 }  // namespace
 
-Samples make_samples(const Recipe& recipe, const std::string& split) {
+NewSamples make_samples(const Recipe& recipe, const std::string& split) {
   check(recipe);
   const auto seed = static_cast<std::uint64_t>(recipe.seed);
   const RandomStream prototypes(seed, "xc/prototypes"), samples(seed, "xc/" + split);
   const datasets::Zipf classes(recipe.classes, recipe.exponent, recipe.shift);
-  Samples made{.features = recipe.features, .classes = recipe.classes};
+  NewSamples made{.features = recipe.features, .classes = recipe.classes};
   std::vector<std::int32_t> prototype, own, noise;
   for (std::int64_t i = 0; i < recipe.size; ++i) {
     const RandomStream stream = samples.at(static_cast<std::uint64_t>(i));

@@ -20,6 +20,6 @@ struct Recipe {
 
 /// Sample i is a function of the recipe but its size, the split, and i; prototypes are those of all splits.
 /// Throws ConfigError where there are not as many features as wanted.
-Samples make_samples(const Recipe& recipe, const std::string& split);
+NewSamples make_samples(const Recipe& recipe, const std::string& split);
 
 }  // namespace xc

@@ -1,5 +1,6 @@
 // Extreme classification: samples of few features out of very many, with a few labels out of very many.
 #include <limits>
+#include <sstream>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -8,7 +9,9 @@
 
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/sparse_rows.hpp>
+#include <trainyard/keeps_data.hpp>
 
+#include "kept.hpp"
 #include "samples.hpp"
 #include "synthetic.hpp"
 #include "text.hpp"
@@ -17,7 +20,7 @@ namespace {
 
 using namespace trainyard;
 
-class Xc final : public Dataset {
+class Xc final : public Dataset, public KeepsData {
  public:
   struct Options {
     std::string layout = "text";
@@ -35,6 +38,7 @@ class Xc final : public Dataset {
     std::int64_t noise = 14;
     double exponent = 0.7;
     double shift = 20.0;
+    std::string keep_in;
   };
   static void describe(Manifest<Options>& m) {
     constexpr double most = std::numeric_limits<std::int32_t>::max();
@@ -67,17 +71,28 @@ class Xc final : public Dataset {
              "of synthetic: class k has a share proportional to (k + shift)^-exponent")
         .range(0.0, 10.0);
     m.option("shift", &Options::shift, "of synthetic: see exponent").range(1.0, 1e9);
+    m.option("keep_in", &Options::keep_in,
+             "folder to keep the samples in as they lie in memory, for runs to come: they map them, and "
+             "those of a "
+             "machine share them")
+        .file();
   }
   explicit Xc(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override {
-    if (options_.layout == "synthetic")
-      make(split);
-    else
-      read_file();
-    if (options_.normalise == "l2") samples_.normalise();
+    datasets::check_keep_in(options_.keep_in);
+    samples_ = find(split);
     width_ = std::max(options_.most_labels, std::int64_t{1});
     for (std::int64_t i = 0; i < samples_.size(); ++i) width_ = std::max(width_, samples_.labels_of(i));
+  }
+
+  KeptFacts keep(const std::string& split, const KeptProgress& progress) override {
+    return datasets::kept_by(options_.keep_in, options_.path, progress, [&] {
+      const std::string file = xc::kept_samples(options_.keep_in, name(split)).path();
+      const bool there = std::filesystem::exists(file);
+      open(split);
+      return KeptFacts{file, !there};
+    });
   }
 
   std::int64_t size() const override { return samples_.size(); }
@@ -118,51 +133,81 @@ class Xc final : public Dataset {
   }
 
  private:
-  void make(const std::string& split) {
-    if (!options_.path.empty() || options_.skip > 0 || options_.limit > 0)
-      throw ConfigError("path, skip and limit are of layout = \"text\": drop them, or that layout");
-    samples_ = xc::make_samples({.size = options_.size,
-                                 .seed = options_.seed,
-                                 .features = options_.features,
-                                 .classes = options_.classes,
-                                 .prototype = options_.prototype,
-                                 .own = options_.own,
-                                 .noise = options_.noise,
-                                 .exponent = options_.exponent,
-                                 .shift = options_.shift},
-                                split);
+  /// Of what the samples are a function.
+  std::string name(const std::string& split) const {
+    const Options& o = options_;
+    std::ostringstream out;
+    out.precision(17);
+    out << o.layout << ' ' << o.normalise << ' ' << o.most_labels << ' ' << o.skip << ' ' << o.limit << '\n';
+    if (o.layout == "synthetic")
+      out << split << ' ' << o.size << ' ' << o.seed << ' ' << o.features << ' ' << o.classes << ' '
+          << o.prototype << ' ' << o.own << ' ' << o.noise << ' ' << o.exponent << ' ' << o.shift;
+    else
+      datasets::add_files(o.path, out);
+    return out.str();
   }
 
-  void read_file() {
+  /// From the folder that keeps them, where they are there.
+  xc::Samples find(const std::string& split) const {
+    if (options_.keep_in.empty()) return prepared(split);
+    const datasets::KeptFile file = xc::kept_samples(options_.keep_in, name(split));
+    if (std::optional<xc::Samples> kept = xc::map_kept(file)) return std::move(*kept);
+    xc::Samples samples = prepared(split);
+    xc::keep(file, samples);
+    return samples;
+  }
+
+  xc::Samples prepared(const std::string& split) const {
+    xc::NewSamples samples = options_.layout == "synthetic" ? made(split) : read_file();
+    if (options_.normalise == "l2") samples.normalise();
+    return xc::NewSamples::done(std::move(samples));
+  }
+
+  xc::NewSamples made(const std::string& split) const {
+    if (!options_.path.empty() || options_.skip > 0 || options_.limit > 0)
+      throw ConfigError("path, skip and limit are of layout = \"text\": drop them, or that layout");
+    return xc::make_samples({.size = options_.size,
+                             .seed = options_.seed,
+                             .features = options_.features,
+                             .classes = options_.classes,
+                             .prototype = options_.prototype,
+                             .own = options_.own,
+                             .noise = options_.noise,
+                             .exponent = options_.exponent,
+                             .shift = options_.shift},
+                            split);
+  }
+
+  xc::NewSamples read_file() const {
     if (options_.path.empty())
       throw ConfigError("layout = \"text\" needs a path: name a file, or take layout = \"synthetic\"");
     datasets::XcText text(options_.path);
     if (text.features() == 0 || text.classes() == 0)
       throw DataError(options_.path + ":1: the file has no " +
                       (text.features() == 0 ? "features" : "labels") + " to learn from");
-    samples_.features = text.features();
-    samples_.classes = text.classes();
+    xc::NewSamples samples{.features = text.features(), .classes = text.classes()};
     for (std::int64_t sample = 0; text.next(); ++sample) {
       if (sample < options_.skip) continue;
-      add(text);
-      if (samples_.size() == options_.limit) break;
+      add(text, samples);
+      if (samples.size() == options_.limit) break;
     }
-    if (samples_.size() == 0)
+    if (samples.size() == 0)
       throw DataError(options_.path + ": skip = " + std::to_string(options_.skip) + " leaves none of its " +
                       std::to_string(text.samples()) + " samples");
+    return samples;
   }
 
-  void add(datasets::XcText& text) {
+  void add(datasets::XcText& text, xc::NewSamples& samples) const {
     const auto labels = static_cast<std::int64_t>(text.labels().size());
     if (options_.most_labels > 0 && labels > options_.most_labels)
       text.fail("the sample has " + std::to_string(labels) +
                 " labels, more than most_labels = " + std::to_string(options_.most_labels) + ": raise it");
     for (const auto& [feature, value] : text.entries()) {
-      samples_.index.push_back(feature);
-      samples_.value.push_back(value);
+      samples.index.push_back(feature);
+      samples.value.push_back(value);
     }
-    samples_.label.insert(samples_.label.end(), text.labels().begin(), text.labels().end());
-    samples_.end_sample();
+    samples.label.insert(samples.label.end(), text.labels().begin(), text.labels().end());
+    samples.end_sample();
   }
 
   Options options_;

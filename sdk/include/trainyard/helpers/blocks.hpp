@@ -11,8 +11,9 @@
 //   rowptrN, colN     free  int64            of the innermost block, whose targets are the samples
 // and perhaps more, found by name:
 //   degree            free  int64 [nodes]    in the whole graph, where a model asks for it
-//   ends              rows  int64 [pairs, 2] nodes of the pairs of a sample, where samples are edges: a pair
-//                           has a number of the target
+//   ends              rows  int64 [pairs, 2] nodes of the pairs of a sample, where samples are edges to be told
+//                           from pairs without one: a pair has a number of the target
+//   edge              rows  int64 [2]        nodes of a sample, where samples are edges with a target of their own
 //   graphs         offsets  int64            the nodes of each sample, where samples are graphs: one block
 // The sources of target t are col[rowptr[t] .. rowptr[t + 1]), which is empty for a node without neighbours.
 // Where every layer uses the same edges (a sampled subgraph), there is one block whose targets are all nodes.
@@ -44,7 +45,8 @@ struct BlockSchema {
   std::int64_t width = 0;             ///< of the features
   std::size_t hops = 0;               ///< blocks in a batch, at least 1
   std::optional<std::size_t> degree;  ///< number of that input
-  std::optional<std::size_t> ends;    ///< likewise: samples are edges
+  std::optional<std::size_t> ends;    ///< likewise: samples are edges, to be told from pairs without one
+  std::optional<std::size_t> edge;    ///< likewise: samples are edges with a target of their own
   std::optional<std::size_t> graphs;  ///< likewise: samples are graphs
 };
 
@@ -56,10 +58,10 @@ BlockSchema find_blocks(const BatchSchema& schema);
 std::vector<Block> blocks_of(const Batch& batch, const BlockSchema& schema, std::size_t layers);
 
 /// What a sample of such data is.
-enum class GraphTask : std::uint8_t { node, edge, graph };
+enum class GraphTask : std::uint8_t { node, edge, told_edge, graph };
 
 /// The inputs of such a batch, for a dataset to say what it gives; `degree` whether that is among them,
-/// `pairs` those of a sample that is an edge.
+/// `pairs` those of a sample that is an edge to be told from pairs without one.
 std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, std::size_t hops, bool degree,
                                       GraphTask task = GraphTask::node, std::int64_t pairs = 1);
 
