@@ -16,6 +16,7 @@
 #include <trainyard/graph/graph.hpp>
 
 #include "core/engine/distributed/nccl.hpp"
+#include "core/engine/events/exit_watch.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/evaluate_command.hpp"
 #include "core/engine/verbs/model_show.hpp"
@@ -30,6 +31,7 @@ namespace {
 /// Errors of a verb that leaves no run directory: one message, the exit code of its class.
 template <class Verb>
 int code_of(Verb&& verb) {
+  const report::ExitWatch exit_watch;
   try {
     return verb();
   } catch (const Error& error) {
