@@ -17,6 +17,7 @@
 
 #include "core/engine/check/check.hpp"
 #include "core/engine/distributed/nccl.hpp"
+#include "core/engine/events/exit_watch.hpp"
 #include "core/engine/swap/swaps.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/evaluate_command.hpp"
@@ -32,6 +33,7 @@ namespace {
 /// Errors of a verb that leaves no run directory: one message, the exit code of its class.
 template <class Verb>
 int code_of(Verb&& verb) {
+  const report::ExitWatch exit_watch;
   try {
     return verb();
   } catch (const Error& error) {

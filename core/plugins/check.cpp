@@ -117,11 +117,16 @@ class Checker {
       add(where, "holds plugins of the kind \"" + spec.plugins + "\", which is none of this SDK's");
     if (!part && (spec.type == OptionType::table) != !spec.fields.empty())
       add(where, spec.fields.empty() ? "is a table without fields" : "has fields but is no table");
+    if (spec.count && (!spec.list || part || *spec.count < 1))
+      add(where, "has a count of " + std::to_string(*spec.count) + ", expected one of 1 or more, of a list");
     if (spec.required && spec.fallback) add(where, "is required and has a default");
     if (!spec.fallback) return;
     if (!spec.list) {
       value(spec, *spec.fallback, where);
     } else if (const Array* elements = spec.fallback->get_if<Array>()) {
+      if (spec.count && static_cast<std::int64_t>(elements->size()) != *spec.count)
+        add(where, "has a default of " + std::to_string(elements->size()) + " elements, and a count of " +
+                       std::to_string(*spec.count));
       for (const Value& element : *elements) value(spec, element, where);
     } else {
       add(where, std::string("has a default of type ") + spec.fallback->type_name() + ", expected an array");

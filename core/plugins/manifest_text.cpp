@@ -35,6 +35,7 @@ Array option_array(const std::vector<OptionSpec>& specs) {
     table.set("name", spec.name);
     table.set("type", std::string(option_type_names[static_cast<std::size_t>(spec.type)]));
     set_if(table, "list", spec.list);
+    if (spec.count) table.set("count", *spec.count);
     set_if(table, "common", spec.common);
     set_if(table, "required", spec.required);
     set_if(table, "file", spec.file);
@@ -143,6 +144,7 @@ std::vector<OptionSpec> options_from(const Array& array, const std::string& wher
     spec.name = reader.required<std::string>("name");
     spec.type = reader.one_of<OptionType>(reader.required<std::string>("type"), option_type_names, "type");
     spec.list = reader.optional<bool>("list");
+    if (const Value* count = reader.find("count")) spec.count = reader.convert<std::int64_t>(*count, "count");
     spec.common = reader.optional<bool>("common");
     spec.required = reader.optional<bool>("required");
     spec.file = reader.optional<bool>("file");

@@ -85,6 +85,13 @@ std::optional<Value> Checker::value(const OptionSpec& spec, const Value& given, 
                     given.get_if<Table>() ? "" : "put it in brackets: [" + toml_text(given) + "]");
     return std::nullopt;
   }
+  if (spec.count && static_cast<std::int64_t>(array->size()) != *spec.count) {
+    findings_.error(
+        "E123", given.origin,
+        path + ": expected a " + type_text(spec) + ", found one of " + std::to_string(array->size()),
+        spec.fallback ? "such as " + toml_text(*spec.fallback) : "");
+    return std::nullopt;
+  }
   Array checked;
   for (std::size_t i = 0; i < array->size(); ++i)
     if (std::optional<Value> element = scalar(spec, (*array)[i], path + "[" + std::to_string(i) + "]", units))

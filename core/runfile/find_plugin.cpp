@@ -25,25 +25,23 @@ const Value* misspelt_type(const Section& section, const Table& table) {
   return nullptr;
 }
 
-/// Of a plugin that is not there: whether it may be in a file that was refused.
+/// Of a plugin that is not there: it may be in one of the files that were refused, and why those were.
 std::string refused_too(const plugins::Registry& registry) {
-  const std::size_t count = registry.refusals().size();
-  if (count == 0) return {};
-  return "   " + std::to_string(count) + (count == 1 ? " file was" : " files were") +
-         " refused, as `trainyard plugins list` tells";
+  constexpr std::size_t most = 5;
+  const std::vector<plugins::Refusal>& all = registry.refusals();
+  if (all.empty()) return {};
+  std::string text = "\n" + std::to_string(all.size()) + (all.size() == 1 ? " file was" : " files were") +
+                     " refused where it was looked for:";
+  for (std::size_t i = 0; i < std::min(all.size(), most); ++i) text += "\n  " + all[i].message;
+  if (all.size() > most)
+    text += "\n  and " + std::to_string(all.size() - most) + " more: `trainyard plugins list` tells all";
+  return text;
 }
 
 /// An option that the host's own key would hide from the plugin.
 bool reserved_option(const Section& section, const PluginFile& plugin, const Origin& at, Findings& findings) {
-  std::vector<const Section*> tables = {&section};
-  if (section.path == "data")
-    for (const Section* split : children("data"))
-      if (split->kind.empty()) tables.push_back(split);
   for (const OptionSpec& option : plugin.manifest.options)
-    for (const Section* table : tables) {
-      const bool key = std::any_of(table->keys.begin(), table->keys.end(),
-                                   [&](const Key& own) { return own.name == option.name; });
-      if (!key && option.name != "type" && !has_child(*table, option.name)) continue;
+    if (const Section* table = reserved_in(section, option.name)) {
       findings.error(
           "E306", at,
           plugin.path + ": its option `" + option.name + "` is a key of the host in " + header(*table),
@@ -54,6 +52,30 @@ bool reserved_option(const Section& section, const PluginFile& plugin, const Ori
 }
 
 }  // namespace
+
+const Section* reserved_in(const Section& section, const std::string& option) {
+  std::vector<const Section*> tables = {&section};
+  if (section.path == "data")
+    for (const Section* split : children("data"))
+      if (split->kind.empty()) tables.push_back(split);
+  for (const Section* table : tables)
+    if (option == "type" || has_child(*table, option) ||
+        std::ranges::find(table->keys, option, &Key::name) != table->keys.end())
+      return table;
+  return nullptr;
+}
+
+std::vector<std::string> reserved_options(const ManifestData& manifest) {
+  std::vector<std::string> found;
+  for (const Section& section : schema())
+    for (const OptionSpec& option : manifest.options) {
+      if (section.kind != manifest.kind || option.name == "type" || option.name == "id") continue;
+      if (const Section* table = reserved_in(section, option.name))
+        found.push_back("option `" + option.name + "`: is a key of the host in " + header(*table) +
+                        " of a run file; give it another name");
+    }
+  return found;
+}
 
 Filling find_plugin(const Section& section, const Table& table, const Origin& at,
                     const std::string& default_type, const plugins::Registry& registry, Findings& findings) {

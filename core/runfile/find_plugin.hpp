@@ -2,12 +2,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/plugins/registry.hpp"
 #include "core/runfile/findings.hpp"
 #include "core/runfile/schema.hpp"
 
 namespace trainyard::config {
+
+/// The table of the run file in which a name is a key of the host, so that a plugin of that section cannot have
+/// an option of it; null: none.
+const Section* reserved_in(const Section& section, const std::string& option);
+/// What is to be said of such options, beside `type` and `id`; for the build of a plugin.
+std::vector<std::string> reserved_options(const ManifestData& manifest);
 
 struct Filling {
   Value written;     ///< `type` as it stands in the file

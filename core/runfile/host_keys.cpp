@@ -142,12 +142,20 @@ void DistributedKeys::describe(Keys<DistributedKeys>& keys) {
 
 void GuardKeys::describe(Keys<GuardKeys>& keys) {
   keys.key("deadline", &GuardKeys::deadline, "for one call into a plugin; 0s: none").in(Units::time).min(0);
-  keys.key("on_deadline", &GuardKeys::on_deadline, "when a call takes longer: it is told, or the run ends");
+  keys.key(
+      "on_deadline", &GuardKeys::on_deadline,
+      "when a call takes longer: it is told; or told, and the run ends when 30 times as long has passed or a "
+      "signal asks it to; or the run ends at once");
   keys.key("nan", &GuardKeys::nan,
            "when a hook writes a value that is not finite: the run ends, goes on without the plugin, or goes "
            "back to the last checkpoint; weights that are not finite at a checkpoint or at the end have no "
            "hook to blame and end the run; off: nobody looks");
-  keys.key("strict_state", &GuardKeys::strict_state, "find writes that hooks did not declare; slow");
+  keys.key("look_for_writes", &GuardKeys::look_for_writes,
+           "between steps at which writes that hooks did not declare are looked for; 0ba: never")
+      .in(Units::progress)
+      .min(0);
+  keys.key("strict_state", &GuardKeys::strict_state,
+           "find all of them, contexts that are kept, and state that is not saved; slow");
 }
 
 void LoggingKeys::describe(Keys<LoggingKeys>& keys) {

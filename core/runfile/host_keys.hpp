@@ -117,13 +117,16 @@ struct DistributedKeys {
 
 /// [guard]: what is done about plugins that misbehave
 struct GuardKeys {
-  enum class Overdue : std::uint8_t { warn, abort };
+  /// `abort_late` tells at once, and ends the run when 30 times as long has passed, or a signal has come.
+  enum class Overdue : std::uint8_t { warn, abort_late, abort };
   /// `disable` undoes the write and goes on without the plugin, `rollback` goes back to the last checkpoint.
   enum class Nan : std::uint8_t { off, abort, disable, rollback };
 
   Duration deadline{60, Duration::Unit::seconds};  ///< for one call into a plugin; 0: none
-  Overdue on_deadline = Overdue::warn;
+  Overdue on_deadline = Overdue::abort_late;
   Nan nan = Nan::abort;  ///< when a hook wrote a value that is not finite
+  /// Between steps at which undeclared writes are looked for; 0: none.
+  Duration look_for_writes{256, Duration::Unit::steps};
   bool strict_state = false;
   static void describe(Keys<GuardKeys>& keys);
 };
@@ -189,7 +192,7 @@ struct Words<config::DistributedKeys::Backend> {
 };
 template <>
 struct Words<config::GuardKeys::Overdue> {
-  static constexpr std::string_view words[] = {"warn", "abort"};
+  static constexpr std::string_view words[] = {"warn", "abort_late", "abort"};
 };
 template <>
 struct Words<config::GuardKeys::Nan> {

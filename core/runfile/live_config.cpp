@@ -26,8 +26,11 @@ void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings
   if (slot.hook.every.empty() || checked.filling.plugin == nullptr) return;
   const auto has_cadence = [](const HookSpec& hook) { return !hook.cadence.every.empty(); };
   if (std::ranges::none_of(checked.filling.plugin->manifest.hooks, has_cadence))
-    findings.error("E114", checked.host.find("every")->origin,
-                   slot.type + " has no hook with a cadence: `every` changes nothing", "drop the key");
+    findings.error(
+        "E114", checked.host.find("every")->origin,
+        slot.type + " has no hook with a cadence: `every` changes nothing",
+        "drop the key; the plugin's author can give a hook a cadence, with .every(\"100ba\") where "
+        "`describe` subscribes it");
 }
 
 /// Reads a run file from top to bottom; everything that is wrong is found in one go.

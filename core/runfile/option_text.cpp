@@ -10,7 +10,9 @@ namespace trainyard::config {
 std::string type_text(const OptionSpec& spec) {
   if (!spec.plugins.empty()) return "list of " + spec.plugins + " plugins";
   const std::string name(option_type_names[static_cast<std::size_t>(spec.type)]);
-  return spec.list ? "list of " + name + "s" : name;
+  if (!spec.list) return name;
+  return "list of " + (spec.count ? std::to_string(*spec.count) + " " : "") + name +
+         (spec.count == 1 ? "" : "s");
 }
 
 std::string range_text(const OptionSpec& spec) {

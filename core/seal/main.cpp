@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "core/plugins/entry.hpp"
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/manifest_text.hpp"
+#include "core/runfile/find_plugin.hpp"
 #include "core/seal/headers.hpp"
 
 namespace {
@@ -118,8 +121,9 @@ void seal_plugin(const std::string& path, const fs::path& include) {
     file.digest = elf.digest();
   }
   file.manifest = described(path);
-  if (const auto wrong = problems(file.manifest); !wrong.empty())
-    throw PluginError("describes itself wrongly:" + joined(wrong));
+  auto wrong = problems(file.manifest);
+  std::ranges::move(config::reserved_options(file.manifest), std::back_inserter(wrong));
+  if (!wrong.empty()) throw PluginError("describes itself wrongly:" + joined(wrong));
   const seal::Headers headers = seal::read_headers(include);
   file.build = host_facts();
   file.build["headers"] = to_text(seen(ElfFile(path), headers));

@@ -9,8 +9,6 @@
 
 #include <trainyard/helpers/slot_optimizer.hpp>
 
-#include "betas.hpp"
-
 namespace optimizers {
 
 using namespace trainyard;
@@ -21,8 +19,8 @@ struct AdamOptions {
   bool amsgrad = false;
 
   static void describe(Fields<AdamOptions>& m) {
-    m.option("betas", &AdamOptions::betas,
-             "decay of the averages of the gradient and of its square: two numbers")
+    m.option("betas", &AdamOptions::betas, "decay of the averages of the gradient and of its square")
+        .count(2)
         .min(0.0)
         .below(1.0);
     m.option("eps", &AdamOptions::eps, "added to the denominator").above(0.0);
@@ -44,7 +42,6 @@ class AdamFamily : public SlotOptimizer {
         fused_(fused) {}
 
   void open(std::vector<ParamGroup> groups) override {
-    check_betas(options_.betas);
     SlotOptimizer::open(std::move(groups));
     steps_.resize(groups_.size());
   }

@@ -14,7 +14,6 @@
 
 #include <trainyard/helpers/slot_optimizer.hpp>
 #include <trainyard/host.hpp>
-#include "betas.hpp"
 #include "trust_ratio.hpp"
 
 namespace {
@@ -34,7 +33,8 @@ class Lamb final : public SlotOptimizer {
   static void describe(Manifest<Options>& m) {
     m.name("lamb").version("1.0.0").summary(
         "Adam with a learning rate for each layer: for very large batches.");
-    m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square: two numbers")
+    m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square")
+        .count(2)
         .min(0.0)
         .below(1.0);
     m.option("eps", &Options::eps, "added to the denominator").above(0.0);
@@ -44,10 +44,6 @@ class Lamb final : public SlotOptimizer {
   }
   explicit Lamb(const Options& options) : SlotOptimizer({{"exp_avg"}, {"exp_avg_sq"}}), options_(options) {}
 
-  void open(std::vector<ParamGroup> groups) override {
-    optimizers::check_betas(options_.betas);
-    SlotOptimizer::open(std::move(groups));
-  }
   bool has_momentum() const override { return true; }
 
  protected:

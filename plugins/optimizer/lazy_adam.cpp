@@ -26,7 +26,6 @@
 #include <trainyard/helpers/sparse.hpp>
 #include <trainyard/network.hpp>
 
-#include "betas.hpp"
 #include "kernels/cpu/rows.hpp"
 
 namespace {
@@ -91,7 +90,8 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
     m.name("lazy_adam")
         .version("1.0.0")
         .summary("Adam that updates the rows of a matrix that have a gradient.");
-    m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square: two numbers")
+    m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square")
+        .count(2)
         .min(0.0)
         .below(1.0);
     m.option("eps", &Options::eps, "added to the denominator").above(0.0);
@@ -109,7 +109,6 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
         options_(options) {}
 
   void open(std::vector<ParamGroup> groups) override {
-    optimizers::check_betas(options_.betas);
     SlotOptimizer::open(std::move(groups));
     steps_.resize(groups_.size());
   }

@@ -188,7 +188,170 @@ class Faults(HostTest):
                 self.assertEqual([report[key] for key in ("plugin", "event", "step")], ["faulty", "before_step", 3])
                 self.assertIn("region " + touch.split("_")[0], report["error"])
                 self.assertIn(mend, report["error"])
-                self.host("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY)  # nobody looks
+                self.host("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY)  # that step is none of the sample
+
+    # --- mistakes of those who write plugins
+
+    LONG = ("--set", "trainer.max_duration=1000000ba", "--set", "trainer.eval_interval=1000ba")
+
+    def mistaken(self, mistake, **more):
+        return SMALL + hook("", plugin="mistaken", mistake=mistake, **more)
+
+    def test_undeclared_writes_are_found_without_being_looked_for(self):
+        for touch in ("model", "model_below_autograd", "grads", "hyper", "batch"):
+            with self.subTest(touch=touch):
+                text = SMALL + f'[[hooks]]\ntype = "faulty"\nat = "before_step"\nstep = 1\ntouch = "{touch}"\n'
+                report, said = self.fails(text, ends=3)
+                self.assertEqual([report[key] for key in ("plugin", "event", "step")], ["faulty", "before_step", 1])
+                self.assertRegex(said, f"faulty.*region {touch.split('_')[0]}.*did not declare it: ")
+                self.host("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY, "--set", "guard.look_for_writes=0ba")
+        # Of a hook that is called at few steps the first calls are looked at, and of one of evaluations.
+        for at in ("eval_start", "fit_end"):
+            text = SMALL + f'[[hooks]]\ntype = "faulty"\nat = "{at}"\ntouch = "hyper"\n'
+            self.assertIn("region hyper", self.fails(text, ends=3)[1])
+
+    def test_exit_in_a_plugin_is_a_fault_of_its_own(self):
+        text = self.mistaken("exit", step=5) + self.CHECKPOINTS
+        report, said = self.fails(text, ends=3)
+        self.assertEqual([report[key] for key in ("cause", "error", "plugin", "slot", "event", "hook", "step")],
+                         ["exit", "exit(0) was called", "mistaken", "hooks[0]", "before_step", True, 5])
+        self.assertIn("[hooks[0]] mistaken at before_step, step 5", said)
+        self.assertIn("must not end the process: throw", report["suggestion"])
+        self.assertTrue(any(frame["module"].startswith("mistaken-") for frame in report["stack"]), report["stack"])
+        # It goes on from its checkpoint, to the very same bits.
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--set", "run.resume=auto", "--set", "hooks.mistaken.mistake=none")
+        self.assertTrue([line for line in self.journal() if line["what"] == "resumed" and line["step"] == 4])
+        self.assertEqual(self.result()["digest"], self.train(SMALL, "--overwrite")["digest"])
+        # In a constructor, and in a verb that leaves no run.
+        report, _ = self.fails(self.mistaken("exit in the constructor"), ends=3)
+        self.assertEqual([report[key] for key in ("cause", "plugin")], ["exit", "mistaken"])
+        said = self.host("plan", "run.toml", "--plugins", FAULTY, code=3).stderr
+        self.assertIn("[hooks[0]] mistaken called exit(0)", said)
+
+    def test_what_goes_wrong_on_a_thread_of_a_plugins_own_is_its_own(self):
+        for mistake, cause, ends in (("throw", "signal", -signal.SIGABRT), ("crash", "signal", -signal.SIGSEGV), ("exit", "exit", 3)):
+            with self.subTest(mistake=mistake):
+                report, said = self.fails(self.mistaken(f"{mistake} on a thread"), *self.LONG, ends=ends)
+                self.assertEqual([report[key] for key in ("cause", "plugin", "slot", "hook", "own_thread")],
+                                 [cause, "mistaken", "hooks[0]", False, True])
+                self.assertIn("begin it with host().thread", report["suggestion"])
+                self.assertIn("[hooks[0]] mistaken", said)
+                self.assertIn("that it began by itself (begin it with host().thread)", said)
+                if mistake == "throw":
+                    self.assertEqual(report["error"], "thrown on purpose")
+
+    def test_what_a_plugin_prints_is_a_line_of_its_own(self):
+        for mistake, where in (("print", "in a hook"), ("print on a thread", "on a thread")):
+            with self.subTest(mistake=mistake):
+                self.write("run.toml", self.mistaken(mistake, step=8) + '[[logging.sinks]]\ntype = "console"\n')
+                done = self.host("train", "run.toml", "--overwrite", "--plugins", FAULTY)
+                log = (self.folder / "runs/small/run.log").read_text()
+                for way in ("printf", "fputs to stderr", "cout", "cerr"):
+                    line = f"mistaken: by {way} {where}"
+                    self.assertEqual(log.count(f" info {line}\n"), 1, log)
+                    self.assertEqual((done.stdout + done.stderr).count(line), 1, done.stdout + done.stderr)
+                self.assertIn("8 steps in", done.stdout)  # the host's own summary, as before
+
+    def test_host_in_a_constructor_is_told(self):
+        report, said = self.fails(self.mistaken("host in the constructor"), ends=3)
+        self.assertEqual([report[key] for key in ("cause", "plugin")], ["error", "mistaken"])
+        self.assertIn("asks for host() in its constructor, where there is none yet: ask in `open`", said)
+
+    def test_a_context_that_was_kept_is_told(self):
+        kept = "uses a context after the hook that it was lent to has returned"
+        report, said = self.fails(self.mistaken("context in save") + self.CHECKPOINTS, ends=3)
+        self.assertEqual([report[key] for key in ("plugin", "hook")], ["mistaken", False])
+        self.assertIn(kept, said)
+        later = self.mistaken("context in a later hook")
+        report, said = self.fails(later, "--strict-state", ends=3)
+        self.assertEqual([report[key] for key in ("plugin", "event", "step")], ["mistaken", "after_step", 2])
+        self.assertIn(kept, said)
+
+    def test_state_that_is_not_saved_is_told(self):
+        for mistake, told in (("member not saved", "its members change from step to step, and it saves nothing"),
+                              ("static variable", "its static variables change from step to step"), ("none", None)):
+            with self.subTest(mistake=mistake):
+                self.write("run.toml", self.mistaken(mistake))
+                self.host("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY, "--strict-state")
+                log = (self.folder / "runs/small/run.log").read_text()
+                self.assertEqual(log.count("change from step to step"), 1 if told else 0, log)
+                self.assertIn(f"warning [hooks[0]] mistaken: {told}" if told else "", log)
+
+    def endless(self, *words):
+        self.write("run.toml", self.mistaken("endless loop", step=3))
+        process = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY, *words),
+                                   cwd=self.folder, text=True, stderr=subprocess.PIPE, env=self.environment())
+        journal = self.folder / "runs/small/run.log"
+        begun = time.monotonic()
+        while not journal.exists() or "has not returned" not in journal.read_text():
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic() - begun, 60)
+            time.sleep(0.02)
+        return process
+
+    def ended(self, process):
+        said = process.communicate(timeout=60)[1]
+        return json.loads((self.folder / "runs/small/report.json").read_text()), said, process.returncode
+
+    def test_an_endless_loop_ends_after_a_while_or_by_signals(self):
+        who = ["mistaken", "hooks[0]", "before_step", True, 3]
+        facts = ("plugin", "slot", "event", "hook", "step")
+        # By itself, after 30 times the deadline.
+        report, said, code = self.ended(self.endless("--set", "guard.deadline=0.05s"))
+        self.assertEqual((code, report["cause"], [report[key] for key in facts]), (3, "hang", who))
+        # A signal is enough once the deadline has passed.
+        process = self.endless("--set", "guard.deadline=1s")
+        process.terminate()
+        report, said, code = self.ended(process)
+        self.assertEqual((code, report["cause"], [report[key] for key in facts]), (3, "hang", who))
+        # Where the deadline ends nothing, a second signal does, at once.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = self.endless("--set", "guard.deadline=1s", "--set", "guard.on_deadline=warn")
+            process.send_signal(number)
+            time.sleep(0.3)
+            self.assertIsNone(process.poll())
+            process.send_signal(number)
+            report, said, code = self.ended(process)
+            self.assertEqual((code, report["cause"], report["signal"], [report[key] for key in facts]),
+                             (-number, "signal", signal.Signals(number).name, who))
+            self.assertIn("a second signal to end, in [hooks[0]] mistaken at before_step, step 3", said)
+
+    def test_a_signal_from_outside_is_no_plugins_fault(self):
+        self.write("run.toml", SMALL + hook("doze", "before_step", 3))
+        process = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY, *self.LONG), cwd=self.folder, text=True,
+                                   stderr=subprocess.PIPE, env=self.environment())
+        metrics = self.folder / "runs/small/metrics.jsonl"
+        while not metrics.exists():
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGSEGV)
+        report, said, code = self.ended(process)
+        self.assertEqual((code, report["cause"], report["signal"], report["plugin"], report["slot"]), (-signal.SIGSEGV, "signal", "SIGSEGV", None, None))
+        self.assertIn(f"SIGSEGV, sent by process {report['sender']}", said)
+        self.assertIn("no plugin is to blame", report["suggestion"])
+        # That a plugin's own raise() is its fault is tried above: SIGBUS.
+
+    def test_the_plan_counts_state_that_is_made_in_the_first_step(self):
+        self.write("run.toml", SMALL.replace('type = "adamw"', 'type = "late"').replace("[8, 16, 3]", "[8, 4096, 3]"))
+        plan = self.host("plan", "run.toml", "--plugins", FAULTY).stdout
+        sizes = dict(line.split()[:2] for line in plan.splitlines() if line.startswith("  ") and len(line.split()) > 1)
+        self.assertAlmostEqual(float(sizes["optimizer"]), 2 * float(sizes["gradients"]), delta=0.02)
+        self.assertGreater(float(sizes["optimizer"]), 0.3)
+
+    def test_what_the_run_file_says_of_plugins(self):
+        """How the author mends it stands in the message."""
+        self.write("run.toml", SMALL + hook("", plugin="mistaken", every="5ba"))
+        self.assertIn('.every("100ba")', self.host("validate", "run.toml", "--plugins", FAULTY, code=2).stderr)
+        self.write("run.toml", SMALL.replace("lr = 0.01", "lr = 0.01\nbetas = [0.9]"))
+        said = self.host("validate", "run.toml", code=2).stderr
+        self.assertIn("E123 optimizer.betas: expected a list of 2 floats, found one of 1", said)
+        self.assertIn("such as [0.9, 0.999]", said)
+        self.write("more/libbroken.so", b"no shared object")
+        self.write("run.toml", SMALL.replace('"adamw"', '"mine"'))
+        said = self.host("validate", "run.toml", "--plugins", self.folder / "more", code=2).stderr
+        self.assertIn('E301 no optimizer plugin is called "mine"', said)
+        self.assertRegex(said, r"1 file was refused where it was looked for:\n  .*more/libbroken.so: ")
 
     # --- the supervisor
 

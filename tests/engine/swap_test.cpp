@@ -113,7 +113,7 @@ TEST_CASE("what a swap is refused for, the client is told, and the run never not
       {{7, "optimizer", "nothing_of_this_name", {}}, "nothing_of_this_name"},
       {{7, "optimiser", "sgd", {}}, "optimizer"},
       {{7, "optimizer", "", {"lr=-1.0"}}, "lr"},
-      {{7, "optimizer", "", {"betas=[0.9]"}}, "two are needed"},
+      {{7, "optimizer", "", {"betas=[0.9]"}}, "expected a list of 2 floats"},
       {{7, "optimizer", "", {"learning=1.0"}}, "learning"},
       {{7, "optimizer", "sgd", {}, "restart"}, "schedule"},
       {{7, "optimizer", "sgd", {}, "nonsense"}, "nonsense"},

@@ -27,7 +27,7 @@ void note_a_step(events::Trail& trail, std::int64_t step) {
 }
 
 void measure(int rounds, int steps) {
-  const std::vector<std::string> off = {"guard.nan=off", "guard.deadline=0s"};
+  const std::vector<std::string> off = {"guard.nan=off", "guard.deadline=0s", "guard.look_for_writes=0ba"};
   std::vector<std::string> writer = {"hooks=[{ type = \"writer\" }]"};
   std::vector<std::string> writer_off = off;
   writer_off.push_back(writer.front());
@@ -36,7 +36,7 @@ void measure(int rounds, int steps) {
   // As in a run: ready for the worst, and a thread that looks once a second. Both are there in all rounds.
   const TemporaryFolder folder;
   const report::FaultReport faults(folder.path(), "");
-  const events::Watchdog watchdog(events::Watchdog::Seconds(60), [](const std::string&) {});
+  const events::Watchdog watchdog(events::Watchdog::Seconds(60), {.overdue = [](const std::string&) {}});
   const std::vector<Contender> contenders = {
       {"guards off", [&] { without(steps); }},
       {"guards off, once more (noise)", [&] { again(steps); }},

@@ -18,7 +18,14 @@ namespace {
 /// The host's key to the part of a context that names the hook running.
 struct Lend : StepContext {
   static void to(const Caller* caller, StepContext& context) { context.*(&Lend::caller_) = caller; }
+  static void to_nobody(StepContext& context) { to(&nobody, context); }
+  static const Clock& clock(const StepContext& context) { return context.*(&Lend::clock_); }
 };
+
+/// No event of a step: what hears it is called seldom.
+bool is_rare(Event event) {
+  return event < Event::before_fetch || (event > Event::batch_end && event != Event::safe_point);
+}
 
 struct Resolved {
   std::int64_t steps;
@@ -49,6 +56,39 @@ const char* kept(const std::string& text) {
 
 }  // namespace
 
+/// Contexts that calls get in turn, each a copy of the loop's for the length of the call.
+class Lending {
+ public:
+  template <class Call>
+  void lend(StepContext& own, Call&& call) {
+    Copy& copy = copies_[next_++ % copies_.size()];
+    struct Return {
+      StepContext& own;
+      Copy& copy;
+      ~Return() {
+        own = copy;
+        static_cast<StepContext&>(copy) = empty();
+        Lend::to_nobody(copy);
+      }
+    };
+    static_cast<StepContext&>(copy) = own;
+    const Return back{own, copy};
+    call(static_cast<StepContext&>(copy));
+  }
+
+ private:
+  struct Copy : StepContext {
+    Copy() = default;  // no aggregate
+  };
+  static const StepContext& empty() {
+    static const Copy none{};
+    return none;
+  }
+
+  std::array<Copy, 256> copies_;
+  std::size_t next_ = 0;
+};
+
 Bus::Bus(std::vector<Subscriber*> subscribers, const RunScale& scale, int ranks)
     : subscribers_(std::move(subscribers)), scale_(scale), ranks_(ranks) {
   rebuild();
@@ -69,6 +109,14 @@ bool Bus::wanted(Event event, Regions writes) const {
 void Bus::inspect(std::vector<Inspector*> inspectors) {
   inspectors_ = std::move(inspectors);
   table_ = table_with({});
+}
+
+void Bus::sample(Inspector* inspector) {
+  sampler_ = inspector;
+}
+
+void Bus::lend_copies() {
+  lending_ = std::make_unique<Lending>();
 }
 
 std::vector<const Subscriber*> Bus::rebuild() {
@@ -112,7 +160,7 @@ Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>&
       table.calls[e].all.push_back(call);
     }
     for (const Call& call : table.calls[e].all)
-      table.calls[e].fast.push_back({.function = call.inspected || call.every != 0 ? nullptr : call.function,
+      table.calls[e].fast.push_back({.function = call.inspected || call.rare ? nullptr : call.function,
                                      .self = call.self,
                                      .caller = &call.caller,
                                      .who = call.who});
@@ -128,6 +176,7 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
             .who = nullptr,
             .by_epoch = false,
             .inspected = wanted(event, spec.writes),
+            .rare = is_rare(event),
             .every = 0,
             .start = 1,
             .end = std::numeric_limits<std::int64_t>::max()};
@@ -145,6 +194,7 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
     throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
   // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
   if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
+  call.rare = call.rare || call.every != 0;
   return call;
 }
 
@@ -166,14 +216,14 @@ void Bus::call_hooks_of(const Subscriber& who, StepContext& context) {
     } catch (...) {
       failed(call, context, nullptr);
     }
-    Lend::to(nullptr, context);
+    Lend::to_nobody(context);
   }
   if (pending_) throw_pending();
 }
 
 bool Bus::due(const Call& call, const StepContext& context) const {
   if (call.every == 0) return true;
-  const std::int64_t n = call.by_epoch ? context.clock().epoch + 1 : context.step_number();
+  const std::int64_t n = call.by_epoch ? Lend::clock(context).epoch + 1 : context.step_number();
   return n >= call.start && n < call.end && (n - call.start) % call.every == 0;
 }
 
@@ -186,8 +236,9 @@ void Bus::call_in_full(const Call& call, StepContext& context) {
   if (!due(call, context)) return;
   Lend::to(&call.caller, context);
   call_frame.hook.store(call.who, std::memory_order_relaxed);
-  if (call.inspected)
-    for (Inspector* inspector : inspectors_) inspector->before(call.caller.writes);
+  const bool sampled =
+      sampler_ != nullptr && this->sampled(call) && sampler_->wants(context.event(), call.caller.writes);
+  if (call.inspected || sampled) return call_inspected(call, context, sampled);
   using clock = std::chrono::steady_clock;
   const auto before = timing_ ? clock::now() : clock::time_point();
   call.function(call.self, context);
@@ -195,8 +246,34 @@ void Bus::call_in_full(const Call& call, StepContext& context) {
     call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
     if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
   }
-  if (call.inspected)
-    for (Inspector* inspector : inspectors_) inspector->after(call.caller.writes);
+}
+
+void Bus::call_inspected(const Call& call, StepContext& context, bool sampled) {
+  const auto each = [&](auto look) {
+    if (call.inspected)
+      for (Inspector* inspector : inspectors_) (inspector->*look)(call.caller.writes);
+    if (sampled) (sampler_->*look)(call.caller.writes);
+  };
+  each(&Inspector::before);
+  using clock = std::chrono::steady_clock;
+  const auto before = clock::now();
+  if (lending_)
+    lending_->lend(context, [&](StepContext& lent) { call.function(call.self, lent); });
+  else
+    call.function(call.self, context);
+  if (timing_) {
+    call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+    if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
+  }
+  each(&Inspector::after);
+}
+
+/// Rare ones are counted, as the steps that are looked at may never be theirs.
+bool Bus::sampled(const Call& call) const {
+  constexpr std::uint32_t first = 2, one_in = 256;
+  if (!call.rare) return sampling_;
+  const std::uint32_t before = call.calls++;
+  return before < first || before % one_in == 0;
 }
 
 void Bus::dispatch(const Calls& calls, StepContext& context) {
@@ -209,7 +286,7 @@ void Bus::dispatch(const Calls& calls, StepContext& context) {
   while (call != end) {
     try {
       for (; call != end; ++call) {
-        if (call->function == nullptr || timing_) [[unlikely]] {
+        if (call->function == nullptr || timing_ || sampling_) [[unlikely]] {
           call_in_full(calls.all[static_cast<std::size_t>(call - begin)], context);
           continue;
         }
@@ -225,7 +302,7 @@ void Bus::dispatch(const Calls& calls, StepContext& context) {
       ++call;
     }
   }
-  Lend::to(nullptr, context);
+  Lend::to_nobody(context);
   if (pending_) [[unlikely]]
     throw_pending();
 }
@@ -251,7 +328,7 @@ void Bus::failed(const Call& call, StepContext& context, const std::exception* e
   }
   if (!pending_) pending_ = std::move(blamed);
   if (opening_of(event) != event) return;  // a closing event: its other hooks run on
-  Lend::to(nullptr, context);
+  Lend::to_nobody(context);
   throw_pending();
 }
 

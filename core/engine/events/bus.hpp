@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -69,6 +70,8 @@ class Objection : public Error {
   Answer answer_;
 };
 
+class Lending;
+
 class Bus {
  public:
   /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
@@ -83,7 +86,7 @@ class Bus {
   /// before the first error of theirs is thrown, so that every bracket that was opened is closed.
   template <class Context>
   void fire(Event event, Context& context) {
-    trail_.add(event, context.step_number());
+    trail_.add(event, context.step_number());  // what the loop itself asks
     const Calls& calls = table_.calls[static_cast<std::size_t>(event)];
     if (!calls.fast.empty()) [[unlikely]]
       dispatch(calls, context.enter(event));
@@ -94,6 +97,12 @@ class Bus {
 
   /// Has all hooks that the inspectors want looked at by them, in this order. They outlive the bus.
   void inspect(std::vector<Inspector*> inspectors);
+  /// Has `inspector` look at a sample: at all hooks while set_sampling is on, and of those that are called more
+  /// rarely than each step at the first calls and some later ones. It outlives the bus.
+  void sample(Inspector* inspector);
+  void set_sampling(bool on) { sampling_ = on; }
+  /// Lends each call a context of its own, so that one that was kept is found out within later calls, too.
+  void lend_copies();
 
   /// Plugins that threw and were to be disabled for it, since the last rebuild; usually none.
   bool stale() const { return stale_; }
@@ -122,7 +131,9 @@ class Bus {
     Subscriber* who;
     bool by_epoch;  ///< counts epochs, not steps
     bool inspected;
-    std::int64_t every, start, end;  ///< `every` 0: always
+    bool rare;                        ///< its event is none of a step, or it has a cadence
+    std::int64_t every, start, end;   ///< `every` 0: always
+    mutable std::uint32_t calls = 0;  ///< of a rare one
   };
   /// What most calls need of theirs: two to a cache line, as all are cold after a training step.
   struct FastCall {
@@ -161,6 +172,8 @@ class Bus {
   void dispatch(const Calls& calls, StepContext& context);
   void call_hooks_of(const Subscriber& who, StepContext& context);
   void call_in_full(const Call& call, StepContext& context);
+  void call_inspected(const Call& call, StepContext& context, bool sampled);
+  bool sampled(const Call& call) const;
   bool due(const Call& call, const StepContext& context) const;
   void failed(const Call& call, StepContext& context, const std::exception* error);
   [[noreturn]] void throw_pending();
@@ -170,6 +183,9 @@ class Bus {
 
   std::vector<Subscriber*> subscribers_;
   std::vector<Inspector*> inspectors_;
+  Inspector* sampler_ = nullptr;
+  bool sampling_ = false;
+  std::unique_ptr<Lending> lending_;  ///< null: the loop's own context is lent
   RunScale scale_;
   int ranks_;
   Table table_;

@@ -11,14 +11,17 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <deque>
+#include <exception>
 #include <optional>
 
 #include <trainyard/error.hpp>
 
 #include "core/engine/events/blame.hpp"
+#include "core/engine/events/modules.hpp"
 #include "core/engine/events/signal_stack.hpp"
 #include "core/engine/events/signal_text.hpp"
 #include "core/engine/events/where.hpp"
@@ -42,6 +45,11 @@ FatalSignal fatal_signals[] = {{SIGSEGV, "SIGSEGV", "a bad memory access"},
                                {SIGILL, "SIGILL", "an instruction that this processor does not have"},
                                {SIGABRT, "SIGABRT", "an abort"}};
 
+/// Of a training that is told to end a second time.
+const FatalSignal ending_signals[] = {{SIGINT, "SIGINT", "a second signal to end"},
+                                      {SIGTERM, "SIGTERM", "a second signal to end"},
+                                      {SIGUSR1, "SIGUSR1", "a second signal to end"}};
+
 constexpr int most_frames = 64;
 
 /// What went wrong, and where, in plain pointers that a signal handler may follow.
@@ -56,67 +64,22 @@ struct Fault {
   bool hook = false;
   std::int64_t step = 0;
   const char* thread = "loop";
+  bool own_thread = false;
+  std::optional<pid_t> sender;  ///< of a signal from outside; 0: out of another container
   int frames = 0;
   void* stack[most_frames];
+  Module modules[most_frames];
 };
+
+/// Of an exception that nobody caught, for the handler of the abort that follows.
+struct Uncaught {
+  std::atomic<pid_t> thread{0};
+  char text[1024] = {};
+} uncaught;
+std::terminate_handler terminate_before = nullptr;
 
 pid_t thread_id() {
   return static_cast<pid_t>(syscall(SYS_gettid));
-}
-
-/// One of the modules that the addresses of a stack lie in.
-struct Module {
-  char name[96] = {};
-  std::uintptr_t offset = 0;
-};
-
-/// Finds modules in /proc/self/maps, with system calls only: dladdr takes a lock.
-void find_modules(void* const* stack, int frames, Module* modules) {
-  const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (maps < 0) return;
-  // A line: "begin-end rights offset device inode   path". Longer ones are cut; their numbers come first.
-  char line[512], buffer[4096];
-  std::size_t length = 0;
-  const auto take = [&] {
-    line[length] = '\0';
-    const char* at = line;
-    const auto hex = [&] {
-      std::uintptr_t value = 0;
-      for (;; ++at) {
-        const int digit = *at >= '0' && *at <= '9'   ? *at - '0'
-                          : *at >= 'a' && *at <= 'f' ? *at - 'a' + 10
-                                                     : -1;
-        if (digit < 0) return value;
-        value = value << 4 | static_cast<std::uintptr_t>(digit);
-      }
-    };
-    const std::uintptr_t begin = hex();
-    if (*at++ != '-') return;
-    const std::uintptr_t end = hex();
-    while (*at == ' ') ++at;
-    while (*at != ' ' && *at != '\0') ++at;  // rights
-    while (*at == ' ') ++at;
-    const std::uintptr_t offset = hex();
-    const char* path = std::strchr(at, '/');
-    if (path == nullptr) return;
-    path = std::strrchr(path, '/') + 1;
-    for (int i = 0; i < frames; ++i) {
-      const auto address = reinterpret_cast<std::uintptr_t>(stack[i]);
-      if (address < begin || address >= end) continue;
-      std::strncpy(modules[i].name, path, sizeof modules[i].name - 1);
-      modules[i].offset = address - begin + offset;
-    }
-  };
-  for (ssize_t got; (got = read(maps, buffer, sizeof buffer)) > 0;)
-    for (ssize_t i = 0; i < got; ++i) {
-      if (buffer[i] == '\n') {
-        take();
-        length = 0;
-      } else if (length + 1 < sizeof line) {
-        line[length++] = buffer[i];
-      }
-    }
-  close(maps);
 }
 
 /// All that the handler of a signal needs, made ready before.
@@ -144,6 +107,18 @@ const ReportedPlugin* find(const Ready& run, const char* slot) {
 }
 
 std::string_view suggestion(const Fault& fault, const ReportedPlugin* plugin) {
+  if (fault.sender)
+    return "another process sent this signal, so that no plugin is to blame; the run can go on from its last "
+           "checkpoint";
+  if (fault.own_thread)
+    return "the plugin began this thread by itself, where nobody catches what goes wrong: begin it with "
+           "host().thread, which reports an exception as the plugin's error at the next step, and joins the "
+           "thread "
+           "at the end";
+  if (std::strcmp(fault.cause, "exit") == 0)
+    return "a plugin must not end the process: throw trainyard::ConfigError, DataError or PluginError with "
+           "what is "
+           "wrong, or ask for Control::stop_run; the run can go on from its last checkpoint";
   if (fault.slot == nullptr)
     return fault.signal != nullptr
                ? "the host itself failed, or a library that it called outside of any plugin: please report "
@@ -193,8 +168,7 @@ void render_events(const events::Bus* bus, SignalText& text) {
 
 void render_stack(const Fault& fault, SignalText& text) {
   begin_field(text, "stack").raw("[");
-  Module modules[most_frames];
-  find_modules(fault.stack, fault.frames, modules);
+  const Module* const modules = fault.modules;
   for (int i = 0; i < fault.frames; ++i) {
     text.raw(i > 0 ? ",\n    " : "\n    ");
     text.raw("{\"address\": \"")
@@ -220,6 +194,10 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
   else
     field("address").raw("null");
   field("stack_overflow").raw(flag(fault.overflow));
+  if (fault.sender)
+    field("sender").number(*fault.sender);
+  else
+    field("sender").raw("null");
   field("plugin").quoted(fault.plugin);
   field("slot").quoted(fault.slot);
   field("kind").quoted(plugin ? plugin->kind.c_str() : nullptr);
@@ -228,6 +206,7 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
   field("hook").raw(flag(fault.hook));
   field("step").number(fault.step);
   field("thread").quoted(fault.thread);
+  field("own_thread").raw(flag(fault.own_thread));
   field("pid").number(getpid());
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -241,7 +220,7 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
   text.raw("\n}\n");
 }
 
-/// The report as the file's content; it shows its name once it is whole. Written again, it only grows.
+/// The report as the file's content; it shows its name once it is whole.
 void put(Ready& run, const SignalText& text) {
   std::size_t done = 0;
   while (done < text.size()) {
@@ -250,15 +229,46 @@ void put(Ready& run, const SignalText& text) {
     if (count <= 0) return;
     done += static_cast<std::size_t>(count);
   }
+  if (ftruncate(run.file, static_cast<off_t>(done)) != 0) return;
   fsync(run.file);
   if (!run.written.exchange(true)) rename(run.unfinished.c_str(), run.finished.c_str());
 }
 
-/// Where a thread was, from its frame; from the loop's where it was in no plugin of its own. What the loop
-/// fired last tells when that was, for all threads.
+/// Where the loader keeps a plugin's code: NAME-DIGEST-GENERATION.so, with the first digits of the digest.
+bool is_code_of(const ReportedPlugin& plugin, const char* module) {
+  constexpr std::size_t digits = 16;
+  const std::size_t name = plugin.plugin.size();
+  return std::strncmp(module, plugin.plugin.c_str(), name) == 0 && module[name] == '-' &&
+         std::strncmp(module + name + 1, plugin.digest.c_str(), digits) == 0;
+}
+
+/// The plugin that has code on a stack, the outermost: it began what the thread does. Null: none has.
+const ReportedPlugin* on_stack(const Ready& run, const Module* modules, int frames) {
+  const auto* plugins = run.plugins.load();
+  for (int i = frames; plugins != nullptr && i-- > 0;)
+    for (const ReportedPlugin& each : *plugins)
+      if (is_code_of(each, modules[i].name)) return &each;
+  return nullptr;
+}
+
+void walk(Fault& fault) {
+  fault.frames = backtrace(fault.stack, most_frames);
+  find_modules(fault.stack, fault.frames, fault.modules);
+}
+
+/// Where the calling thread was: by its frame, by its stack once that was walked, by the loop's frame. What the
+/// loop fired last tells when that was, for all threads.
 void locate(const Ready& run, Fault& fault) {
   events::Where found = events::where(events::call_frame);
+  if (found.slot == nullptr)
+    if (const ReportedPlugin* plugin = on_stack(run, fault.modules, fault.frames)) {
+      found.slot = plugin->slot.c_str();
+      found.plugin = plugin->plugin.c_str();
+      fault.own_thread = thread_id() != run.loop_thread;
+    }
   if (found.slot == nullptr) found = events::where(*run.loop);
+  if (fault.sender) found = {};
+  fault.own_thread = fault.own_thread && !fault.sender;
   fault.slot = found.slot;
   fault.plugin = found.plugin;
   fault.hook = found.hook;
@@ -274,17 +284,55 @@ void say(const Ready& run, const Fault& fault) {
   text.raw("trainyard: ");
   if (std::strcmp(fault.cause, "hang") == 0)
     text.raw("a call does not return");
+  else if (fault.signal == nullptr)
+    text.raw(fault.error).raw(", which ends the run");
+  else if (fault.sender)
+    text.raw(fault.signal->name).raw(", sent by process ").number(*fault.sender);
   else
     text.raw(fault.signal->name).raw(", ").raw(fault.overflow ? "a stack overflow" : fault.signal->meaning);
+  if (fault.signal != nullptr && fault.error != nullptr) text.raw(" (").raw(fault.error).raw(")");
   if (fault.slot != nullptr)
     text.raw(", in [").raw(fault.slot).raw("] ").raw(fault.plugin);
-  else
+  else if (!fault.sender)
     text.raw(", in the host's own code");
   if (fault.event != nullptr) text.raw(fault.hook ? " at " : " after ").raw(fault.event);
   text.raw(", step ").number(fault.step);
   if (std::strcmp(fault.thread, "loop") != 0) text.raw(", on thread ").raw(fault.thread);
+  if (fault.own_thread) text.raw(" that it began by itself (begin it with host().thread)");
   text.raw("; the whole report is in ").raw(run.finished).raw("\n");
   [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// First without the stack: should walking it fail, this much is on the disk.
+void report(Ready& run, Fault& fault) {
+  locate(run, fault);
+  render(run, fault, report_text);
+  put(run, report_text);
+  walk(fault);
+  locate(run, fault);
+  render(run, fault, report_text);
+  put(run, report_text);
+}
+
+void name_thread(const Ready& run, Fault& fault) {
+  static char name[32];
+  if (thread_id() != run.loop_thread && prctl(PR_GET_NAME, name) == 0) fault.thread = name;
+}
+
+/// Says what an exception says that nobody caught; the abort that follows is reported.
+void on_terminate() {
+  if (const std::exception_ptr error = std::current_exception(); error && uncaught.thread == 0) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& thrown) {
+      std::strncpy(uncaught.text, thrown.what(), sizeof uncaught.text - 1);
+    } catch (...) {
+      std::strncpy(uncaught.text, "threw something that is no std::exception", sizeof uncaught.text - 1);
+    }
+    uncaught.thread = thread_id();
+  }
+  if (terminate_before != nullptr) terminate_before();
+  std::abort();
 }
 
 void give_back(FatalSignal& signal) {
@@ -310,18 +358,14 @@ void on_fatal_signal(int number, siginfo_t* info, void*) {
     fault.signal = hung ? nullptr : signal;
     if (info->si_code > 0) fault.address = reinterpret_cast<std::uintptr_t>(info->si_addr);
     fault.overflow = number == SIGSEGV && SignalStack::overflowed(info->si_addr);
-    static char thread_name[32];
-    if (!on_loop && prctl(PR_GET_NAME, thread_name) == 0) fault.thread = thread_name;
-    locate(*run, fault);
+    if (info->si_code <= 0 && info->si_pid != getpid()) fault.sender = info->si_pid;
+    if (number == SIGABRT && uncaught.thread == self) fault.error = uncaught.text;
+    name_thread(*run, fault);
+    if (!run->written)
+      report(*run, fault);
+    else
+      locate(*run, fault);
     say(*run, fault);
-    if (!run->written) {
-      // First without the stack: should walking it fail, this much is on the disk.
-      render(*run, fault, report_text);
-      put(*run, report_text);
-      fault.frames = backtrace(fault.stack, most_frames);
-      render(*run, fault, report_text);
-      put(*run, report_text);
-    }
     if (hung) _exit(static_cast<int>(ExitCode::plugin));
   }
   // On the way out the old action comes back: a fault happens again at the instruction that caused it, a
@@ -357,6 +401,8 @@ FaultReport::FaultReport(const std::string& directory, std::string_view resolved
   void* primed[4];
   backtrace(primed, 4);  // loads the unwinder now: a handler must not
   ready = &run;
+  uncaught.thread = 0;
+  terminate_before = std::set_terminate(on_terminate);
   for (FatalSignal& signal : fatal_signals) {
     struct sigaction action {};
     action.sa_sigaction = on_fatal_signal;
@@ -368,6 +414,7 @@ FaultReport::FaultReport(const std::string& directory, std::string_view resolved
 
 FaultReport::~FaultReport() {
   for (FatalSignal& signal : fatal_signals) give_back(signal);
+  std::set_terminate(terminate_before);
   ready = nullptr;
   Ready& run = files_->ready;
   close(run.file);
@@ -418,6 +465,43 @@ void FaultReport::end_hung() {
     put(run, report_text);
   }
   _exit(static_cast<int>(ExitCode::plugin));
+}
+
+bool FaultReport::report_exit(int status) {
+  Ready* const run = ready.load();
+  pid_t nobody = 0;
+  if (run == nullptr || !reporting.compare_exchange_strong(nobody, thread_id())) return false;
+  static Fault fault;
+  const std::string what = "exit(" + std::to_string(status) + ") was called";
+  fault.cause = "exit";
+  fault.error = what.c_str();
+  name_thread(*run, fault);
+  if (!run->written) report(*run, fault);
+  say(*run, fault);
+  return true;
+}
+
+void FaultReport::report_ending(int number) {
+  Ready* const run = ready.load();
+  pid_t nobody = 0;
+  if (run == nullptr || run->written || !reporting.compare_exchange_strong(nobody, thread_id())) return;
+  static Fault fault;
+  fault.cause = "signal";
+  for (const FatalSignal& each : ending_signals)
+    if (each.number == number) fault.signal = &each;
+  report(*run, fault);
+  say(*run, fault);
+}
+
+std::string FaultReport::whose_thread() {
+  const Ready* const run = ready.load();
+  if (run == nullptr) return {};
+  void* stack[most_frames];
+  Module modules[most_frames];
+  const int frames = backtrace(stack, most_frames);
+  find_modules(stack, frames, modules);
+  const ReportedPlugin* const plugin = on_stack(*run, modules, frames);
+  return plugin != nullptr ? plugin->plugin : std::string();
 }
 
 }  // namespace trainyard::report

@@ -1,15 +1,17 @@
 // report.json: why a run ended that did not end by itself, whichever way it went down. One writer serves an
-// exception, a call that never returned and a fatal signal, so all of them leave the same object:
+// exception, a call that never returned, a fatal signal and exit(), so all of them leave the same object:
 //
-//   cause       "error" | "signal" | "hang"
-//   error       the message of an exception, else null
+//   cause       "error" | "signal" | "hang" | "exit"
+//   error       the message of an exception, also of one that nobody caught, else null
 //   signal      "SIGSEGV", ..., else null; "address" that was touched; "stack_overflow"
+//   sender      the process that sent the signal from outside, which no plugin is to blame for; else null
 //   plugin, slot, kind, digest   whose code it was; null: the host's own
 //   event, step, hook            the last event, the step, whether it was in a hook of the event
 //   hooks       the plugins of that event, in the order of their hooks
 //   events      the last 100 events, the newest last
 //   stack       addresses of the thread that failed, the innermost first, with module and offset for addr2line
 //   thread, pid, time, config    "loop" or the thread's name; seconds since 1970; SHA-256 of config.toml
+//   own_thread  whether the plugin began that thread by itself, as its stack shows, and not by host().thread
 //   suggestion  what to do
 #pragma once
 
@@ -28,8 +30,9 @@ struct ReportedPlugin {
 };
 
 /// While it lives, SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT leave a report before the process ends by
-/// them. One a process at a time; made, used and destroyed on the loop thread, whose plugin calls are blamed
-/// where the thread that failed is in none of its own.
+/// them. One a process at a time; made, used and destroyed on the loop thread. To blame is the plugin whose call
+/// the thread that failed is in; on a thread that the host does not know, the one whose code began it; else the
+/// one whose call the loop is in, which has libraries compute on threads of theirs.
 class FaultReport {
  public:
   /// Opens the file in the run's directory, for the worst case; it appears as report.json only with a report.
@@ -48,6 +51,13 @@ class FaultReport {
   /// Of the call that the loop thread is in and will not leave, with its stack; ends the process with exit
   /// code 3. Any thread.
   [[noreturn]] void end_hung();
+
+  /// Of a call of exit(), by the calling thread. False where no run has a report.
+  static bool report_exit(int status);
+  /// Of a signal that ends the process at once, while the loop is where it is. Safe in a signal handler.
+  static void report_ending(int signal);
+  /// The plugin whose code began the calling thread, as its stack shows; empty: none's.
+  static std::string whose_thread();
 
  private:
   struct Files;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <utility>
 
 #include "core/engine/events/where.hpp"
 
@@ -28,8 +29,8 @@ std::string text(Watchdog::Seconds seconds) {
 
 }  // namespace
 
-Watchdog::Watchdog(Seconds deadline, std::function<void(const std::string&)> overdue)
-    : frame_(call_frame), deadline_(deadline), overdue_(std::move(overdue)) {
+Watchdog::Watchdog(Seconds deadline, Answers answers)
+    : frame_(call_frame), deadline_(deadline), answers_(std::move(answers)) {
   // Signals that end a run in order are the loop thread's.
   sigset_t all, before;
   sigfillset(&all);
@@ -50,24 +51,29 @@ void Watchdog::watch(const std::stop_token& stop) {
   const auto pause = std::chrono::duration_cast<Clock::duration>(
       std::clamp<Seconds>(deadline_ / 4, Seconds(1e-3), Seconds(1)));
   Where watched;
-  auto since = Clock::now();
+  auto last = Clock::now();
+  Seconds waited{0};
   bool told = false;
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     wake_.wait_for(lock, stop, pause, [] { return false; });
     const Where now_in = where(frame_);
     const auto now = Clock::now();
+    const Seconds passed = now - std::exchange(last, now);
     if (now_in.slot == nullptr || now_in != watched) {
       watched = now_in;
-      since = now;
+      waited = {};
       told = false;
       continue;
     }
-    if (told || now - since < deadline_) continue;
+    waited += std::min<Seconds>(passed, 2 * pause);
+    if (waited < deadline_) continue;
     const std::string call = describe(frame_, now_in);
     if (where(frame_) != watched) continue;  // it returned just now
-    told = true;
-    overdue_(call + ": the call has not returned for more than " + text(deadline_) + " (guard.deadline)");
+    if (waited >= answers_.patience()) answers_.hung();
+    if (std::exchange(told, true)) continue;
+    answers_.overdue(call + ": the call has not returned for more than " + text(deadline_) +
+                     " (guard.deadline)");
   }
 }
 

@@ -17,9 +17,18 @@ class Watchdog {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  /// Watches the calling thread. `overdue` gets one line, once for each call that takes longer than
-  /// `deadline`, on the watchdog's thread.
-  Watchdog(Seconds deadline, std::function<void(const std::string& message)> overdue);
+  /// What is done about a call that does not return, on the watchdog's thread.
+  struct Answers {
+    /// Gets one line, once for each call that takes longer than the deadline.
+    std::function<void(const std::string& message)> overdue;
+    /// Asked from then on how long a call may take altogether; by default for ever.
+    std::function<Seconds()> patience = [] { return Seconds::max(); };
+    std::function<void()> hung = [] {};
+  };
+
+  /// Watches the calling thread. Only the time counts in which this process runs: one that was stopped (^Z) and
+  /// goes on has no call that took long.
+  Watchdog(Seconds deadline, Answers answers);
   ~Watchdog();
 
  private:
@@ -27,7 +36,7 @@ class Watchdog {
 
   const CallFrame& frame_;
   const Seconds deadline_;
-  const std::function<void(const std::string&)> overdue_;
+  const Answers answers_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;

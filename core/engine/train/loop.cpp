@@ -42,6 +42,8 @@ Loop::Loop(LoopParts& parts)
   const config::TrainerKeys& trainer = parts_.config->trainer;
   if (trainer.eval_interval)
     evaluate_every_ = in_steps(*trainer.eval_interval, parts_.scale, "trainer.eval_interval");
+  if (const Duration& every = parts_.config->guard.look_for_writes; every.count > 0.0)
+    look_every_ = in_steps(every, parts_.scale, "guard.look_for_writes");
   using enum Control;
   if (parts_.world != nullptr)
     for (const Control control : {stop_epoch, stop_run, evaluate, checkpoint})
@@ -144,6 +146,7 @@ void Loop::run_step() {
   seconds_.timing = watched || context_.number_ % timed_one_in == first_timed;
   seconds_.timed_steps += seconds_.timing;
   parts_.bus->set_timing(seconds_.timing);
+  parts_.bus->set_sampling(look_every_ > 0 && context_.clock_.step % look_every_ == 0);
   const events::SpanScope span(Span::What::step, "step");
 
   data::StepData data;

@@ -149,6 +149,7 @@ class Loop {
 
   unsigned shared_ = 0;  ///< controls that ranks agree upon
   std::int64_t evaluate_every_ = 0;
+  std::int64_t look_every_ = 0;  ///< for undeclared writes
   std::int64_t last_evaluated_ = -1;
   bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
   std::int64_t last_saved_ = -1;

@@ -17,7 +17,10 @@ namespace trainyard::train {
 
 class LoopContext final : public StepContext {
  public:
-  LoopContext() { services_ = &hub_; }
+  LoopContext() {
+    services_ = &hub_;
+    caller_ = &nobody;
+  }
 
   StepContext& enter(Event event) {
     event_ = event;

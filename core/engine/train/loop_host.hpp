@@ -87,7 +87,8 @@ class LoopOwner {
   /// the next step.
   virtual void gather() {}
   virtual void release() {}
-  /// At safe points: throws what a plugin's own threads threw.
+  /// At safe points: throws what a plugin's own threads threw; with --strict-state, looks for state that is not
+  /// saved.
   virtual void check_threads() {}
 };
 

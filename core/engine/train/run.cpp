@@ -140,7 +140,11 @@ void Run::open_data() {
 void Run::set_inspectors() {
   using Nan = config::GuardKeys::Nan;
   const config::GuardKeys& guard = live_.config.guard;
-  if (guard.strict_state) live_.inspectors.push_back(std::make_unique<StrictState>(live_.context));
+  if (guard.strict_state) {
+    live_.inspectors.push_back(std::make_unique<StrictState>(live_.context, StrictState::Look::whole));
+    live_.bus->lend_copies();
+    unsaved_ = std::make_unique<UnsavedState>([this](const std::string& text) { warn(text); });
+  }
   if (guard.nan != Nan::off)
     live_.inspectors.push_back(
         std::make_unique<FiniteCheck>(live_.context, guard.nan == Nan::disable ? events::Answer::disable
@@ -149,6 +153,9 @@ void Run::set_inspectors() {
   std::vector<events::Inspector*> pointers;
   for (const auto& inspector : live_.inspectors) pointers.push_back(inspector.get());
   live_.bus->inspect(std::move(pointers));
+  if (guard.strict_state || guard.look_for_writes.count <= 0.0) return;
+  sample_ = std::make_unique<StrictState>(live_.context, StrictState::Look::sample);
+  live_.bus->sample(sample_.get());
 }
 
 const plugins::PluginFile& Run::find_plugin(const std::string& slot, const std::string& kind,
@@ -225,6 +232,7 @@ Loop& Run::build_loop(LoopParts parts) {
 
 /// Asked after every step: it looks at the plugins, which are cold by then, where one of them has called only.
 void Run::check_threads() {
+  if (unsaved_) unsaved_->look(live_.layer.plugins);
   if (!thread_failed_.load(std::memory_order_relaxed)) [[likely]]
     return;
   thread_failed_ = false;

@@ -17,6 +17,8 @@
 #include "core/engine/train/loop.hpp"
 #include "core/engine/train/shards.hpp"
 #include "core/engine/train/state_copy.hpp"
+#include "core/engine/train/strict_state.hpp"
+#include "core/engine/train/unsaved_state.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/rundir/quarantine.hpp"
 
@@ -159,6 +161,8 @@ class Run : LoopOwner {
   HostOutputs outputs_;
   std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path and digest
   Live live_;
+  std::unique_ptr<StrictState> sample_;    ///< null: nobody looks, or all is looked at
+  std::unique_ptr<UnsavedState> unsaved_;  ///< null: nobody looks
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
   std::shared_ptr<StateCopy> copying_;  ///< null: nothing is being copied

@@ -22,7 +22,7 @@ class Messages {
     log_.write(level, message);
     if (level == LogLevel::debug) return;
     if (rank_) {
-      if (level == LogLevel::error) std::fprintf(stderr, "rank %d: %s\n", *rank_, message.c_str());
+      if (level == LogLevel::error) std::fprintf(errors_, "rank %d: %s\n", *rank_, message.c_str());
       return;
     }
     if (report::SinkThread* sinks = sinks_.load()) {
@@ -31,7 +31,7 @@ class Messages {
       record.text = message;
       sinks->push(std::move(record));
     } else {
-      std::fprintf(stderr, "%s\n", message.c_str());
+      std::fprintf(errors_, "%s\n", message.c_str());
     }
   }
   /// Null: standard error takes their place.
@@ -39,6 +39,7 @@ class Messages {
 
  private:
   report::RunLog log_;
+  std::FILE* const errors_ = stderr;  ///< as it was: what comes here may have been printed to it
   std::optional<int> rank_;
   std::atomic<report::SinkThread*> sinks_{nullptr};
 };

@@ -2,9 +2,13 @@
 
 #include <cstdio>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
+
 #include <trainyard/graph/graph.hpp>
 
 #include "core/engine/swap/swaps.hpp"
+#include "core/engine/train/guard.hpp"
 #include "core/engine/train/run.hpp"
 
 namespace trainyard::train {
@@ -27,6 +31,15 @@ double bytes_of_state(const Plugin& plugin) {
   double bytes = 0;
   for (const auto& [name, tensor] : state.tensors) bytes += static_cast<double>(tensor.nbytes());
   return bytes;
+}
+
+/// What an optimizer keeps once it has made an update: many make their state in the first.
+double bytes_of_state(Run& run) {
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& each : run.network().parameters())
+    at::Tensor(each.tensor).mutable_grad() = at::zeros_like(each.tensor);
+  guarded(run.config().at("optimizer"), 1, [&] { run.optimizer().step(); });
+  return bytes_of_state(run.optimizer());
 }
 
 /// Every intermediate value of the graph once, at the size of a micro-batch: what autograd may keep at most.
@@ -74,7 +87,7 @@ int plan_command(const config::RunConfig& config, const plugins::Registry& regis
 
   const double parameters = bytes_of(run.network().parameters());
   const double buffers = bytes_of(run.network().buffers());
-  const double optimizer = bytes_of_state(run.optimizer());
+  const double optimizer = bytes_of_state(run);
   const Graph* graph = run.network().graph();
   const double activations = graph != nullptr ? activation_bytes(*graph, config.train.micro_batch_size) : 0;
   std::printf("Memory (estimate, MiB)\n");

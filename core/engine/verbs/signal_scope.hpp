@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <iterator>
 
+#include "core/engine/events/fault_report.hpp"
+
 namespace trainyard::train {
 
 /// For its lifetime these signals end the run at a step boundary, with a checkpoint; a second one ends the
-/// process at once. Handled on the thread's SignalStack: kernels of oneDNN (3.10, LibTorch 2.11's LSTM) lay
-/// their stack pointer into a block of the heap, whose neighbours a handler there would overwrite.
+/// process at once, with a report of where the run was. Handled on the thread's SignalStack: kernels of
+/// oneDNN (3.10, LibTorch 2.11's LSTM) lay their stack pointer into a block of the heap, whose neighbours a
+/// handler there would overwrite.
 class SignalScope {
  public:
   SignalScope() {
@@ -19,6 +22,7 @@ class SignalScope {
     action.sa_flags = SA_ONSTACK;
     action.sa_handler = [](int number) {
       if (caught_.exchange(number) <= 0) return;
+      report::FaultReport::report_ending(number);
       signal(number, SIG_DFL);
       raise(number);  // delivered when the handler returns
     };

@@ -11,6 +11,7 @@
 
 #include "core/engine/distributed/world.hpp"
 #include "core/engine/events/fault_report.hpp"
+#include "core/engine/events/prints.hpp"
 #include "core/engine/events/watchdog.hpp"
 #include "core/engine/save/summary.hpp"
 #include "core/engine/verbs/beginning.hpp"
@@ -68,6 +69,27 @@ int fail_early(distributed::World* world, const Error& error) {
   return static_cast<int>(error.code());
 }
 
+/// What is done about a call that does not return.
+events::Watchdog::Answers answers(const config::GuardKeys& guard, Messages& messages,
+                                  report::FaultReport& faults) {
+  using Overdue = config::GuardKeys::Overdue;
+  using Seconds = events::Watchdog::Seconds;
+  constexpr double late = 30.0;  // deadlines
+  const std::string then =
+      guard.on_deadline == Overdue::abort_late
+          ? "; the run ends when 30 times as long has passed, or a signal asks it to (guard.on_deadline)"
+          : "";
+  const Seconds deadline(guard.deadline.count);
+  return {.overdue = [&messages,
+                      then](const std::string& what) { messages.send(LogLevel::warning, what + then); },
+          .patience =
+              [how = guard.on_deadline, deadline] {
+                if (how == Overdue::warn) return Seconds::max();
+                return how == Overdue::abort || SignalScope::caught() > 0 ? deadline : late * deadline;
+              },
+          .hung = [&faults] { faults.end_hung(); }};
+}
+
 int train_ranks(distributed::World* world, const config::RunConfig& config, const plugins::Registry& registry,
                 const TrainOptions& options) {
   const SignalScope signals;
@@ -86,12 +108,13 @@ int train_ranks(distributed::World* world, const config::RunConfig& config, cons
   if (world != nullptr)
     world->on_silence([&](const std::string& what) { messages.send(LogLevel::warning, what); });
   report::FaultReport faults(directory.path(), options.resolved_toml);
+  const events::Prints prints([&](std::string_view plugin, std::string_view line) {
+    messages.send(LogLevel::info, std::string(plugin) + ": " + std::string(line));
+  });
   std::optional<events::Watchdog> watchdog;
   if (config.guard.deadline.count > 0)
-    watchdog.emplace(events::Watchdog::Seconds(config.guard.deadline.count), [&](const std::string& overdue) {
-      if (config.guard.on_deadline == config::GuardKeys::Overdue::abort) faults.end_hung();
-      messages.send(LogLevel::warning, overdue);
-    });
+    watchdog.emplace(events::Watchdog::Seconds(config.guard.deadline.count),
+                     answers(config.guard, messages, faults));
   report::RunResult result;
   const auto fail = [&](ExitCode code, const std::string& what) {
     result.status = report::Status::failed;

@@ -1,5 +1,6 @@
 // What a hook sees: the clock, and the regions of the training state that exist at its event. Borrowed for
-// the length of the call; keep nothing of it.
+// the length of the call; keep nothing of it: between hooks all but `event` and `step_number` throw PluginError.
+// With --strict-state a context that was kept throws within later hooks, too.
 #pragma once
 
 #include <cstdint>
@@ -46,18 +47,18 @@ class StepContext {
     const char* address = id;  ///< of its plugin: "hooks.ema"
   };
 
-  const Clock& clock() const { return clock_; }
+  const Clock& clock() const { return lent().clock_; }
   /// Number of the current step from 1, the same from before_fetch to safe_point; cadences count it.
   std::int64_t step_number() const { return number_; }
   /// Converts a duration among the plugin's options: `duration.steps(context.scale())`.
-  const RunScale& scale() const { return run_scale_; }
+  const RunScale& scale() const { return lent().run_scale_; }
   Event event() const { return event_; }
 
   /// The micro-batch of the step, and how many there are.
-  int micro() const { return micro_; }
-  int micros() const { return micros_; }
+  int micro() const { return lent().micro_; }
+  int micros() const { return lent().micros_; }
   /// How often the step was repeated so far (Control::repeat_step); 0 on the first pass.
-  int repeats() const { return repeats_; }
+  int repeats() const { return lent().repeats_; }
 
   // Read access. Throws PluginError where the event has no such region yet.
   Network& network() const;          ///< from model_ready on
@@ -67,12 +68,12 @@ class StepContext {
   const at::Tensor& loss() const;    ///< mean over the micro-batch, from after_loss; at eval_batch_end
   /// Share of the micro-batch in the step's loss: its weight over that of the whole batch. `loss` times this
   /// and `loss_scale` is what backward starts from.
-  double loss_share() const { return loss_share_; }
-  double loss_scale() const { return loss_scale_; }
-  bool evaluating() const { return evaluating_; }
+  double loss_share() const { return lent().loss_share_; }
+  double loss_scale() const { return lent().loss_scale_; }
+  bool evaluating() const { return lent().evaluating_; }
   /// What the step belongs to: "train", or the split that is evaluated, "val" or "test".
-  std::string_view split() const { return split_; }
-  SkipReason skip_reason() const { return skip_reason_; }
+  std::string_view split() const { return lent().split_; }
+  SkipReason skip_reason() const { return lent().skip_reason_; }
   /// Metrics of the step (batch_end) or of the evaluation (eval_end); NaN where there is none of that name.
   double metric(std::string_view name) const;
   /// All of them, ordered by name.
@@ -95,6 +96,16 @@ class StepContext {
 
   struct Services;  ///< the host's side
 
+  /// In the place of a hook while none runs.
+  static const Caller nobody;
+  /// Throws where the hook has returned.
+  const StepContext& lent() const {
+    if (caller_ == &nobody) [[unlikely]]
+      gone();
+    return *this;
+  }
+  [[noreturn, gnu::cold]] void gone() const;
+
   Clock clock_;
   std::int64_t number_ = 0;  ///< of the current step, from 1; keeps after the clock moved
   RunScale run_scale_;
@@ -112,7 +123,7 @@ class StepContext {
   Batch* batch_ = nullptr;
   at::Tensor output_;
   at::Tensor loss_;
-  const Caller* caller_ = nullptr;  ///< null: no hook runs
+  const Caller* caller_ = nullptr;  ///< the hook that runs; null, in tests of a plugin alone: nobody asks
   Services* services_ = nullptr;
 };
 

@@ -39,6 +39,7 @@ struct OptionSpec {
   std::string name;
   OptionType type = OptionType::boolean;
   bool list = false;
+  std::optional<std::int64_t> count;       ///< of a list: how many elements it has to have
   bool required = false;                   ///< else `fallback` holds where the file says nothing
   std::optional<Value> fallback;           ///< no value: the option is absent unless given
   std::optional<double> minimum, maximum;  ///< of the number, or of each number of a list
@@ -103,6 +104,9 @@ struct PluginList {
 template <class Enum>
 struct Words;
 
+template <class Options>
+class Fields;
+
 namespace detail {
 
 template <class T>
@@ -121,6 +125,41 @@ template <class T>
 struct OptionalElement<std::optional<T>> : std::true_type {
   using type = T;
 };
+
+template <class T>
+concept HasWords = requires {
+  Words<T>::words;
+};
+template <class T>
+concept HasFields = requires(Fields<T>& fields) {
+  T::describe(fields);
+};
+
+/// Whether a member, or an element of one, can be an option.
+template <class T>
+constexpr bool can_be_option() {
+  constexpr bool plain =
+      std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || std::is_same_v<T, Duration>;
+  static_assert(!std::is_enum_v<T> || HasWords<T>,
+                "an enumeration that is an option needs its words: specialise trainyard::Words for it");
+  static_assert(plain || std::is_enum_v<T> || HasFields<T>,
+                "this type cannot be an option: take bool, an integer, float or double, std::string, "
+                "trainyard::Duration, an enumeration with trainyard::Words, a struct with `static void "
+                "describe(trainyard::Fields<Struct>& m)`, a std::vector of one of them, or a std::optional");
+  return plain || (std::is_enum_v<T> ? HasWords<T> : HasFields<T>);
+}
+
+/// Whether a member pointer is a hook: `void T::method(StepContext&)`.
+template <class Method>
+struct IsHook : std::false_type {};
+template <class T>
+struct IsHook<void (T::*)(StepContext&)> : std::true_type {};
+template <class T>
+struct IsHook<void (T::*)(StepContext&) noexcept> : std::true_type {};
+template <class T>
+struct IsHook<void (T::*)(StepContext&) const> : std::true_type {};
+template <class T>
+struct IsHook<void (T::*)(StepContext&) const noexcept> : std::true_type {};
 
 template <class T>
 constexpr OptionType option_type() {
@@ -202,6 +241,13 @@ class OptionRef {
     spec().open_maximum = true;
     return max(maximum);
   }
+  /// A list of exactly so many elements.
+  OptionRef& count(std::int64_t elements) {
+    static_assert(detail::ListElement<typename detail::OptionalElement<T>::type>::value,
+                  "only a list has a count: make the member a std::vector");
+    spec().count = elements;
+    return *this;
+  }
   OptionRef& one_of(std::initializer_list<const char*> choices) {
     spec().choices.assign(choices.begin(), choices.end());
     return *this;
@@ -213,21 +259,22 @@ class OptionRef {
   /// Names a file or folder that is read, or several. Relative to the run file that it is written in; the
   /// plugin gets it absolute, and the run is refused where it is not there. Empty: none.
   OptionRef& file() {
-    static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>);
+    static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>,
+                  "the name of a file is a std::string, several are a std::vector of them");
     spec().file = true;
     return *this;
   }
   /// Names a file that is written in the run's folder: a plain name. The run is refused where it is a file of
   /// the run itself, or that of another plugin.
   OptionRef& output() {
-    static_assert(std::is_same_v<T, std::string>);
+    static_assert(std::is_same_v<T, std::string>, "the name of a file is a std::string");
     spec().output = true;
     return *this;
   }
   /// Names a value of the evaluations that go on during the training: "val/loss", or "val/" and the id of a
   /// metric. The run is refused where there is none of that name. Empty: none.
   OptionRef& metric() {
-    static_assert(std::is_same_v<T, std::string>);
+    static_assert(std::is_same_v<T, std::string>, "the name of a metric is a std::string");
     spec().metric = true;
     return *this;
   }
@@ -264,33 +311,8 @@ class Fields {
     OptionSpec spec;
     spec.name = std::move(name);
     spec.help = std::move(help);
-    spec.type = detail::option_type<Element>();
-    spec.list = detail::ListElement<Plain>::value;
     spec.common = common_;
-    // What the member cannot hold is out of range, not cut off.
-    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
-      using Limits = std::numeric_limits<Element>;
-      if (Limits::min() == 0 || Limits::digits < 63) spec.minimum = static_cast<double>(Limits::min());
-      if (Limits::digits < 63) spec.maximum = static_cast<double>(Limits::max());
-    }
-    if constexpr (std::is_enum_v<Element>)
-      spec.choices.assign(std::begin(Words<Element>::words), std::end(Words<Element>::words));
-    if constexpr (!detail::OptionalElement<T>::value &&
-                  (detail::ListElement<Plain>::value || detail::option_type<Element>() != OptionType::table))
-      spec.fallback = detail::to_value<Plain>(Options{}.*member);
-    if constexpr (detail::option_type<Element>() != OptionType::table)
-      spec.set = [member](void* target, const Value& value) {
-        T& field = static_cast<Options*>(target)->*member;
-        if constexpr (detail::ListElement<Plain>::value) {
-          Plain elements;
-          for (const Value& element : value.template as<Array>())
-            elements.push_back(detail::from_value<Element>(element));
-          field = std::move(elements);
-        } else
-          field = detail::from_value<Plain>(value);
-      };
-    else
-      table_member_setter<T, Plain, Element>(spec, member);
+    if constexpr (detail::can_be_option<Element>()) take_member<T, Plain, Element>(spec, member);
     specs_->push_back(std::move(spec));
     return OptionRef<T>(*specs_, specs_->size() - 1);
   }
@@ -316,6 +338,35 @@ class Fields {
   }
 
  private:
+  template <class T, class Plain, class Element, class Owner>
+  void take_member(OptionSpec& spec, T Owner::*member) {
+    spec.type = detail::option_type<Element>();
+    spec.list = detail::ListElement<Plain>::value;
+    // What the member cannot hold is out of range, not cut off.
+    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
+      using Limits = std::numeric_limits<Element>;
+      if (Limits::min() == 0 || Limits::digits < 63) spec.minimum = static_cast<double>(Limits::min());
+      if (Limits::digits < 63) spec.maximum = static_cast<double>(Limits::max());
+    }
+    if constexpr (std::is_enum_v<Element>)
+      spec.choices.assign(std::begin(Words<Element>::words), std::end(Words<Element>::words));
+    if constexpr (!detail::OptionalElement<T>::value &&
+                  (detail::ListElement<Plain>::value || detail::option_type<Element>() != OptionType::table))
+      spec.fallback = detail::to_value<Plain>(Options{}.*member);
+    if constexpr (detail::option_type<Element>() != OptionType::table)
+      spec.set = [member](void* target, const Value& value) {
+        T& field = static_cast<Options*>(target)->*member;
+        if constexpr (detail::ListElement<Plain>::value) {
+          Plain elements;
+          for (const Value& element : value.template as<Array>())
+            elements.push_back(detail::from_value<Element>(element));
+          field = std::move(elements);
+        } else
+          field = detail::from_value<Plain>(value);
+      };
+    else
+      table_member_setter<T, Plain, Element>(spec, member);
+  }
   template <class T, class Plain, class Element, class Owner>
   void table_member_setter(OptionSpec& spec, T Owner::*member);
 
@@ -449,16 +500,22 @@ class Manifest : public Fields<Options> {
   /// Subscribes a method `void T::method(StepContext&)` of the plugin's own class to an event.
   template <auto Method>
   HookRef hook(Event event) {
+    constexpr bool fits = detail::IsHook<decltype(Method)>::value;
+    static_assert(
+        fits,
+        "a hook is a method `void name(trainyard::StepContext& context)` of the plugin's class: it gives "
+        "nothing back, and takes the context by reference alone");
     HookSpec spec;
     spec.event = event;
-    spec.call = [](void* self, StepContext& context) { call<Method>(self, context, Method); };
+    if constexpr (fits)
+      spec.call = [](void* self, StepContext& context) { call<Method>(self, context, Method); };
     data_->hooks.push_back(std::move(spec));
     return HookRef(data_->hooks, data_->hooks.size() - 1);
   }
 
  private:
-  template <auto Method, class T>
-  static void call(void* self, StepContext& context, void (T::*)(StepContext&)) {
+  template <auto Method, class T, class Signature>
+  static void call(void* self, StepContext& context, Signature T::*) {
     (static_cast<T*>(self)->*Method)(context);
   }
 

@@ -9,6 +9,9 @@
 //   };
 //   TRAINYARD_PLUGIN(Cosine)
 //
+// Of LibTorch include what you use, <ATen/core/Tensor.h> and <ATen/ops/NAME.h> for at::NAME: with torch/torch.h or
+// ATen/ATen.h a source compiles for most of a minute, without for less than half of one.
+//
 // The constructor runs on the loop thread with checked options and should only store them; files are opened
 // and memory is taken in the calls that the kind's interface gives for it. All calls come from the loop
 // thread unless an interface says otherwise. The host owns the object.
@@ -16,8 +19,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <trainyard/contract.hpp>
+#include <trainyard/error.hpp>
 #include <trainyard/manifest.hpp>
 #include <trainyard/version.hpp>
 
@@ -55,11 +60,21 @@ class Plugin {
   virtual void save(StateWriter&) const {}
   virtual void load(const StateReader&) {}
 
-  /// Services of the host (host.hpp): from the first call after the constructor on.
-  Host& host() const { return *host_; }
+  /// Services of the host (host.hpp): from the first call after the constructor on. Throws PluginError before.
+  Host& host() const {
+    if (host_ == nullptr) [[unlikely]]
+      no_host();
+    return *host_;
+  }
   void set_host(Host& host) { host_ = &host; }
 
  private:
+  [[noreturn, gnu::cold]] static void no_host() {
+    throw PluginError(
+        "asks for host() in its constructor, where there is none yet: ask in `open`, or in a hook at init or "
+        "later");
+  }
+
   Host* host_ = nullptr;
 };
 
@@ -92,28 +107,87 @@ struct PluginEntry {
 
 namespace detail {
 
+/// Whether a class has what a plugin needs beside its options; what it lacks is said in a sentence.
+template <class T>
+constexpr bool is_whole() {
+  using Options = typename T::Options;
+  constexpr bool described = requires(Manifest<Options> & manifest) {
+    T::describe(manifest);
+  };
+  static_assert(described,
+                "the plugin does not describe itself: add a public `static void "
+                "describe(trainyard::Manifest<Options>& m)` that sets name, version and summary");
+  static_assert(
+      !std::is_abstract_v<T>,
+      "the plugin leaves out a function that its kind needs: override what the kind's header has as `= 0`");
+  constexpr bool made = std::is_abstract_v<T> || std::is_constructible_v<T, const Options&>;
+  static_assert(
+      made,
+      "the plugin cannot be made from its options: add a public `explicit NAME(const Options& options)`");
+  constexpr bool empty = std::is_default_constructible_v<Options>;
+  static_assert(empty,
+                "the plugin's options have no defaults: Options must be constructible without arguments");
+  return described && made && empty && !std::is_abstract_v<T>;
+}
+
+/// What `save` alone writes, nobody reads; what `load` alone reads, nobody wrote. A compressor has `load_all`.
+template <class T>
+constexpr bool saves_and_loads() {
+  if constexpr (requires { &T::load_all; }) {
+    return true;
+  } else if constexpr (requires { &T::save, &T::load; }) {
+    constexpr bool saves = !std::is_same_v<decltype(&T::save), void (Plugin::*)(StateWriter&) const>;
+    constexpr bool loads = !std::is_same_v<decltype(&T::load), void (Plugin::*)(const StateReader&)>;
+    return saves == loads;
+  }
+  return true;
+}
+
+/// Whether TRAINYARD_PLUGIN can do with a class.
+template <class T>
+constexpr bool is_plugin() {
+  constexpr bool of_a_kind = std::is_base_of_v<Plugin, T> && requires {
+    T::kind.name;
+  };
+  static_assert(of_a_kind,
+                "the plugin is of no kind: derive its class from that of a kind, as trainyard::Hook is");
+  constexpr bool has_options = requires {
+    typename T::Options;
+  };
+  static_assert(has_options, "the plugin has no options: add a public `struct Options {};` to its class");
+  static_assert(saves_and_loads<T>(),
+                "the plugin overrides one of `save` and `load`: a run that goes on needs both, or neither");
+  if constexpr (of_a_kind && has_options) return is_whole<T>();
+  return false;
+}
+
 template <class T>
 void describe(ManifestData& data) {
-  data.kind = T::kind.name;
-  data.revision = T::kind.revision;
-  Fields<typename T::Common> common(data.options, true);
-  T::Common::describe(common);
-  Manifest<typename T::Options> manifest(data);
-  T::describe(manifest);
+  if constexpr (is_plugin<T>()) {
+    data.kind = T::kind.name;
+    data.revision = T::kind.revision;
+    Fields<typename T::Common> common(data.options, true);
+    T::Common::describe(common);
+    Manifest<typename T::Options> manifest(data);
+    T::describe(manifest);
+  }
 }
 
 template <class T>
 PluginEntry::Instance create(const ManifestData& data, const Table& table) {
-  typename T::Options options{};
-  typename T::Common common{};
-  for (const OptionSpec& spec : data.options) {
-    const Value* given = table.find(spec.name);
-    if (given == nullptr && !spec.fallback) continue;
-    spec.set(spec.common ? static_cast<void*>(&common) : &options, given ? *given : *spec.fallback);
+  if constexpr (is_plugin<T>()) {
+    typename T::Options options{};
+    typename T::Common common{};
+    for (const OptionSpec& spec : data.options) {
+      const Value* given = table.find(spec.name);
+      if (given == nullptr && !spec.fallback) continue;
+      spec.set(spec.common ? static_cast<void*>(&common) : &options, given ? *given : *spec.fallback);
+    }
+    T* plugin = new T(static_cast<const typename T::Options&>(options));
+    if constexpr (requires { plugin->common = common; }) plugin->common = std::move(common);
+    return {plugin, plugin};
   }
-  T* plugin = new T(static_cast<const typename T::Options&>(options));
-  if constexpr (requires { plugin->common = common; }) plugin->common = std::move(common);
-  return {plugin, plugin};
+  return {};
 }
 
 }  // namespace detail

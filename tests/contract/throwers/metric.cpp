@@ -25,6 +25,7 @@ class Thrower final : public trainyard::Metric {
     return {0.0};
   }
   void merge(const trainyard::StateReader&) override {}
+  void save(trainyard::StateWriter&) const override {}
 
  private:
   Options options_;
