@@ -1,5 +1,6 @@
 // What the network says of new data, or of the samples of a split: classes with probabilities, numbers, text.
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -115,6 +116,7 @@ std::int64_t Predict::of_one(Workshop& shop, const ReadsNewData& reader, const s
                              const predict::Meaning& meaning, predict::Writer& writer) {
   const std::unique_ptr<NewData> data = reader.read_new(path);
   const std::string before = options_.data.size() > 1 ? path + ":" : "";
+  std::pair<std::int64_t, std::int64_t> told;
   std::int64_t samples = 0;
   for (;;) {
     const Batch batch = on_device(data->next(options_.batch_size));
@@ -126,8 +128,9 @@ std::int64_t Predict::of_one(Workshop& shop, const ReadsNewData& reader, const s
       writer.add(before + data->name(i),
                  {said.const_data_ptr<float>() + static_cast<std::size_t>(i) * width, width});
     samples += count;
-    const auto [done, total] = data->progress();
-    shop.progress(done, total);
+    // Bytes are read ahead of the rows in them.
+    const auto progress = data->progress();
+    if (progress != std::exchange(told, progress)) shop.progress(progress.first, progress.second);
   }
 }
 
