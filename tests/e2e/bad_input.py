@@ -70,8 +70,10 @@ class BadData(HostTest):
     def test_splits_of_different_samples(self):
         narrow = "\n".join(line.split(",", 1)[1] for line in rows().splitlines()) + "\n"
         of_two = ROWS.replace("val = { ", 'val = { path = "narrow.csv", ')
-        self.refused(FAILED_DATA, of_two, "[data.val] the shape of input", "is [7], in [data.train] it is [8]",
-                     rows__csv=rows(), narrow__csv=narrow)
+        self.refused(FAILED_DATA, of_two, "narrow.csv:1: found 8 columns, expected 9", rows__csv=rows(), narrow__csv=narrow)
+        shutil.rmtree(self.folder / "runs")
+        self.refused(FAILED_DATA, SMALL.replace("val = { size", "val = { shape = [7], size"), "[data.val] the shape of input",
+                     "is [7], in [data.train] it is [8]")
 
     def test_empty_file(self):
         self.refused(FAILED_DATA, ROWS, "rows.csv", rows__csv="")
