@@ -74,7 +74,7 @@ events::Watchdog::Answers answers(const config::GuardKeys& guard, Messages& mess
                                   report::FaultReport& faults) {
   using Overdue = config::GuardKeys::Overdue;
   using Seconds = events::Watchdog::Seconds;
-  constexpr double late = 30.0;  // deadlines
+  static constexpr double late = 30.0;  // deadlines
   const std::string then =
       guard.on_deadline == Overdue::abort_late
           ? "; the run ends when 30 times as long has passed, or a signal asks it to (guard.on_deadline)"
