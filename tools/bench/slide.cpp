@@ -435,10 +435,10 @@ void quality_part(bool quick) {
     for (std::int64_t i = 0; i < train / base.batch; ++i) batches.push_back(data.batch(base.batch));
     const Batch test_batch = data.batch(quick ? 200 : 4000);
     for (const auto& [name, what] : {std::pair<const char*, const Case&>{"simhash", base},
-                                     {"bf16", halves},
-                                     {"hogwild, two threads", hogwild},
                                      {"random", random},
-                                     {"full", full}}) {
+                                     {"full", full},
+                                     {"bf16", halves},
+                                     {"hogwild, two threads", hogwild}}) {
       at::set_num_threads(what.mode == "hogwild" ? 2 : 1);
       Training training(what, static_cast<std::uint64_t>(seed));
       std::vector<std::size_t> order(batches.size());
