@@ -155,7 +155,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2230, "runfile": 5360, "rundir": 2000, "engine": 13040, "cli": 4775}
+    LIBRARIES = {"plugins": 2230, "runfile": 5380, "rundir": 2000, "engine": 13040, "cli": 4775}
     ROOMS = ["plugins", "runfile", "rundir", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/swap",
              "engine/verbs", "engine", "cli", "cli/verbs", ""]
     APART = {"seal": {"plugins"},  # a program of the build
