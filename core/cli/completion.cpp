@@ -21,6 +21,7 @@ struct Place {
   std::string path;  ///< "metrics.0"
   const Section* section;
   std::string kind, type;             ///< of the plugin whose options it takes
+  std::string id;                     ///< of an entry of a list; its type without one
   std::vector<OptionSpec> options{};  ///< keys of the host and of the plugin
 };
 
@@ -68,8 +69,11 @@ class Context {
       filled = &config::section(parent);
     if (filled != &section) value = config::value_at(document_.root, parent);
     Place place{.path = path, .section = &section, .kind = filled->kind, .type = {}};
-    if (value != nullptr && value->get_if<Table>())
-      if (const auto* type = config::at_path<std::string>(value->as<Table>(), "type")) place.type = *type;
+    if (const Table* table = value == nullptr ? nullptr : value->get_if<Table>()) {
+      if (const auto* type = config::at_path<std::string>(*table, "type")) place.type = *type;
+      const auto* id = config::at_path<std::string>(*table, "id");
+      place.id = id != nullptr ? *id : place.type;
+    }
     if (place.type.empty() && !filled->list && !filled->default_types.empty())
       place.type = filled->default_types.front();
     place.options = config::specs_of(section);
@@ -133,7 +137,7 @@ std::vector<std::pair<std::string, std::string>> slots(const Context& context) {
   std::vector<std::pair<std::string, std::string>> slots;
   for (const Place& place : context.places()) {
     if (place.section->kind.empty() || place.type.empty()) continue;
-    const std::string name = place.section->list ? place.section->path + "." + place.type : place.path;
+    const std::string name = place.section->list ? place.section->path + "." + place.id : place.path;
     slots.emplace_back(name, place.kind);
   }
   return slots;

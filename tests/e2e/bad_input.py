@@ -85,6 +85,24 @@ class BadData(HostTest):
     def test_features_that_do_not_fit_the_model(self):
         self.refused(CONFIG, ROWS.replace("[8, 16, 3]", "[9, 16, 3]"), "layers", "9", "8", rows__csv=rows())
 
+    def test_validate_sees_what_does_not_fit(self):
+        """Unless it is told to look at the file alone. A GPU that is not here is no reason to leave it out."""
+        self.write("rows.csv", rows())
+        for name, text, words in (("widths", ROWS.replace("[8, 16, 3]", "[9, 16, 3]"), ("layers", "9", "8")),
+                                  ("loss", ROWS.replace("cross_entropy", "mse"), ("mse",)),
+                                  ("gpu", ROWS.replace("[8, 16, 3]", "[9, 16, 3]").replace("seed = 3", 'seed = 3\ndevice = "cuda"'), ("layers", "9", "8"))):
+            with self.subTest(name):
+                self.write("run.toml", text)
+                message = self.host("validate", "run.toml", code=CONFIG).stderr
+                for word in words:
+                    self.assertIn(word, message)
+                self.assertIn("valid", self.host("validate", "run.toml", "--level", "files").stdout)
+        self.assertFalse((self.folder / "runs").exists())
+        self.write("run.toml", ROWS)
+        self.assertIn("valid", self.host("validate", "run.toml").stdout)
+        self.write("rows.csv", "not,a,table\n")
+        self.assertIn("rows.csv", self.host("validate", "run.toml", code=FAILED_DATA).stderr)
+
     def test_a_loss_that_does_not_fit_the_data(self):
         self.refused(CONFIG, ROWS.replace("cross_entropy", "mse"), "mse", rows__csv=rows())
 

@@ -63,7 +63,7 @@ class Completion(HostTest):
     def test_verbs_and_options(self):
         self.assertEqual(self.words("va"), ["validate"])
         self.assertLess({"train", "plugins", "ctl", "completion", "export"}, set(self.words("")))  # a tool is a verb
-        self.assertEqual(self.words("plugins", ""), ["events", "inspect", "list"])
+        self.assertLessEqual({"events", "inspect", "list"}, set(self.words("plugins", "")))
         self.assertEqual(self.words("plugins", "list", "--fo"), ["--format"])
         self.assertEqual(self.words("plugins", "list", "--format", ""), ["json", "text"])
         self.assertEqual(self.words("plugins", "list", "--format=j"), ["--format=json"])

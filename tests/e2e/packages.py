@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from support.host import BUILD, SMALL
+from support.host import BUILD, SMALL, SOURCE
 
 
 def cache(name):
@@ -37,19 +37,28 @@ class Packages(unittest.TestCase):
         [made] = (self.folder / kind).glob({"TGZ": "*.tar.gz", "DEB": "*.deb"}[kind])
         return made
 
+    def plugin(self, folder):
+        """A project of one's own: step.cpp of the README under another name."""
+        source = folder / "my_schedule"
+        source.mkdir()
+        text = (SOURCE / "plugins/schedule/step.cpp").read_text()
+        (source / "my_schedule.cpp").write_text(text.replace('name("step")', 'name("my_schedule")'))
+        (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(my_schedule LANGUAGES CXX)\n"
+                                               "find_package(Trainyard REQUIRED)\ntrainyard_add_plugin(my_schedule SOURCES my_schedule.cpp)\n")
+        return source
+
     def use(self, prefix, work, **environment):
         """Trains a run file and builds a plugin, with an installation at `prefix`."""
         trainyard, environment = prefix / "bin/trainyard", {**PLAIN, **environment}
         share = prefix / "share/trainyard"
         for name in ("README.md", "LICENSE", "configs/digits_mlp.toml", "data/optdigits/README.md", "docs/events.md", "docs/run-file.schema.json",
-                     "tools/docs", "tools/study", "templates/schedule/CMakeLists.txt"):
+                     "tools/docs", "configs/studies/rex/low_budget.toml", "templates/schedule"):
             self.assertTrue((share / name).exists(), name)
         work.mkdir()
         self.run_(trainyard, "train", share / "configs/digits_mlp.toml", "--set", "trainer.max_duration=20ba", "-q", cwd=work, env=environment)
         [result] = (work / "runs").glob("*/result.json")
         self.assertEqual(json.loads(result.read_text())["status"], "completed")
-        source = work / "my_schedule"
-        shutil.copytree(share / "templates/schedule", source)
+        source = self.plugin(work)
         self.run_("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", env=environment)
         self.run_("cmake", "--build", source / "build", env=environment)
         (work / "run.toml").write_text(SMALL + '[schedule]\ntype = "my_schedule"\n')
@@ -73,8 +82,8 @@ class Packages(unittest.TestCase):
         said = self.run_(prefix / "bin/trainyard", "doctor", code=3, env={**PLAIN, "TRAINYARD_LIBTORCH": "/absent"})
         self.assertRegex(said, "TRAINYARD_LIBTORCH: /absent/lib/libtorch_cpu.so: .*it is to name the folder of LibTorch")
         self.assertIn("valid", self.run_(prefix / "bin/trainyard", "validate", "--level", "files", prefix / "share/trainyard/configs/digits_mlp.toml"))
-        source = self.folder / "without"
-        shutil.copytree(prefix / "share/trainyard/templates/schedule", source)
+        (self.folder / "without").mkdir()
+        source = self.plugin(self.folder / "without")
         said = self.run_("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", code=1)
         self.assertRegex(said, r"No LibTorch at '/nowhere_*'.*set\s+TRAINYARD_LIBTORCH")
 

@@ -26,7 +26,7 @@ class Words(HostTest):
             for (words, listed), text in zip(cases, pool.map(lambda case: self.said(*case[0]), cases)):
                 with self.subTest(" ".join(map(str, words))):
                     self.assertIn(WRONG, text)
-                    told = [line for line in text.splitlines() if "allowed:" in line or " not in {" in line or "one of" in line or "there are:" in line]
+                    told = [line for line in text.splitlines() if "allowed:" in line or " not in {" in line or "one of" in line or "use " in line or "there are:" in line]
                     self.assertTrue(any(all(re.search(rf"(?<![\w-]){re.escape(each)}(?![\w-])", line) for each in listed) for line in told), text)
 
     def test_options_of_plugins(self):
