@@ -149,6 +149,10 @@ inline constexpr SlotRow slots_beside_lists[] = {
      .kind = "hook",
      .plugin = "early_stopping",
      .help = "ends a training that no longer improves"},
+    {.section = "profiler",
+     .kind = "hook",
+     .plugin = "trace",
+     .help = "looks at where the time of a training goes"},
 };
 
 /// The row of a kind; null where this host does not run it.

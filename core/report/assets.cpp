@@ -22,6 +22,7 @@ tbody th { font-weight: 400; white-space: nowrap; }
 .words { min-width: 14em; overflow-wrap: anywhere; }
 code { font-family: ui-monospace, monospace; font-size: 0.93em; overflow-wrap: anywhere; }
 .bad { color: var(--bad); }
+.within th { padding-left: 1.4em; color: var(--faint); }
 .swatch { display: inline-block; width: 14px; height: 4px; border-radius: 2px; margin: 0 6px 3px 0; background: var(--c); }
 .swatch.dashed { background: repeating-linear-gradient(90deg, var(--c) 0 4px, transparent 4px 6px); }
 .legend { position: sticky; top: 0; z-index: 4; display: flex; flex-wrap: wrap; gap: 2px 18px; padding: 6px 0; background: var(--back); }

@@ -109,12 +109,25 @@ double whole_of(const Json& result) {
   return sum > 0.0 ? sum : number(result, "seconds").value_or(0.0);
 }
 
+/// The hooks of a plugin, below it: a name of two lines.
+void take_events(const Json& plugin, const std::string& name, std::size_t run, std::size_t runs,
+                 Seconds& seconds) {
+  const Json events = plugin.value("events", Json());
+  if (!events.is_object()) return;
+  for (const auto& [event, value] : events.items())
+    if (const std::optional<double> part = control::number(value))
+      seconds.add(name + "\n" + event, run, runs, *part);
+}
+
 void take_plugins(const Json& result, std::size_t run, std::size_t runs, Seconds& seconds) {
   const Json plugins = result.is_object() ? result.value("plugins", Json()) : Json();
   if (!plugins.is_array()) return;
   for (const Json& plugin : plugins)
-    if (const std::optional<double> all = number(plugin, "seconds"))
-      seconds.add(text(plugin, "kind") + " " + text(plugin, "name"), run, runs, *all);
+    if (const std::optional<double> all = number(plugin, "seconds")) {
+      const std::string name = text(plugin, "kind") + " " + text(plugin, "name");
+      seconds.add(name, run, runs, *all);
+      take_events(plugin, name, run, runs, seconds);
+    }
 }
 
 void take_phases(const Json& result, std::size_t run, std::size_t runs, Seconds& seconds) {
@@ -128,7 +141,10 @@ std::string time_rows(const Shown& shown, const Seconds& seconds, const char* ti
   if (seconds.names.empty()) return {};
   std::string html = head(shown, title) + "</tr></thead><tbody>";
   for (const std::string& name : seconds.names) {
-    html += "<tr><th>" + escaped(name) + "</th>";
+    const std::size_t within = name.find('\n');
+    html += within == std::string::npos
+                ? "<tr><th>" + escaped(name) + "</th>"
+                : "<tr class=\"within\"><th>" + escaped(name.substr(within + 1)) + "</th>";
     const std::vector<double>& values = seconds.of_run.at(name);
     for (std::size_t run = 0; run < shown.runs.size(); ++run) {
       if (run >= values.size() || std::isnan(values[run])) {
@@ -222,7 +238,7 @@ std::string time_table(const Shown& shown) {
   std::string html;
   if (const std::string rows = time_rows(shown, phases, "phase"); !rows.empty())
     html += table("phases", rows);
-  if (const std::string rows = time_rows(shown, plugins, "plugin"); !rows.empty())
+  if (const std::string rows = time_rows(shown, plugins, "plugin and event"); !rows.empty())
     html += table("plugins", rows);
   return html;
 }

@@ -98,7 +98,8 @@ bool half_made(const fs::path& folder) {
 bool failed_at_once(const std::string& path) {
   std::ifstream file(path + "/" + result_name);
   const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return result.is_object() && result.value("status", Json()) == status_names[static_cast<int>(Status::failed)] &&
+  return result.is_object() &&
+         result.value("status", Json()) == status_names[static_cast<int>(Status::failed)] &&
          result.value("steps", Json()) == 0 && !fs::exists(path + "/checkpoints/latest");
 }
 
@@ -229,12 +230,14 @@ void RunDirectory::finish(const RunResult& result) {
   Json metrics = Json::object();
   for (const auto& [name, value] : result.metrics) metrics[name] = number(value);
   Json plugins = Json::array();
-  for (const PluginUse& plugin : result.plugins)
+  for (const PluginUse& plugin : result.plugins) {
     plugins.push_back({{"name", plugin.name},
                        {"kind", plugin.kind},
                        {"version", plugin.version},
                        {"digest", plugin.digest},
                        {"seconds", plugin.seconds}});
+    if (!plugin.events.empty()) plugins.back()["events"] = named(plugin.events);
+  }
   const Json json = {
       {"status", status_names[static_cast<int>(result.status)]},
       {"exit_code", static_cast<int>(result.exit_code)},

@@ -29,6 +29,7 @@ struct PluginUse {
   std::string name, kind, version;
   std::string digest;    ///< SHA-256 of the loaded file, as sealed
   double seconds = 0.0;  ///< spent in its calls; of a dataset, that the loop waited for it
+  NamedSeconds events;   ///< of them, in its hooks, by event
 };
 
 struct SwapCounts {

@@ -57,6 +57,14 @@ class Trace(HostTest):
         self.assertIn(("hooks.ema", "after_step"), hooks)
         self.assertIn("after_step", {each["name"] for each in self.spans(events) if each["cat"] == "event"})
 
+    def test_a_table_of_its_own(self):
+        for table in ("[profiler]", '[profiler]\ntype = "trace"'):
+            self.train(f'{SMALL}{table}\nfrom = 2\nsteps = 3\npath = "steps.json"\n', "--overwrite")
+            events = self.trace((self.folder / "runs/small/steps.json").read_text())
+            self.assertEqual([each["args"]["step"] for each in events if each.get("cat") == "step"], [2, 3, 4])
+        self.write("run.toml", SMALL + '[profiler]\nform = 2\n')
+        self.assertIn("E104 unknown key `form` in [profiler]", self.host("validate", "run.toml", code=2).stderr)
+
     def test_times_are_those_of_the_result(self):
         result = self.train(HOOKS + "from = 1\nsteps = 0\n", *LONG)
         events = self.spans(self.trace())

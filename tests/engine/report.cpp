@@ -83,7 +83,7 @@ RunResult good_result() {
           .metrics = {{"val/accuracy", 0.97}, {"val/loss", std::numeric_limits<double>::quiet_NaN()}},
           .model_digest = "ab12",
           .optimizer_digest = "cd34",
-          .plugins = {{"adamw", "optimizer", "1.0.0", "ef56", 0.25}},
+          .plugins = {{"adamw", "optimizer", "1.0.0", "ef56", 0.25, {{"after_step", 0.125}}}},
           .time = {{"backward", 0.5}},
           .swaps = {.made = 4, .refused = 1, .rolled_back = 2}};
 }
@@ -256,7 +256,8 @@ TEST_CASE("a run's folder holds the configuration, the journal and the result") 
     "status": "completed", "exit_code": 0, "steps": 120, "epochs": 2, "samples": 7646, "seconds": 1.5,
     "metrics": {"val/accuracy": 0.97, "val/loss": "nan"},
     "digest": {"model": "ab12", "optimizer": "cd34"},
-    "plugins": [{"name": "adamw", "kind": "optimizer", "version": "1.0.0", "digest": "ef56", "seconds": 0.25}],
+    "plugins": [{"name": "adamw", "kind": "optimizer", "version": "1.0.0", "digest": "ef56", "seconds": 0.25,
+                 "events": {"after_step": 0.125}}],
     "time": {"backward": 0.5},
     "swaps": {"made": 4, "refused": 1, "rolled_back": 2}, "error": null})"));
   CHECK(std::distance(fs::directory_iterator(path), {}) == 3);  // no temporary file is left

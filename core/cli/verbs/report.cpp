@@ -22,7 +22,7 @@ int report(Given& given) {
 void add_report(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("report", "write runs as a page: curves, times, differences, journal");
   const auto given = std::make_shared<Given>();
-  verb.add("run", given->runs, "directories of runs, or their names below runs/").required();
+  verb.add("run", given->runs, "directories of runs, or their names below runs/").required().offers("run");
   verb.add("--out", given->file, "file to write (report.html)");
   when_chosen(verb, line, given, report);
 }

@@ -33,7 +33,9 @@ void add_runs(Arguments command, CommandLine& line) {
   when_chosen(verb, line, given, list);
   Arguments beside =
       verb.further_verb("compare", "final and best metrics of runs, and the keys in which they differ");
-  beside.add("run", given->compared, "directories of runs, or their names below runs/").required();
+  beside.add("run", given->compared, "directories of runs, or their names below runs/")
+      .required()
+      .offers("run");
   add_format(beside, given->format);
   when_chosen(beside, line, given, compare);
 }

@@ -243,7 +243,8 @@ void Bus::call_in_full(const Call& call, StepContext& context) {
   const auto before = timing_ ? clock::now() : clock::time_point();
   call.function(call.self, context);
   if (timing_) {
-    call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+    call.who->sampled_seconds[static_cast<std::size_t>(context.event())] +=
+        std::chrono::duration<double>(clock::now() - before).count();
     if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
   }
 }
@@ -262,7 +263,8 @@ void Bus::call_inspected(const Call& call, StepContext& context, bool sampled) {
   else
     call.function(call.self, context);
   if (timing_) {
-    call.who->sampled_seconds += std::chrono::duration<double>(clock::now() - before).count();
+    call.who->sampled_seconds[static_cast<std::size_t>(context.event())] +=
+        std::chrono::duration<double>(clock::now() - before).count();
     if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
   }
   each(&Inspector::after);

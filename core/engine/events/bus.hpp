@@ -36,9 +36,10 @@ struct Subscriber {
   }
   bool disabled = false;
   // Written by the bus:
-  bool left_out = false;         ///< that rebuild has come
-  std::string error;             ///< why it is disabled
-  double sampled_seconds = 0.0;  ///< inside its hooks, on the fires that were timed
+  bool left_out = false;  ///< that rebuild has come
+  std::string error;      ///< why it is disabled
+  std::array<double, event_count>
+      sampled_seconds{};  ///< inside its hooks at each event, on the fires that were timed
 };
 
 /// Looks at the state of the run around hooks: that what they declared to write is sound, that they wrote

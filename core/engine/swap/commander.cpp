@@ -534,7 +534,7 @@ Status Commander::status() const {
                           static_cast<double>(clock.total_steps - clock.step);
   train::TimeUse use = train::time_use(run_);
   status.time = std::move(use.phases);
-  auto seconds = use.plugins.begin();
+  auto of_plugin = use.plugins.begin();
   for (train::ActivePlugin& plugin : run_.plugins()) {
     const auto swaps = swapped_.find(plugin.slot().address());
     status.slots.push_back({.slot = plugin.slot().address(),
@@ -542,7 +542,7 @@ Status Commander::status() const {
                             .version = plugin.manifest().version,
                             .swaps = swaps == swapped_.end() ? 0 : swaps->second,
                             .digest = plugin.file().digest,
-                            .seconds = *seconds++});
+                            .seconds = (of_plugin++)->seconds});
   }
   std::set<int> in_use;
   for (const train::ActivePlugin& plugin : run_.plugins()) in_use.insert(plugin.generation());

@@ -19,8 +19,8 @@ namespace trainyard::train {
 namespace {
 
 /// The time inside plugins is taken every so many steps: a prime, so that what is done every 50 or 64 steps is
-/// neither always among them nor never; and from the second on, as the first makes what the others find.
-constexpr std::int64_t timed_one_in = 31, first_timed = 2;
+/// neither always among them nor never. Not of the very first, which make what the others find.
+constexpr std::int64_t timed_one_in = 31, first_timed = 8;
 
 /// Whatever happens, the context does not keep a batch that is gone.
 class BatchScope {

@@ -18,15 +18,21 @@ double in_calls(const config::SlotConfig& slot, const PhaseSeconds& sampled) {
 
 TimeUse time_use(Run& run) {
   const PhaseSeconds& sampled = run.loop().seconds();
-  TimeUse use{.plugins = std::vector<double>(run.plugins().size()), .phases = {}};
+  TimeUse use{.plugins = std::vector<TimeUse::Plugin>(run.plugins().size()), .phases = {}};
   if (sampled.timed_steps == 0) return use;
   const double scale = static_cast<double>(run.clock().step) / static_cast<double>(sampled.timed_steps);
   double hooks = 0.0;
-  auto seconds = use.plugins.begin();
+  auto of_plugin = use.plugins.begin();
   for (const ActivePlugin& plugin : run.plugins()) {
-    const double in_hooks = plugin.subscriber().sampled_seconds * scale;
-    *seconds++ = in_calls(plugin.slot(), sampled) * scale + in_hooks;
-    hooks += in_hooks;
+    of_plugin->seconds = in_calls(plugin.slot(), sampled) * scale;
+    for (std::size_t event = 0; event < event_count; ++event) {
+      const double seconds = plugin.subscriber().sampled_seconds[event] * scale;
+      if (seconds <= 0.0) continue;
+      of_plugin->events.emplace_back(name(static_cast<Event>(event)), seconds);
+      of_plugin->seconds += seconds;
+      hooks += seconds;
+    }
+    ++of_plugin;
   }
   use.phases = {{"data", sampled.data * scale},           {"forward", sampled.model * scale},
                 {"loss", sampled.loss * scale},           {"backward", sampled.backward * scale},

@@ -11,7 +11,11 @@ namespace trainyard::train {
 /// What happens in every step was measured on a sample of them, and is multiplied: it is of the whole run, before a
 /// resume too. On a GPU it is the time until the work was handed over.
 struct TimeUse {
-  std::vector<double> plugins;  ///< seconds in their calls and hooks, as Run::plugins()
+  struct Plugin {
+    double seconds = 0.0;         ///< in its calls and hooks
+    report::NamedSeconds events;  ///< of them, in its hooks, by event
+  };
+  std::vector<Plugin> plugins;  ///< as Run::plugins()
   /// Of steps "data" (waited for), "forward", "loss", "backward", "optimizer", "hooks"; and "other": the host,
   /// evaluations, checkpoints. Together they are the time of the training. Empty before a step was timed.
   report::NamedSeconds phases;

@@ -293,10 +293,11 @@ void Training::conclude(report::RunResult& result) {
 
 std::vector<report::PluginUse> Training::plugin_uses(const TimeUse& use) {
   std::vector<report::PluginUse> uses;
-  auto seconds = use.plugins.begin();
+  auto of_plugin = use.plugins.begin();
   for (ActivePlugin& plugin : run_->plugins()) {
-    uses.push_back(
-        {plugin.slot().id, plugin.slot().kind, plugin.manifest().version, plugin.file().digest, *seconds++});
+    uses.push_back({plugin.slot().id, plugin.slot().kind, plugin.manifest().version, plugin.file().digest,
+                    of_plugin->seconds, of_plugin->events});
+    ++of_plugin;
     for (const report::SinkThread::Usage& usage : sinks_->usage())
       if (is_sink(plugin) && usage.id == plugin.slot().id) uses.back().seconds += usage.seconds;
   }
@@ -347,7 +348,8 @@ bool Training::restore_best() {
   std::string path = first_ ? checkpoint::best(beginning_.directory.path()).value_or("") : "";
   if (world_ != nullptr) path = world_->from_first(path);
   if (path.empty()) {
-    messages_.send(LogLevel::warning, "trainer.restore_best: none was kept; the run ends with its last weights");
+    messages_.send(LogLevel::warning,
+                   "trainer.restore_best: none was kept; the run ends with its last weights");
     return true;
   }
   const std::optional<std::int64_t> step = checkpoint::step_of(path);
