@@ -111,7 +111,7 @@ project(mine LANGUAGES NONE)
 function(add_library)
 endfunction()
 foreach(command target_link_libraries target_compile_features target_compile_options target_link_options set_target_properties
-        add_custom_command)
+        add_custom_command get_target_property)
   function(${{command}})
   endfunction()
 endforeach()

@@ -1,6 +1,7 @@
 """Plugins that crash, hang, throw and write NaN, in the real executable: the report names who, where and when."""
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -13,9 +14,12 @@ STEP = 5
 SIGNALS = {"segv": "SIGSEGV", "bus": "SIGBUS", "fpe": "SIGFPE", "ill": "SIGILL", "abort": "SIGABRT", "stack": "SIGSEGV"}
 
 
-def hook(way, at="before_step", step=STEP, plugin="faulty", **more):
-    rest = "".join(f"{key} = {json.dumps(value)}\n" for key, value in more.items())
-    return f'[[hooks]]\ntype = "{plugin}"\n' + (f'at = "{at}"\nstep = {step}\nway = "{way}"\n' if plugin == "faulty" else rest)
+def entry(**keys):
+    return "[[hooks]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+def hook(way, at="before_step", step=STEP):
+    return entry(type="faulty", at=at, step=step, way=way)
 
 
 class Faults(HostTest):
@@ -195,7 +199,7 @@ class Faults(HostTest):
     LONG = ("--set", "trainer.max_duration=1000000ba", "--set", "trainer.eval_interval=1000ba")
 
     def mistaken(self, mistake, **more):
-        return SMALL + hook("", plugin="mistaken", mistake=mistake, **more)
+        return SMALL + entry(type="mistaken", mistake=mistake, **more)
 
     def test_undeclared_writes_are_found_without_being_looked_for(self):
         for touch in ("model", "model_below_autograd", "grads", "hyper", "batch"):
@@ -219,7 +223,7 @@ class Faults(HostTest):
         self.assertIn("must not end the process: throw", report["suggestion"])
         self.assertTrue(any(frame["module"].startswith("mistaken-") for frame in report["stack"]), report["stack"])
         # It goes on from its checkpoint, to the very same bits.
-        self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--set", "run.resume=auto", "--set", "hooks.mistaken.mistake=none")
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, "--set", "run.resume=auto", "--set", "hooks.0.mistake=none")
         self.assertTrue([line for line in self.journal() if line["what"] == "resumed" and line["step"] == 4])
         self.assertEqual(self.result()["digest"], self.train(SMALL, "--overwrite")["digest"])
         # In a constructor, and in a verb that leaves no run.
@@ -279,6 +283,7 @@ class Faults(HostTest):
 
     def endless(self, *words):
         self.write("run.toml", self.mistaken("endless loop", step=3))
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
         process = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY, *words),
                                    cwd=self.folder, text=True, stderr=subprocess.PIPE, env=self.environment())
         journal = self.folder / "runs/small/run.log"
@@ -341,7 +346,7 @@ class Faults(HostTest):
 
     def test_what_the_run_file_says_of_plugins(self):
         """How the author mends it stands in the message."""
-        self.write("run.toml", SMALL + hook("", plugin="mistaken", every="5ba"))
+        self.write("run.toml", SMALL + entry(type="mistaken", every="5ba"))
         self.assertIn('.every("100ba")', self.host("validate", "run.toml", "--plugins", FAULTY, code=2).stderr)
         self.write("run.toml", SMALL.replace("lr = 0.01", "lr = 0.01\nbetas = [0.9]"))
         said = self.host("validate", "run.toml", code=2).stderr
@@ -463,7 +468,7 @@ class Faults(HostTest):
         self.assertIn("no newer checkpoint than before", said)
 
     def test_a_signal_writes_on_no_stack_that_a_plugin_lays_into_the_heap(self):
-        self.write("run.toml", SMALL + hook("", plugin="elsewhere"))
+        self.write("run.toml", SMALL + entry(type="elsewhere"))
         self.host("train", "run.toml", "-q", "--plugins", FAULTY, code=75)
         self.assertEqual(self.result()["steps"], STEP)
 

@@ -1,5 +1,8 @@
 // What authors of plugins do by mistake, and what passes for a while.
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <thread>
 
@@ -42,7 +45,7 @@ class Mistaken final : public Hook {
     if (context.step_number() < options_.step) return;
     if (is("exit")) std::exit(0);
     if (is("endless loop"))
-      for (volatile int turns = 0;; turns = turns + 1) {}
+      for (std::atomic<int> turns = 0;;) ++turns;
     if (is("print")) print("in a hook");
     if (is("print on a thread")) std::thread([this] { print("on a thread"); }).join();
     if (is("member not saved")) ++calls_;

@@ -469,8 +469,12 @@ void FaultReport::end_hung() {
 
 bool FaultReport::report_exit(int status) {
   Ready* const run = ready.load();
+  if (run == nullptr) return false;
   pid_t nobody = 0;
-  if (run == nullptr || !reporting.compare_exchange_strong(nobody, thread_id())) return false;
+  if (!reporting.compare_exchange_strong(nobody, thread_id())) {
+    if (nobody == thread_id()) return false;
+    for (;;) pause();  // another thread writes the report and ends the process
+  }
   static Fault fault;
   const std::string what = "exit(" + std::to_string(status) + ") was called";
   fault.cause = "exit";

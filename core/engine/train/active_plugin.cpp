@@ -142,9 +142,8 @@ namespace {
 
 std::shared_ptr<PluginObject> make_object(const config::SlotConfig& slot, const plugins::LoadedPlugin& code,
                                           PartCode parts, const HostOutputs& outputs) {
-  const events::CallScope scope(slot.slot.c_str(), slot.type.c_str());
   const auto object = std::make_shared<PluginObject>(slot, outputs, std::move(parts));
-  object->instance = code.create(slot.options);
+  object->instance = guarded(slot, 0, [&] { return code.create(slot.options); });
   object->instance.plugin->set_host(*object);
   return {object.get(), [object](const PluginObject*) {
             if (object.use_count() > 1) object->close();  // a call that does not return holds it, too

@@ -9,6 +9,7 @@
 #include <trainyard/recorder.hpp>
 
 #include "core/engine/distributed/together.hpp"
+#include "core/engine/events/exit_watch.hpp"
 #include "core/engine/events/spans.hpp"
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/finite_check.hpp"
@@ -232,6 +233,7 @@ Loop& Run::build_loop(LoopParts parts) {
 
 /// Asked after every step: it looks at the plugins, which are cold by then, where one of them has called only.
 void Run::check_threads() {
+  report::ExitWatch::stepped();
   if (unsaved_) unsaved_->look(live_.layer.plugins);
   if (!thread_failed_.load(std::memory_order_relaxed)) [[likely]]
     return;

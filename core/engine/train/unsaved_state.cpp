@@ -42,6 +42,11 @@ std::vector<char> statics_of(const void* code) {
   return std::move(search.bytes);
 }
 
+bool saves(ActivePlugin& plugin) {
+  const State state = plugin.state();
+  return !state.scalars.empty() || !state.tensors.empty();
+}
+
 }  // namespace
 
 void UnsavedState::look(std::deque<ActivePlugin>& plugins) {
@@ -65,9 +70,7 @@ void UnsavedState::look(ActivePlugin& plugin, Seen& seen) {
       tell_(who +
             ": its static variables change from step to step: all of its objects in this process share them, "
             "and no checkpoint has them; make them members of the class, with `save` and `load`");
-    const State state = plugin.state();
-    const bool saves = !state.scalars.empty() || !state.tensors.empty();
-    if (object != seen.object && !saves && !std::exchange(seen.object_told, true))
+    if (object != seen.object && !saves(plugin) && !std::exchange(seen.object_told, true))
       tell_(who +
             ": its members change from step to step, and it saves nothing: a run that is resumed goes on "
             "without what they hold; write `save` and `load`, but for what is of no use behind the step");
