@@ -213,8 +213,13 @@ class Pages(Runs):
         self.assertAlmostEqual(group["y"][at], mean, delta=1e-5)
         self.assertAlmostEqual(group["e"][at], math.sqrt(sum((each - mean) ** 2 for each in three) / 2), delta=1e-5)
 
-        outcomes = page.root.by_id("outcomes").words()
-        self.assertIn(f"{three[0]:.5g}"[:5], "".join(outcomes) + f"{three[0]:.5g}")
+        outcomes = page.root.by_id("outcomes")
+        (accuracy,) = [row for row in outcomes.all("tr") if row.words().startswith("val/accuracy")]
+        ends = [self.values[f"base-s{seed}"][-1][1]["val/accuracy"] for seed in (1, 2, 3)]
+        self.assertIn("final; highest", accuracy.words())
+        for cell, end in zip(accuracy.all("td"), ends):
+            self.assertTrue(cell.words().startswith(f"{end:.5g} "), cell.words())
+        self.assertIn(f"{sum(ends) / 3:.5g} \u00b1 ", list(accuracy.all("td"))[-1].words())
         keys = page.root.by_id("keys")
         self.assertEqual([next(row.all("th")).words() for row in keys.all("tr")][1:], ["optimizer.lr", "run.seed"])
         self.assertIn("optimizer sgd", page.root.by_id("plugins").words())
