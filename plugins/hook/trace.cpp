@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -39,12 +39,18 @@ void sort(std::vector<Span>& spans) {
   });
 }
 
+/// Numbers by to_chars: this is most of what a trace costs.
+void append(std::int64_t number, std::string& text) {
+  char digits[24];
+  text.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
 /// Microseconds with three places: a trace in whole ones has short hooks of no length.
-std::string microseconds(std::chrono::nanoseconds time) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(time.count() / 1000),
-                static_cast<int>(time.count() % 1000));
-  return text;
+void append_microseconds(std::chrono::nanoseconds time, std::string& text) {
+  append(time.count() / 1000, text);
+  const auto rest = static_cast<int>(time.count() % 1000);
+  text += {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
+           static_cast<char>('0' + rest % 10)};
 }
 
 /// Writes blocks of spans, each as a whole.
@@ -60,7 +66,7 @@ class TraceFile {
         found == std::string::npos ? now : std::atoll(before.c_str() + found + began.size());
     offset_ -= std::chrono::seconds(began_at);
     file_.open(path_, std::ios::binary | std::ios::app);
-    file_ << (before.empty() ? "[\n" : ",\n") << R"({"name":"process_name","ph":"M","pid":)" << ::getpid()
+    file_ << (before.empty() ? "[\n" : ",\n") << R"({"name":"process_name","ph":"M","pid":)" << pid_
           << R"(,"tid":1,"args":{"name":")" << process << '"' << began << began_at << "}}" << std::flush;
     if (!file_) throw DataError("cannot write '" + path_ + "': is there room, and may it be written?");
   }
@@ -68,7 +74,7 @@ class TraceFile {
   void write(std::vector<Span>& spans) {
     sort(spans);
     std::string text;
-    for (const Span& span : spans) text += ",\n" + line(span);
+    for (const Span& span : spans) append_line(span, text);
     file_ << text << std::flush;
   }
   void end() { file_ << end_of_file << std::flush; }
@@ -90,18 +96,21 @@ class TraceFile {
     return text;
   }
 
-  std::string line(const Span& span) const {
+  void append_line(const Span& span, std::string& text) const {
     static constexpr const char* categories[] = {"step", "phase", "event", "hook"};
-    const std::string_view name = span.plugin.empty() ? span.name : span.plugin;
-    std::string text = R"({"name":")" + std::string(name) + R"(","cat":")" +
-                       categories[static_cast<int>(span.what)] + R"(","ph":"X","ts":)" +
-                       microseconds(span.begin.time_since_epoch() + offset_) + R"(,"dur":)" +
-                       microseconds(span.end - span.begin) + R"(,"pid":)" + std::to_string(::getpid()) +
-                       R"(,"tid":1,"args":{"step":)" + std::to_string(span.step);
-    if (!span.plugin.empty()) text += R"(,"event":")" + std::string(span.name) + '"';
-    return text + "}}";
+    text.append(",\n{\"name\":\"").append(span.plugin.empty() ? span.name : span.plugin);
+    text.append("\",\"cat\":\"").append(categories[static_cast<int>(span.what)]);
+    text.append("\",\"ph\":\"X\",\"ts\":");
+    append_microseconds(span.begin.time_since_epoch() + offset_, text);
+    text.append(",\"dur\":");
+    append_microseconds(span.end - span.begin, text);
+    text.append(",\"pid\":").append(pid_).append(",\"tid\":1,\"args\":{\"step\":");
+    append(span.step, text);
+    if (!span.plugin.empty()) text.append(",\"event\":\"").append(span.name).append("\"");
+    text.append("}}");
   }
 
+  const std::string pid_ = std::to_string(::getpid());
   std::string path_;
   std::ofstream file_;
   std::chrono::nanoseconds offset_ =  ///< from the clock of spans to the times of the file
