@@ -392,12 +392,16 @@ TEST_CASE("monitor: a frame fits its terminal", "[monitor]") {
   view.run.total_steps = 100;
   for (int i = 0; i < 30; ++i) view.run.metrics["val/metric" + std::to_string(i)] = i;
   for (int i = 0; i < 500; ++i) view.loss.add(i, 1.0 / (i + 1));
+  for (int i = 0; i < 500; i += 50) view.validation["val/accuracy"].add(i, i);
   view.journal = {"step 3  rex  disabled: größer als erwartet, und das ist eine lange Zeile", "b", "c"};
   for (const std::size_t columns : {1, 5, 20, 80, 300})
     for (const std::size_t rows : {1, 3, 10, 24, 60}) {
       const auto lines = frame(view, columns, rows, true);
       CHECK(lines.size() <= rows);
       for (const auto& line : lines) CHECK(width(line) <= columns);
+      const auto two = frame(std::vector<View>{view, view}, columns, rows, true);
+      CHECK(two.size() <= rows);
+      for (const auto& line : two) CHECK(width(line) <= columns);
     }
   CHECK_THAT(joined(frame(view, 100, 60, true)),
              Catch::Contains("digits  paused  step 7 of 100 (7%)") && Catch::Contains("cosine") &&
@@ -421,7 +425,7 @@ TEST_CASE("monitor: follows a run on a terminal until it ends, and gives the ter
     std::ostringstream errors;
     termios before{}, after{};
     ::tcgetattr(0, &before);
-    const int code = monitor(run, false, errors);
+    const int code = monitor({run}, false, errors);
     ::tcgetattr(0, &after);
     ::_exit(before.c_lflag == after.c_lflag ? code : 99);
   }
