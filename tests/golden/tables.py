@@ -19,6 +19,7 @@ TRAIN = """age,job,"city, state",income,grade,rate
 NA,clerk,"two
 lines",3000,2,no
 44,,"Portland, OR",NaN,1,yes
+51,teacher,"Portland, OR",1200.5,1,maybe
 """
 OTHER = """rate,income,grade,"city, state",job,age
 no,,3,"Portland, OR",astronaut,
