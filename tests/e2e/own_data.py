@@ -282,8 +282,11 @@ class OwnImages(HostTest):
         self.write("new/dark.PNG", png((1, 2, 3), 4))
         self.assertEqual(self.predict("new")[1], [("new/a/light.png", "day"), ("new/dark.PNG", "night")])
         self.assertEqual(self.predict("new/dark.PNG")[1], [("new/dark.PNG", "night")])
-        first = self.host("predict", "runs/small", "new").stdout
-        self.assertEqual(self.host("predict", "runs/small", "new").stdout, first)  # nothing is augmented
+        # As the split that is not augmented, to the last digit.
+        for words in (("val", "--out", "files.csv"), ("--split", "val", "--out", "split.csv")):
+            self.host("predict", "runs/small", *words)
+        files, split = ([list(row.values())[1:] for row in csv.DictReader((self.folder / name).open())] for name in ("files.csv", "split.csv"))
+        self.assertEqual((files, len(files)), (split, 8))
         self.write("new/torn.png", png((1, 2, 3))[:60])
         errors, rows = self.predict("new")
         self.assertIn("new/torn.png: the PNG file cannot be decoded", errors)
