@@ -77,7 +77,7 @@ void Opening::sampler(ActivePlugin& plugin) {
   guarded(training.slot(), 0, [&] {
     source.size = training.as<Dataset>().size();
     source.labels = training.as<Dataset>().labels();
-    view = view_of("train", source.size);
+    view = view_of("train", training.as<Dataset>());
   });
   if (view) {
     source.size = view->size();
