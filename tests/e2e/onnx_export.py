@@ -71,7 +71,7 @@ class Export(HostTest):
             with self.subTest(name):
                 if name == "onnx":
                     self.train(RUNS["mlp"], "--overwrite")
-                    self.host("export", "run.toml", "--to", "onnx", "--out", "before.onnx")
+                    self.host("export", "run.toml", "--to", "onnx", "--file", "before.onnx")
                 found, expected, proto = self.outputs(text)
                 self.assertEqual(found.shape, expected.shape)
                 self.assertGreater(float(np.abs(found).max()), 1e-3)
@@ -82,7 +82,7 @@ class Export(HostTest):
     def test_what_is_written_is_read_again(self):
         """A file that `onnx` reads, exported again: the same weights, by the same names."""
         self.train(RUNS["resnet"])
-        self.host("export", "run.toml", "--to", "onnx", "--out", "before.onnx")
+        self.host("export", "run.toml", "--to", "onnx", "--file", "before.onnx")
         self.host("predict", "run.toml", "--out", "before.safetensors")
         still = run('type = "onnx"\nfile = "before.onnx"', images(3, 12, 12)).replace('"adamw"\nlr = 0.01', '"sgd"\nlr = 1e-30')
         self.train(still, "--overwrite", "--set", "trainer.max_duration=1ba")

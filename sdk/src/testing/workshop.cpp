@@ -50,6 +50,12 @@ std::map<std::string, double> FakeWorkshop::evaluate(std::string_view split) {
   return stop ? std::map<std::string, double>() : found->second;
 }
 
+Dataset& FakeWorkshop::dataset(std::string_view split) {
+  const auto found = datasets.find(split);
+  if (found != datasets.end()) return *found->second;
+  throw ConfigError("the run has no split \"" + std::string(split) + "\"");
+}
+
 std::vector<Batch> FakeWorkshop::batches(std::string_view split, std::int64_t count) {
   if (split != "train" && !metrics.contains(split))
     throw ConfigError("the run has no split \"" + std::string(split) + "\"");

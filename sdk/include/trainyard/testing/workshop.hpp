@@ -24,7 +24,8 @@ class FakeWorkshop final : public Workshop {
   std::string directory;  ///< of folder(); that of the process without one
   std::map<std::string, State, std::less<>> states;
   std::map<std::string, std::map<std::string, double>, std::less<>> metrics;  ///< of each split
-  bool stop = false;                                                          ///< a signal has come
+  std::map<std::string, Dataset*, std::less<>> datasets;  ///< of each split; they outlive the object
+  bool stop = false;                                      ///< a signal has come
 
   /// Calls of progress.
   std::vector<std::pair<std::int64_t, std::int64_t>> progress_made;
@@ -40,6 +41,7 @@ class FakeWorkshop final : public Workshop {
   std::map<std::string, double> evaluate(std::string_view split) override;
   /// Of "train" and the splits above, eight samples each.
   std::vector<Batch> batches(std::string_view split, std::int64_t count) override;
+  Dataset& dataset(std::string_view split) override;
   /// Takes real steps of plain SGD, and takes them back.
   void train(std::int64_t steps, const std::function<void()>& look) override;
   const std::string& folder() override;
