@@ -169,6 +169,7 @@ class KeptFile {
    public:
     explicit Output(const std::string& path) : file_(path, std::ios::binary) {}
     void add(std::span<const std::byte> bytes, std::size_t unsummed = 0) {
+      if (bytes.empty()) return;  // of a null pointer zlib begins its sum anew
       crc_ = crc32_z(crc_, reinterpret_cast<const Bytef*>(bytes.data()) + unsummed, bytes.size() - unsummed);
       file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
       size_ += bytes.size();

@@ -55,7 +55,7 @@ class Keep(HostTest):
         self.assertIn("set data.keep_in", self.keep(GRAPH, code=2).stderr)
         self.assertIn("has no form to be kept in", self.keep(SMALL, code=2).stderr)
         text = GRAPH.replace("fanouts", 'keep_in = "none"\nfanouts')
-        self.assertIn('is no folder', self.keep(text, code=2).stderr)
+        self.assertIn("none does not exist", self.keep(text, code=2).stderr)
 
 
 class Folds(HostTest):
@@ -112,7 +112,7 @@ class Inference(HostTest):
                   "--set", "trainer.eval_interval=60ep", TRAINYARD_DATA=str(DATA))
 
         def accuracy(fanout, seed):
-            done = self.host("eval", config, "--weights", self.folder / "run", "--format", "json", *words, "--set",
+            done = self.host("eval", config, "--weights", self.folder / "run/model.safetensors", "--format", "json", *words, "--set",
                              f"data.fanouts=[{fanout},{fanout},{fanout}]", "--set", f"run.seed={seed}", TRAINYARD_DATA=str(DATA))
             return 100 * json.loads(done.stdout)["test/accuracy"]
 

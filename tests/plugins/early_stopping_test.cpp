@@ -21,7 +21,7 @@ class Evaluations final : public StepContext {
   explicit Evaluations(const char* mode, std::int64_t patience, double min_delta = 0.0)
       : options_(test::table(
             {{"metric", "val/loss"}, {"mode", mode}, {"patience", patience}, {"min_delta", min_delta}})),
-        plugin_("early_stopping", options_),
+        plugin_(std::in_place, "early_stopping", options_),
         host_(*this) {
     services_ = &host_;
     caller_ = &lent_;
@@ -38,14 +38,14 @@ class Evaluations final : public StepContext {
   }
   void fire(Event event) {
     event_ = event;
-    plugin_.fire(*this);
+    plugin_->fire(*this);
   }
   /// In a new object, with another option and the state of the old one.
   void resume(const char* option, Value value, Event event = Event::after_load) {
-    const State state = plugin_.saved();
+    const State state = plugin_->saved();
     options_.set(option, std::move(value));
-    plugin_ = test::Subscribed<Hook>("early_stopping", options_);
-    plugin_.plugin().load(StateReader(state));
+    plugin_.emplace("early_stopping", options_);
+    plugin_->plugin().load(StateReader(state));
     fire(event);
   }
   using StepContext::clock_;
@@ -73,7 +73,7 @@ class Evaluations final : public StepContext {
   };
 
   Table options_;
-  test::Subscribed<Hook> plugin_;
+  std::optional<test::Subscribed<Hook>> plugin_;
   Values host_;
   Caller lent_{"early_stopping", Region::control};
 };

@@ -613,8 +613,8 @@ TEST_CASE("graph: a kept graph is the same, is made once, and is refused when a 
 TEST_CASE("graph: a kept graph that is cut, or changed at any byte, is refused by name") {
   const TempFolder shelf;
   const datasets::KeptFile file = graph::kept_graph(shelf.path(""), "small");
-  graph::keep(file, *graph::open_graph(
-                        {.layout = "synthetic", .synthetic = {.nodes = 7, .edges = 9, .features = 2}}));
+  graph::keep(file, *graph::open_graph({.layout = "synthetic",
+                                        .synthetic = {.nodes = 7, .edges = 9, .features = 2, .classes = 2}}));
   const std::string content = content_of(file.path());
   REQUIRE(graph::map_kept(file).has_value());
   for (std::size_t at = 0; at < content.size(); ++at) {

@@ -1,3 +1,6 @@
+#include <optional>
+#include <utility>
+
 #include <catch2/catch.hpp>
 
 #include <trainyard/context.hpp>
@@ -16,7 +19,7 @@ namespace {
 class Evaluations final : public StepContext {
  public:
   explicit Evaluations(const Table& options)
-      : options_(options), plateau_("plateau", options), services_of_(*this) {
+      : options_(options), plateau_(std::in_place, "plateau", options), services_of_(*this) {
     event_ = Event::eval_end;
     services_ = &services_of_;
   }
@@ -26,15 +29,15 @@ class Evaluations final : public StepContext {
   }
   void evaluate_again(double value) {
     value_ = value;
-    plateau_.fire(*this);
+    plateau_->fire(*this);
   }
-  double factor() const { return plateau_.plugin().factor({}); }
-  State saved() const { return plateau_.saved(); }
+  double factor() const { return plateau_->plugin().factor({}); }
+  State saved() const { return plateau_->saved(); }
   /// In a new object, with the state of the old one.
   void resume() {
     const State state = saved();
-    plateau_ = test::Subscribed<Schedule>("plateau", options_);
-    plateau_.plugin().load(StateReader(state));
+    plateau_.emplace("plateau", options_);
+    plateau_->plugin().load(StateReader(state));
   }
   std::string asked;  ///< the name of the metric
 
@@ -50,7 +53,7 @@ class Evaluations final : public StepContext {
     Evaluations& run_;
   };
   Table options_;
-  test::Subscribed<Schedule> plateau_;
+  std::optional<test::Subscribed<Schedule>> plateau_;
   double value_ = 0;
   Values services_of_;
 };

@@ -286,14 +286,15 @@ TEST_CASE("xc: kept samples are the same, are made once, and are refused when a 
   for (const std::string& file : files()) std::filesystem::remove(file);
   open(options(shelf.path(""), "none"));
   const std::string file = files().front(), content = content_of(file);
+  const std::string name = std::filesystem::path(file).filename();
   const auto again = [&] { return data_error(options(shelf.path(""), "none")); };
   for (std::size_t at = 0; at < content.size(); ++at) {
     std::string changed = content;
     changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
     std::ofstream(file, std::ios::binary) << changed;
-    REQUIRE_THAT(again(), Contains(file) && Contains("the kept xc is damaged: remove the file"));
+    REQUIRE_THAT(again(), Contains(name) && Contains("the kept xc is damaged: remove the file"));
     std::ofstream(file, std::ios::binary) << content.substr(0, at);
-    REQUIRE_THAT(again(), Contains(file) && Contains("the kept xc is damaged"));
+    REQUIRE_THAT(again(), Contains(name) && Contains("the kept xc is damaged"));
   }
   folder.write("small.txt.gz", "1 9 5\n1 0:1\n");  // another file: read anew
   CHECK(open(options(shelf.path(""), "none"))->size() == 1);
