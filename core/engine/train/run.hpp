@@ -32,7 +32,8 @@ class Run : LoopOwner {
   /// rank) outlive the run. The run fills in the metric and the seed of `outputs`. `learned`: what the dataset
   /// goes by, in place of learning it from the training split.
   Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
-      distributed::World* world = nullptr, std::optional<report::Learned> learned = {}, Data data = Data::opened);
+      distributed::World* world = nullptr, std::optional<report::Learned> learned = {},
+      Data data = Data::opened);
 
   /// Opens data that was closed, ahead of all that follows.
   void open();
