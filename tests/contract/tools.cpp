@@ -39,7 +39,8 @@ std::string refusal_of(const HostRun& tool) {
   const auto before = files_of(config.run.output_dir);
   REQUIRE(before.contains(config.run.output_dir + "/model.safetensors"));
   try {
-    CHECK(train::tool_command(config, shipped(), "", true) == static_cast<int>(ExitCode::done));
+    const int code = train::tool_command(config, shipped(), "", true);
+    CHECK(code == static_cast<int>(ExitCode::done));
   } catch (const Error& error) {
     return error.what();
   }
