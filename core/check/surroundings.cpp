@@ -35,7 +35,7 @@ const std::vector<Surroundings>& surroundings() {
       {"nodes",
        "type = \"graph\"\nlayout = \"synthetic\"\nmode = \"subgraph\"\ndegree = true\n"
        "synthetic = { nodes = 60, edges = 200, features = 16, classes = 10 }\n"
-       "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
+       "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\nkeep_in = \".\"\n",
        "type = \"sage\"\nlayers = 3\nhidden = 8\n", cross_entropy, "[16, 8, 10]"},
       {"edges",
        "type = \"graph\"\nlayout = \"synthetic\"\ntask = \"edge\"\nnegatives = 3\nfanouts = [3, 3]\n"

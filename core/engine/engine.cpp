@@ -146,7 +146,7 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
           },
       .check_plugins =
           [](const auto& files, const auto& registry, const auto& options) {
-            return reported([&] { return check::check_command(files, registry, options); });
+            return reported([&] { return trainyard::check::check_command(files, registry, options); });
           },
       .doctor = doctor,
   };

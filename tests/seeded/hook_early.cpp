@@ -11,6 +11,5 @@ class Early final : public Hook {
     m.name("early").version("1.0.0").summary("A plugin with a mistake.");
   }
   explicit Early(const Options&) { host().log(LogLevel::info, "here I am"); }
-
 };
 TRAINYARD_PLUGIN(Early)

@@ -15,7 +15,8 @@ class Forgetful final : public Hook {
 
   void called(StepContext& context) {
     ++count_;
-    for (const NamedTensor& each : context.network().parameters()) each.tensor.mutable_grad().mul_(1.0 / static_cast<double>(count_));
+    for (const NamedTensor& each : context.network().parameters())
+      each.tensor.mutable_grad().mul_(1.0 / static_cast<double>(count_));
   }
 
  private:

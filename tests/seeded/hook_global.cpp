@@ -15,7 +15,8 @@ class Global final : public Hook {
 
   void called(StepContext& context) {
     static int count = 0;
-    for (const NamedTensor& each : context.network().parameters()) each.tensor.mutable_grad().mul_(1.0 / static_cast<double>(++count));
+    for (const NamedTensor& each : context.network().parameters())
+      each.tensor.mutable_grad().mul_(1.0 / static_cast<double>(++count));
   }
 };
 TRAINYARD_PLUGIN(Global)

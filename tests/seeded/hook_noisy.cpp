@@ -17,7 +17,8 @@ class Noisy final : public Hook {
 
   void called(StepContext& context) {
     const double noise = static_cast<double>(std::random_device()() % 1000) * 1e-4;
-    for (const NamedTensor& each : context.network().parameters()) each.tensor.mutable_grad().mul_(1.0 + noise);
+    for (const NamedTensor& each : context.network().parameters())
+      each.tensor.mutable_grad().mul_(1.0 + noise);
   }
 };
 TRAINYARD_PLUGIN(Noisy)

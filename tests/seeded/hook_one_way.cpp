@@ -1,4 +1,4 @@
-// Caught by state.round_trip: save without load.
+// Caught by state.round_trip: load was never written.
 #include <trainyard/hook.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/state.hpp>
@@ -15,9 +15,11 @@ class OneWay final : public Hook {
   explicit OneWay(const Options&) {}
 
   void called(StepContext& context) {
-    for (const NamedTensor& each : context.network().parameters()) each.tensor.mutable_grad().mul_(1.0 / static_cast<double>(++count_));
+    for (const NamedTensor& each : context.network().parameters())
+      each.tensor.mutable_grad().mul_(1.0 / static_cast<double>(++count_));
   }
   void save(StateWriter& state) const override { state.scalar("count", count_); }
+  void load(const StateReader&) override {}
 
  private:
   std::int64_t count_ = 0;

@@ -1,10 +1,10 @@
-// Caught by static.exports: built without the rules of trainyard_add_plugin(): everything is exported.
+// Caught by static.exports: a function of its own is exported.
 #include <trainyard/hook.hpp>
 
 using namespace trainyard;
 
 int calls = 0;
-int helper(int more) {
+__attribute__((visibility("default"))) int helper(int more) {
   return calls += more;
 }
 

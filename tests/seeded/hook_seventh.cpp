@@ -14,7 +14,9 @@ class Seventh final : public Hook {
   }
   explicit Seventh(const Options&) {}
 
-  void called(StepContext& context) { sum_ += table_.at(static_cast<std::size_t>(context.step_number() - 1)); }
+  void called(StepContext& context) {
+    sum_ += table_.at(static_cast<std::size_t>(context.step_number() - 1));
+  }
 
  private:
   std::vector<double> table_ = std::vector<double>(6, 1.0);

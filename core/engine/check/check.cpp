@@ -120,8 +120,8 @@ class Check {
     if (test.needs == Needs::nothing) return {};
     if (!opens_) return "the file does not open: see life.opens";
     if (test.run == thousand || test.run == order) return {};
-    if (plugins::find_kind(subject_.file.manifest.kind)->is_verb)
-      return "no run has such a plugin: it is a verb";
+    if (plugins::find_kind(subject_.file.manifest.kind)->beside)
+      return "a training has no plugin of this kind";
     if (test.needs == Needs::run && !subject_.run) return "no run trains with it: see run.trains";
     return {};
   }
