@@ -156,7 +156,7 @@ std::string refused_name(const std::string& kind, const std::string& name, const
     return "\"" + name + "\" is a verb of the host, and a " + kind +
            " is one, too: take another name, as my_" + name;
   if (const auto found = shipped.find(kind, name); !found.empty())
-    return "there is a " + kind + " \"" + name + "\" already, " + found.front()->path +
+    return "there is a plugin " + kind + "/" + name + " already, " + found.front()->path +
            ": take another name, as my_" + name;
   return {};
 }

@@ -44,7 +44,7 @@ function(trainyard_add_plugin target)
   if(installed)
     set(found ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=${TRAINYARD_LIBTORCH}/lib:$ENV{LD_LIBRARY_PATH}")
   endif()
-  add_custom_command(TARGET ${target} POST_BUILD COMMAND ${found} Trainyard::seal $<TARGET_FILE:${target}> ${TRAINYARD_INCLUDE} VERBATIM)
+  add_custom_command(TARGET ${target} POST_BUILD COMMAND ${found} $<TARGET_FILE:Trainyard::seal> $<TARGET_FILE:${target}> ${TRAINYARD_INCLUDE} VERBATIM)
 endfunction()
 
 # trainyard_add_plugin_test(TARGET PLUGIN SOURCES file... [LIBRARIES library...])

@@ -8,15 +8,14 @@ set_target_properties(trainyard_testing PROPERTIES EXPORT_NAME testing)
 install(TARGETS trainyard trainyard_formats trainyard_testing EXPORT TrainyardTargets LIBRARY DESTINATION lib COMPONENT sdk
         ARCHIVE DESTINATION lib COMPONENT sdk)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/include/ DESTINATION include COMPONENT sdk)
-install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/templates DESTINATION share/trainyard COMPONENT sdk)
 install(EXPORT TrainyardTargets NAMESPACE Trainyard:: DESTINATION ${package} COMPONENT sdk)
 set(helpers ${CMAKE_CURRENT_LIST_DIR}/TrainyardLibTorch.cmake ${CMAKE_CURRENT_LIST_DIR}/TrainyardAddPlugin.cmake
             ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
 set(headers include)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TrainyardConfig.cmake.in
-  ${CMAKE_BINARY_DIR}/cmake/TrainyardConfig.cmake INSTALL_DESTINATION ${package} PATH_VARS headers)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/cmake/TrainyardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/cmake/TrainyardConfig.cmake ${CMAKE_BINARY_DIR}/cmake/TrainyardConfigVersion.cmake ${helpers}
+  ${CMAKE_BINARY_DIR}/installed/TrainyardConfig.cmake INSTALL_DESTINATION ${package} PATH_VARS headers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/installed/TrainyardConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/installed/TrainyardConfig.cmake ${CMAKE_BINARY_DIR}/installed/TrainyardConfigVersion.cmake ${helpers}
         DESTINATION ${package} COMPONENT sdk)
 
 # The build tree, laid out as the installation is.

@@ -18,7 +18,8 @@ void tell(const Scaffold& what, const std::string& folder) {
   for (std::size_t at = 0; !on_path && (at = run.find("trainyard ", at)) != std::string::npos;
        at += command.size())
     run.replace(at, std::string_view("trainyard").size(), command);
-  std::cout << "made " << folder << ", a " << what.kind << " that builds and trains as it stands. Next:\n"
+  std::cout << "made " << folder << ", of kind " << what.kind
+            << ": it builds and trains as it stands. Next:\n"
             << "  cd " << folder << '\n'
             << "  cmake -B build" << (on_path ? "" : " -DCMAKE_PREFIX_PATH=" + home())
             << " && cmake --build build && ctest --test-dir build\n"

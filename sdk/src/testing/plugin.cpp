@@ -95,7 +95,7 @@ MadePlugin::MadePlugin(const std::string& file, const Table& options, const char
   const PluginEntry& entry = open_plugin(file);
   entry.describe(manifest_);
   if (manifest_.kind != kind)
-    throw PluginError(file + " is a " + manifest_.kind + ", and the test wants a " + kind);
+    throw PluginError(file + " is of kind " + manifest_.kind + ", and the test wants kind " + kind);
   check_options(manifest_, options);
   const PluginEntry::Instance instance = entry.create(manifest_, options);
   plugin_.reset(instance.plugin);

@@ -19,7 +19,7 @@ class MyPlugin final : public trainyard::Dropout {
   void open(const trainyard::DropoutPlaces&) override {}
   at::Tensor apply(const at::Tensor& x, std::size_t, const trainyard::DropoutCall& call) override {
     const double deviation = options_.strength * std::sqrt(call.p / (1.0 - call.p));
-    return x * masks_.normal(x.sizes(), x, call.random).mul_(deviation).add_(1.0).to(x.scalar_type());
+    return x.mul(masks_.normal(x.sizes(), x, call.random).mul_(deviation).add_(1.0).to(x.scalar_type()));
   }
 
  private:

@@ -13,8 +13,8 @@ int main() {
   const std::vector<NamedTensor> before = run.weights();
   run.step();
   // Whatever the gradient, a weight moves by the learning rate, against the gradient's sign.
-  const at::Tensor moved = run.weights()[0].tensor - before[0].tensor;
-  EXPECT(moved.allclose(run.gradients()[0].tensor.sign() * -0.01, 1e-3, 1e-6));
+  const at::Tensor moved = run.weights()[0].tensor.sub(before[0].tensor);
+  EXPECT(moved.allclose(run.gradients()[0].tensor.sign().mul(-0.01), 1e-3, 1e-6));
   const double loss = run.loss();
   run.step(30);
   EXPECT(run.loss() < loss);
