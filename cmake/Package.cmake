@@ -3,7 +3,7 @@
 set(share share/trainyard)
 install(DIRECTORY configs data docs DESTINATION ${share} COMPONENT share)
 install(DIRECTORY sdk/templates DESTINATION ${share} COMPONENT sdk)
-install(PROGRAMS tools/study tools/docs DESTINATION ${share}/tools COMPONENT share)
+install(PROGRAMS tools/docs DESTINATION ${share}/tools COMPONENT share)
 install(FILES README.md DESTINATION ${share} COMPONENT share)
 install(FILES LICENSE DESTINATION ${share} COMPONENT share)
 install(FILES LICENSE DESTINATION share/doc/trainyard RENAME copyright COMPONENT share)

@@ -69,6 +69,26 @@ std::vector<std::string> with_one_more(const std::string& filling, const plugins
   return tries;
 }
 
+/// A run of the surroundings alone.
+std::map<std::string, std::string> tables_of(const Surroundings& host) {
+  return {{"model", host.model},
+          {"loss", host.loss},
+          {"data", host.data},
+          {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
+          {"logging", "interval = \"2ba\"\n"}};
+}
+
+/// `list`: the table that is one of several.
+std::string toml(const std::map<std::string, std::string>& tables, const std::string& list) {
+  std::string text =
+      "schema = 1\n[run]\noutput_dir = \"run\"\nseed = 5\ndeterministic = \"strict\"\n"
+      "threads = { intra_op = 1, inter_op = 1 }\n"
+      "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
+  for (const auto& [name, lines] : tables)
+    text += (name == list ? "[[" : "[") + name + (name == list ? "]]\n" : "]\n") + lines;
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host,
@@ -143,16 +163,12 @@ std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materi
 
 std::string SmallRun::text() const {
   const std::string kind = plugin.manifest.kind;
-  std::string data = host->data;
+  std::map<std::string, std::string> tables = tables_of(*host);
   // A sampler makes the order by itself.
+  std::string& data = tables["data"];
   if (const std::size_t at = data.find(", shuffle = true"); kind == "sampler" && at != std::string::npos)
     data.erase(at, 16);
   if (kind == "dataset") data = "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n";
-  std::map<std::string, std::string> tables = {{"model", host->model},
-                                               {"loss", host->loss},
-                                               {"data", data},
-                                               {"optimizer", "type = \"sgd\"\nlr = 0.05\n"},
-                                               {"logging", "interval = \"2ba\"\n"}};
   const Slot place = slot(kind);
   const std::string own = "type = " + quoted(plugin.manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
@@ -166,14 +182,13 @@ std::string SmallRun::text() const {
     if (needs_ranks(plugin) && (option.name == "min_compress_elements" || option.name == "local_world_size"))
       table += option.name + " = 1\n";
   if (kind != "sink") tables["logging"] += "sinks = []\n";
-  std::string text = "schema = 1\n[run]\noutput_dir = " + quoted("run") +
-                     "\nseed = 5\ndeterministic = \"strict\"\nthreads = { intra_op = 1, inter_op = 1 }\n"
-                     "[trainer]\nmax_duration = \"2ep\"\neval_interval = \"1ep\"\n";
-  for (const auto& [name, lines] : tables) {
-    const bool list = place.list && name == place.table;
-    text += (list ? "[[" : "[") + name + (list ? "]]\n" : "]\n") + lines;
-  }
-  return text;
+  return toml(tables, place.list ? place.table : "");
+}
+
+std::string SmallRun::without_plugin() const {
+  std::map<std::string, std::string> tables = tables_of(*host);
+  tables["logging"] += "sinks = []\n";
+  return toml(tables, "");
 }
 
 bool needs_ranks(const plugins::PluginFile& plugin) {

@@ -34,6 +34,7 @@ struct SmallRun {
   std::string options;  ///< as lines of TOML
 
   std::string text() const;
+  std::string without_plugin() const;  ///< what is around it, alone
 };
 
 /// Texts of values that an option might need, most likely first.

@@ -33,12 +33,9 @@ class Rungs : public trainyard::Study {
   template <class Options>
   static void describe_rungs(trainyard::Manifest<Options>& m) {
     m.option("space", &Options::space, "what is drawn: keys and their ranges or choices").required();
-    m.option("max_budget", &Options::max_budget, "what the best are trained for: \"81ep\"")
-        .required()
-        .above(0);
+    m.option("max_budget", &Options::max_budget, "what the best are trained for: \"81ep\"").required();
     m.option("min_budget", &Options::min_budget,
-             "what each is trained for at least; 1 of the unit of max_budget without")
-        .above(0);
+             "what each is trained for at least; 1 of the unit of max_budget without");
     m.option("eta", &Options::eta, "one of so many goes on, for so many times as long").range(2, 1000);
     m.option("seed", &Options::seed, "of what is drawn");
   }
@@ -105,6 +102,9 @@ class Rungs : public trainyard::Study {
           "max_budget = \"" + options_.max_budget.text() +
           "\" cannot be trained in steps: give epochs (ep), steps (ba), samples (sp) or tokens (tok)");
     if (!options_.min_budget) options_.min_budget = trainyard::Duration{1, unit};
+    if (!(options_.min_budget->count > 0))
+      throw trainyard::ConfigError("min_budget = \"" + options_.min_budget->text() +
+                                   "\" is nothing: give more than 0");
     if (options_.min_budget->unit != unit || options_.min_budget->count > options_.max_budget.count)
       throw trainyard::ConfigError("min_budget = \"" + options_.min_budget->text() +
                                    "\" and max_budget = \"" + options_.max_budget.text() +

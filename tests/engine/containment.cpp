@@ -239,3 +239,84 @@ TEST_CASE("the text of a report is JSON whatever it quotes") {
   text->quoted(std::string(100'000, '"').c_str(), 100);
   CHECK(text->size() == 202);
 }
+
+TEST_CASE("a sample of calls is looked at: all of a step, and of rare ones the first") {
+  struct Counting final : Inspector {
+    bool wants(Event, Regions) const override { return true; }
+    void before(Regions) override { ++calls; }
+    void after(Regions) override {}
+    int calls = 0;
+  } counting;
+  FreeHook steps("steps"), seldom("seldom");
+  steps.on(Event::after_step, [](StepContext&) {});
+  SECTION("by steps") {
+    Bus bus({&steps.subscriber}, {});
+    LoopContext context;
+    bus.sample(&counting);
+    bus.fire(Event::after_step, context);
+    CHECK(counting.calls == 0);
+    bus.set_sampling(true);
+    bus.fire(Event::after_step, context);
+    CHECK(counting.calls == 1);
+    bus.set_sampling(false);
+    bus.fire(Event::after_step, context);
+    CHECK(counting.calls == 1);
+  }
+  SECTION("of an event of no step, and of a hook with a cadence") {
+    const Event event = GENERATE(Event::eval_start, Event::after_step);
+    HookSpec& spec = seldom.on(event, [](StepContext&) {});
+    if (event == Event::after_step) spec.cadence.every = "3ba";
+    Bus bus({&seldom.subscriber, &steps.subscriber}, {.total_steps = 3000});
+    LoopContext context;
+    bus.sample(&counting);
+    std::vector<std::int64_t> looked;
+    for (context.number_ = 3; looked.size() < 3 && context.number_ < 3000; context.number_ += 3) {
+      const int before = counting.calls;
+      bus.fire(event, context);
+      if (counting.calls > before) looked.push_back(context.number_ / 3);
+    }
+    CHECK(looked == std::vector<std::int64_t>{1, 2, 257});
+  }
+}
+
+TEST_CASE("a context that was kept is of no use") {
+  const StepContext* kept = nullptr;
+  std::string later;
+  FreeHook keeps("keeps"), uses("uses");
+  keeps.on(Event::before_step, [&](StepContext& context) { kept = &context; });
+  uses.on(Event::after_step, [&](StepContext& context) {
+    CHECK(context.micros() == 4);
+    try {
+      later = std::to_string(kept->micros());
+    } catch (const PluginError& error) {
+      later = error.what();
+    }
+  });
+  Bus bus({&keeps.subscriber, &uses.subscriber}, {});
+  LoopContext context;
+  context.micros_ = 4;
+  bus.fire(Event::before_step, context);
+  const auto gone = Contains("uses a context after the hook that it was lent to has returned");
+  REQUIRE_THROWS_WITH(kept->micros(), gone);
+  REQUIRE_THROWS_WITH(kept->network(), gone);
+  CHECK(kept->event() == Event::before_step);
+  bus.fire(Event::after_step, context);
+  CHECK(later == "4");  // not told apart from the one of this hook
+  SECTION("each call is lent a copy of its own where all is looked at") {
+    struct All final : Inspector {
+      bool wants(Event, Regions) const override { return true; }
+      void before(Regions) override {}
+      void after(Regions) override {}
+    } all;
+    bus.inspect({&all});
+    bus.lend_copies();
+    uses.on(Event::micro_end, [](StepContext& lent) {
+      const int micros = lent.micros();
+      CHECK(micros == 4);
+    });
+    bus.fire(Event::before_step, context);
+    REQUIRE_THROWS_WITH(kept->micros(), gone);
+    bus.fire(Event::after_step, context);
+    CHECK_THAT(later, gone);
+  }
+}

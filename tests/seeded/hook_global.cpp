@@ -1,4 +1,4 @@
-// Caught by determinism.process: a static counter carries over from run to run.
+// Caught by resume.bits: what changes is static, of which no checkpoint knows.
 #include <trainyard/hook.hpp>
 #include <trainyard/network.hpp>
 

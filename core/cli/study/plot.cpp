@@ -19,7 +19,8 @@ constexpr double left = 80, right = 560, top = 40, bottom = 290, height = 400;
 constexpr std::size_t most_named = 16;  ///< series in a legend
 constexpr std::size_t most_bars = 12;   ///< points of a series that have bars; of more the interval is a band
 
-const char* const head = R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">
+const char* const head =
+    R"svg(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">
 <style>
 svg { --ink: #1f2328; --paper: #ffffff; --line: #d0d4da; --light: 42%%; }
 @media (prefers-color-scheme: dark) { svg { --ink: #e6e8eb; --paper: #15181c; --line: #3a3f46; --light: 64%%; } }
@@ -27,7 +28,7 @@ text { fill: var(--ink); } .h { font-size: 13px; font-weight: bold; } .e { text-
 .a { stroke: var(--ink); fill: none; } .g { stroke: var(--line); fill: none; } .s { fill: none; } .b { opacity: 0.15; stroke: none; }
 </style>
 <rect width="100%%" height="100%%" style="fill: var(--paper)"/>
-)";
+)svg";
 
 std::string escaped(const std::string& text) {
   std::string safe;

@@ -22,6 +22,10 @@ std::string digest_of(const config::RunConfig& run) {
   return plugins::Sha256::of(config::toml_file(training));
 }
 
+TrialConfigs::TrialConfigs(std::vector<std::string> plugin_folders)
+    : folders_(std::move(plugin_folders)),
+      executable_(std::filesystem::read_symlink("/proc/self/exe").string()) {}
+
 const plugins::Registry& TrialConfigs::registry(std::vector<std::string> folders) {
   const auto known = registries_.find(folders);
   if (known != registries_.end()) return known->second;
@@ -40,8 +44,7 @@ config::RunConfig TrialConfigs::resolved(const StudyTrial& trial) {
 }
 
 std::vector<std::string> TrialConfigs::command(const StudyTrial& trial, const std::string& folder) {
-  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(), "train", "-q",
-                                 trial.run};
+  std::vector<std::string> words{executable_, "train", "-q", trial.run};
   const auto set = [&](const std::string& change) { words.insert(words.end(), {"--set", change}); };
   std::ranges::for_each(changes_of(trial), set);
   if (resolved(trial).threads.intra_op == 0) set("run.threads={ intra_op = 1, inter_op = 1 }");

@@ -16,7 +16,7 @@ namespace trainyard::cli {
 /// their number to LibTorch, since trials run side by side.
 class TrialConfigs {
  public:
-  explicit TrialConfigs(std::vector<std::string> plugin_folders) : folders_(std::move(plugin_folders)) {}
+  explicit TrialConfigs(std::vector<std::string> plugin_folders);
 
   /// Throws ConfigError, with all that is wrong, where it is not a valid run.
   config::RunConfig resolved(const StudyTrial& trial);
@@ -28,6 +28,7 @@ class TrialConfigs {
   const plugins::Registry& registry(std::vector<std::string> folders);
 
   std::vector<std::string> folders_;  ///< of --plugins
+  std::string executable_;            ///< by its path, where one that is built or installed meanwhile will be
   std::map<std::vector<std::string>, plugins::Registry> registries_;
 };
 

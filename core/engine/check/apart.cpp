@@ -26,7 +26,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t longest_note = 4096;
-int report_to = -1;  ///< in the process of a test: where its outcome goes
+constexpr int stops[] = {SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t stopped = 0;  ///< the signal
+int report_to = -1;                      ///< in the process of a test: where its outcome goes
 
 /// Memory that all processes of a check share.
 char* note() {
@@ -70,6 +72,7 @@ Outcome outcome_of(const std::function<Outcome()>& test) {
 
 [[noreturn]] void run_test(int pipe, const std::string& said, const std::function<Outcome()>& test) {
   setpgid(0, 0);
+  for (const int number : stops) std::signal(number, SIG_DFL);
   print_to(said);
   report_to = pipe;
   const Outcome outcome = outcome_of(test);
@@ -83,13 +86,14 @@ Outcome outcome_of(const std::function<Outcome()>& test) {
   _exit(0);
 }
 
-/// All that comes until the writers are gone; false where that takes longer than until `end`.
+/// All that comes until the writers are gone; false where that takes longer than until `end`, or is to stop.
 bool read_until(int pipe, Clock::time_point end, std::string& text) {
   std::array<char, 4096> buffer;
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{pipe, POLLIN, 0};
-    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) == 0) return false;
+    if (left <= 0 || stopped != 0) return false;
+    if (poll(&ready, 1, static_cast<int>(left)) <= 0) continue;
     const ssize_t count = read(pipe, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return true;
@@ -104,6 +108,16 @@ int wait_for(pid_t child) {
 }
 
 }  // namespace
+
+Stoppable::Stoppable() {
+  struct sigaction action {};
+  action.sa_handler = [](int number) { stopped = number; };  // without SA_RESTART: calls that wait come back
+  for (const int number : stops) sigaction(number, &action, nullptr);
+}
+
+Stoppable::~Stoppable() {
+  for (const int number : stops) std::signal(number, SIG_DFL);
+}
 
 void doing(const std::string& what) {
   const std::size_t length = std::min(what.size(), longest_note - 1);
@@ -133,6 +147,7 @@ Outcome apart(double seconds, const std::string& said, const std::function<Outco
   close(ends[0]);
   kill(-child, SIGKILL);  // whatever it has left behind, or all of it where it is late
   const int status = wait_for(child);
+  if (stopped != 0) throw Error(ExitCode::resumable, std::string("stopped by ") + strsignal(stopped));
   if (!in_time)
     return failed("did not end within " + std::to_string(std::lround(seconds)) + " seconds (--timeout)" +
                   done_last());

@@ -20,12 +20,21 @@ inline Outcome failed(std::string what) {
   return {Verdict::fail, std::move(what), {}};
 }
 
+/// While it lives, a signal that asks the process to end has apart() throw, so that whoever called it can clean up.
+class Stoppable {
+ public:
+  Stoppable();
+  ~Stoppable();
+  Stoppable(const Stoppable&) = delete;
+  Stoppable& operator=(const Stoppable&) = delete;
+};
+
 /// Says what is done now, for the report where the process ends without a word.
 void doing(const std::string& what);
 /// The same as the end of a sentence: ", while ..."; empty where nothing was said.
 std::string done_last();
 
-/// Runs a test and gives what it found, or how it ended otherwise. What it prints goes to the file `said`.
+/// Runs a test and gives what it found, or how it ended otherwise. Throws Error where it is asked to stop. What it prints goes to the file `said`.
 Outcome apart(double seconds, const std::string& said, const std::function<Outcome()>& test);
 
 /// In a test: a further process, without a limit of its own, that ends with the code that `work` gives. What waitpid

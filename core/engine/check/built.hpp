@@ -1,7 +1,10 @@
-// A run that is built in this process, with nothing around it: no folder, no sinks, no checkpoints.
+// A run that is built in this process, with nothing around it: no sinks, no checkpoints.
 #pragma once
 
+#include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <trainyard/state.hpp>
 
@@ -12,9 +15,14 @@ namespace trainyard::check {
 
 class Built {
  public:
-  explicit Built(const Subject& subject) : subject_(subject), run_(make(subject)) {
+  /// `sets`: changes of the run file; `host`: outlives this, and looks on.
+  explicit Built(const Subject& subject, const std::vector<std::string>& sets = {},
+                 train::LoopHost& host = train::no_host)
+      : subject_(subject), run_(make(subject, sets)) {
     run_.build_model();
-    run_.build_loop({});
+    train::LoopParts parts;
+    parts.host = &host;
+    run_.build_loop(std::move(parts));
   }
   void fit() { run_.loop().fit(); }
   Plugin& plugin() {
@@ -32,9 +40,10 @@ class Built {
   }
 
  private:
-  static train::Run make(const Subject& subject) {
-    config::RunConfig config = valid(subject, subject.run->text(), {});
+  static train::Run make(const Subject& subject, const std::vector<std::string>& sets) {
+    config::RunConfig config = valid(subject, subject.run->text(), sets);
     config.run.output_dir = fresh_folder(subject);
+    std::filesystem::create_directories(config.run.output_dir);
     return {std::move(config), subject.registry};
   }
   const Subject& subject_;

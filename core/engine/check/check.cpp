@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which need nothing, code that opens, options to make an object with, or a run that trains.
-enum class Needs : std::uint8_t { nothing, code, run };
+/// Which need nothing, code that opens, a run that trains, or one that does so on a single rank.
+enum class Needs : std::uint8_t { nothing, code, run, rank };
 struct Test {
   std::string_view name;
   Outcome (*run)(const Subject&);
@@ -39,22 +39,22 @@ constexpr Test functions[] = {
     {"life.thousand", thousand, Needs::code},
     {"life.order", order, Needs::code},
     {"run.long", long_run, Needs::run},
-    {"run.quiet", quiet, Needs::run},
+    {"run.quiet", quiet, Needs::rank},
     {"options.bounds", bounds, Needs::run},
     {"options.random", random_options, Needs::run},
     {"events.writes", writes, Needs::run},
-    {"state.round_trip", round_trip, Needs::run},
-    {"state.truncated", truncated, Needs::run},
-    {"state.random", random_state, Needs::run},
-    {"state.older", older, Needs::run},
-    {"resume.bits", resume, Needs::run},
-    {"resume.swap", swap, Needs::run},
+    {"state.round_trip", round_trip, Needs::rank},
+    {"state.truncated", truncated, Needs::rank},
+    {"state.random", random_state, Needs::rank},
+    {"state.older", older, Needs::rank},
+    {"resume.bits", resume, Needs::rank},
+    {"resume.swap", swap, Needs::rank},
     {"determinism.again", again, Needs::run},
-    {"determinism.process", same_process, Needs::run},
+    {"determinism.process", same_process, Needs::rank},
     {"threads.workers", workers, Needs::run},
     {"threads.two", two_threads, Needs::run},
-    {"memory.steps", memory, Needs::run},
-    {"faults.batch", one_sample, Needs::run},
+    {"memory.steps", memory, Needs::rank},
+    {"faults.batch", one_sample, Needs::rank},
     {"faults.diverging", diverging, Needs::run},
     {"time.hooks", slow_hooks, Needs::run},
 };
@@ -110,8 +110,8 @@ class Check {
  private:
   bool run_wanted() const {
     return std::ranges::any_of(functions, [&](const Test& test) {
-      return (test.needs == Needs::run || test.run == thousand || test.run == order) &&
-             wanted(test.name, options_.only);
+      const bool made = test.run == thousand || test.run == order;  // with options of the run
+      return (test.needs > Needs::code || made) && wanted(test.name, options_.only);
     });
   }
 
@@ -122,7 +122,9 @@ class Check {
     if (test.run == thousand || test.run == order) return {};
     if (plugins::find_kind(subject_.file.manifest.kind)->beside)
       return "a training has no plugin of this kind";
-    if (test.needs == Needs::run && !subject_.run) return "no run trains with it: see run.trains";
+    if (test.needs != Needs::code && !subject_.run) return "no run trains with it: see run.trains";
+    if (test.needs == Needs::rank && needs_ranks(subject_.file))
+      return "it needs several ranks, and this is a run of one";
     return {};
   }
 
@@ -185,6 +187,7 @@ Report check_one(const std::string& path, const plugins::Registry& registry, con
 
 int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
                   const CheckOptions& options) {
+  const Stoppable stoppable;
   std::vector<Report> reports;
   for (const std::string& path : files) {
     if (options.format == CheckOptions::Format::text) std::cout << path << '\n' << std::flush;

@@ -1,6 +1,7 @@
 #include "core/engine/check/subject.hpp"
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +16,6 @@
 
 #include "core/check/remains.hpp"
 #include "core/engine/verbs/train_command.hpp"
-#include "core/plugins/kinds.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
@@ -45,6 +45,14 @@ void lay_out_memory(unsigned layout) {
   }
   std::shuffle(all.begin(), all.end(), dice);
   for (std::size_t i = 0; i < blocks / 2; ++i) std::free(all[i]);  // the rest stays
+}
+
+/// What a value of an option may take.
+void bound(unsigned seconds) {
+  constexpr rlim_t bytes = 24ULL << 30;  // of addresses; LibTorch alone has some
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  alarm(seconds);
 }
 
 /// A program that starts ranks is started as such: nothing of LibTorch's is shared between ranks.
@@ -87,13 +95,12 @@ std::string last_lines(const std::string& text) {
 
 }  // namespace
 
-std::string Subject::slot() const {
-  const plugins::KindRow* row = plugins::find_kind(file.manifest.kind);
-  return std::string(row->section) + (row->place == plugins::KindRow::Place::list ? "[0]" : "");
-}
-
 bool Trained::killed() const {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+bool Trained::overdue() const {
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
 }
 
 int Trained::code() const {
@@ -106,6 +113,7 @@ config::RunConfig valid(const Subject& subject, const std::string& text,
   std::ofstream(file) << text;
   config::Environment environment;
   environment.data_root = subject.folder;
+  if (needs_ranks(subject.file)) environment.ranks = environment.local_ranks = 2;
   config::Resolution resolution = config::resolve(config::load({file}, sets, environment), subject.registry);
   if (!resolution.config) throw ConfigError(resolution.findings.text());
   return std::move(*resolution.config);
@@ -119,7 +127,10 @@ std::string fresh_folder(const Subject& subject) {
 
 int train_here(const Subject& subject, const Training& training, const std::string& folder) {
   try {
-    config::RunConfig config = valid(subject, training.text, training.sets);
+    // Writes that were not declared have a test of their own, and are no news in the others.
+    std::vector<std::string> sets = {"guard.look_for_writes=0ba"};
+    sets.insert(sets.end(), training.sets.begin(), training.sets.end());
+    config::RunConfig config = valid(subject, training.text, sets);
     config.run.output_dir = folder;
     train::TrainOptions options;
     options.quiet = true;
@@ -143,6 +154,7 @@ Trained train(const Subject& subject, const Training& training) {
   const std::string said = trained.folder + ".said";
   std::filesystem::remove(trained.folder + "/result.json");
   trained.status = forked(said, [&] {
+    if (training.seconds != 0) bound(training.seconds);
     if (needs_ranks(subject.file)) return train_ranks(subject, training, trained.folder);
     if (training.layout != 0) lay_out_memory(training.layout);
     return train_here(subject, training, trained.folder);

@@ -22,9 +22,6 @@ struct Subject {
   std::string folder;           ///< for runs; its own
   std::uint64_t seed = 0;       ///< of what is random in the tests
   std::optional<SmallRun> run;  ///< that trains with it
-
-  /// "hooks[0]".
-  std::string slot() const;
 };
 
 /// How a run is trained.
@@ -33,8 +30,10 @@ struct Training {
   std::vector<std::string> sets = {};
   std::string folder = {};   ///< of a run that goes on; empty: a fresh one
   std::int64_t kill_at = 0;  ///< as TrainOptions
-  unsigned layout =
-      0;  ///< of the memory: from another number, blocks are at other places and filled otherwise
+  /// After which it ends by SIGALRM, as it ends by an error beyond some GB of memory; 0: neither.
+  unsigned seconds = 0;
+  /// Of the memory: from another number, blocks are at other places and filled otherwise.
+  unsigned layout = 0;
 };
 
 /// How it ended, and what it left.
@@ -45,6 +44,7 @@ struct Trained {
   nlohmann::json result;  ///< result.json; null where it wrote none
 
   bool killed() const;
+  bool overdue() const;  ///< Training::seconds were up
   int code() const;
 };
 
