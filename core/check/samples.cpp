@@ -135,7 +135,7 @@ std::vector<std::string> write_samples(const std::string& folder) {
     cifar += static_cast<char>(row % classes);
     for (int i = 0; i < 3072; ++i) cifar += static_cast<char>(i * (row + 1) % 251);
   }
-  for (int i = 0; i < 4000; ++i) text += static_cast<char>('a' + i * i % 17);
+  for (int i = 0; i < 8000; ++i) text += static_cast<char>('a' + i * i % 17);
   const auto file = [&](const char* name, const std::string& content) {
     return write(folder + "/" + name, content);
   };

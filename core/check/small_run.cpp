@@ -110,7 +110,7 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
     case OptionType::string: {
       std::vector<std::string> texts;
       for (const std::string& choice : option.choices) texts.push_back(quoted(choice));
-      if (option.name == "metric")
+      if (option.metric || option.name == "metric")
         texts = {"\"val/loss\""};
       else if (texts.empty() && !option.file)
         texts = {"\"*\"", "\".*\""};  // a pattern of names, or an expression

@@ -7,6 +7,11 @@ const std::vector<Surroundings>& surroundings() {
   const auto synthetic = [&](const std::string& what) { return "type = \"synthetic\"\n" + what + split; };
   const auto mlp = [](const std::string& widths) { return "type = \"mlp\"\nlayers = " + widths + "\n"; };
   const std::string cross_entropy = "type = \"cross_entropy\"\n";
+  // Features of any shape.
+  const auto flat = [](const std::string& outputs) {
+    return "type = \"sequential\"\nlayers = [{ type = \"flatten\" }, { type = \"linear\", out = " + outputs +
+           " }]\n";
+  };
   static const std::vector<Surroundings> all = {
       {"classification", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 10\n"),
        mlp("[16, 8, 10]"), cross_entropy, "[16, 8, 10]"},
@@ -42,6 +47,17 @@ const std::vector<Surroundings>& surroundings() {
        "shares = [0.2, 0.1, 0.7]\nsynthetic = { nodes = 60, edges = 200, features = 16 }\n"
        "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
        "type = \"sage\"\nhidden = 8\n", "type = \"bce_with_logits\"\n", "[16, 8, 4]"},
+      {"features of any shape, two classes",
+       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 2\n"), flat("2"), cross_entropy,
+       "[2, 8, 2]"},
+      {"features of any shape, three classes",
+       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 3\n"), flat("3"), cross_entropy,
+       "[2, 8, 3]"},
+      {"features of any shape, ten classes",
+       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 10\n"), flat("10"), cross_entropy,
+       "[2, 8, 10]"},
+      {"features of any shape, a number", synthetic("kind = \"regression\"\nshape = [2]\n"), flat("1"),
+       "type = \"mse\"\n", "[2, 8, 1]"},
   };
   return all;
 }

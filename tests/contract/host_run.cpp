@@ -1,6 +1,7 @@
 #include "contract/host_run.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,7 @@ std::string refusal(const HostRun& run) {
   if (!resolution.config) return resolution.findings.text();
   try {
     resolution.config->run.output_dir = folder().path("run");
+    std::filesystem::create_directories(resolution.config->run.output_dir);
     test::BuiltRun built(std::move(*resolution.config));
     built->loop().fit();
   } catch (const Error& error) {
