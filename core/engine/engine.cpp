@@ -74,7 +74,10 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
   return rates;
 }
 
-void rehearse(const config::RunConfig& config, const plugins::Registry& registry) {
+/// In one process, also of a run that several ranks train: what they exchange by is opened by all of them together.
+void rehearse(config::RunConfig config, const plugins::Registry& registry) {
+  std::erase_if(config.slots,
+                [](const config::SlotConfig& slot) { return slot.kind == Compressor::kind.name; });
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
