@@ -201,7 +201,13 @@ struct Jsonl : Plugin {
 template <class T>
 plugins::PluginFile file_of() {
   plugins::PluginFile file;
-  trainyard::detail::describe<T>(file.manifest);
+  ManifestData& data = file.manifest;  // as TRAINYARD_PLUGIN fills it in: these are never made
+  data.kind = T::kind.name;
+  data.revision = T::kind.revision;
+  Fields<typename T::Common> common(data.options, true);
+  T::Common::describe(common);
+  Manifest<typename T::Options> manifest(data);
+  T::describe(manifest);
   file.path = "lib" + file.manifest.name + ".so";
   return file;
 }

@@ -16,6 +16,7 @@
 #include "core/engine/distributed/reduction.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/guarded_plugins.hpp"
+#include "core/runfile/rank_place.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -115,6 +116,7 @@ void Opening::schedule(ActivePlugin& plugin) {
 
 void Opening::compressor(ActivePlugin& plugin) {
   auto& compressor = plugin.as<Compressor>();
+  if (run_.world == nullptr && config::ranks_of(config_.resolved) > 1) return;  // checked, and not trained
   if (run_.world == nullptr) throw ConfigError("needs a run of several ranks, and this is one of a single");
   layer_.made.compressor = std::make_unique<GuardedCompressor>(plugin.slot(), compressor);
   std::vector<BucketPlan> plans;
