@@ -48,12 +48,12 @@ void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& re
   for (const PluginInUse& used : plugins)
     for (const HookSpec& hook : used.plugin->manifest.hooks)
       if (hook.event == Event::eval_start && hook.writes.contains(Region::model))
-        findings.error("E323", used.at,
-                       used.slot + ": the " + used.plugin->manifest.kind + " \"" +
-                           used.plugin->manifest.name +
-                           "\" puts other weights in place for evaluations, and trainer.restore_best takes back those "
-                           "of the model alone",
-                       "drop one of the two");
+        findings.error(
+            "E323", used.at,
+            used.slot + ": the " + used.plugin->manifest.kind + " \"" + used.plugin->manifest.name +
+                "\" puts other weights in place for evaluations, and trainer.restore_best takes back those "
+                "of the model alone",
+            "drop one of the two");
 }
 
 }  // namespace

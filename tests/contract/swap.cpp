@@ -68,7 +68,7 @@ TEST_CASE("every plugin is swapped with itself at every step, and the run ends w
     kinds.insert(file.manifest.kind);
   }
   for (const plugins::KindRow& row : plugins::kinds)
-    if (row.beside) kinds.insert(row.kind.name);    // no part of a training
+    if (row.beside) kinds.insert(row.kind.name);     // no part of a training
   kinds.insert("compressor");                        // needs ranks, which trade plugins together
   CHECK(kinds.size() == std::size(plugins::kinds));  // a running training refuses no kind
 }

@@ -52,7 +52,8 @@ TEST_CASE("a plugin under test has checked options") {
   says({{"every", Value(Array{"1ba"})}}, "not to be a list");
   says({{"warmup_curve", "steep"}}, "none of its words");
   CHECK_THROWS_WITH(Made<Optimizer>(shipped("optimizer", "sgd")), Contains("`lr` is required"));
-  CHECK_THROWS_WITH(Made<Optimizer>(step), Contains("is of kind schedule, and the test wants kind optimizer"));
+  CHECK_THROWS_WITH(Made<Optimizer>(step),
+                    Contains("is of kind schedule, and the test wants kind optimizer"));
   CHECK_THROWS_AS(Made<Schedule>("/nowhere.so"), PluginError);
 }
 

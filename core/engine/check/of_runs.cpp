@@ -71,6 +71,8 @@ Outcome trains(const Subject& subject) {
       },
       reasons);
   if (fatal) return *fatal;
+  constexpr std::size_t enough = 2000;
+  if (reasons.size() > enough) reasons = reasons.substr(0, reasons.rfind('\n', enough)) + "\nand so on";
   if (!run) return failed("no run trains with it:\n" + reasons);
   const auto& all = surroundings();
   return {Verdict::pass, {}, std::to_string(run->host - all.data()) + "\n" + run->options};
