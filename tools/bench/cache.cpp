@@ -2,6 +2,7 @@
 // epoch. The rate is emulated (plugins/dataset/throttled.cpp). Samples are the signs of TRAINYARD_DATA, scaled
 // to 224 x 224 and written as JPEG files; nothing is trained.
 #include <ATen/ops/upsample_bilinear2d.h>
+#include <dlfcn.h>
 
 #include <cstring>
 #include <filesystem>
