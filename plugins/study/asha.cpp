@@ -26,8 +26,8 @@ class Asha final : public studies::Rungs {
   }
   explicit Asha(const Options& options) : given_options_(options) {}
 
-  void open(const Resolve&) override {
-    begin(given_options_);
+  void open(const Resolve& resolve) override {
+    begin(given_options_, resolve);
     const int top = halvings() - given_options_.stop_rate;
     if (top < 0)
       throw trainyard::ConfigError("stop_rate = " + std::to_string(given_options_.stop_rate) +

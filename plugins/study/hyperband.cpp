@@ -19,8 +19,8 @@ class Hyperband final : public studies::Rungs {
   }
   explicit Hyperband(const Options& options) : given_options_(options) {}
 
-  void open(const Resolve&) override {
-    begin(given_options_);
+  void open(const Resolve& resolve) override {
+    begin(given_options_, resolve);
     const int s_max = halvings();
     std::size_t first = 0;
     for (int s = s_max; s >= 0; --s) {

@@ -92,7 +92,7 @@ class Rungs : public trainyard::Study {
   /// A trial came to its rung.
   virtual void over(std::size_t number, const Place& place) = 0;
 
-  void begin(RungOptions options) {
+  void begin(RungOptions options, const Resolve& resolve) {
     options_ = std::move(options);
     check(options_.space);
     using Unit = trainyard::Duration::Unit;
@@ -109,6 +109,9 @@ class Rungs : public trainyard::Study {
       throw trainyard::ConfigError("min_budget = \"" + options_.min_budget->text() +
                                    "\" and max_budget = \"" + options_.max_budget.text() +
                                    "\": give both in the same unit, the smaller one first");
+    const trainyard::Table run = resolve(trial(0, options_.max_budget));
+    const trainyard::Value* checkpoint = run.find("checkpoint");
+    keeps_ = checkpoint != nullptr && checkpoint->as<trainyard::Table>().contains("interval");
   }
 
   const RungOptions& options() const { return options_; }
@@ -140,6 +143,8 @@ class Rungs : public trainyard::Study {
                                 .labels = point(number),
                                 .panel = common.metric,
                                 .series = number_name(number)};
+    // A run that goes on needs a checkpoint at its end; one without an interval leaves none.
+    if (!keeps_) trial.set.push_back("checkpoint.interval=" + options_.max_budget.text());
     trial.set.insert(trial.set.end(), common.set.begin(), common.set.end());
     for (std::string& change : changes(point(number))) trial.set.push_back(std::move(change));
     return trial;
@@ -247,6 +252,7 @@ class Rungs : public trainyard::Study {
   }
 
   RungOptions options_;
+  bool keeps_ = true;  ///< whether the run file has its runs keep checkpoints
   std::map<std::size_t, std::vector<Result>> results_;  ///< by the trial's number, in the order of its rungs
 };
 

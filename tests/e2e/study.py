@@ -129,15 +129,15 @@ class Compare(StudyTest):
 
     def test_a_study_that_does_not_hold_together_is_refused(self):
         for old, new, *said in (('against = "linear"', 'against = "rex"', '`against` is "rex"', "linear, stalled"),
-                                ("optimizer.lr=0.02", "optimizer.lrr=0.02", "E104", "unknown key `lrr`", "did you mean `lr`", "tune/small/1ep/linear/lrr=0.02"),
+                                ("optimizer.lr=0.02", "optimizer.lrr=0.02", "E104", "unknown key `lrr`", "did you mean `lr`", "report/small/1ep/linear/seed 0"),
                                 ("seeds = 2", "seed = 2", "tiny.toml:8:1: E104 unknown key `seed` in [study]", "did you mean `seeds`"),
                                 ("seeds = 2", "seeds = 0", "tiny.toml:8:9: ", "study.seeds"),
                                 ('metric = "val/loss"\n', "", "E108", "needs `metric`"),
                                 ('type = "compare"', 'type = "compair"', "tiny.toml:3:8: E301", "did you mean `compare`"),
                                 ('"small.toml"', '"smal.toml"', "tiny.toml:15:7: E401", "did you mean `small.toml`"),
                                 ("name = \"small\"\n", "", "E108", "needs `name`"),
-                                ("[study]", "[studdy]", "E108", "there is no [study]"),
-                                ("\n[[study", "\n[modle]\n[[study", "unknown key `modle`", "there is no [model]"),
+                                ("[study]", "[studdy]", "tiny.toml:2:2: E104 unknown key `studdy`", "did you mean `study`"),
+                                ("\n[[study", "\n[modle]\n[[study", "tiny.toml:13:2: E104 unknown key `modle`", "did you mean `model`"),
                                 ("seeds = 2", "seeds = 2 3", "E102")):
             with self.subTest(new):
                 self.assertIn(old, STUDY)
@@ -217,7 +217,7 @@ class Search(StudyTest):
         self.assertIn("diverged", done.stdout)
 
     def test_all_that_fail_end_it_and_once_mended_it_begins_anew(self):
-        self.write("rows.csv", "a,b\n1,2\n")
+        self.write("rows.csv", rows() + "1,2\n")
         self.write("small.toml", ROWS)
         self.write("tiny.toml", '[study]\ntype = "random"\nrun = "small.toml"\nmetric = "val/loss"\ntrials = 3\n' + SPACE)
         done = self.study(code=4)

@@ -29,8 +29,9 @@ bool of_study(const std::string& key) {
 }
 
 bool is_run_file(const config::Document& document) {
-  return std::ranges::any_of(document.root.entries(),
-                             [](const Table::Entry& entry) { return !of_study(entry.key); });
+  return std::ranges::any_of(document.root.entries(), [](const Table::Entry& entry) {
+    return !of_study(entry.key) && config::has_child(config::section(""), entry.key);
+  });
 }
 
 bool names_run(const Table& study) {
@@ -56,6 +57,7 @@ std::optional<config::Checked> check(config::Document& document, const plugins::
   config::Findings& findings = document.findings;
   config::Checker checker(findings, /*percent=*/true);
   config::Tables tables(document, registry, checker, findings);
+  tables.unknown_tables();
   const config::Section& section = config::section("study");
   const Value* const given = tables.given(section);
   if (given == nullptr) {
