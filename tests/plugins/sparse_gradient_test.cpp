@@ -70,9 +70,8 @@ struct Training {
   test::Subscribed<Optimizer> optimizer;
   Context context{network};
 
-  Training(const std::string& name, const Table& options, double weight_decay = 0.0)
-      : optimizer(name, options) {
-    optimizer.plugin().common.lr = 0.05;
+  Training(const std::string& name, Table options, double weight_decay = 0.0)
+      : optimizer(name, (options.set("lr", 0.05), options)) {
     optimizer.plugin().common.weight_decay = weight_decay;
     optimizer.plugin().open(make_groups(network.parameters(), optimizer.plugin().common));
   }

@@ -202,7 +202,7 @@ struct Case {
 class Training {
  public:
   Training(const Case& what, std::uint64_t seed)
-      : case_(what), optimizer_("lazy_adam", test::table({{"exact", what.exact}})) {
+      : case_(what), optimizer_("lazy_adam", test::table({{"lr", what.lr}, {"exact", what.exact}})) {
     test::ExtremeData data(what.data, 1);
     Table rehash = test::table({{"every_steps", 50}, {"growth", 0.0}});
     Table options = test::table({{"hidden", what.hidden},
