@@ -74,10 +74,7 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
   return rates;
 }
 
-/// In one process, also of a run that several ranks train: what they exchange by is opened by all of them together.
-void rehearse(config::RunConfig config, const plugins::Registry& registry) {
-  std::erase_if(config.slots,
-                [](const config::SlotConfig& slot) { return slot.kind == Compressor::kind.name; });
+void rehearse(const config::RunConfig& config, const plugins::Registry& registry) {
   Run run(config, registry);
   run.build_model();
   run.build_loop({});
