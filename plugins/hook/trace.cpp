@@ -192,11 +192,11 @@ class Trace final : public Hook, public SpanWatcher {
 
   Options options_;
   std::unique_ptr<TraceFile> file_;
-  std::shared_ptr<void> writer_;
   std::vector<Span> spans_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::vector<std::vector<Span>> waiting_;
+  std::shared_ptr<void> writer_;  ///< ends ahead of what it works on, also where nobody closed
 };
 
 }  // namespace
