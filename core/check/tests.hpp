@@ -30,7 +30,7 @@ inline constexpr TestRow tests[] = {
     {"life.thousand",
      "objects of it come and go 1,000 times, and leave no memory, thread or open file behind"},
     {"life.order", "an object that nothing was asked of can be saved, and goes in order"},
-    {"run.long", "a run of 60 steps and many evaluations ends in order"},
+    {"run.long", "a longer run, of 60 steps where there is time, ends in order"},
     {"run.quiet", "it prints nothing: messages go to the host's log"},
     {"options.bounds",
      "each option is taken at its bounds and refused beyond, and at the bounds a run ends in order"},

@@ -22,7 +22,7 @@ class Guide(unittest.TestCase):
         self.assertGreater(len(blocks), 5)
         with tempfile.TemporaryDirectory(prefix="trainyard-guide-") as folder:
             began = time.monotonic()
-            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2> /dev/null' EXIT\n" + "\n".join(blocks)],
+            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(blocks)],
                                   cwd=folder, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertLess(time.monotonic() - began, 300)

@@ -139,7 +139,7 @@ class Check {
       fs::remove_all(subject_.folder, ignored);
     }
     if (test.run == opens) opens_ = outcome.verdict == Verdict::pass;
-    if (test.run == trains) subject_.run = handed_run(subject_, outcome);
+    if (test.run == trains) take_run(subject_, outcome);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
     return {test.name, outcome.verdict, outcome.what, seconds.count()};
   }

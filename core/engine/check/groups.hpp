@@ -17,9 +17,9 @@ Outcome opens(const Subject& subject);
 Outcome thousand(const Subject& subject);
 Outcome order(const Subject& subject);
 
-// Of the run. `trains` looks for one; its outcome hands what Subject::run is made of.
+// Of the run. `trains` looks for one, which its outcome hands to take_run().
 Outcome trains(const Subject& subject);
-std::optional<SmallRun> handed_run(const Subject& subject, const Outcome& outcome);
+void take_run(Subject& subject, const Outcome& outcome);
 Outcome long_run(const Subject& subject);
 Outcome quiet(const Subject& subject);
 Outcome writes(const Subject& subject);

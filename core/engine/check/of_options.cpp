@@ -39,7 +39,7 @@ class Trials {
   /// What is wrong with the end of a run. One that is not over soon, or takes all memory, is no fault of the plugin's:
   /// a trillion rows are many.
   std::optional<Outcome> run(const std::vector<std::string>& sets) {
-    constexpr unsigned seconds = 4;
+    const auto seconds = static_cast<unsigned>(4.0 + 20.0 * subject_.step_seconds);  // of six steps or so
     constexpr int most = 5;
     if (large_ == most) return std::nullopt;
     std::string said;

@@ -15,14 +15,19 @@
 namespace trainyard::check {
 namespace {
 
-const std::vector<std::string> many_steps = {"trainer.max_duration=60ba"};
+/// A run of 60 steps, or as many as there is time for: of rows of 65,536 classes a step takes a second.
+std::vector<std::string> many_steps(const Subject& subject) {
+  constexpr double seconds = 25.0;
+  constexpr std::int64_t most = 60;
+  return {"trainer.max_duration=" + std::to_string(subject.steps_within(seconds, most)) + "ba"};
+}
 
 /// The bytes that this process has taken, between steps.
 class Meter final : public train::LoopHost {
  public:
-  static constexpr std::int64_t every = 60;  ///< steps
+  explicit Meter(std::int64_t every) : every_(every) {}
   void at_safe_point() override {
-    if (++step_ % every != 0) return;
+    if (++step_ % every_ != 0) return;
     const struct mallinfo2 heap = mallinfo2();
     readings_.push_back(static_cast<std::int64_t>(heap.uordblks + heap.hblkhd));
   }
@@ -31,10 +36,11 @@ class Meter final : public train::LoopHost {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 2; i < readings_.size(); ++i)
       least = std::min(least, readings_[i] - readings_[i - 1]);
-    return readings_.size() < 3 ? 0.0 : static_cast<double>(least) / static_cast<double>(every);
+    return readings_.size() < 3 ? 0.0 : static_cast<double>(least) / static_cast<double>(every_);
   }
 
  private:
+  const std::int64_t every_;  ///< steps
   std::int64_t step_ = 0;
   std::vector<std::int64_t> readings_;
 };
@@ -49,6 +55,7 @@ bool is_the_step(const std::string& kind) {
 Outcome trains(const Subject& subject) {
   std::optional<Outcome> fatal;
   std::string reasons;
+  double step_seconds = 0.0;
   const std::optional<SmallRun> run = find_run(
       subject.file, subject.materials,
       [&](const SmallRun& tried) -> std::string {
@@ -60,7 +67,10 @@ Outcome trains(const Subject& subject) {
         }
         const Trained trained = train(subject, {tried.text()});
         const std::optional<Outcome> bad = bad_end(trained);
-        if (!bad) return {};
+        if (!bad) {
+          step_seconds = trained.result["seconds"].get<double>() / trained.result["steps"].get<double>();
+          return {};
+        }
         // A message may be of what does not fit together; any other end is the plugin's.
         const bool told = trained.code() > static_cast<int>(ExitCode::internal) || trained.result.is_object();
         if (bad->verdict == Verdict::crash || !told) {
@@ -75,18 +85,25 @@ Outcome trains(const Subject& subject) {
   if (reasons.size() > enough) reasons = reasons.substr(0, reasons.rfind('\n', enough)) + "\nand so on";
   if (!run) return failed("no run trains with it:\n" + reasons);
   const auto& all = surroundings();
-  return {Verdict::pass, {}, std::to_string(run->host - all.data()) + "\n" + run->options};
+  return {Verdict::pass,
+          {},
+          std::to_string(run->host - all.data()) + "\n" + std::to_string(step_seconds) + "\n" + run->options};
 }
 
-std::optional<SmallRun> handed_run(const Subject& subject, const Outcome& outcome) {
-  const std::size_t line = outcome.handed.find('\n');
-  if (outcome.verdict != Verdict::pass || line == std::string::npos) return std::nullopt;
-  return SmallRun{&surroundings().at(std::stoul(outcome.handed)), subject.file,
-                  outcome.handed.substr(line + 1)};
+void take_run(Subject& subject, const Outcome& outcome) {
+  subject.run.reset();
+  if (outcome.verdict != Verdict::pass) return;
+  std::istringstream handed(outcome.handed);
+  std::string host, seconds, options;
+  std::getline(handed, host);
+  std::getline(handed, seconds);
+  std::getline(handed, options, '\0');
+  subject.run = SmallRun{&surroundings().at(std::stoul(host)), subject.file, options};
+  subject.step_seconds = std::stod(seconds);
 }
 
 Outcome long_run(const Subject& subject) {
-  const Trained trained = train(subject, {subject.run->text(), many_steps});
+  const Trained trained = train(subject, {subject.run->text(), many_steps(subject)});
   return bad_end(trained).value_or(Outcome{});
 }
 
@@ -112,8 +129,12 @@ Outcome writes(const Subject& subject) {
 }
 
 Outcome memory(const Subject& subject) {
-  Meter meter;
-  Built(subject, {"trainer.max_duration=420ba"}, meter).fit();
+  constexpr double seconds = 25.0;
+  constexpr std::int64_t most = 420, least = 70, readings = 7;
+  const std::int64_t steps = subject.steps_within(seconds, most);
+  if (steps < least) return {Verdict::skip, "a step of its run takes too long for many of them", {}};
+  Meter meter(steps / readings);
+  Built(subject, {"trainer.max_duration=" + std::to_string(steps) + "ba"}, meter).fit();
   constexpr double slack = 48.0;  // bytes: less than a number and its block a step
   if (meter.growth() < slack) return {};
   return failed("memory grows by " + std::to_string(std::lround(meter.growth())) +
@@ -144,7 +165,7 @@ Outcome diverging(const Subject& subject) {
 
 Outcome slow_hooks(const Subject& subject) {
   if (is_the_step(subject.file.manifest.kind)) return {Verdict::skip, "a step is what it does", {}};
-  const Trained trained = train(subject, {subject.run->text(), many_steps});
+  const Trained trained = train(subject, {subject.run->text(), many_steps(subject)});
   if (auto bad = bad_end(trained)) return *bad;
   double own = 0.0;
   for (const auto& plugin : trained.result["plugins"])

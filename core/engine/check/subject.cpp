@@ -95,6 +95,11 @@ std::string last_lines(const std::string& text) {
 
 }  // namespace
 
+std::int64_t Subject::steps_within(double seconds, std::int64_t most) const {
+  if (step_seconds * static_cast<double>(most) <= seconds) return most;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds / step_seconds));
+}
+
 bool Trained::killed() const {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }

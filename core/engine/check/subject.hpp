@@ -22,6 +22,10 @@ struct Subject {
   std::string folder;           ///< for runs; its own
   std::uint64_t seed = 0;       ///< of what is random in the tests
   std::optional<SmallRun> run;  ///< that trains with it
+  double step_seconds = 0.0;    ///< of that run, evaluations and all that is around it included
+
+  /// Steps that are over in so many seconds; at most `most`.
+  std::int64_t steps_within(double seconds, std::int64_t most) const;
 };
 
 /// How a run is trained.
