@@ -87,7 +87,7 @@ void visit_each(const std::vector<OptionSpec>& options, const Written& around,
         for (const OptionSpec& other : option.fields)
           if (other.required && other.name != field.name) rest += ", " + other.name + " = " + filling(other);
         const std::string table = "{ " + assignment + rest + " }";
-        return written(option.list ? as_list(table) : table);
+        return written(option.list ? as_list(table, option.count.value_or(1)) : table);
       };
       visit_each({field}, inside, filling, visit);
     }
@@ -96,8 +96,10 @@ void visit_each(const std::vector<OptionSpec>& options, const Written& around,
 
 }  // namespace
 
-std::string as_list(const std::string& element) {
-  return "[" + element + "]";
+std::string as_list(const std::string& element, std::int64_t count) {
+  std::string text = "[" + element;
+  for (std::int64_t i = 1; i < count; ++i) text += ", " + element;
+  return text + "]";
 }
 
 std::vector<Trial> trials(const OptionSpec& option) {

@@ -1,6 +1,7 @@
 // Values to try an option with: at its bounds, just beyond, of other types, and at random. Torch-free.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <random>
 #include <string>
@@ -23,8 +24,8 @@ std::vector<Trial> trials(const OptionSpec& option);
 /// manifest does not say what is sensible.
 std::string random_value(const OptionSpec& option, std::mt19937_64& dice);
 
-/// "[element]".
-std::string as_list(const std::string& element);
+/// "[element]", or of as many as the list has to have.
+std::string as_list(const std::string& element, std::int64_t count = 1);
 
 /// The assignment that gives an option (or a field deep in one) a value: "name = value"; of a list, all of it.
 using Written = std::function<std::string(const std::string& value)>;

@@ -90,7 +90,8 @@ TEST_CASE("every option is taken at each bound, refused just beyond, and refused
         [&](const OptionSpec& option, const Written& written) {
           const std::vector<Trial> all = trials(option);
           for (const Trial& trial : all)
-            try_out(option, written(option.list ? as_list(trial.text) : trial.text), trial.allowed);
+            try_out(option, written(option.list ? as_list(trial.text, option.count.value_or(1)) : trial.text),
+                    trial.allowed);
           // One for a list, and a list for one.
           const auto good =
               std::find_if(all.begin(), all.end(), [](const Trial& trial) { return trial.allowed; });

@@ -111,6 +111,11 @@ Lines read_trial(const std::string& folder) {
   return lines;
 }
 
+/// Sinks that write the time with everything, and a name drawn at random: tests/e2e/sinks.py reads them.
+bool by_the_clock(const std::string& name) {
+  return name == "mllog.txt" || name == "mlflow_run_id";
+}
+
 /// What the host itself leaves, and says when it did what.
 bool of_host(const std::string& name) {
   static const std::set<std::string> names = {"config.toml", "journal.jsonl",    "run.log",
@@ -127,7 +132,7 @@ Remains remains_of(const std::string& run_folder) {
   for (const auto& entry : fs::directory_iterator(run_folder)) names.insert(entry.path().filename().string());
   for (const std::string& name : names) {
     const std::string path = run_folder + "/" + name;
-    if (of_host(name)) continue;
+    if (of_host(name) || by_the_clock(name)) continue;
     if (name == "trial")
       remains["trial"] = read_trial(path);
     else if (name.ends_with(".jsonl"))
@@ -136,6 +141,8 @@ Remains remains_of(const std::string& run_folder) {
       read_csv(path, remains[name]);
     else if (name.starts_with("events.out.tfevents."))
       read_events(path, remains["events"]);
+    else if (name == "data.json")
+      remains[name] = test::lines(path);
     else
       FAIL_CHECK("nobody here can read " << path << ": add it to tests/contract/records.cpp");
   }

@@ -77,7 +77,8 @@ Outcome bounds(const Subject& subject) {
       subject.file.manifest.options, [&](const OptionSpec& other) { return filling(subject, other); },
       [&](const OptionSpec& option, const Written& written) {
         for (const Trial& trial : trials(option)) {
-          const std::string set = as_set(subject, written(option.list ? as_list(trial.text) : trial.text));
+          const std::string set = as_set(
+              subject, written(option.list ? as_list(trial.text, option.count.value_or(1)) : trial.text));
           const bool refused = !refusal(subject, set).empty();
           if (!trial.allowed && !refused && wrong.empty())
             wrong = set + " is taken, which its manifest does not allow";
@@ -107,7 +108,8 @@ Outcome random_options(const Subject& subject) {
       if (dice() % 2 == 0) continue;
       const std::string value = random_value(option, dice);
       if (value.empty()) continue;
-      const std::string set = as_set(subject, option.name + " = " + (option.list ? as_list(value) : value));
+      const std::string set = as_set(
+          subject, option.name + " = " + (option.list ? as_list(value, option.count.value_or(1)) : value));
       if (refusal(subject, set).empty()) sets.push_back(set);
     }
     if (sets.empty()) continue;
