@@ -111,9 +111,9 @@ Lines read_trial(const std::string& folder) {
   return lines;
 }
 
-/// Sinks that write the time with everything, and a name drawn at random: tests/e2e/sinks.py reads them.
+/// What has the time in everything, and a name drawn at random: tests/e2e/sinks.py and trace.py read these.
 bool by_the_clock(const std::string& name) {
-  return name == "mllog.txt" || name == "mlflow_run_id";
+  return name == "mllog.txt" || name == "mlflow_run_id" || name == "trace.json";
 }
 
 /// What the host itself leaves, and says when it did what.
