@@ -18,8 +18,8 @@ import unittest
 
 from support.host import BUILD, DATA, SOURCE, TRAINYARD
 
-DOCUMENTS = sorted(path for path in SOURCE.rglob("*.md") if not {"build", ".deps", "runs", ".git"} & set(path.relative_to(SOURCE).parts))
-REFERENCE = {"type", "file", "folder", "library", "part", "taken", "trainyard ..."}
+DOCUMENTS = sorted(path for path in SOURCE.rglob("*.md") if not {"build", ".deps", "runs", ".git", "golden"} & set(path.relative_to(SOURCE).parts))
+REFERENCE = {"type", "file", "folder", "library", "part", "taken", "trainyard ...", "mistake", "event", "the template"}
 PROGRAM = re.compile(r"tools/\w|tests/\w|build/release/\w|\w+\.py$|(?:trainyard|bench|cmake|ctest|python3)$")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\*|\.\.\.")
 PATH = re.compile(r"(?:configs|tools|tests|data|docs|plugins|kernels|sdk|core)/")
