@@ -1,10 +1,13 @@
 // The state of every shipped plugin, as a short run leaves it, loaded into another of its kind.
 #include <catch2/catch.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <trainyard/state.hpp>
 
 #include "contract/host_run.hpp"
+#include "support/folder.hpp"
 #include "support/run.hpp"
 
 using namespace trainyard;
@@ -28,7 +31,9 @@ TEST_CASE("state that was saved and loaded into a fresh plugin is saved as the s
   for (const PluginFile& file : alone()) {
     INFO(title(file));
     const std::string text = host_run(file).text();
-    test::BuiltRun used(test::valid(text)), fresh(test::valid(text));
+    const test::Folder folder;  // for what writes files
+    const std::vector<std::string> place = {"run.output_dir=" + folder.path()};
+    test::BuiltRun used(test::valid(text, place)), fresh(test::valid(text, place));
     used->loop().fit();
     auto other = fresh->plugins().begin();
     for (train::ActivePlugin& plugin : used->plugins()) {
