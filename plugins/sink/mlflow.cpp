@@ -4,6 +4,7 @@
 // Its artifacts are the run's own folder. The run's id is kept there, so that a resumed run goes on in the same one.
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <map>
 #include <random>
 
+#include <trainyard/context.hpp>
 #include <trainyard/error.hpp>
 #include <trainyard/formats/append_file.hpp>
 #include <trainyard/sink.hpp>
@@ -22,7 +24,12 @@ using namespace trainyard;
 namespace fs = std::filesystem;
 
 constexpr const char* id_file = "mlflow_run_id";
-enum Status : std::uint8_t { running = 1, finished = 3, failed = 4 };  // mlflow.entities.RunStatus
+enum Status : std::uint8_t {
+  running = 1,
+  finished = 3,
+  failed = 4,
+  killed = 5
+};  // mlflow.entities.RunStatus
 
 std::string milliseconds() {
   using namespace std::chrono;
@@ -84,6 +91,8 @@ class Mlflow final : public Sink {
         "Metrics into a file store of MLflow: `mlflow ui --backend-store-uri mlruns`.");
     m.option("store", &Options::store, "folder of the store, relative to the working directory");
     m.option("experiment", &Options::experiment, "name of the experiment that the run belongs to");
+    m.hook<&Mlflow::signal>(Event::signal).sink();
+    m.hook<&Mlflow::fit_end>(Event::fit_end).sink();
   }
   explicit Mlflow(const Options& options) : options_(options) {}
 
@@ -116,14 +125,16 @@ class Mlflow final : public Sink {
       }
       file->second.append(milliseconds() + " " + number(value) + " " + std::to_string(record.step) + "\n");
     }
-    if (record.what == Record::What::summary) ended_ = true;
   }
 
   void close() override {
     for (auto& [path, file] : files_) file.sync();
     files_.clear();
-    write_meta(ended_ ? finished : failed, milliseconds());
+    write_meta(ending_, milliseconds());
   }
+
+  void signal(StepContext&) { signalled_ = true; }
+  void fit_end(StepContext&) { ending_ = signalled_ ? killed : finished; }
 
  private:
   /// The folder of the experiment of that name, as the store has it, or a new one.
@@ -190,7 +201,8 @@ class Mlflow final : public Sink {
   std::string id_, started_;
   std::map<std::string, AppendFile> files_;   ///< by path
   std::map<std::string, std::int64_t> last_;  ///< step of the last line that a resumed run found, by path
-  bool ended_ = false;
+  bool signalled_ = false;
+  std::atomic<Status> ending_ = failed;  ///< hooks come from the loop's thread, the rest from that of sinks
 };
 
 }  // namespace

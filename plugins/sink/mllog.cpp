@@ -1,17 +1,24 @@
 // mllog.txt: the lines of MLPerf's logging, by the rules of its compliance checker (mlperf_logging, training, open
 // division): one JSON object a line behind ":::MLLOG". They carry the time at which the loop was there, so hooks of the
-// loop write them, not the records, which come later.
+// loop write them, not the records, which come later. A resumed run goes on in the file as if it had never stopped: what
+// lies behind its checkpoint goes, and what stands there already, the lines ahead of the training among them, is not
+// written again. The pause lies in its times.
 //   :::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "INTERVAL_START", "key": "epoch_start", ...}
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <trainyard/context.hpp>
-#include <trainyard/formats/append_file.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/sink.hpp>
+
+#include "sink/resumed_file.hpp"
 
 namespace {
 
@@ -47,21 +54,22 @@ class Mllog final : public Sink {
     m.hook<&Mllog::eval_batch>(Event::eval_batch_end).sink();
     m.hook<&Mllog::eval_end>(Event::eval_end).sink();
     m.hook<&Mllog::fit_end>(Event::fit_end).sink();
+    m.hook<&Mllog::signal>(Event::signal).sink();
     m.hook<&Mllog::failed>(Event::exception).sink();
   }
   explicit Mllog(const Options& options) : options_(options) { interval("init", true); }
 
   void open(const RunInfo& run) override {
     const std::scoped_lock lock(mutex_);
-    file_.emplace(run.directory + "/" + options_.file,
-                  run.resumed_at == 0 ? AppendFile::Mode::create : AppendFile::Mode::extend);
+    resumed_at_ = run.resumed_at;
+    file_.emplace(run, options_.file, [this](const std::string& text) { return said(text); });
     name_ = run.name;
-    file_->append(std::exchange(ahead_, {}));
+    for (const Line& line : std::exchange(ahead_, {})) write(line);
   }
   void record(const Record&) override {}
   void close() override {
     const std::scoped_lock lock(mutex_);
-    file_->sync();
+    file_->file().sync();
     file_.reset();
   }
 
@@ -85,7 +93,10 @@ class Mllog final : public Sink {
     interval("run", true);
   }
   void epoch_start(StepContext& context) { interval("epoch", true, at(context)); }
-  void epoch_end(StepContext& context) { interval("epoch", false, at(context)); }
+  void epoch_end(StepContext& context) {
+    cut_short_ = context.clock().step_in_epoch < context.scale().steps_per_epoch;
+    if (!cut_short_) interval("epoch", false, at(context));
+  }
   void eval_start(StepContext& context) {
     if (context.split() != "val") return;
     samples_ = 0;
@@ -97,14 +108,21 @@ class Mllog final : public Sink {
   void eval_end(StepContext& context) {
     if (context.split() != "val") return;
     if (!std::exchange(evaluated_, true)) point("eval_samples", samples_);
-    point("eval_accuracy", context.metric(options_.accuracy), at(context));
+    const double accuracy = context.metric(options_.accuracy);  // none of an evaluation that was cut short
+    if (!std::isnan(accuracy)) point("eval_accuracy", accuracy, at(context));
     interval("eval", false, at(context));
   }
   void fit_end(StepContext& context) {
     Json more = at(context);
-    more["status"] = "success";
+    if (cut_short_) {  // a resumed run takes it back
+      Json partial = more;
+      partial["partial"] = true;
+      interval("epoch", false, partial);
+    }
+    more["status"] = interrupted_ ? "aborted" : "success";
     interval("run", false, more);
   }
+  void signal(StepContext&) { interrupted_ = true; }
   void failed(StepContext& context) {
     Json more = at(context);
     more["status"] = "aborted";
@@ -112,6 +130,14 @@ class Mllog final : public Sink {
   }
 
  private:
+  struct Line {
+    std::string key;
+    std::int64_t step;  ///< none: of the run as a whole
+    std::string text;
+  };
+  static constexpr std::int64_t none = -1, never = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::string_view mark = ":::MLLOG ";
+
   static Json at(const StepContext& context) {
     const Clock& clock = context.clock();
     return {{"epoch_num", clock.epoch + 1}, {"samples_count", clock.samples}, {"step_num", clock.step}};
@@ -128,9 +154,27 @@ class Mllog final : public Sink {
     const auto now = duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
     const Json json = {{"namespace", ""}, {"time_ms", now}, {"event_type", type},
                        {"key", key},      {"value", value}, {"metadata", more}};
-    const std::string text = ":::MLLOG " + json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string text =
+        std::string(mark) + json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     const std::scoped_lock lock(mutex_);
-    file_ ? file_->append(text) : void(ahead_ += text);
+    const Line line{key, more.value("step_num", none), text};
+    file_ ? write(line) : ahead_.push_back(line);
+  }
+  /// But what a resumed run found in the file.
+  void write(const Line& line) {
+    const bool once = line.step == none || line.step == resumed_at_;
+    if (!once || !found_.contains(line.key)) file_->file().append(line.text);
+  }
+  /// Of a line of the file that is resumed; the end of the run that was is none any more.
+  std::optional<sinks::Said> said(const std::string& text) {
+    const Json json = Json::parse(text.substr(std::min(mark.size(), text.size())), nullptr, false);
+    if (!json.is_object()) return std::nullopt;
+    const std::string key = json.value("key", "");
+    const Json more = json.value("metadata", Json::object());
+    const bool of_the_end = key == "run_stop" || more.contains("partial");
+    const std::int64_t step = of_the_end ? never : more.value("step_num", none);
+    if (step == none || step == resumed_at_) found_.insert(key);
+    return sinks::Said{.step = step, .names = {key}};
   }
   std::string name() {
     const std::scoped_lock lock(mutex_);
@@ -139,10 +183,14 @@ class Mllog final : public Sink {
 
   Options options_;
   std::mutex mutex_;  ///< hooks come from the loop's thread, open and close from that of sinks
-  std::optional<AppendFile> file_;
-  std::string ahead_, name_;  ///< lines from before it was opened
+  std::optional<sinks::ResumedFile> file_;
+  std::vector<Line> ahead_;  ///< from before it was opened
+  std::set<std::string>
+      found_;  ///< keys that stood in it when the run was resumed: of the run, or of that step
+  std::string name_;
+  std::int64_t resumed_at_ = 0;
   std::int64_t samples_ = 0;
-  bool evaluated_ = false;
+  bool evaluated_ = false, interrupted_ = false, cut_short_ = false;
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ def words_of(text):
     except ValueError:
         return []
     typed = list(itertools.dropwhile(lambda word: re.fullmatch(r"[A-Z_]+=.*", word), words))
-    if not typed or not PROGRAM.match(typed[0]) or PLACEHOLDER.search(" ".join(typed[:2])):
+    if not typed or typed == ["trainyard"] or not PROGRAM.match(typed[0]) or PLACEHOLDER.search(" ".join(typed[:2])):
         return []
     return typed if typed == words else ["env", *typed]
 

@@ -76,7 +76,7 @@ class Words(HostTest):
 
         def walk(*path):
             text = self.host(*path, "--help").stdout
-            for name, listed in re.findall(r"^\s+(\S+)[^\n{]*(?:\n[^\n{]{0,40})?:\{([\w,-]+)\}", text, re.M):
+            for name, listed in re.findall(r"^  (\S+) [^\n{]*:\{([\w,-]+)\}", text, re.M):
                 words = [*path, name, WRONG] if name.startswith("--") else [*path, WRONG]
                 cases.append((words, listed.split(",")))
             for verb in re.findall(r"^  (\w+) {2,}\w", text.split("Subcommands:")[1], re.M) if "Subcommands:" in text else ():
