@@ -317,6 +317,7 @@ class Killed(StudyTest):
 
     def test_a_signal_ends_it_in_order_and_its_trials_with_it(self):
         self.write("small.toml", SMALL.replace("2ep", "100000ep"))
+        self.write("small_tune.toml", TUNE.replace("2ep", "100000ep"))
         self.write("tiny.toml", STUDY.replace('budgets = ["1ep", "2ep"]\n', ""))
         study = self.begin()
         runs = self.folder / "out/tiny/runs"
