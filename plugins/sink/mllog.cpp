@@ -14,11 +14,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sink/resumed_file.hpp>
 #include <trainyard/context.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/sink.hpp>
-
-#include "sink/resumed_file.hpp"
 
 namespace {
 

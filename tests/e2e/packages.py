@@ -1,5 +1,5 @@
 """The archive and the Debian package that cpack makes: unpacked elsewhere they train a run file, build a plugin, and say what is missing
-where LibTorch is not found."""
+where LibTorch is not found. With TRAINYARD_LONGER=1 each way to put them up builds a plugin, else one of the three."""
 import json
 import os
 import pathlib
@@ -16,6 +16,7 @@ def cache(name):
     return re.search(rf"^{name}:\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.M).group(1)
 
 
+LONGER = os.environ.get("TRAINYARD_LONGER") == "1"
 TORCH = pathlib.Path(cache("TRAINYARD_LIBTORCH"))
 PLAIN = {key: value for key, value in os.environ.items() if not key.startswith("TRAINYARD_") and key != "LD_LIBRARY_PATH"}
 
@@ -47,8 +48,8 @@ class Packages(unittest.TestCase):
                                                "find_package(Trainyard REQUIRED)\ntrainyard_add_plugin(my_schedule SOURCES my_schedule.cpp)\n")
         return source
 
-    def use(self, prefix, work, **environment):
-        """Trains a run file and builds a plugin, with an installation at `prefix`."""
+    def use(self, prefix, work, builds=LONGER, **environment):
+        """Trains a run file and, if it `builds`, makes a plugin, with an installation at `prefix`."""
         trainyard, environment = prefix / "bin/trainyard", {**PLAIN, **environment}
         share = prefix / "share/trainyard"
         for name in ("README.md", "LICENSE", "configs/digits_mlp.toml", "data/optdigits/README.md", "docs/events.md", "docs/run-file.schema.json",
@@ -58,6 +59,8 @@ class Packages(unittest.TestCase):
         self.run_(trainyard, "train", share / "configs/digits_mlp.toml", "--set", "trainer.max_duration=20ba", "-q", cwd=work, env=environment)
         [result] = (work / "runs").glob("*/result.json")
         self.assertEqual(json.loads(result.read_text())["status"], "completed")
+        if not builds:
+            return
         source = self.plugin(work)
         self.run_("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}", env=environment)
         self.run_("cmake", "--build", source / "build", env=environment)
@@ -72,7 +75,7 @@ class Packages(unittest.TestCase):
         # As on a machine where the LibTorch of the build is not: the path to it is blotted out.
         for path in [prefix / "bin/trainyard-seal", *prefix.glob("lib/lib*.so"), prefix / "lib/cmake/Trainyard/TrainyardConfig.cmake"]:
             path.write_bytes(path.read_bytes().replace(str(TORCH).encode(), b"/nowhere".ljust(len(str(TORCH)), b"_")))
-        self.use(prefix, self.folder / "by_variable", TRAINYARD_LIBTORCH=str(TORCH))
+        self.use(prefix, self.folder / "by_variable", builds=True, TRAINYARD_LIBTORCH=str(TORCH))
         (prefix / "torch").symlink_to(TORCH)
         self.use(prefix, self.folder / "beside")
         (prefix / "torch").unlink()
