@@ -12,7 +12,7 @@ TRAINYARD_CONTRACT("error.hpp");
 
 namespace trainyard {
 
-/// The process exit code of a failed or ended run (architecture.md, section 9).
+/// The process exit code of a failed or ended run.
 enum class ExitCode : int {
   done = 0,
   internal = 1,
