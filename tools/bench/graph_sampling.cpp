@@ -185,8 +185,9 @@ std::vector<double> measure(const Workload& work, const std::vector<Variant>& va
   return seconds;
 }
 
-bool print_variants(const Workload& work, const std::vector<Variant>& variants, int rounds) {
-  const std::vector<double> seconds = measure(work, variants, rounds, 1);
+/// All of them a few times, which tells the slow from the fast; the fastest again, which tells them apart.
+bool print_variants(const Workload& work, const std::vector<Variant>& variants, bool quick) {
+  const std::vector<double> seconds = measure(work, variants, quick ? 1 : 3, 1);
   std::vector<std::size_t> order(variants.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(),
@@ -195,10 +196,9 @@ bool print_variants(const Workload& work, const std::vector<Variant>& variants, 
   std::printf("  96 variants: ms a batch, times the best\n");
   for (std::size_t place = 0; place < order.size(); ++place) {
     const std::size_t i = order[place];
-    const bool ours = i == 0;
-    if (place < 8 || ours || is_baseline(variants[i]) || place + 1 == order.size())
-      std::printf("  %3zu  %-46s %9.2f %7.2f%s\n", place + 1, variants[i].name().c_str(), 1e3 * seconds[i],
-                  seconds[i] / best, ours ? "  <- the dataset's (bar 1.10)" : "");
+    if (place < 8 || is_baseline(variants[i]) || place + 1 == order.size())
+      std::printf("  %3zu  %-46s %9.2f %7.2f\n", place + 1, variants[i].name().c_str(), 1e3 * seconds[i],
+                  seconds[i] / best);
   }
   // What each choice costs: the median over the others of its time by that of the best choice.
   for (std::size_t part = 0; part < 5; ++part) {
@@ -217,7 +217,21 @@ bool print_variants(const Workload& work, const std::vector<Variant>& variants, 
     for (const auto& [choice, each] : ratios) std::printf(" %s %.2f", choice.c_str(), percentile(each, 0.5));
     std::printf("\n");
   }
-  return seconds[0] <= 1.1 * best;
+
+  order.resize(6);
+  if (std::find(order.begin(), order.end(), 0U) == order.end()) order.push_back(0);
+  std::vector<Variant> fastest;
+  for (const std::size_t i : order) fastest.push_back(variants[i]);
+  const std::vector<double> again = measure(work, fastest, quick ? 1 : 15, quick ? 1 : 4);
+  const double least = *std::min_element(again.begin(), again.end());
+  double ours = 0.0;
+  std::printf("  the fastest of these again\n");
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order[i] == 0) ours = again[i];
+    std::printf("       %-46s %9.2f %7.2f%s\n", fastest[i].name().c_str(), 1e3 * again[i], again[i] / least,
+                order[i] == 0 ? "  <- the dataset's (bar 1.10)" : "");
+  }
+  return ours <= 1.1 * least;
 }
 
 /// Batches a second of the wall, of `threads` that each have a sampler.
@@ -305,7 +319,7 @@ bool bench(const Workload& work, bool quick) {
     if (ours && work.bar > 0) std::printf("  <- the dataset's (bar %.0f)", work.bar);
     std::printf("\n");
   }
-  if (!print_variants(work, variants, quick ? 1 : 3))
+  if (!print_variants(work, variants, quick))
     std::printf("  the dataset's is not within 10 %% of the best\n");
   const int batches = quick ? 1 : std::max(4, static_cast<int>(1.5 / seconds[1]));
   rate(work, variants.front(), 2, 1);
