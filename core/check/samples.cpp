@@ -121,7 +121,7 @@ std::string onnx_gemm(int in, int out) {
 }  // namespace
 
 std::vector<std::string> write_samples(const std::string& folder) {
-  std::string csv, cifar, text, clicks, sparse = "24 40 10\n";
+  std::string csv, cifar, text, tokens, clicks, sparse = "24 40 10\n";
   for (int row = 0; row < rows; ++row) {
     const std::string label = std::to_string(row % classes);
     for (int column = 0; column < features; ++column)
@@ -135,7 +135,10 @@ std::vector<std::string> write_samples(const std::string& folder) {
     cifar += static_cast<char>(row % classes);
     for (int i = 0; i < 3072; ++i) cifar += static_cast<char>(i * (row + 1) % 251);
   }
-  for (int i = 0; i < 8000; ++i) text += static_cast<char>('a' + i * i % 17);
+  for (int i = 0; i < 8000; ++i) {
+    text += static_cast<char>('a' + i * i % 17);
+    tokens += {static_cast<char>(i * i % 17), '\0'};  // 16 bits, the lower first
+  }
   const auto file = [&](const char* name, const std::string& content) {
     return write(folder + "/" + name, content);
   };
@@ -145,6 +148,7 @@ std::vector<std::string> write_samples(const std::string& folder) {
           file("labels.idx", idx({rows}, classes)),
           file("records.bin", cifar),
           file("text.txt", text),
+          file("tokens.bin", tokens),
           file("clicks.tsv", clicks),
           file("sparse.txt", sparse),
           file("network.onnx", onnx_gemm(features, classes))};

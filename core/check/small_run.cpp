@@ -69,6 +69,18 @@ std::vector<std::string> with_one_more(const std::string& filling, const plugins
   return tries;
 }
 
+/// Sizes that samples may have and whose defaults are large, as that of a vocabulary, made small: a step is short.
+std::string small_sizes(const plugins::PluginFile& plugin) {
+  constexpr std::int64_t large = 1000, small = 32;
+  std::string text;
+  if (plugin.manifest.kind != "dataset") return text;
+  for (const OptionSpec& option : plugin.manifest.options)
+    if (option.type == OptionType::integer && !option.list && option.fallback &&
+        option.fallback->as<std::int64_t>() > large && option.minimum.value_or(0.0) <= small)
+      text += option.name + " = " + std::to_string(small) + "\n";
+  return text;
+}
+
 /// A run of the surroundings alone.
 std::map<std::string, std::string> tables_of(const Surroundings& host) {
   return {{"model", host.model},
@@ -145,20 +157,29 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
 std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materials& materials,
                                  const Refusal& refusal, std::string& reasons) {
   constexpr std::size_t most = 32;
-  // First with nothing but what must be given.
-  for (const bool one_more : {false, true})
+  const auto search = [&](const auto& ways) -> std::optional<SmallRun> {
     for (const Surroundings& host : surroundings())
-      for (const std::string& filling : fillings(plugin.manifest.options, host, materials, most)) {
-        const std::vector<std::string> tries =
-            one_more ? with_one_more(filling, plugin, host, materials) : std::vector{filling};
-        for (const std::string& options : tries) {
+      for (const std::string& filling : fillings(plugin.manifest.options, host, materials, most))
+        for (const std::string& options : ways(filling, host)) {
           SmallRun run{&host, plugin, options};
           const std::string reason = refusal(run);
           if (reason.empty()) return run;
           reasons += host.name + ", " + options + ": " + reason + "\n";
         }
-      }
-  return std::nullopt;
+    return std::nullopt;
+  };
+  using Texts = std::vector<std::string>;
+  const std::string sizes = small_sizes(plugin);
+  std::optional<SmallRun> found;
+  if (!sizes.empty())
+    found = search([&](const std::string& filling, const Surroundings&) { return Texts{filling + sizes}; });
+  if (!found)  // with nothing but what must be given
+    found = search([](const std::string& filling, const Surroundings&) { return Texts{filling}; });
+  if (!found)
+    found = search([&](const std::string& filling, const Surroundings& host) {
+      return with_one_more(filling, plugin, host, materials);
+    });
+  return found;
 }
 
 std::string SmallRun::text() const {
