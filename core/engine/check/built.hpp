@@ -1,4 +1,4 @@
-// A run that is built in this process, with nothing around it: no sinks, no checkpoints.
+// A run that is built in this process, with nothing around it: no checkpoints, and no sink but the one that is tried.
 #pragma once
 
 #include <filesystem>
@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <trainyard/sink.hpp>
 #include <trainyard/state.hpp>
 
 #include "core/engine/check/subject.hpp"
@@ -24,10 +25,18 @@ class Built {
     parts.host = &host;
     run_.build_loop(std::move(parts));
   }
-  void fit() { run_.loop().fit(); }
-  Plugin& plugin() {
+  /// A sink is open meanwhile, and gets no records.
+  void fit() {
+    const bool sink = subject_.file.manifest.kind == "sink";
+    if (sink)
+      plugin<Sink>().open({.name = run_.config().run.name, .directory = run_.config().run.output_dir});
+    run_.loop().fit();
+    if (sink) plugin<Sink>().close();
+  }
+  template <class T = Plugin>
+  T& plugin() {
     for (train::ActivePlugin& each : run_.plugins())
-      if (each.file().path == subject_.file.path) return each.as<Plugin>();
+      if (each.file().path == subject_.file.path) return each.as<T>();
     throw Error(ExitCode::internal, "the run has no such plugin");
   }
   State saved() {
