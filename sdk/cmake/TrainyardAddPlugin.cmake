@@ -1,7 +1,8 @@
 # trainyard_add_plugin(TARGET [NAME name] [KIND folder] SOURCES file... [LIBRARIES library...])
 # Builds libNAME.so (NAME: the target's name) with one exported symbol, and seals its manifest into it. A plugin whose
 # description is wrong fails the build. It gets no RPATH: the host has the SDK and LibTorch loaded already, and no other
-# copy of them may come in (set INSTALL_RPATH on the target for libraries of your own). It names the libraries that it uses
+# copy of them may come in. Libraries of your own go to the folder libNAME.libs beside it; set INSTALL_RPATH on the target to
+# "$ORIGIN/libNAME.libs". It names the libraries that it uses
 # and no others: one without LibTorch in it, as a study is, loads without.
 function(trainyard_add_plugin target)
   cmake_parse_arguments(PLUGIN "" "NAME;KIND" "SOURCES;LIBRARIES" ${ARGN})

@@ -160,23 +160,23 @@ void Bench::enter(StepWork& work, std::size_t micro) {
   context_.loss_share_ = work.share(micro);
 }
 
-void Bench::backward(StepWork& work, std::size_t micro) {
+void Bench::backward(StepWork& work, std::size_t micro, const ForwardPass& forward) {
   in_host([&] {
     if (micro == 0) clear_gradients(parameters_);
     enter(work, micro);
     const ForwardContext pass = work.pass(micro);
-    brackets_.bracket(Event::micro_start, Event::micro_end, [&] { run_micro(work.micros[micro], pass); });
+    brackets_.bracket(Event::micro_start, Event::micro_end, [&] { run_micro(work.micros[micro], pass, forward); });
     context_.output_.reset();
     context_.loss_.reset();
   });
 }
 
-void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
+void Bench::run_micro(Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
   if (batch.weight <= 0.0) return check_same_passes();  // nothing in it counts; its mean would be 0/0
   {
     const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
     brackets_.bracket(Event::before_forward, Event::after_forward, [&] {
-      if (!context_.asked(Control::skip_micro)) context_.output_ = forward(batch, pass);
+      if (!context_.asked(Control::skip_micro)) context_.output_ = this->forward(batch, pass, forward);
     });
     if (context_.take(Control::skip_micro)) return check_same_passes();
     brackets_.bracket(Event::before_loss, Event::after_loss,
@@ -195,9 +195,10 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass) {
   take_metrics(context_.output_, context_.loss_, batch);
 }
 
-at::Tensor Bench::forward(const Batch& batch, const ForwardContext& pass) {
+at::Tensor Bench::forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
   const Timer timer(seconds_, &PhaseSeconds::model);
   const events::SpanScope span(Span::What::phase, "forward");
+  if (forward) return guarded(*parts_.executor.slot, context_.number_, [&] { return forward(batch, pass); });
   return guarded(*parts_.network.slot, context_.number_,
                  [&] { return parts_.network.plugin->forward(batch, pass); });
 }

@@ -61,7 +61,7 @@ class Bench final : public Workbench {
   void load(const StateReader& state);
 
   // The executor's side (executor.hpp):
-  void backward(StepWork& work, std::size_t micro) override;
+  void backward(StepWork& work, std::size_t micro, const ForwardPass& forward) override;
   Update update(const std::function<void()>& apply) override;
   Network& network() override { return *parts_.network.plugin; }
   Loss& loss() override { return *parts_.loss.plugin; }
@@ -81,8 +81,8 @@ class Bench final : public Workbench {
   template <class Call>
   decltype(auto) in_host(Call&& call);
   void enter(StepWork& work, std::size_t micro);
-  void run_micro(Batch& batch, const ForwardContext& pass);
-  at::Tensor forward(const Batch& batch, const ForwardContext& pass);
+  void run_micro(Batch& batch, const ForwardContext& pass, const ForwardPass& forward);
+  at::Tensor forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward = {});
   at::Tensor loss_of(const at::Tensor& output, const Batch& batch);
   at::Tensor backward_root(double factor);
   void make_reduction();

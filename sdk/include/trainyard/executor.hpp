@@ -77,6 +77,9 @@ struct Rate {
   std::optional<double> momentum;  ///< in place of the optimizer's own, where the schedule cycles it
 };
 
+/// A pass of the executor's own, as Network::forward.
+using ForwardPass = std::function<at::Tensor(const Batch&, const ForwardContext&)>;
+
 /// The host's side of an executor. Outlives it. Loop thread.
 class Workbench {
  public:
@@ -85,8 +88,9 @@ class Workbench {
   // The host's own way. Errors of model, loss, optimizer and schedule come out with the name of their slot.
 
   /// One micro-batch with its events, forward, loss and backward: adds its share to the gradients. The first
-  /// of a step, micro 0, drops the gradients that are there.
-  virtual void backward(StepWork& work, std::size_t micro) = 0;
+  /// of a step, micro 0, drops the gradients that are there. `forward` computes the output in place of the
+  /// network, for autograd as the network does.
+  virtual void backward(StepWork& work, std::size_t micro, const ForwardPass& forward = {}) = 0;
   /// From the gradients of a step to its weights: unscales and clips, sets the rates, fires before_step, calls
   /// `apply` - by default Optimizer::step - and fires after_step or step_skipped. Throws PluginError where it
   /// is repeated for ever.

@@ -238,12 +238,12 @@ class TinyRun::Work final : public StepContext, public Workbench {
 
   // Workbench.
 
-  void backward(StepWork& work, std::size_t micro) override {
+  void backward(StepWork& work, std::size_t micro, const ForwardPass& forward) override {
     if (micro == 0)
       for (const NamedTensor& each : network_->parameters()) each.tensor.mutable_grad().reset();
     enter(work, micro);
     call(Event::micro_start);
-    run_micro(work.micros[micro], work.pass(micro));
+    run_micro(work.micros[micro], work.pass(micro), forward);
     call(Event::micro_end);
     output_.reset();
   }
@@ -351,9 +351,9 @@ class TinyRun::Work final : public StepContext, public Workbench {
     loss_share_ = work.share(micro);
   }
 
-  void run_micro(const Batch& batch, const ForwardContext& pass) {
+  void run_micro(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
     call(Event::before_forward);
-    if (!take(Control::skip_micro)) output_ = network_->forward(batch, pass);
+    if (!take(Control::skip_micro)) output_ = forward ? forward(batch, pass) : network_->forward(batch, pass);
     call(Event::after_forward);
     if (take(Control::skip_micro) || !output_.defined()) return;
     call(Event::before_loss);

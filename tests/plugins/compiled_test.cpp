@@ -1,0 +1,290 @@
+// The compiled pass against the network's own, on networks made for it and at random.
+#include <catch2/catch.hpp>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include <trainyard/graph/builder.hpp>
+#include <trainyard/graph/network.hpp>
+
+#include "plugins/executor/compiled/plan.hpp"
+
+namespace {
+
+using namespace trainyard;
+using compiled::Plan;
+using compiled::PlanKey;
+
+BatchSchema schema_of(std::vector<std::int64_t> shape, at::ScalarType dtype = at::kFloat) {
+  BatchSchema schema;
+  schema.inputs = {{.name = "x", .shape = std::move(shape), .dtype = dtype}};
+  return schema;
+}
+
+Batch batch_of(const at::Tensor& x) {
+  Batch batch;
+  batch.inputs = {x};
+  batch.indices.resize(static_cast<std::size_t>(x.size(0)));
+  std::iota(batch.indices.begin(), batch.indices.end(), 0);
+  return batch;
+}
+
+constexpr ForwardContext training{.training = true};
+
+struct Found {
+  at::Tensor output;
+  std::vector<at::Tensor> gradients, buffers;
+};
+
+Found through(GraphNetwork& network, const std::function<at::Tensor(const Batch&)>& forward, const Batch& batch,
+              const at::Tensor& gradient) {
+  std::vector<at::Tensor> parameters;
+  for (const NamedTensor& each : network.parameters()) parameters.push_back(each.tensor);
+  const at::Tensor output = forward(batch);
+  Found found{.output = output.detach().clone()};
+  found.gradients = torch::autograd::grad({output}, parameters, {gradient}, std::nullopt, false, true);
+  for (at::Tensor& each : found.gradients) each = each.defined() ? each.clone() : each;
+  for (const NamedTensor& each : network.buffers()) found.buffers.push_back(each.tensor.clone());
+  return found;
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined() ? 0.0 : 1.0;
+  if (a.sizes() != b.sizes()) return 1.0;
+  const double scale = std::max(b.abs().max().item<double>(), 0.05);
+  return (a - b).abs().max().item<double>() / scale;
+}
+
+/// Output, gradients and running statistics of both ways, twice: what a pass leaves must not reach the next.
+void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs, double bound = 2e-5,
+                bool fuses = true) {
+  GraphNetwork theirs(make()), ours(make());
+  std::shared_ptr<Plan> plan;
+  for (const at::Tensor& x : inputs) {
+    const Batch batch = batch_of(x);
+    if (!plan) plan = std::make_shared<Plan>(ours, PlanKey{.inputs = {x.sizes().vec()}}, fuses);
+    const at::Tensor gradient = [&] {
+      const at::AutoGradMode off(false);
+      return at::randn_like(theirs.forward(batch, {}));
+    }();
+    const Found a = through(theirs, [&](const Batch& b) { return theirs.forward(b, training); }, batch, gradient);
+    const Found b = through(ours, [&](const Batch& b) { return plan->forward(b, training); }, batch, gradient);
+    REQUIRE(distance(b.output, a.output) <= bound);
+    const std::vector<NamedTensor> parameters = ours.parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      INFO(parameters[i].name);
+      REQUIRE(distance(b.gradients[i], a.gradients[i]) <= bound);
+    }
+    for (std::size_t i = 0; i < a.buffers.size(); ++i) REQUIRE(distance(b.buffers[i], a.buffers[i]) <= bound);
+  }
+  if (fuses) {
+    INFO(plan->by_libtorch().size());
+  }
+}
+
+std::vector<at::Tensor> several(const std::vector<std::int64_t>& shape) {
+  return {at::randn(shape), at::randn(shape), at::randn(shape)};
+}
+
+TEST_CASE("A compiled multilayer perceptron is the network", "[compiled]") {
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({20}), 3);
+        ValueId x = b.relu(b.linear(b.input(), "a", 33));
+        x = b.gelu(b.linear(x, "b", 16, false), true);
+        x = b.tanh(b.linear(x, "c", 7));
+        return b.finish(b.linear(b.sigmoid(x), "d", 5));
+      },
+      several({9, 20}));
+}
+
+TEST_CASE("Compiled convolutions fill up channels and read pictures as they are", "[compiled]") {
+  for (const std::int64_t colours : {1, 3, 5, 16})
+    check_same(
+        [&] {
+          GraphBuilder b(schema_of({colours, 14, 14}), 3);
+          ValueId x = b.max_pool2d(b.relu(b.conv2d(b.input(), "a", 6, {.kernel = 5, .padding = 2})), 2, 2);
+          x = b.relu(b.batch_norm(b.conv2d(x, "b", 20, {.kernel = 3, .stride = 2, .padding = 1, .bias = false}), "n"));
+          x = b.average_pool2d(x, 2, 2);
+          return b.finish(b.linear(b.flatten(x), "c", 4));
+        },
+        several({5, colours, 14, 14}), 1e-4);
+}
+
+TEST_CASE("Compiled residual blocks keep the gradients of both ways", "[compiled]") {
+  const auto block = [](GraphBuilder& b, ValueId x, const std::string& name) {
+    ValueId y = b.relu(b.batch_norm(b.conv2d(x, name + ".1", 16, {.padding = 1, .bias = false}), name + ".n1"));
+    y = b.batch_norm(b.conv2d(y, name + ".2", 16, {.padding = 1, .bias = false}), name + ".n2");
+    return b.relu(b.add(y, x));
+  };
+  check_same(
+      [&] {
+        GraphBuilder b(schema_of({3, 8, 8}), 3);
+        ValueId x = b.relu(b.conv2d(b.input(), "stem", 16, {.padding = 1}));
+        x = block(b, block(b, x, "a"), "b");
+        return b.finish(b.linear(b.flatten(b.global_average_pool(x)), "c", 4));
+      },
+      several({6, 3, 8, 8}), 2e-4);
+}
+
+TEST_CASE("A compiled transformer is the network, its tied weights with it", "[compiled]") {
+  const auto tokens = [] { return at::randint(0, 11, {3, 8}, at::kLong); };
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({8}, at::kLong), 3);
+        const auto embedded = b.embedding(b.input(), "wte", 11, 16);
+        ValueId x = b.flatten(b.add(embedded.output, b.normal_parameter("wpe", {8, 16}, 0.1)), 2);
+        ValueId y = b.linear(b.layer_norm(x, "n1"), "qkv", 48);
+        const auto qkv = b.split(b.reshape(y, {-1, 8, 48}), 3, 2);
+        y = b.flatten(b.attention(qkv[0], qkv[1], qkv[2], "attn", 4, true), 2);
+        x = b.add(x, b.dropout(b.linear(y, "proj", 16), "drop"));
+        y = b.linear(b.gelu(b.linear(b.layer_norm(x, "n2"), "fc", 64), true), "out", 16);
+        x = b.add(x, y);
+        return b.finish(b.reshape(b.tied_linear(b.layer_norm(x, "f"), "head", embedded.weight), {-1, 8, 11}));
+      },
+      {tokens(), tokens(), tokens()}, 1e-4);
+}
+
+/// Rows of one width, each step made of one or two that are there; convolutions in the same way.
+Graph random_rows(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  GraphBuilder b(schema_of({12}), seed);
+  std::vector<ValueId> made = {b.linear(b.input(), "in", 12)};
+  const std::size_t steps = 3 + pick(12);
+  for (std::size_t i = 0; i < steps; ++i) {
+    const ValueId x = made[made.size() - 1 - pick(std::min<std::size_t>(made.size(), 3))];
+    const ValueId other = made[pick(made.size())];
+    const std::string name = "s" + std::to_string(i);
+    switch (pick(9)) {
+      case 0: made.push_back(b.linear(x, name, 12)); break;
+      case 1: made.push_back(b.relu(b.linear(x, name, 12))); break;
+      case 2: made.push_back(b.add(x, other)); break;
+      case 3: made.push_back(b.relu(b.add(x, other))); break;
+      case 4: made.push_back(b.layer_norm(x, name)); break;
+      case 5: made.push_back(b.gelu(x)); break;
+      case 6: made.push_back(b.mul(b.tanh(x), other)); break;
+      case 7: made.push_back(b.reshape(b.reshape(x, {-1, 3, 4}), {-1, 12})); break;
+      case 8: made.push_back(b.softmax(x)); break;
+    }
+  }
+  return b.finish(b.add(b.linear(made.back(), "out", 5), b.linear(made[pick(made.size())], "side", 5)));
+}
+
+Graph random_images(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const std::int64_t channels = std::array{8, 16, 20}[pick(3)];
+  GraphBuilder b(schema_of({3, 6, 6}), seed);
+  std::vector<ValueId> made = {b.conv2d(b.input(), "in", channels, {.padding = 1})};
+  const std::size_t steps = 3 + pick(8);
+  for (std::size_t i = 0; i < steps; ++i) {
+    const ValueId x = made[made.size() - 1 - pick(std::min<std::size_t>(made.size(), 3))];
+    const ValueId other = made[pick(made.size())];
+    const std::string name = "s" + std::to_string(i);
+    switch (pick(8)) {
+      case 0: made.push_back(b.conv2d(x, name, channels, {.padding = 1})); break;
+      case 1: made.push_back(b.relu(b.conv2d(x, name, channels, {.kernel = 1, .bias = false}))); break;
+      case 2: made.push_back(b.add(x, other)); break;
+      case 3: made.push_back(b.relu(b.add(x, other))); break;
+      case 4: made.push_back(b.batch_norm(x, name)); break;
+      case 5: made.push_back(b.relu(b.batch_norm(x, name))); break;
+      case 6: made.push_back(b.sigmoid(x)); break;
+      case 7: made.push_back(b.max_pool2d(x, 3, 1, 1)); break;
+    }
+  }
+  return b.finish(b.linear(b.flatten(b.average_pool2d(made.back(), 2, 2)), "out", 3));
+}
+
+TEST_CASE("Networks made at random are the same compiled", "[compiled]") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO("seed " << seed);
+    check_same([&] { return random_rows(seed); }, several({5, 12}), 2e-4);
+    check_same([&] { return random_images(seed); }, several({4, 3, 6, 6}), 2e-3);
+  }
+}
+
+TEST_CASE("With nothing fused the bits are the network's", "[compiled]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    INFO("seed " << seed);
+    check_same([&] { return random_rows(seed); }, several({5, 12}), 1e-6, false);
+    check_same([&] { return random_images(seed); }, several({4, 3, 6, 6}), 1e-6, false);
+  }
+}
+
+Graph two_layers() {
+  GraphBuilder b(schema_of({6}), 3);
+  return b.finish(b.linear(b.relu(b.linear(b.input(), "a", 8)), "b", 4));
+}
+
+TEST_CASE("What a compiled pass gives out stays what it was", "[compiled]") {
+  GraphNetwork network(two_layers());
+  const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {{5, 6}}}, true);
+  std::vector<at::Tensor> outputs, copies;
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor output = plan->forward(batch_of(at::randn({5, 6})), training);
+    REQUIRE(plan->is_busy());
+    output.sum().backward();
+    outputs.push_back(output.detach());
+    copies.push_back(outputs.back().clone());
+    const at::Tensor gradient = network.parameters()[0].tensor.grad();
+    outputs.push_back(gradient);
+    copies.push_back(gradient.clone());
+    network.parameters()[0].tensor.mutable_grad().reset();
+  }
+  REQUIRE_FALSE(plan->is_busy());
+  for (std::size_t i = 0; i < outputs.size(); ++i) REQUIRE(outputs[i].equal(copies[i]));
+}
+
+TEST_CASE("Gradients of two compiled passes add up", "[compiled]") {
+  GraphNetwork network(two_layers());
+  const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {{5, 6}}}, true);
+  const at::Tensor x = at::randn({5, 6});
+  plan->forward(batch_of(x), training).sum().backward();
+  const at::Tensor once = network.parameters()[0].tensor.grad().clone();
+  plan->forward(batch_of(x), training).sum().backward();
+  REQUIRE(distance(network.parameters()[0].tensor.grad(), 2 * once) < 1e-6);
+}
+
+TEST_CASE("Gradients of gradients are refused, and a second way back", "[compiled]") {
+  GraphNetwork network(two_layers());
+  const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {{5, 6}}}, true);
+  const at::Tensor loss = plan->forward(batch_of(at::randn({5, 6})), training).sum();
+  REQUIRE_THROWS_WITH(loss.backward({}, true, true), Catch::Contains("gradients of gradients"));
+  const at::Tensor again = plan->forward(batch_of(at::randn({5, 6})), training).sum();
+  again.backward({}, true);
+  REQUIRE_THROWS_WITH(again.backward(), Catch::Contains("backward twice"));
+}
+
+TEST_CASE("Buffers that are used at the same time lie apart", "[compiled]") {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<compiled::Buffer> buffers;
+    for (int i = 0; i < 40; ++i) {
+      buffers.emplace_back(1 + random() % 1000, false);
+      const int first = static_cast<int>(random() % 50);
+      buffers.back().use(first);
+      buffers.back().use(first + static_cast<int>(random() % 12));
+    }
+    std::vector<std::size_t> offsets;
+    const std::size_t size = compiled::lay_out(buffers, offsets);
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      sum += buffers[i].bytes();
+      REQUIRE(offsets[i] + buffers[i].bytes() <= size);
+      for (std::size_t j = 0; j < i; ++j) {
+        const bool together = buffers[i].first() <= buffers[j].last() && buffers[j].first() <= buffers[i].last();
+        const bool overlap = offsets[i] < offsets[j] + buffers[j].bytes() && offsets[j] < offsets[i] + buffers[i].bytes();
+        REQUIRE_FALSE((together && overlap));
+      }
+    }
+    REQUIRE(size < sum);
+  }
+}
+
+}  // namespace
