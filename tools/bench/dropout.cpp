@@ -29,7 +29,7 @@ std::vector<std::string> with(const std::string& optimizer, const std::string& d
   std::vector<std::string> sets = {"model.layers=[784, 1024, 1024, 1024, 10]",
                                    "data.train.batch_size=1024",
                                    "data.samples=1024",
-                                   "data.features=784",
+                                   "data.shape=[784]",
                                    "data.batches=8",
                                    "optimizer.type=\"" + optimizer + "\""};
   if (!dropout.empty()) sets.push_back("model.dropout=" + dropout);

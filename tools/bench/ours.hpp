@@ -1,4 +1,5 @@
-// The host in a benchmark: tools/bench/loop.toml, an MLP 64-128-10, batch 64, a number of steps at a time.
+// The host in a benchmark: tools/bench/loop.toml, an MLP 64-128-10, batch 64, or another file there, a number of
+// steps at a time.
 #pragma once
 
 #include <atomic>
@@ -16,9 +17,9 @@ struct Sample {
   at::Tensor input, target;
 };
 
-inline cli::RunFile run_file(const std::vector<std::string>& sets) {
+inline cli::RunFile run_file(const std::vector<std::string>& sets, const std::string& name) {
   std::optional<cli::RunFile> file =
-      cli::read_run_file({.files = {TRAINYARD_SOURCE_DIR "/tools/bench/loop.toml"},
+      cli::read_run_file({.files = {TRAINYARD_SOURCE_DIR "/tools/bench/" + name},
                           .sets = sets,
                           .plugin_folders = {TRAINYARD_BENCH_PLUGINS}});
   if (!file) std::exit(2);
@@ -28,8 +29,8 @@ inline cli::RunFile run_file(const std::vector<std::string>& sets) {
 /// A run of the host that pauses after a number of steps.
 class Ours final : train::LoopHost {
  public:
-  explicit Ours(const std::vector<std::string>& sets)
-      : file_(run_file(sets)), run_(file_.config, file_.registry) {
+  explicit Ours(const std::vector<std::string>& sets, const std::string& file = "loop.toml")
+      : file_(run_file(sets, file)), run_(file_.config, file_.registry) {
     run_.build_model();
     train::LoopParts parts;
     parts.host = this;

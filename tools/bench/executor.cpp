@@ -1,0 +1,139 @@
+// Whole training steps of the executors `eager` and `compiled` against PyTorch, eager and compiled, on one thread:
+// trainyard bench executor [MODEL...]. PyTorch is that of tools/bench/peers/whole; without it the host is measured
+// alone.
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <torch/torch.h>
+
+#include "tools/bench/contest.hpp"
+#include "tools/bench/ours.hpp"
+#include "tools/bench/process.hpp"
+
+namespace trainyard::bench {
+namespace {
+
+struct Case {
+  std::string name, title;
+  std::vector<std::string> sets;
+  int steps;  ///< of a chunk
+};
+
+std::vector<std::string> samples(int batch, const std::string& shape) {
+  return {"data.samples=" + std::to_string(batch), "data.train.batch_size=" + std::to_string(batch),
+          "data.shape=" + shape};
+}
+
+Case made(std::string name, std::string title, std::vector<std::string> model, std::vector<std::string> data, int steps) {
+  model.insert(model.end(), data.begin(), data.end());
+  return {std::move(name), std::move(title), std::move(model), steps};
+}
+
+std::vector<Case> cases() {
+  const std::vector<std::string> small = {"model.layers=[64, 128, 128, 10]", "optimizer.type=adam"};
+  std::vector<std::string> tokens = samples(32, "[128]");
+  tokens.insert(tokens.end(), {"data.tokens=true", "data.classes=65"});
+  return {
+      made("lenet", "LeNet-5, 1x28x28, batch 128, adamw", {"model.type=lenet", "optimizer.weight_decay=0.01"}, samples(128, "[1, 28, 28]"), 3),
+      made("resnet20", "ResNet-20, 3x32x32, batch 128, sgd with Nesterov's momentum",
+           {"model.type=resnet", "optimizer.type=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.9", "optimizer.nesterov=true"},
+           samples(128, "[3, 32, 32]"), 1),
+      made("gpt", "GPT 4 x 128, 128 tokens, batch 32, adamw", {"model.type=gpt", "optimizer.weight_decay=0.01"}, tokens, 1),
+      made("mlp", "MLP 784-256-128-10, batch 128, adamw", {"model.layers=[784, 256, 128, 10]", "optimizer.weight_decay=0.01"}, samples(128, "[784]"), 20),
+      made("small8", "MLP 64-128-128-10, batch 8, adam", small, samples(8, "[64]"), 200),
+      made("small32", "MLP 64-128-128-10, batch 32, adam", small, samples(32, "[64]"), 100),
+      made("small128", "MLP 64-128-128-10, batch 128, adam", small, samples(128, "[64]"), 50),
+  };
+}
+
+/// A process of PyTorch that makes steps when it is told to.
+class Peer {
+ public:
+  Peer(const std::string& python, const std::string& model, const std::string& way) {
+    std::array<int, 2> to{}, from{};
+    if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0)
+      throw std::runtime_error("no pipe can be made");
+    std::vector<std::string> words = {python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model, way};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+    const int error = posix_spawn(&child_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(to[0]);
+    close(from[1]);
+    if (error != 0) throw std::runtime_error(python + " does not start");
+    to_ = fdopen(to[1], "w");
+    from_ = fdopen(from[0], "r");
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  ~Peer() {
+    std::fclose(to_);
+    std::fclose(from_);
+    waitpid(child_, nullptr, 0);
+  }
+  void operator()(int steps) {
+    std::fprintf(to_, "%d\n", steps);
+    std::fflush(to_);
+    std::array<char, 16> line;
+    if (std::fgets(line.data(), line.size(), from_) == nullptr) throw std::runtime_error("PyTorch's process ended");
+  }
+
+ private:
+  pid_t child_ = 0;
+  std::FILE* to_ = nullptr;
+  std::FILE* from_ = nullptr;
+};
+
+void measure(const Case& each, const std::string& python, int rounds) {
+  std::vector<std::string> sets = each.sets;
+  sets.push_back("executor.type=eager");
+  Ours eager(sets, "executor.toml");
+  sets.back() = "executor.type=compiled";
+  Ours compiled(sets, "executor.toml");
+  std::vector<Contender> contenders = {{"host, eager", [&] { eager(each.steps); }},
+                                       {"host, compiled", [&] { compiled(each.steps); }}};
+  std::unique_ptr<Peer> theirs, theirs_compiled;
+  if (!python.empty()) {
+    theirs = std::make_unique<Peer>(python, each.name, "eager");
+    theirs_compiled = std::make_unique<Peer>(python, each.name, "compile");
+    contenders.push_back({"PyTorch, eager, fused optimizer", [&] { (*theirs)(each.steps); }});
+    contenders.push_back({"PyTorch, torch.compile", [&] { (*theirs_compiled)(each.steps); }});
+    for (int i = 0; i < 4; ++i) (*theirs_compiled)(1);
+  }
+  const std::vector<Times> times = contest(contenders, rounds);
+  std::printf("%s, one thread\n  %-36s %12s %12s   %s\n", each.title.c_str(), "", "min, ms", "p20, ms", "compiled is faster by");
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const double p20 = percentile(times[i].wall, 0.2), least = percentile(times[i].wall, 0.0);
+    std::printf("  %-36s %12.4f %12.4f   %.2fx, minima %.2fx\n", contenders[i].name.c_str(), 1e3 * least / each.steps,
+                1e3 * p20 / each.steps, p20 / percentile(times[1].wall, 0.2), least / percentile(times[1].wall, 0.0));
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace trainyard::bench
+
+int main(int argc, char** argv) {
+  using namespace trainyard::bench;
+  at::set_num_threads(1);
+  setenv("OMP_NUM_THREADS", "1", 1);
+  const char* deps = std::getenv("TRAINYARD_DEPS");
+  std::string python = (deps != nullptr ? std::string(deps) : TRAINYARD_SOURCE_DIR "/.deps") + "/peers/bin/python";
+  std::vector<std::string> names(argv + 1, argv + argc);
+  const bool quick = std::erase(names, "--quick") > 0;
+  const bool alone = std::erase(names, "--alone") > 0;
+  if (quick || alone || !std::filesystem::exists(python)) python.clear();
+  for (const Case& each : cases()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), each.name) == names.end()) continue;
+    measure(each, python, quick ? 1 : each.steps > 1 ? 60 : 15);
+  }
+  return 0;
+}
