@@ -1,6 +1,10 @@
 #include "memory.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 #include <numeric>
 
 namespace compiled {
@@ -51,6 +55,19 @@ void Buffer::place(void* data) {
   if (data == data_) return;
   data_ = static_cast<std::byte*>(data);
   for (Follower& each : followers_) each.memory.set_data_handle(data_ + each.offset);
+}
+
+Arena::Arena(std::size_t bytes) {
+  constexpr std::size_t large = std::size_t{2} << 20, line = 64;
+  const std::size_t unit = bytes < large ? line : large;
+  const std::size_t whole = std::max(bytes + unit - 1, unit) / unit * unit;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(unit, whole)));
+  if (!data_) throw std::bad_alloc();
+  if (unit == large) (void)madvise(data_.get(), whole, MADV_HUGEPAGE);  // as good as it gets where there are none
+}
+
+void Arena::Free::operator()(std::byte* data) const {
+  std::free(data);
 }
 
 std::size_t lay_out(const std::vector<Buffer>& buffers, std::vector<std::size_t>& offsets) {

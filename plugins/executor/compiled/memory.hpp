@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,7 +16,6 @@ namespace compiled {
 
 using Dims = dnnl::memory::dims;
 using Layout = dnnl::memory::desc;
-using Values = std::size_t;
 
 /// The engine and the stream that all plans share; oneDNN runs on the threads of LibTorch.
 const dnnl::engine& engine();
@@ -66,6 +66,20 @@ class Buffer {
 /// Where buffers lie: the first gap that is free for as long as a buffer is used, the large ones first. Gives
 /// the size of the arena in bytes; `offsets` is by buffer.
 std::size_t lay_out(const std::vector<Buffer>& buffers, std::vector<std::size_t>& offsets);
+
+/// One stretch of memory for a plan, in large pages where the system has them: a step walks through all of it,
+/// and looking up small pages took a quarter of the time of one of ResNet-20.
+class Arena {
+ public:
+  explicit Arena(std::size_t bytes);
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
 
 /// Part of a buffer, as floats or what else a tensor holds.
 struct View {

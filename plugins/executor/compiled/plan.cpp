@@ -65,11 +65,9 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, bool fuses)
 
   std::vector<std::size_t> offsets;
   arena_bytes_ = lay_out(compiler_.buffers_, offsets);
-  arena_ = at::empty({static_cast<std::int64_t>(arena_bytes_ + 64)}, at::kByte);
-  auto* const start = static_cast<std::byte*>(arena_.mutable_data_ptr());
-  auto* const aligned = start + (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
+  arena_.emplace(arena_bytes_);
   for (std::size_t i = 0; i < offsets.size(); ++i)
-    if (!compiler_.buffers_[i].outside()) compiler_.buffers_[i].place(aligned + offsets[i]);
+    if (!compiler_.buffers_[i].outside()) compiler_.buffers_[i].place(arena_->data() + offsets[i]);
 }
 
 std::vector<std::string> Plan::steps() const {

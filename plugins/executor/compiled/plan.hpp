@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   std::vector<at::Tensor> kept_inputs_;
   at::Tensor result_;
   std::size_t arena_bytes_ = 0;
-  at::Tensor arena_;
+  std::optional<Arena> arena_;
   Pass current_;
   std::weak_ptr<int> pass_;
 };
