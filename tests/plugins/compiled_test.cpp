@@ -150,6 +150,34 @@ TEST_CASE("A compiled transformer is the network, its tied weights with it", "[c
       {tokens(), tokens(), tokens()}, 1e-4);
 }
 
+TEST_CASE("Compiled attention is whole or causal, and of queries, keys and values apart", "[compiled]") {
+  for (const bool causal : {true, false})
+    for (const std::int64_t time : {1, 5, 40})
+      check_same(
+          [&] {
+            GraphBuilder b(schema_of({time, 12}), 3);
+            const ValueId x = b.tanh(b.linear(b.input(), "x", 12));
+            const ValueId q = b.linear(x, "q", 12), k = b.linear(x, "k", 12), v = b.linear(x, "v", 12);
+            return b.finish(b.add(b.linear(b.attention(q, k, v, "attn", 2, causal), "out", 12), x));
+          },
+          several({3, time, 12}), 1e-4);
+}
+
+TEST_CASE("Compiled shortcuts put channels of zeros where they were", "[compiled]") {
+  for (const auto& [inside, out, size] : {std::array{16, 32, 8}, std::array{20, 24, 7}, std::array{8, 40, 6}})
+    check_same(
+        [&] {
+          GraphBuilder b(schema_of({3, size, size}), 3);
+          ValueId x = b.relu(b.conv2d(b.input(), "a", inside, {.padding = 1}));
+          const ValueId y = b.conv2d(x, "b", out, {.kernel = 3, .stride = 2, .padding = 1});
+          x = b.slice(b.slice(x, 2, 0, size, 2), 3, 0, size, 2);
+          const std::int64_t before = (out - inside) / 2;
+          x = b.relu(b.add(y, b.pad(x, 1, before, out - inside - before)));
+          return b.finish(b.linear(b.flatten(x), "c", 4));
+        },
+        several({5, 3, size, size}), 2e-4);
+}
+
 /// Rows of one width, each step made of one or two that are there; convolutions in the same way.
 Graph random_rows(std::uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -14,8 +14,8 @@ using trainyard::ValueId;
 
 namespace {
 
-constexpr std::array<Rule, 6> rules = {linear_rule,        convolution_rule, pooling_rule,
-                                       normalization_rule, elementwise_rule, view_rule};
+constexpr std::array<Rule, 8> rules = {linear_rule,      convolution_rule, pooling_rule,   normalization_rule,
+                                       elementwise_rule, view_rule,        attention_rule, shortcut_rule};
 
 /// A change of layout; its gradient goes back the same way.
 class Reorder final : public Instruction {
@@ -121,24 +121,24 @@ bool Compiler::is_constant(std::size_t index) const {
   return graph_.values[static_cast<std::size_t>(node().inputs[index])].initializer.defined();
 }
 
-std::size_t Compiler::readers(ValueId id) const {
-  std::size_t count = static_cast<std::size_t>(std::count(graph_.outputs.begin(), graph_.outputs.end(), id));
-  for (const Node& each : graph_.nodes)
-    count += static_cast<std::size_t>(std::count(each.inputs.begin(), each.inputs.end(), id));
-  return count;
+std::optional<std::size_t> Compiler::only_reader(ValueId id) const {
+  if (std::count(graph_.outputs.begin(), graph_.outputs.end(), id) != 0) return std::nullopt;
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
+    for (const ValueId input : graph_.nodes[i].inputs) {
+      if (input != id) continue;
+      if (found) return std::nullopt;
+      found = i;
+    }
+  return found;
 }
 
 bool Compiler::absorb(std::string_view op, ValueId& output) {
-  if (readers(output) != 1) return false;
-  for (std::size_t i = node_ + 1; i < graph_.nodes.size(); ++i) {
-    const Node& next = graph_.nodes[i];
-    if (std::find(next.inputs.begin(), next.inputs.end(), output) == next.inputs.end()) continue;
-    if (next.op != op) return false;
-    taken_[i] = true;
-    output = next.outputs[0];
-    return true;
-  }
-  return false;
+  const std::optional<std::size_t> next = only_reader(output);
+  if (!next || graph_.nodes[*next].op != op) return false;
+  take(*next);
+  output = graph_.nodes[*next].outputs[0];
+  return true;
 }
 
 Dims Compiler::dims_of(ValueId id) const {

@@ -77,6 +77,11 @@ class Compiler {
   /// Whether an input is an initializer.
   bool is_constant(std::size_t index) const;
   const Value& value(ValueNumber number) const { return values_[number]; }
+  /// The node that alone reads a value of the graph, and once.
+  std::optional<std::size_t> only_reader(trainyard::ValueId id) const;
+  const trainyard::Node& node(std::size_t number) const { return graph_.nodes[number]; }
+  /// No rule is asked for that node any more.
+  void take(std::size_t node) { taken_[node] = true; }
   /// Takes the node behind this one as well where it is `op` and the only reader of `output`: then true, and
   /// `output` is what that node gives.
   bool absorb(std::string_view op, trainyard::ValueId& output);
@@ -140,7 +145,6 @@ class Compiler {
   Buffer& buffer(const View& view) { return buffers_[view.buffer]; }
   View add_buffer(const Layout& layout);
   void plan_backward(ValueNumber output);
-  std::size_t readers(trainyard::ValueId id) const;
 
   const trainyard::Graph& graph_;
   bool has_dropout_;
@@ -165,6 +169,8 @@ bool pooling_rule(Compiler&);
 bool normalization_rule(Compiler&);
 bool elementwise_rule(Compiler&);
 bool view_rule(Compiler&);
+bool attention_rule(Compiler&);
+bool shortcut_rule(Compiler&);
 /// Any node.
 void libtorch_rule(Compiler&);
 

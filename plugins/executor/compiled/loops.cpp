@@ -3,9 +3,11 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 // Compiled once for each instruction set; the loader takes the best that the processor has.
+#define PART_OF_EACH inline __attribute__((always_inline))
 #define FOR_EACH_ISA __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 
 namespace compiled {
@@ -39,10 +41,110 @@ FOR_EACH_ISA void sum_rows_part(float* __restrict sums, const float* __restrict 
     for (std::int64_t c = 0; c < count; ++c) sums[c] += matrix[r * columns + c];
 }
 
+/// e^x to two units in the last place: 2^n times a polynomial of what is left, |r| <= ln 2 / 2 (Cephes' expf).
+PART_OF_EACH float exponential(float x) {
+  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+  const float n = __builtin_rintf(x * 1.44269504f);
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  return p * __builtin_bit_cast(float, (static_cast<std::int32_t>(n) + 127) << 23);
+}
+
+constexpr std::int64_t lanes = 16;  ///< of a sum, so that its order does not depend on the processor
+
+PART_OF_EACH float largest(const float* row, std::int64_t count) {
+  float most[lanes];
+  for (float& each : most) each = row[0];
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+    for (std::int64_t k = 0; k < lanes; ++k) most[k] = row[j + k] > most[k] ? row[j + k] : most[k];
+  for (; j < count; ++j) most[0] = row[j] > most[0] ? row[j] : most[0];
+  return *std::max_element(most, most + lanes);
+}
+
+PART_OF_EACH float sum_of(const float* row, std::int64_t count) {
+  float sums[lanes] = {};
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+    for (std::int64_t k = 0; k < lanes; ++k) sums[k] += row[j + k];
+  float sum = 0.0f;
+  for (; j < count; ++j) sum += row[j];
+  for (const float each : sums) sum += each;
+  return sum;
+}
+
+FOR_EACH_ISA void row_products_part(float* products, const float* a, const float* b, std::int64_t rows,
+                                    std::int64_t columns, std::int64_t stride) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float* const one = a + i * stride;
+    const float* const other = b + i * stride;
+    float sums[lanes] = {};
+    std::int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes)
+      for (std::int64_t k = 0; k < lanes; ++k) sums[k] += one[j + k] * other[j + k];
+    float sum = 0.0f;
+    for (; j < columns; ++j) sum += one[j] * other[j];
+    for (const float each : sums) sum += each;
+    products[i] = sum;
+  }
+}
+
+FOR_EACH_ISA void softmax_part(float* scores, float* logs, std::int64_t first, std::int64_t rows,
+                               std::int64_t columns, float factor, bool causal) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* const row = scores + i * columns;
+    const std::int64_t count = causal ? std::min(first + i + 1, columns) : columns;
+    const float most = largest(row, count);
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(factor * (row[j] - most));
+    const float sum = sum_of(row, count);
+    const float share = 1.0f / sum;
+    for (std::int64_t j = 0; j < count; ++j) row[j] *= share;
+    for (std::int64_t j = count; j < columns; ++j) row[j] = 0.0f;
+    logs[i] = factor * most + std::log(sum);
+  }
+}
+
+FOR_EACH_ISA void softmax_again_part(float* scores, const float* logs, std::int64_t first, std::int64_t rows,
+                                     std::int64_t columns, float factor, bool causal) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* const row = scores + i * columns;
+    const std::int64_t count = causal ? std::min(first + i + 1, columns) : columns;
+    const float log = logs[i];
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(factor * row[j] - log);
+    for (std::int64_t j = count; j < columns; ++j) row[j] = 0.0f;
+  }
+}
+
+FOR_EACH_ISA void through_softmax_part(float* weights, const float* gradient, const float* inner, std::int64_t rows,
+                                       std::int64_t columns, float factor) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* const row = weights + i * columns;
+    const float* const given = gradient + i * columns;
+    const float middle = inner[i];
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < columns; ++j) row[j] *= factor * (given[j] - middle);
+  }
+}
+
 template <class Part>
 void in_parts(std::int64_t count, const Part& part) {
   if (count <= grain) return part(0, count);
   at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) { part(begin, end - begin); });
+}
+
+template <class Part>
+void in_rows(std::int64_t rows, std::int64_t columns, const Part& part) {
+  const std::int64_t few = std::max<std::int64_t>(grain / columns, 1);
+  if (rows <= few) return part(0, rows);
+  at::parallel_for(0, rows, few, [&](std::int64_t begin, std::int64_t end) { part(begin, end - begin); });
 }
 
 }  // namespace
@@ -69,6 +171,13 @@ void through_relu(float* masked, const float* gradient, const float* output, std
   });
 }
 
+void row_products(float* products, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
+                  std::int64_t stride) {
+  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
+    row_products_part(products + at, a + at * stride, b + at * stride, n, columns, stride);
+  });
+}
+
 /// Threads take columns, so that the order of the terms stays.
 void sum_rows(float* sums, const float* matrix, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t width = 64;
@@ -79,6 +188,26 @@ void sum_rows(float* sums, const float* matrix, std::int64_t rows, std::int64_t 
   const std::int64_t strips = (columns + width - 1) / width;
   if (rows * columns <= grain) return part(0, strips);
   at::parallel_for(0, strips, 1, part);
+}
+
+void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor, bool causal) {
+  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
+    softmax_part(scores + at * columns, logs + at, at, n, columns, factor, causal);
+  });
+}
+
+void softmax_again(float* scores, const float* logs, std::int64_t rows, std::int64_t columns, float factor,
+                   bool causal) {
+  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
+    softmax_again_part(scores + at * columns, logs + at, at, n, columns, factor, causal);
+  });
+}
+
+void through_softmax(float* weights, const float* gradient, const float* inner, std::int64_t rows,
+                     std::int64_t columns, float factor) {
+  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
+    through_softmax_part(weights + at * columns, gradient + at * columns, inner + at, n, columns, factor);
+  });
 }
 
 }  // namespace compiled
