@@ -229,4 +229,8 @@ Resolution live_config(Document document, const plugins::Registry& registry) {
   return result;
 }
 
+void keep_training(RunConfig& config) {
+  std::erase_if(config.slots, [](const SlotConfig& slot) { return plugins::find_kind(slot.kind)->beside; });
+}
+
 }  // namespace trainyard::config

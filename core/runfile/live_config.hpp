@@ -20,4 +20,7 @@ struct Resolution {
 /// [[swap]] is left alone.
 Resolution live_config(Document document, const plugins::Registry& registry);
 
+/// Takes out the plugins that are no part of a training (KindRow::beside).
+void keep_training(RunConfig& config);
+
 }  // namespace trainyard::config

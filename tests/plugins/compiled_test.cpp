@@ -53,37 +53,46 @@ Found through(GraphNetwork& network, const std::function<at::Tensor(const Batch&
   return found;
 }
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.defined() || !b.defined()) return a.defined() == b.defined() ? 0.0 : 1.0;
-  if (a.sizes() != b.sizes()) return 1.0;
-  const double scale = std::max(b.abs().max().item<double>(), 0.05);
-  return (a - b).abs().max().item<double>() / scale;
+double apart(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
 }
 
-/// Output, gradients and running statistics of both ways, twice: what a pass leaves must not reach the next.
-void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs, double bound = 2e-5,
-                bool fuses = true) {
-  GraphNetwork theirs(make()), ours(make());
+Graph in_double(Graph graph) {
+  for (GraphValue& value : graph.values) {
+    if (value.dtype == at::kFloat) value.dtype = at::kDouble;
+    if (value.initializer.defined() && value.initializer.is_floating_point())
+      value.initializer = value.initializer.to(at::kDouble);
+  }
+  return graph;
+}
+
+/// Output, gradients and running statistics of a pass are as near to those of double precision as LibTorch's own,
+/// several times after each other: what a pass leaves must not reach the next.
+void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs, bool fuses = true) {
+  GraphNetwork exact(in_double(make())), theirs(make()), ours(make());
   std::shared_ptr<Plan> plan;
   for (const at::Tensor& x : inputs) {
-    const Batch batch = batch_of(x);
+    const Batch batch = batch_of(x), wide = batch_of(x.is_floating_point() ? x.to(at::kDouble) : x);
     if (!plan) plan = std::make_shared<Plan>(ours, PlanKey{.inputs = {x.sizes().vec()}}, fuses);
     const at::Tensor gradient = [&] {
       const at::AutoGradMode off(false);
       return at::randn_like(theirs.forward(batch, {}));
     }();
+    const Found e = through(exact, [&](const Batch& b) { return exact.forward(b, training); }, wide, gradient.to(at::kDouble));
     const Found a = through(theirs, [&](const Batch& b) { return theirs.forward(b, training); }, batch, gradient);
     const Found b = through(ours, [&](const Batch& b) { return plan->forward(b, training); }, batch, gradient);
-    REQUIRE(distance(b.output, a.output) <= bound);
+    const auto near = [](const at::Tensor& found, const at::Tensor& eager, const at::Tensor& truth) {
+      if (!truth.defined()) return !found.defined();
+      if (!found.defined()) return false;
+      return apart(found, truth) <= 6.0 * apart(eager, truth) + 2e-5 * std::max(truth.abs().max().item<double>(), 0.5);
+    };
+    REQUIRE(near(b.output, a.output, e.output));
     const std::vector<NamedTensor> parameters = ours.parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       INFO(parameters[i].name);
-      REQUIRE(distance(b.gradients[i], a.gradients[i]) <= bound);
+      REQUIRE(near(b.gradients[i], a.gradients[i], e.gradients[i]));
     }
-    for (std::size_t i = 0; i < a.buffers.size(); ++i) REQUIRE(distance(b.buffers[i], a.buffers[i]) <= bound);
-  }
-  if (fuses) {
-    INFO(plan->by_libtorch().size());
+    for (std::size_t i = 0; i < a.buffers.size(); ++i) REQUIRE(near(b.buffers[i], a.buffers[i], e.buffers[i]));
   }
 }
 
@@ -113,7 +122,7 @@ TEST_CASE("Compiled convolutions fill up channels and read pictures as they are"
           x = b.average_pool2d(x, 2, 2);
           return b.finish(b.linear(b.flatten(x), "c", 4));
         },
-        several({5, colours, 14, 14}), 1e-4);
+        several({5, colours, 14, 14}));
 }
 
 TEST_CASE("Compiled residual blocks keep the gradients of both ways", "[compiled]") {
@@ -129,7 +138,30 @@ TEST_CASE("Compiled residual blocks keep the gradients of both ways", "[compiled
         x = block(b, block(b, x, "a"), "b");
         return b.finish(b.linear(b.flatten(b.global_average_pool(x)), "c", 4));
       },
-      several({6, 3, 8, 8}), 2e-4);
+      several({6, 3, 8, 8}));
+}
+
+TEST_CASE("A compiled ResNet-20 is the network", "[compiled]") {
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({3, 16, 16}), 3);
+        const auto conv = [&](ValueId x, const std::string& name, std::int64_t out, std::int64_t stride) {
+          return b.batch_norm(b.conv2d(x, name, out, {.stride = stride, .padding = 1, .bias = false}), name + ".bn");
+        };
+        ValueId x = b.relu(conv(b.input(), "stem", 16, 1));
+        for (std::int64_t i = 0; i < 9; ++i) {
+          const std::int64_t out = 16 << i / 3, stride = i == 3 || i == 6 ? 2 : 1;
+          const std::string name = std::to_string(i);
+          const ValueId y = conv(b.relu(conv(x, name + ".1", out, stride)), name + ".2", out, 1);
+          if (stride == 2) {
+            const std::int64_t size = b.shape(x)[2];
+            x = b.pad(b.slice(b.slice(x, 2, 0, size, 2), 3, 0, size, 2), 1, out / 4, out / 4);
+          }
+          x = b.relu(b.add(y, x));
+        }
+        return b.finish(b.linear(b.flatten(b.global_average_pool(x)), "fc", 10));
+      },
+      several({8, 3, 16, 16}));
 }
 
 TEST_CASE("A compiled transformer is the network, its tied weights with it", "[compiled]") {
@@ -147,7 +179,7 @@ TEST_CASE("A compiled transformer is the network, its tied weights with it", "[c
         x = b.add(x, y);
         return b.finish(b.reshape(b.tied_linear(b.layer_norm(x, "f"), "head", embedded.weight), {-1, 8, 11}));
       },
-      {tokens(), tokens(), tokens()}, 1e-4);
+      {tokens(), tokens(), tokens()});
 }
 
 TEST_CASE("Compiled attention is whole or causal, and of queries, keys and values apart", "[compiled]") {
@@ -160,7 +192,7 @@ TEST_CASE("Compiled attention is whole or causal, and of queries, keys and value
             const ValueId q = b.linear(x, "q", 12), k = b.linear(x, "k", 12), v = b.linear(x, "v", 12);
             return b.finish(b.add(b.linear(b.attention(q, k, v, "attn", 2, causal), "out", 12), x));
           },
-          several({3, time, 12}), 1e-4);
+          several({3, time, 12}));
 }
 
 TEST_CASE("Compiled shortcuts put channels of zeros where they were", "[compiled]") {
@@ -175,7 +207,7 @@ TEST_CASE("Compiled shortcuts put channels of zeros where they were", "[compiled
           x = b.relu(b.add(y, b.pad(x, 1, before, out - inside - before)));
           return b.finish(b.linear(b.flatten(x), "c", 4));
         },
-        several({5, 3, size, size}), 2e-4);
+        several({5, 3, size, size}));
 }
 
 /// Rows of one width, each step made of one or two that are there; convolutions in the same way.
@@ -232,16 +264,16 @@ Graph random_images(std::uint64_t seed) {
 TEST_CASE("Networks made at random are the same compiled", "[compiled]") {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     INFO("seed " << seed);
-    check_same([&] { return random_rows(seed); }, several({5, 12}), 2e-4);
-    check_same([&] { return random_images(seed); }, several({4, 3, 6, 6}), 2e-3);
+    check_same([&] { return random_rows(seed); }, several({5, 12}));
+    check_same([&] { return random_images(seed); }, several({4, 3, 6, 6}));
   }
 }
 
 TEST_CASE("With nothing fused the bits are the network's", "[compiled]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     INFO("seed " << seed);
-    check_same([&] { return random_rows(seed); }, several({5, 12}), 1e-6, false);
-    check_same([&] { return random_images(seed); }, several({4, 3, 6, 6}), 1e-6, false);
+    check_same([&] { return random_rows(seed); }, several({5, 12}), false);
+    check_same([&] { return random_images(seed); }, several({4, 3, 6, 6}), false);
   }
 }
 
@@ -276,7 +308,7 @@ TEST_CASE("Gradients of two compiled passes add up", "[compiled]") {
   plan->forward(batch_of(x), training).sum().backward();
   const at::Tensor once = network.parameters()[0].tensor.grad().clone();
   plan->forward(batch_of(x), training).sum().backward();
-  REQUIRE(distance(network.parameters()[0].tensor.grad(), 2 * once) < 1e-6);
+  REQUIRE(apart(network.parameters()[0].tensor.grad(), 2 * once) < 1e-6);
 }
 
 TEST_CASE("Gradients of gradients are refused, and a second way back", "[compiled]") {

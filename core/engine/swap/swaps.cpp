@@ -114,7 +114,10 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   const plugins::Registry registry = run_.registry().rescan();
   config::Resolution resolution =
       config::live_config(config::with_swaps(config.resolved, swaps, registry), registry);
-  if (resolution.config) control::leave_out(*resolution.config, registry, run_.quarantined());
+  if (resolution.config) {
+    config::keep_training(*resolution.config);
+    control::leave_out(*resolution.config, registry, run_.quarantined());
+  }
   if (resolution.config)
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());

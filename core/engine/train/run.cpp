@@ -1,3 +1,4 @@
+#include "core/runfile/live_config.hpp"
 #include "core/engine/train/run.hpp"
 
 #include <ATen/Context.h>
@@ -81,8 +82,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
     : registry_(registry), outputs_(std::move(outputs)), live_{.config = std::move(given)} {
   live_.learned = std::move(learned);
   config::RunConfig& config = live_.config;
-  std::erase_if(config.slots,
-                [](const config::SlotConfig& slot) { return plugins::find_kind(slot.kind)->beside; });
+  config::keep_training(config);
   live_.device = make_device(config.run.device, world);
   live_.world = world;
   file_ = config::toml_file(config.resolved);
