@@ -323,6 +323,14 @@ TEST_CASE("a derivative that a function gives itself stands in place of that of 
   CHECK(ad::gradient(rounded, Numbers{2.6}).slopes == Numbers{3.0 + 2.6});
 }
 
+TEST_CASE("numbers of single precision have derivatives of it") {
+  const auto f =
+      F(return sin(x[0]) * exp(x[1]) + pow(x[0], 3) * log(x[1]) + erf(x[0]) + 2.0 * atan2(x[0], x[1]););
+  const auto single = ad::gradient(f, std::vector<float>{0.5f, 1.5f});
+  const auto exact = ad::gradient(f, Numbers{0.5, 1.5});
+  for (std::size_t i = 0; i < 2; ++i) CHECK(single.slopes[i] == Approx(exact.slopes[i]).epsilon(1e-6));
+}
+
 TEST_CASE("a constant has no slope, and leaves nothing on the tape") {
   ad::Tape<> tape;
   const ad::Var<> x = tape.variable(2.0), constant = 3.0;

@@ -19,7 +19,7 @@ struct Sin {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {cos(x)};
+    return {T(cos(x))};
   }
 };
 struct Cos {
@@ -29,7 +29,7 @@ struct Cos {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {-sin(x)};
+    return {T(-sin(x))};
   }
 };
 struct Tan {
@@ -39,7 +39,7 @@ struct Tan {
   }
   template <class T>
   std::array<T, 1> partials(const T& y, const T&) const {
-    return {1.0 + y * y};
+    return {T(1.0 + y * y)};
   }
 };
 struct Asin {
@@ -49,7 +49,7 @@ struct Asin {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {1.0 / sqrt(1.0 - x * x)};
+    return {T(1.0 / sqrt(1.0 - x * x))};
   }
 };
 struct Acos {
@@ -59,7 +59,7 @@ struct Acos {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {-1.0 / sqrt(1.0 - x * x)};
+    return {T(-1.0 / sqrt(1.0 - x * x))};
   }
 };
 struct Atan {
@@ -69,7 +69,7 @@ struct Atan {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {1.0 / (1.0 + x * x)};
+    return {T(1.0 / (1.0 + x * x))};
   }
 };
 struct Sinh {
@@ -79,7 +79,7 @@ struct Sinh {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {cosh(x)};
+    return {T(cosh(x))};
   }
 };
 struct Cosh {
@@ -89,7 +89,7 @@ struct Cosh {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {sinh(x)};
+    return {T(sinh(x))};
   }
 };
 struct Tanh {
@@ -99,7 +99,7 @@ struct Tanh {
   }
   template <class T>
   std::array<T, 1> partials(const T& y, const T&) const {
-    return {1.0 - y * y};
+    return {T(1.0 - y * y)};
   }
 };
 struct Exp {
@@ -109,7 +109,7 @@ struct Exp {
   }
   template <class T>
   std::array<T, 1> partials(const T& y, const T&) const {
-    return {y};
+    return {T(y)};
   }
 };
 struct Expm1 {
@@ -119,7 +119,7 @@ struct Expm1 {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {exp(x)};
+    return {T(exp(x))};
   }
 };
 struct Log {
@@ -129,7 +129,7 @@ struct Log {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {1.0 / x};
+    return {T(1.0 / x)};
   }
 };
 struct Log1p {
@@ -139,7 +139,7 @@ struct Log1p {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {1.0 / (1.0 + x)};
+    return {T(1.0 / (1.0 + x))};
   }
 };
 struct Sqrt {
@@ -149,7 +149,7 @@ struct Sqrt {
   }
   template <class T>
   std::array<T, 1> partials(const T& y, const T&) const {
-    return {0.5 / y};
+    return {T(0.5 / y)};
   }
 };
 struct Cbrt {
@@ -159,7 +159,7 @@ struct Cbrt {
   }
   template <class T>
   std::array<T, 1> partials(const T& y, const T&) const {
-    return {1.0 / (3.0 * y * y)};
+    return {T(1.0 / (3.0 * y * y))};
   }
 };
 struct Erf {
@@ -169,7 +169,7 @@ struct Erf {
   }
   template <class T>
   std::array<T, 1> partials(const T&, const T& x) const {
-    return {2.0 * std::numbers::inv_sqrtpi * exp(-(x * x))};
+    return {T(2.0 * std::numbers::inv_sqrtpi * exp(-(x * x)))};
   }
 };
 /// 0 at 0, as LibTorch has it.
@@ -213,7 +213,7 @@ struct Pow {
   }
   template <class T>
   std::array<T, 2> partials(const T& y, const T& a, const T& b) const {
-    return {value(b) == 0 ? T(0.0) : b * pow(a, b - 1.0), value(a) == 0 ? T(0.0) : y * log(a)};
+    return {value(b) == 0 ? T(0.0) : T(b * pow(a, b - 1.0)), value(a) == 0 ? T(0.0) : T(y * log(a))};
   }
 };
 struct PowConstant {
@@ -225,7 +225,7 @@ struct PowConstant {
   template <class T>
   std::array<T, 1> partials(const T&, const T& a) const {
     if (exponent == 0) return {T(0.0)};
-    return {exponent * pow(a, exponent - 1.0)};
+    return {T(exponent * pow(a, exponent - 1.0))};
   }
 };
 
