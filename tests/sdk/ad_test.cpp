@@ -113,7 +113,7 @@ T fibonacci(int n, const T& a, const T& b) {
   return n == 0 ? a : fibonacci(n - 1, b, T(a + b));
 }
 
-std::size_t allocations = 0;
+thread_local std::size_t allocations = 0;
 
 }  // namespace
 

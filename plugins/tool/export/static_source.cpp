@@ -12,25 +12,18 @@
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
-// The files that go as they are are part of the plugin: NAME begins with their bytes, and ends with a zero.
-#define EMBEDDED(NAME, FILE)                                                       \
-  __asm__(".pushsection .rodata\n" #NAME ":\n.incbin \"" TRAINYARD_SOURCE "/" FILE \
-          "\"\n.byte 0\n.popsection");                                             \
-  extern "C" __attribute__((visibility("hidden"))) const char NAME[]
-EMBEDDED(static_runtime, "plugins/tool/export/static/runtime.hpp");
-EMBEDDED(static_predict, "plugins/tool/export/static/predict.cpp.in");
-EMBEDDED(static_fit, "plugins/tool/export/static/fit.cpp.in");
-EMBEDDED(static_ad_number, "sdk/include/trainyard/ad/number.hpp");
-EMBEDDED(static_ad_functions, "sdk/include/trainyard/ad/functions.hpp");
-EMBEDDED(static_ad_dual, "sdk/include/trainyard/ad/dual.hpp");
-EMBEDDED(static_ad_tape, "sdk/include/trainyard/ad/tape.hpp");
-EMBEDDED(static_ad_gradient, "sdk/include/trainyard/ad/gradient.hpp");
-
 namespace {
 
 using namespace trainyard;
 namespace fs = std::filesystem;
 using Shape = std::vector<std::int64_t>;
+
+/// What is written as it is: operators, programs and the headers that these need (static/, sdk/include/trainyard/ad).
+constexpr struct {
+  std::string_view name, text;
+} files[] = {
+#include <static_files.inc>
+};
 
 /// Numbers for each sample.
 std::int64_t length(std::span<const std::int64_t> shape) {
@@ -394,17 +387,15 @@ void Source::pairs(const Node& node, const std::string& function) {
                       number(length(shape(node.outputs[0])))));
 }
 
-void write_file(const fs::path& path, const char* bytes, std::size_t size) {
+void write_file(const fs::path& path, std::string_view bytes) {
   const std::string beside = path.string() + ".tmp";
-  std::ofstream out(beside, std::ios::binary);
-  out.write(bytes, static_cast<std::streamsize>(size));
-  out.close();
   std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::ofstream out(beside, std::ios::binary);
+  out.write(bytes.data(), std::ssize(bytes));
+  out.close();
   if (out) fs::rename(beside, path, error);
   if (!out || error) throw DataError(path.string() + ": cannot be written");
-}
-void write_file(const fs::path& path, const std::string& text) {
-  write_file(path, text.data(), text.size());
 }
 
 std::string makefile(bool chain) {
@@ -427,28 +418,16 @@ void write_static(const std::string& folder, const Graph& graph, const std::vect
                   const std::string& source) {
   const Source network(graph, tensors);
   const fs::path path(folder);
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw DataError(folder + ": cannot be made: " + error.message());
-  if (!fs::is_empty(path) && !fs::exists(path / "network.cpp"))
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !fs::is_empty(path, ignored) && !fs::exists(path / "network.cpp", ignored))
     throw ConfigError("the folder " + folder + " holds other things than a network; give another as `file`");
+  fs::remove(path / "fit.cpp", ignored);  // of a network that was there before
   const auto& weights = network.weights();
-  write_file(path / "weights.bin", reinterpret_cast<const char*>(weights.data()),
-             weights.size() * sizeof(float));
-  write_file(path / "runtime.hpp", static_runtime);
+  write_file(path / "weights.bin",
+             {reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
   write_file(path / "network.hpp", network.header(source));
   write_file(path / "network.cpp", network.code());
-  write_file(path / "predict.cpp", static_predict);
-  if (network.chain()) {
-    const fs::path ad = path / "trainyard/ad";
-    fs::create_directories(ad, error);
-    if (error) throw DataError(ad.string() + ": cannot be made: " + error.message());
-    write_file(ad / "number.hpp", static_ad_number);
-    write_file(ad / "functions.hpp", static_ad_functions);
-    write_file(ad / "dual.hpp", static_ad_dual);
-    write_file(ad / "tape.hpp", static_ad_tape);
-    write_file(ad / "gradient.hpp", static_ad_gradient);
-    write_file(path / "fit.cpp", static_fit);
-  }
+  for (const auto& [name, text] : files)
+    if (network.chain() || name == "runtime.hpp" || name == "predict.cpp") write_file(path / name, text);
   write_file(path / "Makefile", makefile(network.chain()));
 }
