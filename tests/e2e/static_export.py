@@ -121,7 +121,7 @@ class Static(HostTest):
                 self.host("export", "run.toml", "--weights", "initial", "--to", "static", "--file", "net")
                 net = built(self.folder / "net")
                 initial = floats((net / "weights.bin").read_bytes())
-                self.host("predict", "run.toml", "--split", "train", "--inputs", "true", "--out", "said.safetensors")
+                self.host("predict", "run.toml", "--split", "train", "--batches", "64", "--inputs", "true", "--out", "said.safetensors")
                 said = tensors(self.folder / "said.safetensors")
                 inputs, targets = said["input/0"][0], said["target"][0]
                 samples = b"".join(inputs[8 * i:8 * i + 8].tobytes() + array.array("f", [targets[i]]).tobytes() for i in range(64))

@@ -401,7 +401,7 @@ void write_file(const fs::path& path, std::string_view bytes) {
 std::string makefile(bool chain) {
   const std::string programs = chain ? "predict fit" : "predict";
   std::string text =
-      "CXX ?= g++\nCXXFLAGS ?= -std=c++20 -O2\nLDFLAGS ?= -static -s\n\nall: " + programs +
+      "CXX ?= g++\nCXXFLAGS ?= -std=c++20 -O3\nLDFLAGS ?= -static -s\n\nall: " + programs +
       "\nnetwork.o: network.cpp network.hpp runtime.hpp weights.bin\n\t$(CXX) $(CXXFLAGS) -c network.cpp\n";
   const auto program = [&](const std::string& name, const std::string& more) {
     text += name + ": " + name + ".cpp network.o" + more + "\n\t$(CXX) $(CXXFLAGS) -I. " + name +
