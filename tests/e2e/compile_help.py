@@ -65,6 +65,24 @@ MISTAKES = {
 }
 
 
+# The body of a function of x that is differentiated, and the sentence about it.
+NOT_DIFFERENTIABLE = {
+    "what jumps": ("using std::floor; return floor(x[0]) * x[0];", "floor() does not propagate the derivative: it jumps"),
+    "a plain number on the way": ("const double y = x[0]; return y * x[1];", "a plain number made of this one does not propagate the derivative"),
+    "a function of plain numbers": ("return plain(x[0]);", "a plain number made of this one does not propagate the derivative"),
+    "a number as a condition": ("if (x[0]) return x[0]; return x[1];", "a plain number made of this one does not propagate the derivative"),
+    "a remainder": ("return x[0] % 2;", "% does not propagate the derivative: it is of integers"),
+    "a plain result": ("return ad::value(x[0]);", "this function loses the derivative: let it return the number type that it is given"),
+}
+DIFFERENTIATED = """
+#include <trainyard/ad/gradient.hpp>
+using namespace trainyard;
+inline double plain(double x) { return x * x; }
+void of(const std::vector<double>& at) { ad::gradient([]<class T>(std::span<const T> x) { BODY }, at); }
+"""
+NO_TEMPLATE = DIFFERENTIATED.replace("<class T>(std::span<const T> x) { BODY }", "(std::span<const double> x) { return x[0]; }")
+
+
 def compiled(compiler, source):
     return subprocess.run([compiler, *FLAGS], input=source, text=True, capture_output=True)
 
@@ -78,6 +96,19 @@ class Sentences(unittest.TestCase):
                     done = compiled(compiler, source)
                     self.assertNotEqual(done.returncode, 0)
                     self.assertIn(sentence, done.stderr)
+
+    def test_what_cannot_be_differentiated_has_its_sentence(self):
+        mistakes = {name: (DIFFERENTIATED.replace("BODY", body), sentence) for name, (body, sentence) in NOT_DIFFERENTIABLE.items()}
+        mistakes["a function of one type"] = (NO_TEMPLATE, "make it a template of its number type T, with an argument std::span<const T>")
+        mistakes["integers"] = ("#include <trainyard/ad/dual.hpp>\ntrainyard::ad::Dual<2, int> x;", "a derivative is of real numbers")
+        for compiler in COMPILERS:
+            for mistake, (source, sentence) in mistakes.items():
+                with self.subTest(mistake, compiler=compiler):
+                    done = compiled(compiler, source)
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertIn(sentence, done.stderr)
+            done = compiled(compiler, DIFFERENTIATED.replace("BODY", "using std::sin; return plain(ad::value(x[1])) * sin(x[0]);"))
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_what_is_right_compiles(self):
         right = plugin("void hook(StepContext&) noexcept {} void other(StepContext&) const {} void save(StateWriter&) const override {} "

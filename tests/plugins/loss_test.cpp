@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <catch2/catch.hpp>
 
 #include <trainyard/loss.hpp>
@@ -121,4 +122,59 @@ TEST_CASE("a class outside the scores is an error, not a crash") {
   const auto loss = test::make<Loss>("cross_entropy");
   CHECK_THROWS(loss->forward(at::randn({2, 3}), with_target(at::tensor({0, 3}, at::kLong))));
   CHECK_THROWS(loss->forward(at::randn({2, 3}), with_target(at::tensor({0, -1}, at::kLong))));
+}
+
+namespace {
+/// What the family's formula says, by LibTorch's operators and autograd.
+at::Tensor likelihood(const std::string& family, const at::Tensor& output, const at::Tensor& target) {
+  if (family == "poisson")
+    return at::poisson_nll_loss(output.squeeze(-1), target, true, false, 1e-8, at::Reduction::Mean) +
+           at::lgamma(target + 1).mean();
+  const at::Tensor log_scale = output.select(-1, 1),
+                   distance = (target - output.select(-1, 0)) / log_scale.exp();
+  if (family == "laplace") return (distance.abs() + log_scale + std::log(2.0)).mean();
+  if (family == "gaussian") return (distance.square() / 2 + log_scale + std::log(2 * M_PI) / 2).mean();
+  const at::Tensor freedom = at::full({}, 4.0, at::kDouble);
+  return ((freedom + 1) / 2 * at::log1p(distance.square() / freedom) + log_scale).mean() +
+         at::lgamma(freedom / 2) - at::lgamma((freedom + 1) / 2) + at::log(freedom * M_PI) / 2;
+}
+}  // namespace
+
+TEST_CASE("nll, its first and its second derivatives equal those of LibTorch's operators") {
+  at::manual_seed(5);
+  for (const std::string family : {"gaussian", "laplace", "student", "poisson"}) {
+    INFO(family);
+    const std::int64_t parameters = family == "poisson" ? 1 : 2;
+    const auto loss = test::make<Loss>("nll", test::table({{"family", family}}));
+    const at::Tensor target =
+        family == "poisson" ? at::randint(0, 9, {6, 3}, at::kDouble) : at::randn({6, 3}, at::kDouble);
+    const at::Tensor output = at::randn({6, 3, parameters}, at::kDouble).requires_grad_();
+    const at::Tensor along = at::randn({6, 3, parameters}, at::kDouble);
+    const auto derivatives = [&](const at::Tensor& value) {
+      const at::Tensor first = torch::autograd::grad({value * value}, {output}, {}, true, true).front();
+      const at::Tensor second = torch::autograd::grad({(first * along).sum()}, {output}).front();
+      return std::tuple(value.detach(), first.detach(), second);
+    };
+    const auto found = derivatives(loss->forward(output, with_target(target)));
+    const auto expected = derivatives(likelihood(family, output, target));
+    CHECK(test::distance(std::get<0>(found), std::get<0>(expected)) < 1e-12);
+    CHECK(test::distance(std::get<1>(found), std::get<1>(expected)) < 1e-12);
+    CHECK(test::distance(std::get<2>(found), std::get<2>(expected)) < 1e-11);
+
+    const at::NoGradGuard no_grad;
+    const at::Tensor single = loss->forward(output.to(at::kFloat), with_target(target.to(at::kFloat)));
+    CHECK(single.scalar_type() == at::kFloat);
+    CHECK(single.item<double>() == Approx(std::get<0>(expected).item<double>()).epsilon(1e-6));
+  }
+  const auto loss = test::make<Loss>("nll");
+  CHECK_THROWS_WITH(loss->check({1}, schema({}, 0)), Contains("needs a model output of shape [2]"));
+  CHECK_THROWS_WITH(loss->check({2}, schema({}, 3)), Contains("take loss cross_entropy"));
+  CHECK_THROWS_WITH(test::make<Loss>("nll", test::table({{"family", "poisson"}}))
+                        ->forward(at::zeros({1, 1}), with_target(at::full({1}, -1.0))),
+                    Contains("below 0"));
+  const at::Tensor output = at::randn({2, 2}, at::kDouble).requires_grad_();
+  const at::Tensor value = loss->forward(output, with_target(at::zeros({2}, at::kDouble)));
+  const at::Tensor first = torch::autograd::grad({value}, {output}, {}, true, true).front();
+  CHECK_THROWS_WITH(torch::autograd::grad({first.sum()}, {output}, {}, true, true),
+                    Contains("third derivative"));
 }

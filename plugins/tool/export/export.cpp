@@ -2,6 +2,7 @@
 //   safetensors  the format of https://github.com/huggingface/safetensors
 //   torch        what Python's torch.load(weights_only=True) reads: a dictionary of tensors
 //   onnx         the network with them
+//   static       the network with them as C++ source without a library, in a folder
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <trainyard/tool.hpp>
 
 #include "onnx_file.hpp"
+#include "static_source.hpp"
 #include "torch_file.hpp"
 
 namespace {
@@ -31,24 +33,34 @@ void as_torch(const std::string& path, const Tensors& tensors, Workshop&, bool) 
 }
 
 /// A dropout may evaluate linear layers in its own way, of which the graph knows nothing; a twin has none.
-void require_plain_evaluations(Workshop& shop) {
+void require_plain_evaluations(Workshop& shop, const std::string& format) {
   const at::NoGradGuard no_grad;
   const std::unique_ptr<Network> plain = shop.network().twin();
   for (const Batch& batch : shop.batches("train", 1))
     if (!at::equal(shop.network().forward(batch, {}), plain->forward(batch, {})))
       throw ConfigError(
-          "to = \"onnx\": [model.dropout] evaluates layers in its own way, which a file of the network does "
+          "to = \"" + format +
+          "\": [model.dropout] evaluates layers in its own way, which a file of the network does "
           "not hold: "
           "choose another option of it, or leave it out by --set model.dropout.p=0");
 }
 
-void as_onnx(const std::string& path, const Tensors& tensors, Workshop& shop, bool external) {
+const Graph& graph_of(Workshop& shop, const std::string& format) {
   const Graph* const graph = shop.network().graph();
   if (graph == nullptr)
     throw ConfigError(
-        "to = \"onnx\": this model has no graph of operators, which ONNX is made of: choose another format");
-  require_plain_evaluations(shop);
-  write_onnx(path, *graph, tensors, {shop.source(), external});
+        "to = \"" + format +
+        "\": this model has no graph of operators, which such a file is made of: choose another format");
+  require_plain_evaluations(shop, format);
+  return *graph;
+}
+
+void as_onnx(const std::string& path, const Tensors& tensors, Workshop& shop, bool external) {
+  write_onnx(path, graph_of(shop, "onnx"), tensors, {shop.source(), external});
+}
+
+void as_static(const std::string& path, const Tensors& tensors, Workshop& shop, bool) {
+  write_static(path, graph_of(shop, "static"), tensors, shop.source());
 }
 
 struct Format {
@@ -58,6 +70,7 @@ struct Format {
 constexpr Format formats[] = {
     {"onnx", ".onnx", as_onnx},
     {"safetensors", ".safetensors", as_safetensors},
+    {"static", ".static", as_static},
     {"torch", ".pt", as_torch},
 };
 
@@ -71,14 +84,15 @@ class Export final : public Tool {
   };
   static void describe(Manifest<Options>& m) {
     m.name("export").version("1.0.0").summary("Writes the weights of a run for other programs.");
-    m.option("to", &Options::to, "format of the file").one_of({"onnx", "safetensors", "torch"});
+    m.option("to", &Options::to, "format of the file").one_of({"onnx", "safetensors", "static", "torch"});
     m.option(
         "weights_of", &Options::weights_of,
         "a hook that averages weights, by its id (ema, swa), whose average is written; empty: the weights as "
         "trained");
     m.option("external", &Options::external,
              "onnx: weights in a file beside it, as those of 2 GB and more always are");
-    m.option("file", &Options::file, "where to; empty: weights, in the tool's folder below the run");
+    m.option("file", &Options::file,
+             "where to, of static a folder; empty: weights, in the tool's folder below the run");
   }
   explicit Export(const Options& options) : options_(options) {}
 

@@ -1,0 +1,177 @@
+// Operators of a network on plain arrays, of one sample, row-major, single precision. Written for small devices: no
+// allocation, no exception, no library but that of C.
+#pragma once
+
+#include <cmath>
+
+namespace runtime {
+
+/// Partial sums side by side: vector code where the device has it, and a small error of long sums.
+inline float dot(const float* a, const float* b, int n) {
+  float lanes[8] = {};
+  int i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int k = 0; k < 8; ++k) lanes[k] += a[i + k] * b[i + k];
+  for (; i < n; ++i) lanes[0] += a[i] * b[i];
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+inline void copy(const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = x[i];
+}
+
+/// x: [rows, in], weight: [out, in], bias: [out] or null.
+inline void gemm(const float* weight, const float* bias, const float* x, float* y, int rows, int in,
+                 int out) {
+  for (int r = 0; r < rows; ++r)
+    for (int o = 0; o < out; ++o)
+      y[r * out + o] = (bias != nullptr ? bias[o] : 0.0f) + dot(weight + o * in, x + r * in, in);
+}
+
+/// Of height and width.
+struct Window {
+  int kernel[2], stride[2], dilation[2], before[2];
+};
+struct Image {
+  int channels, height, width;
+};
+
+/// First and one past the last output place whose tap `k` lies inside.
+inline void reach(const Window& w, int axis, int k, int size, int places, int& first, int& last) {
+  const int shift = k * w.dilation[axis] - w.before[axis];
+  first = shift >= 0 ? 0 : (-shift + w.stride[axis] - 1) / w.stride[axis];
+  last = size - shift <= 0 ? 0 : (size - shift + w.stride[axis] - 1) / w.stride[axis];
+  if (last > places) last = places;
+}
+
+/// weight: [out channels, in channels / groups, kernel].
+inline void conv(const float* weight, const float* bias, const float* x, float* y, Image in, Image out,
+                 Window w, int groups) {
+  const int in_group = in.channels / groups, out_group = out.channels / groups;
+  for (int o = 0; o < out.channels; ++o) {
+    float* const plane = y + o * out.height * out.width;
+    for (int i = 0; i < out.height * out.width; ++i) plane[i] = bias != nullptr ? bias[o] : 0.0f;
+    for (int c = 0; c < in_group; ++c) {
+      const float* const from = x + (o / out_group * in_group + c) * in.height * in.width;
+      for (int ky = 0; ky < w.kernel[0]; ++ky)
+        for (int kx = 0; kx < w.kernel[1]; ++kx) {
+          const float by = *weight++;
+          int top, bottom, left, right;
+          reach(w, 0, ky, in.height, out.height, top, bottom);
+          reach(w, 1, kx, in.width, out.width, left, right);
+          for (int v = top; v < bottom; ++v) {
+            const float* const row = from + (v * w.stride[0] + ky * w.dilation[0] - w.before[0]) * in.width +
+                                     kx * w.dilation[1] - w.before[1];
+            for (int h = left; h < right; ++h) plane[v * out.width + h] += by * row[h * w.stride[1]];
+          }
+        }
+    }
+  }
+}
+
+/// The largest of each window, or the mean: of what lies inside, or of the whole window where padding counts.
+inline void pool(const float* x, float* y, Image in, Image out, Window w, bool largest, bool padding_counts) {
+  for (int c = 0; c < out.channels; ++c)
+    for (int v = 0; v < out.height; ++v)
+      for (int h = 0; h < out.width; ++h) {
+        float best = -INFINITY, sum = 0.0f;
+        int inside = 0;
+        for (int ky = 0; ky < w.kernel[0]; ++ky)
+          for (int kx = 0; kx < w.kernel[1]; ++kx) {
+            const int row = v * w.stride[0] + ky * w.dilation[0] - w.before[0];
+            const int column = h * w.stride[1] + kx * w.dilation[1] - w.before[1];
+            if (row < 0 || row >= in.height || column < 0 || column >= in.width) continue;
+            const float each = x[(c * in.height + row) * in.width + column];
+            best = each > best || each != each ? each : best;
+            sum += each;
+            ++inside;
+          }
+        const int count = padding_counts ? w.kernel[0] * w.kernel[1] : inside;
+        *y++ = largest ? best : sum / static_cast<float>(count);
+      }
+}
+
+/// Mean of each channel of `places` numbers.
+inline void global_average(const float* x, float* y, int channels, int places) {
+  for (int c = 0; c < channels; ++c) {
+    float sum = 0.0f;
+    for (int i = 0; i < places; ++i) sum += x[c * places + i];
+    y[c] = sum / static_cast<float>(places);
+  }
+}
+
+/// x scale + shift, of each channel.
+inline void scale_channels(const float* scale, const float* shift, const float* x, float* y, int channels,
+                           int places) {
+  for (int c = 0; c < channels; ++c)
+    for (int i = 0; i < places; ++i) y[c * places + i] = x[c * places + i] * scale[c] + shift[c];
+}
+
+inline void layer_norm(const float* scale, const float* bias, const float* x, float* y, int rows, int n,
+                       float epsilon) {
+  for (int r = 0; r < rows; ++r, x += n, y += n) {
+    float mean = 0.0f, variance = 0.0f;
+    for (int i = 0; i < n; ++i) mean += x[i];
+    mean /= static_cast<float>(n);
+    for (int i = 0; i < n; ++i) variance += (x[i] - mean) * (x[i] - mean);
+    const float by = 1.0f / std::sqrt(variance / static_cast<float>(n) + epsilon);
+    for (int i = 0; i < n; ++i) y[i] = (x[i] - mean) * by * scale[i] + (bias != nullptr ? bias[i] : 0.0f);
+  }
+}
+
+inline void softmax(const float* x, float* y, int rows, int n, bool logarithm) {
+  for (int r = 0; r < rows; ++r, x += n, y += n) {
+    float top = x[0], sum = 0.0f;
+    for (int i = 1; i < n; ++i) top = x[i] > top ? x[i] : top;
+    for (int i = 0; i < n; ++i) sum += std::exp(x[i] - top);
+    for (int i = 0; i < n; ++i) y[i] = logarithm ? x[i] - top - std::log(sum) : std::exp(x[i] - top) / sum;
+  }
+}
+
+// Functions of single numbers; `a` is their parameter.
+inline float relu(float x, float) {
+  return x < 0.0f ? 0.0f : x;
+}
+inline float leaky_relu(float x, float a) {
+  return x < 0.0f ? a * x : x;
+}
+inline float elu(float x, float a) {
+  return x < 0.0f ? a * std::expm1(x) : x;
+}
+inline float selu(float x, float) {
+  return 1.0507009873554805f * (x > 0.0f ? x : 1.6732632423543772f * std::expm1(x));
+}
+inline float sigmoid(float x, float) {
+  return 1.0f / (1.0f + std::exp(-x));
+}
+inline float tanh(float x, float) {
+  return std::tanh(x);
+}
+inline float gelu(float x, float) {
+  return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
+}
+inline float gelu_tanh(float x, float) {
+  return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+using Function = float (*)(float, float);
+inline void each(Function f, float a, const float* x, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = f(x[i], a);
+}
+
+inline void add(const float* a, const float* b, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = a[i] + b[i];
+}
+inline void sub(const float* a, const float* b, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = a[i] - b[i];
+}
+inline void mul(const float* a, const float* b, float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = a[i] * b[i];
+}
+
+/// A linear layer and the function behind it (null: none), as places in the weights; what fit.cpp goes by.
+struct Layer {
+  int in, out, weight, bias;  ///< bias: -1 where there is none
+  Function function;
+};
+
+}  // namespace runtime

@@ -1,0 +1,433 @@
+#include "static_source.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <span>
+
+#include <trainyard/error.hpp>
+#include <trainyard/helpers/shape_text.hpp>
+
+namespace {
+
+using namespace trainyard;
+namespace fs = std::filesystem;
+using Shape = std::vector<std::int64_t>;
+
+/// What is written as it is: operators, programs and the headers that these need (static/, sdk/include/trainyard/ad).
+constexpr struct {
+  std::string_view name, text;
+} files[] = {
+#include <static_files.inc>
+};
+
+/// Numbers for each sample.
+std::int64_t length(std::span<const std::int64_t> shape) {
+  std::int64_t result = 1;
+  for (const std::int64_t dim : shape) result *= std::abs(dim);
+  return result;
+}
+
+std::string braces(std::span<const std::int64_t> numbers) {
+  std::string result;
+  for (const std::int64_t each : numbers) result += (result.empty() ? "{" : ", ") + std::to_string(each);
+  return result + "}";
+}
+
+/// A number as C++ reads it back, to the bit.
+std::string literal(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.9gf", value);
+  return std::string(text).find_first_of(".e") == std::string::npos
+             ? std::to_string(static_cast<long>(value)) + ".0f"
+             : text;
+}
+
+template <class... Parts>
+std::string list(const Parts&... parts) {
+  std::string result;
+  ((result += (result.empty() ? "" : ", ") + std::string(parts)), ...);
+  return result;
+}
+
+/// Places in one array that values of a pass have in turn: one that nobody reads any more is free for the next.
+class Arena {
+ public:
+  std::int64_t take(std::int64_t size) {
+    for (Place& place : places_)
+      if (place.free && place.size >= size) return place.free = false, place.offset;
+    places_.push_back({size_, size, false});
+    size_ += size;
+    return places_.back().offset;
+  }
+  void give_back(std::int64_t offset) {
+    for (Place& place : places_)
+      if (place.offset == offset) place.free = true;
+  }
+  std::int64_t size() const { return size_; }
+
+ private:
+  struct Place {
+    std::int64_t offset, size;
+    bool free;
+  };
+  std::vector<Place> places_;
+  std::int64_t size_ = 0;
+};
+
+class Source {
+ public:
+  Source(const Graph& graph, const std::vector<NamedTensor>& tensors) : graph_(graph) {
+    for (const auto& [name, tensor] : tensors) given_[name] = tensor;
+    if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
+      throw ConfigError("to = \"static\" takes a network of one input and one output; this one has " +
+                        std::to_string(graph.inputs.size()) + " and " + std::to_string(graph.outputs.size()));
+    if (value(graph.inputs[0]).dtype != at::kFloat)
+      throw ConfigError("to = \"static\" takes an input of 32-bit floats; that of this network, " +
+                        value(graph.inputs[0]).name + ", holds " +
+                        c10::toString(value(graph.inputs[0]).dtype));
+    for (const Node& node : graph.nodes)
+      for (const ValueId id : node.inputs)
+        if (id != no_value) ++readers_[id];
+    ++readers_[graph.outputs[0]];
+    places_[graph.inputs[0]] = "input";
+    for (const Node& node : graph.nodes) write(node);
+    call("copy", list(place(graph.outputs[0]), "output", number(outputs())));
+  }
+
+  std::string header(const std::string& source) const {
+    std::string text =
+        "// The network of " + source +
+        ", written by trainyard export --to static. One sample at a time, on one thread.\n"
+        "#pragma once\n\n#include <cstddef>\n\n#include \"runtime.hpp\"\n\nnamespace network {\n\n"
+        "constexpr std::size_t inputs = " +
+        number(inputs()) + ", outputs = " + number(outputs()) +
+        ", weights = " + number(std::ssize(weights_)) +
+        ";\n\n/// weights.bin\nextern \"C\" const float trained[];\n\n"
+        "/// input: " +
+        shape_text(shape(graph_.inputs[0])) + ", output: " + shape_text(shape(graph_.outputs[0])) +
+        ", without the batch; weights: `trained`, or others in their order.\n"
+        "void forward(const float* weights, const float* input, float* output);\n";
+    if (chain_) {
+      text += "\n/// The network, input to output.\nconstexpr runtime::Layer layers[] = {\n";
+      for (const std::string& layer : layers_) text += "    {" + layer + "},\n";
+      text += "};\n";
+    }
+    return text + "\n}  // namespace network\n";
+  }
+  std::string code() const {
+    return "#include \"network.hpp\"\n\n// The file's bytes are those of the array.\n"
+           "__asm__(\".pushsection .rodata\\n.balign 64\\n.globl trained\\ntrained:\\n.incbin "
+           "\\\"weights.bin\\\"\\n.popsection\");\n\n"
+           "namespace network {\n\nusing namespace runtime;\n\nstatic float arena[" +
+           number(std::max<std::int64_t>(1, arena_.size())) +
+           "];\n\nvoid forward(const float* weights, const float* input, float* output) {\n" + code_ +
+           "}\n\n}  // namespace network\n";
+  }
+  const std::vector<float>& weights() const { return weights_; }
+  bool chain() const { return chain_; }
+
+ private:
+  static std::string number(std::int64_t value) { return std::to_string(value); }
+  const GraphValue& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  const Shape& shape(ValueId id) const { return value(id).shape; }
+  std::int64_t inputs() const { return length(shape(graph_.inputs[0])); }
+  std::int64_t outputs() const { return length(shape(graph_.outputs[0])); }
+
+  [[noreturn]] static void refuse(const Node& node, const std::string& why) {
+    throw ConfigError("to = \"static\": node \"" + node.name + "\", a " + node.op + ": " + why);
+  }
+  static void require(const Node& node, bool fits, const std::string& why) {
+    if (!fits) refuse(node, why);
+  }
+
+  at::Tensor tensor(const Node& node, std::size_t index) const {
+    const GraphValue& from = value(node.inputs[index]);
+    require(node, from.initializer.defined(),
+            "its input " + from.name + " is computed, and needs to be a weight");
+    const auto found = given_.find(from.name);
+    return (found == given_.end() ? from.initializer : found->second)
+        .detach()
+        .to(at::kCPU, at::kDouble)
+        .contiguous();
+  }
+  bool has(const Node& node, std::size_t index) const {
+    return index < node.inputs.size() && node.inputs[index] != no_value;
+  }
+
+  /// Adds to the weights; gives their place.
+  std::int64_t keep(const at::Tensor& tensor) {
+    const auto place = std::ssize(weights_);
+    const at::Tensor single = tensor.to(at::kFloat).contiguous();
+    const float* const from = single.const_data_ptr<float>();
+    weights_.insert(weights_.end(), from, from + single.numel());
+    return place;
+  }
+  static std::string weight(std::int64_t place) { return "weights + " + number(place); }
+  /// Of an optional one: "nullptr" where the node has none.
+  std::string keep_optional(const Node& node, std::size_t index) {
+    return has(node, index) ? weight(keep(tensor(node, index))) : "nullptr";
+  }
+
+  std::string place(ValueId id) const { return places_.at(id); }
+  void call(const std::string& function, const std::string& arguments) {
+    code_ += "  " + function + "(" + arguments + ");\n";
+  }
+
+  /// Where the output of a node goes; what it reads is still there.
+  std::string output(const Node& node) {
+    const ValueId id = node.outputs[0];
+    const std::int64_t offset = arena_.take(length(shape(id)));
+    offsets_[id] = offset;
+    return places_[id] = "arena + " + number(offset);
+  }
+  /// The output is the input by another name.
+  void alias(const Node& node) {
+    const ValueId from = node.inputs[0], to = node.outputs[0];
+    const auto found = offsets_.find(from);
+    if (readers_[from] > 1 && found != offsets_.end())  // whoever is last would free the place of both
+      return call("copy", list(place(from), output(node), number(length(shape(to)))));
+    places_[to] = places_.at(from);
+    if (found == offsets_.end()) return;
+    offsets_[to] = found->second;
+    offsets_.erase(found);
+  }
+  void done_with_inputs(const Node& node) {
+    for (const ValueId id : node.inputs) {
+      if (id == no_value || --readers_[id] > 0) continue;
+      if (const auto found = offsets_.find(id); found != offsets_.end()) arena_.give_back(found->second);
+    }
+  }
+
+  void write(const Node& node);
+  void gemm(const Node& node);
+  void conv(const Node& node);
+  void pool(const Node& node);
+  void normalize_channels(const Node& node);
+  void normalize_layer(const Node& node);
+  void softmax(const Node& node);
+  void each(const Node& node, const std::string& function, double parameter = 0.0);
+  void pairs(const Node& node, const std::string& function);
+
+  std::string image(ValueId id) const {
+    return "{" + number(shape(id)[1]) + ", " + number(shape(id)[2]) + ", " + number(shape(id)[3]) + "}";
+  }
+  std::string window(const Node& node, const Shape& kernel) const;
+
+  using Write = void (*)(Source&, const Node&);
+  static const std::map<std::string, Write, std::less<>>& operators();
+
+  const Graph& graph_;
+  std::map<std::string, at::Tensor> given_;
+  std::map<ValueId, int> readers_;
+  std::map<ValueId, std::string> places_;
+  std::map<ValueId, std::int64_t> offsets_;  // of those in the arena
+  Arena arena_;
+  std::string code_;
+  std::vector<float> weights_;
+  std::vector<std::string> layers_;
+  bool chain_ = true;
+};
+
+const std::map<std::string, Source::Write, std::less<>>& Source::operators() {
+  static const Write same = [](Source& s, const Node& node) { s.alias(node); };
+  static const std::map<std::string, Write, std::less<>> table = {
+      {"Add", [](Source& s, const Node& node) { s.pairs(node, "add"); }},
+      {"AveragePool", [](Source& s, const Node& node) { s.pool(node); }},
+      {"BatchNormalization", [](Source& s, const Node& node) { s.normalize_channels(node); }},
+      {"Conv", [](Source& s, const Node& node) { s.conv(node); }},
+      {"Dropout", same},
+      {"Elu", [](Source& s, const Node& node) { s.each(node, "elu", node.number("alpha", 1.0)); }},
+      {"Flatten", same},
+      {"Gelu",
+       [](Source& s, const Node& node) {
+         s.each(node, node.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu");
+       }},
+      {"Gemm", [](Source& s, const Node& node) { s.gemm(node); }},
+      {"GlobalAveragePool",
+       [](Source& s, const Node& node) {
+         const Shape& from = s.shape(node.inputs[0]);
+         s.call("global_average", list(s.place(node.inputs[0]), s.output(node), number(from[1]),
+                                       number(length(std::span(from).subspan(2)))));
+       }},
+      {"Identity", same},
+      {"LayerNormalization", [](Source& s, const Node& node) { s.normalize_layer(node); }},
+      {"LeakyRelu",
+       [](Source& s, const Node& node) { s.each(node, "leaky_relu", node.number("alpha", 0.01)); }},
+      {"LogSoftmax", [](Source& s, const Node& node) { s.softmax(node); }},
+      {"MaxPool", [](Source& s, const Node& node) { s.pool(node); }},
+      {"Mul", [](Source& s, const Node& node) { s.pairs(node, "mul"); }},
+      {"Relu", [](Source& s, const Node& node) { s.each(node, "relu"); }},
+      {"Reshape", same},
+      {"Selu", [](Source& s, const Node& node) { s.each(node, "selu"); }},
+      {"Sigmoid", [](Source& s, const Node& node) { s.each(node, "sigmoid"); }},
+      {"Softmax", [](Source& s, const Node& node) { s.softmax(node); }},
+      {"Sub", [](Source& s, const Node& node) { s.pairs(node, "sub"); }},
+      {"Tanh", [](Source& s, const Node& node) { s.each(node, "tanh"); }},
+  };
+  return table;
+}
+
+void Source::write(const Node& node) {
+  const auto found = operators().find(node.op);
+  if (found == operators().end()) {
+    std::string known;
+    for (const auto& [name, write] : operators()) known += (known.empty() ? "" : ", ") + name;
+    refuse(node, "there is no such operator for small devices; there are " + known);
+  }
+  for (const ValueId id : {node.inputs[0], node.outputs[0]})
+    require(node, !shape(id).empty() && shape(id)[0] < 0,
+            value(id).name + " has the shape " + shape_text(shape(id)) + ", and needs the batch in front");
+  code_ += "  // " + node.name + ": " + node.op + ", " + shape_text(shape(node.outputs[0])) + "\n";
+  found->second(*this, node);
+  done_with_inputs(node);
+  static constexpr std::string_view behind[] = {"Relu", "Sigmoid", "Tanh"};
+  const bool function = std::ranges::find(behind, node.op) != std::end(behind);
+  if (function && !layers_.empty() && layers_.back().ends_with("nullptr")) {
+    const std::string name = node.op == "Relu" ? "relu" : node.op == "Tanh" ? "tanh" : "sigmoid";
+    layers_.back().replace(layers_.back().size() - 7, 7, "runtime::" + name);
+  } else {
+    static constexpr std::string_view others[] = {"Dropout", "Flatten", "Gemm", "Identity"};
+    chain_ = chain_ && std::ranges::find(others, node.op) != std::end(others);
+  }
+}
+
+void Source::gemm(const Node& node) {
+  const double alpha = node.number("alpha", 1.0), beta = node.number("beta", 1.0);
+  require(node, node.integer("transA", 0) == 0, "transA is not written");
+  at::Tensor matrix = tensor(node, 1).mul(alpha);
+  if (node.integer("transB", 0) == 0) matrix = matrix.t();
+  const std::int64_t out = matrix.size(0), in = matrix.size(1), rows = -shape(node.inputs[0])[0];
+  const std::int64_t first = keep(matrix);
+  std::int64_t bias = -1;
+  if (has(node, 2)) {
+    const at::Tensor numbers = tensor(node, 2).mul(beta);
+    require(node, numbers.numel() == 1 || (numbers.numel() == out && numbers.size(-1) == out),
+            "its bias has the shape " + shape_text(numbers.sizes().vec()) +
+                ", and needs a number for each output");
+    bias = keep(numbers.reshape({-1}).expand({out}));
+  }
+  call("gemm", list(weight(first), bias < 0 ? "nullptr" : weight(bias), place(node.inputs[0]), output(node),
+                    number(rows), number(in), number(out)));
+  chain_ = chain_ && rows == 1;
+  layers_.push_back(list(number(in), number(out), number(first), number(bias), "nullptr"));
+}
+
+std::string Source::window(const Node& node, const Shape& kernel) const {
+  require(node, shape(node.inputs[0]).size() == 4, "its input is no image [batch, channels, height, width]");
+  const std::string padding = node.text("auto_pad", "NOTSET");
+  require(node, padding == "NOTSET" || padding == "VALID", "auto_pad = " + padding + " is not written");
+  const Shape pads = padding == "VALID" ? Shape(4, 0) : node.integers("pads", Shape(4, 0));
+  return "{" +
+         list(braces(kernel), braces(node.integers("strides", {1, 1})),
+              braces(node.integers("dilations", {1, 1})), braces(std::span(pads).first(2))) +
+         "}";
+}
+
+void Source::conv(const Node& node) {
+  const at::Tensor kernel = tensor(node, 1);
+  const std::string slides = window(node, {kernel.sizes().begin() + 2, kernel.sizes().end()});
+  const std::string weights = weight(keep(kernel)), bias = keep_optional(node, 2);
+  call("conv", list(weights, bias, place(node.inputs[0]), output(node), image(node.inputs[0]),
+                    image(node.outputs[0]), slides, number(node.integer("group", 1))));
+}
+
+void Source::pool(const Node& node) {
+  const bool largest = node.op == "MaxPool";
+  require(node, node.outputs.size() == 1, "its second output is not written");
+  require(node, largest || node.integer("ceil_mode", 0) == 0, "a mean with ceil_mode is not written");
+  const std::string slides = window(node, node.integers("kernel_shape", {}));
+  call("pool",
+       list(place(node.inputs[0]), output(node), image(node.inputs[0]), image(node.outputs[0]), slides,
+            largest ? "true" : "false", node.integer("count_include_pad", 0) != 0 ? "true" : "false"));
+}
+
+/// The running statistics of an evaluation, as a factor and a summand of each channel.
+void Source::normalize_channels(const Node& node) {
+  const at::Tensor scale = tensor(node, 1).div(tensor(node, 4).add(node.number("epsilon", 1e-5)).sqrt());
+  const at::Tensor shift = tensor(node, 2).sub(tensor(node, 3).mul(scale));
+  const Shape& from = shape(node.inputs[0]);
+  const std::string by = weight(keep(scale)), plus = weight(keep(shift));
+  call("scale_channels", list(by, plus, place(node.inputs[0]), output(node), number(from[1]),
+                              number(length(std::span(from).subspan(2)))));
+}
+
+void Source::normalize_layer(const Node& node) {
+  const at::Tensor scale = tensor(node, 1);
+  const std::string by = weight(keep(scale)), plus = keep_optional(node, 2);
+  call("layer_norm", list(by, plus, place(node.inputs[0]), output(node),
+                          number(length(shape(node.inputs[0])) / scale.numel()), number(scale.numel()),
+                          literal(node.number("epsilon", 1e-5))));
+}
+
+void Source::softmax(const Node& node) {
+  const Shape& from = shape(node.inputs[0]);
+  const std::int64_t axis = node.integer("axis", -1), last = std::ssize(from) - 1;
+  require(node, axis == -1 || axis == last, "it needs to be over the last axis");
+  call("softmax", list(place(node.inputs[0]), output(node), number(length(from) / from.back()),
+                       number(from.back()), node.op == "LogSoftmax" ? "true" : "false"));
+}
+
+void Source::each(const Node& node, const std::string& function, double parameter) {
+  call("each", list("runtime::" + function, literal(parameter), place(node.inputs[0]), output(node),
+                    number(length(shape(node.outputs[0])))));
+}
+
+void Source::pairs(const Node& node, const std::string& function) {
+  for (const ValueId id : node.inputs)
+    require(node, !value(id).initializer.defined() && shape(id) == shape(node.outputs[0]),
+            "its input " + value(id).name + " " + shape_text(shape(id)) +
+                " needs to be computed, and of the shape of the output, " +
+                shape_text(shape(node.outputs[0])));
+  call(function, list(place(node.inputs[0]), place(node.inputs[1]), output(node),
+                      number(length(shape(node.outputs[0])))));
+}
+
+void write_file(const fs::path& path, std::string_view bytes) {
+  const std::string beside = path.string() + ".tmp";
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::ofstream out(beside, std::ios::binary);
+  out.write(bytes.data(), std::ssize(bytes));
+  out.close();
+  if (out) fs::rename(beside, path, error);
+  if (!out || error) throw DataError(path.string() + ": cannot be written");
+}
+
+std::string makefile(bool chain) {
+  const std::string programs = chain ? "predict fit" : "predict";
+  std::string text =
+      "CXX ?= g++\nCXXFLAGS ?= -std=c++20 -O3\nLDFLAGS ?= -static -s\n\nall: " + programs +
+      "\nnetwork.o: network.cpp network.hpp runtime.hpp weights.bin\n\t$(CXX) $(CXXFLAGS) -c network.cpp\n";
+  const auto program = [&](const std::string& name, const std::string& more) {
+    text += name + ": " + name + ".cpp network.o" + more + "\n\t$(CXX) $(CXXFLAGS) -I. " + name +
+            ".cpp network.o -o $@ $(LDFLAGS)\n";
+  };
+  program("predict", "");
+  if (chain) program("fit", " $(wildcard trainyard/ad/*.hpp)");
+  return text + "clean:\n\trm -f network.o " + programs + "\n.PHONY: all clean\n";
+}
+
+}  // namespace
+
+void write_static(const std::string& folder, const Graph& graph, const std::vector<NamedTensor>& tensors,
+                  const std::string& source) {
+  const Source network(graph, tensors);
+  const fs::path path(folder);
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !fs::is_empty(path, ignored) && !fs::exists(path / "network.cpp", ignored))
+    throw ConfigError("the folder " + folder + " holds other things than a network; give another as `file`");
+  fs::remove(path / "fit.cpp", ignored);  // of a network that was there before
+  const auto& weights = network.weights();
+  write_file(path / "weights.bin",
+             {reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
+  write_file(path / "network.hpp", network.header(source));
+  write_file(path / "network.cpp", network.code());
+  for (const auto& [name, text] : files)
+    if (network.chain() || name == "runtime.hpp" || name == "predict.cpp") write_file(path / name, text);
+  write_file(path / "Makefile", makefile(network.chain()));
+}
