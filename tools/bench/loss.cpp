@@ -35,7 +35,8 @@ Batch with_target(const Tensor& target) {
 /// Of two contenders: what the second takes of the time of the first. One thread's is CPU time.
 void print_ratio(const std::string& what, const std::vector<Contender>& contenders, int calls,
                  const Length& length) {
-  const std::vector<Times> times = contest(contenders, length.rounds);
+  // Long calls, one a chunk, are told apart in fewer rounds.
+  const std::vector<Times> times = contest(contenders, calls > 1 ? length.rounds : (length.rounds + 4) / 5);
   const auto& seconds = [&](std::size_t i) {
     return percentile(length.threads == 1 ? times[i].cpu : times[i].wall, 0.2) / calls * 1e6;
   };
