@@ -234,8 +234,8 @@ TEST_CASE("losses: binary cross entropy and its gradient are those of double pre
           for (std::size_t i = 0; i < count; ++i) {
             const double logit = static_cast<double>(x[i]), target = static_cast<double>(t[i]);
             const double p = static_cast<double>(positive);
-            oracle[i / loss_block] += p * target * std::log1p(std::exp(-logit)) +
-                                      (1.0 - target) * (logit + std::log1p(std::exp(-logit)));
+            oracle[i / loss_block] +=
+                p * target * std::log1p(std::exp(-logit)) + (1.0 - target) * std::log1p(std::exp(logit));
             const double exact =
                 0.5 * ((1.0 - target) / (1.0 + std::exp(-logit)) - p * target / (1.0 + std::exp(logit)));
             worst = std::max(worst, std::abs(static_cast<double>(gradient[i]) - exact));
