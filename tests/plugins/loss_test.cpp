@@ -212,7 +212,9 @@ TEST_CASE("losses of floats on the CPU, and their gradients, are torch's in doub
       const at::Tensor value = each.loss->forward(output, with_target(each.target));
       CHECK(value.item<double>() == Approx(expected.item<double>()).epsilon(1e-6));
       const auto gradient =
-          torch::autograd::grad({value}, {output}, {at::full({}, 0.37F)}, /*retain_graph=*/true).front();
+          torch::autograd::grad({value}, {output}, {at::full({}, 0.37F)}, /*retain_graph=*/true)
+              .front()
+              .clone();
       CHECK(largest(gradient.to(at::kDouble) - exact.grad()) < bound);
       value.backward(at::full({}, 0.37F));  // once more, and through to what the output is of
       const at::Tensor all = given.grad();
