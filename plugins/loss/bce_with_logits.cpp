@@ -1,11 +1,16 @@
 // Binary cross entropy on logits: -(pos_weight * t * log sigmoid(x) + (1 - t) * log(1 - sigmoid(x))),
 // averaged over all elements.
+#include <numeric>
+
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <trainyard/loss.hpp>
 
 #include <trainyard/helpers/elementwise.hpp>
+
+#include "fused.hpp"
 
 namespace {
 
@@ -30,12 +35,46 @@ class BceWithLogits final : public Loss {
 
   at::Tensor forward(const at::Tensor& output, const Batch& batch) const override {
     const auto [logits, target] = elementwise(output, batch.target);
-    std::optional<at::Tensor> pos_weight;
-    if (options_.pos_weight) pos_weight = at::full({}, *options_.pos_weight, logits.options());
-    return at::binary_cross_entropy_with_logits(logits, target, {}, pos_weight, at::Reduction::Mean);
+    if (losses::is_plain(logits) && losses::is_plain(target) && !losses::has_gradient(target))
+      return by_kernel(logits, target);
+    return by_operators(logits, target, options_.pos_weight);
   }
 
  private:
+  static at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& target,
+                                 std::optional<double> positive) {
+    std::optional<at::Tensor> pos_weight;
+    if (positive) pos_weight = at::full({}, *positive, logits.options());
+    return at::binary_cross_entropy_with_logits(logits, target, {}, pos_weight, at::Reduction::Mean);
+  }
+
+  /// The same on the CPU, with the gradient. The sum is over blocks in their order, whatever the threads.
+  at::Tensor by_kernel(const at::Tensor& logits, const at::Tensor& target) const {
+    const at::Tensor x = losses::in_a_piece(logits), t = losses::in_a_piece(target);
+    const std::int64_t size = x.numel(), blocks = (size + kernels::loss_block - 1) / kernels::loss_block;
+    std::vector<double> each(static_cast<std::size_t>(blocks));
+    kernels::BinaryCrossEntropy job{.logits = x.const_data_ptr<float>(),
+                                    .target = t.const_data_ptr<float>(),
+                                    .size = size,
+                                    .positive = static_cast<float>(options_.pos_weight.value_or(1.0)),
+                                    .scale = 1.0F / static_cast<float>(size),
+                                    .loss = each.data()};
+    at::Tensor gradient;
+    if (losses::has_gradient(logits)) {
+      gradient = at::empty(logits.sizes(), logits.options());
+      job.gradient = gradient.mutable_data_ptr<float>();
+    }
+    losses::share_out(blocks, kernels::loss_block,
+                      [&job, &kernels = kernels::loss_kernels()](std::int64_t begin, std::int64_t end) {
+                        kernels.binary_cross_entropy(job, begin, end);
+                      });
+    const double loss = std::accumulate(each.begin(), each.end(), 0.0) / static_cast<double>(size);
+    return losses::with_gradient(loss, logits, std::move(gradient),
+                                 [target, positive = options_.pos_weight](const at::Tensor& input) {
+                                   return by_operators(input, target, positive);
+                                 });
+  }
+
   Options options_;
 };
 

@@ -1,17 +1,21 @@
 // The mean of -log softmax(output)[target]; with label smoothing s the target's share is 1 - s + s/classes
 // and that of each other class s/classes (Szegedy et al., CVPR 2016, section 7). Of several labels each has a
-// like share of the target, and a sample without any counts for nothing. Of a sparse output
-// (Network::forward) the softmax is over what it stores.
-#include <ATen/ops/cross_entropy_loss.h>
+// like share of the target, and a sample without any counts for nothing. With class weights
+// it is the weighted mean, as torch.nn.CrossEntropyLoss has it. Of a sparse output (Network::forward) the softmax is
+// over what it stores.
+#include <cmath>
+
 #include <ATen/ops/div.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ne.h>
+#include <ATen/ops/tensor.h>
 
 #include <trainyard/loss.hpp>
 
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
+#include "class_loss.hpp"
 #include "stored_softmax.hpp"
 
 namespace {
@@ -23,6 +27,7 @@ class CrossEntropy final : public Loss {
   struct Options {
     double label_smoothing = 0.0;
     std::optional<std::int64_t> ignore_index;
+    std::vector<double> class_weights;
     bool multi_label = false;
   };
   static void describe(Manifest<Options>& m) {
@@ -32,10 +37,13 @@ class CrossEntropy final : public Loss {
         .range(0.0, 1.0);
     m.option("ignore_index", &Options::ignore_index,
              "targets of this value do not count (padding); by default every target counts");
+    m.option("class_weights", &Options::class_weights,
+             "weight of each class, one a score of the model; the loss is the weighted mean; by default 1");
     m.option("multi_label", &Options::multi_label,
              "a sample has several labels, each with a like share of the target, filled up with -1");
   }
-  explicit CrossEntropy(const Options& options) : options_(options) {}
+  explicit CrossEntropy(const Options& options)
+      : options_(options), mean_{options.label_smoothing, options.ignore_index, weights_of(options)} {}
 
   void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
     if (schema.classes <= 0)
@@ -50,31 +58,45 @@ class CrossEntropy final : public Loss {
       throw ConfigError("loss cross_entropy needs a model output of shape " + shape_text(expected) +
                         " for each sample (the last number: classes of the data), but the model gives " +
                         shape_text(output));
+    check_weights(output.back());
   }
 
   at::Tensor forward(const at::Tensor& output, const Batch& batch) const override {
     if (output.layout() == at::kSparseCsr) return of_stored(output, batch);
-    const at::Tensor scores = rows(output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16
-                                       ? output.to(at::kFloat)
-                                       : output);
+    const at::ScalarType type = output.scalar_type();
+    const at::Tensor scores = type == at::kHalf || type == at::kBFloat16 ? output.to(at::kFloat) : output;
     if (options_.multi_label) return of_labels(scores, batch.target);
-    const at::Tensor target = batch.target.dim() == 1 ? batch.target : batch.target.reshape(-1);
-    if (!options_.ignore_index)
-      return at::cross_entropy_loss(scores, target, {}, at::Reduction::Mean, -100, options_.label_smoothing);
-    // A micro-batch may hold nothing that counts: its loss is 0, where ATen's mean is NaN.
-    const at::Tensor sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum,
-                                                  *options_.ignore_index, options_.label_smoothing);
-    return at::div(sum, at::ne(target, *options_.ignore_index).sum().clamp_min(1));
+    return mean_.of(scores, batch.target.dim() == 1 ? batch.target : batch.target.reshape(-1));
   }
 
   double weight(const Batch& batch) const override {
     if (options_.multi_label)
       return at::ne(batch.target, no_label).reshape({batch.target.size(0), -1}).any(1).sum().item<double>();
-    if (!options_.ignore_index) return static_cast<double>(batch.target.numel());
-    return at::ne(batch.target, *options_.ignore_index).sum().item<double>();
+    if (!options_.ignore_index && !mean_.weights.defined()) return static_cast<double>(batch.target.numel());
+    return mean_.weight_of(batch.target);
   }
 
  private:
+  static at::Tensor weights_of(const Options& options) {
+    for (const double weight : options.class_weights)
+      if (!(weight >= 0.0) || std::isinf(weight))
+        throw ConfigError("loss.class_weights has " + std::to_string(weight) +
+                          ": weights are numbers from 0 on");
+    return options.class_weights.empty() ? at::Tensor() : at::tensor(options.class_weights, at::kFloat);
+  }
+
+  /// One a score: those of a padded vocabulary, too.
+  void check_weights(std::int64_t scores) const {
+    const std::int64_t count = std::ssize(options_.class_weights);
+    if (count == 0) return;
+    if (options_.multi_label)
+      throw ConfigError(
+          "loss.class_weights is for one label a target: leave it out, or set multi_label = false");
+    if (count != scores)
+      throw ConfigError("loss.class_weights has " + std::to_string(count) + " weights, and the model gives " +
+                        std::to_string(scores) + " scores: it needs one for each");
+  }
+
   void check_labels(const BatchSchema& schema) const {
     if (!options_.multi_label)
       return refuse_several_labels("loss cross_entropy", schema, "set loss.multi_label = true");
@@ -88,11 +110,6 @@ class CrossEntropy final : public Loss {
           "loss.ignore_index is for one label a target, and with multi_label = true those of -1 do not count "
           "as it "
           "is: leave it out");
-  }
-
-  /// [n, ..., classes] as [n * ..., classes].
-  static at::Tensor rows(const at::Tensor& output) {
-    return output.dim() == 2 ? output : output.reshape({-1, output.size(-1)});
   }
 
   /// scores [n, classes], labels [n, most].
@@ -113,6 +130,10 @@ class CrossEntropy final : public Loss {
       throw ConfigError(
           "loss.label_smoothing gives every class a share of the target, but the model gives scores of a "
           "few classes a sample: set it to 0, or have the model give all");
+    if (mean_.weights.defined())
+      throw ConfigError(
+          "loss.class_weights is for models that score every class, and this one gives scores of a few a "
+          "sample: leave it out");
     if (output.size(0) != batch.target.size(0) || batch.target.dim() != (options_.multi_label ? 2 : 1))
       throw PluginError("the model gives sparse scores of " + std::to_string(output.size(0)) +
                         " samples for targets of shape " + shape_text(batch.target.sizes().vec()));
@@ -121,6 +142,7 @@ class CrossEntropy final : public Loss {
   }
 
   Options options_;
+  losses::ClassLoss mean_;
 };
 
 }  // namespace

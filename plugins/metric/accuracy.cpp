@@ -3,6 +3,8 @@
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
 
+#include "hits.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -37,6 +39,9 @@ class Accuracy final : public MeanMetric {
   void update(const at::Tensor& output, const at::Tensor&, const Batch& batch) override {
     const at::Tensor& target = batch.target;
     const bool one = output.dim() == target.dim() || output.size(-1) == 1;
+    if (!one)
+      if (const auto hits = metrics::count_hits(output, target, options_.ignore_index, 1))
+        return add(static_cast<double>(hits->found), static_cast<double>(hits->of));
     const at::Tensor found = one ? output.reshape(target.sizes()).gt(0) : output.argmax(-1);
     add_hits(found.eq(target), target, options_.ignore_index);
   }

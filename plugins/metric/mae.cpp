@@ -1,6 +1,10 @@
 // The mean absolute error, over all elements.
+#include <numeric>
+
 #include <trainyard/helpers/elementwise.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
+
+#include "loss/fused.hpp"
 
 namespace {
 
@@ -22,7 +26,24 @@ class Mae final : public MeanMetric {
 
   void update(const at::Tensor& output, const at::Tensor&, const Batch& batch) override {
     const auto [values, target] = elementwise(output, batch.target);
+    if (losses::is_plain(values) && losses::is_plain(target))
+      return add(absolute_error(losses::in_a_piece(values), losses::in_a_piece(target)),
+                 static_cast<double>(target.numel()));
     add(values.sub(target).abs_().sum(at::kDouble), static_cast<double>(target.numel()));
+  }
+
+ private:
+  /// Both float, on the CPU and without gaps.
+  static double absolute_error(const at::Tensor& values, const at::Tensor& target) {
+    const std::int64_t blocks = (values.numel() + kernels::loss_block - 1) / kernels::loss_block;
+    std::vector<double> each(static_cast<std::size_t>(blocks));
+    const kernels::AbsoluteError job{values.const_data_ptr<float>(), target.const_data_ptr<float>(),
+                                     values.numel(), each.data()};
+    losses::share_out(blocks, kernels::loss_block,
+                      [&job, &kernels = kernels::loss_kernels()](std::int64_t begin, std::int64_t end) {
+                        kernels.absolute_error(job, begin, end);
+                      });
+    return std::accumulate(each.begin(), each.end(), 0.0);
   }
 };
 

@@ -25,7 +25,10 @@ class Perplexity final : public MeanMetric {
   }
 
   void update(const at::Tensor&, const at::Tensor& loss, const Batch& batch) override {
-    if (batch.weight > 0.0)  // else the loss is a mean over nothing
+    if (batch.weight <= 0.0) return;  // the loss is a mean over nothing
+    if (loss.is_cpu())
+      add(loss.item<double>() * batch.weight, batch.weight);
+    else
       add(loss.to(at::kDouble).mul(batch.weight), batch.weight);
   }
 

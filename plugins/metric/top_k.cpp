@@ -4,6 +4,8 @@
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
 
+#include "hits.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -35,6 +37,8 @@ class TopK final : public MeanMetric {
   }
 
   void update(const at::Tensor& output, const at::Tensor&, const Batch& batch) override {
+    if (const auto hits = metrics::count_hits(output, batch.target, options_.ignore_index, options_.k))
+      return add(static_cast<double>(hits->found), static_cast<double>(hits->of));
     const at::Tensor largest =
         std::get<1>(at::topk(output, options_.k, -1, /*largest=*/true, /*sorted=*/false));
     add_hits(largest.eq(batch.target.unsqueeze(-1)).any(-1), batch.target, options_.ignore_index);

@@ -1,4 +1,6 @@
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <catch2/catch.hpp>
 
@@ -26,6 +28,71 @@ BatchSchema schema(Shape target, std::int64_t classes) {
   result.target = {.name = "target", .shape = std::move(target)};
   result.classes = classes;
   return result;
+}
+
+/// A loss on floats of the CPU, and what torch makes of the same in double precision.
+struct Case {
+  std::string what;
+  std::shared_ptr<Loss> loss;
+  at::Tensor output, target;
+  std::function<at::Tensor(const at::Tensor& output)> torch{};
+};
+
+Case entropy_case(const Shape& shape, const Table& options, double smoothing,
+                  std::optional<std::int64_t> ignored, const at::Tensor& weights) {
+  Case made{.what = "cross_entropy, smoothing " + std::to_string(smoothing) + ", classes " +
+                    std::to_string(shape.back()),
+            .loss = test::make<Loss>("cross_entropy", options),
+            .output = at::randn(shape).mul(3.0),
+            .target = at::randint(shape.back(), Shape(shape.begin(), shape.end() - 1), at::kLong)};
+  made.torch = [=, target = made.target](const at::Tensor& output) {
+    const at::Tensor rows = output.reshape({-1, shape.back()});
+    std::optional<at::Tensor> weight;
+    if (weights.defined()) weight = weights.to(at::kDouble);
+    return at::cross_entropy_loss(rows, target.reshape(-1), weight, at::Reduction::Mean,
+                                  ignored.value_or(-100), smoothing);
+  };
+  return made;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  at::manual_seed(3);
+  for (const double smoothing : {0.0, 0.1})
+    for (const Shape& shape : {Shape{6, 5}, Shape{3, 4, 10}, Shape{70, 700}}) {
+      Table options = test::table({{"label_smoothing", smoothing}});
+      all.push_back(entropy_case(shape, options, smoothing, {}, {}));
+      options.set("ignore_index", 2);
+      all.push_back(entropy_case(shape, options, smoothing, 2, {}));
+      const at::Tensor weights = at::rand({shape.back()});
+      Array listed;
+      for (std::int64_t c = 0; c < weights.numel(); ++c) listed.emplace_back(weights[c].item<double>());
+      options.set("class_weights", listed);
+      all.push_back(entropy_case(shape, options, smoothing, 2, weights));
+    }
+  for (const std::optional<double> positive : {std::optional<double>(), std::optional(3.0)})
+    for (const Shape& shape : {Shape{7}, Shape{40, 1000}}) {
+      Case made{.what = "bce_with_logits",
+                .loss = test::make<Loss>("bce_with_logits",
+                                         positive ? test::table({{"pos_weight", *positive}}) : Table()),
+                .output = at::randn(shape).mul(3.0),
+                .target = at::rand(shape)};
+      made.torch = [=, target = made.target.to(at::kDouble)](const at::Tensor& output) {
+        std::optional<at::Tensor> weight;
+        if (positive) weight = at::full({}, *positive, at::kDouble);
+        return at::binary_cross_entropy_with_logits(output, target, {}, weight, at::Reduction::Mean);
+      };
+      all.push_back(made);
+    }
+  return all;
+}
+
+at::Tensor leaf(const at::Tensor& of) {
+  return of.detach().clone().requires_grad_();
+}
+
+double largest(const at::Tensor& of) {
+  return of.detach().abs().max().item<double>();
 }
 
 }  // namespace
@@ -120,8 +187,116 @@ TEST_CASE("outputs that do not fit the target are refused with both shapes") {
 
 TEST_CASE("a class outside the scores is an error, not a crash") {
   const auto loss = test::make<Loss>("cross_entropy");
-  CHECK_THROWS(loss->forward(at::randn({2, 3}), with_target(at::tensor({0, 3}, at::kLong))));
-  CHECK_THROWS(loss->forward(at::randn({2, 3}), with_target(at::tensor({0, -1}, at::kLong))));
+  for (const int wrong : {3, -1}) {
+    const Batch batch = with_target(at::tensor({0, wrong}, at::kLong));
+    CHECK_THROWS_WITH(loss->forward(at::randn({2, 3}), batch), Contains("class " + std::to_string(wrong)));
+    CHECK_THROWS(loss->forward(at::randn({2, 3}, at::kDouble), batch));
+  }
+}
+
+TEST_CASE("losses of floats on the CPU, and their gradients, are torch's in double precision") {
+  for (const Case& each : cases()) {
+    INFO(each.what << " " << each.output.sizes());
+    const at::Tensor exact = leaf(each.output.to(at::kDouble)), expected = each.torch(exact);
+    expected.backward(at::full({}, 0.37, at::kDouble));
+    const double bound = 1e-6 * largest(exact.grad());
+    // In a piece; with gaps between rows, as scores of a padded vocabulary are; and transposed.
+    const at::Tensor wide = at::cat({each.output, at::zeros_like(each.output)}, -1);
+    const at::Tensor layouts[] = {leaf(each.output), leaf(wide),
+                                  leaf(each.output.transpose(0, -1).contiguous())};
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor& given = layouts[i];
+      const at::Tensor output = i == 0   ? given
+                                : i == 1 ? given.narrow(-1, 0, each.output.size(-1))
+                                         : given.transpose(0, -1);
+      const at::Tensor value = each.loss->forward(output, with_target(each.target));
+      CHECK(value.item<double>() == Approx(expected.item<double>()).epsilon(1e-6));
+      const auto gradient =
+          torch::autograd::grad({value}, {output}, {at::full({}, 0.37F)}, /*retain_graph=*/true)
+              .front()
+              .clone();
+      CHECK(largest(gradient.to(at::kDouble) - exact.grad()) < bound);
+      value.backward(at::full({}, 0.37F));  // once more, and through to what the output is of
+      const at::Tensor all = given.grad();
+      const at::Tensor part = i == 0   ? all
+                              : i == 1 ? all.narrow(-1, 0, each.output.size(-1))
+                                       : all.transpose(0, -1);
+      CHECK(at::equal(part, gradient));
+    }
+  }
+}
+
+TEST_CASE("losses have the same bits on one thread and on several") {
+  const int threads = at::get_num_threads();
+  for (const Case& each : cases()) {
+    INFO(each.what << " " << each.output.sizes());
+    std::vector<at::Tensor> found;
+    for (const int count : {1, 2, 3}) {
+      at::set_num_threads(count);
+      const at::Tensor output = leaf(each.output),
+                       value = each.loss->forward(output, with_target(each.target));
+      value.backward();
+      found.push_back(at::cat({value.detach().view(1), output.grad().view(-1)}));
+    }
+    at::set_num_threads(threads);
+    CHECK(at::equal(found[0], found[1]));
+    CHECK(at::equal(found[0], found[2]));
+  }
+}
+
+TEST_CASE("the gradient of a loss can be differentiated, as a gradient penalty does") {
+  const auto penalty = [](const at::Tensor& loss, const at::Tensor& output) {
+    const auto gradient =
+        torch::autograd::grad({loss}, {output}, {}, /*retain_graph=*/true, /*create_graph=*/true);
+    (loss + gradient.front().square().sum()).backward();
+  };
+  for (const Case& each : cases()) {
+    INFO(each.what << " " << each.output.sizes());
+    const at::Tensor exact = leaf(each.output.to(at::kDouble)), output = leaf(each.output);
+    penalty(each.torch(exact), exact);
+    penalty(each.loss->forward(output, with_target(each.target)), output);
+    CHECK(largest(output.grad().to(at::kDouble) - exact.grad()) < 1e-5 * largest(exact.grad()));
+  }
+}
+
+TEST_CASE("backward does not need the output again, and says so where it is asked for twice") {
+  for (const Case& each : cases()) {
+    INFO(each.what << " " << each.output.sizes());
+    const at::Tensor first = leaf(each.output), second = leaf(each.output);
+    each.loss->forward(first, with_target(each.target)).backward();
+    const at::Tensor output = second.mul(1.0);
+    const at::Tensor value = each.loss->forward(output, with_target(each.target));
+    output.detach().zero_();  // as a hook may write into it
+    value.backward();
+    CHECK(at::equal(first.grad(), second.grad()));
+    CHECK_THROWS_WITH(value.backward(), Contains("second time"));
+
+    const at::NoGradGuard no_grad;
+    const at::Tensor graded = each.loss->forward(first, with_target(each.target));
+    CHECK_FALSE(graded.requires_grad());
+    CHECK(graded.item<float>() == value.item<float>());
+  }
+}
+
+TEST_CASE("class weights have to be one for each score, and no less than 0") {
+  const auto weighted =
+      test::make<Loss>("cross_entropy", test::table({{"class_weights", Array{1.0, 0.0, 2.5}}}));
+  CHECK_NOTHROW(weighted->check({3}, schema({}, 3)));
+  CHECK_THROWS_WITH(weighted->check({4}, schema({}, 3)), Contains("3 weights") && Contains("4 scores"));
+  CHECK_THROWS_WITH(test::make<Loss>("cross_entropy", test::table({{"class_weights", Array{1.0, -1.0}}})),
+                    Contains("-1"));
+  const at::Tensor target = at::tensor({2, 0, 1, 2}, at::kLong);
+  CHECK(weighted->weight(with_target(target)) == 6.0);
+  CHECK_THROWS_WITH(weighted->weight(with_target(at::tensor({3}, at::kLong))), Contains("class 3"));
+
+  const at::Tensor output = at::randn({4, 3});
+  double sum = 0.0;
+  for (int i = 0; i < 4; ++i) {
+    const Batch part = with_target(target.slice(0, i, i + 1));
+    if (weighted->weight(part) > 0.0)
+      sum += weighted->forward(output.slice(0, i, i + 1), part).item<double>() * weighted->weight(part);
+  }
+  CHECK(sum / 6.0 == Approx(weighted->forward(output, with_target(target)).item<double>()).epsilon(1e-6));
 }
 
 namespace {

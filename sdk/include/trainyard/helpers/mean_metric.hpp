@@ -53,6 +53,10 @@ class MeanMetric : public Metric {
     sum_.add(sum);
     weight_.add(weight);
   }
+  void add(double sum, double weight) {
+    sum_.add(sum);
+    weight_.add(weight);
+  }
   /// Adds the hits (booleans, of the target's shape) at targets other than `ignored`.
   void add_hits(const at::Tensor& hits, const at::Tensor& target, std::optional<std::int64_t> ignored) {
     if (!ignored) return add(hits.sum(), static_cast<double>(target.numel()));
