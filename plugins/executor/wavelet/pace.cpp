@@ -25,6 +25,7 @@ void Pace::begin(int wave, std::int64_t pass) {
   Progress& own = of(wave);
   own.phase = Phase::waiting;
   own.pass = pass;
+  changed_.notify_all();  // one who waits for a pass ahead of it, which there may not be, goes on
   while (!offset_reached(of(other(wave)), pass - 1, lock)) {}
   own.points.clear();
   own.elapsed.clear();

@@ -56,7 +56,7 @@ class Wavelet final : public Eager {
     double offset = 0.5;
     double memory_budget = 0.9;
     std::int64_t profile_iterations = 10;
-    std::string timeline;
+    bool timeline = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("wavelet").version("1.0.0").summary(
@@ -79,9 +79,9 @@ class Wavelet final : public Eager {
     m.option("profile_iterations", &Options::profile_iterations,
              "passes over whose mean the cycle is measured at first; later it follows slowly")
         .min(1);
-    m.option("timeline", &Options::timeline,
-             "file of the run's folder for what the waves did when, and their memory, as CSV; empty: none")
-        .output();
+    m.option(
+        "timeline", &Options::timeline,
+        "writes timeline.csv to the run's folder: what the waves did when, and the memory that they had");
   }
   explicit Wavelet(const Options& options) : options_(options) {}
   ~Wavelet() override { rest(); }
@@ -201,14 +201,14 @@ class Wavelet final : public Eager {
                                           std::to_string(held.over) + " times");
     }
     host().log(LogLevel::info, text);
-    if (timeline_) timeline_->write(host().run().directory + "/" + options_.timeline);
+    if (timeline_) timeline_->write(host().run().directory + "/timeline.csv");
   }
 
   const Options options_;
   std::int64_t budget_ = 0;
   int threads_ = 1;  ///< of the run
   std::optional<wavelet::Timeline> timeline_ =
-      options_.timeline.empty() ? std::nullopt : std::optional<wavelet::Timeline>(std::in_place);
+      options_.timeline ? std::optional<wavelet::Timeline>(std::in_place) : std::nullopt;
   std::optional<wavelet::Meter> meter_;
   bool working_ = false, said_ = false;
   std::unique_ptr<wavelet::Rule> rule_;
