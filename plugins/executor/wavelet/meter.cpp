@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include <trainyard/error.hpp>
@@ -51,30 +52,70 @@ Counts& counts() {
   return *made;
 }
 
-/// Ahead of a block; as long as LibTorch aligns to, so that the block is aligned, too.
-struct alignas(64) Header {
-  void* block;  ///< of the allocator behind
-  at::DeleterFnPtr free;
-  std::int64_t bytes;
-  int wave;
+/// Whose the blocks are that are counted. They are the allocator's own blocks, with nothing ahead of them: oneDNN
+/// takes and frees by whatever allocator there is at the time, so that blocks from before the meter end in it, and
+/// such as it has counted end elsewhere. What is left of those goes once their address is given out again.
+class Owners {
+ public:
+  void take(void* block, std::int64_t bytes, int wave) {
+    let_go(block);
+    if (wave == nobody) return;
+    {
+      Part& part = of(block);
+      const std::lock_guard lock(part.mutex);
+      part.blocks[block] = {bytes, wave};
+    }
+    counts().change(wave, bytes);
+  }
+
+  void let_go(void* block) {
+    Part& part = of(block);
+    Block known;
+    {
+      const std::lock_guard lock(part.mutex);
+      const auto found = part.blocks.find(block);
+      if (found == part.blocks.end()) return;
+      known = found->second;
+      part.blocks.erase(found);
+    }
+    counts().change(known.wave, -known.bytes);
+  }
+
+ private:
+  struct Block {
+    std::int64_t bytes = 0;
+    int wave = nobody;
+  };
+  struct Part {
+    std::mutex mutex;
+    std::unordered_map<void*, Block> blocks;
+  };
+  Part& of(void* block) { return parts_[(reinterpret_cast<std::uintptr_t>(block) >> 6) % parts_.size()]; }
+
+  std::array<Part, 16> parts_;
 };
 
-void let_go(void* data) {
-  const Header header = *(static_cast<Header*>(data) - 1);
-  counts().change(header.wave, -header.bytes);
-  header.free(header.block);
+Owners& owners() {
+  static auto* const made = new Owners;
+  return *made;
+}
+
+at::DeleterFnPtr free_behind = nullptr;  ///< set once, ahead of the first block
+
+void let_go(void* block) {
+  owners().let_go(block);
+  free_behind(block);
 }
 
 class Counting final : public at::Allocator {
  public:
-  explicit Counting(at::Allocator& behind) : behind_(behind) {}
+  explicit Counting(at::Allocator& behind) : behind_(behind) { free_behind = behind.raw_deleter(); }
 
   at::DataPtr allocate(std::size_t n) override {
     if (n == 0) return {nullptr, nullptr, &let_go, at::kCPU};
-    auto* const header = static_cast<Header*>(behind_.raw_allocate(n + sizeof(Header)));
-    *header = {header, behind_.raw_deleter(), static_cast<std::int64_t>(n), own_wave};
-    counts().change(own_wave, header->bytes);
-    return {header + 1, header + 1, &let_go, at::kCPU};
+    void* const block = behind_.raw_allocate(n);
+    owners().take(block, static_cast<std::int64_t>(n), own_wave);
+    return {block, block, &let_go, at::kCPU};
   }
   at::DeleterFnPtr raw_deleter() const override { return &let_go; }
   void copy_data(void* dest, const void* src, std::size_t count) const override {

@@ -1,6 +1,5 @@
 // Counts the bytes that the threads of waves take on the CPU: an allocator in front of LibTorch's, while a Meter
-// is open. Each block has its size and its wave written ahead of it, so that a block which outlives the meter, or
-// is freed on another thread, comes off the count that it was put on.
+// is open. A block that outlives the meter, or is freed on another thread, comes off the count that it was put on.
 #pragma once
 
 #include <cstdint>
