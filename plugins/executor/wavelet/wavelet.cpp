@@ -147,8 +147,8 @@ class Wavelet final : public Eager {
     if (bench.loss_scale() != 1.0)
       throw ConfigError(
           "sync = \"" + sync +
-          "\" does not go with trainer.precision = \"fp16_mixed\", whose scale may change between "
-          "a pass and its update: choose bf16_mixed, or sync = \"joint\"");
+          "\" does not go with trainer.precision = \"fp16-mixed\", whose scale may change between "
+          "a pass and its update: choose bf16-mixed, or sync = \"joint\"");
   }
 
   void make_crew(Workbench& bench, const wavelet::Pace::Options& pace) {
