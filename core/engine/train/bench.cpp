@@ -368,6 +368,27 @@ Graded Bench::grade(const Batch& batch, const ForwardContext& pass) {
   });
 }
 
+std::unique_ptr<Network> Bench::twin() {
+  return in_host([&] {
+    return guarded(*parts_.network.slot, context_.number_, [&] {
+      std::unique_ptr<Network> twin = network().twin();
+      if (parts_.dropout != nullptr) twin->set_dropout(parts_.dropout, parts_.config->run.seed);
+      return twin;
+    });
+  });
+}
+
+/// Off the loop's thread: no phases are timed, and what is thrown has the blame of its slot already.
+Graded Bench::grade(Network& twin, const Batch& batch, const ForwardContext& pass) {
+  const events::CallScope scope(nullptr, nullptr);
+  const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
+  Graded graded;
+  graded.output = guarded(*parts_.network.slot, context_.number_, [&] { return twin.forward(batch, pass); });
+  graded.loss = guarded(*parts_.loss.slot, context_.number_,
+                        [&] { return parts_.loss.plugin->forward(graded.output, batch); });
+  return graded;
+}
+
 void Bench::report(const Graded& graded, const Batch& batch) {
   in_host([&] {
     count(graded.loss, batch);

@@ -67,6 +67,8 @@ class Bench final : public Workbench {
   Loss& loss() override { return *parts_.loss.plugin; }
   Optimizer& optimizer() override { return *parts_.optimizer.plugin; }
   Graded grade(const Batch& batch, const ForwardContext& pass) override;
+  std::unique_ptr<Network> twin() override;
+  Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) override;
   double loss_scale() const override { return fp16_scale().value_or(1.0); }
   void report(const Graded& graded, const Batch& batch) override;
   Rate rate(std::int64_t update) const override;

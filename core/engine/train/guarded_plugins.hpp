@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -75,7 +76,7 @@ class GuardedCompressor final : public Compressor {
   Compressor& compressor_;
 };
 
-/// The network calls it within the guard of the model.
+/// The network calls it within the guard of the model; twins of it on other threads wait for each other.
 class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, FusesLinears, CarriesStates {
  public:
   GuardedDropout(config::SlotConfig slot, Dropout& dropout) : slot_(std::move(slot)), dropout_(dropout) {
@@ -83,7 +84,7 @@ class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, Fus
   }
   void open(const DropoutPlaces& places) override { dropout_.open(places); }  // by open_dropout, guarded
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
-    return guarded(slot_, 0, [&] { return dropout_.apply(x, site, call); });
+    return alone([&] { return dropout_.apply(x, site, call); });
   }
   MasksWeights* masks_weights() override { return dropout_.masks_weights() ? this : nullptr; }
   EvaluatesLinears* evaluates_linears() override { return dropout_.evaluates_linears() ? this : nullptr; }
@@ -91,13 +92,18 @@ class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, Fus
   CarriesStates* carries_states() override { return dropout_.carries_states() ? this : nullptr; }
 
  private:
+  template <class Call>
+  at::Tensor alone(Call&& call) {
+    const std::lock_guard lock(mutex_);
+    return guarded(slot_, 0, call);
+  }
   at::Tensor mask_weight(const at::Tensor& weight, std::size_t index, const DropoutCall& call) override {
-    return guarded(slot_, 0, [&] { return dropout_.masks_weights()->mask_weight(weight, index, call); });
+    return alone([&] { return dropout_.masks_weights()->mask_weight(weight, index, call); });
   }
   at::Tensor evaluate_linear(const at::Tensor& x, const at::Tensor& weight,
                              const std::optional<at::Tensor>& bias, const Activation& activation,
                              std::size_t index, const DropoutCall& call) override {
-    return guarded(slot_, 0, [&] {
+    return alone([&] {
       return dropout_.evaluates_linears()->evaluate_linear(x, weight, bias, activation, index, call);
     });
   }
@@ -105,17 +111,16 @@ class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, Fus
   at::Tensor masked_linear(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias, std::size_t linear,
                            const DropoutCall& call) override {
-    return guarded(slot_, 0,
-                   [&] { return dropout_.fuses_linears()->masked_linear(x, weight, bias, linear, call); });
+    return alone([&] { return dropout_.fuses_linears()->masked_linear(x, weight, bias, linear, call); });
   }
   at::Tensor carry(const at::Tensor& before, const at::Tensor& now, std::size_t cell, bool memory,
                    std::int64_t time, const DropoutCall& call) override {
-    return guarded(slot_, 0,
-                   [&] { return dropout_.carries_states()->carry(before, now, cell, memory, time, call); });
+    return alone([&] { return dropout_.carries_states()->carry(before, now, cell, memory, time, call); });
   }
 
   const config::SlotConfig slot_;
   Dropout& dropout_;
+  std::mutex mutex_;
 };
 
 /// Opens the plugin of the slot for a network: set_dropout is what is left to do. The plan holds its guard.

@@ -37,6 +37,7 @@ struct LoopParts {
   at::Device device = at::kCPU;
   distributed::World* world = nullptr;  ///< null: a single rank
   Filled<Network> network;
+  const DropoutPlan* dropout = nullptr;  ///< that the network has; null: none
   Filled<Loss> loss;
   Filled<Optimizer> optimizer;
   Filled<const ScheduleCurve> schedule;

@@ -250,6 +250,7 @@ void Run::connect() {
   thread_failed_ = true;  // look at plugins that have come: they may have had threads before
   Made& made = live_.layer.made;
   parts_.network = {&live_.config.at("model"), made.network.get()};
+  parts_.dropout = made.dropout.get();
   parts_.loss = filled<Loss>("loss");
   parts_.optimizer = filled<Optimizer>("optimizer");
   parts_.schedule = {&live_.config.at("schedule"), &*made.curve};

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -103,6 +104,12 @@ class Workbench {
   virtual Optimizer& optimizer() = 0;
   /// Network, then loss, in the precision of the run; under autograd where gradients are on. Fires nothing.
   virtual Graded grade(const Batch& batch, const ForwardContext& pass) = 0;
+  /// A twin of the network (network.hpp) with the dropout of the run, until model or dropout are replaced. The
+  /// dropout serves one call at a time. Throws PluginError where the network has no graph.
+  virtual std::unique_ptr<Network> twin() = 0;
+  /// The same as grade(batch, pass) by a twin. Any thread; several may be in it at once, each with a twin of
+  /// its own.
+  virtual Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) = 0;
   /// What a loss is multiplied with, beside its share, ahead of backward; update() divides by it. 1 but for
   /// fp16.
   virtual double loss_scale() const = 0;

@@ -279,7 +279,15 @@ class TinyRun::Work final : public StepContext, public Workbench {
   Loss& loss() override { return *loss_plugin_; }
   Optimizer& optimizer() override { return *optimizer_; }
   Graded grade(const Batch& batch, const ForwardContext& pass) override {
-    at::Tensor output = network_->forward(batch, pass);
+    return grade(*network_, batch, pass);
+  }
+  std::unique_ptr<Network> twin() override {
+    std::unique_ptr<Network> twin = network_->twin();
+    if (plan_) twin->set_dropout(&*plan_, setup_.seed);
+    return twin;
+  }
+  Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) override {
+    at::Tensor output = twin.forward(batch, pass);
     at::Tensor loss = loss_plugin_->forward(output, batch);
     return {std::move(output), std::move(loss)};
   }

@@ -1,0 +1,101 @@
+#include "wave.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <c10/core/GradMode.h>
+
+#include <string>
+#include <utility>
+
+#include <trainyard/forward_context.hpp>
+
+#include "meter.hpp"
+
+namespace trainyard::wavelet {
+
+Wave::Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads)
+    : number_(number), bench_(bench), pace_(pace), threads_(threads), network_(bench.twin()) {
+  const c10::NoGradGuard no_grad;
+  for (const NamedTensor& each : network_->parameters()) parameters_.push_back(each.tensor);
+  for (const NamedTensor& each : network_->buffers()) {
+    statistics_.push_back(each.tensor);
+    statistics_.back().set_data(each.tensor.clone());
+  }
+  network_->add_tap(this, [this](const NodeActivity& activity) { watch(activity); });
+  thread_ =
+      host.thread(number == 0 ? "tick" : "tock", [this](std::stop_token stop) { run(std::move(stop)); });
+}
+
+Wave::~Wave() = default;
+
+void Wave::own_weights() {
+  const c10::NoGradGuard no_grad;
+  for (at::Tensor& parameter : parameters_) parameter.set_data(parameter.detach().clone());
+}
+
+void Wave::start(const StepWork& work, std::vector<Place> places, double loss_scale) {
+  done_.clear();
+  thrown_ = nullptr;
+  if (places.empty()) return;
+  pace_.announce(number_, places.back().pass);
+  const std::lock_guard lock(mutex_);
+  job_ = {&work, std::move(places), loss_scale};
+  busy_ = true;
+  changed_.notify_all();
+}
+
+std::exception_ptr Wave::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+  return std::exchange(thrown_, nullptr);
+}
+
+std::vector<at::Tensor> Wave::take_gradients() {
+  std::vector<at::Tensor> gradients;
+  for (at::Tensor& parameter : parameters_)
+    gradients.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
+  return gradients;
+}
+
+void Wave::run(std::stop_token stop) {
+  at::set_num_threads(threads_);
+  Meter::count_for(number_);
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait(lock, stop, [&] { return busy_; })) return;
+    const Job job = std::exchange(job_, {});
+    lock.unlock();
+    std::exception_ptr thrown;
+    try {
+      for (const Place& place : job.places) pass(job, place);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    pace_.done(number_);
+    lock.lock();
+    thrown_ = thrown;
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void Wave::pass(const Job& job, const Place& place) {
+  const StepWork& work = *job.work;
+  pace_.begin(number_, place.pass);
+  Graded graded = bench_.grade(*network_, work.micros[place.micro], work.pass(place.micro));
+  pace_.turn(number_);
+  graded.loss.backward(
+      at::full({}, work.share(place.micro) * job.loss_scale, graded.loss.options().requires_grad(false)));
+  done_.push_back({place.micro, {graded.output.detach(), graded.loss.detach()}});
+  graded = {};
+  pace_.end(number_);
+}
+
+/// A node is done forward. Its output's gradient comes when it is due backward.
+void Wave::watch(const NodeActivity& activity) {
+  if (!activity.outputs.empty() && activity.outputs.front().requires_grad())
+    activity.outputs.front().register_hook([this](const at::Tensor&) { pace_.back(number_); });
+  pace_.node(number_);
+}
+
+}  // namespace trainyard::wavelet

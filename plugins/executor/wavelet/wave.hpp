@@ -1,0 +1,81 @@
+// A wave: a twin of the network on a thread of its own, with gradients of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <vector>
+
+#include <trainyard/executor.hpp>
+#include <trainyard/host.hpp>
+#include <trainyard/network.hpp>
+
+#include "pace.hpp"
+
+namespace trainyard::wavelet {
+
+/// A micro-batch that a wave takes, and the number of the pass.
+struct Place {
+  std::size_t micro;
+  std::int64_t pass;
+};
+
+/// Loop thread. What is given outlives it.
+class Wave {
+ public:
+  /// `threads`: for the work within an operator.
+  Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads);
+  ~Wave();
+
+  Network& network() { return *network_; }
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  /// Weights of its own, a copy, in place of those that it shares with the network of the run.
+  void own_weights();
+  /// Running statistics, the same.
+  const std::vector<at::Tensor>& statistics() const { return statistics_; }
+
+  /// Begins passes of micro-batches. The work lives until finish().
+  void start(const StepWork& work, std::vector<Place> places, double loss_scale);
+  /// Waits for them; what one threw is given.
+  std::exception_ptr finish();
+
+  /// Of the passes that are done.
+  struct Done {
+    std::size_t micro;
+    Graded graded;  ///< without a graph
+  };
+  const std::vector<Done>& done() const { return done_; }
+  /// The sum over them; undefined where a parameter has none. In the order of the parameters; the next passes
+  /// begin anew.
+  std::vector<at::Tensor> take_gradients();
+
+ private:
+  struct Job {
+    const StepWork* work = nullptr;
+    std::vector<Place> places;
+    double loss_scale = 1.0;
+  };
+  void run(std::stop_token stop);
+  void pass(const Job& job, const Place& place);
+  void watch(const NodeActivity& activity);
+
+  const int number_;
+  Workbench& bench_;
+  Pace& pace_;
+  const int threads_;
+  std::unique_ptr<Network> network_;
+  std::vector<at::Tensor> parameters_, statistics_;
+  std::vector<Done> done_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  Job job_;
+  bool busy_ = false;
+  std::exception_ptr thrown_;
+  std::shared_ptr<void> thread_;  ///< goes first
+};
+
+}  // namespace trainyard::wavelet

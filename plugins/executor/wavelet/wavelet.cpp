@@ -1,0 +1,220 @@
+// Two waves of one training, half a cycle apart: while the one runs backward and lets go of its activations, the
+// other runs forward and takes as much (Wang et al., "Wavelet: Efficient DNN Training with Tick-Tock Scheduling",
+// MLSys 2021).
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <trainyard/helpers/eager.hpp>
+#include <trainyard/helpers/reads_rows.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/optimizer.hpp>
+#include <trainyard/sharded.hpp>
+
+#include "crew.hpp"
+#include "in_turn.hpp"
+#include "joint.hpp"
+#include "meter.hpp"
+#include "timeline.hpp"
+
+enum class WaveletSync : unsigned char { joint, stale1, replica };
+
+template <>
+struct trainyard::Words<WaveletSync> {
+  static constexpr std::string_view words[] = {"joint", "stale1", "replica"};
+};
+
+namespace {
+
+using namespace trainyard;
+
+/// What the system says could be taken now; 0: it does not say.
+std::int64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string key, rest; file >> key && key != "MemAvailable:";) std::getline(file, rest);
+  std::int64_t kilobytes = 0;
+  return file >> kilobytes ? kilobytes * 1024 : 0;
+}
+
+std::string milliseconds(double seconds) {
+  std::string text = std::to_string(seconds * 1e3);
+  return text.substr(0, text.find('.') + 2) + " ms";
+}
+
+class Wavelet final : public Eager {
+ public:
+  using Sync = WaveletSync;
+  struct Options {
+    std::int64_t waves = 2;
+    Sync sync = Sync::joint;
+    std::int64_t sync_every = 1;
+    double offset = 0.5;
+    double memory_budget = 0.9;
+    std::int64_t profile_iterations = 10;
+    bool timeline = false;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("wavelet").version("1.0.0").summary(
+        "Two waves half a cycle apart, the one forward in the memory that the other lets go of backward.");
+    m.option("waves", &Options::waves, "that run at once, each on its own thread; 1: as eager").range(1, 2);
+    m.option(
+        "sync", &Options::sync,
+        "joint: the waves share out a step's micro-batches, and one update is made of both; stale1: they "
+        "take steps in turn, on weights that lack at most one update; replica: the same, each with "
+        "weights of its own, of which the mean is taken");
+    m.option("sync_every", &Options::sync_every, "replica: steps of each wave from one mean to the next")
+        .min(1);
+    m.option("offset", &Options::offset,
+             "how far a wave begins behind the other, as a part of a pass forward and backward; 0: together")
+        .range(0.0, 0.95);
+    m.option("memory_budget", &Options::memory_budget,
+             "what the waves may take together, in bytes, or, up to 1, as a part of what is free when the "
+             "training begins; 0: memory is not looked at")
+        .min(0.0);
+    m.option("profile_iterations", &Options::profile_iterations,
+             "passes over whose mean the cycle is measured at first; later it follows slowly")
+        .min(1);
+    m.option(
+        "timeline", &Options::timeline,
+        "writes timeline.csv to the run's folder: what the waves did when, and the memory that they had");
+  }
+  explicit Wavelet(const Options& options) : options_(options) {}
+  ~Wavelet() override { rest(); }
+
+  void open(Workbench& bench) override {
+    if (options_.waves == 1) return;
+    rest();
+    rule_.reset();
+    crew_.reset();
+    check(bench);
+    budget_ = static_cast<std::int64_t>(options_.memory_budget);
+    if (options_.memory_budget <= 1.0)
+      budget_ = static_cast<std::int64_t>(options_.memory_budget * static_cast<double>(available_bytes()));
+    threads_ = at::get_num_threads();
+    const wavelet::Pace::Options pace = {
+        .offset = options_.offset, .warm_up = options_.profile_iterations, .budget = budget_};
+    make_crew(bench, pace);
+    if (options_.sync == Sync::joint) rule_ = std::make_unique<wavelet::Joint>(*crew_);
+    if (options_.sync == Sync::stale1) rule_ = std::make_unique<wavelet::Stale>(*crew_);
+    if (options_.sync == Sync::replica)
+      rule_ = std::make_unique<wavelet::Replicas>(*crew_, options_.sync_every);
+    if (timeline_) crew_->pace().record();
+  }
+
+  void step(Workbench& bench, StepWork& work) override {
+    if (options_.waves == 1) return Eager::step(bench, work);
+    say_of_single(work);
+    work_on();
+    rule_->step(work);
+  }
+
+  void settle(Workbench&, Pause pause) override {
+    if (options_.waves == 1) return;
+    if (working_) {
+      rule_->settle();
+      crew_->join_statistics();
+    }
+    rest();
+    if (timeline_) timeline_->add(crew_->pace().take_marks(), wavelet::Meter::take_changes());
+    if (pause == Pause::end) say_at_end();
+  }
+
+ private:
+  void check(Workbench& bench) const {
+    const RunFacts& run = host().run();
+    if (run.device != "cpu")
+      throw ConfigError("runs its waves on the CPU, and this run is on " + run.device +
+                        ": set run.device = \"cpu\", or waves = 1");
+    const auto* const tables = dynamic_cast<ShardsTables*>(&bench.network());
+    if (tables != nullptr && !tables->sharded().empty())
+      throw ConfigError(
+          "the tables of the model lie in parts on the ranks, which exchange rows in each pass, one at a "
+          "time: set waves = 1");
+    if (dynamic_cast<LeavesRows*>(&bench.optimizer()) != nullptr)
+      throw ConfigError(
+          "the optimizer leaves rows behind that a pass reads, and knows of one pass at a time: choose "
+          "another, or set waves = 1");
+    if (options_.sync == Sync::joint) return;
+    const std::string sync(Words<Sync>::words[static_cast<std::size_t>(options_.sync)]);
+    if (run.ranks != nullptr)
+      throw ConfigError("sync = \"" + sync +
+                        "\" is for a single rank, and there are several: set it to \"joint\"");
+    if (bench.loss_scale() != 1.0)
+      throw ConfigError(
+          "sync = \"" + sync +
+          "\" does not go with trainer.precision = \"fp16-mixed\", whose scale may change between "
+          "a pass and its update: choose bf16-mixed, or sync = \"joint\"");
+  }
+
+  void make_crew(Workbench& bench, const wavelet::Pace::Options& pace) {
+    try {
+      crew_ = std::make_unique<wavelet::Crew>(host(), bench, pace, share_of_threads());
+    } catch (const PluginError& error) {
+      throw ConfigError(std::string("each wave needs a twin of the network: ") + error.what() +
+                        "; set waves = 1");
+    }
+  }
+
+  int share_of_threads() const { return std::max(1, threads_ / wavelet::most_waves); }
+
+  /// Ahead of passes of waves.
+  void work_on() {
+    if (std::exchange(working_, true)) return;
+    at::set_num_threads(share_of_threads());
+    if (budget_ > 0) meter_.emplace();
+    wavelet::Meter::record(timeline_.has_value());
+  }
+
+  /// Behind them: the host has threads and allocator as they were.
+  void rest() {
+    if (!std::exchange(working_, false)) return;
+    meter_.reset();
+    at::set_num_threads(threads_);
+  }
+
+  void say_of_single(const StepWork& work) {
+    if (options_.sync != Sync::joint || work.micros.size() != 1 || std::exchange(said_, true)) return;
+    host().log(LogLevel::warning,
+               "a step has one micro-batch, which one wave takes while the other has nothing to do: set "
+               "data.train.micro_batch_size to half of batch_size or less, or sync = \"stale1\"");
+  }
+
+  void say_at_end() {
+    const wavelet::Profile profile = crew_->pace().profile();
+    if (profile.empty()) return;
+    std::string text = "a pass took " + milliseconds(profile.cycle()) + ", forward " +
+                       milliseconds(profile.forward()) + " of it; waves began " +
+                       milliseconds(options_.offset * profile.cycle()) + " apart";
+    if (budget_ > 0) {
+      const wavelet::Pace::Held held = crew_->pace().held();
+      text += " and had at most " + std::to_string(wavelet::Meter::take_peak()) +
+              " bytes together; they waited " + std::to_string(held.times) + " times for memory, " +
+              milliseconds(held.seconds);
+      if (held.over > 0)
+        host().log(LogLevel::warning, "memory_budget of " + std::to_string(budget_) +
+                                          " bytes was not enough for one wave by itself " +
+                                          std::to_string(held.over) + " times");
+    }
+    host().log(LogLevel::info, text);
+    if (timeline_) timeline_->write(host().run().directory + "/timeline.csv");
+  }
+
+  const Options options_;
+  std::int64_t budget_ = 0;
+  int threads_ = 1;  ///< of the run
+  std::optional<wavelet::Timeline> timeline_ =
+      options_.timeline ? std::optional<wavelet::Timeline>(std::in_place) : std::nullopt;
+  std::optional<wavelet::Meter> meter_;
+  bool working_ = false, said_ = false;
+  std::unique_ptr<wavelet::Rule> rule_;
+  std::unique_ptr<wavelet::Crew> crew_;  ///< its threads end before what they work on goes
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Wavelet)

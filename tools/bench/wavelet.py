@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""The executor wavelet on two cores: a VGG-like network on made-up images of 28 x 28, float32.
+
+  tools/bench/wavelet.py [--quick] [memory] [overlap] [budget] [speed] [overhead]
+
+memory: the most bytes that both waves have at once, by allocator events, half a cycle apart against in phase, with as many
+samples in flight. overlap: from the trace of layer events, how exact the offset is, and how long the one wave is backward
+while the other is forward. budget: the largest micro-batch with which two waves stay within 1.3 times what one has, apart
+against in phase. speed: samples a second of the three ways of updating against the plain loop on two threads. overhead:
+waves = 1 against the plain loop."""
+import csv
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+TRAINYARD = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/trainyard"
+QUICK = "--quick" in sys.argv
+PASSES = 8 if QUICK else 16  # micro-batches a step
+RUN = """
+schema = 1
+[run]
+name = "wavelet"
+seed = 1
+output_dir = "{folder}/run"
+threads = {{ intra_op = {threads}, inter_op = 1 }}
+[model]
+type = "sequential"
+layers = [
+  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
+  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
+  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
+  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
+  {{ type = "max_pool", kernel = 2 }},
+  {{ type = "conv2d", out = 32, kernel = 3, padding = 1 }}, {{ type = "relu" }},
+  {{ type = "conv2d", out = 32, kernel = 3, padding = 1 }}, {{ type = "relu" }},
+  {{ type = "max_pool", kernel = 2 }}, {{ type = "flatten" }}, {{ type = "linear", out = 10 }},
+]
+[loss]
+type = "cross_entropy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [1, 28, 28]
+classes = 10
+train = {{ size = {size}, batch_size = {batch}, micro_batch_size = {micro}, drop_last = true }}
+[optimizer]
+type = "sgd"
+lr = 0.01
+[trainer]
+max_duration = "{steps}ba"
+[logging]
+interval = "1ba"
+[[logging.sinks]]
+type = "jsonl"
+[executor]
+type = "{executor}"
+{options}
+"""
+
+
+def train(micro, executor="wavelet", steps=4, passes=PASSES, threads=2, **options):
+    """Its records and the trace, where there is one."""
+    with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
+        file = pathlib.Path(folder) / "run.toml"
+        file.write_text(RUN.format(folder=folder, threads=threads, size=max(512, micro * passes), batch=micro * passes, micro=micro,
+                                   steps=steps, executor=executor, options="\n".join(f"{k} = {json.dumps(v)}" for k, v in options.items())))
+        subprocess.run([TRAINYARD, "train", file, "-q"], check=True)
+        run = pathlib.Path(folder) / "run"
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        trace = run / "timeline.csv"
+        rows = list(csv.DictReader(trace.open())) if trace.exists() else []
+        return [line["values"] for line in lines if line["what"] == "train"], rows
+
+
+def traced(micro, **options):
+    return train(micro, timeline=True, memory_budget=1e12, **options)[1]
+
+
+def peak(rows):
+    """Without the first step, in which the cycle is not known."""
+    begin = next(i for i, row in enumerate(rows) if row["what"] == "start" and int(row["pass"]) >= PASSES)
+    return max(int(row["bytes"]) for row in rows[begin:] if row["what"] == "take")
+
+
+def memory():
+    for micro in (8,) if QUICK else (16, 64):
+        ratios = [peak(traced(micro)) / peak(traced(micro, offset=0.0)) for _ in range(1 if QUICK else 5)]
+        print(f"micro-batches of {micro}: apart / in phase {statistics.median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f} (bar 0.72)")
+
+
+def overlap():
+    rows = traced(8 if QUICK else 64, steps=4 if QUICK else 8)
+    begins, ends, cycles, turns = {}, {}, [], []
+    forward, backward, both, whole = set(), set(), 0, 0
+    marks = [row for row in rows if row["pass"]]
+    for row, after in zip(marks, marks[1:]):
+        wave, number, at = row["wave"], int(row["pass"]), int(row["nanoseconds"])
+        if row["what"] == "start":
+            begins[number] = at
+            forward.add(wave)
+        elif row["what"] == "turn":
+            turns.append(at - begins[number])
+            forward.discard(wave)
+            backward.add(wave)
+        elif row["what"] == "end":
+            cycles.append(at - begins[number])
+            backward.discard(wave)
+        if number < PASSES:
+            continue
+        time = int(after["nanoseconds"]) - at
+        whole += time * len(forward)
+        both += time * sum(any(other != wave for other in backward) for wave in forward)
+    cycle = statistics.median(cycles)
+    errors = sorted((begins[i] - begins[i - 1]) / (cycle / 2) - 1 for i in begins if i >= PASSES and i % PASSES)
+    within = sum(abs(error) <= 0.1 for error in errors) / len(errors)
+    print(f"a pass takes {cycle * 1e-6:.1f} ms, forward {statistics.median(turns) / cycle:.2f} of it; {len(errors)} passes begin half a cycle "
+          f"{statistics.median(errors):+.3f} behind the other (tenths {errors[len(errors) // 10]:+.3f} to {errors[-len(errors) // 10]:+.3f}), "
+          f"{100 * within:.0f} % within 10 %")
+    print(f"the other wave is backward during {100 * both / whole:.0f} % of the time that a wave is forward (bar 60 %)")
+
+
+def budget():
+    """Bytes grow with the samples: found by halving."""
+    alone = peak(traced(32, offset=0.95))
+    bound = 1.3 * alone
+
+    def largest(offset):
+        low, high = 8, 64
+        while high - low > 1:
+            middle = (low + high) // 2
+            if peak(traced(middle, offset=offset)) <= bound:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    apart, together = largest(0.5), largest(0.0)
+    print(f"one wave has {alone / 1e6:.1f} MB with 32 samples; within 1.3 of that two have {apart} samples each apart, {together} in phase: "
+          f"{apart / together:.2f} x (bar 1.45)")
+
+
+def rate(values):
+    return statistics.median(value["samples_per_second"] for value in values[1:])
+
+
+def turns(cases, micro=32, passes=8):
+    rates = {name: [] for name in cases}
+    for _ in range(1 if QUICK else 7):
+        for name, options in cases.items():
+            rates[name].append(rate(train(micro, steps=4 if QUICK else 8, passes=passes, **options)[0]))
+    return rates
+
+
+def speed():
+    rates = turns({"eager": {"executor": "eager"}, "joint": {}, "in phase": {"offset": 0.0}, "stale1": {"sync": "stale1"},
+                   "replica": {"sync": "replica"}})
+    for name, each in rates.items():
+        print(f"{name}: {statistics.median(a / b for a, b in zip(each, rates['eager'])):.3f} x the samples a second of eager on two threads")
+
+
+def overhead():
+    rates = turns({"eager": {"executor": "eager", "threads": 1}, "waves = 1": {"waves": 1, "threads": 1}}, micro=4)
+    ratio = statistics.median(b / a for a, b in zip(rates["waves = 1"], rates["eager"]))
+    print(f"waves = 1 takes {ratio:.3f} x the time of eager (bar 1.02)")
+
+
+for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["memory", "overlap", "budget", "speed", "overhead"]:
+    globals()[name]()
