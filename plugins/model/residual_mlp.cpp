@@ -21,8 +21,11 @@ class ResidualMlp final : public Model {
     std::int64_t blocks = 8;
   };
   static void describe(Manifest<Options>& m) {
-    m.name("residual_mlp").version("1.0.0").summary(
-        "Fully connected residual blocks behind layer normalisation without weights; flattens its input.");
+    m.name("residual_mlp")
+        .version("1.0.0")
+        .summary(
+            "Fully connected residual blocks behind layer normalisation without weights; flattens its "
+            "input.");
     m.provides("graph");
     m.option("width", &Options::width, "of every block").min(1);
     m.option("blocks", &Options::blocks, "between the first layer and the last").min(0);
@@ -38,8 +41,8 @@ class ResidualMlp final : public Model {
     const ValueId ones = b.constant("ones", at::ones({options_.width}));
     for (std::int64_t i = 0; i < options_.blocks; ++i) {
       const std::string name = "block" + std::to_string(i);
-      const ValueId normed =
-          b.node("LayerNormalization", name + ".norm", {x, ones}, {{"axis", std::int64_t{-1}}, {"epsilon", 1e-5}});
+      const ValueId normed = b.node("LayerNormalization", name + ".norm", {x, ones},
+                                    {{"axis", std::int64_t{-1}}, {"epsilon", 1e-5}});
       x = b.add(x, b.relu(b.linear(normed, name + ".fc", options_.width)));
     }
     return std::make_unique<GraphNetwork>(b.finish(b.linear(x, "last", models::outputs(context.schema))));

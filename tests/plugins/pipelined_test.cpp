@@ -2,15 +2,16 @@
 // in double precision and with gradients by hand, and what it keeps in flight.
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <complex>
 #include <numeric>
 #include <random>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <trainyard/graph/builder.hpp>
-#include <trainyard/testing/state.hpp>
 
 #include "plugins/executor/pipelined/layers.hpp"
 #include "plugins/executor/pipelined/pipeline.hpp"
@@ -35,7 +36,8 @@ class Parabola {
     const auto& [w_old, v_old] = versions_[1];
     double forward = w_old;
     const auto horizon = static_cast<double>(delay_);
-    if (predicts_by_velocity(mitigation_)) predict_by_velocity(&forward, &w_old, &v_old, 1, rates_.lr, horizon);
+    if (predicts_by_velocity(mitigation_))
+      predict_by_velocity(&forward, &w_old, &v_old, 1, rates_.lr, horizon);
     if (predicts_by_weights(mitigation_))
       predict_by_weights(&forward, &w_old, &versions_[0].first, 1, horizon);
     seen = forward;
@@ -146,17 +148,19 @@ TEST_CASE("pipelined: compensation for a delay of one is Nesterov's momentum, fo
 
 TEST_CASE("pipelined: both predictions are one without compensation, and one generalised compensation") {
   for (const std::int64_t delay : {1, 4, 10}) {
-    Parabola by_velocity(Mitigation::lwpv, delay, 0.9, 0.002), by_weights(Mitigation::lwpw, delay, 0.9, 0.002);
+    Parabola by_velocity(Mitigation::lwpv, delay, 0.9, 0.002),
+        by_weights(Mitigation::lwpw, delay, 0.9, 0.002);
     Parabola apart_v(Mitigation::lwpv_sc, delay, 0.9, 0.002), apart_w(Mitigation::lwpw_sc, delay, 0.9, 0.002);
     std::vector<double> seen;
-    double worst = 0.0;
+    double worst = 0.0, apart = 0.0;
     for (int i = 0; i < 1000; ++i) {
       by_velocity.step(), by_weights.step(), apart_v.step(), apart_w.step();
       worst = std::max(worst, std::abs(by_velocity.w() - by_weights.w()));
+      apart = std::max(apart, std::abs(apart_v.w() - apart_w.w()));
       seen.push_back(by_velocity.seen);
     }
     CHECK(worst <= 1e-12);
-    CHECK(std::abs(apart_v.w() - apart_w.w()) > 1e-6);  // one does not see the spike
+    CHECK(apart > 1e-4);  // one does not see the spike
 
     // The predicted weights go as those of gsc, from where the history of both is the same: all at rest at 1.
     const Spike spike = as_prediction(0.9, static_cast<double>(delay));
@@ -353,10 +357,12 @@ class Account {
   double away_from(const Chain& chain) const {
     double worst = 0.0;
     const auto compare = [&](const at::Tensor& is, const at::Tensor& should) {
-      worst = std::max(worst, ((is.to(at::kDouble) - should).abs().max() / should.abs().max()).item<double>());
+      worst =
+          std::max(worst, ((is.to(at::kDouble) - should).abs().max() / should.abs().max()).item<double>());
     };
     for (std::size_t p = 0; p < past_.size(); ++p) {
-      const Weight& each = chain.weights.at("fc" + std::to_string(p / 2) + (p % 2 == 0 ? ".weight" : ".bias"));
+      const Weight& each =
+          chain.weights.at("fc" + std::to_string(p / 2) + (p % 2 == 0 ? ".weight" : ".bias"));
       compare(each.weight, past_[p].back().first);
       compare(each.velocity, past_[p].back().second);
     }
@@ -402,7 +408,8 @@ TEST_CASE("pipelined: delays, cycles, and what is in flight") {
       stashing.feed({sample(i)});
       for (std::int64_t s = 0; s < stages; ++s)
         if (const std::int64_t newest = i - s; newest >= 0 && s + 1 < stages)
-          CHECK(pipeline.stage(s).passed().back().version == std::max<std::int64_t>(newest - 2 * (stages - 1 - s), 0));
+          CHECK(pipeline.stage(s).passed().back().version ==
+                std::max<std::int64_t>(newest - 2 * (stages - 1 - s), 0));
     }
     CHECK(pipeline.cycles() == units);
     std::size_t sets = 0;
@@ -457,17 +464,18 @@ TEST_CASE("pipelined: parameters do not move where there is nothing to move them
 }
 
 TEST_CASE("pipelined: threads come to the bits of one") {
-  for (const Mitigation mitigation : {Mitigation::none, Mitigation::lwpv_sc, Mitigation::stash, Mitigation::lwpw}) {
+  for (const Mitigation mitigation : {Mitigation::none, Mitigation::lwpv_sc, Mitigation::stash}) {
+    const std::int64_t units = mitigation == Mitigation::none ? 2000 : 200;
     std::vector<std::string> digests;
-    for (const int workers : {1, 2, 3, 40}) {
-      const Chain chain(12);
+    for (const int workers : {1, 2, 5}) {
+      const Chain chain(5);
       Squares judge;
       Pipeline pipeline = chain.pipeline(with(mitigation), judge, workers);
-      for (std::int64_t first = 0; first < 2000; first += 250) pipeline.feed(samples(first, first + 250));
+      for (std::int64_t first = 0; first < units; first += 50) pipeline.feed(samples(first, first + 50));
       digests.push_back(chain.digests());
       pipeline.drain();
       digests.back() += chain.digests();
-      CHECK(judge.back == 2000);
+      CHECK(judge.back == units);
     }
     for (const std::string& each : digests) CHECK(each == digests.front());
   }
@@ -476,7 +484,8 @@ TEST_CASE("pipelined: threads come to the bits of one") {
 TEST_CASE("pipelined: what is saved in flight goes on to the same bits") {
   std::mt19937 random(3);
   for (const Mitigation mitigation : all)
-    for (const std::int64_t kept : {1, 9, 20 + static_cast<std::int64_t>(random() % 200)}) {
+    for (const std::int64_t kept :
+         {std::int64_t{1}, std::int64_t{9}, static_cast<std::int64_t>(20 + random() % 200)}) {
       INFO("method " << static_cast<int>(mitigation) << ", saved after " << kept);
       Squares judge;
       const Chain chain(7);

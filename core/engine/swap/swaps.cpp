@@ -214,7 +214,8 @@ bool Swaps::steady(PreparedSwap& swap, const State& state, const at::Tensor& ten
 bool Swaps::leaves_executor(PreparedSwap& swap) {
   for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
     const config::SlotConfig &goes = going(swap, i).slot(), &comes = swap.layer_.plugins[i].slot();
-    if (goes.kind == Executor::kind.name && (comes.type != goes.type || swap.parts_[i].carry == config::Carry::fresh))
+    if (goes.kind == Executor::kind.name &&
+        (comes.type != goes.type || swap.parts_[i].carry == config::Carry::fresh))
       return true;
   }
   return false;

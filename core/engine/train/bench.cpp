@@ -395,7 +395,8 @@ bool Bench::drops() const {
 
 Filling Bench::filling(std::string_view slot) const {
   const config::SlotConfig* const found = parts_.config->find(slot);
-  if (found == nullptr) throw PluginError("asks for the slot \"" + std::string(slot) + "\", which the run does not have");
+  if (found == nullptr)
+    throw PluginError("asks for the slot \"" + std::string(slot) + "\", which the run does not have");
   return {found->type, found->options};
 }
 

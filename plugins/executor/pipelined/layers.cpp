@@ -41,7 +41,8 @@ std::vector<int> balanced(std::span<const double> costs, std::int64_t parts) {
   std::vector<double> sums(n + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
   // best[p][i]: the largest sum where the first i items are in p runs; from[p][i]: where the last of these begins.
-  std::vector<std::vector<double>> best(k + 1, std::vector<double>(n + 1, std::numeric_limits<double>::max()));
+  std::vector<std::vector<double>> best(k + 1,
+                                        std::vector<double>(n + 1, std::numeric_limits<double>::max()));
   std::vector<std::vector<std::size_t>> from(k + 1, std::vector<std::size_t>(n + 1, 0));
   best[0][0] = 0.0;
   for (std::size_t p = 1; p <= k; ++p)

@@ -239,7 +239,9 @@ void Pipeline::load(const StateReader& state) {
                       ": keep model and executor.stages, or begin from the weights alone");
   for (std::int64_t unit = backwards(0); unit < fed_; ++unit)
     units_.push_back(load_unit(state, "unit/" + std::to_string(unit) + "/"));
-  const auto handle = [&](std::int64_t unit) { return units_[static_cast<std::size_t>(unit - backwards(0))]; };
+  const auto handle = [&](std::int64_t unit) {
+    return units_[static_cast<std::size_t>(unit - backwards(0))];
+  };
   for (std::int64_t s = 0; s < size(); ++s) {
     const std::size_t at = static_cast<std::size_t>(s);
     Stage& stage = *stages_[at];

@@ -41,8 +41,8 @@ class Pipeline {
  public:
   /// Makes stages of a graph on the weights. `workers` threads share them, the caller's being the one with the
   /// loss; the outcome does not depend on their number, to the bit. The judge outlives the pipeline.
-  Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights, const Method& method,
-           int workers, Judge& judge);
+  Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
+           const Method& method, int workers, Judge& judge);
   ~Pipeline();
 
   /// A cycle for each of the units, which go in one by one. What a stage throws comes out, and the pipeline is of

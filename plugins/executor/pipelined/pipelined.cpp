@@ -58,12 +58,15 @@ struct Sgd {
   static Sgd of(const Workbench& bench) {
     const auto [type, options] = bench.filling("optimizer");
     if (type != "sgd")
-      throw ConfigError("the stages update their weights by stochastic gradient descent with momentum, and "
-                        "optimizer.type is \"" + type + "\": set it to \"sgd\"");
+      throw ConfigError(
+          "the stages update their weights by stochastic gradient descent with momentum, and "
+          "optimizer.type is \"" +
+          type + "\": set it to \"sgd\"");
     const Value* nesterov = options.find("nesterov");
     if (nesterov != nullptr && nesterov->as<bool>())
-      throw ConfigError("optimizer.nesterov = true is spike compensation for a delay of one, which no stage has: "
-                        "set it to false, and executor.mitigation = \"sc\"");
+      throw ConfigError(
+          "optimizer.nesterov = true is spike compensation for a delay of one, which no stage has: "
+          "set it to false, and executor.mitigation = \"sc\"");
     if (value(options, "dampening") != 0.0)
       throw ConfigError("optimizer.dampening is " + number(value(options, "dampening")) +
                         ", and the stages know none: set it to 0");
@@ -90,8 +93,11 @@ class Pipelined final : public Executor, pipelined::Judge {
     Keep checkpoint = Keep::in_flight;
   };
   static void describe(Manifest<Options>& m) {
-    m.name("pipelined").version("1.0.0").summary(
-        "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed gradients.");
+    m.name("pipelined")
+        .version("1.0.0")
+        .summary(
+            "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed "
+            "gradients.");
     m.needs("graph").needs("rows");
     constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,
                                Event::after_backward};
@@ -99,13 +105,15 @@ class Pipelined final : public Executor, pipelined::Judge {
     m.option("mode", &Options::mode, "sim: on the loop's thread; threads: the same to the bit, on several");
     m.option("workers", &Options::workers, "threads that share the stages, with mode = \"threads\"").min(1);
     m.option("stages", &Options::stages, "0: each layer is one; else so many, of about the same cost").min(0);
-    m.option("update_size", &Options::update_size, "samples that go through together, an update of every stage")
+    m.option("update_size", &Options::update_size,
+             "samples that go through together, an update of every stage")
         .min(1);
     m.option("mitigation", &Options::mitigation,
              "of the delay: stash weights, spike compensation, weight prediction by velocity or weights");
     m.option("horizon_scale", &Options::horizon_scale, "factor on the delay that is made up for").min(0.0);
     m.option("reference_batch_size", &Options::reference_batch_size,
-             "batch size that optimizer.lr and momentum are for: scaled to update_size; left out: taken as they are")
+             "batch size that optimizer.lr and momentum are for: scaled to update_size; left out: taken as "
+             "they are")
         .min(1);
     m.option("checkpoint", &Options::checkpoint,
              "in_flight: evaluations and checkpoints leave the pipeline as it is, and every stage keeps the "
@@ -125,9 +133,9 @@ class Pipelined final : public Executor, pipelined::Judge {
       StateWriter writer(carried_.emplace());
       pipeline_->save(writer);
     }
-    auto made = std::make_unique<Pipeline>(graph, stage_of_node, weights_of(bench.optimizer()), method,
-                                           options_.mode == Mode::threads ? static_cast<int>(options_.workers) : 1,
-                                           static_cast<Judge&>(*this));
+    auto made = std::make_unique<Pipeline>(
+        graph, stage_of_node, weights_of(bench.optimizer()), method,
+        options_.mode == Mode::threads ? static_cast<int>(options_.workers) : 1, static_cast<Judge&>(*this));
     if (carried_) made->load(StateReader(*carried_));
     carried_.reset();
     pipeline_ = std::move(made);
@@ -139,12 +147,14 @@ class Pipelined final : public Executor, pipelined::Judge {
     for (const NamedTensor& each : bench.network().parameters()) each.tensor.mutable_grad().reset();
     std::vector<pipelined::UnitHandle> units = units_of(bench, work);
     if (bench.update([&] { pipeline_->feed(std::move(units)); }) == Update::repeat)
-      throw PluginError("a hook wants the gradients of a batch again, and its samples are in the pipeline: take the "
-                        "executor \"eager\" with it");
+      throw PluginError(
+          "a hook wants the gradients of a batch again, and its samples are in the pipeline: take the "
+          "executor \"eager\" with it");
   }
 
   void settle(Workbench& bench, Pause pause) override {
-    if (options_.checkpoint == Keep::drain || pause == Pause::end || pause == Pause::exchange) pipeline_->drain();
+    if (options_.checkpoint == Keep::drain || pause == Pause::end || pause == Pause::exchange)
+      pipeline_->drain();
     count_updates(bench.optimizer());
   }
 
@@ -169,24 +179,26 @@ class Pipelined final : public Executor, pipelined::Judge {
     if (bench.autocasts())
       throw ConfigError("runs in the precision of the weights: set trainer.precision = \"fp32\"");
     if (bench.drops())
-      throw ConfigError("its stages have no dropout: leave [model.dropout] out, or take the executor \"eager\"");
+      throw ConfigError(
+          "its stages have no dropout: leave [model.dropout] out, or take the executor \"eager\"");
   }
 
   void check_norms(const Graph& graph) const {
     if (options_.update_size > 1) return;
     for (const Node& node : graph.nodes)
       if (node.op == "BatchNormalization")
-        throw ConfigError("node \"" + node.name +
-                          "\" normalises over the batch, and executor.update_size = 1 leaves it a single sample: "
-                          "take a model with layer or group normalisation, or an update_size of 2 or more");
+        throw ConfigError(
+            "node \"" + node.name +
+            "\" normalises over the batch, and executor.update_size = 1 leaves it a single sample: "
+            "take a model with layer or group normalisation, or an update_size of 2 or more");
   }
 
   pipelined::Method method_of(const Sgd& sgd) const {
     const Mitigation m = options_.mitigation;
     if (sgd.momentum == 0.0 && (pipelined::predicts_by_velocity(m) || m == Mitigation::gsc))
-      throw ConfigError("executor.mitigation \"" +
-                        std::string(Words<Mitigation>::words[static_cast<std::size_t>(m)]) +
-                        "\" goes by the velocity, and optimizer.momentum is 0: give a momentum, or take \"lwpw\"");
+      throw ConfigError(
+          "executor.mitigation \"" + std::string(Words<Mitigation>::words[static_cast<std::size_t>(m)]) +
+          "\" goes by the velocity, and optimizer.momentum is 0: give a momentum, or take \"lwpw\"");
     pipelined::Method method{.mitigation = m,
                              .horizon_scale = options_.horizon_scale,
                              .momentum = sgd.momentum,
@@ -206,11 +218,11 @@ class Pipelined final : public Executor, pipelined::Judge {
       for (std::size_t i = 0; i < group.names.size(); ++i) {
         const at::Tensor weight = group.params[i].detach();
         const auto buffer = state.tensors.find("momentum_buffer/" + group.names[i]);
-        weights[group.names[i]] = {.weight = weight,
-                                   .velocity = buffer == state.tensors.end() ? at::zeros_like(weight)
-                                                                             : buffer->second,
-                                   .lr = group.base_lr,
-                                   .decay = group.weight_decay};
+        weights[group.names[i]] = {
+            .weight = weight,
+            .velocity = buffer == state.tensors.end() ? at::zeros_like(weight) : buffer->second,
+            .lr = group.base_lr,
+            .decay = group.weight_decay};
       }
     return weights;
   }
@@ -269,7 +281,8 @@ class Pipelined final : public Executor, pipelined::Judge {
     const auto rows = [&](const at::Tensor& tensor) {
       if (tensor.size(0) != batch.size())
         throw PluginError("a batch of " + std::to_string(batch.size()) + " samples has a field of " +
-                          std::to_string(tensor.size(0)) + " rows: a hook has changed it; samples cannot be told apart");
+                          std::to_string(tensor.size(0)) +
+                          " rows: a hook has changed it; samples cannot be told apart");
       return tensor.narrow(0, first, count);
     };
     Batch part;
@@ -292,8 +305,9 @@ class Pipelined final : public Executor, pipelined::Judge {
     bench_->report(graded_, shown_);
     fire(Event::before_backward, unit);
     if (bench_->take(Control::skip_micro))
-      throw PluginError("a hook wants a micro-batch left out, and it is in the pipeline: take the executor \"eager\" "
-                        "with it");
+      throw PluginError(
+          "a hook wants a micro-batch left out, and it is in the pipeline: take the executor \"eager\" "
+          "with it");
     return graded_.loss;
   }
   void passed_back(const Unit& unit) override {

@@ -16,8 +16,8 @@ namespace {
 Graph with_handles(Graph part, bool apart) {
   for (GraphValue& value : part.values)
     if (value.initializer.defined())
-      value.initializer = apart && value.trainable ? value.initializer.detach().clone()
-                                                   : value.initializer.variable_data();
+      value.initializer =
+          apart && value.trainable ? value.initializer.detach().clone() : value.initializer.variable_data();
   return part;
 }
 
@@ -97,7 +97,8 @@ void Stage::set_for_forward(const Unit& unit) {
       data_[p].copy_(by_velocity ? at::add(weight, velocity, -rate * horizon())
                                  : at::add(weight, at::sub(weight, before_[p]), horizon()));
     else if (by_velocity)
-      predict_by_velocity(floats(data_[p]), floats(weight), floats(velocity), length(weight), rate, horizon());
+      predict_by_velocity(floats(data_[p]), floats(weight), floats(velocity), length(weight), rate,
+                          horizon());
     else
       predict_by_weights(floats(data_[p]), floats(weight), floats(before_[p]), length(weight), horizon());
   }

@@ -50,10 +50,11 @@ using Weights = std::map<std::string, Weight, std::less<>>;  ///< by name
 struct Method {
   Mitigation mitigation = Mitigation::none;
   double horizon_scale = 1.0;
-  double momentum = 0.0;              ///< of the run's optimizer
-  double update_size = 1.0;           ///< samples
-  std::optional<double> from_size{};  ///< the batch size that its rates are for; nothing: they are taken as they are
-  bool keeps_weights = false;         ///< of forward passes in flight, so that these can be done again after a load
+  double momentum = 0.0;     ///< of the run's optimizer
+  double update_size = 1.0;  ///< samples
+  std::optional<double>
+      from_size{};             ///< the batch size that its rates are for; nothing: they are taken as they are
+  bool keeps_weights = false;  ///< of forward passes in flight, so that these can be done again after a load
 
   /// Of an update, from the rates of the run's file and schedule.
   Rates rates(double lr, const std::optional<double>& scheduled) const {
@@ -69,7 +70,7 @@ class Stage {
   struct Passed {
     UnitHandle unit;
     Tensors inputs, outputs;
-    Tensors weights;            ///< of the forward pass; empty where nobody asks for them
+    Tensors weights;           ///< of the forward pass; empty where nobody asks for them
     std::int64_t version = 0;  ///< updates before the forward pass
   };
   /// Number `number` of `stages`, on the weights of its parameters. `clip` is given the gradients of an update.
@@ -108,10 +109,10 @@ class Stage {
   std::int64_t delay_;
   bool is_first_;
   std::function<void(Tensors&)> clip_;
-  bool apart_;             ///< the network has weights of its own, set ahead of each pass, not those of the run
-  GraphNetwork network_;   ///< handles of its own in any case: autograd does not see updates of the run's
-  Tensors leaves_;         ///< its parameters
-  Tensors data_;           ///< the same storage, to be written past autograd
+  bool apart_;  ///< the network has weights of its own, set ahead of each pass, not those of the run
+  GraphNetwork network_;  ///< handles of its own in any case: autograd does not see updates of the run's
+  Tensors leaves_;        ///< its parameters
+  Tensors data_;          ///< the same storage, to be written past autograd
   std::vector<Weight> weights_;  ///< of the run, in the same order
   Tensors before_;
   std::deque<Passed> passed_;

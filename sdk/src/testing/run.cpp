@@ -291,7 +291,8 @@ class TinyRun::Work final : public StepContext, public Workbench {
   bool autocasts() const override { return false; }
   bool drops() const override { return plan_.has_value(); }
   Filling filling(std::string_view slot) const override {
-    if (slot != "optimizer") throw PluginError("asks for the slot \"" + std::string(slot) + "\"; a tiny run has an optimizer alone");
+    if (slot != "optimizer")
+      throw PluginError("asks for the slot \"" + std::string(slot) + "\"; a tiny run has an optimizer alone");
     return {"sgd", {}};
   }
   bool heard(Event event) const override {
