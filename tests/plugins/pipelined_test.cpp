@@ -545,12 +545,13 @@ TEST_CASE("pipelined: layers become stages") {
   CHECK((balanced(std::vector<double>{5, 1, 1, 1, 1, 1}, 2) == std::vector<int>{0, 1, 1, 1, 1, 1}));
   CHECK((balanced(std::vector<double>{1, 1}, 5) == std::vector<int>{0, 1}));
 
-  BatchSchema tokens;
-  tokens.inputs = {{.name = "tokens", .shape = {3}, .dtype = at::kLong}};
-  tokens.vocabulary = 5;
-  GraphBuilder b(tokens, 1);
-  const auto [x, weight] = b.embedding(b.input(), "embedding", 5, 4);
-  const Graph tied = b.finish(b.tied_linear(b.linear(x, "fc", 4), "last", weight));
-  CHECK_THROWS_WITH(stage_of_nodes(tied, 0), Contains("embedding.weight") && Contains("stages 0 and 2"));
+  BatchSchema schema;
+  schema.inputs = {{.name = "x", .shape = {width}}};
+  GraphBuilder b(schema, 1);
+  const ValueId shared = b.parameter("shared", at::ones({width, width}));
+  const std::map<std::string, Attribute, std::less<>> transposed = {{"transB", std::int64_t{1}}};
+  const ValueId x = b.relu(b.node("Gemm", "one", {b.input(), shared}, transposed));
+  const Graph tied = b.finish(b.node("Gemm", "other", {x, shared}, transposed));
+  CHECK_THROWS_WITH(stage_of_nodes(tied, 0), Contains("shared") && Contains("stages 0 and 1"));
   CHECK(stage_of_nodes(tied, 1).back() == 0);
 }
