@@ -213,9 +213,20 @@ bool Swaps::steady(PreparedSwap& swap, const State& state, const at::Tensor& ten
   return false;
 }
 
+/// Whether the run's executor goes, and nobody takes its state over.
+bool Swaps::leaves_executor(PreparedSwap& swap) {
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
+    const config::SlotConfig &goes = going(swap, i).slot(), &comes = swap.layer_.plugins[i].slot();
+    if (goes.kind == Executor::kind.name &&
+        (comes.type != goes.type || swap.parts_[i].carry == config::Carry::fresh))
+      return true;
+  }
+  return false;
+}
+
 std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   run_.settle();
-  run_.loop().settle(Executor::Pause::swap);
+  run_.loop().settle(leaves_executor(swap) ? Executor::Pause::exchange : Executor::Pause::swap);
   std::shared_ptr<StateCopy> before;
   if (watched)
     before = std::make_shared<StateCopy>(

@@ -41,6 +41,7 @@ class Swaps {
   };
   std::vector<Planned> plan() const;
   void open(PreparedSwap& swap);
+  bool leaves_executor(PreparedSwap& swap);
   bool steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor);
   void place_curve(PreparedSwap& swap, std::int64_t step);
   void exchange(PreparedSwap& swap);

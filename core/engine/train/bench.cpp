@@ -403,6 +403,25 @@ Rate Bench::rate(std::int64_t update) const {
   });
 }
 
+void Bench::clip(std::vector<at::Tensor>& gradients) const {
+  if (parts_.config->grad_clip) train::clip(gradients, *parts_.config->grad_clip);
+}
+
+bool Bench::autocasts() const {
+  return parts_.config->trainer.precision != config::TrainerKeys::Precision::fp32;
+}
+
+bool Bench::drops() const {
+  return parts_.config->find("model.dropout") != nullptr;
+}
+
+Filling Bench::filling(std::string_view slot) const {
+  const config::SlotConfig* const found = parts_.config->find(slot);
+  if (found == nullptr)
+    throw PluginError("asks for the slot \"" + std::string(slot) + "\", which the run does not have");
+  return {found->type, found->options};
+}
+
 void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded) {
   if (!of_micro(event))
     throw PluginError("an executor fires events of micro-batches only, and " + std::string(name(event)) +

@@ -73,6 +73,10 @@ class Bench final : public Workbench {
   void report(const Graded& graded, const Batch& batch) override;
   Rate rate(std::int64_t update) const override;
   std::int64_t updates() const override { return updates_; }
+  void clip(std::vector<at::Tensor>& gradients) const override;
+  bool autocasts() const override;
+  bool drops() const override;
+  Filling filling(std::string_view slot) const override;
   bool heard(Event event) const override { return parts_.bus->heard(event); }
   void fire(Event event, StepWork& work, std::size_t micro, Graded& graded) override;
   bool take(Control control) override { return context_.take(control); }

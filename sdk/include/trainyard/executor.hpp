@@ -17,6 +17,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -25,6 +28,7 @@
 #include <trainyard/event.hpp>
 #include <trainyard/forward_context.hpp>
 #include <trainyard/plugin.hpp>
+#include <trainyard/value.hpp>
 
 TRAINYARD_CONTRACT("executor.hpp");
 
@@ -81,6 +85,12 @@ struct Rate {
 /// A pass of the executor's own, as Network::forward.
 using ForwardPass = std::function<at::Tensor(const Batch&, const ForwardContext&)>;
 
+/// What a slot of the run holds.
+struct Filling {
+  std::string type;  ///< name of the plugin
+  Table options;     ///< that the run file gives; the others are at their defaults
+};
+
 /// The host's side of an executor. Outlives it. Loop thread.
 class Workbench {
  public:
@@ -121,6 +131,17 @@ class Workbench {
   /// Updates that the run has done: the number of the next one.
   virtual std::int64_t updates() const = 0;
 
+  // What backward, update and grade do by themselves, and a way past them has to do, or to refuse.
+
+  /// Clips gradients in place as trainer.grad_clip says, taking them for all that there are. Any thread.
+  virtual void clip(std::vector<at::Tensor>& gradients) const = 0;
+  /// Whether the passes of the run are in another precision than that of its weights.
+  virtual bool autocasts() const = 0;
+  /// Whether the run has a dropout: parts of its network that an executor makes (graph/cut.hpp) have none.
+  virtual bool drops() const = 0;
+  /// Of a slot of the run that a single plugin fills: "optimizer". Throws PluginError for another.
+  virtual Filling filling(std::string_view slot) const = 0;
+
   /// Whether a hook is called at an event in this run.
   virtual bool heard(Event event) const = 0;
   /// Fires one of micro_events that the manifest declares, with the micro-batch and what is known of it, which
@@ -135,7 +156,13 @@ class Executor : public Plugin {
   static constexpr Kind kind{"executor", 1};
 
   /// What the host is about to do.
-  enum class Pause : std::uint8_t { evaluation, checkpoint, swap, end };
+  enum class Pause : std::uint8_t {
+    evaluation,
+    checkpoint,
+    swap,
+    exchange,  ///< a swap that puts another kind of executor in this one's place: its state is left
+    end,
+  };
 
   /// Ahead of the first step, with all state loaded; again where model, loss or optimizer were replaced in the
   /// running training, or all state was: what was made from them is of no use any more. Throws where the

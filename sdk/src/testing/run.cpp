@@ -295,6 +295,14 @@ class TinyRun::Work final : public StepContext, public Workbench {
   void report(const Graded& graded, const Batch&) override { last_loss_ = graded.loss.item().toDouble(); }
   Rate rate(std::int64_t) const override { return {}; }
   std::int64_t updates() const override { return updates_; }
+  void clip(std::vector<at::Tensor>&) const override {}
+  bool autocasts() const override { return false; }
+  bool drops() const override { return plan_.has_value(); }
+  Filling filling(std::string_view slot) const override {
+    if (slot != "optimizer")
+      throw PluginError("asks for the slot \"" + std::string(slot) + "\"; a tiny run has an optimizer alone");
+    return {"sgd", {}};
+  }
   bool heard(Event event) const override {
     return std::ranges::any_of(hooks_, [&](const Hook& each) { return each.spec->event == event; });
   }

@@ -1,0 +1,58 @@
+// Hands things on in their order, between stages of one thread or of two.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+namespace trainyard::pipelined {
+
+/// Thrown where the other end has failed.
+struct Closed : std::runtime_error {
+  Closed() : std::runtime_error("the other end of a channel has failed") {}
+};
+
+template <class T>
+class Channel {
+ public:
+  /// Waits while it is full.
+  void push(T item) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || items_.size() < capacity; });
+    if (closed_) throw Closed();
+    items_.push_back(std::move(item));
+    changed_.notify_all();
+  }
+  /// Waits while it is empty.
+  T pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    if (closed_) throw Closed();
+    T item = std::move(items_.front());
+    items_.pop_front();
+    changed_.notify_all();
+    return item;
+  }
+  /// Whoever waits, or comes, gets Closed.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+  /// What is in it; while nobody uses it.
+  const std::deque<T>& items() const { return items_; }
+
+ private:
+  /// In lock step a neighbour is one cycle ahead at most: what it hands on then, and what was there before.
+  static constexpr std::size_t capacity = 2;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<T> items_;
+  bool closed_ = false;
+};
+
+}  // namespace trainyard::pipelined

@@ -1,0 +1,261 @@
+#include "pipeline.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <trainyard/error.hpp>
+#include <trainyard/graph/cut.hpp>
+
+#include "layers.hpp"
+
+namespace trainyard::pipelined {
+namespace {
+
+std::string path(const char* what, std::int64_t stage, std::int64_t unit) {
+  return std::string(what) + "/" + std::to_string(stage) + "/" + std::to_string(unit) + "/";
+}
+
+void save_tensors(StateWriter& state, const std::string& prefix, const Tensors& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].defined()) state.tensor(prefix + std::to_string(i), tensors[i].detach());
+}
+
+Tensors load_tensors(const StateReader& state, const std::string& prefix, std::size_t count) {
+  Tensors tensors(count);
+  for (std::size_t i = 0; i < count; ++i)
+    if (const std::string name = prefix + std::to_string(i); state.has_tensor(name))
+      tensors[i] = state.tensor(name).detach();
+  return tensors;
+}
+
+void save_unit(StateWriter& state, const std::string& prefix, const Unit& unit) {
+  save_tensors(state, prefix + "input/", unit.batch.inputs);
+  if (unit.batch.target.defined()) state.tensor(prefix + "target", unit.batch.target);
+  state.tensor(prefix + "indices", at::tensor(unit.batch.indices, at::kLong));
+  state.scalar(prefix + "inputs", static_cast<std::int64_t>(unit.batch.inputs.size()));
+  state.scalar(prefix + "weight", unit.batch.weight);
+  state.scalar(prefix + "step", static_cast<std::int64_t>(unit.pass.step));
+  state.scalar(prefix + "micro", static_cast<std::int64_t>(unit.pass.micro));
+  state.scalar(prefix + "first", unit.pass.part.first);
+  state.scalar(prefix + "samples", unit.pass.part.samples);
+  state.scalar(prefix + "before", unit.pass.part.before);
+  state.scalar(prefix + "factor", unit.factor);
+  if (unit.momentum) state.scalar(prefix + "momentum", *unit.momentum);
+}
+
+UnitHandle load_unit(const StateReader& state, const std::string& prefix) {
+  auto unit = std::make_shared<Unit>();
+  Batch& batch = unit->batch;
+  batch.inputs =
+      load_tensors(state, prefix + "input/", static_cast<std::size_t>(state.integer(prefix + "inputs")));
+  if (state.has_tensor(prefix + "target")) batch.target = state.tensor(prefix + "target");
+  const at::Tensor indices = state.tensor(prefix + "indices").cpu();
+  batch.indices.assign(indices.data_ptr<std::int64_t>(), indices.data_ptr<std::int64_t>() + indices.numel());
+  batch.weight = state.number(prefix + "weight");
+  unit->pass = {.training = true,
+                .step = static_cast<std::uint64_t>(state.integer(prefix + "step")),
+                .micro = static_cast<std::uint32_t>(state.integer(prefix + "micro")),
+                .part = {.first = state.integer(prefix + "first"),
+                         .count = batch.size(),
+                         .samples = state.integer(prefix + "samples"),
+                         .before = state.integer(prefix + "before")}};
+  unit->factor = state.number(prefix + "factor");
+  if (state.has_scalar(prefix + "momentum")) unit->momentum = state.number(prefix + "momentum");
+  return unit;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
+                   const Method& method, int workers, Judge& judge)
+    : judge_(judge) {
+  const std::vector<Graph> parts = cut(graph, stage_of_node);
+  std::vector<double> costs;
+  for (const Graph& part : parts) {
+    stages_.push_back(std::make_unique<Stage>(part, weights, static_cast<std::int64_t>(stages_.size()),
+                                              static_cast<std::int64_t>(parts.size()), method,
+                                              [&judge](Tensors& gradients) { judge.clip(gradients); }));
+    costs.push_back(1.0);  // what a call costs, in multiply-adds
+    for (const Node& node : part.nodes) {
+      const NodeCost node_cost = cost(part, node);
+      costs.back() += 1e4 + static_cast<double>(node_cost.multiply_adds + 2 * node_cost.parameters);
+    }
+  }
+  forward_ = std::vector<Channel<Message>>(stages_.size());
+  backward_ = std::vector<Channel<Message>>(stages_.size());
+  const std::vector<int> worker_of_stage = balanced(costs, workers);
+  for (std::int64_t s = 0; s < size(); ++s) {
+    const int worker = worker_of_stage[static_cast<std::size_t>(s)];
+    if (worker == static_cast<int>(workers_.size())) workers_.push_back({s, s, {}});
+    workers_.back().last = s + 1;
+  }
+  for (std::size_t w = 0; w + 1 < workers_.size(); ++w)
+    workers_[w].thread = std::jthread([this, w](const std::stop_token& stop) { serve(workers_[w], stop); });
+}
+
+Pipeline::~Pipeline() {
+  fail();
+  workers_.clear();  // asks them to stop, and joins
+}
+
+void Pipeline::feed(std::vector<UnitHandle> units) {
+  const std::int64_t from = fed_;
+  fed_ += static_cast<std::int64_t>(units.size());
+  units_.insert(units_.end(), units.begin(), units.end());
+  run(from, fed_, std::move(units));
+  const std::int64_t in_flight = fed_ - backwards(0);
+  while (static_cast<std::int64_t>(units_.size()) > in_flight) units_.pop_front();
+}
+
+void Pipeline::drain() {
+  if (fed_ == 0) return;
+  run(fed_, fed_ + 2 * (size() - 1), {});
+  units_.clear();
+  fed_ = 0;
+}
+
+/// The caller's thread feeds, and has the last of the stages.
+void Pipeline::run(std::int64_t from, std::int64_t to, std::vector<UnitHandle> units) {
+  {
+    const std::lock_guard lock(mutex_);
+    from_ = from;
+    to_ = to;
+    ++round_;
+    busy_ = static_cast<std::int64_t>(workers_.size()) - 1;
+  }
+  changed_.notify_all();
+  std::exception_ptr own;
+  try {
+    const Worker& last = workers_.back();
+    for (std::int64_t c = from; c < to; ++c, ++cycles_) {
+      if (!units.empty()) {
+        UnitHandle& unit = units[static_cast<std::size_t>(c - from)];
+        Tensors inputs = unit->batch.inputs;
+        forward_.front().push({std::move(unit), std::move(inputs)});
+      }
+      cycle(c, last.first, last.last);
+    }
+  } catch (const Closed&) {  // another thread says why
+  } catch (...) {
+    own = std::current_exception();
+    fail();
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return busy_ == 0; });
+  if (own) std::rethrow_exception(own);
+  if (failed_) std::rethrow_exception(failed_);
+}
+
+void Pipeline::serve(const Worker& worker, const std::stop_token& stop) {
+  at::init_num_threads();
+  for (std::int64_t done = 0;; ++done) {
+    std::int64_t from = 0, to = 0;
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return round_ > done; })) return;
+      from = from_;
+      to = to_;
+    }
+    std::exception_ptr failed;
+    try {
+      for (std::int64_t c = from; c < to; ++c) cycle(c, worker.first, worker.last);
+    } catch (const Closed&) {
+    } catch (...) {
+      failed = std::current_exception();
+      fail();
+    }
+    const std::lock_guard lock(mutex_);
+    if (failed && !failed_) failed_ = failed;
+    --busy_;
+    changed_.notify_all();
+  }
+}
+
+void Pipeline::fail() {
+  for (Channel<Message>& each : forward_) each.close();
+  for (Channel<Message>& each : backward_) each.close();
+}
+
+void Pipeline::cycle(std::int64_t number, std::int64_t first, std::int64_t last) {
+  for (std::int64_t s = first; s < last; ++s) {
+    const std::int64_t ahead = number - s, back = number - 2 * (size() - 1) + s;
+    if (ahead >= 0 && ahead < fed_) run_forward(s);
+    if (back >= 0 && back < fed_) run_backward(s);
+  }
+}
+
+void Pipeline::run_forward(std::int64_t s) {
+  const std::size_t at = static_cast<std::size_t>(s);
+  Message out = stages_[at]->forward(forward_[at].pop());
+  if (s + 1 < size()) return forward_[at + 1].push(std::move(out));
+  Tensors& outputs = stages_[at]->newest();
+  outputs = {judge_.loss(*out.unit, outputs.front())};
+}
+
+void Pipeline::run_backward(std::int64_t s) {
+  const std::size_t at = static_cast<std::size_t>(s);
+  const bool last = s + 1 == size();
+  const Message given = last ? Message{stages_[at]->passed().front().unit,
+                                       {at::ones_like(stages_[at]->passed().front().outputs.front())}}
+                             : backward_[at].pop();
+  Message out = stages_[at]->backward(given);
+  if (s > 0) backward_[at - 1].push(std::move(out));
+  if (last) judge_.passed_back(*given.unit);
+}
+
+void Pipeline::save(StateWriter& state) const {
+  state.scalar("stages", size());
+  state.scalar("fed", fed_);
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    save_unit(state, "unit/" + std::to_string(backwards(0) + static_cast<std::int64_t>(i)) + "/", *units_[i]);
+  for (std::int64_t s = 0; s < size(); ++s) {
+    const std::size_t at = static_cast<std::size_t>(s);
+    save_tensors(state, path("before", s, 0), stages_[at]->before());
+    std::int64_t unit = backwards(s);
+    for (const Stage::Passed& each : stages_[at]->passed()) {
+      save_tensors(state, path("input", s, unit), each.inputs);
+      save_tensors(state, path("weight", s, unit++), each.weights);
+    }
+    unit = forwards(s);
+    for (const Message& each : forward_[at].items())
+      save_tensors(state, path("forward", s, unit++), each.tensors);
+    unit = backwards(s);
+    for (const Message& each : backward_[at].items())
+      save_tensors(state, path("backward", s, unit++), each.tensors);
+  }
+}
+
+void Pipeline::load(const StateReader& state) {
+  fed_ = state.integer("fed");
+  if (fed_ == 0 && state.integer("stages") != size()) return;
+  if (state.integer("stages") != size())
+    throw ConfigError("what is in flight is of a pipeline of " + std::to_string(state.integer("stages")) +
+                      " stages, and this one has " + std::to_string(size()) +
+                      ": keep model and executor.stages, or begin from the weights alone");
+  for (std::int64_t unit = backwards(0); unit < fed_; ++unit)
+    units_.push_back(load_unit(state, "unit/" + std::to_string(unit) + "/"));
+  const auto handle = [&](std::int64_t unit) {
+    return units_[static_cast<std::size_t>(unit - backwards(0))];
+  };
+  for (std::int64_t s = 0; s < size(); ++s) {
+    const std::size_t at = static_cast<std::size_t>(s);
+    Stage& stage = *stages_[at];
+    const Tensors before = load_tensors(state, path("before", s, 0), stage.before().size());
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (before[i].defined()) stage.before()[i].copy_(before[i]);
+    for (std::int64_t unit = backwards(s); unit < forwards(s); ++unit)
+      stage.repeat(handle(unit), load_tensors(state, path("input", s, unit), stage.inputs()),
+                   load_tensors(state, path("weight", s, unit), stage.parameters().size()));
+    for (std::int64_t unit = forwards(s); s > 0 && unit < forwards(s - 1); ++unit)
+      forward_[at].push({handle(unit), load_tensors(state, path("forward", s, unit), stage.inputs())});
+    for (std::int64_t unit = backwards(s); s + 1 < size() && unit < backwards(s + 1); ++unit)
+      backward_[at].push({handle(unit), load_tensors(state, path("backward", s, unit), stage.outputs())});
+  }
+}
+
+}  // namespace trainyard::pipelined

@@ -1,0 +1,342 @@
+// Fine-grained pipelined back-propagation: README.md.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <trainyard/executor.hpp>
+#include <trainyard/host.hpp>
+#include <trainyard/loss.hpp>
+#include <trainyard/network.hpp>
+#include <trainyard/optimizer.hpp>
+#include <trainyard/state.hpp>
+
+#include "layers.hpp"
+#include "pipeline.hpp"
+
+namespace {
+enum class Mode : std::uint8_t { sim, threads };
+enum class Keep : std::uint8_t { in_flight, drain };
+}  // namespace
+
+template <>
+struct trainyard::Words<Mode> {
+  static constexpr std::string_view words[] = {"sim", "threads"};
+};
+template <>
+struct trainyard::Words<Keep> {
+  static constexpr std::string_view words[] = {"in_flight", "drain"};
+};
+template <>
+struct trainyard::Words<trainyard::pipelined::Mitigation> {
+  static constexpr std::string_view words[] = {"none", "stash",   "sc",      "lwpv",
+                                               "lwpw", "lwpv+sc", "lwpw+sc", "gsc"};
+};
+
+namespace {
+
+using namespace trainyard;
+using pipelined::Mitigation, pipelined::Pipeline, pipelined::Tensors, pipelined::Unit;
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+/// What optimizer.type = "sgd" is told, at its defaults where the run file is silent.
+struct Sgd {
+  double momentum = 0.0;
+
+  static Sgd of(const Workbench& bench) {
+    const auto [type, options] = bench.filling("optimizer");
+    if (type != "sgd")
+      throw ConfigError(
+          "the stages update their weights by stochastic gradient descent with momentum, and "
+          "optimizer.type is \"" +
+          type + "\": set it to \"sgd\"");
+    const Value* nesterov = options.find("nesterov");
+    if (nesterov != nullptr && nesterov->as<bool>())
+      throw ConfigError(
+          "optimizer.nesterov = true is spike compensation for a delay of one, which no stage has: "
+          "set it to false, and executor.mitigation = \"sc\"");
+    if (value(options, "dampening") != 0.0)
+      throw ConfigError("optimizer.dampening is " + number(value(options, "dampening")) +
+                        ", and the stages know none: set it to 0");
+    return {value(options, "momentum")};
+  }
+  static double value(const Table& options, std::string_view name) {
+    const Value* given = options.find(name);
+    if (given == nullptr) return 0.0;
+    if (const auto* integer = given->get_if<std::int64_t>()) return static_cast<double>(*integer);
+    return given->as<double>();
+  }
+};
+
+class Pipelined final : public Executor, pipelined::Judge {
+ public:
+  struct Options {
+    Mode mode = Mode::sim;
+    std::int64_t workers = 2;
+    std::int64_t stages = 0;
+    std::int64_t update_size = 1;
+    Mitigation mitigation = Mitigation::sc;
+    double horizon_scale = 1.0;
+    std::optional<std::int64_t> reference_batch_size;
+    Keep checkpoint = Keep::in_flight;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("pipelined")
+        .version("1.0.0")
+        .summary(
+            "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed "
+            "gradients.");
+    m.needs("graph").needs("rows");
+    constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,
+                               Event::after_backward};
+    m.fires(fired);
+    m.option("mode", &Options::mode, "sim: on the loop's thread; threads: the same to the bit, on several");
+    m.option("workers", &Options::workers, "threads that share the stages, with mode = \"threads\"").min(1);
+    m.option("stages", &Options::stages, "0: each layer is one; else so many, of about the same cost").min(0);
+    m.option("update_size", &Options::update_size,
+             "samples that go through together, an update of every stage")
+        .min(1);
+    m.option("mitigation", &Options::mitigation,
+             "of the delay: stash weights, spike compensation, weight prediction by velocity or weights");
+    m.option("horizon_scale", &Options::horizon_scale, "factor on the delay that is made up for").min(0.0);
+    m.option("reference_batch_size", &Options::reference_batch_size,
+             "batch size that optimizer.lr and momentum are for: scaled to update_size; left out: taken as "
+             "they are")
+        .min(1);
+    m.option("checkpoint", &Options::checkpoint,
+             "in_flight: evaluations and checkpoints leave the pipeline as it is, and every stage keeps the "
+             "weights of its forward passes for that; drain: it runs empty first");
+  }
+  explicit Pipelined(const Options& options) : options_(options) {}
+
+  void open(Workbench& bench) override {
+    check(bench);
+    bench_ = &bench;
+    const Graph& graph = *bench.network().graph();
+    const std::vector<int> stage_of_node = pipelined::stage_of_nodes(graph, options_.stages);
+    check_norms(graph);
+    const Sgd sgd = Sgd::of(bench);
+    const pipelined::Method method = method_of(sgd);
+    if (!carried_ && pipeline_) {  // parts were replaced: what is in flight goes on with them
+      StateWriter writer(carried_.emplace());
+      pipeline_->save(writer);
+    }
+    auto made = std::make_unique<Pipeline>(
+        graph, stage_of_node, weights_of(bench.optimizer()), method,
+        options_.mode == Mode::threads ? static_cast<int>(options_.workers) : 1, static_cast<Judge&>(*this));
+    if (carried_) made->load(StateReader(*carried_));
+    carried_.reset();
+    pipeline_ = std::move(made);
+    counted_.assign(static_cast<std::size_t>(pipeline_->size()), 0);
+    tell(method, bench.optimizer().groups().front().base_lr);
+  }
+
+  void step(Workbench& bench, StepWork& work) override {
+    for (const NamedTensor& each : bench.network().parameters()) each.tensor.mutable_grad().reset();
+    std::vector<pipelined::UnitHandle> units = units_of(bench, work);
+    if (bench.update([&] { pipeline_->feed(std::move(units)); }) == Update::repeat)
+      throw PluginError(
+          "a hook wants the gradients of a batch again, and its samples are in the pipeline: take the "
+          "executor \"eager\" with it");
+  }
+
+  void settle(Workbench& bench, Pause pause) override {
+    if (options_.checkpoint == Keep::drain || pause == Pause::end || pause == Pause::exchange)
+      pipeline_->drain();
+    count_updates(bench.optimizer());
+  }
+
+  void save(StateWriter& state) const override {
+    if (pipeline_) return pipeline_->save(state);
+    if (!carried_) return;
+    for (const auto& [name, value] : carried_->scalars) state.scalar(name, value);
+    for (const auto& [name, tensor] : carried_->tensors) state.tensor(name, tensor);
+  }
+  void load(const StateReader& state) override {
+    pipeline_.reset();
+    carried_.reset();
+    if (state.has_scalar("stages")) carried_ = state.state();
+  }
+
+ private:
+  // ---- what it can run
+
+  void check(const Workbench& bench) const {
+    if (host().run().ranks != nullptr)
+      throw ConfigError("trains on one rank: its stages are on threads, not on several processes");
+    if (bench.autocasts())
+      throw ConfigError("runs in the precision of the weights: set trainer.precision = \"fp32\"");
+    if (bench.drops())
+      throw ConfigError(
+          "its stages have no dropout: leave [model.dropout] out, or take the executor \"eager\"");
+  }
+
+  void check_norms(const Graph& graph) const {
+    if (options_.update_size > 1) return;
+    for (const Node& node : graph.nodes)
+      if (node.op == "BatchNormalization")
+        throw ConfigError(
+            "node \"" + node.name +
+            "\" normalises over the batch, and executor.update_size = 1 leaves it a single sample: "
+            "take a model with layer or group normalisation, or an update_size of 2 or more");
+  }
+
+  pipelined::Method method_of(const Sgd& sgd) const {
+    const Mitigation m = options_.mitigation;
+    if (sgd.momentum == 0.0 && (pipelined::predicts_by_velocity(m) || m == Mitigation::gsc))
+      throw ConfigError(
+          "executor.mitigation \"" + std::string(Words<Mitigation>::words[static_cast<std::size_t>(m)]) +
+          "\" goes by the velocity, and optimizer.momentum is 0: give a momentum, or take \"lwpw\"");
+    pipelined::Method method{.mitigation = m,
+                             .horizon_scale = options_.horizon_scale,
+                             .momentum = sgd.momentum,
+                             .update_size = static_cast<double>(options_.update_size),
+                             .keeps_weights = options_.checkpoint == Keep::in_flight};
+    if (options_.reference_batch_size) method.from_size = static_cast<double>(*options_.reference_batch_size);
+    return method;
+  }
+
+  /// With the momentum buffers of the run's optimizer, which thereby has what an executor after this one needs.
+  static pipelined::Weights weights_of(const Optimizer& optimizer) {
+    State state;
+    StateWriter writer(state);
+    optimizer.save(writer);
+    pipelined::Weights weights;
+    for (const ParamGroup& group : optimizer.groups())
+      for (std::size_t i = 0; i < group.names.size(); ++i) {
+        const at::Tensor weight = group.params[i].detach();
+        const auto buffer = state.tensors.find("momentum_buffer/" + group.names[i]);
+        weights[group.names[i]] = {
+            .weight = weight,
+            .velocity = buffer == state.tensors.end() ? at::zeros_like(weight) : buffer->second,
+            .lr = group.base_lr,
+            .decay = group.weight_decay};
+      }
+    return weights;
+  }
+
+  /// The optimizer starts its buffers anew where it believes that it made no update.
+  void count_updates(Optimizer& optimizer) {
+    State state;
+    StateWriter writer(state);
+    optimizer.save(writer);
+    for (std::int64_t s = 0; s < pipeline_->size(); ++s) {
+      const pipelined::Stage& stage = pipeline_->stage(s);
+      const std::int64_t before = std::exchange(counted_[static_cast<std::size_t>(s)], stage.updates());
+      for (const NamedTensor& each : stage.parameters())
+        if (const auto count = state.scalars.find("step/" + each.name); count != state.scalars.end())
+          count->second = std::get<std::int64_t>(count->second) + stage.updates() - before;
+    }
+    optimizer.load(StateReader(state));
+  }
+
+  void tell(const pipelined::Method& method, double lr) {
+    const pipelined::Rates rates = method.rates(lr, std::nullopt);
+    std::string text = std::to_string(pipeline_->size()) + " stages, delays " +
+                       std::to_string(pipeline_->stage(0).delay()) + " to 0; updates of " +
+                       std::to_string(options_.update_size) + " at lr " + number(rates.lr) + ", momentum " +
+                       number(rates.momentum);
+    if (method.from_size)
+      text += ", from lr " + number(lr) + ", momentum " + number(method.momentum) + " at a batch size of " +
+              number(*method.from_size);
+    if (std::exchange(told_, text) != text) host().log(LogLevel::info, text);
+  }
+
+  // ---- what it is fed
+
+  std::vector<pipelined::UnitHandle> units_of(Workbench& bench, const StepWork& work) const {
+    const Rate rate = bench.rate(bench.updates());
+    std::vector<pipelined::UnitHandle> units;
+    for (std::size_t i = 0; i < work.micros.size(); ++i) {
+      const Batch& micro = work.micros[i];
+      for (std::int64_t row = 0; row < micro.size(); row += options_.update_size) {
+        auto unit = std::make_shared<Unit>();
+        unit->batch = rows_of(bench.loss(), micro, row, std::min(options_.update_size, micro.size() - row));
+        if (unit->batch.weight <= 0.0) continue;  // nothing in it counts
+        unit->pass = work.pass(i);
+        unit->pass.micro = static_cast<std::uint32_t>(units.size());
+        unit->pass.part.first += row;
+        unit->pass.part.count = unit->batch.size();
+        unit->factor = rate.factor;
+        unit->momentum = rate.momentum;
+        units.push_back(std::move(unit));
+      }
+    }
+    return units;
+  }
+
+  static Batch rows_of(const Loss& loss, const Batch& batch, std::int64_t first, std::int64_t count) {
+    const auto rows = [&](const at::Tensor& tensor) {
+      if (tensor.size(0) != batch.size())
+        throw PluginError("a batch of " + std::to_string(batch.size()) + " samples has a field of " +
+                          std::to_string(tensor.size(0)) +
+                          " rows: a hook has changed it; samples cannot be told apart");
+      return tensor.narrow(0, first, count);
+    };
+    Batch part;
+    for (const at::Tensor& input : batch.inputs) part.inputs.push_back(rows(input));
+    if (batch.target.defined()) part.target = rows(batch.target);
+    part.indices.assign(batch.indices.begin() + first, batch.indices.begin() + first + count);
+    part.weight = loss.weight(part);
+    return part;
+  }
+
+  // ---- behind the last stage
+
+  at::Tensor loss(const Unit& unit, const at::Tensor& output) override {
+    const at::AutoGradMode tracked(true);
+    shown_ = unit.batch;
+    graded_ = {output, {}};
+    fire(Event::before_loss, unit);
+    graded_.loss = bench_->loss().forward(graded_.output, shown_);
+    fire(Event::after_loss, unit);
+    bench_->report(graded_, shown_);
+    fire(Event::before_backward, unit);
+    if (bench_->take(Control::skip_micro))
+      throw PluginError(
+          "a hook wants a micro-batch left out, and it is in the pipeline: take the executor \"eager\" "
+          "with it");
+    return graded_.loss;
+  }
+  void passed_back(const Unit& unit) override {
+    fire(Event::after_backward, unit);
+    graded_ = {};
+  }
+  void clip(Tensors& gradients) override { bench_->clip(gradients); }
+
+  void fire(Event event, const Unit& unit) {
+    StepWork work{.micros = {&shown_, 1},
+                  .weight = shown_.weight,
+                  .step = static_cast<std::int64_t>(unit.pass.step),
+                  .before = unit.pass.part.before,
+                  .samples = unit.pass.part.samples,
+                  .first = unit.pass.part.first,
+                  .first_micro = unit.pass.micro};
+    bench_->fire(event, work, 0, graded_);
+  }
+
+  const Options options_;
+  Workbench* bench_ = nullptr;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::optional<State> carried_;       ///< of a pipeline that is still to be made
+  std::vector<std::int64_t> counted_;  ///< updates of each stage that the optimizer knows of
+  Batch shown_;                        ///< to hooks, with what is known of it
+  Graded graded_;
+  std::string told_;
+};
+
+}  // namespace
+
+TRAINYARD_PLUGIN(Pipelined)
