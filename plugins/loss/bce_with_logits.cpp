@@ -6,12 +6,13 @@
 #include <trainyard/loss.hpp>
 
 #include <trainyard/helpers/elementwise.hpp>
+#include <trainyard/helpers/grades_members.hpp>
 
 namespace {
 
 using namespace trainyard;
 
-class BceWithLogits final : public Loss {
+class BceWithLogits final : public Loss, public GradesMembers {
  public:
   struct Options {
     std::optional<double> pos_weight;
@@ -30,12 +31,23 @@ class BceWithLogits final : public Loss {
 
   at::Tensor forward(const at::Tensor& output, const Batch& batch) const override {
     const auto [logits, target] = elementwise(output, batch.target);
-    std::optional<at::Tensor> pos_weight;
-    if (options_.pos_weight) pos_weight = at::full({}, *options_.pos_weight, logits.options());
-    return at::binary_cross_entropy_with_logits(logits, target, {}, pos_weight, at::Reduction::Mean);
+    return at::binary_cross_entropy_with_logits(logits, target, {}, pos_weight(logits), at::Reduction::Mean);
+  }
+
+  at::Tensor forward_members(const at::Tensor& output, const Batch& batch) const override {
+    const auto [logits, target] = elementwise_of_members(output, batch.target);
+    return at::binary_cross_entropy_with_logits(logits, target.expand_as(logits), {}, pos_weight(logits),
+                                                at::Reduction::None)
+        .flatten(1)
+        .mean(1);
   }
 
  private:
+  std::optional<at::Tensor> pos_weight(const at::Tensor& logits) const {
+    if (!options_.pos_weight) return std::nullopt;
+    return at::full({}, *options_.pos_weight, logits.options());
+  }
+
   Options options_;
 };
 

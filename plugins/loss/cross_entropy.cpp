@@ -6,9 +6,11 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ne.h>
+#include <ATen/ops/stack.h>
 
 #include <trainyard/loss.hpp>
 
+#include <trainyard/helpers/grades_members.hpp>
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
@@ -18,7 +20,7 @@ namespace {
 
 using namespace trainyard;
 
-class CrossEntropy final : public Loss {
+class CrossEntropy final : public Loss, public GradesMembers {
  public:
   struct Options {
     double label_smoothing = 0.0;
@@ -54,9 +56,7 @@ class CrossEntropy final : public Loss {
 
   at::Tensor forward(const at::Tensor& output, const Batch& batch) const override {
     if (output.layout() == at::kSparseCsr) return of_stored(output, batch);
-    const at::Tensor scores = rows(output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16
-                                       ? output.to(at::kFloat)
-                                       : output);
+    const at::Tensor scores = rows(whole(output));
     if (options_.multi_label) return of_labels(scores, batch.target);
     const at::Tensor target = batch.target.dim() == 1 ? batch.target : batch.target.reshape(-1);
     if (!options_.ignore_index)
@@ -65,6 +65,22 @@ class CrossEntropy final : public Loss {
     const at::Tensor sum = at::cross_entropy_loss(scores, target, {}, at::Reduction::Sum,
                                                   *options_.ignore_index, options_.label_smoothing);
     return at::div(sum, at::ne(target, *options_.ignore_index).sum().clamp_min(1));
+  }
+
+  at::Tensor forward_members(const at::Tensor& output, const Batch& batch) const override {
+    if (options_.multi_label) {
+      std::vector<at::Tensor> each;
+      for (const at::Tensor& own : output.unbind(0)) each.push_back(of_labels(rows(whole(own)), batch.target));
+      return at::stack(each);
+    }
+    const at::Tensor scores = whole(output), target = batch.target.reshape(-1);
+    const at::Tensor of_items =
+        at::cross_entropy_loss(scores.reshape({-1, scores.size(-1)}), target.repeat({output.size(0)}), {},
+                               at::Reduction::None, options_.ignore_index.value_or(-100),
+                               options_.label_smoothing)
+            .view({output.size(0), -1});
+    if (!options_.ignore_index) return of_items.mean(1);
+    return at::div(of_items.sum(1), at::ne(target, *options_.ignore_index).sum().clamp_min(1));
   }
 
   double weight(const Batch& batch) const override {
@@ -88,6 +104,12 @@ class CrossEntropy final : public Loss {
           "loss.ignore_index is for one label a target, and with multi_label = true those of -1 do not count "
           "as it "
           "is: leave it out");
+  }
+
+  /// At least in single precision.
+  static at::Tensor whole(const at::Tensor& output) {
+    const bool half = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
+    return half ? output.to(at::kFloat) : output;
   }
 
   /// [n, ..., classes] as [n * ..., classes].

@@ -58,6 +58,12 @@ struct GraphNetwork::Program {
         }
   }
 
+  void enter(const ForwardContext& context) {
+    frame.context = context;
+    DropoutService& dropout = frame.dropout;
+    dropout.p = dropout.plan == nullptr ? 0.0 : dropout.plan->rate(static_cast<std::int64_t>(context.step));
+  }
+
   /// The steps of one pass from `first` on; `first` is left at the last of them that is done.
   void run_step(std::size_t& first) {
     const Step& step = steps[first];
@@ -205,11 +211,10 @@ struct GraphNetwork::Program {
     return result;
   }
 
-  /// Drops what a pass that failed has left.
+  /// Drops what a pass has left.
   void clear() {
-    unmask_weights();
     for (std::size_t id = 0; id < frame.values.size(); ++id)
-      if (!graph.values[id].initializer.defined()) frame.values[id].reset();
+      frame.values[id] = graph.values[id].initializer;
   }
 };
 
@@ -225,9 +230,7 @@ std::vector<at::Tensor> GraphNetwork::forward_all(const std::vector<at::Tensor>&
                                                   const ForwardContext& context) {
   Program& p = *program_;
   p.take_inputs(inputs);
-  p.frame.context = context;
-  DropoutService& dropout = p.frame.dropout;
-  dropout.p = dropout.plan == nullptr ? 0.0 : dropout.plan->rate(static_cast<std::int64_t>(context.step));
+  p.enter(context);
   const Node* running = nullptr;
   try {
     p.mask_weights();
@@ -249,6 +252,39 @@ std::vector<at::Tensor> GraphNetwork::forward_all(const std::vector<at::Tensor>&
     throw;
   }
   return p.take_outputs();
+}
+
+std::vector<at::Tensor> GraphNetwork::run_node(std::size_t node, std::span<const at::Tensor> inputs,
+                                               const ForwardContext& context) {
+  Program& p = *program_;
+  const Node& its = p.graph.nodes.at(node);
+  if (inputs.size() != its.inputs.size())
+    throw PluginError("node \"" + its.name + "\" (" + its.op + ") takes " + std::to_string(its.inputs.size()) +
+                      " inputs, got " + std::to_string(inputs.size()));
+  p.enter(context);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (its.inputs[i] != no_value) p.frame[its.inputs[i]] = inputs[i];
+  std::vector<at::Tensor> outputs;
+  try {
+    p.steps[node].call(p.frame);
+    for (const ValueId id : its.outputs) outputs.push_back(id == no_value ? at::Tensor() : p.frame[id]);
+  } catch (...) {
+    p.clear();
+    throw;
+  }
+  p.clear();
+  return outputs;
+}
+
+bool GraphNetwork::runs_by_nodes(const ForwardContext& context) const {
+  const DropoutService& dropout = program_->frame.dropout;
+  const bool computes = dropout.masks != nullptr || dropout.fuses != nullptr || dropout.evaluates != nullptr;
+  return program_->taps.empty() &&
+         (!computes || dropout.plan->rate(static_cast<std::int64_t>(context.step)) == 0.0);
+}
+
+bool GraphNetwork::has_dropout() const {
+  return program_->frame.dropout.plan != nullptr;
 }
 
 std::vector<NamedTensor> GraphNetwork::parameters() const {

@@ -2,7 +2,10 @@
 // attributes resolved, so that a pass costs what the hand-written one does.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include <trainyard/contract.hpp>
 #include <trainyard/graph/graph.hpp>
@@ -25,6 +28,16 @@ class GraphNetwork final : public Network {
   at::Tensor forward(const Batch& batch, const ForwardContext& context) override;
   /// The outputs for inputs of the graph, both in its order; one that is an input is given as it came.
   std::vector<at::Tensor> forward_all(const std::vector<at::Tensor>& inputs, const ForwardContext& context);
+  /// The outputs of one node of the graph, its number there, for its inputs, as the pass of `context` makes them:
+  /// with the dropout of the node's places. For executors that compute the other nodes themselves; where
+  /// `runs_by_nodes` is false for that pass, it is not what the pass does. An input that is not given is undefined.
+  std::vector<at::Tensor> run_node(std::size_t node, std::span<const at::Tensor> inputs,
+                                   const ForwardContext& context);
+  /// Whether a pass is its nodes one after another and nothing more: nobody taps it, and no dropout computes
+  /// layers or masks weights.
+  bool runs_by_nodes(const ForwardContext& context) const;
+  /// Whether a dropout serves places of it.
+  bool has_dropout() const;
   std::vector<NamedTensor> parameters() const override;
   std::vector<NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override;
