@@ -1,12 +1,14 @@
 // The parts of the executor hfta: rules of operators and optimizers for an array of models, against one plain network,
 // or one plugin, a member.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <map>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 #include <catch2/catch.hpp>
 
 #include <trainyard/error.hpp>
@@ -421,4 +423,42 @@ TEST_CASE("frozen members of an array stay, and the others move as if all did; r
   optimizer.step(array, {}, {});
   CHECK(at::equal(array.weights()[0], whole.weights()[1]));
   CHECK(at::equal(array.weights()[1], whole.weights()[3]));
+}
+
+TEST_CASE("a step of an array takes as many operations for sixteen members as for two") {
+  const at::AutoGradMode tracked(true);
+  static std::atomic<std::int64_t> calls;
+  const at::CallbackHandle counter = at::addGlobalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+        ++calls;
+        return nullptr;
+      }).scopes({at::RecordScope::FUNCTION}));
+  const auto count = [&](std::size_t members) {
+    const Case test{"", {2, 8, 8}, [](GraphBuilder& b, ValueId x) {
+                      x = b.relu(b.batch_norm(b.conv2d(x, "one", 4, {.padding = 1}), "norm"));
+                      x = b.max_pool2d(b.relu(b.conv2d(x, "two", 8, {.padding = 1})), 2, 2);
+                      return b.linear(b.relu(b.linear(b.flatten(x), "fc1", 16)), "fc2", 10);
+                    }};
+    std::vector<std::unique_ptr<Network>> networks;
+    std::vector<Table> tables;
+    const Optimizing adam{"adam", {{"betas", numbers({0.9, 0.999})}, {"eps", 1e-8}, {"amsgrad", false}, {"lr", 0.1}},
+                          [](std::size_t) { return std::vector<std::pair<std::string, Value>>(); }};
+    for (std::size_t b = 0; b < members; ++b) {
+      networks.push_back(network_of(test, b));
+      tables.push_back(table_of(adam, b));
+    }
+    hfta::Array array(std::move(networks));
+    hfta::ArrayOptimizer optimizer(tables, tables.front(), array);
+    const at::Tensor x = at::randn({4, 2, 8, 8}, at::kDouble);
+    calls = 0;
+    const at::Tensor loss = array.forward({x}, {.training = true}).square().flatten(1).mean(1);
+    array.backward(loss, 1.0, false);
+    optimizer.step(array, {}, {});
+    return calls.load();
+  };
+  const std::int64_t two = count(2), sixteen = count(16);
+  at::removeCallback(counter);
+  INFO(two << " and " << sixteen);
+  CHECK(two > 50);
+  CHECK(std::abs(sixteen - two) <= two / 50);
 }
