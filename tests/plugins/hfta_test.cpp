@@ -444,12 +444,14 @@ TEST_CASE("a step of an array takes as many operations for sixteen members as fo
     const Optimizing adam{"adam", {{"betas", numbers({0.9, 0.999})}, {"eps", 1e-8}, {"amsgrad", false}, {"lr", 0.1}},
                           [](std::size_t) { return std::vector<std::pair<std::string, Value>>(); }};
     for (std::size_t b = 0; b < members; ++b) {
-      networks.push_back(network_of(test, b));
+      // In single precision: ATen has no grouped convolution of doubles, and loops over the groups.
+      GraphBuilder builder(schema_of(test), b);
+      networks.push_back(std::make_unique<GraphNetwork>(builder.finish(test.layers(builder, builder.input()))));
       tables.push_back(table_of(adam, b));
     }
     hfta::Array array(std::move(networks));
     hfta::ArrayOptimizer optimizer(tables, tables.front(), array);
-    const at::Tensor x = at::randn({4, 2, 8, 8}, at::kDouble);
+    const at::Tensor x = at::randn({4, 2, 8, 8});
     calls = 0;
     const at::Tensor loss = array.forward({x}, {.training = true}).square().flatten(1).mean(1);
     array.backward(loss, 1.0, false);
