@@ -70,7 +70,8 @@ class CrossEntropy final : public Loss, public GradesMembers {
   at::Tensor forward_members(const at::Tensor& output, const Batch& batch) const override {
     if (options_.multi_label) {
       std::vector<at::Tensor> each;
-      for (const at::Tensor& own : output.unbind(0)) each.push_back(of_labels(rows(whole(own)), batch.target));
+      for (const at::Tensor& own : output.unbind(0))
+        each.push_back(of_labels(rows(whole(own)), batch.target));
       return at::stack(each);
     }
     const at::Tensor scores = whole(output), target = batch.target.reshape(-1);

@@ -48,17 +48,17 @@ grad_clip = { max = 0.5 }
          more;
 }
 
-const std::string adamw = "[optimizer]\ntype = \"adamw\"\nlr = 0.01\nweight_decay = 0.01\nbetas = [0.9, 0.999]\n";
+const std::string adamw =
+    "[optimizer]\ntype = \"adamw\"\nlr = 0.01\nweight_decay = 0.01\nbetas = [0.9, 0.999]\n";
 
-const std::vector<std::vector<std::string>> sweep = {
-    {"optimizer.lr=0.001"},
-    {"optimizer.lr=0.003", "optimizer.weight_decay=0.1"},
-    {"optimizer.lr=0.01", "optimizer.betas=[0.8, 0.99]"},
-    {"optimizer.lr=0.02", "optimizer.weight_decay=0.0"},
-    {"optimizer.lr=0.005", "optimizer.betas=[0.95, 0.999]"},
-    {"optimizer.lr=0.002", "optimizer.weight_decay=0.3"},
-    {"optimizer.lr=0.015", "optimizer.betas=[0.5, 0.9]"},
-    {"optimizer.lr=0.008", "optimizer.eps=1e-6"}};
+const std::vector<std::vector<std::string>> sweep = {{"optimizer.lr=0.001"},
+                                                     {"optimizer.lr=0.003", "optimizer.weight_decay=0.1"},
+                                                     {"optimizer.lr=0.01", "optimizer.betas=[0.8, 0.99]"},
+                                                     {"optimizer.lr=0.02", "optimizer.weight_decay=0.0"},
+                                                     {"optimizer.lr=0.005", "optimizer.betas=[0.95, 0.999]"},
+                                                     {"optimizer.lr=0.002", "optimizer.weight_decay=0.3"},
+                                                     {"optimizer.lr=0.015", "optimizer.betas=[0.5, 0.9]"},
+                                                     {"optimizer.lr=0.008", "optimizer.eps=1e-6"}};
 
 std::string array_of(const std::vector<std::vector<std::string>>& members, const std::string& more = {}) {
   std::string text = "[executor]\ntype = \"hfta\"\n" + more;
@@ -96,7 +96,8 @@ struct Trained {
   train::Run run;
 
   explicit Trained(const std::string& text, const std::vector<std::string>& sets = {},
-                   const std::vector<State>& from = {}, KeepsStates* saver = nullptr, train::LoopHost* host = nullptr)
+                   const std::vector<State>& from = {}, KeepsStates* saver = nullptr,
+                   train::LoopHost* host = nullptr)
       : run(test::valid(text, sets), test::shipped(), {}) {
     run.build_model();
     train::LoopParts parts;
@@ -114,7 +115,8 @@ struct Trained {
   /// Of the run's network, in a row.
   at::Tensor weights() {
     std::vector<at::Tensor> parts;
-    for (const NamedTensor& each : run.network().parameters()) parts.push_back(each.tensor.detach().reshape(-1));
+    for (const NamedTensor& each : run.network().parameters())
+      parts.push_back(each.tensor.detach().reshape(-1));
     return at::cat(parts);
   }
   /// Of all members, a row each.
@@ -134,10 +136,14 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 TEST_CASE("members of an array come to what runs of their own come to") {
-  for (const std::string& optimizer : {adamw, std::string("[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n")}) {
+  for (const std::string& optimizer :
+       {adamw, std::string("[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n")}) {
     const bool sgd = optimizer != adamw;
     std::vector<std::vector<std::string>> members = sweep;
-    if (sgd) members = {{"optimizer.lr=0.1"}, {"optimizer.lr=0.02", "optimizer.momentum=0.5"}, {"optimizer.lr=0.05", "optimizer.weight_decay=0.01"}};
+    if (sgd)
+      members = {{"optimizer.lr=0.1"},
+                 {"optimizer.lr=0.02", "optimizer.momentum=0.5"},
+                 {"optimizer.lr=0.05", "optimizer.weight_decay=0.01"}};
     Trained array(run_with(optimizer, array_of(members)));
     const at::Tensor rows = array.array();
     REQUIRE(rows.size(0) == std::ssize(members));
@@ -148,7 +154,8 @@ TEST_CASE("members of an array come to what runs of their own come to") {
       // In single precision, 200 steps of which each magnifies the rounding of the one before.
       CHECK(difference(rows[static_cast<std::int64_t>(b)], alone.weights()) < 2e-3);
       CHECK(array.metric(prefix + "val/loss") == Approx(alone.metric("val/loss")).epsilon(2e-3));
-      CHECK(array.metric(prefix + "val/accuracy") == Approx(alone.metric("val/accuracy")).margin(1.0 / 32 + 1e-6));
+      CHECK(array.metric(prefix + "val/accuracy") ==
+            Approx(alone.metric("val/accuracy")).margin(1.0 / 32 + 1e-6));
     }
     CHECK(at::equal(array.weights(), rows[0]));
     CHECK(array.metric("val/loss") == array.metric("0/val/loss"));
@@ -227,7 +234,8 @@ TEST_CASE("what an array cannot do is refused") {
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"trainer.max_duration=3ba"}, {}}))),
                     Contains("trainer.max_duration=3ba") && Contains("[optimizer] and in run.seed"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=-1"}, {}}))), Contains("optimizer.lr"));
-  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "leader = 2\n"))), Contains("executor.leader = 2"));
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "leader = 2\n"))),
+                    Contains("executor.leader = 2"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=0.1"}}))), Contains("trained plainly"));
 }
 
@@ -245,7 +253,8 @@ name = "bench"
 threads = { intra_op = 1, inter_op = 1 }
 [model]
 type = "mlp"
-layers = )" + std::string(layers) + R"(
+layers = )" + std::string(layers) +
+                       R"(
 [loss]
 type = "cross_entropy"
 [data]
@@ -253,7 +262,8 @@ type = "synthetic"
 kind = "classification"
 shape = [64]
 classes = 10
-train = { size = 4096, batch_size = )" + std::to_string(size) + R"( }
+train = { size = 4096, batch_size = )" +
+                       std::to_string(size) + R"( }
 [schedule]
 type = "constant"
 [logging]
@@ -271,7 +281,8 @@ max_duration = "600ba"
     for (int round = 0; round < 3; ++round)
       for (const std::size_t members : {1, 2, 4, 8, 16}) {
         std::vector<std::vector<std::string>> sets;
-        for (std::size_t b = 0; b < members; ++b) sets.push_back({"optimizer.lr=0.0" + std::to_string(b + 1)});
+        for (std::size_t b = 0; b < members; ++b)
+          sets.push_back({"optimizer.lr=0.0" + std::to_string(b + 1)});
         if (members == 1) sets = {{}};
         for (const bool array : {true, false}) {
           const double took = seconds(array ? text + array_of(sets) : text);

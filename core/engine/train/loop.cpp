@@ -434,7 +434,8 @@ MetricValues Loop::look(const EvaluationSplit& split) {
 }
 
 /// Counts what each of several members makes of a batch; gives that of the leading one.
-Graded Loop::evaluate_members(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses) {
+Graded Loop::evaluate_members(const Batch& batch, const ForwardContext& pass,
+                              std::vector<LossMeter>& losses) {
   const std::vector<Graded> all = bench_.evaluate_all(batch, pass);
   for (std::size_t member = 0; member < losses.size(); ++member) {
     const Graded& graded = all.at(member);

@@ -295,7 +295,8 @@ void Run::connect_metrics() {
 }
 
 Table Run::run_file(const std::vector<std::string>& set) const {
-  config::Resolution resolution = config::live_config(config::with_sets(live_.config.resolved, set), registry_);
+  config::Resolution resolution =
+      config::live_config(config::with_sets(live_.config.resolved, set), registry_);
   if (!resolution.config) throw ConfigError(resolution.findings.text());
   return std::move(resolution.config->resolved);
 }

@@ -169,8 +169,8 @@ class Run : LoopOwner {
   std::unique_ptr<UnsavedState> unsaved_;  ///< null: nobody looks
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
-  std::shared_ptr<StateCopy> copying_;  ///< null: nothing is being copied
-  std::unique_ptr<Shards> shards_;      ///< null: each rank has the whole network
+  std::shared_ptr<StateCopy> copying_;       ///< null: nothing is being copied
+  std::unique_ptr<Shards> shards_;           ///< null: each rank has the whole network
   std::deque<ActivePlugin> member_metrics_;  ///< where the executor has several members
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;

@@ -36,8 +36,9 @@ Array::Array(std::vector<std::unique_ptr<Network>> networks) {
   for (std::unique_ptr<Network>& network : networks) {
     auto* const own = dynamic_cast<GraphNetwork*>(network.get());
     if (own == nullptr)
-      throw ConfigError("the model has no graph, and models are fused node by node: take one that has, or the "
-                        "executor \"eager\"");
+      throw ConfigError(
+          "the model has no graph, and models are fused node by node: take one that has, or the "
+          "executor \"eager\"");
     network.release();  // NOLINT(bugprone-unused-return-value): `own` is it
     networks_.emplace_back(own);
   }
@@ -60,8 +61,10 @@ Array::Array(std::vector<std::unique_ptr<Network>> networks) {
     if (is_statistic(*graph_, static_cast<ValueId>(id))) {
       statistics_.push_back({value.name, at::stack(all)});
       of_statistics_.push_back(static_cast<ValueId>(id));
-    } else if (!std::ranges::all_of(all, [&](const at::Tensor& each) { return at::equal(each, all.front()); })) {
-      throw ConfigError("the constant " + value.name + " of the model is another for another seed: its members "
+    } else if (!std::ranges::all_of(all,
+                                    [&](const at::Tensor& each) { return at::equal(each, all.front()); })) {
+      throw ConfigError("the constant " + value.name +
+                        " of the model is another for another seed: its members "
                         "share all but parameters and running statistics");
     }
   }
@@ -109,8 +112,9 @@ void Array::bind() {
 at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardContext& pass) {
   for (GraphNetwork* const own : own_)
     if (!own->runs_by_nodes(pass))
-      throw ConfigError("[model.dropout] computes layers or masks weights, which are fused here: take one that "
-                        "drops activations, or the executor \"eager\"");
+      throw ConfigError(
+          "[model.dropout] computes layers or masks weights, which are fused here: take one that "
+          "drops activations, or the executor \"eager\"");
   std::vector<Fused> frame = frame_;
   for (std::size_t i = 0; i < graph_->inputs.size(); ++i)
     frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs.at(i), Layout::shared};
@@ -119,8 +123,7 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
     std::vector<Fused> given;
     for (const ValueId id : node.inputs)
       given.push_back(id == no_value ? Fused{} : frame[static_cast<std::size_t>(id)]);
-    const std::vector<Fused> outputs =
-        run_fused({*graph_, node, number, members(), own_, pass}, given);
+    const std::vector<Fused> outputs = run_fused({*graph_, node, number, members(), own_, pass}, given);
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != no_value) frame[static_cast<std::size_t>(node.outputs[i])] = outputs.at(i);
   }

@@ -14,8 +14,8 @@ enum class Convolution : std::uint8_t {
 };
 
 /// Always the same for the same sizes, so that a run can be resumed to the bit. `x` as it comes, shared or not.
-inline Convolution choose_convolution(std::int64_t members, bool shared, std::int64_t groups, std::int64_t out,
-                                      std::int64_t in, const at::Tensor& x) {
+inline Convolution choose_convolution(std::int64_t members, bool shared, std::int64_t groups,
+                                      std::int64_t out, std::int64_t in, const at::Tensor& x) {
   if (members == 1) return Convolution::grouped;
   if (shared && groups == 1) return Convolution::wide;
   (void)out;

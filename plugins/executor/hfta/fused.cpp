@@ -69,7 +69,8 @@ at::Tensor joined(const at::Tensor& parameter) {
 }
 
 std::optional<at::Tensor> joined_bias(Inputs inputs, std::size_t i) {
-  return i < inputs.size() && inputs[i].tensor.defined() ? std::optional(joined(inputs[i].tensor)) : std::nullopt;
+  return i < inputs.size() && inputs[i].tensor.defined() ? std::optional(joined(inputs[i].tensor))
+                                                         : std::nullopt;
 }
 
 /// With dimensions of 1 behind the members, so that it broadcasts as the plain tensor does.
@@ -95,7 +96,8 @@ Outputs broadcast(const FusedNode& n, Inputs inputs) {
     rank = std::max(rank, static_cast<std::int64_t>(shape_of(n.graph, id).size()));
   std::vector<at::Tensor> aligned;
   for (const Fused& each : inputs)
-    aligned.push_back(each.layout == Layout::shared ? each.tensor : of_rank(as_members(each, n.members), rank));
+    aligned.push_back(each.layout == Layout::shared ? each.tensor
+                                                    : of_rank(as_members(each, n.members), rank));
   return all_of(n.run(aligned), Layout::members);
 }
 
@@ -174,10 +176,11 @@ Outputs convolution(const FusedNode& n, Inputs inputs) {
       std::vector<at::Tensor> outputs;
       const std::vector<at::Tensor> weights = weight.unbind(0);
       const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
-      const std::vector<at::Tensor> biases = has_bias ? inputs[2].tensor.unbind(0) : std::vector<at::Tensor>();
-      const std::vector<at::Tensor> xs =
-          shared ? std::vector<at::Tensor>()
-                 : x.layout == Layout::channels ? x.tensor.chunk(n.members, 1) : x.tensor.unbind(0);
+      const std::vector<at::Tensor> biases =
+          has_bias ? inputs[2].tensor.unbind(0) : std::vector<at::Tensor>();
+      const std::vector<at::Tensor> xs = shared                         ? std::vector<at::Tensor>()
+                                         : x.layout == Layout::channels ? x.tensor.chunk(n.members, 1)
+                                                                        : x.tensor.unbind(0);
       for (std::size_t b = 0; b < weights.size(); ++b)
         outputs.push_back(convolve(w, shared ? x.tensor : xs[b], weights[b],
                                    has_bias ? std::optional(biases[b]) : std::nullopt, groups));
@@ -210,9 +213,9 @@ Outputs transposed_convolution(const FusedNode& n, Inputs inputs) {
 /// The running statistics [B, C] are updated in place, each member's from its own batch.
 Outputs batch_norm(const FusedNode& n, Inputs inputs) {
   const double momentum = 1.0 - n.node.number("momentum", 0.9);
-  return {{at::batch_norm(as_channels(inputs[0], n.members), joined(inputs[1].tensor), joined(inputs[2].tensor),
-                          inputs[3].tensor.view({-1}), inputs[4].tensor.view({-1}), n.pass.training, momentum,
-                          n.node.number("epsilon", 1e-5), true),
+  return {{at::batch_norm(as_channels(inputs[0], n.members), joined(inputs[1].tensor),
+                          joined(inputs[2].tensor), inputs[3].tensor.view({-1}), inputs[4].tensor.view({-1}),
+                          n.pass.training, momentum, n.node.number("epsilon", 1e-5), true),
            Layout::channels}};
 }
 
@@ -223,9 +226,10 @@ Outputs group_norm(const FusedNode& n, Inputs inputs) {
 }
 
 Outputs instance_norm(const FusedNode& n, Inputs inputs) {
-  return {{at::instance_norm(as_channels(inputs[0], n.members), joined(inputs[1].tensor),
-                             joined(inputs[2].tensor), {}, {}, true, 0.0, n.node.number("epsilon", 1e-5), false),
-           Layout::channels}};
+  return {
+      {at::instance_norm(as_channels(inputs[0], n.members), joined(inputs[1].tensor),
+                         joined(inputs[2].tensor), {}, {}, true, 0.0, n.node.number("epsilon", 1e-5), false),
+       Layout::channels}};
 }
 
 Outputs layer_norm(const FusedNode& n, Inputs inputs) {
@@ -296,9 +300,11 @@ bool is_parameter(const Graph& graph, const Node& node, std::size_t input) {
 
 /// y = x W^T + b, weight and bias parameters.
 bool is_linear(const Graph& graph, const Node& node) {
-  return node.integer("transA", 0) == 0 && node.integer("transB", 0) == 1 && node.number("alpha", 1.0) == 1.0 &&
-         node.number("beta", 1.0) == 1.0 && is_parameter(graph, node, 1) &&
-         (!is_given(node, 2) || (is_parameter(graph, node, 2) && shape_of(graph, node.inputs[2]).size() == 1));
+  return node.integer("transA", 0) == 0 && node.integer("transB", 0) == 1 &&
+         node.number("alpha", 1.0) == 1.0 && node.number("beta", 1.0) == 1.0 &&
+         is_parameter(graph, node, 1) &&
+         (!is_given(node, 2) ||
+          (is_parameter(graph, node, 2) && shape_of(graph, node.inputs[2]).size() == 1));
 }
 
 bool has_matrices(const Graph& graph, const Node& node) {
@@ -339,7 +345,8 @@ bool treats_samples(const Graph& graph, const Node& node) {
       if (!value.initializer.defined() || value.trainable) return false;
     }
   const auto all_batches = [&](const std::vector<ValueId>& ids) {
-    return std::ranges::all_of(ids, [&](ValueId id) { return id == no_value || depends_on_batch(graph, id); });
+    return std::ranges::all_of(ids,
+                               [&](ValueId id) { return id == no_value || depends_on_batch(graph, id); });
   };
   const bool concat = node.op == "Concat";
   return depends_on_batch(graph, node.inputs[0]) && (!concat || all_batches(node.inputs)) &&
@@ -347,7 +354,8 @@ bool treats_samples(const Graph& graph, const Node& node) {
 }
 
 bool selects_in_samples(const Graph& graph, const Node& node) {
-  return node.integer("axis", 0) != 0 && !depends_on_batch(graph, node.inputs[1]) && treats_samples(graph, node);
+  return node.integer("axis", 0) != 0 && !depends_on_batch(graph, node.inputs[1]) &&
+         treats_samples(graph, node);
 }
 
 struct Rule {
@@ -481,7 +489,8 @@ bool has_rule(const Graph& graph, const Node& node, bool dropout) {
 }
 
 std::vector<Fused> run_fused(const FusedNode& n, std::span<const Fused> inputs) {
-  const bool shared = std::ranges::all_of(inputs, [](const Fused& each) { return each.layout == Layout::shared; });
+  const bool shared =
+      std::ranges::all_of(inputs, [](const Fused& each) { return each.layout == Layout::shared; });
   const bool drops = is_dropped(n.node) && n.pass.drops() && n.own[0]->has_dropout();
   if (drops) return apart(n, inputs);
   if (shared) return all_of(n.run(tensors(inputs)), Layout::shared);

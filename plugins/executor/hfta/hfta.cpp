@@ -30,7 +30,8 @@ struct Member {
 
   static void describe(Fields<Member>& m) {
     m.option("set", &Member::set,
-             "keys of the run file that are another for this member, as after --set: of [optimizer], and run.seed");
+             "keys of the run file that are another for this member, as after --set: of [optimizer], and "
+             "run.seed");
   }
 };
 
@@ -62,12 +63,15 @@ class Hfta final : public Eager {
   static void describe(Manifest<Options>& m) {
     m.name("hfta").version("1.0.0").summary(
         "Models of one structure trained as one, each with an optimizer and a seed of its own (MLSys 2021).");
-    m.option("members", &Options::members, "a model each, from 0; with one or none, the run file's is trained plainly");
+    m.option("members", &Options::members,
+             "a model each, from 0; with one or none, the run file's is trained plainly");
     m.option("leader", &Options::leader,
-             "the member whose weights and optimizer the run's checkpoints hold, and whose metrics have no number")
+             "the member whose weights and optimizer the run's checkpoints hold, and whose metrics have no "
+             "number")
         .min(0);
-    m.option("on_nan", &Options::on_nan, "what becomes of a member whose loss is not finite: it stays as it is, or the "
-                                         "run ends");
+    m.option("on_nan", &Options::on_nan,
+             "what becomes of a member whose loss is not finite: it stays as it is, or the "
+             "run ends");
     m.option("compact_at", &Options::compact_at, "frozen share of the array from which on it is made smaller")
         .range(0.0, 1.0);
     m.fires(micro_events);
@@ -113,10 +117,12 @@ class Hfta final : public Eager {
     compact(bench);
   }
 
-  std::vector<Graded> evaluate_all(Workbench& bench, const Batch& batch, const ForwardContext& pass) override {
+  std::vector<Graded> evaluate_all(Workbench& bench, const Batch& batch,
+                                   const ForwardContext& pass) override {
     if (!is_array()) return {evaluate(bench, batch, pass)};
     const at::Tensor outputs = array_->forward(batch.inputs, pass).to(at::kFloat);
-    const std::vector<at::Tensor> each = outputs.unbind(0), losses = losses_of(bench, outputs, batch).unbind(0);
+    const std::vector<at::Tensor> each = outputs.unbind(0),
+                                  losses = losses_of(bench, outputs, batch).unbind(0);
     std::vector<Graded> all(members());
     for (std::size_t row = 0; row < rows_.size(); ++row)
       if (!frozen_.contains(rows_[row])) all[rows_[row]] = {each[row], losses[row]};
@@ -160,7 +166,8 @@ class Hfta final : public Eager {
   }
   std::vector<std::size_t> live() const {
     std::vector<std::size_t> result;
-    std::ranges::copy_if(rows_, std::back_inserter(result), [&](std::size_t each) { return !frozen_.contains(each); });
+    std::ranges::copy_if(rows_, std::back_inserter(result),
+                         [&](std::size_t each) { return !frozen_.contains(each); });
     return result.empty() ? rows_ : result;
   }
   std::int64_t row_of(std::size_t member) const { return std::ranges::find(rows_, member) - rows_.begin(); }
@@ -183,14 +190,16 @@ class Hfta final : public Eager {
       throw ConfigError("an array of models is trained by one process, and this run has several ranks");
     const Value* precision = value_at(file, "trainer", "precision");
     if (precision != nullptr && precision->as<std::string>() != "fp32")
-      throw ConfigError("trainer.precision = \"" + precision->as<std::string>() +
-                        "\": members of an array are trained in fp32 (each would need a loss scale of its own)");
+      throw ConfigError(
+          "trainer.precision = \"" + precision->as<std::string>() +
+          "\": members of an array are trained in fp32 (each would need a loss scale of its own)");
     for (const Member& member : options_.members)
       for (const std::string& each : member.set)
         if (!each.starts_with("optimizer.") && !each.starts_with("run.seed="))
-          throw ConfigError("a member sets " + each +
-                            ": members of an array differ in keys of [optimizer] and in run.seed; other keys need "
-                            "runs of their own");
+          throw ConfigError(
+              "a member sets " + each +
+              ": members of an array differ in keys of [optimizer] and in run.seed; other keys need "
+              "runs of their own");
   }
 
   void build(Workbench& bench, const std::optional<State>& from) {
@@ -241,8 +250,9 @@ class Hfta final : public Eager {
       const std::string of = "row/" + std::to_string(row);
       kept[row] = state.integer(of);
       if (kept[row] >= static_cast<std::int64_t>(members()))
-        throw ConfigError("the array that was saved has a member " + std::to_string(kept[row]) + ", executor.members " +
-                          std::to_string(members()) + " of them: leave their number as it is");
+        throw ConfigError("the array that was saved has a member " + std::to_string(kept[row]) +
+                          ", executor.members " + std::to_string(members()) +
+                          " of them: leave their number as it is");
       if (state.boolean(of + "/frozen")) frozen.insert(static_cast<std::size_t>(kept[row]));
     }
     rows.assign(kept.begin(), kept.end());
@@ -370,13 +380,15 @@ class Hfta final : public Eager {
       const std::size_t member = rows_[row];
       if (frozen_.contains(member) || finite[static_cast<std::int64_t>(row)].item<bool>()) continue;
       const std::string found = "the loss of member " + std::to_string(member) + " is not finite";
-      if (options_.on_nan == OnNan::stop) throw NumericError(found + ": executor.on_nan = \"freeze\" goes on without it");
+      if (options_.on_nan == OnNan::stop)
+        throw NumericError(found + ": executor.on_nan = \"freeze\" goes on without it");
       if (live().size() == 1) return;  // the run ends as a plain one does
       frozen_.insert(member);
       host().journal("froze member " + std::to_string(member), found);
     }
     if (leader() == before) return;
-    host().journal("member " + std::to_string(leader()) + " leads", "member " + std::to_string(before) + " is frozen");
+    host().journal("member " + std::to_string(leader()) + " leads",
+                   "member " + std::to_string(before) + " is frozen");
     show_leader(bench);
   }
 

@@ -34,7 +34,8 @@ double number_of(const Value& value) {
 
 const Value& at(const Table& table, const char* name) {
   const Value* value = table.find(name);
-  if (value == nullptr) throw PluginError("optimizer." + std::string(name) + " is not in the resolved run file");
+  if (value == nullptr)
+    throw PluginError("optimizer." + std::string(name) + " is not in the resolved run file");
   return *value;
 }
 
@@ -179,8 +180,8 @@ void rmsprop(Update& u) {
 /// Multiplies the updates of each parameter with coefficient * |w| / (|d| + decay * |w| + eps), 1 where |w| or |d| is 0
 /// (You et al.): a factor a member and parameter. `coefficient` and `eps` undefined: 1 and 0; `decay` as the update has
 /// it, or undefined.
-void scale_by_trust(Update& u, at::Tensor& updates, const at::Tensor& directions, const at::Tensor& coefficient,
-                    const at::Tensor& decay, const at::Tensor& eps) {
+void scale_by_trust(Update& u, at::Tensor& updates, const at::Tensor& directions,
+                    const at::Tensor& coefficient, const at::Tensor& decay, const at::Tensor& eps) {
   const std::size_t least = u.text("adapt") == "matrices" ? 2 : 0;
   for (const Place& place : u.array.places()) {
     if (place.shape.size() < least) continue;
@@ -192,7 +193,8 @@ void scale_by_trust(Update& u, at::Tensor& updates, const at::Tensor& directions
       below = at::addcmul(below, weight, decay.size(1) == 1 ? decay : decay.narrow(1, place.first, 1));
     if (eps.defined()) below = at::add(below, eps);
     const at::Tensor ratio = (coefficient.defined() ? weight * coefficient : weight) / below;
-    part(updates).mul_(at::where(at::logical_and(weight.gt(0), step.gt(0)), ratio, 1.0).to(ratio.scalar_type()));
+    part(updates).mul_(
+        at::where(at::logical_and(weight.gt(0), step.gt(0)), ratio, 1.0).to(ratio.scalar_type()));
   }
 }
 
@@ -213,8 +215,8 @@ void lamb(Update& u) {
     correction1.fill_(1.0);
     correction2.fill_(1.0);
   }
-  const at::Tensor denominator = at::mul(u.slot(1).sqrt(), correction1 / correction2.sqrt())
-                                     .add_(correction1 * u.option("eps"));
+  const at::Tensor denominator =
+      at::mul(u.slot(1).sqrt(), correction1 / correction2.sqrt()).add_(correction1 * u.option("eps"));
   at::Tensor directions = u.slot(0) / denominator;
   if (u.decay.defined()) directions.addcmul_(u.weights, u.decay);
   scale_by_trust(u, directions, directions, {}, {}, {});
@@ -244,9 +246,15 @@ const std::vector<Rule>& rules() {
       {"adagrad", adagrad, [](const Options&) { return Names{"sum"}; }, {}},
       {"adam", adam, of_adam, {"amsgrad"}},
       {"adamw", adamw, of_adam, {"amsgrad"}},
-      {"lamb", lamb, [](const Options&) { return Names{"exp_avg", "exp_avg_sq"}; }, {"debias", "adapt"}},
+      {"lamb",
+       lamb,
+       [](const Options&) {
+         return Names{"exp_avg", "exp_avg_sq"};
+       },
+       {"debias", "adapt"}},
       {"lars", lars, [](const Options&) { return Names{"momentum_buffer"}; }, {"nesterov", "adapt"}},
-      {"rmsprop", rmsprop,
+      {"rmsprop",
+       rmsprop,
        [](const Options& options) {
          Names names{"square_avg"};
          if (at(options.front(), "centered").as<bool>()) names.emplace_back("grad_avg");
@@ -254,7 +262,8 @@ const std::vector<Rule>& rules() {
          return names;
        },
        {"centered"}},
-      {"sgd", sgd,
+      {"sgd",
+       sgd,
        [](const Options& options) {
          return any_above_0(options, "momentum") ? Names{"momentum_buffer"} : Names{};
        },
@@ -286,8 +295,8 @@ ArrayOptimizer::ArrayOptimizer(std::vector<Table> options, const Table& file, co
   const Rule& rule = rule_of(type_);
   for (const Table& each : options_) {
     if (at(each, "type").as<std::string>() != type_)
-      throw ConfigError("a member has the optimizer " + at(each, "type").as<std::string>() + ", the run file " + type_ +
-                        ": those of an array have one");
+      throw ConfigError("a member has the optimizer " + at(each, "type").as<std::string>() +
+                        ", the run file " + type_ + ": those of an array have one");
     for (const char* name : rule.common)
       if (!alike(at(file, name), at(each, name)))
         throw ConfigError("a member differs from the run file in optimizer." + std::string(name) +
@@ -296,10 +305,12 @@ ArrayOptimizer::ArrayOptimizer(std::vector<Table> options, const Table& file, co
   if (type_ == "sgd" && at(options_.front(), "nesterov").as<bool>())
     for (const Table& each : options_)
       if (number_of(at(each, "momentum")) == 0.0 || number_of(at(each, "dampening")) != 0.0)
-        throw ConfigError("optimizer.nesterov = true needs momentum above 0 and dampening = 0, of each member");
+        throw ConfigError(
+            "optimizer.nesterov = true needs momentum above 0 and dampening = 0, of each member");
   std::vector<Table> all = options_;
   all.push_back(file);
-  for (std::string& name : rule.slots(all)) slots_.push_back({std::move(name), at::zeros_like(array.weights())});
+  for (std::string& name : rule.slots(all))
+    slots_.push_back({std::move(name), at::zeros_like(array.weights())});
   if (type_ == "adagrad") slots_.front().values.add_(option("initial_accumulator"));
   read_groups(array);
 }
@@ -310,7 +321,8 @@ void ArrayOptimizer::read_groups(const Array& array) {
   bool even = true, any_decay = false;
   for (std::size_t b = 0; b < options_.size(); ++b) {
     std::map<std::string, std::pair<double, double>> of_name;
-    for (const ParamGroup& group : make_groups(array.parameters(static_cast<std::int64_t>(b)), common_of(options_[b])))
+    for (const ParamGroup& group :
+         make_groups(array.parameters(static_cast<std::int64_t>(b)), common_of(options_[b])))
       for (const std::string& name : group.names) of_name[name] = {group.base_lr, group.weight_decay};
     rates.emplace_back();
     decays.emplace_back();
@@ -327,7 +339,9 @@ void ArrayOptimizer::read_groups(const Array& array) {
     at::Tensor all = at::zeros_like(array.weights());
     for (std::size_t i = 0; i < array.places().size(); ++i)
       all.narrow(1, array.places()[i].first, array.places()[i].count)
-          .copy_(column([&](std::size_t b) { return values[b][i]; }).expand({array.members(), array.places()[i].count}));
+          .copy_(column([&](std::size_t b) {
+                   return values[b][i];
+                 }).expand({array.members(), array.places()[i].count}));
     return all;
   };
   rates_ = matrix(rates);
@@ -359,8 +373,13 @@ void ArrayOptimizer::step(const Array& array, const Rate& rate, const std::vecto
     for (const Slot& slot : slots_) before.emplace_back(slot.values, slot.values.index_select(0, rows));
   }
   for (std::int64_t& each : updates_) ++each;
-  Update update{*this,  array, array.weights(), array.gradients(), rate.factor == 1.0 ? rates_ : rates_ * rate.factor,
-                decays_, rate.momentum};
+  Update update{*this,
+                array,
+                array.weights(),
+                array.gradients(),
+                rate.factor == 1.0 ? rates_ : rates_ * rate.factor,
+                decays_,
+                rate.momentum};
   rule_of(type_).update(update);
   if (frozen.empty()) return;
   const at::Tensor rows = at::tensor(frozen, at::kLong).to(array.weights().device());
@@ -411,7 +430,8 @@ void ArrayOptimizer::save(StateWriter& state) const {
 }
 
 void ArrayOptimizer::load(const StateReader& state) {
-  for (std::size_t b = 0; b < updates_.size(); ++b) updates_[b] = state.integer("updates/" + std::to_string(b));
+  for (std::size_t b = 0; b < updates_.size(); ++b)
+    updates_[b] = state.integer("updates/" + std::to_string(b));
   for (Slot& slot : slots_) {
     const std::string name = "slots/" + slot.name;
     if (state.has_tensor(name) && state.tensor(name).sizes() == slot.values.sizes())
