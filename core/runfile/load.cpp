@@ -318,6 +318,17 @@ Document load(const std::vector<std::string>& files, const std::vector<std::stri
   return document;
 }
 
+Document with_sets(const Table& resolved, const std::vector<std::string>& sets) {
+  Document document;
+  document.root = resolved;
+  document.file = "--set";
+  const RankPlace place = RankPlace::of_process();
+  document.ranks = place.size;
+  document.local_ranks = place.local_size;
+  Loader(document).set(sets);
+  return document;
+}
+
 Document load_resolved(const std::string& name, const std::string& text) {
   Document document;
   document.file = name;

@@ -43,6 +43,9 @@ struct Document {
 Document load(const std::vector<std::string>& files, const std::vector<std::string>& sets,
               const Environment& environment, const std::string& tool = {});
 
+/// A resolved file with `sets` on top, as after --set.
+Document with_sets(const Table& resolved, const std::vector<std::string>& sets);
+
 /// The text of a resolved file, as toml_file() wrote it; `name` stands for it in findings.
 Document load_resolved(const std::string& name, const std::string& text);
 

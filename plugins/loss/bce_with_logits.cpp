@@ -9,6 +9,7 @@
 #include <trainyard/loss.hpp>
 
 #include <trainyard/helpers/elementwise.hpp>
+#include <trainyard/helpers/grades_members.hpp>
 
 #include "fused.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 using namespace trainyard;
 
-class BceWithLogits final : public Loss {
+class BceWithLogits final : public Loss, public GradesMembers {
  public:
   struct Options {
     std::optional<double> pos_weight;
@@ -38,6 +39,16 @@ class BceWithLogits final : public Loss {
     if (losses::is_plain(logits) && losses::is_plain(target) && !losses::has_gradient(target))
       return by_kernel(logits, target);
     return by_operators(logits, target, options_.pos_weight);
+  }
+
+  at::Tensor forward_members(const at::Tensor& output, const Batch& batch) const override {
+    const auto [logits, target] = elementwise_of_members(output, batch.target);
+    std::optional<at::Tensor> pos_weight;
+    if (options_.pos_weight) pos_weight = at::full({}, *options_.pos_weight, logits.options());
+    return at::binary_cross_entropy_with_logits(logits, target.expand_as(logits), {}, pos_weight,
+                                                at::Reduction::None)
+        .flatten(1)
+        .mean(1);
   }
 
  private:

@@ -8,10 +8,12 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/ne.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <trainyard/loss.hpp>
 
+#include <trainyard/helpers/grades_members.hpp>
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
@@ -22,7 +24,7 @@ namespace {
 
 using namespace trainyard;
 
-class CrossEntropy final : public Loss {
+class CrossEntropy final : public Loss, public GradesMembers {
  public:
   struct Options {
     double label_smoothing = 0.0;
@@ -67,6 +69,22 @@ class CrossEntropy final : public Loss {
     const at::Tensor scores = type == at::kHalf || type == at::kBFloat16 ? output.to(at::kFloat) : output;
     if (options_.multi_label) return of_labels(scores, batch.target);
     return mean_.of(scores, batch.target.dim() == 1 ? batch.target : batch.target.reshape(-1));
+  }
+
+  at::Tensor forward_members(const at::Tensor& output, const Batch& batch) const override {
+    if (options_.multi_label || !options_.class_weights.empty()) {
+      std::vector<at::Tensor> each;
+      for (const at::Tensor& own : output.unbind(0)) each.push_back(forward(own, batch));
+      return at::stack(each);
+    }
+    const at::Tensor target = batch.target.reshape(-1);
+    const at::Tensor of_items =
+        at::cross_entropy_loss(output.reshape({-1, output.size(-1)}), target.repeat({output.size(0)}), {},
+                               at::Reduction::None, options_.ignore_index.value_or(-100),
+                               options_.label_smoothing)
+            .view({output.size(0), -1});
+    if (!options_.ignore_index) return of_items.mean(1);
+    return at::div(of_items.sum(1), at::ne(target, *options_.ignore_index).sum().clamp_min(1));
   }
 
   double weight(const Batch& batch) const override {

@@ -235,7 +235,7 @@ TEST_CASE("every executor fires the events that it declares, and no other of a m
       CHECK(fired.contains(event) == (std::find(declared.begin(), declared.end(), event) != declared.end()));
     }
   }
-  CHECK(executors == 5);
+  CHECK(executors == 6);
 }
 
 TEST_CASE("what the host finds wrong within an executor is not laid at its door") {

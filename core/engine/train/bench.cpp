@@ -79,6 +79,7 @@ decltype(auto) Bench::in_host(Call&& call) {
 }
 
 void Bench::open() {
+  member_losses_.resize(parts_.member_metrics.size());
   in_executor([&](Executor& executor) { executor.open(*this); });
   is_open_ = true;
 }
@@ -138,6 +139,10 @@ Graded Bench::evaluate(const Batch& batch, const ForwardContext& pass) {
   return in_executor([&](Executor& executor) { return executor.evaluate(*this, batch, pass); });
 }
 
+std::vector<Graded> Bench::evaluate_all(const Batch& batch, const ForwardContext& pass) {
+  return in_executor([&](Executor& executor) { return executor.evaluate_all(*this, batch, pass); });
+}
+
 void Bench::settle(Executor::Pause pause) {
   if (is_open_) in_executor([&](Executor& executor) { executor.settle(*this, pause); });
   catch_up();
@@ -192,7 +197,7 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass, const ForwardPas
     guarded(*parts_.network.slot, context_.number_,
             [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
   });
-  take_metrics(context_.output_, context_.loss_, batch);
+  take_metrics(parts_.metrics, context_.output_, context_.loss_, batch);
 }
 
 at::Tensor Bench::forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
@@ -392,8 +397,23 @@ Graded Bench::grade(Network& twin, const Batch& batch, const ForwardContext& pas
 void Bench::report(const Graded& graded, const Batch& batch) {
   in_host([&] {
     count(graded.loss, batch);
-    take_metrics(graded.output, graded.loss, batch);
+    take_metrics(parts_.metrics, graded.output, graded.loss, batch);
   });
+}
+
+void Bench::report(const Graded& graded, const Batch& batch, std::size_t member) {
+  in_host([&] {
+    if (context_.repeats_ == 0) member_losses_.at(member).add(graded.loss, batch.weight);
+    take_metrics(parts_.member_metrics.at(member), graded.output, graded.loss, batch);
+  });
+}
+
+Table Bench::run_file(const std::vector<std::string>& set) const {
+  return parts_.owner->run_file(set);
+}
+
+std::unique_ptr<Network> Bench::build(std::uint64_t seed) {
+  return in_host([&] { return parts_.owner->build(seed); });
 }
 
 Rate Bench::rate(std::int64_t update) const {
@@ -454,10 +474,11 @@ void Bench::count(const at::Tensor& loss, const Batch& batch) {
     refuse_loss(loss.item().toDouble());
 }
 
-void Bench::take_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) {
+void Bench::take_metrics(const MetricSlots& metrics, const at::Tensor& output, const at::Tensor& loss,
+                         const Batch& batch) {
   if (!logging_ || context_.repeats_ != 0 || output.layout() != at::kStrided) return;
   const at::NoGradGuard no_grad;
-  train::update(parts_.metrics, context_.number_, output.detach().to(at::kFloat), loss.detach(), batch);
+  train::update(metrics, context_.number_, output.detach().to(at::kFloat), loss.detach(), batch);
 }
 
 std::optional<double> Bench::take_loss() {
@@ -465,6 +486,10 @@ std::optional<double> Bench::take_loss() {
   // On a GPU this is the first look at the loss. An overflow of fp16 is the scaler's business.
   if (loss && !scaler_ && !std::isfinite(*loss)) refuse_loss(*loss);
   return loss;
+}
+
+std::optional<double> Bench::take_loss(std::size_t member) {
+  return member < member_losses_.size() ? member_losses_[member].take() : std::nullopt;
 }
 
 std::optional<double> Bench::fp16_scale() const {
@@ -481,12 +506,23 @@ void Bench::save(StateWriter& state) const {
   state.scalar("updates", updates_);
   loss_meter_.save(state);
   if (scaler_) scaler_->save(state);
+  for (std::size_t member = 0; member < member_losses_.size(); ++member) {
+    const LossMeter& losses = member_losses_[member];
+    state.scalar("members/" + std::to_string(member) + "/loss_sum", losses.sum());
+    state.scalar("members/" + std::to_string(member) + "/loss_weight", losses.weight());
+  }
 }
 
 void Bench::load(const StateReader& state) {
   updates_ = state.integer("updates");
   loss_meter_.load(state);
   if (scaler_) scaler_->load(state);
+  member_losses_.assign(parts_.member_metrics.size(), {});
+  for (std::size_t member = 0; member < member_losses_.size(); ++member) {
+    const std::string of = "members/" + std::to_string(member) + "/";
+    if (state.has_scalar(of + "loss_sum"))
+      member_losses_[member].add_sum(state.number(of + "loss_sum"), state.number(of + "loss_weight"));
+  }
 }
 
 }  // namespace trainyard::train

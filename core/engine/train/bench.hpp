@@ -48,11 +48,15 @@ class Bench final : public Workbench {
   /// A step is to be done again: nothing of it is left.
   void drop_step();
   Graded evaluate(const Batch& batch, const ForwardContext& pass);
+  /// Of all members of an executor that has several.
+  std::vector<Graded> evaluate_all(const Batch& batch, const ForwardContext& pass);
   /// Has the executor finish what is in flight, and the optimizer what it has put off.
   void settle(Executor::Pause pause);
 
   /// The mean training loss since the last call; throws NumericError where it is not finite.
   std::optional<double> take_loss();
+  /// The same of a member of several, as it is.
+  std::optional<double> take_loss(std::size_t member);
   /// Of the last step that was clipped by norm, before; else undefined.
   const at::Tensor& gradient_norm() const { return gradient_norm_; }
   std::optional<double> fp16_scale() const;
@@ -71,6 +75,9 @@ class Bench final : public Workbench {
   Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) override;
   double loss_scale() const override { return fp16_scale().value_or(1.0); }
   void report(const Graded& graded, const Batch& batch) override;
+  void report(const Graded& graded, const Batch& batch, std::size_t member) override;
+  Table run_file(const std::vector<std::string>& set) const override;
+  std::unique_ptr<Network> build(std::uint64_t seed) override;
   Rate rate(std::int64_t update) const override;
   std::int64_t updates() const override { return updates_; }
   void clip(std::vector<at::Tensor>& gradients) const override;
@@ -103,7 +110,8 @@ class Bench final : public Workbench {
   void catch_up();
   Update count_repeat();
   void count(const at::Tensor& loss, const Batch& batch);
-  void take_metrics(const at::Tensor& output, const at::Tensor& loss, const Batch& batch);
+  void take_metrics(const MetricSlots& metrics, const at::Tensor& output, const at::Tensor& loss,
+                    const Batch& batch);
   [[noreturn]] void refuse_loss(double loss) const;
 
   LoopParts& parts_;
@@ -113,6 +121,7 @@ class Bench final : public Workbench {
   std::vector<at::Tensor> parameters_;
   std::optional<LossScaler> scaler_;
   LossMeter loss_meter_;
+  std::vector<LossMeter> member_losses_;  ///< where the executor has several members
   std::int64_t updates_ = 0;
   bool logging_ = false;  ///< training metrics are taken of this step
   at::Tensor gradient_norm_;

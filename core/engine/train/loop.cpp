@@ -160,7 +160,10 @@ void Loop::run_step() {
   });
   brackets_.bracket(Event::batch_start, Event::batch_end, [&] {
     Clock& clock = context_.clock_;
-    if (logging) reset(parts_.metrics, context_.number_);
+    if (logging) {
+      reset(parts_.metrics, context_.number_);
+      for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
+    }
     StepWork work{.micros = data.batches,
                   .weight = weight_of(data),
                   .step = clock.step,
@@ -392,6 +395,13 @@ void Loop::log_point() {
   if (parts_.world != nullptr) merge(parts_.metrics, context_.number_, *parts_.world);
   if (const std::optional<double> loss = bench_.take_loss()) put("train/loss", *loss);
   each_value(parts_.metrics, context_.number_, "train", put);
+  for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
+    const std::optional<double> loss = bench_.take_loss(member);
+    if (!loss) continue;  // it is trained no more
+    const std::string prefix = std::to_string(member) + "/train";
+    put(prefix + "/loss", *loss);
+    each_value(parts_.member_metrics[member], context_.number_, prefix, put);
+  }
   put("lr", parts_.optimizer.plugin->groups().front().lr);
   if (bench_.gradient_norm().defined()) put("gradient_norm", bench_.gradient_norm().item().toDouble());
   if (const std::optional<double> scale = bench_.fp16_scale()) put("loss_scale", *scale);
@@ -423,6 +433,19 @@ MetricValues Loop::look(const EvaluationSplit& split) {
   return pass_over(split);
 }
 
+/// Counts what each of several members makes of a batch; gives that of the leading one.
+Graded Loop::evaluate_members(const Batch& batch, const ForwardContext& pass,
+                              std::vector<LossMeter>& losses) {
+  const std::vector<Graded> all = bench_.evaluate_all(batch, pass);
+  for (std::size_t member = 0; member < losses.size(); ++member) {
+    const Graded& graded = all.at(member);
+    if (!graded.loss.defined()) continue;
+    losses[member].add(graded.loss, batch.weight);
+    update(parts_.member_metrics[member], context_.number_, graded.output, graded.loss, batch);
+  }
+  return all.at(parts_.executor.plugin->leader());
+}
+
 MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
   const events::SpanScope span(Span::What::phase, "evaluation");
@@ -434,6 +457,8 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
   std::erase_if(context_.metrics(),
                 [&](const auto& each) { return each.first.starts_with(split.name + "/"); });
   LossMeter losses;
+  std::vector<LossMeter> member_losses(parts_.member_metrics.size());
+  for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
   context_.evaluating_ = true;
   context_.split_ = split.name;
   ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
@@ -451,7 +476,8 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
         context_.batch_ = &batch;
         brackets_.bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
           if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;
-          Graded graded = bench_.evaluate(batch, pass);
+          Graded graded = member_losses.empty() ? bench_.evaluate(batch, pass)
+                                                : evaluate_members(batch, pass, member_losses);
           context_.output_ = std::move(graded.output);
           context_.loss_ = std::move(graded.loss);
           losses.add(context_.loss_, batch.weight);
@@ -469,6 +495,14 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
     each_value(parts_.metrics, context_.number_, split.name,
                [&](std::string name, double value) { values[std::move(name)] = value; });
+    for (std::size_t member = 0; member < member_losses.size(); ++member) {
+      const std::optional<double> loss = member_losses[member].take();
+      if (!loss) continue;  // it is trained no more
+      const std::string prefix = std::to_string(member) + "/" + split.name;
+      values[prefix + "/loss"] = *loss;
+      each_value(parts_.member_metrics[member], context_.number_, prefix,
+                 [&](std::string name, double value) { values[std::move(name)] = value; });
+    }
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });
   context_.evaluating_ = false;

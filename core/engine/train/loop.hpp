@@ -130,6 +130,7 @@ class Loop {
   double weight_of(const data::StepData& data) const;
   void after_batch();
   void log_point();
+  Graded evaluate_members(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses);
   MetricValues pass_over(const EvaluationSplit& split);
   bool finished();
   void poll();

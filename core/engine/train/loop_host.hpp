@@ -90,6 +90,10 @@ class LoopOwner {
   /// At safe points: throws what a plugin's own threads threw; with --strict-state, looks for state that is not
   /// saved.
   virtual void check_threads() {}
+
+  // Of executors that train several models (executor.hpp).
+  virtual Table run_file(const std::vector<std::string>& /*set*/) const { return {}; }
+  virtual std::unique_ptr<Network> build(std::uint64_t /*seed*/) { return nullptr; }
 };
 
 inline LoopHost no_host;

@@ -47,7 +47,8 @@ struct LoopParts {
   Filled<data::Loader> train;
   /// The first is evaluated on eval_interval, all of them at the end.
   std::vector<EvaluationSplit> evaluations;
-  MetricSlots metrics;  ///< values are reported under the ids of their slots
+  MetricSlots metrics;                      ///< values are reported under the ids of their slots
+  std::vector<MetricSlots> member_metrics;  ///< the same of each member of an executor that has several
   RunScale scale;
   LoopHost* host = &no_host;
   LoopOwner* owner = &no_owner;

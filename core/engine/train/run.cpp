@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include <trainyard/model.hpp>
 #include <trainyard/recorder.hpp>
 
 #include "core/engine/distributed/together.hpp"
@@ -20,6 +21,8 @@
 #include "core/engine/train/opening.hpp"
 #include "core/engine/train/strict_state.hpp"
 #include "core/engine/train/weights.hpp"
+#include "core/runfile/live_config.hpp"
+#include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 
 namespace trainyard::train {
@@ -264,15 +267,49 @@ void Run::connect() {
   parts_.train = {&live_.config.at("data.train"), made.splits["train"].loader.get()};
   live_.context.network_ = parts_.network.plugin;
   live_.context.optimizer_ = parts_.optimizer.plugin;
-  parts_.metrics.clear();
-  for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name))
-    parts_.metrics.push_back(filled<Metric>(slot.slot));
+  connect_metrics();
   attach_rules(live_.layer);
   watch_spans(live_);
   parts_.evaluations.clear();
   for (const char* name : {"val", "test"})
     if (const auto split = made.splits.find(name); split != made.splits.end())
       parts_.evaluations.push_back({name, split->second.loader.get()});
+}
+
+/// Each member of the executor has objects of its own.
+void Run::connect_metrics() {
+  parts_.metrics.clear();
+  parts_.member_metrics.clear();
+  member_metrics_.clear();
+  for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name))
+    parts_.metrics.push_back(filled<Metric>(slot.slot));
+  const std::size_t members = parts_.executor.plugin->members();
+  if (members == 1) return;
+  parts_.member_metrics.resize(members);
+  for (MetricSlots& metrics : parts_.member_metrics)
+    for (const config::SlotConfig& slot : live_.config.of_kind(Metric::kind.name)) {
+      ActivePlugin& plugin = member_metrics_.emplace_back(make_plugin(slot, registry_));
+      auto& metric = plugin.as<Metric>();
+      guarded(slot, 0, [&] { metric.check(live_.layer.network().output_shape(), live_.schema); });
+      metrics.push_back({&plugin.slot(), &metric});
+    }
+}
+
+Table Run::run_file(const std::vector<std::string>& set) const {
+  config::Resolution resolution =
+      config::live_config(config::with_sets(live_.config.resolved, set), registry_);
+  if (!resolution.config) throw ConfigError(resolution.findings.text());
+  return std::move(resolution.config->resolved);
+}
+
+std::unique_ptr<Network> Run::build(std::uint64_t seed) {
+  ActivePlugin& model = live_.layer.plugin("model");
+  return guarded(model.slot(), 0, [&] {
+    std::unique_ptr<Network> network = model.as<Model>().build({live_.schema, seed});
+    network->to(live_.device);
+    if (live_.layer.made.dropout) network->set_dropout(live_.layer.made.dropout.get(), seed);
+    return network;
+  });
 }
 
 std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count) {

@@ -140,6 +140,9 @@ class Run : LoopOwner {
  private:
   void fire_quietly(Event event);
   void check_threads() override;
+  Table run_file(const std::vector<std::string>& set) const override;
+  std::unique_ptr<Network> build(std::uint64_t seed) override;
+  void connect_metrics();
   void set_inspectors();
   void open_data();
   static const plugins::PluginFile& find_plugin(const std::string& slot, const std::string& kind,
@@ -166,8 +169,9 @@ class Run : LoopOwner {
   std::unique_ptr<UnsavedState> unsaved_;  ///< null: nobody looks
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
-  std::shared_ptr<StateCopy> copying_;  ///< null: nothing is being copied
-  std::unique_ptr<Shards> shards_;      ///< null: each rank has the whole network
+  std::shared_ptr<StateCopy> copying_;       ///< null: nothing is being copied
+  std::unique_ptr<Shards> shards_;           ///< null: each rank has the whole network
+  std::deque<ActivePlugin> member_metrics_;  ///< where the executor has several members
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

@@ -25,6 +25,7 @@
 
 #include <trainyard/batch.hpp>
 #include <trainyard/contract.hpp>
+#include <trainyard/error.hpp>
 #include <trainyard/event.hpp>
 #include <trainyard/forward_context.hpp>
 #include <trainyard/plugin.hpp>
@@ -142,6 +143,18 @@ class Workbench {
   /// Of a slot of the run that a single plugin fills: "optimizer". Throws PluginError for another.
   virtual Filling filling(std::string_view slot) const = 0;
 
+  // Of several models side by side (Executor::members).
+
+  /// The same of one member: counted in "MEMBER/train/loss" and the training metrics under such names. What is not
+  /// finite is the executor's business here.
+  virtual void report(const Graded& graded, const Batch& batch, std::size_t member);
+  /// The resolved run file with these assignments ("optimizer.lr=1e-3", as after --set), checked like any. Throws
+  /// ConfigError.
+  virtual Table run_file(const std::vector<std::string>& set) const;
+  /// A network as the run's model builds it from a seed, on the run's device, with the run's dropout drawing from
+  /// that seed. It goes before model and dropout do: no later than the next open().
+  virtual std::unique_ptr<Network> build(std::uint64_t seed) = 0;
+
   /// Whether a hook is called at an event in this run.
   virtual bool heard(Event event) const = 0;
   /// Fires one of micro_events that the manifest declares, with the micro-batch and what is known of it, which
@@ -179,6 +192,24 @@ class Executor : public Plugin {
 
   /// Nothing is in flight afterwards, or it is in what save() writes.
   virtual void settle(Workbench&, Pause) {}
+
+  // Several models side by side, each with metrics of its own: "3/val/loss". The network and the optimizer of the
+  // run, and metrics without a number, are those of the leading one. A run with one member has no numbers.
+
+  virtual std::size_t members() const { return 1; }
+  virtual std::size_t leader() const { return 0; }
+  /// evaluate() of all members: a loss that is undefined is of one that is no longer trained.
+  virtual std::vector<Graded> evaluate_all(Workbench& bench, const Batch& batch, const ForwardContext& pass) {
+    return {evaluate(bench, batch, pass)};
+  }
 };
+
+// A bench of one model has neither.
+inline void Workbench::report(const Graded&, const Batch&, std::size_t) {
+  throw PluginError("this bench trains a single model");
+}
+inline Table Workbench::run_file(const std::vector<std::string>&) const {
+  throw PluginError("this bench has no run file");
+}
 
 }  // namespace trainyard

@@ -140,6 +140,8 @@ class TinyRun::Work final : public StepContext, public Workbench {
     own_network_->set_dropout(&*plan_, setup_.seed);
   }
 
+  std::unique_ptr<Network> build(std::uint64_t seed) override { return tiny_network(schema_, seed); }
+
   // What it does.
 
   void begin() {

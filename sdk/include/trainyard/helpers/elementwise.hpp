@@ -39,4 +39,13 @@ inline std::pair<at::Tensor, at::Tensor> elementwise(const at::Tensor& output, c
   return {output.to(dtype).reshape(target.sizes()), target.to(dtype)};
 }
 
+/// The same of outputs [members, size, ...] of several models: values [members, shape of the target...], target.
+inline std::pair<at::Tensor, at::Tensor> elementwise_of_members(const at::Tensor& output,
+                                                                const at::Tensor& target) {
+  const at::ScalarType dtype = output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  std::vector<std::int64_t> shape = target.sizes().vec();
+  shape.insert(shape.begin(), output.size(0));
+  return {output.to(dtype).reshape(shape), target.to(dtype)};
+}
+
 }  // namespace trainyard

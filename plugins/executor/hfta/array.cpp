@@ -1,0 +1,195 @@
+#include "array.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include <trainyard/error.hpp>
+
+namespace hfta {
+namespace {
+
+bool is_statistic(const Graph& graph, ValueId id) {
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return node.op == "BatchNormalization" && (node.inputs[3] == id || node.inputs[4] == id);
+  });
+}
+
+at::Tensor as_row(const std::vector<NamedTensor>& parameters) {
+  std::vector<at::Tensor> parts;
+  for (const NamedTensor& each : parameters) parts.push_back(each.tensor.detach().reshape(-1));
+  return at::cat(parts);
+}
+
+}  // namespace
+
+Array::Array(std::vector<std::unique_ptr<Network>> networks) {
+  const at::NoGradGuard untracked;
+  for (std::unique_ptr<Network>& network : networks) {
+    auto* const own = dynamic_cast<GraphNetwork*>(network.get());
+    if (own == nullptr)
+      throw ConfigError(
+          "the model has no graph, and models are fused node by node: take one that has, or the "
+          "executor \"eager\"");
+    network.release();  // NOLINT(bugprone-unused-return-value): `own` is it
+    networks_.emplace_back(own);
+  }
+  graph_ = networks_.front()->graph();
+  if (graph_->outputs.size() != 1) throw ConfigError("the graph of the model has several outputs");
+  std::vector<at::Tensor> rows;
+  for (const auto& network : networks_) rows.push_back(as_row(network->parameters()));
+  std::int64_t first = 0;
+  for (std::size_t id = 0; id < graph_->values.size(); ++id) {
+    const GraphValue& value = graph_->values[id];
+    if (value.trainable) {
+      places_.push_back({value.name, value.initializer.sizes().vec(), first, value.initializer.numel()});
+      of_places_.push_back(static_cast<ValueId>(id));
+      first += value.initializer.numel();
+      continue;
+    }
+    if (!value.initializer.defined()) continue;
+    std::vector<at::Tensor> all;
+    for (const auto& network : networks_) all.push_back(network->graph()->values[id].initializer);
+    if (is_statistic(*graph_, static_cast<ValueId>(id))) {
+      statistics_.push_back({value.name, at::stack(all)});
+      of_statistics_.push_back(static_cast<ValueId>(id));
+    } else if (!std::ranges::all_of(all,
+                                    [&](const at::Tensor& each) { return at::equal(each, all.front()); })) {
+      throw ConfigError("the constant " + value.name +
+                        " of the model is another for another seed: its members "
+                        "share all but parameters and running statistics");
+    }
+  }
+  if (places_.empty()) throw ConfigError("the model has no parameters");
+  weights_ = at::stack(rows);
+  if (!networks_.front()->has_dropout()) networks_.resize(1);
+  for (const auto& network : networks_) own_.push_back(network.get());
+  bind();
+}
+
+/// Has everything that refers to the members' tensors refer to those that there are now.
+void Array::bind() {
+  const at::NoGradGuard untracked;
+  gradients_ = at::zeros_like(weights_);
+  leaves_.clear();
+  frame_.assign(graph_->values.size(), {});
+  for (std::size_t id = 0; id < frame_.size(); ++id)
+    if (graph_->values[id].initializer.defined()) frame_[id].tensor = graph_->values[id].initializer;
+  const auto view = [&](const at::Tensor& matrix, const Place& place) {
+    std::vector<std::int64_t> shape = place.shape;
+    shape.insert(shape.begin(), matrix.size(0));
+    return matrix.detach().narrow(1, place.first, place.count).view(shape);
+  };
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    at::Tensor leaf = view(weights_, places_[i]);
+    leaf.set_requires_grad(true);
+    leaves_.push_back(leaf);
+    frame_[static_cast<std::size_t>(of_places_[i])] = {leaf, Layout::members};
+  }
+  for (std::size_t i = 0; i < statistics_.size(); ++i)
+    frame_[static_cast<std::size_t>(of_statistics_[i])] = {statistics_[i].tensor, Layout::members};
+  // What they began with goes: plain nodes get their weights from here.
+  for (std::size_t n = 0; n < networks_.size(); ++n) {
+    std::vector<NamedTensor> tensors = parameters(static_cast<std::int64_t>(n));
+    std::vector<NamedTensor> buffers_now = networks_[n]->buffers();
+    for (NamedTensor& buffer : buffers_now)
+      for (const NamedTensor& own : buffers(static_cast<std::int64_t>(n)))
+        if (own.name == buffer.name) buffer.tensor = own.tensor;
+    for (NamedTensor& each : tensors) each.tensor.set_requires_grad(true);
+    tensors.insert(tensors.end(), buffers_now.begin(), buffers_now.end());
+    networks_[n]->adopt(tensors);
+  }
+}
+
+at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardContext& pass) {
+  for (GraphNetwork* const own : own_)
+    if (!own->runs_by_nodes(pass))
+      throw ConfigError(
+          "[model.dropout] computes layers or masks weights, which are fused here: take one that "
+          "drops activations, or the executor \"eager\"");
+  std::vector<Fused> frame = frame_;
+  for (std::size_t i = 0; i < graph_->inputs.size(); ++i)
+    frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs.at(i), Layout::shared};
+  for (std::size_t number = 0; number < graph_->nodes.size(); ++number) {
+    const Node& node = graph_->nodes[number];
+    std::vector<Fused> given;
+    for (const ValueId id : node.inputs)
+      given.push_back(id == no_value ? Fused{} : frame[static_cast<std::size_t>(id)]);
+    const std::vector<Fused> outputs = run_fused({*graph_, node, number, members(), own_, pass}, given);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != no_value) frame[static_cast<std::size_t>(node.outputs[i])] = outputs.at(i);
+  }
+  return as_members(frame[static_cast<std::size_t>(graph_->outputs.front())], members());
+}
+
+void Array::backward(const at::Tensor& losses, double share, bool adds) {
+  std::vector<at::Tensor> gradients =
+      torch::autograd::grad({losses}, leaves_, {at::full({members()}, share, losses.options())},
+                            /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    gradients[i] = gradients[i].defined() ? gradients[i].reshape({members(), places_[i].count})
+                                          : at::zeros({members(), places_[i].count}, weights_.options());
+  if (adds)
+    gradients_.add_(at::cat(gradients, 1));
+  else
+    at::cat_out(gradients_, gradients, 1);
+}
+
+std::vector<NamedTensor> Array::row(const at::Tensor& matrix, std::int64_t member) const {
+  std::vector<NamedTensor> result;
+  const at::Tensor all = matrix.detach().select(0, member);
+  for (const Place& place : places_)
+    result.push_back({place.name, all.narrow(0, place.first, place.count).view(place.shape)});
+  return result;
+}
+
+std::vector<NamedTensor> Array::parameters(std::int64_t member) const {
+  return row(weights_, member);
+}
+
+std::vector<NamedTensor> Array::buffers(std::int64_t member) const {
+  std::vector<NamedTensor> result;
+  for (const NamedTensor& each : statistics_) result.push_back({each.name, each.tensor.select(0, member)});
+  return result;
+}
+
+void Array::take(at::Tensor weights, std::vector<NamedTensor> statistics) {
+  weights_ = std::move(weights);
+  statistics_ = std::move(statistics);
+  if (networks_.size() > 1) networks_.resize(static_cast<std::size_t>(members()));
+  own_.resize(networks_.size());
+  bind();
+}
+
+void Array::keep(const std::vector<std::int64_t>& rows) {
+  const at::NoGradGuard untracked;
+  const at::Tensor index = at::tensor(rows, at::kLong).to(weights_.device());
+  std::vector<NamedTensor> statistics = statistics_;
+  for (NamedTensor& each : statistics) each.tensor = each.tensor.index_select(0, index);
+  if (networks_.size() > 1) {
+    std::vector<std::unique_ptr<GraphNetwork>> kept;
+    for (const std::int64_t row : rows) kept.push_back(std::move(networks_[static_cast<std::size_t>(row)]));
+    networks_ = std::move(kept);
+    graph_ = networks_.front()->graph();
+    own_.clear();
+    for (const auto& network : networks_) own_.push_back(network.get());
+  }
+  take(weights_.index_select(0, index), std::move(statistics));
+}
+
+std::vector<std::string> Array::unfused() const {
+  std::vector<std::string> names;
+  for (const Node& node : graph_->nodes)
+    if (!has_rule(*graph_, node, networks_.front()->has_dropout())) names.push_back(node.name);
+  return names;
+}
+
+}  // namespace hfta

@@ -1,0 +1,76 @@
+// B models of one graph, trained as one. Their parameters are a matrix, a row a member: whatever is done to members -
+// to clip, to freeze, to take out, to put in - is done to rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/graph/network.hpp>
+#include <trainyard/named_tensor.hpp>
+
+#include "fused.hpp"
+
+namespace hfta {
+
+/// Where a parameter lies in a row.
+struct Place {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t first = 0, count = 0;
+};
+
+class Array {
+ public:
+  /// A network for each member, as a run would begin with it; they are used up. Throws ConfigError where one has no
+  /// graph, or a constant of them differs.
+  explicit Array(std::vector<std::unique_ptr<Network>> networks);
+
+  std::int64_t members() const { return weights_.size(0); }
+  const std::vector<Place>& places() const { return places_; }
+
+  /// The outputs [B, N, ...] for the inputs of one batch, which all members see.
+  at::Tensor forward(const std::vector<at::Tensor>& inputs, const ForwardContext& pass);
+
+  /// Puts the gradients of `losses` [B], each times `share`, in the place of those that are there, or adds them.
+  void backward(const at::Tensor& losses, double share, bool adds);
+
+  /// Parameters [B, P], and their gradients.
+  const at::Tensor& weights() const { return weights_; }
+  const at::Tensor& gradients() const { return gradients_; }
+
+  /// Parameters and running statistics of a member, by handle: what is written to them is its.
+  std::vector<NamedTensor> parameters(std::int64_t member) const;
+  std::vector<NamedTensor> buffers(std::int64_t member) const;
+  /// A row of `matrix`, laid out as the weights are, as the parameters of a member.
+  std::vector<NamedTensor> row(const at::Tensor& matrix, std::int64_t member) const;
+
+  /// The running statistics of all members [B, ...], by name.
+  const std::vector<NamedTensor>& statistics() const { return statistics_; }
+
+  /// Takes weights [B, P] and statistics in the place of its own: another number of members, perhaps.
+  void take(at::Tensor weights, std::vector<NamedTensor> statistics);
+  /// Leaves the members that `rows` names, in its order.
+  void keep(const std::vector<std::int64_t>& rows);
+
+  /// Names of nodes that are run member by member.
+  std::vector<std::string> unfused() const;
+
+ private:
+  void bind();
+
+  std::vector<std::unique_ptr<GraphNetwork>> networks_;  ///< of each member where dropout acts, else one
+  std::vector<GraphNetwork*> own_;                       ///< the same
+  const Graph* graph_ = nullptr;                         ///< of the first
+  std::vector<Place> places_;
+  std::vector<ValueId> of_places_, of_statistics_;
+  at::Tensor weights_, gradients_;
+  std::vector<NamedTensor> statistics_;
+  std::vector<Fused> frame_;        ///< initializers stay in it
+  std::vector<at::Tensor> leaves_;  ///< parameters [B, ...], views of the weights
+};
+
+}  // namespace hfta

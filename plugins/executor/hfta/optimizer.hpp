@@ -1,0 +1,68 @@
+// The shipped optimizers for all members of an array at once: each coefficient is a column [B, 1] that broadcasts over
+// the parameters [B, P], so that a step takes as many operations for one member as for many.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <trainyard/executor.hpp>
+#include <trainyard/state.hpp>
+#include <trainyard/value.hpp>
+
+#include "array.hpp"
+
+namespace hfta {
+
+class ArrayOptimizer {
+ public:
+  /// `options`: the table [optimizer] of each member; `file`: that of the run file, whose plugin can load what
+  /// state_of() gives. Throws ConfigError for an optimizer that is not fused, and where members differ in what an array
+  /// has in common.
+  ArrayOptimizer(std::vector<Table> options, const Table& file, const Array& array);
+
+  /// One update of all members but those that `frozen` names.
+  void step(const Array& array, const Rate& rate, const std::vector<std::int64_t>& frozen);
+
+  /// Leaves the members that `rows` names.
+  void keep(const Array& array, const std::vector<std::int64_t>& rows);
+
+  /// What the plugin of a plain run saves; copies.
+  State state_of(const Array& array, std::int64_t member) const;
+  /// Has a member go on from what a plain run saved; what is not in it begins anew.
+  void insert(const Array& array, std::int64_t member, const State& state);
+
+  void save(StateWriter& state) const;
+  /// Of an array of as many members. Slots that are not in it, or of other sizes, begin anew.
+  void load(const StateReader& state);
+
+  std::vector<std::string> slot_names() const;
+
+ private:
+  friend struct Update;
+
+  at::Tensor column(const std::function<double(std::size_t)>& value) const;
+  at::Tensor option(const char* name) const;
+  at::Tensor option(const char* name, std::size_t element) const;
+  void read_groups(const Array& array);
+
+  struct Slot {
+    std::string name;
+    at::Tensor values;  ///< [B, P]
+  };
+
+  std::string type_;
+  std::vector<Table> options_;
+  at::TensorOptions numbers_;
+  at::Tensor rates_, decays_;  ///< [B, 1], or [B, P] where groups differ; decays undefined where all are 0
+  std::vector<Slot> slots_;
+  std::vector<std::int64_t> updates_;  ///< of each member
+};
+
+/// The optimizers that are fused, sorted.
+std::vector<std::string> fused_optimizers();
+
+}  // namespace hfta

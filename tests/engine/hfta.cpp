@@ -1,0 +1,299 @@
+// The executor hfta in whole runs: each member of an array comes to what a run of its own comes to.
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include <ATen/ATen.h>
+#include <catch2/catch.hpp>
+
+#include "core/engine/train/run.hpp"
+#include "support/run.hpp"
+
+using namespace trainyard;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string run_with(const std::string& optimizer, const std::string& more = {}) {
+  return R"(
+schema = 1
+[run]
+name = "array"
+seed = 3
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "mlp"
+layers = [8, 16, 16, 3]
+[loss]
+type = "cross_entropy"
+[[metrics]]
+type = "accuracy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [8]
+classes = 3
+train = { size = 102, batch_size = 12, micro_batch_size = 4, shuffle = true }
+val = { size = 32, batch_size = 12 }
+[schedule]
+type = "cosine"
+[logging]
+interval = "1ba"
+sinks = []
+[trainer]
+max_duration = "200ba"
+eval_interval = "50ba"
+grad_clip = { max = 0.5 }
+)" + optimizer +
+         more;
+}
+
+const std::string adamw =
+    "[optimizer]\ntype = \"adamw\"\nlr = 0.01\nweight_decay = 0.01\nbetas = [0.9, 0.999]\n";
+
+const std::vector<std::vector<std::string>> sweep = {{"optimizer.lr=0.001"},
+                                                     {"optimizer.lr=0.003", "optimizer.weight_decay=0.1"},
+                                                     {"optimizer.lr=0.01", "optimizer.betas=[0.8, 0.99]"},
+                                                     {"optimizer.lr=0.02", "optimizer.weight_decay=0.0"},
+                                                     {"optimizer.lr=0.005", "optimizer.betas=[0.95, 0.999]"},
+                                                     {"optimizer.lr=0.002", "optimizer.weight_decay=0.3"},
+                                                     {"optimizer.lr=0.015", "optimizer.betas=[0.5, 0.9]"},
+                                                     {"optimizer.lr=0.008", "optimizer.eps=1e-6"}};
+
+std::string array_of(const std::vector<std::vector<std::string>>& members, const std::string& more = {}) {
+  std::string text = "[executor]\ntype = \"hfta\"\n" + more;
+  for (const std::vector<std::string>& member : members) {
+    text += "[[executor.members]]\nset = [";
+    for (const std::string& each : member) text += "'" + each + "', ";
+    text += "]\n";
+  }
+  return text;
+}
+
+/// Keeps what a run is at one step, as a checkpointer does; the run goes on.
+class KeepsStates final : public train::Saver {
+ public:
+  explicit KeepsStates(std::int64_t at) : at_(at) {}
+  std::int64_t every() const override { return at_; }
+  void save() override {
+    if (!states.empty()) return;
+    states = run->snapshot().states;
+    for (State& state : states)
+      for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
+  }
+  std::optional<train::Saved> take_committed() override { return std::nullopt; }
+  void drain() override {}
+
+  train::Run* run = nullptr;
+  std::vector<State> states;
+
+ private:
+  std::int64_t at_;
+};
+
+/// A run to its end. `sets` as after --set; `from`: states to begin with; `saver` keeps some.
+struct Trained {
+  train::Run run;
+
+  explicit Trained(const std::string& text, const std::vector<std::string>& sets = {},
+                   const std::vector<State>& from = {}, KeepsStates* saver = nullptr,
+                   train::LoopHost* host = nullptr)
+      : run(test::valid(text, sets), test::shipped(), {}) {
+    run.build_model();
+    train::LoopParts parts;
+    if (host != nullptr) parts.host = host;
+    if (saver != nullptr) {
+      saver->run = &run;
+      parts.saver = saver;
+    }
+    run.build_loop(std::move(parts));
+    run.loop().fit([&] {
+      if (!from.empty()) run.restore(from, [](const std::string&) {});
+    });
+  }
+
+  /// Of the run's network, in a row.
+  at::Tensor weights() {
+    std::vector<at::Tensor> parts;
+    for (const NamedTensor& each : run.network().parameters())
+      parts.push_back(each.tensor.detach().reshape(-1));
+    return at::cat(parts);
+  }
+  /// Of all members, a row each.
+  at::Tensor array() {
+    for (const State& state : run.snapshot().states)
+      if (state.owner == "executor") return state.tensors.at("weights").detach().clone();
+    FAIL("the executor saved nothing");
+    return {};
+  }
+  double metric(const std::string& name) { return run.loop().latest().at(name); }
+};
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("members of an array come to what runs of their own come to") {
+  for (const std::string& optimizer :
+       {adamw, std::string("[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n")}) {
+    const bool sgd = optimizer != adamw;
+    std::vector<std::vector<std::string>> members = sweep;
+    if (sgd)
+      members = {{"optimizer.lr=0.1"},
+                 {"optimizer.lr=0.02", "optimizer.momentum=0.5"},
+                 {"optimizer.lr=0.05", "optimizer.weight_decay=0.01"}};
+    Trained array(run_with(optimizer, array_of(members)));
+    const at::Tensor rows = array.array();
+    REQUIRE(rows.size(0) == std::ssize(members));
+    for (std::size_t b = 0; b < members.size(); ++b) {
+      INFO("member " << b << " of " << optimizer);
+      Trained alone(run_with(optimizer), members[b]);
+      const std::string prefix = std::to_string(b) + "/";
+      // In single precision, 200 steps of which each magnifies the rounding of the one before.
+      CHECK(difference(rows[static_cast<std::int64_t>(b)], alone.weights()) < 2e-3);
+      CHECK(array.metric(prefix + "val/loss") == Approx(alone.metric("val/loss")).epsilon(2e-3));
+      CHECK(array.metric(prefix + "val/accuracy") ==
+            Approx(alone.metric("val/accuracy")).margin(1.0 / 32 + 1e-6));
+    }
+    CHECK(at::equal(array.weights(), rows[0]));
+    CHECK(array.metric("val/loss") == array.metric("0/val/loss"));
+    CHECK(array.metric("1/val/loss") != array.metric("0/val/loss"));
+  }
+}
+
+TEST_CASE("a member with a seed of its own begins as a run of that seed") {
+  const std::string still = "[optimizer]\ntype = \"sgd\"\nlr = 1e-30\n";
+  Trained array(run_with(still, array_of({{"run.seed=3"}, {"run.seed=11"}})));
+  const at::Tensor rows = array.array();
+  CHECK(at::equal(rows[0], Trained(run_with(still)).weights()));
+  CHECK(at::equal(rows[1], Trained(run_with(still), {"run.seed=11"}).weights()));
+}
+
+TEST_CASE("a member that goes astray changes no bit of the others") {
+  const auto rows_of = [](const std::string& more, const char* lr) {
+    std::vector<std::vector<std::string>> members = sweep;
+    members[0] = {lr};
+    return Trained(run_with(adamw, array_of(members, "leader = 1\n" + more))).array();
+  };
+  const at::Tensor sound = rows_of("", "optimizer.lr=0.001");
+  const at::Tensor astray = rows_of("compact_at = 1.0\n", "optimizer.lr=1e30");
+  REQUIRE(astray.size(0) == 8);
+  CHECK_FALSE(at::equal(astray[0], sound[0]));
+  CHECK(at::equal(astray.narrow(0, 1, 7), sound.narrow(0, 1, 7)));
+  // Made smaller by it, at once.
+  const at::Tensor left = rows_of("compact_at = 0.0\n", "optimizer.lr=1e30");
+  REQUIRE(left.size(0) == 7);
+  CHECK(at::equal(left, sound.narrow(0, 1, 7)));
+  // A leader that is lost is followed by the first of the others.
+  std::vector<std::vector<std::string>> members = sweep;
+  members[0] = {"optimizer.lr=1e30"};
+  Trained led(run_with(adamw, array_of(members)));
+  CHECK(at::equal(led.weights(), sound[1]));
+  CHECK_THROWS_WITH(Trained(run_with(adamw, array_of(members, "on_nan = \"stop\"\n"))),
+                    Contains("the loss of member 0 is not finite"));
+}
+
+TEST_CASE("an array that is resumed comes to the bits of one that was not, made smaller or not") {
+  for (const char* lr : {"optimizer.lr=0.001", "optimizer.lr=1e30"}) {
+    std::vector<std::vector<std::string>> members = sweep;
+    members[2] = members[3] = members[5] = members[6] = {lr};
+    const std::string text = run_with(adamw, array_of(members));
+    KeepsStates saver(100);
+    Trained undisturbed(text, {}, {}, &saver);
+    REQUIRE_FALSE(saver.states.empty());
+    Trained resumed(text, {}, saver.states);
+    CHECK(at::equal(resumed.array(), undisturbed.array()));
+    CHECK(resumed.array().size(0) == (lr == std::string("optimizer.lr=1e30") ? 4 : 8));
+    CHECK(resumed.metric("7/val/loss") == undisturbed.metric("7/val/loss"));
+  }
+}
+
+TEST_CASE("a member is taken out of an array into a plain run, and put into one") {
+  const std::string text = run_with(adamw, array_of(sweep, "leader = 4\n"));
+  KeepsStates saver(100);
+  Trained array(text, {}, {}, &saver);
+  CHECK(at::equal(array.weights(), array.array()[4]));
+  // Out: the checkpoint is that of a plain run of the member.
+  Trained alone(run_with(adamw), sweep[4], saver.states);
+  CHECK(difference(alone.weights(), array.array()[4]) < 1e-3);
+  // Not by chance: with an optimizer that begins anew it goes elsewhere.
+  std::vector<State> bare = saver.states;
+  std::erase_if(bare, [](const State& state) { return state.owner == "optimizer"; });
+  CHECK(difference(Trained(run_with(adamw), sweep[4], bare).weights(), array.array()[4]) > 1e-2);
+  // In: a plain run goes on as the leader.
+  KeepsStates plain_saver(100);
+  Trained plain(run_with(adamw), sweep[4], {}, &plain_saver);
+  Trained with(text, {}, plain_saver.states);
+  CHECK(difference(with.array()[4], plain.weights()) < 1e-3);
+}
+
+TEST_CASE("what an array cannot do is refused") {
+  const auto fit = [](const std::string& text) { Trained run(text); };
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"trainer.max_duration=3ba"}, {}}))),
+                    Contains("trainer.max_duration=3ba") && Contains("[optimizer] and in run.seed"));
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=-1"}, {}}))), Contains("optimizer.lr"));
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "leader = 2\n"))),
+                    Contains("executor.leader = 2"));
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=0.1"}}))), Contains("trained plainly"));
+}
+
+TEST_CASE("an array of one is the plain run, to the bit") {
+  CHECK(at::equal(Trained(run_with(adamw, array_of({{}}))).weights(), Trained(run_with(adamw)).weights()));
+}
+
+// What the README quotes; not among the tests: engine_tests "[hfta-bench]"
+TEST_CASE("an array against one run after another", "[.][hfta-bench]") {
+  for (const auto& [layers, size] : {std::pair{"[64, 32, 32, 10]", 32}, {"[64, 128, 10]", 64}}) {
+    std::string text = R"(
+schema = 1
+[run]
+name = "bench"
+threads = { intra_op = 1, inter_op = 1 }
+[model]
+type = "mlp"
+layers = )" + std::string(layers) +
+                       R"(
+[loss]
+type = "cross_entropy"
+[data]
+type = "synthetic"
+kind = "classification"
+shape = [64]
+classes = 10
+train = { size = 4096, batch_size = )" +
+                       std::to_string(size) + R"( }
+[schedule]
+type = "constant"
+[logging]
+interval = "1000ba"
+sinks = []
+[trainer]
+max_duration = "600ba"
+)" + adamw;
+    const auto seconds = [](const std::string& run) {
+      const auto began = std::chrono::steady_clock::now();
+      const Trained trained(run);
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    };
+    std::map<std::string, double> best;
+    for (int round = 0; round < 3; ++round)
+      for (const std::size_t members : {1, 2, 4, 8, 16}) {
+        std::vector<std::vector<std::string>> sets;
+        for (std::size_t b = 0; b < members; ++b)
+          sets.push_back({"optimizer.lr=0.0" + std::to_string(b + 1)});
+        if (members == 1) sets = {{}};
+        for (const bool array : {true, false}) {
+          const double took = seconds(array ? text + array_of(sets) : text);
+          double& least = best[std::to_string(members) + (array ? " array" : " plain")];
+          least = least == 0.0 ? took : std::min(least, took);
+        }
+      }
+    for (const std::size_t members : {1, 2, 4, 8, 16})
+      WARN("mlp " << layers << ", N = " << size << ", B = " << members << ": "
+                  << static_cast<double>(members) * best[std::to_string(members) + " plain"] /
+                         best[std::to_string(members) + " array"]
+                  << " times the models a second");
+  }
+}
