@@ -163,4 +163,10 @@ std::string Apart::said() const {
   return test::read_file(file_ + ".said");
 }
 
+Outcome train_apart(const std::string& text) {
+  const Apart run(text);
+  run.train({});
+  return outcome_of(run.run());
+}
+
 }  // namespace trainyard::contract

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/host_run.hpp"
 #include "support/files.hpp"
 
 namespace trainyard::contract {
@@ -29,5 +30,9 @@ class Apart {
   test::TempFolder folder_;
   std::string file_;
 };
+
+/// Trains in a process of its own: code of plugins is never unmapped, and a process has no room for that of a
+/// thousand runs.
+Outcome train_apart(const std::string& text);
 
 }  // namespace trainyard::contract

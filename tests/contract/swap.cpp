@@ -103,14 +103,6 @@ std::string out_and_back(const PluginFile& file, const PluginFile& other, const 
   return entry(other, 2) + entry(file, 4);
 }
 
-/// In a process of its own: code of plugins is never unmapped, and a process has no room for that of a
-/// thousand runs.
-Outcome train_apart(const std::string& text) {
-  const Apart run(text);
-  run.train({});
-  return outcome_of(run.run());
-}
-
 /// Beginning with the one that comes after it.
 std::vector<PluginFile> others_of_kind(const PluginFile& file) {
   std::vector<PluginFile> before, after;

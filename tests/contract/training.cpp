@@ -7,6 +7,7 @@
 #include <trainyard/state.hpp>
 
 #include "contract/host_run.hpp"
+#include "contract/process.hpp"
 #include "support/run.hpp"
 
 using namespace trainyard;
@@ -44,12 +45,12 @@ std::string observers(const PluginFile& except, const std::set<std::string>& ref
   return sinks + hooks;
 }
 
-/// Trains `text` with all observers that take the run: those that refuse it are left out, and counted.
+/// Trains `text`, in a process of its own, with all observers that take the run: those that refuse it are left out, and counted.
 Outcome train_watched(const PluginFile& file, std::string text, std::map<std::string, int>& refusals) {
   if (const std::size_t none = text.find("sinks = []\n"); none != std::string::npos) text.erase(none, 11);
   std::set<std::string> refused;
   for (;;) {
-    Outcome outcome = train_shortly(text + observers(file, refused), {}, shipped());
+    Outcome outcome = train_apart(text + observers(file, refused));
     static const std::regex refusal(R"(^\[hooks\[\d+\]\] (\w+) at )");
     std::smatch found;
     constexpr int bad_configuration = 2;

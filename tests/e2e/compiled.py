@@ -1,7 +1,9 @@
 """Run files of configs/ with the executor `compiled`: the weights are those of `eager` but for rounding, also where it is
 swapped to eager and back, and a run that was cut ends with the bits of one that was not. Names of files, or `all`, as
 arguments; by default some."""
+import json
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -9,11 +11,58 @@ import unittest
 import numpy
 
 import configs
-from support.host import HostTest, tensors
+from support.host import SMALL, HostTest, tensors
 
 INTEGERS = ("tables.ids", "tables.starts", "tables.schedule")  # of SLIDE
 CHOSEN = ("digits_mlp", "digits_certified", "digits_gyro", "digits_debugger", "fashion_mnist_cnn", "cora_sage")
 THERE_AND_BACK = 'swap=[{at="2ba",slot="executor",type="eager",watch="0ba"},{at="3ba",slot="executor",type="compiled",watch="0ba"}]'
+
+
+LONG = SMALL.replace('max_duration = "2ep"', 'max_duration = "200ba"').replace("[[logging.sinks]]", '[schedule]\ntype = "cosine"\n[logging]\ninterval = "1ba"\n[[logging.sinks]]')
+IMAGES = 'kind = "classification"\nshape = [3, 8, 8]\nclasses = 3'
+TOKENS = 'kind = "language"\nseq_len = 6\nvocabulary = 9'
+MLP, ROWS = 'type = "mlp"\nlayers = [8, 16, 3]', 'kind = "classification"\nshape = [8]\nclasses = 3'
+# Networks of 200 steps with a cosine schedule: dropout in the first, ragged last batches in the second.
+NETWORKS = {
+    "mlp": LONG + '[model.dropout]\ntype = "standard"\n',
+    "cnn": LONG.replace(MLP, 'type = "lenet"\npadding = 2').replace(ROWS, IMAGES.replace("8, 8", "28, 28")).replace("size = 64", "size = 40"),
+    "lstm": LONG.replace(MLP, 'type = "lstm"\nn_layer = 1\nhidden = 6').replace(ROWS, TOKENS),
+    "gpt": LONG.replace(MLP, 'type = "gpt"\nn_layer = 2\nn_head = 2\nd_model = 8').replace(ROWS, TOKENS),
+}
+
+
+class Networks(HostTest):
+    def losses(self, text, executor):
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        self.train(text + f'[executor]\ntype = "{executor}"\n')
+        lines = (self.folder / "runs/small/metrics.jsonl").read_text().splitlines()
+        return numpy.array([each["train/loss"] for each in map(json.loads, lines) if "train/loss" in each])
+
+    def test_losses_are_those_of_eager(self):
+        for name, text in NETWORKS.items():
+            with self.subTest(name):
+                eager, compiled = self.losses(text, "eager"), self.losses(text, "compiled")
+                self.assertEqual(len(eager), 200)
+                self.assertLessEqual(numpy.abs(compiled / eager - 1).max(), 1e-3)
+
+    def test_two_shapes_are_compiled_once_each(self):
+        self.losses(NETWORKS["cnn"], "compiled")
+        log = (self.folder / "runs/small/run.log").read_text()
+        self.assertEqual(len(re.findall("compiled for", log)), 2)
+
+    def test_what_looks_into_the_step_sees_what_it_sees_of_eager(self):
+        """Accumulation, clipping, averaged weights, sharpness-aware steps and a rule beside them."""
+        more = ("data.train.micro_batch_size=8", 'trainer.grad_clip={type="norm",max=0.5}',
+                'hooks=[{type="ema",decay=0.9},{type="sam",rho=0.05}]', 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
+        words = [word for each in more for word in ("--set", each)]
+        found = {}
+        for executor in ("eager", "compiled"):
+            shutil.rmtree(self.folder / "runs", ignore_errors=True)
+            result = self.train(SMALL + f'[executor]\ntype = "{executor}"\n', *words)
+            found[executor] = result["metrics"]
+        for key, value in found["eager"].items():
+            if key != "samples_per_second":
+                self.assertAlmostEqual(found["compiled"][key], value, delta=1e-4 * max(1, abs(value)), msg=key)
 
 
 class Compiled(HostTest):

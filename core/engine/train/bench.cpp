@@ -332,7 +332,7 @@ bool Bench::prepare_gradients() {
   if (!scaler_ && !rule) return true;
   std::vector<at::Tensor> gradients = gradients_of(parameters_);
   if (scaler_ && !scaler_->unscale(gradients)) return false;
-  if (rule) gradient_norm_ = clip(gradients, *rule);
+  if (rule) gradient_norm_ = train::clip(gradients, *rule);
   return true;
 }
 
