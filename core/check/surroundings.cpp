@@ -58,6 +58,8 @@ const std::vector<Surroundings>& surroundings() {
        "[2, 8, 10]"},
       {"features of any shape, a number", synthetic("kind = \"regression\"\nshape = [2]\n"), flat("1"),
        "type = \"mse\"\n", "[2, 8, 1]"},
+      {"the distribution of a number", synthetic("kind = \"regression\"\nshape = [2]\n"), flat("2"),
+       "type = \"nll\"\n", "[2, 8, 2]"},
   };
   return all;
 }

@@ -54,7 +54,7 @@ class PlainBench final : public Workbench {
  public:
   PlainBench(Network& network, Optimizer& optimizer) : network_(network), optimizer_(optimizer) {}
 
-  void backward(StepWork& work, std::size_t micro) override {
+  void backward(StepWork& work, std::size_t micro, const ForwardPass& = {}) override {
     const Graded graded = grade(work.micros[micro], work.pass(micro));
     graded.loss.backward(at::full({}, work.share(micro), graded.loss.options()));
   }
@@ -85,6 +85,11 @@ class PlainBench final : public Workbench {
   void report(const Graded& graded, const Batch&) override { losses.push_back(graded.loss.item<double>()); }
   Rate rate(std::int64_t) const override { return {}; }
   std::int64_t updates() const override { return updates_; }
+  void clip(std::vector<at::Tensor>&) const override {}
+  bool autocasts() const override { return false; }
+  bool drops() const override { return false; }
+  Filling filling(std::string_view) const override { return {}; }
+  std::unique_ptr<Network> build(std::uint64_t) override { return nullptr; }
   bool heard(Event) const override { return false; }
   void fire(Event, StepWork&, std::size_t, Graded&) override {}
   bool take(Control) override { return false; }

@@ -17,7 +17,7 @@ struct Sample {
   at::Tensor input, target;
 };
 
-inline cli::RunFile run_file(const std::vector<std::string>& sets, const std::string& name) {
+inline cli::RunFile run_file(const std::vector<std::string>& sets, const std::string& name = "loop.toml") {
   std::optional<cli::RunFile> file =
       cli::read_run_file({.files = {TRAINYARD_SOURCE_DIR "/tools/bench/" + name},
                           .sets = sets,

@@ -497,7 +497,7 @@ std::optional<double> Bench::fp16_scale() const {
 }
 
 void Bench::refuse_loss(double loss) const {
-  throw NumericError("the training loss is " + std::to_string(loss) + " at step " +
+  throw NumericError("the training loss is " + (std::isnan(loss) ? "nan" : std::to_string(loss)) + " at step " +
                      std::to_string(context_.number_) +
                      ": lower optimizer.lr, add trainer.grad_clip, or look at the data of this batch");
 }
