@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include <trainyard/ad/loss.hpp>
+#include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/loss.hpp>
 
@@ -67,6 +68,7 @@ class Nll final : public Loss {
       : likelihood_{options.family, options.freedom}, parameters_(parameters(options.family)) {}
 
   void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const override {
+    refuse_several_labels("loss nll", schema, "take loss cross_entropy with multi_label = true");
     if (schema.classes > 0)
       throw ConfigError("loss nll is of numbers, but the data has classes; take loss cross_entropy");
     std::vector<std::int64_t> expected = schema.target.shape;

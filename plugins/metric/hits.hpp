@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "loss/fused.hpp"
+#include "../loss/fused.hpp"
 
 namespace metrics {
 

@@ -4,7 +4,7 @@
 #include <trainyard/helpers/elementwise.hpp>
 #include <trainyard/helpers/mean_metric.hpp>
 
-#include "loss/fused.hpp"
+#include "../loss/fused.hpp"
 
 namespace {
 

@@ -29,7 +29,7 @@ struct Place {
 constexpr Place places[] = {{"before the first checkpoint", "batch_end", 1},
                             {"inside an evaluation", "eval_batch_end", 3},
                             {"while a checkpoint is written", "before_checkpoint", 4},
-                            {"between two checkpoints, inside an accumulation", "after_backward", 8},
+                            {"between two checkpoints, ahead of an update", "before_step", 8},
                             // Last: where another thread writes it, that may be at the end of the run.
                             {"right after a checkpoint", "after_checkpoint", 4}};
 const std::vector<std::string> sets = {"run.resume=auto",          "trainer.max_duration=3ep",

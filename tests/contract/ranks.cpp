@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include <trainyard/executor.hpp>
+
 #include "contract/host_run.hpp"
 #include "contract/process.hpp"
 #include "contract/records.hpp"
@@ -41,6 +43,15 @@ std::string digest_of(const Apart& run) {
   return outcome.model + outcome.optimizer;
 }
 
+/// Whether the plugin says ahead of the first step that it trains on one rank.
+bool trains_alone(const Apart& run) {
+  const int status = run.train(sets, 2);
+  const bool alone = WIFEXITED(status) && WEXITSTATUS(status) == 2 &&
+                     run.said().find("trains on one rank") != std::string::npos;
+  std::filesystem::remove_all(run.run());
+  return alone;
+}
+
 }  // namespace
 
 TEST_CASE("every plugin trains on two ranks, and goes on to the same bits once both were killed") {
@@ -48,9 +59,10 @@ TEST_CASE("every plugin trains on two ranks, and goes on to the same bits once b
     INFO(title(plugin));
     Apart run;
     run.write(killable(plugin, run.folder().path("place")));
+    if (plugin.manifest.kind == Executor::kind.name && trains_alone(run)) continue;
     const std::string expected = digest_of(run);
     CHECK(expected.size() == 128);
-    run.folder().write("place", "after_backward 6");
+    run.folder().write("place", "before_step 6");
     const int status = run.train(sets, 2);
     INFO(run.said());
     CHECK(WIFSIGNALED(status));

@@ -16,7 +16,7 @@ class Killer final : public Hook {
   struct Options {
     std::string place;
   };
-  static constexpr Event events[] = {Event::after_backward,    Event::batch_end,        Event::eval_batch_end,
+  static constexpr Event events[] = {Event::before_step,       Event::batch_end,        Event::eval_batch_end,
                                      Event::before_checkpoint, Event::after_checkpoint, Event::before_load,
                                      Event::after_load};
   static void describe(Manifest<Options>& m) {

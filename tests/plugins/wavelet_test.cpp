@@ -30,7 +30,7 @@
 #include "support/plugin.hpp"
 
 using namespace trainyard;
-using namespace trainyard::wavelet;
+using namespace wavelet;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace trainyard::pipelined {
+namespace pipelined {
 
 /// Thrown where the other end has failed.
 struct Closed : std::runtime_error {
@@ -55,4 +55,4 @@ class Channel {
   bool closed_ = false;
 };
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

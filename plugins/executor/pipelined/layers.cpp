@@ -8,7 +8,9 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::pipelined {
+namespace pipelined {
+
+using namespace trainyard;
 namespace {
 
 bool begins_layer(const Graph& graph, const Node& node) {
@@ -82,4 +84,4 @@ std::vector<int> stage_of_nodes(const Graph& graph, std::int64_t stages) {
   return stage_of_node;
 }
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

@@ -7,7 +7,9 @@
 
 #include <trainyard/graph/graph.hpp>
 
-namespace trainyard::pipelined {
+namespace pipelined {
+
+using namespace trainyard;
 
 /// Splits items into at most `parts` runs one behind the other, none of them empty, whose largest sum is as small
 /// as can be; gives the run of each item.
@@ -19,4 +21,4 @@ std::vector<int> balanced(std::span<const double> costs, std::int64_t parts);
 /// parameter is read in two stages, which would update it at different times.
 std::vector<int> stage_of_nodes(const Graph& graph, std::int64_t stages);
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

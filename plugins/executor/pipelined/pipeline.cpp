@@ -13,7 +13,9 @@
 
 #include "layers.hpp"
 
-namespace trainyard::pipelined {
+namespace pipelined {
+
+using namespace trainyard;
 namespace {
 
 std::string path(const char* what, std::int64_t stage, std::int64_t unit) {
@@ -258,4 +260,4 @@ void Pipeline::load(const StateReader& state) {
   }
 }
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

@@ -23,7 +23,9 @@
 #include "channel.hpp"
 #include "stage.hpp"
 
-namespace trainyard::pipelined {
+namespace pipelined {
+
+using namespace trainyard;
 
 /// What is behind the last stage. All but `clip` is called on the thread that feeds the pipeline.
 class Judge {
@@ -96,4 +98,4 @@ class Pipeline {
   std::exception_ptr failed_;
 };
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

@@ -35,7 +35,7 @@ struct trainyard::Words<Keep> {
   static constexpr std::string_view words[] = {"in_flight", "drain"};
 };
 template <>
-struct trainyard::Words<trainyard::pipelined::Mitigation> {
+struct trainyard::Words<pipelined::Mitigation> {
   static constexpr std::string_view words[] = {"none", "stash",   "sc",      "lwpv",
                                                "lwpw", "lwpv+sc", "lwpw+sc", "gsc"};
 };

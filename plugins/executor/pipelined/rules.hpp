@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trainyard::pipelined {
+namespace pipelined {
 
 /// Updates between a forward pass of a stage and the one that its gradient is for, counting those in which
 /// other samples' gradients arrive: 0 at the loss (section 2).
@@ -102,4 +102,4 @@ void predict_by_weights(T* to, const T* w, const T* before, std::size_t n, doubl
   for (std::size_t i = 0; i < n; ++i) to[i] = w[i] + ahead * (w[i] - before[i]);
 }
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

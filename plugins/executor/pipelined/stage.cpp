@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace trainyard::pipelined {
+namespace pipelined {
 namespace {
 
 /// The part with tensors of its own, on the storage of the run's network or on another. What is written to that
@@ -173,4 +173,4 @@ void Stage::repeat(UnitHandle unit, Tensors inputs, Tensors weights) {
   passed_.push_back({std::move(unit), std::move(inputs), std::move(outputs), std::move(weights), updates_});
 }
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

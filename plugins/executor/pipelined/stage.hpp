@@ -18,7 +18,9 @@
 
 #include "rules.hpp"
 
-namespace trainyard::pipelined {
+namespace pipelined {
+
+using namespace trainyard;
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -120,4 +122,4 @@ class Stage {
   std::size_t most_ = 0;
 };
 
-}  // namespace trainyard::pipelined
+}  // namespace pipelined

@@ -8,7 +8,9 @@
 
 #include <trainyard/network.hpp>
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 Crew::Crew(Host& host, Workbench& bench, const Pace::Options& pace, int threads)
     : bench_(bench), pace_(pace) {
@@ -62,4 +64,4 @@ void Crew::join_statistics() {
   }
 }
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -14,7 +14,9 @@
 #include "pace.hpp"
 #include "wave.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 /// Loop thread.
 class Crew {
@@ -56,4 +58,4 @@ class Rule {
   virtual void settle() {}
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

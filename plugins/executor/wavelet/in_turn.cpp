@@ -8,7 +8,9 @@
 
 #include <trainyard/optimizer.hpp>
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 InTurn::InTurn(Crew& crew) : crew_(crew) {
   first_ = last_ = {-2, -1};  // tick has the even numbers
@@ -153,4 +155,4 @@ void Replicas::join() {
   state_.scalars = mean.scalars;
 }
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -21,7 +21,9 @@
 
 #include "crew.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 class InTurn : public Rule {
  public:
@@ -87,4 +89,4 @@ class Replicas final : public InTurn {
   State state_;                      ///< of the optimizer, the same
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

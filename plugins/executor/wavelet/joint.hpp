@@ -8,7 +8,7 @@
 
 #include "crew.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
 
 class Joint final : public Rule {
  public:
@@ -49,4 +49,4 @@ class Joint final : public Rule {
   std::int64_t passes_ = 0;
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

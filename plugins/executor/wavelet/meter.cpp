@@ -13,7 +13,9 @@
 
 #include <trainyard/error.hpp>
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 namespace {
 
 constexpr int nobody = -1;
@@ -182,4 +184,4 @@ std::vector<Meter::Change> Meter::take_changes() {
   return std::exchange(counts().changes, {});
 }
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainyard::wavelet {
+namespace wavelet {
 
 inline constexpr int most_waves = 2;
 
@@ -43,4 +43,4 @@ class Meter {
   static std::vector<Change> take_changes();
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace trainyard::wavelet {
+namespace wavelet {
 namespace {
 
 /// How often a wave that is held looks again: memory is let go between points, too.
@@ -174,4 +174,4 @@ std::vector<Pace::Mark> Pace::take_marks() {
   return std::exchange(marks_, {});
 }
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

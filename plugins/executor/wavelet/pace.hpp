@@ -22,7 +22,7 @@
 #include "meter.hpp"
 #include "profile.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
 
 class Pace {
  public:
@@ -101,4 +101,4 @@ class Pace {
   std::vector<Mark> marks_;
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainyard::wavelet {
+namespace wavelet {
 
 class Profile {
  public:
@@ -49,4 +49,4 @@ class Profile {
   std::vector<double> elapsed_;
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -12,7 +12,9 @@
 #include "meter.hpp"
 #include "pace.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 class Timeline {
  public:
@@ -53,4 +55,4 @@ class Timeline {
   std::vector<Row> rows_;
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -11,7 +11,9 @@
 
 #include "meter.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 Wave::Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads)
     : number_(number), bench_(bench), pace_(pace), threads_(threads), network_(bench.twin()) {
@@ -98,4 +100,4 @@ void Wave::watch(const NodeActivity& activity) {
   pace_.node(number_);
 }
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet

@@ -16,7 +16,9 @@
 
 #include "pace.hpp"
 
-namespace trainyard::wavelet {
+namespace wavelet {
+
+using namespace trainyard;
 
 /// A micro-batch that a wave takes, and the number of the pass.
 struct Place {
@@ -78,4 +80,4 @@ class Wave {
   std::shared_ptr<void> thread_;  ///< goes first
 };
 
-}  // namespace trainyard::wavelet
+}  // namespace wavelet
