@@ -7,8 +7,7 @@ const std::vector<Surroundings>& surroundings() {
   const auto synthetic = [&](const std::string& what) { return "type = \"synthetic\"\n" + what + split; };
   const auto mlp = [](const std::string& widths) { return "type = \"mlp\"\nlayers = " + widths + "\n"; };
   const std::string cross_entropy = "type = \"cross_entropy\"\n";
-  // Features of any shape.
-  const auto flat = [](const std::string& outputs) {
+  const auto any_shape = [](const std::string& outputs) {
     return "type = \"sequential\"\nlayers = [{ type = \"flatten\" }, { type = \"linear\", out = " + outputs +
            " }]\n";
   };
@@ -48,17 +47,17 @@ const std::vector<Surroundings>& surroundings() {
        "train = { batch_size = 8, shuffle = true }\nval = { batch_size = 8 }\n",
        "type = \"sage\"\nhidden = 8\n", "type = \"bce_with_logits\"\n", "[16, 8, 4]"},
       {"features of any shape, two classes",
-       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 2\n"), flat("2"), cross_entropy,
+       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 2\n"), any_shape("2"), cross_entropy,
        "[2, 8, 2]"},
       {"features of any shape, three classes",
-       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 3\n"), flat("3"), cross_entropy,
+       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 3\n"), any_shape("3"), cross_entropy,
        "[2, 8, 3]"},
       {"features of any shape, ten classes",
-       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 10\n"), flat("10"), cross_entropy,
+       synthetic("kind = \"classification\"\nshape = [2]\nclasses = 10\n"), any_shape("10"), cross_entropy,
        "[2, 8, 10]"},
-      {"features of any shape, a number", synthetic("kind = \"regression\"\nshape = [2]\n"), flat("1"),
+      {"features of any shape, a number", synthetic("kind = \"regression\"\nshape = [2]\n"), any_shape("1"),
        "type = \"mse\"\n", "[2, 8, 1]"},
-      {"the distribution of a number", synthetic("kind = \"regression\"\nshape = [2]\n"), flat("2"),
+      {"the distribution of a number", synthetic("kind = \"regression\"\nshape = [2]\n"), any_shape("2"),
        "type = \"nll\"\n", "[2, 8, 2]"},
   };
   return all;

@@ -93,7 +93,8 @@ const PluginEntry& resident_entry(const PluginFile& file, int generation) {
     throw PluginError("cannot be copied to " + copy.string() + ": " + error.message());
   // Libraries that it brings are found beside the copy as beside the file.
   const fs::path libraries = fs::absolute(file.path).replace_extension(".libs");
-  if (fs::is_directory(libraries, error)) fs::create_directory_symlink(libraries, folder / libraries.filename().string());
+  if (fs::is_directory(libraries, error))
+    fs::create_directory_symlink(libraries, folder / libraries.filename().string());
   if (const std::string digest = ElfFile(copy.string()).digest(); digest != file.digest)
     throw PluginError("its code has SHA-256 " + digest + ", its seal says " + file.digest +
                       ": it was changed after it was sealed or since the run began; build it again");

@@ -41,8 +41,8 @@ struct Found {
   std::vector<at::Tensor> gradients, buffers;
 };
 
-Found through(GraphNetwork& network, const std::function<at::Tensor(const Batch&)>& forward, const Batch& batch,
-              const at::Tensor& gradient) {
+Found through(GraphNetwork& network, const std::function<at::Tensor(const Batch&)>& forward,
+              const Batch& batch, const at::Tensor& gradient) {
   std::vector<at::Tensor> parameters;
   for (const NamedTensor& each : network.parameters()) parameters.push_back(each.tensor);
   const at::Tensor output = forward(batch);
@@ -68,7 +68,8 @@ Graph in_double(Graph graph) {
 
 /// Output, gradients and running statistics of a pass are as near to those of double precision as LibTorch's own,
 /// several times after each other: what a pass leaves must not reach the next.
-void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs, bool fuses = true) {
+void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs,
+                bool fuses = true) {
   GraphNetwork exact(in_double(make())), theirs(make()), ours(make());
   std::shared_ptr<Plan> plan;
   for (const at::Tensor& x : inputs) {
@@ -78,13 +79,17 @@ void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor
       const at::AutoGradMode off(false);
       return at::randn_like(theirs.forward(batch, {}));
     }();
-    const Found e = through(exact, [&](const Batch& b) { return exact.forward(b, training); }, wide, gradient.to(at::kDouble));
-    const Found a = through(theirs, [&](const Batch& b) { return theirs.forward(b, training); }, batch, gradient);
-    const Found b = through(ours, [&](const Batch& b) { return plan->forward(b, training); }, batch, gradient);
+    const Found e = through(
+        exact, [&](const Batch& b) { return exact.forward(b, training); }, wide, gradient.to(at::kDouble));
+    const Found a = through(
+        theirs, [&](const Batch& b) { return theirs.forward(b, training); }, batch, gradient);
+    const Found b = through(
+        ours, [&](const Batch& b) { return plan->forward(b, training); }, batch, gradient);
     const auto near = [](const at::Tensor& found, const at::Tensor& eager, const at::Tensor& truth) {
       if (!truth.defined()) return !found.defined();
       if (!found.defined()) return false;
-      return apart(found, truth) <= 6.0 * apart(eager, truth) + 2e-5 * std::max(truth.abs().max().item<double>(), 0.5);
+      return apart(found, truth) <=
+             6.0 * apart(eager, truth) + 2e-5 * std::max(truth.abs().max().item<double>(), 0.5);
     };
     REQUIRE(near(b.output, a.output, e.output));
     const std::vector<NamedTensor> parameters = ours.parameters();
@@ -92,7 +97,8 @@ void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor
       INFO(parameters[i].name);
       REQUIRE(near(b.gradients[i], a.gradients[i], e.gradients[i]));
     }
-    for (std::size_t i = 0; i < a.buffers.size(); ++i) REQUIRE(near(b.buffers[i], a.buffers[i], e.buffers[i]));
+    for (std::size_t i = 0; i < a.buffers.size(); ++i)
+      REQUIRE(near(b.buffers[i], a.buffers[i], e.buffers[i]));
   }
 }
 
@@ -118,7 +124,8 @@ TEST_CASE("Compiled convolutions fill up channels and read pictures as they are"
         [&] {
           GraphBuilder b(schema_of({colours, 14, 14}), 3);
           ValueId x = b.max_pool2d(b.relu(b.conv2d(b.input(), "a", 6, {.kernel = 5, .padding = 2})), 2, 2);
-          x = b.relu(b.batch_norm(b.conv2d(x, "b", 20, {.kernel = 3, .stride = 2, .padding = 1, .bias = false}), "n"));
+          x = b.relu(b.batch_norm(
+              b.conv2d(x, "b", 20, {.kernel = 3, .stride = 2, .padding = 1, .bias = false}), "n"));
           x = b.average_pool2d(x, 2, 2);
           return b.finish(b.linear(b.flatten(x), "c", 4));
         },
@@ -127,7 +134,8 @@ TEST_CASE("Compiled convolutions fill up channels and read pictures as they are"
 
 TEST_CASE("Compiled residual blocks keep the gradients of both ways", "[compiled]") {
   const auto block = [](GraphBuilder& b, ValueId x, const std::string& name) {
-    ValueId y = b.relu(b.batch_norm(b.conv2d(x, name + ".1", 16, {.padding = 1, .bias = false}), name + ".n1"));
+    ValueId y =
+        b.relu(b.batch_norm(b.conv2d(x, name + ".1", 16, {.padding = 1, .bias = false}), name + ".n1"));
     y = b.batch_norm(b.conv2d(y, name + ".2", 16, {.padding = 1, .bias = false}), name + ".n2");
     return b.relu(b.add(y, x));
   };
@@ -146,7 +154,8 @@ TEST_CASE("A compiled ResNet-20 is the network", "[compiled]") {
       [] {
         GraphBuilder b(schema_of({3, 16, 16}), 3);
         const auto conv = [&](ValueId x, const std::string& name, std::int64_t out, std::int64_t stride) {
-          return b.batch_norm(b.conv2d(x, name, out, {.stride = stride, .padding = 1, .bias = false}), name + ".bn");
+          return b.batch_norm(b.conv2d(x, name, out, {.stride = stride, .padding = 1, .bias = false}),
+                              name + ".bn");
         };
         ValueId x = b.relu(conv(b.input(), "stem", 16, 1));
         for (std::int64_t i = 0; i < 9; ++i) {
@@ -338,8 +347,10 @@ TEST_CASE("Buffers that are used at the same time lie apart", "[compiled]") {
       sum += buffers[i].bytes();
       REQUIRE(offsets[i] + buffers[i].bytes() <= size);
       for (std::size_t j = 0; j < i; ++j) {
-        const bool together = buffers[i].first() <= buffers[j].last() && buffers[j].first() <= buffers[i].last();
-        const bool overlap = offsets[i] < offsets[j] + buffers[j].bytes() && offsets[j] < offsets[i] + buffers[i].bytes();
+        const bool together =
+            buffers[i].first() <= buffers[j].last() && buffers[j].first() <= buffers[i].last();
+        const bool overlap =
+            offsets[i] < offsets[j] + buffers[j].bytes() && offsets[j] < offsets[i] + buffers[i].bytes();
         REQUIRE_FALSE((together && overlap));
       }
     }

@@ -26,7 +26,8 @@ std::vector<std::string> samples(int batch, const std::string& shape) {
           "data.shape=" + shape};
 }
 
-Case made(std::string name, std::string title, std::vector<std::string> model, std::vector<std::string> data, int steps) {
+Case made(std::string name, std::string title, std::vector<std::string> model, std::vector<std::string> data,
+          int steps) {
   model.insert(model.end(), data.begin(), data.end());
   return {std::move(name), std::move(title), std::move(model), steps};
 }
@@ -36,12 +37,16 @@ std::vector<Case> cases() {
   std::vector<std::string> tokens = samples(32, "[128]");
   tokens.insert(tokens.end(), {"data.tokens=true", "data.classes=65"});
   return {
-      made("lenet", "LeNet-5, 1x28x28, batch 128, adamw", {"model.type=lenet", "optimizer.weight_decay=0.01"}, samples(128, "[1, 28, 28]"), 3),
+      made("lenet", "LeNet-5, 1x28x28, batch 128, adamw", {"model.type=lenet", "optimizer.weight_decay=0.01"},
+           samples(128, "[1, 28, 28]"), 3),
       made("resnet20", "ResNet-20, 3x32x32, batch 128, sgd with Nesterov's momentum",
-           {"model.type=resnet", "optimizer.type=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.9", "optimizer.nesterov=true"},
+           {"model.type=resnet", "optimizer.type=sgd", "optimizer.lr=0.1", "optimizer.momentum=0.9",
+            "optimizer.nesterov=true"},
            samples(128, "[3, 32, 32]"), 1),
-      made("gpt", "GPT 4 x 128, 128 tokens, batch 32, adamw", {"model.type=gpt", "optimizer.weight_decay=0.01"}, tokens, 1),
-      made("mlp", "MLP 784-256-128-10, batch 128, adamw", {"model.layers=[784, 256, 128, 10]", "optimizer.weight_decay=0.01"}, samples(128, "[784]"), 20),
+      made("gpt", "GPT 4 x 128, 128 tokens, batch 32, adamw",
+           {"model.type=gpt", "optimizer.weight_decay=0.01"}, tokens, 1),
+      made("mlp", "MLP 784-256-128-10, batch 128, adamw",
+           {"model.layers=[784, 256, 128, 10]", "optimizer.weight_decay=0.01"}, samples(128, "[784]"), 20),
       made("small8", "MLP 64-128-128-10, batch 8, adam", small, samples(8, "[64]"), 200),
       made("small32", "MLP 64-128-128-10, batch 32, adam", small, samples(32, "[64]"), 100),
       made("small128", "MLP 64-128-128-10, batch 128, adam", small, samples(128, "[64]"), 50),
@@ -55,7 +60,8 @@ class Peer {
     std::array<int, 2> to{}, from{};
     if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0)
       throw std::runtime_error("no pipe can be made");
-    std::vector<std::string> words = {python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model, way};
+    std::vector<std::string> words = {python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model,
+                                      way};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -82,7 +88,8 @@ class Peer {
     std::fprintf(to_, "%d\n", steps);
     std::fflush(to_);
     std::array<char, 16> line;
-    if (std::fgets(line.data(), line.size(), from_) == nullptr) throw std::runtime_error("PyTorch's process ended");
+    if (std::fgets(line.data(), line.size(), from_) == nullptr)
+      throw std::runtime_error("PyTorch's process ended");
   }
 
  private:
@@ -108,11 +115,13 @@ void measure(const Case& each, const std::string& python, int rounds) {
     for (int i = 0; i < 4; ++i) (*theirs_compiled)(1);
   }
   const std::vector<Times> times = contest(contenders, rounds);
-  std::printf("%s, one thread\n  %-36s %12s %12s   %s\n", each.title.c_str(), "", "min, ms", "p20, ms", "compiled is faster by");
+  std::printf("%s, one thread\n  %-36s %12s %12s   %s\n", each.title.c_str(), "", "min, ms", "p20, ms",
+              "compiled is faster by");
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const double p20 = percentile(times[i].wall, 0.2), least = percentile(times[i].wall, 0.0);
-    std::printf("  %-36s %12.4f %12.4f   %.2fx, minima %.2fx\n", contenders[i].name.c_str(), 1e3 * least / each.steps,
-                1e3 * p20 / each.steps, p20 / percentile(times[1].wall, 0.2), least / percentile(times[1].wall, 0.0));
+    std::printf("  %-36s %12.4f %12.4f   %.2fx, minima %.2fx\n", contenders[i].name.c_str(),
+                1e3 * least / each.steps, 1e3 * p20 / each.steps, p20 / percentile(times[1].wall, 0.2),
+                least / percentile(times[1].wall, 0.0));
   }
   std::printf("\n");
   std::fflush(stdout);
@@ -126,7 +135,8 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   setenv("OMP_NUM_THREADS", "1", 1);
   const char* deps = std::getenv("TRAINYARD_DEPS");
-  std::string python = (deps != nullptr ? std::string(deps) : TRAINYARD_SOURCE_DIR "/.deps") + "/peers/bin/python";
+  std::string python =
+      (deps != nullptr ? std::string(deps) : TRAINYARD_SOURCE_DIR "/.deps") + "/peers/bin/python";
   std::vector<std::string> names(argv + 1, argv + argc);
   const bool quick = std::erase(names, "--quick") > 0;
   const bool alone = std::erase(names, "--alone") > 0;

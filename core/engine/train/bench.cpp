@@ -170,7 +170,8 @@ void Bench::backward(StepWork& work, std::size_t micro, const ForwardPass& forwa
     if (micro == 0) clear_gradients(parameters_);
     enter(work, micro);
     const ForwardContext pass = work.pass(micro);
-    brackets_.bracket(Event::micro_start, Event::micro_end, [&] { run_micro(work.micros[micro], pass, forward); });
+    brackets_.bracket(Event::micro_start, Event::micro_end,
+                      [&] { run_micro(work.micros[micro], pass, forward); });
     context_.output_.reset();
     context_.loss_.reset();
   });
@@ -497,8 +498,8 @@ std::optional<double> Bench::fp16_scale() const {
 }
 
 void Bench::refuse_loss(double loss) const {
-  throw NumericError("the training loss is " + (std::isnan(loss) ? "nan" : std::to_string(loss)) + " at step " +
-                     std::to_string(context_.number_) +
+  throw NumericError("the training loss is " + (std::isnan(loss) ? "nan" : std::to_string(loss)) +
+                     " at step " + std::to_string(context_.number_) +
                      ": lower optimizer.lr, add trainer.grad_clip, or look at the data of this batch");
 }
 

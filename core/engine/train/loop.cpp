@@ -160,10 +160,7 @@ void Loop::run_step() {
   });
   brackets_.bracket(Event::batch_start, Event::batch_end, [&] {
     Clock& clock = context_.clock_;
-    if (logging) {
-      reset(parts_.metrics, context_.number_);
-      for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
-    }
+    if (logging) reset_metrics();
     StepWork work{.micros = data.batches,
                   .weight = weight_of(data),
                   .step = clock.step,
@@ -383,6 +380,23 @@ void Loop::take_position(const Position& position) {
   parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
 }
 
+void Loop::reset_metrics() {
+  reset(parts_.metrics, context_.number_);
+  for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
+}
+
+/// What each of several members came to, under "MEMBER/of"; nothing of one that is trained no more.
+template <class TakeLoss, class Put>
+void Loop::each_member(const std::string& of, const TakeLoss& take_loss, const Put& put) {
+  for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
+    const std::optional<double> loss = take_loss(member);
+    if (!loss) continue;
+    const std::string prefix = std::to_string(member) + "/" + of;
+    put(prefix + "/loss", *loss);
+    each_value(parts_.member_metrics[member], context_.number_, prefix, put);
+  }
+}
+
 void Loop::log_point() {
   Record record{.what = Record::What::train,
                 .step = context_.clock_.step,
@@ -395,13 +409,8 @@ void Loop::log_point() {
   if (parts_.world != nullptr) merge(parts_.metrics, context_.number_, *parts_.world);
   if (const std::optional<double> loss = bench_.take_loss()) put("train/loss", *loss);
   each_value(parts_.metrics, context_.number_, "train", put);
-  for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
-    const std::optional<double> loss = bench_.take_loss(member);
-    if (!loss) continue;  // it is trained no more
-    const std::string prefix = std::to_string(member) + "/train";
-    put(prefix + "/loss", *loss);
-    each_value(parts_.member_metrics[member], context_.number_, prefix, put);
-  }
+  each_member(
+      "train", [&](std::size_t member) { return bench_.take_loss(member); }, put);
   put("lr", parts_.optimizer.plugin->groups().front().lr);
   if (bench_.gradient_norm().defined()) put("gradient_norm", bench_.gradient_norm().item().toDouble());
   if (const std::optional<double> scale = bench_.fp16_scale()) put("loss_scale", *scale);
@@ -433,9 +442,9 @@ MetricValues Loop::look(const EvaluationSplit& split) {
   return pass_over(split);
 }
 
-/// Counts what each of several members makes of a batch; gives that of the leading one.
-Graded Loop::evaluate_members(const Batch& batch, const ForwardContext& pass,
-                              std::vector<LossMeter>& losses) {
+/// Counts what each of several members makes of a batch, where there are several; gives that of the leading one.
+Graded Loop::evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses) {
+  if (losses.empty()) return bench_.evaluate(batch, pass);
   const std::vector<Graded> all = bench_.evaluate_all(batch, pass);
   for (std::size_t member = 0; member < losses.size(); ++member) {
     const Graded& graded = all.at(member);
@@ -452,13 +461,12 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
   rest(Executor::Pause::evaluation);
   seconds_.timing = false;  // what is timed is training
   const at::NoGradGuard no_grad;
-  reset(parts_.metrics, context_.number_);
+  reset_metrics();
   // At the end of one that a signal cut short, those of the last one would pass for new.
   std::erase_if(context_.metrics(),
                 [&](const auto& each) { return each.first.starts_with(split.name + "/"); });
   LossMeter losses;
   std::vector<LossMeter> member_losses(parts_.member_metrics.size());
-  for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
   context_.evaluating_ = true;
   context_.split_ = split.name;
   ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
@@ -476,8 +484,7 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
         context_.batch_ = &batch;
         brackets_.bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
           if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;
-          Graded graded = member_losses.empty() ? bench_.evaluate(batch, pass)
-                                                : evaluate_members(batch, pass, member_losses);
+          Graded graded = evaluate(batch, pass, member_losses);
           context_.output_ = std::move(graded.output);
           context_.loss_ = std::move(graded.loss);
           losses.add(context_.loss_, batch.weight);
@@ -493,16 +500,10 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
       merge(parts_.metrics, context_.number_, *parts_.world);
     }
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
-    each_value(parts_.metrics, context_.number_, split.name,
-               [&](std::string name, double value) { values[std::move(name)] = value; });
-    for (std::size_t member = 0; member < member_losses.size(); ++member) {
-      const std::optional<double> loss = member_losses[member].take();
-      if (!loss) continue;  // it is trained no more
-      const std::string prefix = std::to_string(member) + "/" + split.name;
-      values[prefix + "/loss"] = *loss;
-      each_value(parts_.member_metrics[member], context_.number_, prefix,
-                 [&](std::string name, double value) { values[std::move(name)] = value; });
-    }
+    const auto put = [&](std::string name, double value) { values[std::move(name)] = value; };
+    each_value(parts_.metrics, context_.number_, split.name, put);
+    each_member(
+        split.name, [&](std::size_t member) { return member_losses[member].take(); }, put);
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });
   context_.evaluating_ = false;

@@ -130,7 +130,10 @@ class Loop {
   double weight_of(const data::StepData& data) const;
   void after_batch();
   void log_point();
-  Graded evaluate_members(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses);
+  void reset_metrics();
+  template <class TakeLoss, class Put>
+  void each_member(const std::string& of, const TakeLoss& take_loss, const Put& put);
+  Graded evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses);
   MetricValues pass_over(const EvaluationSplit& split);
   bool finished();
   void poll();

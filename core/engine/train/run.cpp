@@ -1,5 +1,5 @@
-#include "core/runfile/live_config.hpp"
 #include "core/engine/train/run.hpp"
+#include "core/runfile/live_config.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>

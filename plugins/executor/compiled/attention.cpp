@@ -28,7 +28,9 @@ Layout heads(const Heads& h, std::int64_t stride, bool transposed = false) {
 
 /// Their weights, [time, time] each.
 Layout squares(const Heads& h, bool transposed = false) {
-  return {{h.count, h.time, h.time}, f32, transposed ? Dims{h.time * h.time, 1, h.time} : Dims{h.time * h.time, h.time, 1}};
+  return {{h.count, h.time, h.time},
+          f32,
+          transposed ? Dims{h.time * h.time, 1, h.time} : Dims{h.time * h.time, h.time, 1}};
 }
 
 /// A product of matrices that moves on from sample to sample.
@@ -36,7 +38,9 @@ class Product {
  public:
   Product() = default;
   Product(const Layout& a, const Layout& b, const Layout& c)
-      : a_(a, engine(), nullptr), b_(b, engine(), nullptr), c_(c, engine(), nullptr),
+      : a_(a, engine(), nullptr),
+        b_(b, engine(), nullptr),
+        c_(c, engine(), nullptr),
         call_(dnnl::matmul(dnnl::matmul::primitive_desc(engine(), a, b, c)),
               {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}}) {}
   void operator()(const float* a, const float* b, float* c) {
@@ -94,7 +98,9 @@ class Attention final : public Instruction {
     of_weights_ = compiler.scratch(squares(h_));
     inner_ = compiler.scratch(plain({h_.count * h_.time}));
     const Layout output = heads(h_, h_.row());
-    const auto rows = [&](std::size_t i, bool transposed = false) { return heads(h_, inputs_[i].stride, transposed); };
+    const auto rows = [&](std::size_t i, bool transposed = false) {
+      return heads(h_, inputs_[i].stride, transposed);
+    };
     of_value_ = {squares(h_, true), output, rows(2)};
     of_weight_ = {output, rows(2, true), squares(h_)};
     of_query_ = {squares(h_), rows(1), rows(0)};
@@ -111,13 +117,14 @@ class Attention final : public Instruction {
       of_weight_(given, at(again_, 2, s), floats(of_weights_));
       for (std::int64_t head = 0; head < h_.count; ++head) {
         float* const sums = inner + head * h_.time;
-        softmax_again(square(backward_weights_, head), logs + head * h_.time, h_.time, h_.time, h_.factor, h_.causal);
+        softmax_again(square(backward_weights_, head), logs + head * h_.time, h_.time, h_.time, h_.factor,
+                      h_.causal);
         row_products(sums, given + head * h_.width, output + head * h_.width, h_.time, h_.width, h_.row());
       }
       of_value_(floats(backward_weights_), given, at(into_, 2, s));
       for (std::int64_t head = 0; head < h_.count; ++head)
-        through_softmax(square(backward_weights_, head), square(of_weights_, head), inner + head * h_.time, h_.time,
-                        h_.time, h_.factor);
+        through_softmax(square(backward_weights_, head), square(of_weights_, head), inner + head * h_.time,
+                        h_.time, h_.time, h_.factor);
       of_query_(floats(backward_weights_), at(again_, 1, s), at(into_, 0, s));
       of_key_(floats(backward_weights_), at(again_, 0, s), at(into_, 1, s));
     }
@@ -164,7 +171,10 @@ bool attention_rule(Compiler& compiler) {
   if (dims.size() != 3) return false;
   for (const trainyard::ValueId id : node.inputs)
     if (compiler.dims_of(id) != dims) return false;
-  const Heads h{.samples = dims[0], .time = dims[1], .count = count, .width = dims[2] / count,
+  const Heads h{.samples = dims[0],
+                .time = dims[1],
+                .count = count,
+                .width = dims[2] / count,
                 .causal = node.integer("is_causal", 0) != 0,
                 .factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims[2] / count)))};
   std::array<Rows, 3> inputs;
@@ -173,14 +183,16 @@ bool attention_rule(Compiler& compiler) {
     for (const trainyard::ValueId id : node.inputs)
       if (compiler.only_reader(id) != number) return false;
     const ValueNumber x = compiler.in_plain(compiler.input(0));
-    if (compiler.value(x).dims != Dims{dims[0], dims[1], 3 * dims[2]} || compiler.value(x).dtype != at::kFloat)
+    if (compiler.value(x).dims != Dims{dims[0], dims[1], 3 * dims[2]} ||
+        compiler.value(x).dtype != at::kFloat)
       return false;
     for (std::size_t i = 0; i < 3; ++i) inputs[i] = {x, static_cast<std::int64_t>(i) * dims[2], 3 * dims[2]};
     compiler.take(number);
   } else {
     for (std::size_t i = 0; i < 3; ++i) {
       inputs[i] = {compiler.in_plain(compiler.input(i)), 0, dims[2]};
-      if (compiler.value(inputs[i].value).dtype != at::kFloat || !compiler.wants_gradient(inputs[i].value)) return false;
+      if (compiler.value(inputs[i].value).dtype != at::kFloat || !compiler.wants_gradient(inputs[i].value))
+        return false;
       for (std::size_t k = 0; k < i; ++k)
         if (inputs[k].value == inputs[i].value) return false;
     }

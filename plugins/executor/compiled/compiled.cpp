@@ -8,9 +8,9 @@
 #include <list>
 #include <optional>
 
-#include <trainyard/host.hpp>
 #include <trainyard/helpers/eager.hpp>
 #include <trainyard/helpers/shape_text.hpp>
+#include <trainyard/host.hpp>
 
 #include "plan.hpp"
 
@@ -27,15 +27,21 @@ class CompiledExecutor final : public Executor {
     std::int64_t plans = 8;
   };
   static void describe(Manifest<Options>& m) {
-    m.name("compiled").version("1.0.0").summary(
-        "Steps whose network is compiled for the shapes of the batch: fused nodes, oneDNN, memory planned ahead.");
+    m.name("compiled")
+        .version("1.0.0")
+        .summary(
+            "Steps whose network is compiled for the shapes of the batch: fused nodes, oneDNN, memory "
+            "planned ahead.");
     m.fires(micro_events);
-    m.option("fuse", &Options::fuse, "all: nodes with a rule are compiled, fused where they can be; none: each node runs by LibTorch")
+    m.option("fuse", &Options::fuse,
+             "all: nodes with a rule are compiled, fused where they can be; none: each node runs by LibTorch")
         .one_of({"all", "none"});
     m.option("on_new_shape", &Options::on_new_shape,
              "a batch of another shape: compile it, or run it as eager does")
         .one_of({"recompile", "eager"});
-    m.option("plans", &Options::plans, "compiled shapes that are kept; the one that was not used for longest goes").min(1);
+    m.option("plans", &Options::plans,
+             "compiled shapes that are kept; the one that was not used for longest goes")
+        .min(1);
   }
   explicit CompiledExecutor(const Options& options) : options_(options) {}
 
@@ -71,7 +77,8 @@ class CompiledExecutor final : public Executor {
       key.inputs.push_back(input.sizes().vec());
     }
     if (!network_->runs_by_nodes(pass)) return nullptr;
-    const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const auto& each) { return each.first == key; });
+    const auto known =
+        std::find_if(plans_.begin(), plans_.end(), [&](const auto& each) { return each.first == key; });
     if (known != plans_.end()) {
       plans_.splice(plans_.begin(), plans_, known);
       return known->second->is_busy() ? nullptr : known->second.get();
@@ -93,9 +100,10 @@ class CompiledExecutor final : public Executor {
   void report(const PlanKey& key, const Plan& plan, double milliseconds) {
     std::string text = "compiled for ";
     for (const auto& shape : key.inputs) text += shape_text(shape) + " ";
-    text += "in " + std::to_string(static_cast<int>(milliseconds)) + " ms: " +
-            std::to_string(network_->graph()->nodes.size()) + " nodes in " + std::to_string(plan.steps().size()) +
-            " steps, an arena of " + std::to_string(plan.arena_bytes() >> 10) + " KiB";
+    text += "in " + std::to_string(static_cast<int>(milliseconds)) +
+            " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in " +
+            std::to_string(plan.steps().size()) + " steps, an arena of " +
+            std::to_string(plan.arena_bytes() >> 10) + " KiB";
     const std::vector<std::string>& left = plan.by_libtorch();
     if (!left.empty()) text += "; by LibTorch:";
     for (std::size_t i = 0; i < left.size(); ++i) text += (i == 0 ? " " : ", ") + left[i];

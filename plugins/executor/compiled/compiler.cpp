@@ -100,9 +100,8 @@ void Compiler::plan_backward(ValueNumber output) {
   for (std::size_t i = count; i-- > 0;) {
     backward_at_ = count + (count - i);
     const Entry& entry = instructions_[i];
-    const bool reached = std::any_of(entry.outputs.begin(), entry.outputs.end(), [&](ValueNumber each) {
-      return values_[each].gradient.has_value();
-    });
+    const bool reached = std::any_of(entry.outputs.begin(), entry.outputs.end(),
+                                     [&](ValueNumber each) { return values_[each].gradient.has_value(); });
     if (!reached) continue;
     entry.instruction->plan_backward(*this);
     backward_.push_back(i);
@@ -154,10 +153,8 @@ View Compiler::add_buffer(const Layout& layout) {
 }
 
 ValueNumber Compiler::make(const Dims& dims, const Layout& layout, bool wants_gradient, bool is_blocked) {
-  values_.push_back({.dims = dims,
-                     .view = add_buffer(layout),
-                     .wants_gradient = wants_gradient,
-                     .is_blocked = is_blocked});
+  values_.push_back(
+      {.dims = dims, .view = add_buffer(layout), .wants_gradient = wants_gradient, .is_blocked = is_blocked});
   return values_.size() - 1;
 }
 
@@ -278,7 +275,8 @@ dnnl::memory Compiler::over_gradient(ValueNumber number) {
 
 bool Compiler::share_gradient(ValueNumber a, ValueNumber b) {
   Value& last = values_[b];
-  if (last.is_alias || values_[a].is_alias || last.is_parameter || last.readers.size() != 1 || last.maker <= values_[a].maker)
+  if (last.is_alias || values_[a].is_alias || last.is_parameter || last.readers.size() != 1 ||
+      last.maker <= values_[a].maker)
     return false;
   for (const std::size_t reader : values_[a].readers)
     if (reader >= last.maker && reader != last.readers.front()) return false;

@@ -25,7 +25,7 @@ struct Value {
   at::ScalarType dtype = at::kFloat;
   View view;
   bool wants_gradient = false;
-  bool is_parameter = false;  ///< its gradient is handed out
+  bool is_parameter = false;         ///< its gradient is handed out
   std::size_t maker = 0;             ///< number of the instruction that makes it, from 1; 0: none
   std::vector<std::size_t> readers;  ///< instructions
   bool is_alias = false;
@@ -50,7 +50,8 @@ class Compiler;
 /// Where a value of any type lies.
 class Place {
  public:
-  Place(Compiler& compiler, const View& view) : compiler_(&compiler), buffer_(view.buffer), offset_(view.offset) {}
+  Place(Compiler& compiler, const View& view)
+      : compiler_(&compiler), buffer_(view.buffer), offset_(view.offset) {}
   void* data() const;
   /// Of a value outside the arena.
   void place(void* data) const;

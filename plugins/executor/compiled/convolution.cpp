@@ -101,23 +101,57 @@ struct Layer {
     }
     const auto& w = window;
     if (has_bias)
-      return {engine(),  prop_kind::forward_training, algorithm::convolution_direct, x, weight, bias, y,
-              w.strides, w.dilations, w.begin, w.end, attributes, true};
-    return {engine(),  prop_kind::forward_training, algorithm::convolution_direct, x, weight, y,
-            w.strides, w.dilations, w.begin, w.end, attributes, true};
+      return {engine(),
+              prop_kind::forward_training,
+              algorithm::convolution_direct,
+              x,
+              weight,
+              bias,
+              y,
+              w.strides,
+              w.dilations,
+              w.begin,
+              w.end,
+              attributes,
+              true};
+    return {engine(),
+            prop_kind::forward_training,
+            algorithm::convolution_direct,
+            x,
+            weight,
+            y,
+            w.strides,
+            w.dilations,
+            w.begin,
+            w.end,
+            attributes,
+            true};
   }
   OfData::primitive_desc of_data(const Forward::primitive_desc& hint) const {
     const auto& w = window;
-    return {engine(), algorithm::convolution_direct, x, weight, y, w.strides, w.dilations, w.begin, w.end,
-            hint,     {},                            true};
+    return {engine(),    algorithm::convolution_direct,
+            x,           weight,
+            y,           w.strides,
+            w.dilations, w.begin,
+            w.end,       hint,
+            {},          true};
   }
   OfWeights::primitive_desc of_weights(const Forward::primitive_desc& hint) const {
     const auto& w = window;
     if (has_bias)
-      return {engine(),  algorithm::convolution_direct, x,     weight, bias, y,
-              w.strides, w.dilations,                   w.begin, w.end,  hint, {}, true};
-    return {engine(), algorithm::convolution_direct, x, weight, y, w.strides, w.dilations, w.begin, w.end,
-            hint,     {},                            true};
+      return {engine(),  algorithm::convolution_direct,
+              x,         weight,
+              bias,      y,
+              w.strides, w.dilations,
+              w.begin,   w.end,
+              hint,      {},
+              true};
+    return {engine(),    algorithm::convolution_direct,
+            x,           weight,
+            y,           w.strides,
+            w.dilations, w.begin,
+            w.end,       hint,
+            {},          true};
   }
   /// Whether all that is needed has a fast implementation.
   bool works(bool needs_x) const {

@@ -18,7 +18,7 @@ class Activation final : public Instruction {
   };
   Activation(Compiler& compiler, const Function& function, ValueNumber x, ValueNumber y)
       : function_(function), x_(x), y_(y), layout_(compiler.value(x).view.layout) {
-    hint_ = {engine(), dnnl::prop_kind::forward_training, function.how, layout_, layout_, function.alpha,
+    hint_ = {engine(),     dnnl::prop_kind::forward_training, function.how, layout_, layout_, function.alpha,
              function.beta};
     forward_ = {dnnl::eltwise_forward(hint_),
                 {{DNNL_ARG_SRC, compiler.memory(x)}, {DNNL_ARG_DST, compiler.memory(y)}}};
@@ -29,10 +29,9 @@ class Activation final : public Instruction {
                                                       function_.alpha, function_.beta, hint_);
     const dnnl::memory given = *compiler.gradient(y_);
     into_ = compiler.contribute(x_);
-    backward_ = {dnnl::eltwise_backward(made),
-                 {{DNNL_ARG_SRC, compiler.memory(x_)},
-                  {DNNL_ARG_DIFF_DST, given},
-                  {DNNL_ARG_DIFF_SRC, into_.memory}}};
+    backward_ = {
+        dnnl::eltwise_backward(made),
+        {{DNNL_ARG_SRC, compiler.memory(x_)}, {DNNL_ARG_DIFF_DST, given}, {DNNL_ARG_DIFF_SRC, into_.memory}}};
   }
   void backward(const Pass&) override {
     backward_.run();
@@ -128,8 +127,8 @@ bool sum(Compiler& compiler) {
   const std::string name = compiler.node().name;
   const bool relu = compiler.absorb("Relu", output);
   const Value in = compiler.value(a);
-  const ValueNumber y = compiler.make(in.dims, in.view.layout,
-                                      compiler.wants_gradient(a) || compiler.wants_gradient(b), in.is_blocked);
+  const ValueNumber y = compiler.make(
+      in.dims, in.view.layout, compiler.wants_gradient(a) || compiler.wants_gradient(b), in.is_blocked);
   compiler.emit<Sum>({y}, name + (relu ? " + Relu" : ""), a, b, y, relu);
   compiler.give(output, y);
   return true;

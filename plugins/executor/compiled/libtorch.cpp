@@ -22,7 +22,9 @@ class ByLibTorch final : public Instruction {
       Operand& operand = operands_.emplace_back();
       if (!input) continue;
       const Value& value = compiler.value(*input);
-      operand = {.place = compiler.place(*input), .dims = value.dims, .dtype = value.dtype,
+      operand = {.place = compiler.place(*input),
+                 .dims = value.dims,
+                 .dtype = value.dtype,
                  .wants_gradient = value.wants_gradient};
     }
     for (const std::optional<ValueNumber>& output : outputs_)
@@ -125,7 +127,8 @@ void libtorch_rule(Compiler& compiler) {
     outputs.emplace_back();
     if (id == trainyard::no_value) continue;
     const at::ScalarType dtype = compiler.graph().values[static_cast<std::size_t>(id)].dtype;
-    outputs.back() = compiler.make_outside(compiler.dims_of(id), dtype, wants_gradient && dtype == at::kFloat);
+    outputs.back() =
+        compiler.make_outside(compiler.dims_of(id), dtype, wants_gradient && dtype == at::kFloat);
     made.push_back(*outputs.back());
     compiler.give(id, *outputs.back());
   }

@@ -9,9 +9,7 @@ using dnnl::matmul;
 using dnnl::primitive_attr;
 
 Layout matrix(std::int64_t rows, std::int64_t columns, bool transposed = false) {
-  return {{rows, columns},
-          dnnl::memory::data_type::f32,
-          transposed ? Dims{1, rows} : Dims{columns, 1}};
+  return {{rows, columns}, dnnl::memory::data_type::f32, transposed ? Dims{1, rows} : Dims{columns, 1}};
 }
 
 /// c = a b, or added to what c holds.
@@ -27,8 +25,8 @@ Call product(const dnnl::memory& a, const Layout& as_a, const dnnl::memory& b, c
 
 class Linear final : public Instruction {
  public:
-  Linear(Compiler& compiler, ValueNumber x, ValueNumber weight, std::optional<ValueNumber> bias, ValueNumber y,
-         bool relu)
+  Linear(Compiler& compiler, ValueNumber x, ValueNumber weight, std::optional<ValueNumber> bias,
+         ValueNumber y, bool relu)
       : x_(x), weight_(weight), bias_(bias), y_(y), relu_(relu) {
     const Dims& in = compiler.value(x).dims;
     rows_ = in[0];
@@ -71,8 +69,8 @@ class Linear final : public Instruction {
     if (compiler.wants_gradient(x_)) {
       const bool adds = compiler.has_gradient(x_);
       const dnnl::memory into = compiler.contribute(x_, true).memory;
-      of_x_ = product(given_, matrix(rows_, columns_), compiler.memory(weight_), matrix(columns_, inner_), into,
-                      matrix(rows_, inner_), adds);
+      of_x_ = product(given_, matrix(rows_, columns_), compiler.memory(weight_), matrix(columns_, inner_),
+                      into, matrix(rows_, inner_), adds);
     }
   }
 

@@ -123,8 +123,8 @@ FOR_EACH_ISA void softmax_again_part(float* scores, const float* logs, std::int6
   }
 }
 
-FOR_EACH_ISA void through_softmax_part(float* weights, const float* gradient, const float* inner, std::int64_t rows,
-                                       std::int64_t columns, float factor) {
+FOR_EACH_ISA void through_softmax_part(float* weights, const float* gradient, const float* inner,
+                                       std::int64_t rows, std::int64_t columns, float factor) {
   for (std::int64_t i = 0; i < rows; ++i) {
     float* const row = weights + i * columns;
     const float* const given = gradient + i * columns;
@@ -166,9 +166,8 @@ void add_relu(float* sum, const float* a, const float* b, std::int64_t count) {
 }
 
 void through_relu(float* masked, const float* gradient, const float* output, std::int64_t count) {
-  in_parts(count, [&](std::int64_t at, std::int64_t n) {
-    mask_part(masked + at, gradient + at, output + at, n);
-  });
+  in_parts(count,
+           [&](std::int64_t at, std::int64_t n) { mask_part(masked + at, gradient + at, output + at, n); });
 }
 
 void row_products(float* products, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
@@ -190,7 +189,8 @@ void sum_rows(float* sums, const float* matrix, std::int64_t rows, std::int64_t 
   at::parallel_for(0, strips, 1, part);
 }
 
-void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor, bool causal) {
+void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor,
+                  bool causal) {
   in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
     softmax_part(scores + at * columns, logs + at, at, n, columns, factor, causal);
   });

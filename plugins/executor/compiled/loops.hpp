@@ -19,7 +19,8 @@ void row_products(float* products, const float* a, const float* b, std::int64_t 
                   std::int64_t stride);
 /// Rows of scores become softmax(factor x score), and `logs` what the rows were divided by, as a logarithm. Row i
 /// of a causal matrix has i + 1 entries, the others become 0.
-void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor, bool causal);
+void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor,
+                  bool causal);
 /// The same again from those logarithms.
 void softmax_again(float* scores, const float* logs, std::int64_t rows, std::int64_t columns, float factor,
                    bool causal);

@@ -23,7 +23,8 @@ Layout plain(const Dims& dims) {
   if (dims.empty()) return plain({1});
   Dims strides(dims.size());
   std::int64_t stride = 1;
-  for (std::size_t d = dims.size(); d-- > 0; stride *= std::max<std::int64_t>(dims[d], 1)) strides[d] = stride;
+  for (std::size_t d = dims.size(); d-- > 0; stride *= std::max<std::int64_t>(dims[d], 1))
+    strides[d] = stride;
   return {dims, dnnl::memory::data_type::f32, strides};
 }
 
@@ -63,7 +64,8 @@ Arena::Arena(std::size_t bytes) {
   const std::size_t whole = std::max(bytes + unit - 1, unit) / unit * unit;
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(unit, whole)));
   if (!data_) throw std::bad_alloc();
-  if (unit == large) (void)madvise(data_.get(), whole, MADV_HUGEPAGE);  // as good as it gets where there are none
+  if (unit == large)
+    (void)madvise(data_.get(), whole, MADV_HUGEPAGE);  // as good as it gets where there are none
 }
 
 void Arena::Free::operator()(std::byte* data) const {
@@ -86,7 +88,8 @@ std::size_t lay_out(const std::vector<Buffer>& buffers, std::vector<std::size_t>
     for (const std::size_t other : placed)
       if (buffers[other].first() <= buffer.last() && buffer.first() <= buffers[other].last())
         beside.push_back(other);
-    std::sort(beside.begin(), beside.end(), [&](std::size_t a, std::size_t b) { return offsets[a] < offsets[b]; });
+    std::sort(beside.begin(), beside.end(),
+              [&](std::size_t a, std::size_t b) { return offsets[a] < offsets[b]; });
     std::size_t offset = 0;
     for (const std::size_t other : beside) {
       if (offset + buffer.bytes() <= offsets[other]) break;

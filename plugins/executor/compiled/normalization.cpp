@@ -43,10 +43,12 @@ class BatchNorm final : public Instruction {
     shift_ = Row(compiler, compiler.memory(parts.shift), channels_, whole_);
     mean_ = compiler.memory(batch_mean_);
     variance_ = compiler.memory(batch_variance_);
-    std::vector<std::pair<int, dnnl::memory>> arguments = {
-        {DNNL_ARG_SRC, compiler.memory(parts.x)}, {DNNL_ARG_DST, compiler.memory(parts.y)},
-        {DNNL_ARG_SCALE, scale_.memory()},        {DNNL_ARG_SHIFT, shift_.memory()},
-        {DNNL_ARG_MEAN, mean_},                   {DNNL_ARG_VARIANCE, variance_}};
+    std::vector<std::pair<int, dnnl::memory>> arguments = {{DNNL_ARG_SRC, compiler.memory(parts.x)},
+                                                           {DNNL_ARG_DST, compiler.memory(parts.y)},
+                                                           {DNNL_ARG_SCALE, scale_.memory()},
+                                                           {DNNL_ARG_SHIFT, shift_.memory()},
+                                                           {DNNL_ARG_MEAN, mean_},
+                                                           {DNNL_ARG_VARIANCE, variance_}};
     if (relu) {
       signs_ = compiler.make_bytes(hint_.workspace_desc());
       arguments.emplace_back(DNNL_ARG_WORKSPACE, compiler.memory(*signs_));
@@ -170,13 +172,11 @@ class LayerNorm final : public Instruction {
                                                                   layout_, layout_, epsilon_, flags_, hint_);
     into_x_ = compiler.contribute(x_);
     into_scale_ = compiler.contribute(scale_);
-    std::vector<std::pair<int, dnnl::memory>> arguments = {{DNNL_ARG_SRC, compiler.memory(x_, layout_)},
-                                                           {DNNL_ARG_DIFF_DST, *compiler.gradient(y_)},
-                                                           {DNNL_ARG_MEAN, compiler.memory(mean_)},
-                                                           {DNNL_ARG_VARIANCE, compiler.memory(variance_)},
-                                                           {DNNL_ARG_SCALE, compiler.memory(scale_)},
-                                                           {DNNL_ARG_DIFF_SRC, into_x_.memory},
-                                                           {DNNL_ARG_DIFF_SCALE, into_scale_.memory}};
+    std::vector<std::pair<int, dnnl::memory>> arguments = {
+        {DNNL_ARG_SRC, compiler.memory(x_, layout_)}, {DNNL_ARG_DIFF_DST, *compiler.gradient(y_)},
+        {DNNL_ARG_MEAN, compiler.memory(mean_)},      {DNNL_ARG_VARIANCE, compiler.memory(variance_)},
+        {DNNL_ARG_SCALE, compiler.memory(scale_)},    {DNNL_ARG_DIFF_SRC, into_x_.memory},
+        {DNNL_ARG_DIFF_SCALE, into_scale_.memory}};
     if (shift_) {
       into_shift_ = compiler.contribute(*shift_);
       arguments.emplace_back(DNNL_ARG_SHIFT, compiler.memory(*shift_));
@@ -216,10 +216,11 @@ bool batch_norm(Compiler& compiler) {
     if (!compiler.is_constant(i)) return false;
   trainyard::ValueId output = node.outputs[0];
   const bool relu = compiler.absorb("Relu", output);
-  const bool wants =
-      in.wants_gradient || compiler.wants_gradient(compiler.input(1)) || compiler.wants_gradient(compiler.input(2));
+  const bool wants = in.wants_gradient || compiler.wants_gradient(compiler.input(1)) ||
+                     compiler.wants_gradient(compiler.input(2));
   const ValueNumber y = compiler.make(in.dims, in.view.layout, wants, in.is_blocked);
-  const BatchNorm::Parts parts{x, compiler.input(1), compiler.input(2), compiler.input(3), compiler.input(4), y};
+  const BatchNorm::Parts parts{x, compiler.input(1), compiler.input(2), compiler.input(3), compiler.input(4),
+                               y};
   compiler.emit<BatchNorm>({y}, node.name + (relu ? " + Relu" : ""), parts, node.number("epsilon", 1e-5),
                            1.0 - node.number("momentum", 0.9), relu);
   compiler.give(output, y);

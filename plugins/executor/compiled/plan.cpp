@@ -20,7 +20,8 @@ namespace compiled {
 /// What autograd has of a pass.
 class Plan::Node final : public torch::autograd::Node {
  public:
-  Node(std::shared_ptr<Plan> plan, std::shared_ptr<int> pass) : plan_(std::move(plan)), pass_(std::move(pass)) {}
+  Node(std::shared_ptr<Plan> plan, std::shared_ptr<int> pass)
+      : plan_(std::move(plan)), pass_(std::move(pass)) {}
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     if (at::GradMode::is_enabled())
@@ -48,7 +49,9 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, bool fuses)
       compiler_(*network.graph(), key.inputs, fuses, key.has_dropout),
       current_{network, {}} {
   const trainyard::Graph& graph = *network.graph();
-  const auto number = [&](trainyard::ValueId id) { return *compiler_.of_graph_[static_cast<std::size_t>(id)]; };
+  const auto number = [&](trainyard::ValueId id) {
+    return *compiler_.of_graph_[static_cast<std::size_t>(id)];
+  };
   output_ = compiler_.in_plain(number(graph.outputs.front()));
   for (const trainyard::ValueId id : graph.inputs) inputs_.push_back(number(id));
   compiler_.memory(output_);
@@ -112,7 +115,8 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
   if (parameters_.empty()) return output;
   auto token = std::make_shared<int>(0);
   pass_ = token;
-  const std::shared_ptr<Node> node(new Node(shared_from_this(), std::move(token)), torch::autograd::deleteNode);
+  const std::shared_ptr<Node> node(new Node(shared_from_this(), std::move(token)),
+                                   torch::autograd::deleteNode);
   if (edges_.empty())
     for (const auto& [parameter, number] : parameters_)
       edges_.push_back(torch::autograd::impl::gradient_edge(parameter));
@@ -124,7 +128,8 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
 std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {
   const at::Tensor whole = gradient.contiguous();
   const dnnl::memory into = *compiler_.gradient(output_);
-  std::memcpy(into.get_data_handle(), whole.const_data_ptr(), static_cast<std::size_t>(whole.numel()) * sizeof(float));
+  std::memcpy(into.get_data_handle(), whole.const_data_ptr(),
+              static_cast<std::size_t>(whole.numel()) * sizeof(float));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [parameter, number] = parameters_[i];
     renew(gradients_[i], parameter.sizes());

@@ -13,8 +13,15 @@ class Pooling final : public Instruction {
  public:
   Pooling(Compiler& compiler, algorithm how, Window window, ValueNumber x, ValueNumber y)
       : how_(how), window_(std::move(window)), x_(x), y_(y) {
-    hint_ = {engine(),         dnnl::prop_kind::forward_training, how, compiler.value(x).view.layout,
-             compiler.value(y).view.layout, window_.strides, window_.kernel, window_.dilations, window_.begin,
+    hint_ = {engine(),
+             dnnl::prop_kind::forward_training,
+             how,
+             compiler.value(x).view.layout,
+             compiler.value(y).view.layout,
+             window_.strides,
+             window_.kernel,
+             window_.dilations,
+             window_.begin,
              window_.end};
     std::vector<std::pair<int, dnnl::memory>> arguments = {{DNNL_ARG_SRC, compiler.memory(x)},
                                                            {DNNL_ARG_DST, compiler.memory(y)}};
@@ -80,8 +87,8 @@ bool pooling_rule(Compiler& compiler) {
   Dims layout_dims = dims;
   layout_dims[1] = in.view.layout.get_dims()[1];
   const bool is_blocked = in.is_blocked;
-  const ValueNumber y = compiler.make(dims, is_blocked ? blocked(layout_dims) : plain(dims),
-                                      in.wants_gradient, is_blocked);
+  const ValueNumber y =
+      compiler.make(dims, is_blocked ? blocked(layout_dims) : plain(dims), in.wants_gradient, is_blocked);
   compiler.emit<Pooling>({y}, node.name, *how, *window, x, y);
   compiler.give(node.outputs[0], y);
   return true;

@@ -12,8 +12,14 @@ namespace {
 class Shortcut final : public Instruction {
  public:
   Shortcut(Compiler& compiler, ValueNumber x, ValueNumber y, std::int64_t before, std::int64_t stride)
-      : x_(x), y_(y), before_(before), stride_(stride), in_(compiler.value(x).dims), out_(compiler.value(y).dims),
-        whole_in_(compiler.value(x).view.layout.get_dims()[1]), whole_out_(compiler.value(y).view.layout.get_dims()[1]) {
+      : x_(x),
+        y_(y),
+        before_(before),
+        stride_(stride),
+        in_(compiler.value(x).dims),
+        out_(compiler.value(y).dims),
+        whole_in_(compiler.value(x).view.layout.get_dims()[1]),
+        whole_out_(compiler.value(y).view.layout.get_dims()[1]) {
     from_ = compiler.memory(x);
     to_ = compiler.memory(y);
   }
@@ -27,7 +33,8 @@ class Shortcut final : public Instruction {
   }
   void backward(const Pass&) override {
     std::memset(into_.memory.get_data_handle(), 0, into_.memory.get_desc().get_size());
-    each_pixel([&](std::int64_t small, std::int64_t large) { floats(into_.memory)[large] = floats(given_)[small]; });
+    each_pixel(
+        [&](std::int64_t small, std::int64_t large) { floats(into_.memory)[large] = floats(given_)[small]; });
     into_.finish();
   }
 
@@ -41,12 +48,15 @@ class Shortcut final : public Instruction {
         // Channels that lie beside each other in x and in y.
         const std::int64_t at = first + before_;
         const std::int64_t run = std::min({block - first % block, block - at % block, in_[1] - first});
-        const std::int64_t of_x = (n * whole_in_ / block + first / block) * in_[2] * in_[3] * block + first % block;
-        const std::int64_t of_y = (n * whole_out_ / block + at / block) * out_[2] * out_[3] * block + at % block;
+        const std::int64_t of_x =
+            (n * whole_in_ / block + first / block) * in_[2] * in_[3] * block + first % block;
+        const std::int64_t of_y =
+            (n * whole_out_ / block + at / block) * out_[2] * out_[3] * block + at % block;
         for (std::int64_t h = 0; h < out_[2]; ++h)
           for (std::int64_t w = 0; w < out_[3]; ++w)
             for (std::int64_t c = 0; c < run; ++c)
-              move(of_y + (h * out_[3] + w) * block + c, of_x + (h * stride_ * in_[3] + w * stride_) * block + c);
+              move(of_y + (h * out_[3] + w) * block + c,
+                   of_x + (h * stride_ * in_[3] + w * stride_) * block + c);
         first += run;
       }
   }
@@ -62,7 +72,8 @@ class Shortcut final : public Instruction {
 /// The only number of a constant input of integers.
 std::optional<std::int64_t> number(const Compiler& compiler, const trainyard::Node& node, std::size_t input) {
   if (input >= node.inputs.size() || node.inputs[input] == trainyard::no_value) return std::nullopt;
-  const at::Tensor& tensor = compiler.graph().values[static_cast<std::size_t>(node.inputs[input])].initializer;
+  const at::Tensor& tensor =
+      compiler.graph().values[static_cast<std::size_t>(node.inputs[input])].initializer;
   if (!tensor.defined() || tensor.numel() != 1 || tensor.scalar_type() != at::kLong) return std::nullopt;
   return *tensor.const_data_ptr<std::int64_t>();
 }
@@ -70,7 +81,8 @@ std::optional<std::int64_t> number(const Compiler& compiler, const trainyard::No
 /// The step of a slice that takes all of an axis from its start.
 std::optional<std::int64_t> step_of(const Compiler& compiler, const trainyard::Node& node, std::int64_t axis,
                                     std::int64_t length) {
-  if (node.op != "Slice" || number(compiler, node, 1) != 0 || number(compiler, node, 3) != axis) return std::nullopt;
+  if (node.op != "Slice" || number(compiler, node, 1) != 0 || number(compiler, node, 3) != axis)
+    return std::nullopt;
   const std::optional<std::int64_t> end = number(compiler, node, 2), step = number(compiler, node, 4);
   return end && *end >= length && step && *step >= 1 ? step : std::nullopt;
 }
@@ -88,15 +100,17 @@ bool shortcut_rule(Compiler& compiler) {
   const std::optional<std::int64_t> step = step_of(compiler, rows, 2, in[2]);
   if (!step || step_of(compiler, compiler.node(*second), 3, in[3]) != step) return false;
   const std::optional<std::size_t> third = compiler.only_reader(compiler.node(*second).outputs[0]);
-  if (!third || compiler.node(*third).op != "Pad" || compiler.node(*third).text("mode", "constant") != "constant")
+  if (!third || compiler.node(*third).op != "Pad" ||
+      compiler.node(*third).text("mode", "constant") != "constant")
     return false;
   const trainyard::Node& pad = compiler.node(*third);
   const Dims out = compiler.dims_of(pad.outputs[0]);
   const at::Tensor& pads = compiler.graph().values[static_cast<std::size_t>(pad.inputs[1])].initializer;
   // Of the four axes, or of those that the last input names.
   const bool named = pad.inputs.size() > 3 && number(compiler, pad, 3) == 1;
-  if (!pads.defined() || pads.scalar_type() != at::kLong || pads.numel() != (named ? 2 : 8) || out[2] != (in[2] + *step - 1) / *step ||
-      out[3] != (in[3] + *step - 1) / *step || (pad.inputs.size() > 2 && pad.inputs[2] != trainyard::no_value))
+  if (!pads.defined() || pads.scalar_type() != at::kLong || pads.numel() != (named ? 2 : 8) ||
+      out[2] != (in[2] + *step - 1) / *step || out[3] != (in[3] + *step - 1) / *step ||
+      (pad.inputs.size() > 2 && pad.inputs[2] != trainyard::no_value))
     return false;
   const std::int64_t before = pads.const_data_ptr<std::int64_t>()[named ? 0 : 1];
   if (before < 0 || out[1] < before + in[1]) return false;

@@ -25,7 +25,8 @@ bool view_rule(Compiler& compiler) {
     compiler.give(node.outputs[0], compiler.input(0));
     return true;
   }
-  if (node.op != "Flatten" && node.op != "Reshape" && node.op != "Squeeze" && node.op != "Unsqueeze") return false;
+  if (node.op != "Flatten" && node.op != "Reshape" && node.op != "Squeeze" && node.op != "Unsqueeze")
+    return false;
   if (compiler.value(compiler.input(0)).dtype != at::kFloat || compiler.is_constant(0)) return false;
   const ValueNumber x = compiler.in_plain(compiler.input(0));
   const ValueNumber y = compiler.alias(x, compiler.dims_of(node.outputs[0]));

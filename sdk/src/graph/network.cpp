@@ -213,8 +213,7 @@ struct GraphNetwork::Program {
 
   /// Drops what a pass has left.
   void clear() {
-    for (std::size_t id = 0; id < frame.values.size(); ++id)
-      frame.values[id] = graph.values[id].initializer;
+    for (std::size_t id = 0; id < frame.values.size(); ++id) frame.values[id] = graph.values[id].initializer;
   }
 };
 
@@ -259,8 +258,8 @@ std::vector<at::Tensor> GraphNetwork::run_node(std::size_t node, std::span<const
   Program& p = *program_;
   const Node& its = p.graph.nodes.at(node);
   if (inputs.size() != its.inputs.size())
-    throw PluginError("node \"" + its.name + "\" (" + its.op + ") takes " + std::to_string(its.inputs.size()) +
-                      " inputs, got " + std::to_string(inputs.size()));
+    throw PluginError("node \"" + its.name + "\" (" + its.op + ") takes " +
+                      std::to_string(its.inputs.size()) + " inputs, got " + std::to_string(inputs.size()));
   p.enter(context);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (its.inputs[i] != no_value) p.frame[its.inputs[i]] = inputs[i];
