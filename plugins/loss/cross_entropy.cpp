@@ -40,7 +40,8 @@ class CrossEntropy final : public Loss, public GradesMembers {
     m.option("ignore_index", &Options::ignore_index,
              "targets of this value do not count (padding); by default every target counts");
     m.option("class_weights", &Options::class_weights,
-             "weight of each class, one a score of the model; the loss is the weighted mean; by default 1");
+             "weight of each class, one a score of the model; the loss is the weighted mean; by default 1")
+        .min(0.0);
     m.option("multi_label", &Options::multi_label,
              "a sample has several labels, each with a like share of the target, filled up with -1");
   }
@@ -97,9 +98,7 @@ class CrossEntropy final : public Loss, public GradesMembers {
  private:
   static at::Tensor weights_of(const Options& options) {
     for (const double weight : options.class_weights)
-      if (!(weight >= 0.0) || std::isinf(weight))
-        throw ConfigError("loss.class_weights has " + std::to_string(weight) +
-                          ": weights are numbers from 0 on");
+      if (std::isinf(weight)) throw ConfigError("loss.class_weights has an infinite weight");
     return options.class_weights.empty() ? at::Tensor() : at::tensor(options.class_weights, at::kFloat);
   }
 

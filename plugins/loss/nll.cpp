@@ -71,9 +71,10 @@ class Nll final : public Loss {
     refuse_several_labels("loss nll", schema, "take loss cross_entropy with multi_label = true");
     if (schema.classes > 0)
       throw ConfigError("loss nll is of numbers, but the data has classes; take loss cross_entropy");
-    std::vector<std::int64_t> expected = schema.target.shape;
+    std::vector<std::int64_t> expected = schema.target.shape, flat(1, parameters_);
+    for (const std::int64_t dim : expected) flat.front() *= dim;
     expected.push_back(parameters_);
-    if (output != expected)
+    if (output != expected && output != flat)  // a layer before it gives a row
       throw ConfigError(
           "loss nll needs a model output of shape " + shape_text(expected) +
           " for each sample (the last number: parameters of the distribution of a target), but the "

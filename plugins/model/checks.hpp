@@ -26,9 +26,15 @@ inline std::int64_t outputs(const BatchSchema& schema) {
   return numbers;
 }
 
-/// Two classes may also have one output, a logit.
+/// Two classes may also have one output, a logit, and a number several: parameters of its distribution. What is
+/// right then, the loss knows.
+inline bool fits(std::int64_t given, const BatchSchema& schema) {
+  if (schema.classes > 0) return given == schema.classes || (schema.classes == 2 && given == 1);
+  return given > 0 && given % outputs(schema) == 0;
+}
+
 inline void require_outputs(const std::string& option, std::int64_t given, const BatchSchema& schema) {
-  if (schema.classes == 2 && given == 1) return;
+  if (fits(given, schema)) return;
   require_equal(option, given, schema.classes > 0 ? "the classes of the data" : "the numbers of a target",
                 outputs(schema));
 }

@@ -237,7 +237,7 @@ class Sequential final : public Model {
       }
     }
     const std::int64_t given = b.shape(x).back(), wanted = models::outputs(context.schema);
-    if (given != wanted && !(given == 1 && context.schema.classes == 2))
+    if (!models::fits(given, context.schema))
       throw ConfigError(place + " gives " + std::to_string(given) + " outputs, but the data has " +
                         std::to_string(wanted) +
                         (context.schema.classes > 0 ? " classes" : " numbers a target") +

@@ -26,6 +26,7 @@ class Gradients final : public Hook {
   void before_step(StepContext& context) {
     for (const NamedTensor& each : context.network().parameters()) {
       const at::Tensor given = each.tensor.grad();
+      if (!given.defined()) continue;  // an executor that updates by single samples leaves none
       const at::Tensor gradient = given.is_sparse() ? given.to_dense() : given.contiguous();
       out_.write(reinterpret_cast<const char*>(gradient.const_data_ptr<float>()),
                  static_cast<std::streamsize>(gradient.nbytes()));
