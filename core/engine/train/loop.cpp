@@ -385,9 +385,11 @@ void Loop::reset_metrics() {
   for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
 }
 
-/// What each of several members came to, under "MEMBER/of"; nothing of one that is trained no more.
+/// What the metrics came to, under "of", and each of several members, under "MEMBER/of"; nothing of one that is
+/// trained no more.
 template <class TakeLoss, class Put>
-void Loop::each_member(const std::string& of, const TakeLoss& take_loss, const Put& put) {
+void Loop::each_metric(const std::string& of, const TakeLoss& take_loss, const Put& put) {
+  each_value(parts_.metrics, context_.number_, of, put);
   for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
     const std::optional<double> loss = take_loss(member);
     if (!loss) continue;
@@ -408,8 +410,7 @@ void Loop::log_point() {
   };
   if (parts_.world != nullptr) merge(parts_.metrics, context_.number_, *parts_.world);
   if (const std::optional<double> loss = bench_.take_loss()) put("train/loss", *loss);
-  each_value(parts_.metrics, context_.number_, "train", put);
-  each_member(
+  each_metric(
       "train", [&](std::size_t member) { return bench_.take_loss(member); }, put);
   put("lr", parts_.optimizer.plugin->groups().front().lr);
   if (bench_.gradient_norm().defined()) put("gradient_norm", bench_.gradient_norm().item().toDouble());
@@ -501,8 +502,7 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
     }
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
     const auto put = [&](std::string name, double value) { values[std::move(name)] = value; };
-    each_value(parts_.metrics, context_.number_, split.name, put);
-    each_member(
+    each_metric(
         split.name, [&](std::size_t member) { return member_losses[member].take(); }, put);
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });

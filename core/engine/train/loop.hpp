@@ -132,7 +132,7 @@ class Loop {
   void log_point();
   void reset_metrics();
   template <class TakeLoss, class Put>
-  void each_member(const std::string& of, const TakeLoss& take_loss, const Put& put);
+  void each_metric(const std::string& of, const TakeLoss& take_loss, const Put& put);
   Graded evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses);
   MetricValues pass_over(const EvaluationSplit& split);
   bool finished();
