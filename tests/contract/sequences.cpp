@@ -17,6 +17,8 @@
 #include <random>
 #include <thread>
 
+#include <trainyard/executor.hpp>
+
 #include "contract/host_run.hpp"
 #include "contract/process.hpp"
 #include "core/cli/client.hpp"
@@ -97,8 +99,11 @@ class Subject {
     text_ = host_run(plugin).text();
     if (plugin.manifest.kind != "checkpointer")
       text_ += "[checkpoint]\ntype = \"" + std::string(dice.chance(50) ? "full" : "async") + "\"\n";
-    text_ += "[[hooks]]\ntype = \"faulty\"\nstep = 100000\nway = \"throw\"\n";
-    text_ += "[[hooks]]\ntype = \"dawdling\"\nsteps = 1\nseconds = 0.001\n";
+    if (plugin.manifest.kind != Executor::kind.name ||
+        plugin.manifest.fires.size() == std::size(micro_events)) {  // they hear all events
+      text_ += "[[hooks]]\ntype = \"faulty\"\nstep = 100000\nway = \"throw\"\n";
+      text_ += "[[hooks]]\ntype = \"dawdling\"\nsteps = 1\nseconds = 0.001\n";
+    }
     sets_ = {"run.resume=auto", "trainer.max_duration=20ep", "logging.interval=10ba",
              "checkpoint.interval=" + std::to_string(3 + dice.below(12)) + "ba",
              "trainer.eval_interval=" + std::to_string(3 + dice.below(9)) + "ba"};
