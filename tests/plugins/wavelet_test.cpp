@@ -476,7 +476,9 @@ TEST_CASE("wavelet: replicas joined now and then are two trainings and their mea
   CHECK(distance(waves.weights(), mean) < 1e-12);
 }
 
-TEST_CASE("wavelet: a wave begins half a cycle behind the other", "[wavelet]") {
+// Those of [.timing] sleep for real, and are run by name: another load on the machine shows in them.
+
+TEST_CASE("wavelet: a wave begins half a cycle behind the other", "[wavelet][.timing]") {
   Yard yard(std::make_unique<Staircase>(Layers{.count = 4, .seconds = 0.003}), {}, {.warm_up = 4});
   Joint joint(*yard.crew);
   const std::vector<Pace::Mark> marks = train(yard, joint, 20, 3);
@@ -494,7 +496,7 @@ TEST_CASE("wavelet: a wave begins half a cycle behind the other", "[wavelet]") {
   CHECK(std::abs(errors[errors.size() / 2]) < 0.1);  // single ones by what else the machine does
 }
 
-TEST_CASE("wavelet: the one wave is forward while the other is backward", "[wavelet]") {
+TEST_CASE("wavelet: the one wave is forward while the other is backward", "[wavelet][.timing]") {
   Yard yard(std::make_unique<Staircase>(Layers{.count = 4, .seconds = 0.003}), {}, {.warm_up = 4});
   Joint joint(*yard.crew);
   train(yard, joint, 8, 1);
@@ -518,7 +520,7 @@ TEST_CASE("wavelet: the one wave is forward while the other is backward", "[wave
   CHECK(both >= 0.6 * all);
 }
 
-TEST_CASE("wavelet: the peak of layers is that of the card", "[wavelet]") {
+TEST_CASE("wavelet: the peak of layers is that of the card", "[wavelet][.timing]") {
   const auto [count, peak] = GENERATE(table<int, double>({{4, 6.0}, {8, 11.0}, {16, 21.0}}));
   const Layers layers{.count = count, .seconds = 0.024 / count};
   INFO(count << " layers");
