@@ -44,11 +44,14 @@ void add_folders(const std::string& list, std::vector<std::string>& folders) {
 }
 
 /// Where the loader looks: what the file names, the environment, the system's folders.
-std::vector<std::string> search_folders(const plugins::ElfFile& file) {
+std::vector<std::string> search_folders(const std::string& path, const plugins::ElfFile& file) {
   std::vector<std::string> folders;
   for (const Elf64_Sxword tag : {DT_RPATH, DT_RUNPATH})
     for (const std::string& list : file.dynamic_names(tag)) add_folders(list, folders);
-  // The host opens a copy, in a folder of its own.
+  // The host opens a copy, in a folder of its own, with the libraries that lie in NAME.libs beside the file.
+  const fs::path libraries = fs::absolute(path).replace_extension(".libs");
+  for (std::string& folder : folders)
+    if (folder == "$ORIGIN/" + libraries.filename().string()) folder = libraries.string();
   std::erase_if(folders,
                 [](const std::string& folder) { return folder.find("ORIGIN") != std::string::npos; });
   if (const char* given = std::getenv("LD_LIBRARY_PATH")) add_folders(given, folders);
@@ -103,7 +106,7 @@ Outcome initialisers(const Subject& subject) {
 Outcome libraries(const Subject& subject) {
   const plugins::ElfFile file(subject.file.path);
   const std::set<std::string> loaded = loaded_libraries();
-  const std::vector<std::string> folders = search_folders(file);
+  const std::vector<std::string> folders = search_folders(subject.file.path, file);
   std::vector<std::string> missing;
   for (const std::string& name : file.dynamic_names(DT_NEEDED)) {
     if (loaded.contains(name)) continue;
@@ -116,8 +119,8 @@ Outcome libraries(const Subject& subject) {
   if (missing.empty()) return {};
   return failed(
       "not to be found: " + listed(missing) +
-      "; install it, or set INSTALL_RPATH on the target to the folder that holds it, by its whole path: "
-      "the host opens a copy of the plugin, so that $ORIGIN is another folder");
+      "; install it, or put it into libNAME.libs beside the plugin, libNAME.so, and set INSTALL_RPATH on the "
+      "target to $ORIGIN/libNAME.libs: the host opens a copy of the plugin, in another folder");
 }
 
 }  // namespace trainyard::check
