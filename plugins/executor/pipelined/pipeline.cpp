@@ -234,6 +234,9 @@ void Pipeline::save(StateWriter& state) const {
 
 void Pipeline::load(const StateReader& state) {
   fed_ = state.integer("fed");
+  if (fed_ < 0)
+    throw ConfigError("the state says that " + std::to_string(fed_) +
+                      " samples went in: it is of no pipeline");
   if (fed_ == 0 && state.integer("stages") != size()) return;
   if (state.integer("stages") != size())
     throw ConfigError("what is in flight is of a pipeline of " + std::to_string(state.integer("stages")) +
