@@ -92,7 +92,7 @@ const PluginEntry& resident_entry(const PluginFile& file, int generation) {
   if (!fs::copy_file(file.path, copy, error))
     throw PluginError("cannot be copied to " + copy.string() + ": " + error.message());
   // Libraries that it brings are found beside the copy as beside the file.
-  const fs::path libraries = fs::absolute(file.path).replace_extension(".libs");
+  const fs::path libraries = libraries_beside(file.path);
   if (fs::is_directory(libraries, error))
     fs::create_directory_symlink(libraries, folder / libraries.filename().string());
   if (const std::string digest = ElfFile(copy.string()).digest(); digest != file.digest)
@@ -108,6 +108,10 @@ const PluginEntry& resident_entry(const PluginFile& file, int generation) {
 }
 
 }  // namespace
+
+std::string libraries_beside(const std::string& path) {
+  return fs::absolute(path).replace_extension(".libs").string();
+}
 
 LoadedPlugin load(const PluginFile& file) {
   LoadedPlugin plugin;

@@ -11,6 +11,10 @@
 
 namespace trainyard::plugins {
 
+/// Where the libraries lie that the plugin of a file brings, libNAME.libs beside libNAME.so. Its copy finds them under
+/// that name in its own folder ($ORIGIN).
+std::string libraries_beside(const std::string& path);
+
 /// A resident plugin. Copies are handles of the same generation. The shared object is never unmapped, since
 /// objects, exceptions and type information of it may outlive every handle.
 class LoadedPlugin {

@@ -13,28 +13,11 @@ except ImportError as error:
     print(f"skipped: {error}; tools/test makes an environment that has it")
     sys.exit(77)
 
+from support.exported_runs import DATA, MODEL, SEQUENTIAL, images, run
 from support.host import BUILD, SMALL, SOURCE, HostTest
 
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level = 4
-
-DATA = 'type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3'
-MODEL = 'type = "mlp"\nlayers = [8, 16, 3]'
-SEQUENTIAL = """type = "sequential"
-layers = [
-  { type = "conv2d", out = 4, kernel = 3, padding = 1, stride = 2 }, { type = "batch_norm", epsilon = 1e-3 }, { type = "elu", alpha = 0.7 },
-  { type = "conv2d", out = 8, kernel = 3, groups = 2, bias = false }, { type = "leaky_relu", alpha = 0.2 }, { type = "dropout" },
-  { type = "max_pool", kernel = 2, padding = 1 }, { type = "layer_norm" }, { type = "selu" }, { type = "average_pool", kernel = 2 },
-  { type = "gelu" }, { type = "flatten" }, { type = "linear", out = 9 }, { type = "sigmoid" }, { type = "tanh" }, { type = "linear", out = 3, bias = false }]"""
-
-
-def run(model, data=DATA):
-    return SMALL.replace(MODEL, model).replace(DATA, data)
-
-
-def images(*shape):
-    return DATA.replace("[8]", str(list(shape)))
-
 
 TOKENS = 'type = "synthetic"\nkind = "language"\nseq_len = 6\nvocabulary = 9'
 CLICKS = 'type = "ctr"\nrows = [3, 9, 20]\nfeatures = 4'

@@ -11,6 +11,7 @@
 #include "core/engine/check/groups.hpp"
 #include "core/plugins/elf.hpp"
 #include "core/plugins/entry.hpp"
+#include "core/plugins/loader.hpp"
 #include "core/plugins/registry.hpp"
 
 namespace trainyard::check {
@@ -49,7 +50,7 @@ std::vector<std::string> search_folders(const std::string& path, const plugins::
   for (const Elf64_Sxword tag : {DT_RPATH, DT_RUNPATH})
     for (const std::string& list : file.dynamic_names(tag)) add_folders(list, folders);
   // The host opens a copy, in a folder of its own, with the libraries that lie in NAME.libs beside the file.
-  const fs::path libraries = fs::absolute(path).replace_extension(".libs");
+  const fs::path libraries = plugins::libraries_beside(path);
   for (std::string& folder : folders)
     if (folder == "$ORIGIN/" + libraries.filename().string()) folder = libraries.string();
   std::erase_if(folders,

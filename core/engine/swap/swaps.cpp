@@ -117,9 +117,8 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
   if (resolution.config) {
     config::keep_training(*resolution.config);
     control::leave_out(*resolution.config, registry, run_.quarantined());
-  }
-  if (resolution.config)
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
+  }
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
   swap->config_ = std::move(*resolution.config);
   swap->config_text_ = config::toml_file(swap->config_.resolved);

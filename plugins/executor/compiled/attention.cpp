@@ -199,7 +199,7 @@ bool attention_rule(Compiler& compiler) {
   }
   if (!compiler.wants_gradient(inputs[0].value)) return false;
   const ValueNumber y = compiler.make(dims, plain(dims), true);
-  compiler.emit<Attention>({y}, node.name, h, inputs, y);
+  compiler.emit<Attention>({y}, h, inputs, y);
   compiler.give(node.outputs[0], y);
   return true;
 }

@@ -102,8 +102,8 @@ class CompiledExecutor final : public Executor {
     for (const auto& shape : key.inputs) text += shape_text(shape) + " ";
     text += "in " + std::to_string(static_cast<int>(milliseconds)) +
             " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in " +
-            std::to_string(plan.steps().size()) + " steps, an arena of " +
-            std::to_string(plan.arena_bytes() >> 10) + " KiB";
+            std::to_string(plan.steps()) + " steps, an arena of " + std::to_string(plan.arena_bytes() >> 10) +
+            " KiB";
     const std::vector<std::string>& left = plan.by_libtorch();
     if (!left.empty()) text += "; by LibTorch:";
     for (std::size_t i = 0; i < left.size(); ++i) text += (i == 0 ? " " : ", ") + left[i];

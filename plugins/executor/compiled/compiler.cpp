@@ -189,7 +189,7 @@ ValueNumber Compiler::in_blocks(ValueNumber number) {
   const ValueNumber made = make(dims, blocked(whole), values_[number].wants_gradient, true);
   values_[number].other_layout = made;
   values_[made].other_layout = number;
-  emit<Reorder>({made}, "to blocks", number, made, plain(dims), blocked(dims));
+  emit<Reorder>({made}, number, made, plain(dims), blocked(dims));
   return made;
 }
 
@@ -200,7 +200,7 @@ ValueNumber Compiler::in_plain(ValueNumber number) {
   const ValueNumber made = make(dims, plain(dims), values_[number].wants_gradient);
   values_[number].other_layout = made;
   values_[made].other_layout = number;
-  emit<Reorder>({made}, "from blocks", number, made, blocked(dims), plain(dims));
+  emit<Reorder>({made}, number, made, blocked(dims), plain(dims));
   return made;
 }
 

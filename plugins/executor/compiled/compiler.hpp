@@ -101,10 +101,10 @@ class Compiler {
   ValueNumber in_plain(ValueNumber number);
   void give(trainyard::ValueId id, ValueNumber number) { of_graph_[static_cast<std::size_t>(id)] = number; }
   template <class T, class... Arguments>
-  void emit(std::vector<ValueNumber> outputs, std::string text, Arguments&&... arguments) {
+  void emit(std::vector<ValueNumber> outputs, Arguments&&... arguments) {
     for (const ValueNumber each : outputs)
       if (!values_[each].is_alias) values_[each].maker = instructions_.size() + 1;
-    instructions_.push_back({std::move(outputs), std::move(text), nullptr});
+    instructions_.push_back({std::move(outputs), nullptr});
     instructions_.back().instruction = std::make_unique<T>(*this, std::forward<Arguments>(arguments)...);
   }
 
@@ -136,7 +136,6 @@ class Compiler {
   friend class Place;
   struct Entry {
     std::vector<ValueNumber> outputs;
-    std::string text;
     std::unique_ptr<Instruction> instruction;
   };
 

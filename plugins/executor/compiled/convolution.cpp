@@ -89,8 +89,7 @@ bool is_fast(std::string_view implementation) {
 
 struct Layer {
   Window window;
-  Layout x, y, weight, bias;  ///< weight in any layout
-  bool has_bias = false;
+  Layout x, y, weight, bias;  ///< weight in any layout; bias empty where there is none
 
   Forward::primitive_desc forward(bool relu) const {
     dnnl::primitive_attr attributes;
@@ -100,25 +99,12 @@ struct Layer {
       attributes.set_post_ops(then);
     }
     const auto& w = window;
-    if (has_bias)
-      return {engine(),
-              prop_kind::forward_training,
-              algorithm::convolution_direct,
-              x,
-              weight,
-              bias,
-              y,
-              w.strides,
-              w.dilations,
-              w.begin,
-              w.end,
-              attributes,
-              true};
     return {engine(),
             prop_kind::forward_training,
             algorithm::convolution_direct,
             x,
             weight,
+            bias,
             y,
             w.strides,
             w.dilations,
@@ -138,20 +124,13 @@ struct Layer {
   }
   OfWeights::primitive_desc of_weights(const Forward::primitive_desc& hint) const {
     const auto& w = window;
-    if (has_bias)
-      return {engine(),  algorithm::convolution_direct,
-              x,         weight,
-              bias,      y,
-              w.strides, w.dilations,
-              w.begin,   w.end,
-              hint,      {},
-              true};
-    return {engine(),    algorithm::convolution_direct,
-            x,           weight,
-            y,           w.strides,
-            w.dilations, w.begin,
-            w.end,       hint,
-            {},          true};
+    return {engine(),  algorithm::convolution_direct,
+            x,         weight,
+            bias,      y,
+            w.strides, w.dilations,
+            w.begin,   w.end,
+            hint,      {},
+            true};
   }
   /// Whether all that is needed has a fast implementation.
   bool works(bool needs_x) const {
@@ -277,8 +256,7 @@ bool convolution_rule(Compiler& compiler) {
       .x = picture ? plain(in) : blocked({in[0], channels, in[2], in[3]}),
       .y = blocked(whole),
       .weight = {{whole[1], channels, kernel[2], kernel[3]}, f32, Tag::any},
-      .bias = {{whole[1]}, f32, Tag::x},
-      .has_bias = bias.has_value(),
+      .bias = bias ? Layout({whole[1]}, f32, Tag::x) : Layout(),
   };
   if (!layer.works(compiler.wants_gradient(x))) return false;
   if (!picture) x = compiler.in_blocks(x);
@@ -286,7 +264,7 @@ bool convolution_rule(Compiler& compiler) {
   const bool wants = compiler.wants_gradient(x) || compiler.wants_gradient(weight) ||
                      (bias && compiler.wants_gradient(*bias));
   const ValueNumber y = compiler.make(dims, layer.y, wants, true);
-  compiler.emit<Convolution>({y}, node.name + (relu ? " + Relu" : ""), layer, x, weight, bias, y, relu);
+  compiler.emit<Convolution>({y}, layer, x, weight, bias, y, relu);
   compiler.give(output, y);
   return true;
 }

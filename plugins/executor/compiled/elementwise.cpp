@@ -108,7 +108,7 @@ bool activation(Compiler& compiler, const Activation::Function& function) {
   const Value in = compiler.value(x);
   if (in.dtype != at::kFloat) return false;
   const ValueNumber y = compiler.make(in.dims, in.view.layout, in.wants_gradient, in.is_blocked);
-  compiler.emit<Activation>({y}, compiler.node().name, function, x, y);
+  compiler.emit<Activation>({y}, function, x, y);
   compiler.give(compiler.node().outputs[0], y);
   return true;
 }
@@ -124,12 +124,11 @@ bool sum(Compiler& compiler) {
   }
   if (compiler.value(a).maker > compiler.value(b).maker) std::swap(a, b);
   trainyard::ValueId output = compiler.node().outputs[0];
-  const std::string name = compiler.node().name;
   const bool relu = compiler.absorb("Relu", output);
   const Value in = compiler.value(a);
   const ValueNumber y = compiler.make(
       in.dims, in.view.layout, compiler.wants_gradient(a) || compiler.wants_gradient(b), in.is_blocked);
-  compiler.emit<Sum>({y}, name + (relu ? " + Relu" : ""), a, b, y, relu);
+  compiler.emit<Sum>({y}, a, b, y, relu);
   compiler.give(output, y);
   return true;
 }

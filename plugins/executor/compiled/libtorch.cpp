@@ -132,7 +132,7 @@ void libtorch_rule(Compiler& compiler) {
     made.push_back(*outputs.back());
     compiler.give(id, *outputs.back());
   }
-  compiler.emit<ByLibTorch>(made, node.name + " (" + node.op + ") by LibTorch", inputs, outputs);
+  compiler.emit<ByLibTorch>(made, inputs, outputs);
 }
 
 }  // namespace compiled

@@ -114,7 +114,7 @@ bool linear_rule(Compiler& compiler) {
   const bool wants = compiler.wants_gradient(x) || compiler.wants_gradient(weight) ||
                      (bias && compiler.wants_gradient(*bias));
   const ValueNumber y = compiler.make(dims, plain(dims), wants);
-  compiler.emit<Linear>({y}, node.name + (relu ? " + Relu" : ""), x, weight, bias, y, relu);
+  compiler.emit<Linear>({y}, x, weight, bias, y, relu);
   compiler.give(output, y);
   return true;
 }

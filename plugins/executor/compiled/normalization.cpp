@@ -221,8 +221,8 @@ bool batch_norm(Compiler& compiler) {
   const ValueNumber y = compiler.make(in.dims, in.view.layout, wants, in.is_blocked);
   const BatchNorm::Parts parts{x, compiler.input(1), compiler.input(2), compiler.input(3), compiler.input(4),
                                y};
-  compiler.emit<BatchNorm>({y}, node.name + (relu ? " + Relu" : ""), parts, node.number("epsilon", 1e-5),
-                           1.0 - node.number("momentum", 0.9), relu);
+  compiler.emit<BatchNorm>({y}, parts, node.number("epsilon", 1e-5), 1.0 - node.number("momentum", 0.9),
+                           relu);
   compiler.give(output, y);
   return true;
 }
@@ -240,7 +240,7 @@ bool layer_norm(Compiler& compiler) {
   if (!in.wants_gradient || !compiler.wants_gradient(scale) || (shift && !compiler.wants_gradient(*shift)))
     return false;
   const ValueNumber y = compiler.make(in.dims, plain(in.dims), true);
-  compiler.emit<LayerNorm>({y}, node.name, x, scale, shift, y, node.number("epsilon", 1e-5));
+  compiler.emit<LayerNorm>({y}, x, scale, shift, y, node.number("epsilon", 1e-5));
   compiler.give(node.outputs[0], y);
   return true;
 }

@@ -73,12 +73,6 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, bool fuses)
     if (!compiler_.buffers_[i].outside()) compiler_.buffers_[i].place(arena_->data() + offsets[i]);
 }
 
-std::vector<std::string> Plan::steps() const {
-  std::vector<std::string> texts;
-  for (const Compiler::Entry& entry : compiler_.instructions_) texts.push_back(entry.text);
-  return texts;
-}
-
 void Plan::bind_parameters() {
   const trainyard::Graph& graph = *network_.graph();
   for (const auto& [id, number] : initializers_)

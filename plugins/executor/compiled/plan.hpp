@@ -35,9 +35,9 @@ class Plan : public std::enable_shared_from_this<Plan> {
   at::Tensor forward(const trainyard::Batch& batch, const trainyard::ForwardContext& context);
   bool is_busy() const { return !pass_.expired(); }
 
-  /// Of what is forwarded: nodes that LibTorch computes, the steps, and the bytes of the arena.
+  /// Of what is forwarded: nodes that LibTorch computes, the number of steps, and the bytes of the arena.
   const std::vector<std::string>& by_libtorch() const { return compiler_.by_libtorch_; }
-  std::vector<std::string> steps() const;
+  std::size_t steps() const { return compiler_.instructions_.size(); }
   std::size_t arena_bytes() const { return arena_bytes_; }
 
  private:

@@ -89,7 +89,7 @@ bool pooling_rule(Compiler& compiler) {
   const bool is_blocked = in.is_blocked;
   const ValueNumber y =
       compiler.make(dims, is_blocked ? blocked(layout_dims) : plain(dims), in.wants_gradient, is_blocked);
-  compiler.emit<Pooling>({y}, node.name, *how, *window, x, y);
+  compiler.emit<Pooling>({y}, *how, *window, x, y);
   compiler.give(node.outputs[0], y);
   return true;
 }

@@ -119,7 +119,7 @@ bool shortcut_rule(Compiler& compiler) {
   Dims whole = out;
   whole[1] = whole_blocks(out[1]);
   const ValueNumber y = compiler.make(out, blocked(whole), compiler.wants_gradient(given), true);
-  compiler.emit<Shortcut>({y}, pad.name, given, y, before, *step);
+  compiler.emit<Shortcut>({y}, given, y, before, *step);
   compiler.give(pad.outputs[0], y);
   return true;
 }

@@ -30,7 +30,7 @@ bool view_rule(Compiler& compiler) {
   if (compiler.value(compiler.input(0)).dtype != at::kFloat || compiler.is_constant(0)) return false;
   const ValueNumber x = compiler.in_plain(compiler.input(0));
   const ValueNumber y = compiler.alias(x, compiler.dims_of(node.outputs[0]));
-  compiler.emit<Reshape>({y}, node.name, x, y);
+  compiler.emit<Reshape>({y}, x, y);
   compiler.give(node.outputs[0], y);
   return true;
 }
