@@ -23,6 +23,7 @@ class CompiledExecutor final : public Executor {
  public:
   struct Options {
     std::string fuse = "all";
+    bool winograd = true;
     std::string on_new_shape = "recompile";
     std::int64_t plans = 8;
   };
@@ -36,6 +37,10 @@ class CompiledExecutor final : public Executor {
     m.option("fuse", &Options::fuse,
              "all: nodes with a rule are compiled, fused where they can be; none: each node runs by LibTorch")
         .one_of({"all", "none"});
+    m.option("winograd", &Options::winograd,
+             "convolutions of 3 x 3 and 5 x 5 take a quarter of the products where that is faster "
+             "(Winograd's minimal "
+             "filtering), which costs a digit of single precision");
     m.option("on_new_shape", &Options::on_new_shape,
              "a batch of another shape: compile it, or run it as eager does")
         .one_of({"recompile", "eager"});
@@ -89,7 +94,8 @@ class CompiledExecutor final : public Executor {
 
   Plan* compile(const PlanKey& key) {
     const auto start = std::chrono::steady_clock::now();
-    auto plan = std::make_shared<Plan>(*network_, key, options_.fuse == "all");
+    auto plan = std::make_shared<Plan>(
+        *network_, key, Choices{.fuses = options_.fuse == "all", .winograd = options_.winograd});
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     report(key, *plan, took.count());
     if (std::ssize(plans_) == options_.plans) plans_.pop_back();

@@ -62,9 +62,13 @@ void Contribution::finish() const {
   }
 }
 
-Compiler::Compiler(const Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs, bool fuses,
-                   bool has_dropout)
-    : graph_(graph), has_dropout_(has_dropout), taken_(graph.nodes.size()), of_graph_(graph.values.size()) {
+Compiler::Compiler(const Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs, bool has_dropout,
+                   const Choices& choices)
+    : graph_(graph),
+      has_dropout_(has_dropout),
+      choices_(choices),
+      taken_(graph.nodes.size()),
+      of_graph_(graph.values.size()) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<std::int64_t>& expected = graph.values[static_cast<std::size_t>(graph.inputs[i])].shape;
     for (std::size_t d = 0; d < expected.size(); ++d)
@@ -82,8 +86,8 @@ Compiler::Compiler(const Graph& graph, const std::vector<std::vector<std::int64_
 
   for (node_ = 0; node_ < graph.nodes.size(); ++node_) {
     if (taken_[node_]) continue;
-    const bool known =
-        fuses && std::any_of(rules.begin(), rules.end(), [&](const Rule rule) { return rule(*this); });
+    const bool known = choices.fuses &&
+                       std::any_of(rules.begin(), rules.end(), [&](const Rule rule) { return rule(*this); });
     if (known) continue;
     by_libtorch_.push_back(node().name + " (" + node().op + ")");
     libtorch_rule(*this);

@@ -61,17 +61,23 @@ class Place {
   std::size_t buffer_, offset_;
 };
 
+struct Choices {
+  bool fuses = true;     ///< nodes with a rule are compiled; else each runs by LibTorch
+  bool winograd = true;  ///< convolutions may take fewer products, with a digit less
+};
+
 /// Lives as long as its plan: instructions know it.
 class Compiler {
  public:
-  Compiler(const trainyard::Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs, bool fuses,
-           bool has_dropout);
+  Compiler(const trainyard::Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs,
+           bool has_dropout, const Choices& choices);
 
   // What rules read.
   const trainyard::Graph& graph() const { return graph_; }
   const trainyard::Node& node() const { return graph_.nodes[node_]; }
   std::size_t node_number() const { return node_; }
   bool has_dropout() const { return has_dropout_; }
+  const Choices& choices() const { return choices_; }
   /// The plan's value of an input of the node.
   ValueNumber input(std::size_t index) const;
   bool has_input(std::size_t index) const;
@@ -148,6 +154,7 @@ class Compiler {
 
   const trainyard::Graph& graph_;
   bool has_dropout_;
+  Choices choices_;
   std::size_t node_ = 0;
   std::vector<bool> taken_;  ///< nodes
   std::vector<std::optional<ValueNumber>> of_graph_;

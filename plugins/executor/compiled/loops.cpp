@@ -41,6 +41,18 @@ FOR_EACH_ISA void sum_rows_part(float* __restrict sums, const float* __restrict 
     for (std::int64_t c = 0; c < count; ++c) sums[c] += matrix[r * columns + c];
 }
 
+/// Of one block of channels of one image, added to what is there.
+template <int block>
+PART_OF_EACH void sum_block(float* __restrict sums, const float* __restrict image, std::int64_t pixels) {
+  float found[block] = {};
+  for (std::int64_t p = 0; p < pixels; ++p)
+    for (int c = 0; c < block; ++c) found[c] += image[p * block + c];
+  for (int c = 0; c < block; ++c) sums[c] += found[c];
+}
+FOR_EACH_ISA void sum_pixels_part(float* sums, const float* image, std::int64_t pixels, std::int64_t block) {
+  block == 16 ? sum_block<16>(sums, image, pixels) : sum_block<8>(sums, image, pixels);
+}
+
 /// e^x to two units in the last place: 2^n times a polynomial of what is left, |r| <= ln 2 / 2 (Cephes' expf).
 PART_OF_EACH float exponential(float x) {
   x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
@@ -187,6 +199,16 @@ void sum_rows(float* sums, const float* matrix, std::int64_t rows, std::int64_t 
   const std::int64_t strips = (columns + width - 1) / width;
   if (rows * columns <= grain) return part(0, strips);
   at::parallel_for(0, strips, 1, part);
+}
+
+void sum_pixels(float* sums, const float* images, std::int64_t count, std::int64_t channels,
+                std::int64_t pixels, std::int64_t block) {
+  std::fill_n(sums, channels, 0.0f);
+  in_rows(channels / block, count * pixels * block, [&](std::int64_t at, std::int64_t n) {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t c = at * block; c < (at + n) * block; c += block)
+        sum_pixels_part(sums + c, images + (i * channels + c) * pixels, pixels, block);
+  });
 }
 
 void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor,

@@ -14,6 +14,9 @@ void add_relu(float* sum, const float* a, const float* b, std::int64_t count);
 void through_relu(float* masked, const float* gradient, const float* output, std::int64_t count);
 /// The sums of the columns of a matrix.
 void sum_rows(float* sums, const float* matrix, std::int64_t rows, std::int64_t columns);
+/// The sums over images and pixels of each channel of images in blocks of channels.
+void sum_pixels(float* sums, const float* images, std::int64_t count, std::int64_t channels,
+                std::int64_t pixels, std::int64_t block);
 /// The inner product of each row of two matrices, whose rows lie `stride` apart.
 void row_products(float* products, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
                   std::int64_t stride);

@@ -2,8 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compiler.hpp"
-#include "loops.hpp"
+#include "filled.hpp"
 
 namespace compiled {
 namespace {
@@ -13,10 +12,6 @@ using Flags = dnnl::normalization_flags;
 using dnnl::prop_kind;
 
 constexpr auto f32 = dnnl::memory::data_type::f32;
-
-Layout row(std::int64_t length) {
-  return {{length}, f32, Tag::x};
-}
 
 /// In a training pass it takes the statistics of the batch and lets the running ones follow.
 class BatchNorm final : public Instruction {
@@ -39,8 +34,8 @@ class BatchNorm final : public Instruction {
     batch_variance_ = compiler.make({whole_}, row(whole_), false);
     running_mean_ = compiler.memory(parts.mean);
     running_variance_ = compiler.memory(parts.variance);
-    scale_ = Row(compiler, compiler.memory(parts.scale), channels_, whole_);
-    shift_ = Row(compiler, compiler.memory(parts.shift), channels_, whole_);
+    scale_ = FilledRow(compiler, parts.scale, whole_);
+    shift_ = FilledRow(compiler, parts.shift, whole_);
     mean_ = compiler.memory(batch_mean_);
     variance_ = compiler.memory(batch_variance_);
     std::vector<std::pair<int, dnnl::memory>> arguments = {{DNNL_ARG_SRC, compiler.memory(parts.x)},
@@ -74,21 +69,15 @@ class BatchNorm final : public Instruction {
     const Layout& x = compiler.value(parts_.x).view.layout;
     const dnnl::batch_normalization_backward::primitive_desc made(engine(), prop_kind::backward, x, x, x,
                                                                   epsilon_, flags_, hint_);
-    backward_scale_ = Row(compiler, compiler.memory(parts_.scale), channels_, whole_);
+    backward_scale_ = FilledRow(compiler, parts_.scale, whole_);
     into_x_ = compiler.contribute(parts_.x);
-    of_scale_ = compiler.scratch(row(whole_));
-    of_shift_ = compiler.scratch(row(whole_));
-    if (compiler.wants_gradient(parts_.scale)) into_scale_ = compiler.contribute(parts_.scale);
-    if (compiler.wants_gradient(parts_.shift)) into_shift_ = compiler.contribute(parts_.shift);
+    of_scale_ = FilledGradient(compiler, parts_.scale, whole_);
+    of_shift_ = FilledGradient(compiler, parts_.shift, whole_);
     std::vector<std::pair<int, dnnl::memory>> arguments = {
-        {DNNL_ARG_SRC, compiler.memory(parts_.x)},
-        {DNNL_ARG_DIFF_DST, *compiler.gradient(parts_.y)},
-        {DNNL_ARG_MEAN, compiler.memory(batch_mean_)},
-        {DNNL_ARG_VARIANCE, compiler.memory(batch_variance_)},
-        {DNNL_ARG_SCALE, backward_scale_.memory()},
-        {DNNL_ARG_DIFF_SRC, into_x_.memory},
-        {DNNL_ARG_DIFF_SCALE, of_scale_},
-        {DNNL_ARG_DIFF_SHIFT, of_shift_}};
+        {DNNL_ARG_SRC, compiler.memory(parts_.x)},     {DNNL_ARG_DIFF_DST, *compiler.gradient(parts_.y)},
+        {DNNL_ARG_MEAN, compiler.memory(batch_mean_)}, {DNNL_ARG_VARIANCE, compiler.memory(batch_variance_)},
+        {DNNL_ARG_SCALE, backward_scale_.memory()},    {DNNL_ARG_DIFF_SRC, into_x_.memory},
+        {DNNL_ARG_DIFF_SCALE, of_scale_.memory()},     {DNNL_ARG_DIFF_SHIFT, of_shift_.memory()}};
     if (signs_) arguments.emplace_back(DNNL_ARG_WORKSPACE, compiler.memory(*signs_));
     backward_ = {dnnl::batch_normalization_backward(made), arguments};
   }
@@ -97,37 +86,11 @@ class BatchNorm final : public Instruction {
     backward_scale_.fill();
     backward_.run();
     into_x_.finish();
-    give(into_scale_, of_scale_);
-    give(into_shift_, of_shift_);
+    of_scale_.give();
+    of_shift_.give();
   }
 
  private:
-  /// A parameter of the channels, with zeros for those that fill up the last block.
-  class Row {
-   public:
-    Row() = default;
-    Row(Compiler& compiler, const dnnl::memory& parameter, std::int64_t length, std::int64_t whole)
-        : parameter_(parameter), length_(length), whole_(whole) {
-      if (whole != length) filled_ = compiler.scratch(row(whole));
-    }
-    const dnnl::memory& memory() const { return whole_ == length_ ? parameter_ : filled_; }
-    void fill() const {
-      if (whole_ == length_) return;
-      std::memset(filled_.get_data_handle(), 0, static_cast<std::size_t>(whole_) * sizeof(float));
-      copy(floats(filled_), floats(parameter_), length_);
-    }
-
-   private:
-    dnnl::memory parameter_, filled_;
-    std::int64_t length_ = 0, whole_ = 0;
-  };
-
-  void give(const std::optional<Contribution>& into, const dnnl::memory& gradient) const {
-    if (!into) return;
-    copy(floats(into->memory), floats(gradient), channels_);
-    into->finish();
-  }
-
   Parts parts_;
   float epsilon_, momentum_;
   Flags flags_{};
@@ -135,11 +98,11 @@ class BatchNorm final : public Instruction {
   dnnl::batch_normalization_forward::primitive_desc hint_;
   ValueNumber batch_mean_ = 0, batch_variance_ = 0;
   std::optional<ValueNumber> signs_;
-  Row scale_, shift_, backward_scale_;
-  dnnl::memory running_mean_, running_variance_, mean_, variance_, of_scale_, of_shift_;
+  FilledRow scale_, shift_, backward_scale_;
+  FilledGradient of_scale_, of_shift_;
+  dnnl::memory running_mean_, running_variance_, mean_, variance_;
   Call forward_, backward_;
   Contribution into_x_;
-  std::optional<Contribution> into_scale_, into_shift_;
 };
 
 class LayerNorm final : public Instruction {

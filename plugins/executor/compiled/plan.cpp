@@ -44,9 +44,9 @@ class Plan::Node final : public torch::autograd::Node {
   std::shared_ptr<int> pass_;
 };
 
-Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, bool fuses)
+Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices)
     : network_(network),
-      compiler_(*network.graph(), key.inputs, fuses, key.has_dropout),
+      compiler_(*network.graph(), key.inputs, key.has_dropout, choices),
       current_{network, {}} {
   const trainyard::Graph& graph = *network.graph();
   const auto number = [&](trainyard::ValueId id) {

@@ -29,7 +29,7 @@ struct PlanKey {
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   /// The network outlives it. Throws dnnl::error where oneDNN refuses what the rules made.
-  Plan(trainyard::GraphNetwork& network, const PlanKey& key, bool fuses);
+  Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices);
 
   /// A pass in training on the CPU. One at a time: `is_busy` until its output and all that hangs on it are gone.
   at::Tensor forward(const trainyard::Batch& batch, const trainyard::ForwardContext& context);

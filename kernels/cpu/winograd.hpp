@@ -1,0 +1,76 @@
+// Convolutions of images by kernels of 3 x 3 or 5 x 5 and stride 1 with fewer products: Winograd's minimal filtering
+// F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), after Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
+// CVPR 2016, equations 8 to 13. A tile of m x m outputs, m = 7 - kernel, takes 36 products for each pair of channels
+// in place of (m kernel)^2: a quarter. Interpolation is at 0, 1, -1, 2, -2 and infinity, which costs about a digit
+// of single precision.
+//
+// Images lie in blocks of channels, as oneDNN has them (nChw16c, nChw8c): [image][channel / block][row][column]
+// [block], with zeros for channels that fill up the last block. Filters are plain, [out][in][kernel][kernel]. All is
+// float. Nothing is shared between calls, so that callers share out images; each image gets the same bits whoever
+// computes it, weight gradients apart, which are sums over the images of a call.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/isa.hpp"
+
+namespace trainyard::kernels {
+
+struct WinogradShape {
+  std::int64_t in = 0, out = 0;  ///< channels
+  std::int64_t in_rows = 0, in_columns = 0;
+  std::int64_t out_rows = 0, out_columns = 0;
+  std::int64_t rows_before = 0, columns_before = 0;  ///< of zeros, less than the kernel's size
+  int kernel = 3;                                    ///< or 5
+
+  /// The convolution that brings the gradient of the outputs to the inputs.
+  WinogradShape back() const {
+    return {out,
+            in,
+            out_rows,
+            out_columns,
+            in_rows,
+            in_columns,
+            kernel - 1 - rows_before,
+            kernel - 1 - columns_before,
+            kernel};
+  }
+};
+
+/// Images [begin, end) of x to those of y.
+struct WinogradConvolution {
+  WinogradShape shape;
+  const float* x = nullptr;
+  const float* filters = nullptr;  ///< transformed, of this shape
+  const float* bias = nullptr;     ///< [out] filled up to whole blocks, or null
+  bool relu = false;               ///< NaN stays
+  float* y = nullptr;
+  float* scratch = nullptr;  ///< scratch_floats
+};
+
+/// The sum over images [begin, end), added to `gradient`, which is of transformed filters.
+struct WinogradWeights {
+  WinogradShape shape;
+  const float* x = nullptr;
+  const float* given = nullptr;  ///< the gradient of y
+  float* gradient = nullptr;
+  float* scratch = nullptr;
+};
+
+struct WinogradKernels {
+  std::int64_t block;  ///< channels
+  std::int64_t (*filter_floats)(const WinogradShape& shape);
+  std::int64_t (*scratch_floats)(const WinogradShape& shape);  ///< of each caller
+  void (*transform)(const WinogradShape& shape, const float* weight, float* filters);
+  /// For shape.back(), from the weights of `shape`.
+  void (*transform_back)(const WinogradShape& shape, const float* weight, float* filters);
+  void (*convolve)(const WinogradConvolution& what, std::int64_t begin, std::int64_t end);
+  void (*weights)(const WinogradWeights& what, std::int64_t begin, std::int64_t end);
+  /// The gradient of the plain weights from that of the transformed ones.
+  void (*weights_end)(const WinogradShape& shape, const float* gradient, float* weight);
+};
+
+/// Throws std::invalid_argument where the processor has not these instructions.
+const WinogradKernels& winograd_kernels(Isa isa = fastest_isa());
+
+}  // namespace trainyard::kernels
