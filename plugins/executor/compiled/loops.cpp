@@ -91,6 +91,17 @@ PART_OF_EACH float sum_of(const float* row, std::int64_t count) {
   return sum;
 }
 
+/// What row i of a causal matrix has.
+PART_OF_EACH std::int64_t entries(const ScoreRows& scores, std::int64_t i) {
+  return scores.causal ? std::min(scores.number + i + 1, scores.columns) : scores.columns;
+}
+
+/// 1/2 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+constexpr float gelu_scale = 0.79788456f, gelu_cubic = 0.044715f;
+PART_OF_EACH float gelu_share(float x) {
+  return 1.0f / (1.0f + exponential(-2.0f * gelu_scale * (x + gelu_cubic * x * x * x)));
+}
+
 FOR_EACH_ISA void row_products_part(float* products, const float* a, const float* b, std::int64_t rows,
                                     std::int64_t columns, std::int64_t stride) {
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -107,42 +118,53 @@ FOR_EACH_ISA void row_products_part(float* products, const float* a, const float
   }
 }
 
-FOR_EACH_ISA void softmax_part(float* scores, float* logs, std::int64_t first, std::int64_t rows,
-                               std::int64_t columns, float factor, bool causal) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* const row = scores + i * columns;
-    const std::int64_t count = causal ? std::min(first + i + 1, columns) : columns;
+FOR_EACH_ISA void softmax_part(const ScoreRows& scores, float* logs, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    float* const row = scores.first + i * scores.stride;
+    const std::int64_t count = entries(scores, i);
     const float most = largest(row, count);
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(factor * (row[j] - most));
+    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(scores.factor * (row[j] - most));
     const float sum = sum_of(row, count);
     const float share = 1.0f / sum;
     for (std::int64_t j = 0; j < count; ++j) row[j] *= share;
-    for (std::int64_t j = count; j < columns; ++j) row[j] = 0.0f;
-    logs[i] = factor * most + std::log(sum);
+    for (std::int64_t j = count; j < scores.columns; ++j) row[j] = 0.0f;
+    logs[i] = scores.factor * most + std::log(sum);
   }
 }
 
-FOR_EACH_ISA void softmax_again_part(float* scores, const float* logs, std::int64_t first, std::int64_t rows,
-                                     std::int64_t columns, float factor, bool causal) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* const row = scores + i * columns;
-    const std::int64_t count = causal ? std::min(first + i + 1, columns) : columns;
+FOR_EACH_ISA void softmax_again_part(const ScoreRows& scores, const float* logs, std::int64_t begin,
+                                     std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    float* const row = scores.first + i * scores.stride;
+    const std::int64_t count = entries(scores, i);
     const float log = logs[i];
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(factor * row[j] - log);
-    for (std::int64_t j = count; j < columns; ++j) row[j] = 0.0f;
+    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(scores.factor * row[j] - log);
+    for (std::int64_t j = count; j < scores.columns; ++j) row[j] = 0.0f;
   }
 }
 
-FOR_EACH_ISA void through_softmax_part(float* weights, const float* gradient, const float* inner,
-                                       std::int64_t rows, std::int64_t columns, float factor) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* const row = weights + i * columns;
-    const float* const given = gradient + i * columns;
+FOR_EACH_ISA void through_softmax_part(const ScoreRows& weights, const float* gradient, const float* inner,
+                                       std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    float* const row = weights.first + i * weights.stride;
+    const float* const given = gradient + i * weights.stride;
     const float middle = inner[i];
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < columns; ++j) row[j] *= factor * (given[j] - middle);
+    for (std::int64_t j = 0; j < weights.columns; ++j) row[j] *= weights.factor * (given[j] - middle);
+  }
+}
+
+FOR_EACH_ISA void gelu_tanh_part(float* __restrict y, const float* __restrict x, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * gelu_share(x[i]);
+}
+FOR_EACH_ISA void through_gelu_tanh_part(float* __restrict into, const float* __restrict gradient,
+                                         const float* __restrict x, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float share = gelu_share(x[i]);
+    const float slope = 2.0f * gelu_scale * (1.0f + 3.0f * gelu_cubic * x[i] * x[i]);
+    into[i] = gradient[i] * (share + x[i] * share * (1.0f - share) * slope);
   }
 }
 
@@ -211,24 +233,29 @@ void sum_pixels(float* sums, const float* images, std::int64_t count, std::int64
   });
 }
 
-void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor,
-                  bool causal) {
-  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
-    softmax_part(scores + at * columns, logs + at, at, n, columns, factor, causal);
+void softmax_rows(const ScoreRows& scores, float* logs) {
+  in_rows(scores.rows, scores.columns,
+          [&](std::int64_t at, std::int64_t n) { softmax_part(scores, logs, at, at + n); });
+}
+
+void softmax_again(const ScoreRows& scores, const float* logs) {
+  in_rows(scores.rows, scores.columns,
+          [&](std::int64_t at, std::int64_t n) { softmax_again_part(scores, logs, at, at + n); });
+}
+
+void through_softmax(const ScoreRows& weights, const float* gradient, const float* inner) {
+  in_rows(weights.rows, weights.columns, [&](std::int64_t at, std::int64_t n) {
+    through_softmax_part(weights, gradient, inner, at, at + n);
   });
 }
 
-void softmax_again(float* scores, const float* logs, std::int64_t rows, std::int64_t columns, float factor,
-                   bool causal) {
-  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
-    softmax_again_part(scores + at * columns, logs + at, at, n, columns, factor, causal);
-  });
+void gelu_tanh(float* y, const float* x, std::int64_t count) {
+  in_parts(count, [&](std::int64_t at, std::int64_t n) { gelu_tanh_part(y + at, x + at, n); });
 }
 
-void through_softmax(float* weights, const float* gradient, const float* inner, std::int64_t rows,
-                     std::int64_t columns, float factor) {
-  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
-    through_softmax_part(weights + at * columns, gradient + at * columns, inner + at, n, columns, factor);
+void through_gelu_tanh(float* into, const float* gradient, const float* x, std::int64_t count) {
+  in_parts(count, [&](std::int64_t at, std::int64_t n) {
+    through_gelu_tanh_part(into + at, gradient + at, x + at, n);
   });
 }
 

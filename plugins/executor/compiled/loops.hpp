@@ -20,16 +20,26 @@ void sum_pixels(float* sums, const float* images, std::int64_t count, std::int64
 /// The inner product of each row of two matrices, whose rows lie `stride` apart.
 void row_products(float* products, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
                   std::int64_t stride);
-/// Rows of scores become softmax(factor x score), and `logs` what the rows were divided by, as a logarithm. Row i
-/// of a causal matrix has i + 1 entries, the others become 0.
-void softmax_rows(float* scores, float* logs, std::int64_t rows, std::int64_t columns, float factor,
-                  bool causal);
+/// Rows of the scores of attention, or of its weights. Row `number` + i of a causal matrix has that many entries and
+/// one more, the others are 0.
+struct ScoreRows {
+  float* first;
+  std::int64_t rows, columns, stride;
+  std::int64_t number;  ///< of the first one
+  float factor;
+  bool causal;
+};
+/// The rows become softmax(factor x score), and `logs` what they were divided by, as a logarithm.
+void softmax_rows(const ScoreRows& scores, float* logs);
 /// The same again from those logarithms.
-void softmax_again(float* scores, const float* logs, std::int64_t rows, std::int64_t columns, float factor,
-                   bool causal);
-/// From weights, which softmax gave, and the gradient of them, what is to be the gradient of the scores: it
-/// replaces the weights. `inner` is by row: the sum of weight x gradient.
-void through_softmax(float* weights, const float* gradient, const float* inner, std::int64_t rows,
-                     std::int64_t columns, float factor);
+void softmax_again(const ScoreRows& scores, const float* logs);
+/// From weights, which softmax gave, and the gradient of them, in rows like those, what is to be the gradient of the
+/// scores: it replaces the weights. `inner` is by row: the sum of weight x gradient.
+void through_softmax(const ScoreRows& weights, const float* gradient, const float* inner);
+
+/// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).
+void gelu_tanh(float* y, const float* x, std::int64_t count);
+/// Its gradient.
+void through_gelu_tanh(float* into, const float* gradient, const float* x, std::int64_t count);
 
 }  // namespace compiled

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "compiler.hpp"
+#include "loops.hpp"
 
 namespace compiled {
 namespace {
@@ -25,7 +26,9 @@ class Shortcut final : public Instruction {
   }
   void forward(const Pass&) override {
     std::memset(to_.get_data_handle(), 0, to_.get_desc().get_size());
-    each_pixel([&](std::int64_t small, std::int64_t large) { floats(to_)[small] = floats(from_)[large]; });
+    each_run([&](std::int64_t small, std::int64_t large, std::int64_t count) {
+      copy(floats(to_) + small, floats(from_) + large, count);
+    });
   }
   void plan_backward(Compiler& compiler) override {
     given_ = *compiler.gradient(y_);
@@ -33,19 +36,19 @@ class Shortcut final : public Instruction {
   }
   void backward(const Pass&) override {
     std::memset(into_.memory.get_data_handle(), 0, into_.memory.get_desc().get_size());
-    each_pixel(
-        [&](std::int64_t small, std::int64_t large) { floats(into_.memory)[large] = floats(given_)[small]; });
+    each_run([&](std::int64_t small, std::int64_t large, std::int64_t count) {
+      copy(floats(into_.memory) + large, floats(given_) + small, count);
+    });
     into_.finish();
   }
 
  private:
-  /// `move(of y, of x)` for all that y has of x.
+  /// `move(of y, of x, floats)` for all that y has of x: channels of a pixel that lie beside each other in both.
   template <class Move>
-  void each_pixel(const Move& move) const {
+  void each_run(const Move& move) const {
     const std::int64_t block = channel_block();
     for (std::int64_t n = 0; n < out_[0]; ++n)
       for (std::int64_t first = 0; first < in_[1];) {
-        // Channels that lie beside each other in x and in y.
         const std::int64_t at = first + before_;
         const std::int64_t run = std::min({block - first % block, block - at % block, in_[1] - first});
         const std::int64_t of_x =
@@ -54,9 +57,7 @@ class Shortcut final : public Instruction {
             (n * whole_out_ / block + at / block) * out_[2] * out_[3] * block + at % block;
         for (std::int64_t h = 0; h < out_[2]; ++h)
           for (std::int64_t w = 0; w < out_[3]; ++w)
-            for (std::int64_t c = 0; c < run; ++c)
-              move(of_y + (h * out_[3] + w) * block + c,
-                   of_x + (h * stride_ * in_[3] + w * stride_) * block + c);
+            move(of_y + (h * out_[3] + w) * block, of_x + (h * stride_ * in_[3] + w * stride_) * block, run);
         first += run;
       }
   }
