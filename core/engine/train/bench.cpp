@@ -14,6 +14,7 @@
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/events/spans.hpp"
 #include "core/engine/train/autocast.hpp"
+#include "core/engine/train/backward.hpp"
 #include "core/engine/train/gradients.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/shards.hpp"
@@ -195,8 +196,9 @@ void Bench::run_micro(Batch& batch, const ForwardContext& pass, const ForwardPas
     if (reduction_ && last && may_overlap(*parts_.bus)) reduction_->collect();
     const Timer timer(seconds_, &PhaseSeconds::backward);
     const events::SpanScope span(Span::What::phase, "backward");
-    guarded(*parts_.network.slot, context_.number_,
-            [&] { context_.loss_.backward(backward_root(context_.loss_share_ * context_.loss_scale_)); });
+    guarded(*parts_.network.slot, context_.number_, [&] {
+      train::backward(context_.loss_, backward_root(context_.loss_share_ * context_.loss_scale_));
+    });
   });
   take_metrics(parts_.metrics, context_.output_, context_.loss_, batch);
 }
