@@ -1,9 +1,13 @@
 // Whole training steps of the executors `eager` and `compiled` against PyTorch, eager and compiled, on one thread:
 // trainyard bench executor [MODEL...]. PyTorch is that of tools/bench/peers/whole; without it the host is measured
-// alone.
+// alone. --memory: what a step needs on top of model and data.
+#include <malloc.h>
+
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include <torch/torch.h>
@@ -98,6 +102,40 @@ class Peer {
   std::FILE* from_ = nullptr;
 };
 
+/// A line of /proc/self/status, in MiB.
+double memory(const char* line) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kilobytes = 0.0;
+    if (word == line && status >> kilobytes) return kilobytes / 1024.0;
+  }
+  return 0.0;
+}
+
+/// What steps add at most to the memory of a process that has the model and the data, in MiB.
+double memory_of(const Case& each, const std::string& executor) {
+  std::vector<std::string> sets = each.sets;
+  sets.push_back("executor.type=" + executor);
+  Ours run(sets, "executor.toml");
+  malloc_trim(0);
+  const double before = memory("VmRSS:");
+  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+  run(4);
+  return memory("VmHWM:") - before;
+}
+
+/// Each in a process of its own.
+void compare_memory(const Case& each) {
+  const std::array<std::string, 2> executors = {"eager", "compiled"};
+  std::array<double, 2> found{};
+  for (std::size_t i = 0; i < 2; ++i)
+    found[i] = std::stod(run(
+        {std::filesystem::read_symlink("/proc/self/exe").string(), "--memory-of", each.name, executors[i]}));
+  std::printf("%s, memory of a step: eager %.1f MiB, compiled %.1f MiB, %.2fx\n", each.title.c_str(),
+              found[0], found[1], found[1] / found[0]);
+  std::fflush(stdout);
+}
+
 void measure(const Case& each, const std::string& python, int rounds) {
   std::vector<std::string> sets = each.sets;
   sets.push_back("executor.type=eager");
@@ -140,10 +178,19 @@ int main(int argc, char** argv) {
   std::vector<std::string> names(argv + 1, argv + argc);
   const bool quick = std::erase(names, "--quick") > 0;
   const bool alone = std::erase(names, "--alone") > 0;
+  const bool of_memory = std::erase(names, "--memory") > 0;
   if (quick || alone || !std::filesystem::exists(python)) python.clear();
+  if (names.size() == 3 && names[0] == "--memory-of") {
+    for (const Case& each : cases())
+      if (each.name == names[1]) std::printf("%f\n", memory_of(each, names[2]));
+    return 0;
+  }
   for (const Case& each : cases()) {
     if (!names.empty() && std::find(names.begin(), names.end(), each.name) == names.end()) continue;
-    measure(each, python, quick ? 1 : each.steps > 1 ? 60 : 15);
+    if (of_memory)
+      compare_memory(each);
+    else
+      measure(each, python, quick ? 1 : each.steps > 1 ? 60 : 15);
   }
   return 0;
 }
