@@ -15,7 +15,7 @@ class Adam final : public AdamFamily {
         "Adam: steps scaled by running averages of the gradient and of its square.");
     Options::describe(m);
   }
-  explicit Adam(const Options& options) : AdamFamily(options, &at::_fused_adam_) {}
+  explicit Adam(const Options& options) : AdamFamily(options, &at::_fused_adam_, false) {}
 };
 
 }  // namespace

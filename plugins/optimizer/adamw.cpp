@@ -14,7 +14,7 @@ class AdamW final : public AdamFamily {
     m.name("adamw").version("1.0.0").summary("Adam with decoupled weight decay.");
     Options::describe(m);
   }
-  explicit AdamW(const Options& options) : AdamFamily(options, &at::_fused_adamw_) {}
+  explicit AdamW(const Options& options) : AdamFamily(options, &at::_fused_adamw_, true) {}
 };
 
 }  // namespace

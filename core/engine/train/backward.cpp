@@ -25,6 +25,12 @@ bool is_leaf(Node& node) {
   return dynamic_cast<torch::autograd::AccumulateGrad*>(&node) != nullptr;
 }
 
+void give(Node& node, at::Tensor gradient) {
+  torch::autograd::variable_list given;
+  given.push_back(std::move(gradient));
+  node(std::move(given));
+}
+
 /// The nodes of the chain from the loss on; none where it is another graph, or somebody listens to one of them.
 std::vector<Node*> chain_of(const at::Tensor& loss) {
   std::vector<Node*> chain;
@@ -65,10 +71,11 @@ void backward(const at::Tensor& loss, const at::Tensor& root) {
     gradient.reset();
     for (std::size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i].is_valid() || !found[i].defined()) continue;
+      at::Tensor each = std::move(found[i]);  // taken over as it is, where nobody else has it
       if (is_leaf(*edges[i].function))
-        (*edges[i].function)({found[i]});
+        give(*edges[i].function, std::move(each));
       else
-        gradient = found[i];
+        gradient = std::move(each);
     }
     if (!gradient.defined()) return;  // it was the last, or nothing goes further
   }

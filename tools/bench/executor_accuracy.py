@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Whole trainings of run files with the executors eager and compiled, a few seeds each: what the last evaluation says.
+
+  tools/bench/executor_accuracy.py [--seeds N] [--duration D] FILE...
+
+"within seeds": the means are no further apart than twice the deviation of the mean that the seeds give (of both)."""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+TRAINYARD = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/trainyard"
+
+
+def last(file, seed, executor, duration):
+    """Metrics of the last evaluation."""
+    with tempfile.TemporaryDirectory() as folder:
+        sets = [f"run.output_dir={folder}/run", f"run.seed={seed}", f"executor.type={executor}"]
+        sets += [f"trainer.max_duration={duration}"] if duration else []
+        words = [word for each in sets for word in ("--set", each)]
+        subprocess.run([TRAINYARD, "train", "-q", file, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        lines = (pathlib.Path(folder) / "run/metrics.jsonl").read_text().splitlines()
+        values = {}
+        for line in map(json.loads, lines):
+            values.update({key: value for key, value in line.get("values", {}).items() if key.startswith("val/")})
+        return values
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--duration", default="")
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    options = parser.parse_args()
+    for file in options.files:
+        found = {executor: [last(file, seed, executor, options.duration) for seed in range(1, options.seeds + 1)]
+                 for executor in ("eager", "compiled")}
+        for metric in found["eager"][0]:
+            a, b = ([each[metric] for each in found[executor]] for executor in ("eager", "compiled"))
+            bar = 2 * math.sqrt((statistics.variance(a) + statistics.variance(b)) / options.seeds)
+            apart = abs(statistics.mean(a) - statistics.mean(b))
+            print(f"{pathlib.Path(file).stem} {metric}: eager {statistics.mean(a):.4f}, compiled {statistics.mean(b):.4f}, "
+                  f"apart {apart:.4f} of {bar:.4f} allowed: {'within seeds' if apart <= bar else 'NOT within seeds'}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
