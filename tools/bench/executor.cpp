@@ -12,6 +12,7 @@
 
 #include <torch/torch.h>
 
+#include "tools/bench/by_hand.hpp"
 #include "tools/bench/contest.hpp"
 #include "tools/bench/ours.hpp"
 #include "tools/bench/process.hpp"
@@ -22,7 +23,8 @@ namespace {
 struct Case {
   std::string name, title;
   std::vector<std::string> sets;
-  int steps;  ///< of a chunk
+  int steps;                 ///< of a chunk
+  std::int64_t by_hand = 0;  ///< batch of a multilayer perceptron with Adam that is trained by hand as well
 };
 
 std::vector<std::string> samples(int batch, const std::string& shape) {
@@ -31,9 +33,9 @@ std::vector<std::string> samples(int batch, const std::string& shape) {
 }
 
 Case made(std::string name, std::string title, std::vector<std::string> model, std::vector<std::string> data,
-          int steps) {
+          int steps, std::int64_t by_hand = 0) {
   model.insert(model.end(), data.begin(), data.end());
-  return {std::move(name), std::move(title), std::move(model), steps};
+  return {std::move(name), std::move(title), std::move(model), steps, by_hand};
 }
 
 std::vector<Case> cases() {
@@ -51,9 +53,9 @@ std::vector<Case> cases() {
            {"model.type=gpt", "optimizer.weight_decay=0.01"}, tokens, 1),
       made("mlp", "MLP 784-256-128-10, batch 128, adamw",
            {"model.layers=[784, 256, 128, 10]", "optimizer.weight_decay=0.01"}, samples(128, "[784]"), 20),
-      made("small8", "MLP 64-128-128-10, batch 8, adam", small, samples(8, "[64]"), 200),
-      made("small32", "MLP 64-128-128-10, batch 32, adam", small, samples(32, "[64]"), 100),
-      made("small128", "MLP 64-128-128-10, batch 128, adam", small, samples(128, "[64]"), 50),
+      made("small8", "MLP 64-128-128-10, batch 8, adam", small, samples(8, "[64]"), 200, 8),
+      made("small32", "MLP 64-128-128-10, batch 32, adam", small, samples(32, "[64]"), 100, 32),
+      made("small128", "MLP 64-128-128-10, batch 128, adam", small, samples(128, "[64]"), 50, 128),
   };
 }
 
@@ -144,6 +146,12 @@ void measure(const Case& each, const std::string& python, int rounds) {
   Ours compiled(sets, "executor.toml");
   std::vector<Contender> contenders = {{"host, eager", [&] { eager(each.steps); }},
                                        {"host, compiled", [&] { compiled(each.steps); }}};
+  std::unique_ptr<ByHand> by_hand;
+  if (each.by_hand > 0) {
+    const Sample batch{at::randn({each.by_hand, 64}), at::randint(10, {each.by_hand}, at::kLong)};
+    by_hand = std::make_unique<ByHand>(ByHand::Optimizer::adam, eager.weights(), [batch] { return batch; });
+    contenders.push_back({"LibTorch by hand, fused Adam", [&] { (*by_hand)(each.steps); }});
+  }
   std::unique_ptr<Peer> theirs, theirs_compiled;
   if (!python.empty()) {
     theirs = std::make_unique<Peer>(python, each.name, "eager");
