@@ -22,6 +22,7 @@
 #include <trainyard/testing/host.hpp>
 
 #include "plugins/executor/wavelet/crew.hpp"
+#include "plugins/executor/wavelet/curve.hpp"
 #include "plugins/executor/wavelet/in_turn.hpp"
 #include "plugins/executor/wavelet/joint.hpp"
 #include "plugins/executor/wavelet/meter.hpp"
@@ -60,12 +61,14 @@ class PlainBench final : public Workbench {
   }
   Update update(const std::function<void()>&) override {
     const c10::NoGradGuard no_grad;
-    on_update();
-    for (ParamGroup& group : optimizer_.groups()) group.lr = group.base_lr;
-    optimizer_.step();
-    ++updates_;
+    const Update update = outcome();
+    if (update == Update::done) {
+      for (ParamGroup& group : optimizer_.groups()) group.lr = group.base_lr;
+      optimizer_.step();
+      ++updates_;
+    }
     for (const NamedTensor& each : network_.parameters()) each.tensor.mutable_grad().reset();
-    return Update::done;
+    return update;
   }
   Network& network() override { return network_; }
   Loss& loss() override { return loss_; }
@@ -96,7 +99,7 @@ class PlainBench final : public Workbench {
 
   std::vector<double> losses;
   std::function<double()> delay = [] { return 0.0; };  ///< seconds; any thread
-  std::function<void()> on_update = [] {};
+  std::function<Update()> outcome = [] { return Update::done; };
 
  private:
   Network& network_;
@@ -110,6 +113,15 @@ std::function<double()> random_delays(double mean) {
   return [mean, state = std::make_shared<std::atomic<std::uint32_t>>(1)] {
     const std::uint32_t x = state->fetch_add(1) * 2654435761u;
     return 2.0 * mean * static_cast<double>(x >> 8) / static_cast<double>(1u << 24);
+  };
+}
+
+/// Of updates in turn: plugins skip some, and have others repeated.
+std::function<Update()> mixed_outcomes() {
+  return [count = 0]() mutable {
+    ++count;
+    if (count % 5 == 2) return Update::skipped;
+    return count % 7 == 3 ? Update::repeat : Update::done;
   };
 }
 
@@ -286,6 +298,20 @@ TEST_CASE("wavelet: a profile is a mean at first, and then follows slowly", "[wa
   CHECK(profile.cycle() == Approx(7.0));
 }
 
+TEST_CASE("wavelet: a curve keeps the most that passes had", "[wavelet]") {
+  Curve curve;
+  CHECK(curve.peak() == 0);
+  CHECK(curve.next(3) == 0);
+  for (const std::size_t point : {0u, 1u, 2u}) curve.add(point, std::int64_t{10} * (point == 1 ? 5 : 1));
+  curve.add(0, 30);
+  curve.add(1, 20);
+  CHECK(curve.next(0) == 30);
+  CHECK(curve.next(1) == 50);
+  CHECK(curve.ahead(1) == 50);
+  CHECK(curve.ahead(2) == 10);
+  CHECK(curve.peak() == 50);
+}
+
 TEST_CASE("wavelet: bytes are counted for the wave that took them", "[wavelet]") {
   // oneDNN frees by the allocator of the moment what another one gave it, and the other way round.
   void* const older = c10::GetCPUAllocator()->raw_allocate(64);
@@ -327,6 +353,7 @@ TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
   for (const std::size_t micros : {2u, 5u}) {
     INFO(micros << " micro-batches");
     Yard waves(small_network(), momentum), plain(small_network(), momentum);
+    if (micros == 5) waves.bench->outcome = mixed_outcomes(), plain.bench->outcome = mixed_outcomes();
     Joint joint(*waves.crew);
     waves.bench->delay = random_delays(2e-4);
     const std::vector<Batch> data = batches(50 * micros, 4);
@@ -346,8 +373,8 @@ TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
       whole.indices.resize(4 * micros);
       whole.weight = static_cast<double>(4 * micros);
       StepWork at_once = work_of(std::span(&whole, 1), step);
-      plain.bench->backward(at_once, 0);
-      plain.bench->update({});
+      do plain.bench->backward(at_once, 0);
+      while (plain.bench->update({}) == Update::repeat);
     }
     CHECK(distance(waves.weights(), plain.weights()) < 1e-12);
     CHECK(waves.bench->losses.size() == 50 * micros);
@@ -396,9 +423,12 @@ TEST_CASE("wavelet: running statistics are the mean over the waves' passes", "[w
 
 TEST_CASE("wavelet: stale1 is the same reads and updates one after the other, one update behind",
           "[wavelet]") {
+  const bool mixed = GENERATE(false, true);
+  INFO((mixed ? "some updates are skipped or repeated" : "all updates are done"));
   constexpr int steps = 40;
   std::vector<Batch> data = batches(steps, 4);
-  Yard waves(small_network(), momentum);
+  Yard waves(small_network(), momentum), plain(small_network(), momentum);
+  if (mixed) waves.bench->outcome = mixed_outcomes(), plain.bench->outcome = mixed_outcomes();
   waves.bench->delay = random_delays(3e-4);
   Stale stale(*waves.crew);
   for (int step = 0; step < steps; ++step) {
@@ -408,28 +438,36 @@ TEST_CASE("wavelet: stale1 is the same reads and updates one after the other, on
   }
   stale.settle();
   CHECK(stale.most_behind() == 1);
+  CHECK(waves.bench->losses.size() == steps);
 
   // Without threads: the gradients of a step by the weights that lack the update before it.
-  Yard plain(small_network(), momentum);
   std::vector<at::Tensor> waiting;
-  const auto apply = [&] {
-    const auto parameters = plain.network->parameters();
-    for (std::size_t i = 0; i < waiting.size(); ++i) parameters[i].tensor.mutable_grad() = waiting[i];
-    if (!waiting.empty()) plain.bench->update({});
-    waiting.clear();
-  };
-  for (int step = 0; step < steps; ++step) {
+  int waiting_step = 0;
+  const auto read = [&](int step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
     plain.bench->backward(work, 0);
+  };
+  const auto apply = [&] {
+    if (waiting.empty()) return;
+    const auto parameters = plain.network->parameters();
+    for (std::size_t i = 0; i < waiting.size(); ++i) parameters[i].tensor.mutable_grad() = waiting[i];
+    waiting.clear();
+    while (plain.bench->update({}) == Update::repeat) read(waiting_step);
+  };
+  for (int step = 0; step < steps; ++step) {
+    read(step);
     std::vector<at::Tensor> gradients;
     for (const NamedTensor& each : plain.network->parameters())
       gradients.push_back(std::exchange(each.tensor.mutable_grad(), at::Tensor()));
     apply();
     waiting = gradients;
+    waiting_step = step;
     if (step == 24) apply();
   }
   apply();
   CHECK(distance(waves.weights(), plain.weights()) == 0.0);
+  CHECK(waves.bench->updates() == plain.bench->updates());
+  CHECK((waves.bench->updates() < steps) == mixed);
 }
 
 TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wavelet]") {
@@ -454,9 +492,13 @@ TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wave
 }
 
 TEST_CASE("wavelet: replicas joined now and then are two trainings and their mean", "[wavelet]") {
+  const bool skips = GENERATE(false, true);
+  INFO((skips ? "the third and the sixth update are skipped" : "all updates are done"));
+  const auto outcome = [&](int update) { return skips && update % 3 == 2 ? Update::skipped : Update::done; };
   std::vector<Batch> data = batches(8, 4);
   Yard waves(small_network(), momentum);
   waves.bench->delay = random_delays(3e-4);
+  waves.bench->outcome = [&, update = 0]() mutable { return outcome(update++); };
   Replicas replicas(*waves.crew, 4);
   for (int step = 0; step < 8; ++step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
@@ -466,6 +508,7 @@ TEST_CASE("wavelet: replicas joined now and then are two trainings and their mea
   for (int step = 0; step < 8; ++step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
     PlainBench& bench = *(step % 2 == 0 ? tick : tock).bench;
+    bench.outcome = [&] { return outcome(step); };
     bench.backward(work, 0);
     bench.update({});
   }
@@ -547,6 +590,23 @@ TEST_CASE("wavelet: the governor keeps waves within the budget", "[wavelet]") {
   CHECK(peak_in_layers(layers, {.offset = 0.0, .budget = static_cast<std::int64_t>(17.0 * unit)}, &held) >=
         15.0);
   CHECK(held.over == 0);
+}
+
+TEST_CASE("wavelet: both waves have no more than so many peaks of one", "[wavelet]") {
+  // From the second pass on, whatever the offset and whatever time the passes take.
+  for (const double peaks : {1.0, 1.25, 1.5}) {
+    const Layers layers{.count = 8, .seconds = 0.0005, .ratio = 1.0};
+    Yard yard(std::make_unique<Staircase>(layers), {}, {.offset = 0.05, .peaks = peaks});
+    yard.bench->delay = random_delays(1e-3);
+    Joint joint(*yard.crew);
+    const Meter meter;
+    Meter::take_peak();
+    train(yard, joint, 16, 3);
+    // What gradients and outputs take besides is small; a peak of one is 8.
+    CHECK(static_cast<double>(Meter::take_peak()) <= (8.0 * peaks + 0.1) * Layers::bytes);
+    CHECK(yard.crew->pace().held().times > 0);
+    CHECK(yard.crew->pace().held().over == 0);
+  }
 }
 
 TEST_CASE("wavelet: random delays lock nobody up", "[wavelet]") {
