@@ -54,7 +54,7 @@ class Wavelet final : public Eager {
     Sync sync = Sync::joint;
     std::int64_t sync_every = 1;
     double offset = 0.5;
-    double peak = 1.4;
+    double peak = 1.44;
     double memory_budget = 0.9;
     std::int64_t profile_iterations = 10;
     bool timeline = false;
