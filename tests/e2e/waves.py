@@ -13,7 +13,7 @@ RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64,
 RUN = RUN.replace('max_duration = "2ep"', 'max_duration = "61ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"') + """
 [checkpoint]
 type = "full"
-interval = "10ba"
+interval = "9ba"
 [logging]
 interval = "1ba"
 [[hooks]]

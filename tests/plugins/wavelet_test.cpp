@@ -19,6 +19,7 @@
 #include <trainyard/graph/network.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/optimizer.hpp>
+#include <trainyard/state.hpp>
 #include <trainyard/testing/host.hpp>
 
 #include "plugins/executor/wavelet/crew.hpp"
@@ -139,6 +140,21 @@ std::unique_ptr<GraphNetwork> small_network(at::ScalarType dtype = at::kDouble, 
   return network;
 }
 
+/// The same with a convolution, on the rows as images of 2 x 3.
+std::unique_ptr<GraphNetwork> small_convolution() {
+  BatchSchema schema;
+  schema.inputs = {{.name = "x", .shape = {6}, .dtype = at::kDouble}};
+  GraphBuilder b(schema, 3);
+  const ValueId x =
+      b.tanh(b.conv2d(b.reshape(b.input(), {-1, 1, 2, 3}), "conv1", 4, {.kernel = 3, .padding = 1}));
+  const ValueId y = b.tanh(b.conv2d(x, "conv2", 3, {.kernel = 3, .padding = 1}));
+  auto network = std::make_unique<GraphNetwork>(b.finish(b.linear(b.flatten(y), "fc", 3)));
+  const c10::NoGradGuard no_grad;
+  for (const NamedTensor& each : network->parameters())
+    at::Tensor(each.tensor).set_data(each.tensor.to(at::kDouble));
+  return network;
+}
+
 std::vector<Batch> batches(std::size_t count, std::int64_t size, at::ScalarType dtype = at::kDouble) {
   at::Generator random = at::detail::createCPUGenerator(7);
   std::vector<Batch> made;
@@ -175,6 +191,15 @@ struct Yard {
     for (const NamedTensor& each : network->parameters()) result.push_back(each.tensor.detach().clone());
     return result;
   }
+  /// Of the optimizer.
+  std::vector<at::Tensor> buffers() const {
+    State state;
+    StateWriter writer(state);
+    optimizer->save(writer);
+    std::vector<at::Tensor> result;
+    for (const auto& [name, tensor] : state.tensors) result.push_back(tensor.detach().clone());
+    return result;
+  }
 
   testing::FakeHost host;
   std::unique_ptr<Network> network;
@@ -197,22 +222,26 @@ struct Layers {
   std::int64_t count = 4;
   double seconds = 0.002;
   double ratio = 2.0;
+  std::int64_t workspace = 0;  ///< of a backward, as much as so many layers
   static constexpr std::int64_t bytes = 1 << 20;
 };
 
 class Layer : public torch::autograd::Function<Layer> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double seconds,
-                            double ratio) {
+                            double ratio, std::int64_t workspace) {
     context->save_for_backward({at::empty({Layers::bytes}, at::kByte)});
     context->saved_data["seconds"] = seconds * ratio;
+    context->saved_data["workspace"] = workspace;
     sleep_for(seconds);
     return x.clone();
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    const at::Tensor workspace =
+        at::empty({Layers::bytes * context->saved_data["workspace"].toInt()}, at::kByte);
     sleep_for(context->saved_data["seconds"].toDouble());
-    return {gradients[0], {}, {}};
+    return {gradients[0], {}, {}, {}};
   }
 };
 
@@ -225,7 +254,7 @@ class Staircase final : public Network {
   at::Tensor forward(const Batch& batch, const ForwardContext&) override {
     at::Tensor x = batch.input().narrow(1, 0, 3) * weight_;
     for (std::int64_t i = 0; i < layers_.count; ++i) {
-      x = Layer::apply(x, layers_.seconds, layers_.ratio);
+      x = Layer::apply(x, layers_.seconds, layers_.ratio, layers_.workspace);
       if (tap_) tap_({"layer", "Layer", {}, std::span(&x, 1)});
     }
     return x;
@@ -488,7 +517,40 @@ TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wave
     }
     apart.settle();
     CHECK(distance(replicas.weights(), together.weights()) < 1e-12);
+    CHECK(replicas.buffers().size() == together.buffers().size());
+    CHECK(distance(replicas.buffers(), together.buffers()) < 1e-12);  // which the weights do not show
   }
+}
+
+TEST_CASE("wavelet: kernels of convolutions are those of the network, in each pass", "[wavelet]") {
+  const auto [name, made, micros] =
+      GENERATE(table<std::string, std::unique_ptr<Rule> (*)(Crew&), std::size_t>(
+          {{"joint", [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Joint>(crew); }, 2},
+           {"stale1", [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Stale>(crew); }, 1},
+           {"replica",
+            [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Replicas>(crew, 1); }, 1}}));
+  INFO(name);
+  std::vector<Batch> data = batches(20, 4);
+  Yard waves(small_convolution(), momentum), plain(small_convolution(), momentum);
+  const std::unique_ptr<Rule> rule = made(*waves.crew);
+  for (std::int64_t step = 0; step < 10; ++step) {
+    const std::span<Batch> both = std::span(data).subspan(static_cast<std::size_t>(2 * step), 2);
+    for (std::size_t first = 0; first < 2; first += micros) {
+      StepWork work = work_of(both.subspan(first, micros), step);
+      rule->step(work);
+      // With nothing in flight a step of stale1 is one of the plain way.
+      if (name == "stale1") rule->settle();
+    }
+    StepWork work = work_of(both, step);
+    for (std::size_t i = 0; i < 2; ++i) {
+      StepWork single = work_of(both.subspan(i, 1), step);
+      plain.bench->backward(name == "stale1" ? single : work, name == "stale1" ? 0 : i);
+      if (name == "stale1" || i == 1) plain.bench->update({});
+    }
+  }
+  rule->settle();
+  CHECK(distance(waves.weights(), plain.weights()) < 1e-12);
+  for (const at::Tensor& weight : waves.weights()) CHECK(weight.is_contiguous());
 }
 
 TEST_CASE("wavelet: replicas joined now and then are two trainings and their mean", "[wavelet]") {
@@ -594,19 +656,26 @@ TEST_CASE("wavelet: the governor keeps waves within the budget", "[wavelet]") {
 
 TEST_CASE("wavelet: both waves have no more than so many peaks of one", "[wavelet]") {
   // From the second pass on, whatever the offset and whatever time the passes take.
-  for (const double peaks : {1.0, 1.25, 1.5}) {
-    const Layers layers{.count = 8, .seconds = 0.0005, .ratio = 1.0};
-    Yard yard(std::make_unique<Staircase>(layers), {}, {.offset = 0.05, .peaks = peaks});
-    yard.bench->delay = random_delays(1e-3);
-    Joint joint(*yard.crew);
-    const Meter meter;
-    Meter::take_peak();
-    train(yard, joint, 16, 3);
-    // What gradients and outputs take besides is small; a peak of one is 8.
-    CHECK(static_cast<double>(Meter::take_peak()) <= (8.0 * peaks + 0.1) * Layers::bytes);
-    CHECK(yard.crew->pace().held().times > 0);
-    CHECK(yard.crew->pace().held().over == 0);
-  }
+  const auto [peaks, workspace] =
+      GENERATE(table<double, std::int64_t>({{1.0, 0}, {1.25, 0}, {1.5, 0}, {1.0, 4}, {1.4, 4}}));
+  const Layers layers{.count = 8, .seconds = 0.0005, .ratio = 1.0, .workspace = workspace};
+  INFO(peaks << " peaks, a workspace of " << workspace);
+  Yard yard(std::make_unique<Staircase>(layers), {}, {.offset = 0.05, .peaks = peaks});
+  yard.bench->delay = random_delays(1e-3);
+  Joint joint(*yard.crew);
+  const Meter meter;
+  Meter::take_peak();
+  const std::vector<Pace::Mark> marks = train(yard, joint, 16, 3);
+  // What gradients and outputs take besides is small.
+  CHECK(static_cast<double>(Meter::take_peak()) <=
+        ((8.0 + static_cast<double>(workspace)) * peaks + 0.1) * Layers::bytes);
+  CHECK(yard.crew->pace().held().times > 0);
+  CHECK(yard.crew->pace().held().over == 0);
+  const auto at = [&](std::int64_t pass, Pace::What what) {
+    return std::ranges::find_if(marks,
+                                [&](const auto& mark) { return mark.pass == pass && mark.what == what; });
+  };
+  CHECK(at(1, Pace::What::start) > at(0, Pace::What::end));  // the first is made alone
 }
 
 TEST_CASE("wavelet: random delays lock nobody up", "[wavelet]") {
