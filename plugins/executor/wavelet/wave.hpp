@@ -76,7 +76,8 @@ class Wave {
   const int threads_;
   std::unique_ptr<Network> network_;
   std::vector<at::Tensor> parameters_, statistics_;
-  std::vector<at::Tensor> originals_;  ///< of the parameters that are copies with another layout; else undefined
+  std::vector<at::Tensor>
+      originals_;  ///< of the parameters that are copies with another layout; else undefined
   std::vector<Done> done_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
