@@ -378,6 +378,27 @@ TEST_CASE("wavelet: bytes are counted for the wave that took them", "[wavelet]")
   CHECK(Meter::bytes() == before);
 }
 
+TEST_CASE("wavelet: bytes are counted while both waves take and let go", "[wavelet]") {
+  const std::int64_t before = Meter::bytes();
+  const Meter meter;
+  std::atomic<std::int64_t> held{0};
+  const auto take = [&](int wave) {
+    Meter::count_for(wave);
+    std::vector<at::Tensor> blocks(64);
+    for (std::size_t i = 0; i < 20000; ++i)
+      blocks[i % 64] = at::empty({static_cast<std::int64_t>(i % 97) + 1}, at::kByte);
+    for (const at::Tensor& each : blocks) held += each.numel();
+    return blocks;
+  };
+  std::vector<at::Tensor> left[2];
+  {
+    const std::jthread tick([&] { left[0] = take(0); }), tock([&] { left[1] = take(1); });
+  }
+  CHECK(Meter::bytes() == before + held);
+  for (auto& blocks : left) blocks.clear();
+  CHECK(Meter::bytes() == before);
+}
+
 TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
   for (const std::size_t micros : {2u, 5u}) {
     INFO(micros << " micro-batches");
