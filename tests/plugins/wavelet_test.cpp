@@ -385,7 +385,7 @@ TEST_CASE("wavelet: bytes are counted while both waves take and let go", "[wavel
   const auto take = [&](int wave) {
     Meter::count_for(wave);
     std::vector<at::Tensor> blocks(64);
-    for (std::size_t i = 0; i < 20000; ++i)
+    for (std::size_t i = 0; i < 200000; ++i)
       blocks[i % 64] = at::empty({static_cast<std::int64_t>(i % 97) + 1}, at::kByte);
     for (const at::Tensor& each : blocks) held += each.numel();
     return blocks;
