@@ -25,8 +25,7 @@ Wave::Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads)
   }
   lay_out_kernels();
   network_->add_tap(this, [this](const NodeActivity& activity) { watch(activity); });
-  thread_ =
-      host.thread(number == 0 ? "tick" : "tock", [this](std::stop_token stop) { run(std::move(stop)); });
+  thread_ = host.thread(number == 0 ? "tick" : "tock", [this](const std::stop_token& stop) { run(stop); });
 }
 
 Wave::~Wave() = default;
@@ -87,7 +86,7 @@ std::vector<at::Tensor> Wave::take_gradients() {
   return gradients;
 }
 
-void Wave::run(std::stop_token stop) {
+void Wave::run(const std::stop_token& stop) {
   at::set_num_threads(threads_);
   Meter::count_for(number_);
   for (;;) {

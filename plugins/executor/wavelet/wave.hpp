@@ -65,7 +65,7 @@ class Wave {
     std::vector<Place> places;
     double loss_scale = 1.0;
   };
-  void run(std::stop_token stop);
+  void run(const std::stop_token& stop);
   void pass(const Job& job, const Place& place);
   void watch(const NodeActivity& activity);
   void lay_out_kernels();
