@@ -19,9 +19,11 @@
 #include <trainyard/graph/network.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/optimizer.hpp>
+#include <trainyard/state.hpp>
 #include <trainyard/testing/host.hpp>
 
 #include "plugins/executor/wavelet/crew.hpp"
+#include "plugins/executor/wavelet/curve.hpp"
 #include "plugins/executor/wavelet/in_turn.hpp"
 #include "plugins/executor/wavelet/joint.hpp"
 #include "plugins/executor/wavelet/meter.hpp"
@@ -60,12 +62,14 @@ class PlainBench final : public Workbench {
   }
   Update update(const std::function<void()>&) override {
     const c10::NoGradGuard no_grad;
-    on_update();
-    for (ParamGroup& group : optimizer_.groups()) group.lr = group.base_lr;
-    optimizer_.step();
-    ++updates_;
+    const Update update = outcome();
+    if (update == Update::done) {
+      for (ParamGroup& group : optimizer_.groups()) group.lr = group.base_lr;
+      optimizer_.step();
+      ++updates_;
+    }
     for (const NamedTensor& each : network_.parameters()) each.tensor.mutable_grad().reset();
-    return Update::done;
+    return update;
   }
   Network& network() override { return network_; }
   Loss& loss() override { return loss_; }
@@ -96,7 +100,7 @@ class PlainBench final : public Workbench {
 
   std::vector<double> losses;
   std::function<double()> delay = [] { return 0.0; };  ///< seconds; any thread
-  std::function<void()> on_update = [] {};
+  std::function<Update()> outcome = [] { return Update::done; };
 
  private:
   Network& network_;
@@ -113,6 +117,15 @@ std::function<double()> random_delays(double mean) {
   };
 }
 
+/// Of updates in turn: plugins skip some, and have others repeated.
+std::function<Update()> mixed_outcomes() {
+  return [count = 0]() mutable {
+    ++count;
+    if (count % 5 == 2) return Update::skipped;
+    return count % 7 == 3 ? Update::repeat : Update::done;
+  };
+}
+
 /// A network in double, with the same weights each time.
 std::unique_ptr<GraphNetwork> small_network(at::ScalarType dtype = at::kDouble, bool normalised = false) {
   BatchSchema schema;
@@ -124,6 +137,21 @@ std::unique_ptr<GraphNetwork> small_network(at::ScalarType dtype = at::kDouble, 
   const c10::NoGradGuard no_grad;
   for (const auto& list : {network->parameters(), network->buffers()})
     for (const NamedTensor& each : list) at::Tensor(each.tensor).set_data(each.tensor.to(dtype));
+  return network;
+}
+
+/// The same with a convolution, on the rows as images of 2 x 3.
+std::unique_ptr<GraphNetwork> small_convolution() {
+  BatchSchema schema;
+  schema.inputs = {{.name = "x", .shape = {6}, .dtype = at::kDouble}};
+  GraphBuilder b(schema, 3);
+  const ValueId x =
+      b.tanh(b.conv2d(b.reshape(b.input(), {-1, 1, 2, 3}), "conv1", 4, {.kernel = 3, .padding = 1}));
+  const ValueId y = b.tanh(b.conv2d(x, "conv2", 3, {.kernel = 3, .padding = 1}));
+  auto network = std::make_unique<GraphNetwork>(b.finish(b.linear(b.flatten(y), "fc", 3)));
+  const c10::NoGradGuard no_grad;
+  for (const NamedTensor& each : network->parameters())
+    at::Tensor(each.tensor).set_data(each.tensor.to(at::kDouble));
   return network;
 }
 
@@ -163,6 +191,15 @@ struct Yard {
     for (const NamedTensor& each : network->parameters()) result.push_back(each.tensor.detach().clone());
     return result;
   }
+  /// Of the optimizer.
+  std::vector<at::Tensor> buffers() const {
+    State state;
+    StateWriter writer(state);
+    optimizer->save(writer);
+    std::vector<at::Tensor> result;
+    for (const auto& [name, tensor] : state.tensors) result.push_back(tensor.detach().clone());
+    return result;
+  }
 
   testing::FakeHost host;
   std::unique_ptr<Network> network;
@@ -185,22 +222,26 @@ struct Layers {
   std::int64_t count = 4;
   double seconds = 0.002;
   double ratio = 2.0;
+  std::int64_t workspace = 0;  ///< of a backward, as much as so many layers
   static constexpr std::int64_t bytes = 1 << 20;
 };
 
 class Layer : public torch::autograd::Function<Layer> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double seconds,
-                            double ratio) {
+                            double ratio, std::int64_t workspace) {
     context->save_for_backward({at::empty({Layers::bytes}, at::kByte)});
     context->saved_data["seconds"] = seconds * ratio;
+    context->saved_data["workspace"] = workspace;
     sleep_for(seconds);
     return x.clone();
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    const at::Tensor workspace =
+        at::empty({Layers::bytes * context->saved_data["workspace"].toInt()}, at::kByte);
     sleep_for(context->saved_data["seconds"].toDouble());
-    return {gradients[0], {}, {}};
+    return {gradients[0], {}, {}, {}};
   }
 };
 
@@ -213,7 +254,7 @@ class Staircase final : public Network {
   at::Tensor forward(const Batch& batch, const ForwardContext&) override {
     at::Tensor x = batch.input().narrow(1, 0, 3) * weight_;
     for (std::int64_t i = 0; i < layers_.count; ++i) {
-      x = Layer::apply(x, layers_.seconds, layers_.ratio);
+      x = Layer::apply(x, layers_.seconds, layers_.ratio, layers_.workspace);
       if (tap_) tap_({"layer", "Layer", {}, std::span(&x, 1)});
     }
     return x;
@@ -286,6 +327,20 @@ TEST_CASE("wavelet: a profile is a mean at first, and then follows slowly", "[wa
   CHECK(profile.cycle() == Approx(7.0));
 }
 
+TEST_CASE("wavelet: a curve keeps the most that passes had", "[wavelet]") {
+  Curve curve;
+  CHECK(curve.peak() == 0);
+  CHECK(curve.next(3) == 0);
+  for (const std::size_t point : {0u, 1u, 2u}) curve.add(point, std::int64_t{10} * (point == 1 ? 5 : 1));
+  curve.add(0, 30);
+  curve.add(1, 20);
+  CHECK(curve.next(0) == 30);
+  CHECK(curve.next(1) == 50);
+  CHECK(curve.ahead(1) == 50);
+  CHECK(curve.ahead(2) == 10);
+  CHECK(curve.peak() == 50);
+}
+
 TEST_CASE("wavelet: bytes are counted for the wave that took them", "[wavelet]") {
   // oneDNN frees by the allocator of the moment what another one gave it, and the other way round.
   void* const older = c10::GetCPUAllocator()->raw_allocate(64);
@@ -323,10 +378,32 @@ TEST_CASE("wavelet: bytes are counted for the wave that took them", "[wavelet]")
   CHECK(Meter::bytes() == before);
 }
 
+TEST_CASE("wavelet: bytes are counted while both waves take and let go", "[wavelet]") {
+  const std::int64_t before = Meter::bytes();
+  const Meter meter;
+  std::atomic<std::int64_t> held{0};
+  const auto take = [&](int wave) {
+    Meter::count_for(wave);
+    std::vector<at::Tensor> blocks(64);
+    for (std::size_t i = 0; i < 200000; ++i)
+      blocks[i % 64] = at::empty({static_cast<std::int64_t>(i % 97) + 1}, at::kByte);
+    for (const at::Tensor& each : blocks) held += each.numel();
+    return blocks;
+  };
+  std::vector<at::Tensor> left[2];
+  {
+    const std::jthread tick([&] { left[0] = take(0); }), tock([&] { left[1] = take(1); });
+  }
+  CHECK(Meter::bytes() == before + held);
+  for (auto& blocks : left) blocks.clear();
+  CHECK(Meter::bytes() == before);
+}
+
 TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
   for (const std::size_t micros : {2u, 5u}) {
     INFO(micros << " micro-batches");
     Yard waves(small_network(), momentum), plain(small_network(), momentum);
+    if (micros == 5) waves.bench->outcome = mixed_outcomes(), plain.bench->outcome = mixed_outcomes();
     Joint joint(*waves.crew);
     waves.bench->delay = random_delays(2e-4);
     const std::vector<Batch> data = batches(50 * micros, 4);
@@ -346,8 +423,8 @@ TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
       whole.indices.resize(4 * micros);
       whole.weight = static_cast<double>(4 * micros);
       StepWork at_once = work_of(std::span(&whole, 1), step);
-      plain.bench->backward(at_once, 0);
-      plain.bench->update({});
+      do plain.bench->backward(at_once, 0);
+      while (plain.bench->update({}) == Update::repeat);
     }
     CHECK(distance(waves.weights(), plain.weights()) < 1e-12);
     CHECK(waves.bench->losses.size() == 50 * micros);
@@ -396,9 +473,12 @@ TEST_CASE("wavelet: running statistics are the mean over the waves' passes", "[w
 
 TEST_CASE("wavelet: stale1 is the same reads and updates one after the other, one update behind",
           "[wavelet]") {
+  const bool mixed = GENERATE(false, true);
+  INFO((mixed ? "some updates are skipped or repeated" : "all updates are done"));
   constexpr int steps = 40;
   std::vector<Batch> data = batches(steps, 4);
-  Yard waves(small_network(), momentum);
+  Yard waves(small_network(), momentum), plain(small_network(), momentum);
+  if (mixed) waves.bench->outcome = mixed_outcomes(), plain.bench->outcome = mixed_outcomes();
   waves.bench->delay = random_delays(3e-4);
   Stale stale(*waves.crew);
   for (int step = 0; step < steps; ++step) {
@@ -408,28 +488,36 @@ TEST_CASE("wavelet: stale1 is the same reads and updates one after the other, on
   }
   stale.settle();
   CHECK(stale.most_behind() == 1);
+  CHECK(waves.bench->losses.size() == steps);
 
   // Without threads: the gradients of a step by the weights that lack the update before it.
-  Yard plain(small_network(), momentum);
   std::vector<at::Tensor> waiting;
-  const auto apply = [&] {
-    const auto parameters = plain.network->parameters();
-    for (std::size_t i = 0; i < waiting.size(); ++i) parameters[i].tensor.mutable_grad() = waiting[i];
-    if (!waiting.empty()) plain.bench->update({});
-    waiting.clear();
-  };
-  for (int step = 0; step < steps; ++step) {
+  int waiting_step = 0;
+  const auto read = [&](int step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
     plain.bench->backward(work, 0);
+  };
+  const auto apply = [&] {
+    if (waiting.empty()) return;
+    const auto parameters = plain.network->parameters();
+    for (std::size_t i = 0; i < waiting.size(); ++i) parameters[i].tensor.mutable_grad() = waiting[i];
+    waiting.clear();
+    while (plain.bench->update({}) == Update::repeat) read(waiting_step);
+  };
+  for (int step = 0; step < steps; ++step) {
+    read(step);
     std::vector<at::Tensor> gradients;
     for (const NamedTensor& each : plain.network->parameters())
       gradients.push_back(std::exchange(each.tensor.mutable_grad(), at::Tensor()));
     apply();
     waiting = gradients;
+    waiting_step = step;
     if (step == 24) apply();
   }
   apply();
   CHECK(distance(waves.weights(), plain.weights()) == 0.0);
+  CHECK(waves.bench->updates() == plain.bench->updates());
+  CHECK((waves.bench->updates() < steps) == mixed);
 }
 
 TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wavelet]") {
@@ -450,13 +538,50 @@ TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wave
     }
     apart.settle();
     CHECK(distance(replicas.weights(), together.weights()) < 1e-12);
+    CHECK(replicas.buffers().size() == together.buffers().size());
+    CHECK(distance(replicas.buffers(), together.buffers()) < 1e-12);  // which the weights do not show
   }
 }
 
+TEST_CASE("wavelet: kernels of convolutions are those of the network, in each pass", "[wavelet]") {
+  const auto [name, made, micros] =
+      GENERATE(table<std::string, std::unique_ptr<Rule> (*)(Crew&), std::size_t>(
+          {{"joint", [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Joint>(crew); }, 2},
+           {"stale1", [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Stale>(crew); }, 1},
+           {"replica",
+            [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Replicas>(crew, 1); }, 1}}));
+  INFO(name);
+  std::vector<Batch> data = batches(20, 4);
+  Yard waves(small_convolution(), momentum), plain(small_convolution(), momentum);
+  const std::unique_ptr<Rule> rule = made(*waves.crew);
+  for (std::int64_t step = 0; step < 10; ++step) {
+    const std::span<Batch> both = std::span(data).subspan(static_cast<std::size_t>(2 * step), 2);
+    for (std::size_t first = 0; first < 2; first += micros) {
+      StepWork work = work_of(both.subspan(first, micros), step);
+      rule->step(work);
+      // With nothing in flight a step of stale1 is one of the plain way.
+      if (name == "stale1") rule->settle();
+    }
+    StepWork work = work_of(both, step);
+    for (std::size_t i = 0; i < 2; ++i) {
+      StepWork single = work_of(both.subspan(i, 1), step);
+      plain.bench->backward(name == "stale1" ? single : work, name == "stale1" ? 0 : i);
+      if (name == "stale1" || i == 1) plain.bench->update({});
+    }
+  }
+  rule->settle();
+  CHECK(distance(waves.weights(), plain.weights()) < 1e-12);
+  for (const at::Tensor& weight : waves.weights()) CHECK(weight.is_contiguous());
+}
+
 TEST_CASE("wavelet: replicas joined now and then are two trainings and their mean", "[wavelet]") {
+  const bool skips = GENERATE(false, true);
+  INFO((skips ? "the third and the sixth update are skipped" : "all updates are done"));
+  const auto outcome = [&](int update) { return skips && update % 3 == 2 ? Update::skipped : Update::done; };
   std::vector<Batch> data = batches(8, 4);
   Yard waves(small_network(), momentum);
   waves.bench->delay = random_delays(3e-4);
+  waves.bench->outcome = [&, update = 0]() mutable { return outcome(update++); };
   Replicas replicas(*waves.crew, 4);
   for (int step = 0; step < 8; ++step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
@@ -466,6 +591,7 @@ TEST_CASE("wavelet: replicas joined now and then are two trainings and their mea
   for (int step = 0; step < 8; ++step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
     PlainBench& bench = *(step % 2 == 0 ? tick : tock).bench;
+    bench.outcome = [&] { return outcome(step); };
     bench.backward(work, 0);
     bench.update({});
   }
@@ -547,6 +673,30 @@ TEST_CASE("wavelet: the governor keeps waves within the budget", "[wavelet]") {
   CHECK(peak_in_layers(layers, {.offset = 0.0, .budget = static_cast<std::int64_t>(17.0 * unit)}, &held) >=
         15.0);
   CHECK(held.over == 0);
+}
+
+TEST_CASE("wavelet: both waves have no more than so many peaks of one", "[wavelet]") {
+  // From the second pass on, whatever the offset and whatever time the passes take.
+  const auto [peaks, workspace] =
+      GENERATE(table<double, std::int64_t>({{1.0, 0}, {1.25, 0}, {1.5, 0}, {1.0, 4}, {1.4, 4}}));
+  const Layers layers{.count = 8, .seconds = 0.0005, .ratio = 1.0, .workspace = workspace};
+  INFO(peaks << " peaks, a workspace of " << workspace);
+  Yard yard(std::make_unique<Staircase>(layers), {}, {.offset = 0.05, .peaks = peaks});
+  yard.bench->delay = random_delays(1e-3);
+  Joint joint(*yard.crew);
+  const Meter meter;
+  Meter::take_peak();
+  const std::vector<Pace::Mark> marks = train(yard, joint, 16, 3);
+  // What gradients and outputs take besides is small.
+  CHECK(static_cast<double>(Meter::take_peak()) <=
+        ((8.0 + static_cast<double>(workspace)) * peaks + 0.1) * Layers::bytes);
+  CHECK(yard.crew->pace().held().times > 0);
+  CHECK(yard.crew->pace().held().over == 0);
+  const auto at = [&](std::int64_t pass, Pace::What what) {
+    return std::ranges::find_if(marks,
+                                [&](const auto& mark) { return mark.pass == pass && mark.what == what; });
+  };
+  CHECK(at(1, Pace::What::start) > at(0, Pace::What::end));  // the first is made alone
 }
 
 TEST_CASE("wavelet: random delays lock nobody up", "[wavelet]") {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The executor wavelet on two cores: a VGG-like network on made-up images of 28 x 28, float32.
+"""The executor wavelet on two cores: a VGG-like network on made-up images of 28 x 28, float32, and one of equal layers.
 
-  tools/bench/wavelet.py [--quick] [memory] [overlap] [budget] [speed] [overhead]
+  tools/bench/wavelet.py [--quick] [parts] [memory] [overlap] [budget] [speed] [overhead]
 
-memory: the most bytes that both waves have at once, by allocator events, half a cycle apart against in phase, with as many
-samples in flight. overlap: from the trace of layer events, how exact the offset is, and how long the one wave is backward
+parts: what the peak of one wave is made of. memory: the most bytes that both waves have at once, by allocator events, half a
+cycle apart against in phase, with as many samples in flight: with the bound on the peak that is the default, and by time
+alone. overlap: from the trace of layer events, how exact the offset is, and how long the one wave is backward
 while the other is forward. budget: the largest micro-batch with which two waves stay within 1.3 times what one has, apart
 against in phase. speed: samples a second of the three ways of updating against the plain loop on two threads. overhead:
 waves = 1 against the plain loop."""
@@ -19,6 +20,10 @@ import tempfile
 TRAINYARD = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/trainyard"
 QUICK = "--quick" in sys.argv
 PASSES = 8 if QUICK else 16  # micro-batches a step
+CONV = '{{ type = "conv2d", out = {}, kernel = 3, padding = 1 }}, {{ type = "relu" }}'
+POOL = '{ type = "max_pool", kernel = 2 }'
+NETWORKS = {"VGG-like": [*[CONV.format(16)] * 4, POOL, *[CONV.format(32)] * 2, POOL], "equal layers": [CONV.format(16)] * 6}
+ANY = {"peak": 2.0, "memory_budget": 0.0}  # memory bounds nothing
 RUN = """
 schema = 1
 [run]
@@ -28,16 +33,7 @@ output_dir = "{folder}/run"
 threads = {{ intra_op = {threads}, inter_op = 1 }}
 [model]
 type = "sequential"
-layers = [
-  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
-  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
-  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
-  {{ type = "conv2d", out = 16, kernel = 3, padding = 1 }}, {{ type = "relu" }},
-  {{ type = "max_pool", kernel = 2 }},
-  {{ type = "conv2d", out = 32, kernel = 3, padding = 1 }}, {{ type = "relu" }},
-  {{ type = "conv2d", out = 32, kernel = 3, padding = 1 }}, {{ type = "relu" }},
-  {{ type = "max_pool", kernel = 2 }}, {{ type = "flatten" }}, {{ type = "linear", out = 10 }},
-]
+layers = [{layers}, {{ type = "flatten" }}, {{ type = "linear", out = 10 }}]
 [loss]
 type = "cross_entropy"
 [data]
@@ -61,12 +57,12 @@ type = "{executor}"
 """
 
 
-def train(micro, executor="wavelet", steps=4, passes=PASSES, threads=2, **options):
+def train(micro, executor="wavelet", steps=4, passes=PASSES, threads=2, network="VGG-like", **options):
     """Its records and the trace, where there is one."""
     with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
         file = pathlib.Path(folder) / "run.toml"
         file.write_text(RUN.format(folder=folder, threads=threads, size=max(512, micro * passes), batch=micro * passes, micro=micro,
-                                   steps=steps, executor=executor, options="\n".join(f"{k} = {json.dumps(v)}" for k, v in options.items())))
+                                   steps=steps, executor=executor, layers=", ".join(NETWORKS[network]), options="\n".join(f"{k} = {json.dumps(v)}" for k, v in options.items())))
         subprocess.run([TRAINYARD, "train", file, "-q"], check=True)
         run = pathlib.Path(folder) / "run"
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -76,23 +72,51 @@ def train(micro, executor="wavelet", steps=4, passes=PASSES, threads=2, **option
 
 
 def traced(micro, **options):
-    return train(micro, timeline=True, memory_budget=1e12, **options)[1]
+    return train(micro, timeline=True, **{"memory_budget": 0.0, **options})[1]
 
 
-def peak(rows):
+def peak(rows, first=PASSES):
     """Without the first step, in which the cycle is not known."""
-    begin = next(i for i, row in enumerate(rows) if row["what"] == "start" and int(row["pass"]) >= PASSES)
+    begin = next(i for i, row in enumerate(rows) if row["what"] == "start" and int(row["pass"]) >= first)
     return max(int(row["bytes"]) for row in rows[begin:] if row["what"] == "take")
 
 
+def parts():
+    """A wave that is alone: of one micro-batch a step, the last step."""
+    for network in NETWORKS:
+        rows = traced(64, passes=1, steps=3, network=network)
+        begin = max(i for i, row in enumerate(rows) if row["what"] == "start")
+        base, at, points, most = int(rows[begin]["bytes"]), int(rows[begin]["nanoseconds"]), [], 0
+        for row in rows[begin:]:
+            if row["pass"]:
+                points.append([row["what"], (int(row["nanoseconds"]) - at) * 1e-6, int(row["bytes"]) - base, 0])
+            points[-1][3] = max(points[-1][3], int(row["bytes"]) - base)
+        turn = next(point for point in points if point[0] == "turn")
+        most = max(points, key=lambda point: point[3])
+        print(f"{network}: {turn[2] / 1e6:.2f} MB at the turn, {most[3] / 1e6:.2f} MB at most, between {most[0]} at {most[1]:.1f} of "
+              f"{points[-1][1]:.1f} ms, with {most[2] / 1e6:.2f} MB, and the next point; {points[-1][2] / 1e6:.2f} MB of gradients at the end")
+        for what, ms, bytes, high in points:
+            print(f"  {what:5} {ms:7.2f} ms {bytes / 1e6:7.2f} MB, up to {high / 1e6:6.2f}")
+
+
 def memory():
-    for micro in (8,) if QUICK else (16, 64):
-        ratios = [peak(traced(micro)) / peak(traced(micro, offset=0.0)) for _ in range(1 if QUICK else 5)]
-        print(f"micro-batches of {micro}: apart / in phase {statistics.median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f} (bar 0.72)")
+    cases = {"by the bound": {}, "by time alone": ANY, "in phase": {"offset": 0.0, **ANY}}
+    for network in NETWORKS:
+        for micro in (8,) if QUICK else (16, 64):
+            found = {name: [] for name in cases}
+            for _ in range(1 if QUICK else 5):
+                for name, options in cases.items():
+                    rows = traced(micro, network=network, **options)
+                    found[name].append((peak(rows), peak(rows, 0)))
+            for name in list(cases)[:2]:
+                for i, of in enumerate(("", " with the first step")):
+                    ratios = [apart[i] / together[0] for apart, together in zip(found[name], found["in phase"])]
+                    print(f"{network}, micro-batches of {micro}, {name}{of}: {statistics.median(ratios):.3f} of in phase, "
+                          f"from {min(ratios):.3f} to {max(ratios):.3f} (bar 0.72)")
 
 
 def overlap():
-    rows = traced(8 if QUICK else 64, steps=4 if QUICK else 8)
+    rows = traced(8 if QUICK else 64, steps=4 if QUICK else 8, **ANY)
     begins, ends, cycles, turns = {}, {}, [], []
     forward, backward, both, whole = set(), set(), 0, 0
     marks = [row for row in rows if row["pass"]]
@@ -124,26 +148,30 @@ def overlap():
 
 def budget():
     """Bytes grow with the samples: found by halving."""
-    alone = peak(traced(32, offset=0.95))
+    alone = peak(traced(32, passes=1), 1)
     bound = 1.3 * alone
 
-    def largest(offset):
+    def largest(**options):
         low, high = 8, 64
         while high - low > 1:
             middle = (low + high) // 2
-            if peak(traced(middle, offset=offset)) <= bound:
+            if peak(traced(middle, **options)) <= bound:
                 low = middle
             else:
                 high = middle
         return low
 
-    apart, together = largest(0.5), largest(0.0)
-    print(f"one wave has {alone / 1e6:.1f} MB with 32 samples; within 1.3 of that two have {apart} samples each apart, {together} in phase: "
-          f"{apart / together:.2f} x (bar 1.45)")
+    cases = {"with a bound of 1.25 peaks": {"peak": 1.25}, "with the bound of the default": {}, "by time alone": ANY}
+    together = largest(offset=0.0, **ANY)
+    print(f"one wave has {alone / 1e6:.1f} MB with 32 samples; within 1.3 of that two have {together} samples each in phase")
+    for name, options in cases.items():
+        apart = largest(**options)
+        print(f"half a cycle apart {name}: {apart}, {apart / together:.2f} x (bar 1.45)")
 
 
 def rate(values):
-    return statistics.median(value["samples_per_second"] for value in values[1:])
+    """Over all steps but the first: those that only begin something take no time, and others the time of two."""
+    return statistics.harmonic_mean([value["samples_per_second"] for value in values[1:]])
 
 
 def turns(cases, micro=32, passes=8):
@@ -155,8 +183,8 @@ def turns(cases, micro=32, passes=8):
 
 
 def speed():
-    rates = turns({"eager": {"executor": "eager"}, "joint": {}, "in phase": {"offset": 0.0}, "stale1": {"sync": "stale1"},
-                   "replica": {"sync": "replica"}})
+    rates = turns({"eager": {"executor": "eager"}, "joint": {}, "joint, a bound of 1.25 peaks": {"peak": 1.25}, "joint, by time alone": ANY,
+                   "in phase": {"offset": 0.0, **ANY}, "stale1": {"sync": "stale1"}, "replica": {"sync": "replica"}})
     for name, each in rates.items():
         print(f"{name}: {statistics.median(a / b for a, b in zip(each, rates['eager'])):.3f} x the samples a second of eager on two threads")
 
@@ -167,5 +195,5 @@ def overhead():
     print(f"waves = 1 takes {ratio:.3f} x the time of eager (bar 1.02)")
 
 
-for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["memory", "overlap", "budget", "speed", "overhead"]:
+for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["parts", "memory", "overlap", "budget", "speed", "overhead"]:
     globals()[name]()

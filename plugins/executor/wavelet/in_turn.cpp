@@ -75,8 +75,8 @@ Stale::Stale(Crew& crew) : InTurn(crew) {
 void Stale::read(int wave) {
   const c10::NoGradGuard no_grad;
   version_[static_cast<std::size_t>(wave)] = crew_.bench().updates();
-  const std::vector<at::Tensor>& copies = crew_.wave(wave).parameters();
-  for (std::size_t i = 0; i < copies.size(); ++i) at::Tensor(copies[i]).copy_(crew_.parameters()[i]);
+  const std::vector<at::Tensor> copies = crew_.wave(wave).weights();
+  for (std::size_t i = 0; i < copies.size(); ++i) copies[i].copy_(crew_.parameters()[i]);
 }
 
 Update Stale::update(int wave) {
@@ -88,7 +88,7 @@ Update Stale::update(int wave) {
 
 Replicas::Replicas(Crew& crew, std::int64_t sync_every) : InTurn(crew), sync_every_(sync_every) {
   crew.wave(1).own_weights();
-  for (const at::Tensor& parameter : crew.wave(1).parameters()) weights_.push_back(parameter.variable_data());
+  weights_ = crew.wave(1).weights();
   StateWriter writer(state_);
   crew.bench().optimizer().save(writer);
   for (auto& [name, tensor] : state_.tensors) tensor = tensor.clone();

@@ -30,8 +30,9 @@ void Pace::begin(int wave, std::int64_t pass) {
   own.points.clear();
   own.elapsed.clear();
   own.held = 0.0;
-  if (options_.budget > 0) {
-    own.base = own.level = Meter::bytes(wave);
+  own.turn = 0;
+  if (looks_at_memory()) {
+    own.base = Meter::bytes(wave);
     Meter::take_high(wave);
   }
   hold(wave, lock);
@@ -49,8 +50,7 @@ bool Pace::offset_reached(const Progress& ahead, std::int64_t pass, std::unique_
     return false;
   }
   if (options_.offset == 0.0) return true;
-  if (profile_.empty()) {  // of the first pass nothing is known but where it turns
-    if (ahead.phase == Phase::backward) return true;
+  if (profile_.empty()) {  // until the first pass is done
     changed_.wait(lock);
     return false;
   }
@@ -115,20 +115,15 @@ void Pace::mark(int wave, What what) {
   changed_.notify_all();
 }
 
-/// What the bytes of the wave rose to since the point before.
+/// The most bytes that the wave had since the point before.
 void Pace::measure(int wave) {
-  if (options_.budget <= 0) return;
-  Progress& own = of(wave);
-  const std::size_t before = own.points.size() - 2;
-  if (rises_.size() <= before) rises_.resize(before + 1, 0);
-  const std::int64_t high = Meter::take_high(wave);
-  rises_[before] = std::max(rises_[before], high - own.level);
-  peak_ = std::max(peak_, high - own.base);
-  own.level = Meter::bytes(wave);
+  if (!looks_at_memory()) return;
+  const Progress& own = of(wave);
+  curve_.add(own.points.size() - 2, Meter::take_high(wave) - own.base);
 }
 
 void Pace::hold(int wave, std::unique_lock<std::mutex>& lock) {
-  if (options_.budget <= 0 || fits(wave)) return;
+  if (!looks_at_memory() || fits(wave)) return;
   const Progress& beside = of(other(wave));
   Progress& own = of(wave);
   const Clock::time_point began = Clock::now();
@@ -141,17 +136,31 @@ void Pace::hold(int wave, std::unique_lock<std::mutex>& lock) {
   own.held += waiting;
   held_.seconds += waiting;
   held_.times += waited ? 1 : 0;
-  held_.over += fits(wave) ? 0 : 1;
+  held_.over += options_.budget > 0 && Meter::bytes() + need(wave, false) > options_.budget ? 1 : 0;
 }
 
 bool Pace::fits(int wave) const {
-  const Progress& own = of(wave);
-  const Progress& beside = of(other(wave));
-  const std::size_t point = own.points.empty() ? 0 : own.points.size() - 1;
-  std::int64_t need = point < rises_.size() ? rises_[point] : 0;
-  if (beside.phase == Phase::forward && beside.pass < own.pass)
-    need += std::max<std::int64_t>(0, peak_ - (Meter::bytes(other(wave)) - beside.base));
-  return Meter::bytes() + need <= options_.budget;
+  const Progress &own = of(wave), &beside = of(other(wave));
+  std::int64_t rise = need(wave, own.turn > 0);
+  const bool in_pass = beside.phase == Phase::forward || beside.phase == Phase::backward;
+  if (in_pass && (beside.pass < own.pass || beside.phase == Phase::backward)) rise += need(other(wave), true);
+  if (options_.budget > 0 && Meter::bytes() + rise > options_.budget) return false;
+  const double bound = options_.peaks * static_cast<double>(curve_.peak());
+  return bound == 0.0 || static_cast<double>(above(wave) + above(other(wave)) + rise) <= bound;
+}
+
+/// What a pass takes beyond what it has, up to its next point or to its end.
+std::int64_t Pace::need(int wave, bool to_the_end) const {
+  const Progress& pass = of(wave);
+  const std::size_t point = pass.points.empty() ? 0 : pass.points.size() - 1;
+  return std::max<std::int64_t>(0, (to_the_end ? curve_.ahead(point) : curve_.next(point)) - above(wave));
+}
+
+/// The bytes of a pass, without those that the wave began it with.
+std::int64_t Pace::above(int wave) const {
+  const Progress& pass = of(wave);
+  const bool in_pass = pass.phase == Phase::forward || pass.phase == Phase::backward;
+  return in_pass ? Meter::bytes(wave) - pass.base : 0;
 }
 
 /// Whether waiting for the other wave is worth it.

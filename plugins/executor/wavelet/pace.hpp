@@ -6,9 +6,11 @@
 // the points of that pass: it is the last point ahead of the offset, by the profile, and what then is left of it.
 //
 // Memory: behind each node forward a wave goes on if the bytes in use and what they rise to up to the next node are
-// within the budget, and if what the older pass still needs is left for it. Else it waits. The older of two passes
-// waits only while the younger runs backward, which nothing holds up: nobody waits for ever, and what does not fit
-// by itself goes on above the budget, and is counted.
+// within the bounds, and if what the other still needs is left for it; at the turn, if all of its backward is, which
+// nothing holds up from then on. Else it waits. The older of two passes leaves nothing to a younger that is forward,
+// and waits only while the younger runs backward: nobody waits for ever, and what does not fit by itself goes on
+// above the budget, and is counted. The first pass of all is made alone, so that its memory and its time are known
+// to the second.
 #pragma once
 
 #include <array>
@@ -19,6 +21,7 @@
 #include <mutex>
 #include <vector>
 
+#include "curve.hpp"
 #include "meter.hpp"
 #include "profile.hpp"
 
@@ -29,7 +32,8 @@ class Pace {
   struct Options {
     double offset = 0.5;        ///< of a cycle
     std::int64_t warm_up = 10;  ///< passes
-    std::int64_t budget = 0;    ///< bytes; 0: memory is not looked at
+    std::int64_t budget = 0;    ///< bytes that both may have; 0: any
+    double peaks = 0.0;         ///< of one pass, that both may have above what they begin with; 0: any
   };
   enum class What : std::uint8_t { start, node, turn, back, end };
   struct Mark {
@@ -76,14 +80,17 @@ class Pace {
     std::vector<double> elapsed;  ///< without what it was held
     double held = 0.0;
     std::size_t turn = 0;
-    std::int64_t base = 0, level = 0;  ///< bytes at the start, and at the newest point
+    std::int64_t base = 0;  ///< bytes at the start
   };
 
   bool offset_reached(const Progress& ahead, std::int64_t pass, std::unique_lock<std::mutex>& lock);
   void mark(int wave, What what);
   void measure(int wave);
   void hold(int wave, std::unique_lock<std::mutex>& lock);
+  bool looks_at_memory() const { return options_.budget > 0 || options_.peaks > 0.0; }
   bool fits(int wave) const;
+  std::int64_t need(int wave, bool to_the_end) const;
+  std::int64_t above(int wave) const;
   bool may_release(const Progress& own, const Progress& other) const;
   Progress& of(int wave) { return waves_[static_cast<std::size_t>(wave)]; }
   const Progress& of(int wave) const { return waves_[static_cast<std::size_t>(wave)]; }
@@ -94,8 +101,7 @@ class Pace {
   std::condition_variable changed_;
   std::array<Progress, most_waves> waves_;
   Profile profile_;
-  std::vector<std::int64_t> rises_;  ///< bytes, the most seen, from each point of a pass to the next
-  std::int64_t peak_ = 0;            ///< bytes, the most seen in a pass
+  Curve curve_;
   Held held_;
   bool recording_ = false;
   std::vector<Mark> marks_;

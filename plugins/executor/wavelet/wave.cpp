@@ -23,22 +23,47 @@ Wave::Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads)
     statistics_.push_back(each.tensor);
     statistics_.back().set_data(each.tensor.clone());
   }
+  lay_out_kernels();
   network_->add_tap(this, [this](const NodeActivity& activity) { watch(activity); });
-  thread_ =
-      host.thread(number == 0 ? "tick" : "tock", [this](std::stop_token stop) { run(std::move(stop)); });
+  thread_ = host.thread(number == 0 ? "tick" : "tock", [this](const std::stop_token& stop) { run(stop); });
 }
 
 Wave::~Wave() = default;
 
+void Wave::lay_out_kernels() {
+  originals_.resize(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& parameter = parameters_[i];
+    if (parameter.dim() != 4) continue;
+    originals_[i] = parameter.variable_data();
+    parameter.set_data(originals_[i].clone(at::MemoryFormat::ChannelsLast));
+  }
+}
+
 void Wave::own_weights() {
   const c10::NoGradGuard no_grad;
-  for (at::Tensor& parameter : parameters_) parameter.set_data(parameter.detach().clone());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (originals_[i].defined())
+      originals_[i] = originals_[i].clone();
+    else
+      parameters_[i].set_data(parameters_[i].detach().clone());
+  }
+}
+
+std::vector<at::Tensor> Wave::weights() const {
+  std::vector<at::Tensor> weights;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    weights.push_back(originals_[i].defined() ? originals_[i] : parameters_[i].variable_data());
+  return weights;
 }
 
 void Wave::start(const StepWork& work, std::vector<Place> places, double loss_scale) {
   done_.clear();
   thrown_ = nullptr;
   if (places.empty()) return;
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (originals_[i].defined()) parameters_[i].copy_(originals_[i]);
   pace_.announce(number_, places.back().pass);
   const std::lock_guard lock(mutex_);
   job_ = {&work, std::move(places), loss_scale};
@@ -54,12 +79,14 @@ std::exception_ptr Wave::finish() {
 
 std::vector<at::Tensor> Wave::take_gradients() {
   std::vector<at::Tensor> gradients;
-  for (at::Tensor& parameter : parameters_)
-    gradients.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
+  for (at::Tensor& parameter : parameters_) {
+    const at::Tensor gradient = std::exchange(parameter.mutable_grad(), at::Tensor());
+    gradients.push_back(gradient.defined() ? gradient.contiguous() : gradient);
+  }
   return gradients;
 }
 
-void Wave::run(std::stop_token stop) {
+void Wave::run(const std::stop_token& stop) {
   at::set_num_threads(threads_);
   Meter::count_for(number_);
   for (;;) {

@@ -27,6 +27,9 @@ struct Place {
 };
 
 /// Loop thread. What is given outlives it.
+///
+/// Kernels of convolutions are copies with channels last, which each start() brings up to date: oneDNN copies activations
+/// of another layout to its own and back, which makes the peak of a backward half as high again.
 class Wave {
  public:
   /// `threads`: for the work within an operator.
@@ -34,9 +37,10 @@ class Wave {
   ~Wave();
 
   Network& network() { return *network_; }
-  const std::vector<at::Tensor>& parameters() const { return parameters_; }
   /// Weights of its own, a copy, in place of those that it shares with the network of the run.
   void own_weights();
+  /// What the passes of the next start() read, by handles to be written to.
+  std::vector<at::Tensor> weights() const;
   /// Running statistics, the same.
   const std::vector<at::Tensor>& statistics() const { return statistics_; }
 
@@ -61,9 +65,10 @@ class Wave {
     std::vector<Place> places;
     double loss_scale = 1.0;
   };
-  void run(std::stop_token stop);
+  void run(const std::stop_token& stop);
   void pass(const Job& job, const Place& place);
   void watch(const NodeActivity& activity);
+  void lay_out_kernels();
 
   const int number_;
   Workbench& bench_;
@@ -71,6 +76,8 @@ class Wave {
   const int threads_;
   std::unique_ptr<Network> network_;
   std::vector<at::Tensor> parameters_, statistics_;
+  std::vector<at::Tensor>
+      originals_;  ///< of the parameters that are copies with another layout; else undefined
   std::vector<Done> done_;
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -54,6 +54,7 @@ class Wavelet final : public Eager {
     Sync sync = Sync::joint;
     std::int64_t sync_every = 1;
     double offset = 0.5;
+    double peak = 1.44;
     double memory_budget = 0.9;
     std::int64_t profile_iterations = 10;
     bool timeline = false;
@@ -72,9 +73,13 @@ class Wavelet final : public Eager {
     m.option("offset", &Options::offset,
              "how far a wave begins behind the other, as a part of a pass forward and backward; 0: together")
         .range(0.0, 0.95);
+    m.option("peak", &Options::peak,
+             "the most that passes of both waves may have together, in peaks of one: a wave waits where it "
+             "would be more; 2: nobody waits")
+        .range(1.0, 2.0);
     m.option("memory_budget", &Options::memory_budget,
              "what the waves may take together, in bytes, or, up to 1, as a part of what is free when the "
-             "training begins; 0: memory is not looked at")
+             "training begins; 0: any")
         .min(0.0);
     m.option("profile_iterations", &Options::profile_iterations,
              "passes over whose mean the cycle is measured at first; later it follows slowly")
@@ -96,8 +101,10 @@ class Wavelet final : public Eager {
     if (options_.memory_budget <= 1.0)
       budget_ = static_cast<std::int64_t>(options_.memory_budget * static_cast<double>(available_bytes()));
     threads_ = at::get_num_threads();
-    const wavelet::Pace::Options pace = {
-        .offset = options_.offset, .warm_up = options_.profile_iterations, .budget = budget_};
+    const wavelet::Pace::Options pace = {.offset = options_.offset,
+                                         .warm_up = options_.profile_iterations,
+                                         .budget = budget_,
+                                         .peaks = options_.peak < 2.0 ? options_.peak : 0.0};
     make_crew(bench, pace);
     if (options_.sync == Sync::joint) rule_ = std::make_unique<wavelet::Joint>(*crew_);
     if (options_.sync == Sync::stale1) rule_ = std::make_unique<wavelet::Stale>(*crew_);
@@ -160,13 +167,16 @@ class Wavelet final : public Eager {
     }
   }
 
+  /// Whether memory is of interest to anyone.
+  bool counts() const { return budget_ > 0 || options_.peak < 2.0 || timeline_; }
+
   int share_of_threads() const { return std::max(1, threads_ / wavelet::most_waves); }
 
   /// Ahead of passes of waves.
   void work_on() {
     if (std::exchange(working_, true)) return;
     at::set_num_threads(share_of_threads());
-    if (budget_ > 0) meter_.emplace();
+    if (counts()) meter_.emplace();
     wavelet::Meter::record(timeline_.has_value());
   }
 
@@ -190,7 +200,7 @@ class Wavelet final : public Eager {
     std::string text = "a pass took " + milliseconds(profile.cycle()) + ", forward " +
                        milliseconds(profile.forward()) + " of it; waves began " +
                        milliseconds(options_.offset * profile.cycle()) + " apart";
-    if (budget_ > 0) {
+    if (counts()) {
       const wavelet::Pace::Held held = crew_->pace().held();
       text += " and had at most " + std::to_string(wavelet::Meter::take_peak()) +
               " bytes together; they waited " + std::to_string(held.times) + " times for memory, " +

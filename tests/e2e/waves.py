@@ -1,0 +1,84 @@
+"""The executor wavelet in a run that is killed and goes on, that skips steps, and that swaps executors: it ends with the bits of
+the run that nothing happened to."""
+import json
+import shutil
+import signal
+import subprocess
+import unittest
+
+from support.host import BUILD, SMALL, HostTest
+
+FAULTY = BUILD / "tests" / "faulty"
+RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
+RUN = RUN.replace('max_duration = "2ep"', 'max_duration = "61ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"') + """
+[checkpoint]
+type = "full"
+interval = "9ba"
+[logging]
+interval = "1ba"
+[[hooks]]
+type = "killer"
+place = "place"
+"""
+RULES = ('sync = "joint"', 'sync = "stale1"', 'sync = "replica"', 'sync = "replica"\nsync_every = 3')
+SKIPS = '[[hooks]]\ntype = "skipping"\n'
+
+
+def waves(rule):
+    return f'[executor]\ntype = "wavelet"\n{rule}\n'
+
+
+class Waves(HostTest):
+    def losses(self):
+        lines = map(json.loads, (self.folder / "runs/small/metrics.jsonl").read_text().splitlines())
+        return [line["values"].get("train/loss") for line in lines if line["what"] == "train"]
+
+    def whole(self, text):
+        """The digests of the run that nothing happens to, and its losses."""
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        (self.folder / "place").unlink(missing_ok=True)
+        digest = self.train(text, "--plugins", FAULTY)["digest"]
+        return digest, self.losses()
+
+    def killed(self, text, *places):
+        """The same of a run that is killed at each place in turn."""
+        shutil.rmtree(self.folder / "runs")
+        for place in places:
+            self.write("place", place)
+            done = subprocess.run(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment(),
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        (self.folder / "place").unlink()
+        return self.train(text, "--plugins", FAULTY)["digest"], self.losses()
+
+    def test_killed_it_goes_on_with_the_same_bits(self):
+        ends = set()
+        for rule in RULES:
+            with self.subTest(rule):
+                text = RUN + waves(rule)
+                expected = self.whole(text)
+                self.assertEqual(self.killed(text, "before_step 33", "eval_batch_end 50"), expected)
+                ends.add(json.dumps(expected[0]))
+        self.assertEqual(len(ends), len(RULES))  # the rules are no synonyms
+
+    def test_steps_that_a_plugin_skips(self):
+        for rule in RULES[1:]:
+            with self.subTest(rule):
+                text = RUN + SKIPS + waves(rule)
+                expected = self.whole(text)
+                self.assertEqual(self.killed(text, "before_step 14"), expected)
+                self.assertNotEqual(self.whole(RUN + waves(rule)), expected)
+
+    def test_executors_are_swapped_and_the_run_is_killed_between(self):
+        order = ((12, "compiled", ""), (25, "eager", ""), (38, "wavelet", 'sync = "stale1"\n'), (50, "wavelet", 'sync = "replica"\n'))
+        for rule in (RULES[0], RULES[3]):
+            with self.subTest(rule):
+                text = RUN + waves(rule) + "".join(f'[[swap]]\nat = "{at}ba"\nslot = "executor"\ntype = "{type}"\n{more}' for at, type, more in order)
+                expected = self.whole(text)
+                self.assertEqual(self.killed(text, *(f"batch_end {step}" for step in (16, 28, 44, 57))), expected)
+                journal = map(json.loads, (self.folder / "runs/small/journal.jsonl").read_text().splitlines())
+                self.assertEqual({line["step"] for line in journal if line["what"] == "swap"}, {at for at, _, _ in order})
+
+
+if __name__ == "__main__":
+    unittest.main()
