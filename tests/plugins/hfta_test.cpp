@@ -405,6 +405,42 @@ TEST_CASE("optimizers of an array move each member as the plugin moves a plain r
   CHECK(worst <= 1e-12);
 }
 
+TEST_CASE("Adam and AdamW of an array in one pass over floats are those of doubles") {
+  const auto run = [](const Optimizing& test, at::ScalarType dtype) {
+    constexpr std::size_t members = 3;
+    std::vector<std::unique_ptr<Network>> networks;
+    for (std::size_t b = 0; b < members; ++b) {
+      GraphBuilder builder({.inputs = {{.name = "x", .shape = {30}, .dtype = at::kFloat}}}, b);
+      networks.push_back(
+          std::make_unique<GraphNetwork>(builder.finish(builder.linear(builder.input(), "fc", 7))));
+    }
+    hfta::Array array(std::move(networks));
+    array.take(array.weights().to(dtype), {});
+    std::vector<Table> tables;
+    for (std::size_t b = 0; b < members; ++b) tables.push_back(table_of(test, b));
+    hfta::ArrayOptimizer optimizer(tables, tables.front(), array);
+    at::Generator generator = at::detail::createCPUGenerator(3);
+    for (int step = 0; step < 6; ++step) {
+      const at::Tensor gradients =
+          at::randn(array.gradients().sizes(), generator, at::TensorOptions(at::kFloat));
+      at::Tensor(array.gradients()).copy_(gradients);
+      const Rate rate{.factor = 1.0 - 0.1 * step, .momentum = step == 4 ? std::optional(0.7) : std::nullopt};
+      optimizer.step(array, rate, step == 2 ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{});
+    }
+    State state = optimizer.state_of(array, 1);
+    return std::pair(array.weights().to(at::kDouble),
+                     state.tensors.at("exp_avg_sq/fc.weight").to(at::kDouble));
+  };
+  for (const Optimizing& test : optimizings()) {
+    if (!test.type.starts_with("adam")) continue;
+    INFO(test.type);
+    const auto [floats, squares] = run(test, at::kFloat);
+    const auto [doubles, expected] = run(test, at::kDouble);
+    CHECK(difference(floats, doubles) < 1e-6);
+    CHECK(difference(squares, expected) < 1e-6);
+  }
+}
+
 TEST_CASE("optimizers of an array come to the numbers of the card") {
   // f(p) = p^2 from 1, three steps: PyTorch's.
   const auto run = [](const Optimizing& test) {

@@ -9,9 +9,6 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/conv1d.h>
-#include <ATen/ops/conv2d.h>
-#include <ATen/ops/conv3d.h>
 #include <ATen/ops/conv_transpose1d.h>
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/conv_transpose3d.h>
@@ -29,7 +26,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "convolution_choice.hpp"
+#include "convolution.hpp"
 
 namespace hfta {
 namespace {
@@ -136,17 +133,15 @@ Outputs matmul(const FusedNode& n, Inputs inputs) {
   return {{at::matmul(aligned(inputs[0]), aligned(inputs[1])), Layout::members}};
 }
 
-/// Stride, dilation and padding of a convolution.
-struct Window {
-  Shape strides, dilations, padding;
-
-  explicit Window(const Node& node, std::size_t dimensions)
-      : strides(node.integers("strides", Shape(dimensions, 1))),
-        dilations(node.integers("dilations", Shape(dimensions, 1))),
-        padding(node.integers("pads", Shape(2 * dimensions, 0))) {
-    padding.resize(dimensions);
-  }
-};
+/// Of a convolution of so many dimensions; `groups` as in a plain model.
+ConvolutionShape convolution_of(const Node& node, std::size_t dimensions) {
+  ConvolutionShape shape{.strides = node.integers("strides", Shape(dimensions, 1)),
+                         .dilations = node.integers("dilations", Shape(dimensions, 1)),
+                         .padding = node.integers("pads", Shape(2 * dimensions, 0)),
+                         .groups = node.integer("group", 1)};
+  shape.padding.resize(dimensions);
+  return shape;
+}
 
 bool has_plain_window(const Graph& graph, const Node& node) {
   const std::size_t dimensions = shape_of(graph, node.inputs[0]).size() - 2;
@@ -155,50 +150,19 @@ bool has_plain_window(const Graph& graph, const Node& node) {
   return node.text("auto_pad", "NOTSET") == "NOTSET" && std::equal(pads.begin(), middle, middle);
 }
 
-at::Tensor convolve(const Window& w, const at::Tensor& x, const at::Tensor& weight,
-                    const std::optional<at::Tensor>& bias, std::int64_t groups) {
-  switch (w.strides.size()) {
-    case 1: return at::conv1d(x, weight, bias, w.strides, w.padding, w.dilations, groups);
-    case 2: return at::conv2d(x, weight, bias, w.strides, w.padding, w.dilations, groups);
-    default: return at::conv3d(x, weight, bias, w.strides, w.padding, w.dilations, groups);
-  }
-}
-
 Outputs convolution(const FusedNode& n, Inputs inputs) {
-  const Window w(n.node, static_cast<std::size_t>(inputs[0].tensor.dim()) -
-                             (inputs[0].layout == Layout::members ? 3 : 2));
-  const std::int64_t groups = n.node.integer("group", 1);
-  const at::Tensor& weight = inputs[1].tensor;  // [B, out, in / groups, ...]
-  const Fused& x = inputs[0];
-  const bool shared = x.layout == Layout::shared;
-  switch (choose_convolution(n.members, shared, groups, weight.size(1), weight.size(2) * groups, x.tensor)) {
-    case Convolution::apart: {
-      std::vector<at::Tensor> outputs;
-      const std::vector<at::Tensor> weights = weight.unbind(0);
-      const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
-      const std::vector<at::Tensor> biases =
-          has_bias ? inputs[2].tensor.unbind(0) : std::vector<at::Tensor>();
-      const std::vector<at::Tensor> xs = shared                         ? std::vector<at::Tensor>()
-                                         : x.layout == Layout::channels ? x.tensor.chunk(n.members, 1)
-                                                                        : x.tensor.unbind(0);
-      for (std::size_t b = 0; b < weights.size(); ++b)
-        outputs.push_back(convolve(w, shared ? x.tensor : xs[b], weights[b],
-                                   has_bias ? std::optional(biases[b]) : std::nullopt, groups));
-      return {{at::cat(outputs, 1), Layout::channels}};
-    }
-    case Convolution::wide:
-      return {{convolve(w, x.tensor, joined(weight), joined_bias(inputs, 2), groups), Layout::channels}};
-    case Convolution::grouped: break;
-  }
-  return {{convolve(w, as_channels(x, n.members), joined(weight), joined_bias(inputs, 2), groups * n.members),
-           Layout::channels}};
+  const std::size_t dimensions = shape_of(n.graph, n.node.inputs[0]).size() - 2;
+  const ConvolutionShape shape = convolution_of(n.node, dimensions);
+  const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
+  return {convolve(choose_convolution(shape, inputs[0], inputs[1].tensor), shape, inputs[0], inputs[1].tensor,
+                   has_bias ? std::optional(inputs[2].tensor) : std::nullopt)};
 }
 
 Outputs transposed_convolution(const FusedNode& n, Inputs inputs) {
   const at::Tensor x = as_channels(inputs[0], n.members), weight = joined(inputs[1].tensor);
-  const Window w(n.node, static_cast<std::size_t>(x.dim()) - 2);
+  const ConvolutionShape w = convolution_of(n.node, static_cast<std::size_t>(x.dim()) - 2);
   const Shape added = n.node.integers("output_padding", Shape(w.strides.size(), 0));
-  const std::int64_t groups = n.node.integer("group", 1) * n.members;
+  const std::int64_t groups = w.groups * n.members;
   const std::optional<at::Tensor> bias = joined_bias(inputs, 2);
   const auto run = [&](auto function) {
     return function(x, weight, bias, w.strides, w.padding, added, groups, w.dilations);
