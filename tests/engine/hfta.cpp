@@ -319,7 +319,7 @@ TEST_CASE("a swap of the optimizer is one of each member, also where the array w
       Trained names(run_with(own), {"trainer.max_duration=1ba"});
       for (const NamedTensor& each : names.run.network().parameters())
         parts.push_back(alone.at("model/" + each.name).reshape(-1));
-      CHECK(difference(rows[row], at::cat(parts)) < 2e-3);
+      CHECK(difference(rows[row], at::cat(parts)) < 5e-3);
     }
   }
 }

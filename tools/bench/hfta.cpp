@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "core/engine/train/memory.hpp"
 #include "plugins/executor/hfta/convolution.hpp"
 #include "tools/bench/arguments.hpp"
 #include "tools/bench/contest.hpp"
@@ -53,10 +54,18 @@ class Convolutions {
   hfta::Convolution choice() const { return hfta::choose_convolution(layer_.shape(), input(), weight_); }
 
   void array(hfta::Convolution way) {
-    const hfta::Fused y = hfta::convolve(way, layer_.shape(), input(), weight_, bias_);
+    const bool apart = way == hfta::Convolution::apart;
+    // Members stay apart from one convolution to the next.
+    const hfta::Fused x =
+        apart && !layer_.shared ? hfta::Fused{.layout = hfta::Layout::apart, .each = xs_} : input();
+    const hfta::Fused y = hfta::convolve(way, layer_.shape(), x, weight_, bias_);
     std::vector<Tensor> leaves{weight_, bias_};
-    if (!layer_.shared) leaves.push_back(x_);
-    torch::autograd::grad({y.tensor}, leaves, {root_of(y)});
+    if (!layer_.shared && apart) leaves.insert(leaves.end(), xs_.begin(), xs_.end());
+    if (!layer_.shared && !apart) leaves.push_back(x_);
+    if (apart)
+      torch::autograd::grad(y.each, leaves, roots_);
+    else
+      torch::autograd::grad({y.tensor}, leaves, {root_});
   }
 
   void serial() {
@@ -70,16 +79,8 @@ class Convolutions {
   }
 
  private:
-  /// As what follows in an array would give it: in the layout of the output.
-  const Tensor& root_of(const hfta::Fused& y) {
-    if (y.layout == hfta::Layout::channels) return root_;
-    if (!by_members_.defined())
-      by_members_ = hfta::as_members({root_, hfta::Layout::channels}, layer_.members).contiguous();
-    return by_members_;
-  }
-
   Layer layer_;
-  Tensor weight_, bias_, x_, root_, by_members_;
+  Tensor weight_, bias_, x_, root_;
   std::vector<Tensor> weights_, biases_, xs_, roots_;
 };
 
@@ -248,6 +249,7 @@ int main(int argc, char** argv) {
   using namespace trainyard::bench;
   at::set_num_threads(1);
   at::manual_seed(1);
+  trainyard::train::keep_large_blocks();  // as a run has it
   if (argc > 2 && std::string(argv[1]) == "serve") return serve(argc, argv);
   const Arguments arguments(argc, argv);
   if (arguments.wants("convolutions")) convolutions(arguments.quick);

@@ -3,7 +3,9 @@
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
-#include <ATen/ops/stack.h>
+
+#include <algorithm>
+#include <iterator>
 
 namespace hfta {
 namespace {
@@ -19,21 +21,32 @@ at::Tensor run(const ConvolutionShape& s, const at::Tensor& x, const at::Tensor&
   }
 }
 
-at::Tensor apart(const ConvolutionShape& s, const Fused& x, const at::Tensor& weight, const Bias& bias) {
-  const std::int64_t members = weight.size(0);
-  const std::vector<at::Tensor> weights = weight.unbind(0), xs = as_members(x, members).unbind(0);
+Fused apart(const ConvolutionShape& s, const Fused& x, const at::Tensor& weight, const Bias& bias) {
+  const std::vector<at::Tensor> weights = weight.unbind(0);
   const std::vector<at::Tensor> biases = bias ? bias->unbind(0) : std::vector<at::Tensor>();
-  std::vector<at::Tensor> outputs;
+  const std::vector<at::Tensor> xs = x.layout == Layout::apart    ? x.each
+                                     : x.layout == Layout::shared ? std::vector(weights.size(), x.tensor)
+                                                                  : as_members(x, weight.size(0)).unbind(0);
+  Fused y{.tensor = {}, .layout = Layout::apart};
   for (std::size_t b = 0; b < weights.size(); ++b)
-    outputs.push_back(run(s, xs[b], weights[b], bias ? std::optional(biases[b]) : std::nullopt, s.groups));
-  return at::stack(outputs);
+    y.each.push_back(run(s, xs[b], weights[b], bias ? std::optional(biases[b]) : std::nullopt, s.groups));
+  return y;
+}
+
+/// Numbers in the larger of input and output of all members.
+std::int64_t size_of(const ConvolutionShape& s, const Fused& x, const at::Tensor& weight) {
+  const at::Tensor& of = x.layout == Layout::apart ? x.each.front() : x.tensor;
+  const std::int64_t dimensions = std::ssize(s.strides);
+  std::int64_t positions = of.size(x.layout == Layout::members ? 1 : 0);
+  for (std::int64_t i = 1; i <= dimensions; ++i) positions *= of.size(-i);
+  return weight.size(0) * positions * std::max(weight.size(1), weight.size(2) * s.groups);
 }
 
 }  // namespace
 
 Fused convolve(Convolution way, const ConvolutionShape& shape, const Fused& x, const at::Tensor& weight,
                const Bias& bias) {
-  if (way == Convolution::apart) return {apart(shape, x, weight, bias), Layout::members};
+  if (way == Convolution::apart) return apart(shape, x, weight, bias);
   const at::Tensor joined = weight.flatten(0, 1);
   const Bias joined_bias = bias ? std::optional(bias->flatten(0, 1)) : std::nullopt;
   if (way == Convolution::wide)
@@ -43,9 +56,16 @@ Fused convolve(Convolution way, const ConvolutionShape& shape, const Fused& x, c
 }
 
 Convolution choose_convolution(const ConvolutionShape& shape, const Fused& x, const at::Tensor& weight) {
-  if (weight.size(0) == 1) return Convolution::grouped;
-  if (x.layout == Layout::shared && shape.groups == 1) return Convolution::wide;
-  return Convolution::grouped;
+  constexpr std::int64_t registers = 16, block = 8;  // floats
+  constexpr std::int64_t small = 1 << 17, most = 1 << 22;
+  const std::int64_t members = weight.size(0), out = weight.size(1), in = weight.size(2);
+  if (members == 1) return Convolution::grouped;
+  const std::int64_t size = size_of(shape, x, weight);
+  if (x.layout == Layout::shared && shape.groups == 1)
+    return out % registers != 0 || size <= small * members ? Convolution::wide : Convolution::apart;
+  const bool in_blocks = in % block == 0 && (out / shape.groups) % block == 0;
+  const bool is_point = weight.numel() == members * out * in;
+  return in_blocks && !is_point && size <= most ? Convolution::grouped : Convolution::apart;
 }
 
 }  // namespace hfta

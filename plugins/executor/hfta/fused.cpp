@@ -77,8 +77,22 @@ at::Tensor of_rank(const at::Tensor& tensor, std::int64_t rank) {
   return tensor.reshape(shape);
 }
 
+/// What a node makes of a first input whose members are apart; the others are shared.
+Outputs one_by_one(const FusedNode& n, Inputs inputs) {
+  std::vector<at::Tensor> own = tensors(inputs);
+  Outputs outputs(n.node.outputs.size());
+  for (const at::Tensor& each : inputs[0].each) {
+    own[0] = each;
+    const std::vector<at::Tensor> results = n.run(own);
+    for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].each.push_back(results[i]);
+  }
+  for (Fused& output : outputs) output.layout = Layout::apart;
+  return outputs;
+}
+
 /// Functions of single elements of input 0.
 Outputs elementwise(const FusedNode& n, Inputs inputs) {
+  if (inputs[0].layout == Layout::apart) return one_by_one(n, inputs);
   return all_of(n.run(tensors(inputs)), inputs[0].layout);
 }
 
@@ -113,6 +127,7 @@ Outputs folded(const FusedNode& n, Inputs inputs) {
 
 /// Poolings, whose channels are apart.
 Outputs pooled(const FusedNode& n, Inputs inputs) {
+  if (inputs[0].layout == Layout::apart) return one_by_one(n, inputs);
   return inputs[0].layout == Layout::channels ? all_of(n.run(tensors(inputs)), Layout::channels)
                                               : folded(n, inputs);
 }
@@ -415,9 +430,12 @@ Outputs apart(const FusedNode& n, Inputs inputs) {
   const auto members = static_cast<std::size_t>(n.members);
   std::vector<std::vector<at::Tensor>> slices;
   for (const Fused& each : inputs)
-    slices.push_back(each.tensor.defined() && each.layout != Layout::shared
-                         ? as_members(each, n.members).unbind(0)
-                         : std::vector<at::Tensor>(members, each.tensor));
+    if (each.layout == Layout::apart)
+      slices.push_back(each.each);
+    else
+      slices.push_back(each.tensor.defined() && each.layout != Layout::shared
+                           ? as_members(each, n.members).unbind(0)
+                           : std::vector<at::Tensor>(members, each.tensor));
   std::vector<std::vector<at::Tensor>> outputs(n.node.outputs.size());
   for (std::size_t b = 0; b < members; ++b) {
     std::vector<at::Tensor> own;
@@ -435,6 +453,7 @@ Outputs apart(const FusedNode& n, Inputs inputs) {
 
 at::Tensor as_members(const Fused& value, std::int64_t members) {
   if (value.layout == Layout::members) return value.tensor;
+  if (value.layout == Layout::apart) return at::stack(value.each);
   if (value.layout == Layout::channels)
     return value.tensor.unflatten(1, {members, value.tensor.size(1) / members}).transpose(0, 1);
   std::vector<std::int64_t> shape = value.tensor.sizes().vec();
@@ -444,6 +463,7 @@ at::Tensor as_members(const Fused& value, std::int64_t members) {
 
 at::Tensor as_channels(const Fused& value, std::int64_t members) {
   if (value.layout == Layout::channels) return value.tensor;
+  if (value.layout == Layout::apart) return at::cat(value.each, 1);
   return as_members(value, members).transpose(0, 1).flatten(1, 2);
 }
 

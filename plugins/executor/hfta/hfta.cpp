@@ -2,14 +2,15 @@
 // Squeezer for Training Novel Deep Learning Models", MLSys 2021): models of one structure that differ in numbers are
 // trained as one, on the same batches, each operator for all of them at once.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/eager.hpp>
@@ -432,12 +433,14 @@ class Hfta final : public Eager {
   }
 
   void freeze_where(Workbench& bench, const at::Tensor& losses) {
-    const at::Tensor finite = at::isfinite(losses.detach());
-    if (finite.all().item<bool>()) return;
+    const at::Tensor found_losses = losses.detach().to(at::kCPU, at::kDouble);
+    const std::span values(found_losses.const_data_ptr<double>(), static_cast<std::size_t>(losses.numel()));
+    const auto is_finite = [](double loss) { return std::isfinite(loss); };
+    if (std::ranges::all_of(values, is_finite)) return;
     const std::size_t before = leader();
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       const std::size_t member = rows_[row];
-      if (frozen_.contains(member) || finite[static_cast<std::int64_t>(row)].item<bool>()) continue;
+      if (frozen_.contains(member) || is_finite(values[row])) continue;
       const std::string found = "the loss of member " + std::to_string(member) + " is not finite";
       if (options_.on_nan == OnNan::stop)
         throw NumericError(found + ": executor.on_nan = \"freeze\" goes on without it");
