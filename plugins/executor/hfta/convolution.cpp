@@ -65,7 +65,8 @@ Convolution choose_convolution(const ConvolutionShape& shape, const Fused& x, co
     return out % registers != 0 || size <= small * members ? Convolution::wide : Convolution::apart;
   const bool in_blocks = in % block == 0 && (out / shape.groups) % block == 0;
   const bool is_point = weight.numel() == members * out * in;
-  return in_blocks && !is_point && size <= most ? Convolution::grouped : Convolution::apart;
+  const bool is_narrow = std::max(in, out) <= block;
+  return in_blocks && !is_point && (is_narrow || size <= most) ? Convolution::grouped : Convolution::apart;
 }
 
 }  // namespace hfta
