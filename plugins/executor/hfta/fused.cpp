@@ -137,14 +137,8 @@ Outputs gemm(const FusedNode&, Inputs inputs) {
   const std::int64_t members = weight.size(0);
   const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
   const at::Tensor x = as_members(inputs[0], members), columns = weight.transpose(1, 2);
-  if (x.size(1) >= x.size(2))
-    return {{has_bias ? at::baddbmm(inputs[2].tensor.unsqueeze(1), x, columns) : at::bmm(x, columns),
-             Layout::members}};
-  // Few samples: outputs lie transposed, so that gradients of the weights, which are larger, do not.
-  const at::Tensor inputs_down = x.transpose(1, 2);
-  const at::Tensor y = has_bias ? at::baddbmm(inputs[2].tensor.unsqueeze(2), weight, inputs_down)
-                                : at::bmm(weight, inputs_down);
-  return {{y.transpose(1, 2), Layout::members}};
+  return {{has_bias ? at::baddbmm(inputs[2].tensor.unsqueeze(1), x, columns) : at::bmm(x, columns),
+           Layout::members}};
 }
 
 Outputs matmul(const FusedNode& n, Inputs inputs) {
