@@ -1,9 +1,11 @@
 // The executor hfta: convolutions of several models in each of its ways, from whose times it chooses, and whole steps of
 // an array against the same models one after another, and in two processes.
-//   trainyard bench hfta [--quick] [convolutions | mlp | cnn | one]
+//   trainyard bench hfta [--quick] [convolutions | mlp | cnn | operators | one]
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "core/engine/train/memory.hpp"
@@ -154,7 +156,7 @@ std::string members_of(int count) {
 struct Sweep {
   std::string name, title, file;
   std::vector<std::string> sets;
-  int steps;  ///< of a chunk
+  int steps;  ///< of a chunk: an executor is opened anew for each
 };
 
 std::vector<std::string> with(std::vector<std::string> sets, std::vector<std::string> more) {
@@ -184,7 +186,7 @@ Sweep fashion() {
 }
 
 std::vector<Sweep> sweeps() {
-  return {digits("mlp", "[64, 32, 32, 10]", 30), digits("mlp", "[64, 128, 10]", 30), fashion()};
+  return {digits("mlp", "[64, 32, 32, 10]", 200), digits("mlp", "[64, 128, 10]", 200), fashion()};
 }
 
 constexpr int array_size = 8;
@@ -207,7 +209,7 @@ void measure(const Sweep& sweep, const std::string& program, bool quick) {
          second.wait();
        }},
   };
-  const std::vector<Times> times = contest(contenders, quick ? 1 : sweep.steps > 1 ? 60 : 15);
+  const std::vector<Times> times = contest(contenders, quick ? 1 : sweep.steps > 1 ? 25 : 15);
   std::printf("%s: one thread each\n  %-32s %12s %12s   %s\n", sweep.title.c_str(), "", "min, ms", "p20, ms",
               "the array is faster by");
   for (std::size_t i = 0; i < contenders.size(); ++i) {
@@ -219,10 +221,36 @@ void measure(const Sweep& sweep, const std::string& program, bool quick) {
   std::fflush(stdout);
 }
 
+/// Operators that ten steps dispatch, by name, without those that open the executor.
+void operators(const Sweep& sweep) {
+  Ours array(with(sweep.sets, {"executor.type=hfta", members_of(array_size)}), sweep.file);
+  array(2);
+  static std::map<std::string, int> calls;
+  calls.clear();
+  const at::CallbackHandle counter = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+        ++calls[call.name()];
+        return nullptr;
+      }).scopes({at::RecordScope::FUNCTION}));
+  array(11);
+  const std::map<std::string, int> eleven = std::exchange(calls, {});
+  array(1);
+  at::removeCallback(counter);
+  for (const auto& [name, count] : eleven) calls[name] = count - calls[name];
+  std::erase_if(calls, [](const auto& each) { return each.second == 0; });
+  int all = 0;
+  std::string text;
+  for (const auto& [name, count] : calls) {
+    all += count;
+    text += "  " + std::to_string(count) + " " + name + "\n";
+  }
+  std::printf("%s: %d operators in ten steps of an array of 8\n%s", sweep.title.c_str(), all, text.c_str());
+}
+
 /// One member is trained plainly.
 void one(const Sweep& sweep, bool quick) {
   Ours plain(sweep.sets, sweep.file), member(with(sweep.sets, {"executor.type=hfta"}), sweep.file);
-  const int steps = quick ? 1 : 4 * sweep.steps;
+  const int steps = quick ? 1 : sweep.steps;
   const std::vector<Contender> contenders = {{"eager", [&] { plain(steps); }},
                                              {"hfta of one", [&] { member(steps); }}};
   print(("One model: " + sweep.title).c_str(), "us a step", 1e-6, steps, contenders,
@@ -255,6 +283,7 @@ int main(int argc, char** argv) {
   if (arguments.wants("convolutions")) convolutions(arguments.quick);
   for (const Sweep& sweep : sweeps()) {
     if (arguments.wants(sweep.name.c_str())) measure(sweep, argv[0], arguments.quick);
+    if (arguments.wants("operators")) operators(sweep);
     if (arguments.wants("one")) one(sweep, arguments.quick);
   }
   return 0;
