@@ -27,6 +27,8 @@ struct AdamStep {
   float rate;          ///< lr / (1 - beta1^t)
   float inverse_root;  ///< 1 / sqrt(1 - beta2^t)
   float eps, weight_decay;
+  float kept =
+      1.0f;  ///< of a weight, ahead of all else: 1 - lr * decay where decay is no part of the gradient
 };
 
 struct AdamRow {

@@ -178,7 +178,7 @@ inline void adam_element(float& w, float& m, float& v, float g, const AdamStep& 
   g += step.weight_decay * w;
   m = step.beta1 * m + (1.0f - step.beta1) * g;
   v = step.beta2 * v + (1.0f - step.beta2) * g * g;
-  w -= step.rate * m / (__builtin_sqrtf(v) * step.inverse_root + step.eps);
+  w = step.kept * w - step.rate * m / (__builtin_sqrtf(v) * step.inverse_root + step.eps);
 }
 
 void adam(const AdamRow& row, const float* __restrict gradient, const AdamStep& given) {

@@ -14,6 +14,8 @@
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ne.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
 #include "fused.hpp"
@@ -29,6 +31,12 @@ struct ClassLoss {
   at::Tensor of(const at::Tensor& scores, const at::Tensor& target) const {
     if (is_plain(scores) && is_classes(target)) return by_kernel(scores, target);
     return by_operators(scores, target);
+  }
+
+  /// Those of several members, scores [members, n, ..., classes], on the same targets: [members].
+  at::Tensor of_members(const at::Tensor& scores, const at::Tensor& target) const {
+    if (is_plain(scores) && is_classes(target)) return by_kernel(scores, target, scores.size(0));
+    return members_by_operators(scores, target);
   }
 
   /// What the mean is over: the weights of the targets that count; on the CPU.
@@ -63,9 +71,17 @@ struct ClassLoss {
     return at::div(sum, at::where(counted.eq(0), 1.0, counted));
   }
 
-  /// The sum is over the rows in their order, whatever the threads.
-  at::Tensor by_kernel(const at::Tensor& scores, const at::Tensor& target) const {
-    const at::Tensor rows = score_rows(scores), classes = target.contiguous();
+  at::Tensor members_by_operators(const at::Tensor& scores, const at::Tensor& target) const {
+    std::vector<at::Tensor> losses;
+    for (const at::Tensor& each : scores.unbind(0)) losses.push_back(by_operators(each, target));
+    return at::stack(losses);
+  }
+
+  /// The sum is over the rows in their order, whatever the threads. `members`: [members]; none: a scalar.
+  at::Tensor by_kernel(const at::Tensor& scores, const at::Tensor& target,
+                       std::optional<std::int64_t> members = std::nullopt) const {
+    const at::Tensor rows = score_rows(scores);
+    const at::Tensor classes = members ? target.repeat({*members}) : target.contiguous();
     const std::int64_t count = rows.size(0);
     require_classes(classes, rows.size(1), to_ignore());
     kernels::CrossEntropy job{.of = {rows.const_data_ptr<float>(), rows.stride(0), rows.size(1),
@@ -78,7 +94,7 @@ struct ClassLoss {
       job.weight = weights.const_data_ptr<float>();
       job.weight_sum = std::accumulate(job.weight, job.weight + job.of.classes, 0.0);
     }
-    double weight = weight_of(classes);
+    double weight = weight_of(target);
     if (weight == 0.0 && ignored) weight = 1.0;
     job.scale = 1.0 / weight;
     at::Tensor gradient;
@@ -92,10 +108,18 @@ struct ClassLoss {
               [&job, &kernels = kernels::loss_kernels()](std::int64_t begin, std::int64_t end) {
                 kernels.cross_entropy(job, begin, end);
               });
-    const double loss = std::accumulate(each.begin(), each.end(), 0.0) / weight;
-    return with_gradient(loss, scores, std::move(gradient), [how = *this, target](const at::Tensor& input) {
-      return how.by_operators(input, target);
-    });
+    if (!members)
+      return with_gradient(
+          std::accumulate(each.begin(), each.end(), 0.0) / weight, scores, std::move(gradient),
+          [how = *this, target](const at::Tensor& input) { return how.by_operators(input, target); });
+    std::vector<double> losses;
+    for (std::int64_t member = 0; member < *members; ++member) {
+      const auto from = each.begin() + member * target.numel();
+      losses.push_back(std::accumulate(from, from + target.numel(), 0.0) / weight);
+    }
+    return with_gradient(
+        at::tensor(losses, scores.options().requires_grad(false)), scores, std::move(gradient),
+        [how = *this, target](const at::Tensor& input) { return how.members_by_operators(input, target); });
   }
 };
 

@@ -73,19 +73,12 @@ class CrossEntropy final : public Loss, public GradesMembers {
   }
 
   at::Tensor forward_members(const at::Tensor& output, const Batch& batch) const override {
-    if (options_.multi_label || !options_.class_weights.empty()) {
+    if (options_.multi_label) {
       std::vector<at::Tensor> each;
       for (const at::Tensor& own : output.unbind(0)) each.push_back(forward(own, batch));
       return at::stack(each);
     }
-    const at::Tensor target = batch.target.reshape(-1);
-    const at::Tensor of_items =
-        at::cross_entropy_loss(output.reshape({-1, output.size(-1)}), target.repeat({output.size(0)}), {},
-                               at::Reduction::None, options_.ignore_index.value_or(-100),
-                               options_.label_smoothing)
-            .view({output.size(0), -1});
-    if (!options_.ignore_index) return of_items.mean(1);
-    return at::div(of_items.sum(1), at::ne(target, *options_.ignore_index).sum().clamp_min(1));
+    return mean_.of_members(output, batch.target.reshape(-1));
   }
 
   double weight(const Batch& batch) const override {

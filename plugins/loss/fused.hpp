@@ -2,6 +2,7 @@
 // of a loss whose gradient was made along with it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -98,23 +99,36 @@ class LossNode final : public torch::autograd::Node {
       return torch::autograd::grad({by_operators_(input)}, {input}, {factor}, /*retain_graph=*/true,
                                    /*create_graph=*/true);
     }
-    if (!is_last_ || !is_plain(factor)) return {gradient_.mul(factor)};
-    if (*factor.const_data_ptr<float>() != 1.0f) gradient_.mul_(factor);
+    const at::Tensor scale = along_members(factor);
+    if (!is_last_ || !is_plain(factor)) return {gradient_.mul(scale)};
+    if (!is_one(factor)) gradient_.mul_(scale);
     return {std::move(gradient_)};
   }
 
  private:
+  /// Of a loss for each member: over the gradients [members, ...].
+  at::Tensor along_members(const at::Tensor& factor) const {
+    if (factor.dim() == 0) return factor;
+    std::vector<std::int64_t> shape(static_cast<std::size_t>(gradient_.dim()), 1);
+    shape[0] = factor.size(0);
+    return factor.reshape(shape);
+  }
+  static bool is_one(const at::Tensor& factor) {
+    const at::Tensor all = factor.contiguous();
+    const float* const first = all.const_data_ptr<float>();
+    return std::all_of(first, first + all.numel(), [](float each) { return each == 1.0F; });
+  }
+
   torch::autograd::SavedVariable input_;
   at::Tensor gradient_;
   ByOperators by_operators_;
   bool is_last_ = false;  ///< nobody goes back through it again
 };
 
-/// The loss as a scalar: differentiable in `input` where there is a `gradient`, of its shape.
+/// The loss, or that of each member: differentiable in `input` where there is a `gradient`, of its shape.
 template <class ByOperators>
-at::Tensor with_gradient(double loss, const at::Tensor& input, at::Tensor gradient,
+at::Tensor with_gradient(at::Tensor value, const at::Tensor& input, at::Tensor gradient,
                          ByOperators&& by_operators) {
-  at::Tensor value = at::scalar_tensor(loss, input.options());
   if (!gradient.defined()) return value;
   const std::shared_ptr<LossNode> node(
       new LossNode(input, std::move(gradient), std::forward<ByOperators>(by_operators)),
@@ -122,6 +136,13 @@ at::Tensor with_gradient(double loss, const at::Tensor& input, at::Tensor gradie
   node->set_next_edges(torch::autograd::collect_next_edges(input));
   torch::autograd::set_history(value, node);
   return value;
+}
+
+template <class ByOperators>
+at::Tensor with_gradient(double loss, const at::Tensor& input, at::Tensor gradient,
+                         ByOperators&& by_operators) {
+  return with_gradient(at::scalar_tensor(loss, input.options()), input, std::move(gradient),
+                       std::forward<ByOperators>(by_operators));
 }
 
 }  // namespace losses

@@ -136,6 +136,13 @@ class Rungs : public trainyard::Study {
   }
 
   trainyard::StudyTrial trial(std::size_t number, const trainyard::Duration& until) const {
+    trainyard::StudyTrial trial = unchanged(number, until);
+    for (std::string& change : changes(point(number))) trial.set.push_back(std::move(change));
+    return trial;
+  }
+
+  /// The same without what its point changes of the run file.
+  trainyard::StudyTrial unchanged(std::size_t number, const trainyard::Duration& until) const {
     trainyard::StudyTrial trial{.name = number_name(number),
                                 .run = common.run,
                                 .set = {"schedule.budget=" + options_.max_budget.text()},
@@ -146,7 +153,6 @@ class Rungs : public trainyard::Study {
     // A run that goes on needs a checkpoint at its end; one without an interval leaves none.
     if (!keeps_) trial.set.push_back("checkpoint.interval=" + options_.max_budget.text());
     trial.set.insert(trial.set.end(), common.set.begin(), common.set.end());
-    for (std::string& change : changes(point(number))) trial.set.push_back(std::move(change));
     return trial;
   }
 

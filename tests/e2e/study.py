@@ -264,6 +264,31 @@ class Rungs(StudyTest):
                                                       [(next(t["trial"] for t in found["trials"] if t["until"] == "3ep" and t["trial"] < "0003"), "3ep"),
                                                        ("0003", "3ep"), ("0004", "3ep")]))
 
+    def test_hyperband_trains_configurations_together(self):
+        """As members of one run each: the same rungs and the same best, in fewer runs, also where it is killed."""
+        space = SPACE.split(", { key")[0] + ', { key = "optimizer.weight_decay", low = 0.0, high = 0.3 }]\n'
+        text = ASHA.replace("asha", "hyperband").replace("trials = 9\n", "").replace(SPACE, space)
+        self.write("tiny.toml", text)
+        self.study()
+        self.write("array.toml", text + "together = 4\n")
+        found = json.loads(self.study("--format", "json", name="array.toml").stdout)
+        self.assertEqual([trial["trial"] for trial in found["trials"] if trial["until"] == "1ep"], ["0000-0002", "0003-0005", "0006-0008"])
+
+        def table(name):  # values as far as rounding leaves them alone
+            return re.sub(r"(\d\.\d\d)\d+", r"\1", (self.folder / f"out/{name}/table.md").read_text())
+
+        def best(name):
+            return tomllib.loads((self.folder / f"out/{name}/best.toml").read_text())["optimizer"]
+
+        self.assertEqual(table("array"), table("tiny"))
+        self.assertEqual(best("array"), best("tiny"))
+        self.assertEqual(len(self.ended()), 9 + 3 + 1 + 5 + 1 + 3)
+        self.assertLess(len(self.ended("array")), 13)
+
+    def test_what_no_member_has_to_itself_is_not_trained_together(self):
+        self.write("tiny.toml", ASHA.replace("asha", "hyperband").replace("trials = 9\n", "") + "together = 4\n")
+        self.assertIn("`model.layers` cannot differ within a run", self.study(code=2).stderr)
+
     def test_a_schedule_of_steps_is_refused_with_a_budget_of_time(self):
         self.write("tiny.toml", ASHA.replace("9ep", "90s"))
         self.assertIn("cannot be trained in steps", self.study(code=2).stderr)

@@ -7,10 +7,12 @@
 #include <catch2/catch.hpp>
 
 #include "core/engine/train/run.hpp"
+#include "support/live.hpp"
 #include "support/run.hpp"
 
 using namespace trainyard;
 using Catch::Matchers::Contains;
+using test::LiveRun;
 
 namespace {
 
@@ -229,6 +231,99 @@ TEST_CASE("a member is taken out of an array into a plain run, and put into one"
   CHECK(difference(with.array()[4], plain.weights()) < 1e-3);
 }
 
+TEST_CASE("an array that is resumed may go on with some of its members") {
+  KeepsStates saver(100);
+  Trained undisturbed(run_with(adamw, array_of(sweep)), {}, {}, &saver);
+  Trained some(run_with(adamw, array_of(sweep, "leader = 4\nonly = [1, 4, 6]\n")), {}, saver.states);
+  const at::Tensor rows = some.array(), all = undisturbed.array();
+  REQUIRE(rows.size(0) == 3);
+  for (const auto& [row, member] : {std::pair(0, 1), std::pair(1, 4), std::pair(2, 6)})
+    CHECK(at::equal(rows[row], all[member]));
+  CHECK(at::equal(some.weights(), all[4]));
+  CHECK(some.metric("6/val/loss") == undisturbed.metric("6/val/loss"));
+  CHECK(some.metric("val/loss") == undisturbed.metric("4/val/loss"));
+  // What the others came to before is no longer said of the run.
+  CHECK(undisturbed.run.loop().latest().contains("0/val/loss"));
+  CHECK_FALSE(some.run.loop().latest().contains("0/val/loss"));
+  CHECK_FALSE(some.run.loop().latest().contains("0/train/loss"));
+  // From the beginning, too.
+  CHECK(
+      at::equal(Trained(run_with(adamw, array_of(sweep, "leader = 6\nonly = [6, 1]\n"))).array()[1], all[6]));
+}
+
+TEST_CASE("an array that is resumed keeps its members, and their numbers may change") {
+  std::vector<std::vector<std::string>> members = sweep;
+  members[1].emplace_back("run.seed=7");
+  members[3] = {"optimizer.lr=1e30"};
+  const std::string text = run_with(adamw, array_of(members, "compact_at = 0.0\n"));
+  KeepsStates saver(100);
+  Trained undisturbed(text, {}, {}, &saver);
+  const auto resumed = [&](const std::vector<std::vector<std::string>>& then, const std::string& more = {}) {
+    return Trained(run_with(adamw, array_of(then, "compact_at = 0.0\n" + more)), {}, saver.states).array();
+  };
+  CHECK(at::equal(resumed(members), undisturbed.array()));
+  std::vector<std::vector<std::string>> other = members;
+  other[0] = {"optimizer.lr=0.02"};
+  const at::Tensor rows = resumed(other);
+  CHECK_FALSE(at::equal(rows[0], undisturbed.array()[0]));
+  CHECK(at::equal(rows.narrow(0, 1, 6), undisturbed.array().narrow(0, 1, 6)));
+  other = members;
+  other.emplace_back();
+  CHECK_THROWS_WITH(resumed(other), Contains("of 8 members, executor.members of 9"));
+  other.resize(7);
+  CHECK_THROWS_WITH(resumed(other), Contains("of 8 members, executor.members of 7"));
+  other = members;
+  other[1].back() = "run.seed=8";
+  CHECK_THROWS_WITH(resumed(other), Contains("member 1") && Contains("run.seed = 7 and has 8"));
+  CHECK_THROWS_WITH(resumed(members, "only = [0, 3]\n"), Contains("member 3, which has left the array"));
+}
+
+TEST_CASE("a swap of the optimizer is one of each member, also where the array was made smaller before") {
+  const auto options = [](double lr) {
+    Table table;
+    table.set("lr", lr);
+    table.set("momentum", 0.9);
+    return table;
+  };
+  using config::Carry;
+  struct Swap {
+    std::string type;
+    Carry carry;
+  };
+  for (const Swap& swap :
+       {Swap{"sgd", Carry::state}, Swap{"adamw", Carry::fresh}, Swap{"adamw", Carry::state}}) {
+    INFO(swap.type << (swap.carry == Carry::fresh ? ", which takes nothing over" : ""));
+    const auto swapped = [&](const std::string& text, double lr) {
+      Table table = options(lr);
+      if (swap.type == "adamw") table.erase("momentum");
+      LiveRun run(text, test::registry(), {},
+                  {{100, {.slot = "optimizer", .type = swap.type, .options = table, .carry = swap.carry}}});
+      run.fit();
+      CHECK(run->live().swaps == 1);
+      std::map<std::string, at::Tensor> all;
+      for (const State& state : run->snapshot().states)
+        for (const auto& [name, tensor] : state.tensors)
+          all[state.owner + "/" + name] = tensor.detach().clone();
+      return all;
+    };
+    const std::vector<std::vector<std::string>> members = {
+        {"optimizer.lr=0.002"}, {"optimizer.lr=1e30"}, {"optimizer.lr=0.01"}};
+    const at::Tensor rows =
+        swapped(run_with(adamw, array_of(members, "compact_at = 0.0\n")), 0.5).at("executor/weights");
+    REQUIRE(rows.size(0) == 2);
+    for (const auto& [row, lr] : {std::pair(0, 0.002), std::pair(1, 0.01)}) {
+      std::string own = adamw;
+      own.replace(own.find("0.01"), 4, std::to_string(lr));
+      std::vector<at::Tensor> parts;
+      const auto alone = swapped(run_with(own), lr);
+      Trained names(run_with(own), {"trainer.max_duration=1ba"});
+      for (const NamedTensor& each : names.run.network().parameters())
+        parts.push_back(alone.at("model/" + each.name).reshape(-1));
+      CHECK(difference(rows[row], at::cat(parts)) < 5e-3);
+    }
+  }
+}
+
 TEST_CASE("what an array cannot do is refused") {
   const auto fit = [](const std::string& text) { Trained run(text); };
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"trainer.max_duration=3ba"}, {}}))),
@@ -236,6 +331,10 @@ TEST_CASE("what an array cannot do is refused") {
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=-1"}, {}}))), Contains("optimizer.lr"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "leader = 2\n"))),
                     Contains("executor.leader = 2"));
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "only = [1]\n"))),
+                    Contains("executor.leader = 0 is not among"));
+  CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "only = [0, 2]\n"))),
+                    Contains("executor.only names member 2"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=0.1"}}))), Contains("trained plainly"));
 }
 

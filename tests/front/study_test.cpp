@@ -128,6 +128,104 @@ TEST_CASE("the brackets of hyperband are those of the paper's formula for R = 81
   CHECK(calls.size() == 2 * all);
 }
 
+namespace {
+
+/// Of a run of hyperband: the numbers of those who began in it, and of those who are trained.
+struct Together {
+  std::vector<std::size_t> begun, trained;
+
+  explicit Together(const StudyTrial& trial) {
+    const std::size_t first = std::stoul(trial.name), dash = trial.name.find('-');
+    const std::size_t last = dash == std::string::npos ? first : std::stoul(trial.name.substr(dash + 1));
+    for (std::size_t number = first; number <= last; ++number) begun.push_back(number);
+    if (begun.size() == 1) {
+      trained = begun;
+      return;
+    }
+    const std::string& executor = trial.set.back();
+    REQUIRE(executor.starts_with("executor={ type = \"hfta\""));
+    const std::string only = "only = [";
+    const std::size_t from = executor.find(only) + only.size();
+    const char* at = executor.data() + from;
+    for (char* end = nullptr; *at != ']'; at = *end == ',' ? end + 1 : end)
+      trained.push_back(begun.at(std::strtoul(at, &end, 10)));
+  }
+};
+
+/// What a study comes to where the values are these, and which configurations were trained how far.
+struct Played {
+  StudyResult result;
+  std::set<std::pair<std::size_t, double>> trained;
+  std::size_t runs = 0, largest = 0;
+};
+
+Played played(Study& study, const std::function<double(std::size_t, double)>& value) {
+  Played played;
+  while (const std::optional<StudyTrial> trial = study.next(0)) {
+    const Together together(*trial);
+    TrialOutcome told{.trial = trial->name, .until = trial->until, .metrics = {}, .error = {}};
+    std::size_t finite = 0;
+    for (const std::size_t number : together.trained) {
+      const double found = value(number, trial->until->count);
+      CHECK(played.trained.emplace(number, trial->until->count).second);
+      if (std::isnan(found)) continue;
+      ++finite;
+      const std::string prefix =
+          together.begun.size() == 1 ? "" : std::to_string(number - together.begun.front()) + "/";
+      told.metrics[prefix + "val/loss"] = found;
+    }
+    if (finite == 0) told.end = TrialOutcome::End::diverged;
+    ++played.runs;
+    played.largest = std::max(played.largest, together.trained.size());
+    study.report(told);
+  }
+  played.result = study.result();
+  return played;
+}
+
+std::string text_of(const StudyResult& result) {
+  std::string text;
+  for (const ResultTable& table : result.tables)
+    for (const auto& row : table.rows)
+      for (const ResultCell& cell : row) text += cell.text + "|";
+  for (const StudyBest& best : result.best) text += call_of(best.trial);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "configurations that hyperband trains together come to the rungs and the best of those trained one by "
+    "one",
+    "[study]") {
+  const auto value = [](std::size_t number, double until) {
+    std::mt19937 random(static_cast<unsigned>(number * 7919 + static_cast<std::size_t>(until)));
+    return number % 5 == 2 && random() % 2 == 0 ? std::nan("") : static_cast<double>(random() % 1000) / 1000;
+  };
+  for (const char* most : {"9ep", "27ep", "81ep", "243ep"}) {
+    const std::string text = space + "goal = \"min\"\nmax_budget = \"" + most + "\"\n";
+    const auto alone = study("hyperband", text);
+    const Played expected = played(*alone, value);
+    CHECK(expected.largest == 1);
+    for (const std::size_t together : {2U, 7U, 8U, 500U}) {
+      INFO(most << ", " << together << " together");
+      const auto arrays = study("hyperband", text + "together = " + std::to_string(together) + "\n");
+      const Played found = played(*arrays, value);
+      CHECK((found.trained == expected.trained));
+      CHECK(text_of(found.result) == text_of(expected.result));
+      CHECK(found.largest <= together);
+      CHECK(found.runs < expected.runs);
+      std::int64_t planned = 0;
+      for (const StudyStage& stage : arrays->stages()) planned += stage.trials;
+      CHECK(static_cast<std::int64_t>(found.runs) <= planned);
+    }
+  }
+  CHECK_THROWS_AS(
+      study("hyperband",
+            "max_budget = \"9ep\"\ntogether = 2\nspace = [{ key = \"model.width\", values = [1, 2] }]\n"),
+      ConfigError);
+}
+
 TEST_CASE("asha takes the trials of algorithm 2 of the paper, whatever finishes when", "[study]") {
   for (const unsigned seed : {1U, 2U, 3U, 4U, 5U}) {
     const int eta = 2 + static_cast<int>(seed % 3), places = 1 + static_cast<int>(seed % 4), trials = 40,

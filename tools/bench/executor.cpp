@@ -15,7 +15,7 @@
 #include "tools/bench/by_hand.hpp"
 #include "tools/bench/contest.hpp"
 #include "tools/bench/ours.hpp"
-#include "tools/bench/process.hpp"
+#include "tools/bench/peer.hpp"
 
 namespace trainyard::bench {
 namespace {
@@ -59,50 +59,12 @@ std::vector<Case> cases() {
   };
 }
 
-/// A process of PyTorch that makes steps when it is told to.
-class Peer {
- public:
-  Peer(const std::string& python, const std::string& model, const std::string& way) {
-    std::array<int, 2> to{}, from{};
-    if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0)
-      throw std::runtime_error("no pipe can be made");
-    std::vector<std::string> words = {python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model,
-                                      way};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
-    const int error = posix_spawn(&child_, arguments[0], &actions, nullptr, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(to[0]);
-    close(from[1]);
-    if (error != 0) throw std::runtime_error(python + " does not start");
-    to_ = fdopen(to[1], "w");
-    from_ = fdopen(from[0], "r");
-  }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-  ~Peer() {
-    std::fclose(to_);
-    std::fclose(from_);
-    waitpid(child_, nullptr, 0);
-  }
-  void operator()(int steps) {
-    std::fprintf(to_, "%d\n", steps);
-    std::fflush(to_);
-    std::array<char, 16> line;
-    if (std::fgets(line.data(), line.size(), from_) == nullptr)
-      throw std::runtime_error("PyTorch's process ended");
-  }
-
- private:
-  pid_t child_ = 0;
-  std::FILE* to_ = nullptr;
-  std::FILE* from_ = nullptr;
-};
+/// A process of PyTorch.
+std::unique_ptr<Peer> torch_process(const std::string& python, const std::string& model,
+                                    const std::string& way) {
+  return std::make_unique<Peer>(
+      std::vector<std::string>{python, TRAINYARD_SOURCE_DIR "/tools/bench/python/executor.py", model, way});
+}
 
 /// A line of /proc/self/status, in MiB.
 double memory(const char* line) {
@@ -154,8 +116,8 @@ void measure(const Case& each, const std::string& python, int rounds) {
   }
   std::unique_ptr<Peer> theirs, theirs_compiled;
   if (!python.empty()) {
-    theirs = std::make_unique<Peer>(python, each.name, "eager");
-    theirs_compiled = std::make_unique<Peer>(python, each.name, "compile");
+    theirs = torch_process(python, each.name, "eager");
+    theirs_compiled = torch_process(python, each.name, "compile");
     contenders.push_back({"PyTorch, eager, fused optimizer", [&] { (*theirs)(each.steps); }});
     contenders.push_back({"PyTorch, torch.compile", [&] { (*theirs_compiled)(each.steps); }});
     for (int i = 0; i < 4; ++i) (*theirs_compiled)(1);

@@ -392,8 +392,13 @@ void Loop::each_metric(const std::string& of, const TakeLoss& take_loss, const P
   each_value(parts_.metrics, context_.number_, of, put);
   for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
     const std::optional<double> loss = take_loss(member);
-    if (!loss) continue;
     const std::string prefix = std::to_string(member) + "/" + of;
+    if (!loss) {  // it is trained no more, and what it came to before would pass for new
+      const auto is_old = [&](const auto& each) { return each.first.starts_with(prefix + "/"); };
+      std::erase_if(latest_, is_old);
+      std::erase_if(context_.metrics(), is_old);
+      continue;
+    }
     put(prefix + "/loss", *loss);
     each_value(parts_.member_metrics[member], context_.number_, prefix, put);
   }

@@ -6,7 +6,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -80,6 +79,7 @@ void Array::bind() {
   const at::NoGradGuard untracked;
   gradients_ = at::zeros_like(weights_);
   leaves_.clear();
+  of_leaves_.clear();
   frame_.assign(graph_->values.size(), {});
   for (std::size_t id = 0; id < frame_.size(); ++id)
     if (graph_->values[id].initializer.defined()) frame_[id].tensor = graph_->values[id].initializer;
@@ -92,6 +92,7 @@ void Array::bind() {
     at::Tensor leaf = view(weights_, places_[i]);
     leaf.set_requires_grad(true);
     leaves_.push_back(leaf);
+    of_leaves_.push_back(view(gradients_, places_[i]));
     frame_[static_cast<std::size_t>(of_places_[i])] = {leaf, Layout::members};
   }
   for (std::size_t i = 0; i < statistics_.size(); ++i)
@@ -134,13 +135,14 @@ void Array::backward(const at::Tensor& losses, double share, bool adds) {
   std::vector<at::Tensor> gradients =
       torch::autograd::grad({losses}, leaves_, {at::full({members()}, share, losses.options())},
                             /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    gradients[i] = gradients[i].defined() ? gradients[i].reshape({members(), places_[i].count})
-                                          : at::zeros({members(), places_[i].count}, weights_.options());
-  if (adds)
-    gradients_.add_(at::cat(gradients, 1));
-  else
-    at::cat_out(gradients_, gradients, 1);
+  const at::NoGradGuard untracked;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    at::Tensor& own = of_leaves_[i];
+    if (gradients[i].defined())
+      adds ? own.add_(gradients[i]) : own.copy_(gradients[i]);
+    else if (!adds)
+      own.zero_();
+  }
 }
 
 std::vector<NamedTensor> Array::row(const at::Tensor& matrix, std::int64_t member) const {

@@ -69,8 +69,8 @@ class Array {
   std::vector<ValueId> of_places_, of_statistics_;
   at::Tensor weights_, gradients_;
   std::vector<NamedTensor> statistics_;
-  std::vector<Fused> frame_;        ///< initializers stay in it
-  std::vector<at::Tensor> leaves_;  ///< parameters [B, ...], views of the weights
+  std::vector<Fused> frame_;                    ///< initializers stay in it
+  std::vector<at::Tensor> leaves_, of_leaves_;  ///< parameters [B, ...] and gradients: views of the matrices
 };
 
 }  // namespace hfta

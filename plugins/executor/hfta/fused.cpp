@@ -9,9 +9,6 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/conv1d.h>
-#include <ATen/ops/conv2d.h>
-#include <ATen/ops/conv3d.h>
 #include <ATen/ops/conv_transpose1d.h>
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/conv_transpose3d.h>
@@ -29,7 +26,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "convolution_choice.hpp"
+#include "convolution.hpp"
 
 namespace hfta {
 namespace {
@@ -80,8 +77,22 @@ at::Tensor of_rank(const at::Tensor& tensor, std::int64_t rank) {
   return tensor.reshape(shape);
 }
 
+/// What a node makes of a first input whose members are apart; the others are shared.
+Outputs one_by_one(const FusedNode& n, Inputs inputs) {
+  std::vector<at::Tensor> own = tensors(inputs);
+  Outputs outputs(n.node.outputs.size());
+  for (const at::Tensor& each : inputs[0].each) {
+    own[0] = each;
+    const std::vector<at::Tensor> results = n.run(own);
+    for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].each.push_back(results[i]);
+  }
+  for (Fused& output : outputs) output.layout = Layout::apart;
+  return outputs;
+}
+
 /// Functions of single elements of input 0.
 Outputs elementwise(const FusedNode& n, Inputs inputs) {
+  if (inputs[0].layout == Layout::apart) return one_by_one(n, inputs);
   return all_of(n.run(tensors(inputs)), inputs[0].layout);
 }
 
@@ -116,6 +127,7 @@ Outputs folded(const FusedNode& n, Inputs inputs) {
 
 /// Poolings, whose channels are apart.
 Outputs pooled(const FusedNode& n, Inputs inputs) {
+  if (inputs[0].layout == Layout::apart) return one_by_one(n, inputs);
   return inputs[0].layout == Layout::channels ? all_of(n.run(tensors(inputs)), Layout::channels)
                                               : folded(n, inputs);
 }
@@ -123,10 +135,10 @@ Outputs pooled(const FusedNode& n, Inputs inputs) {
 Outputs gemm(const FusedNode&, Inputs inputs) {
   const at::Tensor& weight = inputs[1].tensor;  // [B, out, in]
   const std::int64_t members = weight.size(0);
+  const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
   const at::Tensor x = as_members(inputs[0], members), columns = weight.transpose(1, 2);
-  if (inputs.size() < 3 || !inputs[2].tensor.defined()) return {{at::bmm(x, columns), Layout::members}};
-  const at::Tensor bias = as_members(inputs[2], members).unsqueeze(1);
-  return {{at::baddbmm(bias, x, columns), Layout::members}};
+  return {{has_bias ? at::baddbmm(inputs[2].tensor.unsqueeze(1), x, columns) : at::bmm(x, columns),
+           Layout::members}};
 }
 
 Outputs matmul(const FusedNode& n, Inputs inputs) {
@@ -136,17 +148,15 @@ Outputs matmul(const FusedNode& n, Inputs inputs) {
   return {{at::matmul(aligned(inputs[0]), aligned(inputs[1])), Layout::members}};
 }
 
-/// Stride, dilation and padding of a convolution.
-struct Window {
-  Shape strides, dilations, padding;
-
-  explicit Window(const Node& node, std::size_t dimensions)
-      : strides(node.integers("strides", Shape(dimensions, 1))),
-        dilations(node.integers("dilations", Shape(dimensions, 1))),
-        padding(node.integers("pads", Shape(2 * dimensions, 0))) {
-    padding.resize(dimensions);
-  }
-};
+/// Of a convolution of so many dimensions; `groups` as in a plain model.
+ConvolutionShape convolution_of(const Node& node, std::size_t dimensions) {
+  ConvolutionShape shape{.strides = node.integers("strides", Shape(dimensions, 1)),
+                         .dilations = node.integers("dilations", Shape(dimensions, 1)),
+                         .padding = node.integers("pads", Shape(2 * dimensions, 0)),
+                         .groups = node.integer("group", 1)};
+  shape.padding.resize(dimensions);
+  return shape;
+}
 
 bool has_plain_window(const Graph& graph, const Node& node) {
   const std::size_t dimensions = shape_of(graph, node.inputs[0]).size() - 2;
@@ -155,50 +165,19 @@ bool has_plain_window(const Graph& graph, const Node& node) {
   return node.text("auto_pad", "NOTSET") == "NOTSET" && std::equal(pads.begin(), middle, middle);
 }
 
-at::Tensor convolve(const Window& w, const at::Tensor& x, const at::Tensor& weight,
-                    const std::optional<at::Tensor>& bias, std::int64_t groups) {
-  switch (w.strides.size()) {
-    case 1: return at::conv1d(x, weight, bias, w.strides, w.padding, w.dilations, groups);
-    case 2: return at::conv2d(x, weight, bias, w.strides, w.padding, w.dilations, groups);
-    default: return at::conv3d(x, weight, bias, w.strides, w.padding, w.dilations, groups);
-  }
-}
-
 Outputs convolution(const FusedNode& n, Inputs inputs) {
-  const Window w(n.node, static_cast<std::size_t>(inputs[0].tensor.dim()) -
-                             (inputs[0].layout == Layout::members ? 3 : 2));
-  const std::int64_t groups = n.node.integer("group", 1);
-  const at::Tensor& weight = inputs[1].tensor;  // [B, out, in / groups, ...]
-  const Fused& x = inputs[0];
-  const bool shared = x.layout == Layout::shared;
-  switch (choose_convolution(n.members, shared, groups, weight.size(1), weight.size(2) * groups, x.tensor)) {
-    case Convolution::apart: {
-      std::vector<at::Tensor> outputs;
-      const std::vector<at::Tensor> weights = weight.unbind(0);
-      const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
-      const std::vector<at::Tensor> biases =
-          has_bias ? inputs[2].tensor.unbind(0) : std::vector<at::Tensor>();
-      const std::vector<at::Tensor> xs = shared                         ? std::vector<at::Tensor>()
-                                         : x.layout == Layout::channels ? x.tensor.chunk(n.members, 1)
-                                                                        : x.tensor.unbind(0);
-      for (std::size_t b = 0; b < weights.size(); ++b)
-        outputs.push_back(convolve(w, shared ? x.tensor : xs[b], weights[b],
-                                   has_bias ? std::optional(biases[b]) : std::nullopt, groups));
-      return {{at::cat(outputs, 1), Layout::channels}};
-    }
-    case Convolution::wide:
-      return {{convolve(w, x.tensor, joined(weight), joined_bias(inputs, 2), groups), Layout::channels}};
-    case Convolution::grouped: break;
-  }
-  return {{convolve(w, as_channels(x, n.members), joined(weight), joined_bias(inputs, 2), groups * n.members),
-           Layout::channels}};
+  const std::size_t dimensions = shape_of(n.graph, n.node.inputs[0]).size() - 2;
+  const ConvolutionShape shape = convolution_of(n.node, dimensions);
+  const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
+  return {convolve(choose_convolution(shape, inputs[0], inputs[1].tensor), shape, inputs[0], inputs[1].tensor,
+                   has_bias ? std::optional(inputs[2].tensor) : std::nullopt)};
 }
 
 Outputs transposed_convolution(const FusedNode& n, Inputs inputs) {
   const at::Tensor x = as_channels(inputs[0], n.members), weight = joined(inputs[1].tensor);
-  const Window w(n.node, static_cast<std::size_t>(x.dim()) - 2);
+  const ConvolutionShape w = convolution_of(n.node, static_cast<std::size_t>(x.dim()) - 2);
   const Shape added = n.node.integers("output_padding", Shape(w.strides.size(), 0));
-  const std::int64_t groups = n.node.integer("group", 1) * n.members;
+  const std::int64_t groups = w.groups * n.members;
   const std::optional<at::Tensor> bias = joined_bias(inputs, 2);
   const auto run = [&](auto function) {
     return function(x, weight, bias, w.strides, w.padding, added, groups, w.dilations);
@@ -451,9 +430,12 @@ Outputs apart(const FusedNode& n, Inputs inputs) {
   const auto members = static_cast<std::size_t>(n.members);
   std::vector<std::vector<at::Tensor>> slices;
   for (const Fused& each : inputs)
-    slices.push_back(each.tensor.defined() && each.layout != Layout::shared
-                         ? as_members(each, n.members).unbind(0)
-                         : std::vector<at::Tensor>(members, each.tensor));
+    if (each.layout == Layout::apart)
+      slices.push_back(each.each);
+    else
+      slices.push_back(each.tensor.defined() && each.layout != Layout::shared
+                           ? as_members(each, n.members).unbind(0)
+                           : std::vector<at::Tensor>(members, each.tensor));
   std::vector<std::vector<at::Tensor>> outputs(n.node.outputs.size());
   for (std::size_t b = 0; b < members; ++b) {
     std::vector<at::Tensor> own;
@@ -471,6 +453,7 @@ Outputs apart(const FusedNode& n, Inputs inputs) {
 
 at::Tensor as_members(const Fused& value, std::int64_t members) {
   if (value.layout == Layout::members) return value.tensor;
+  if (value.layout == Layout::apart) return at::stack(value.each);
   if (value.layout == Layout::channels)
     return value.tensor.unflatten(1, {members, value.tensor.size(1) / members}).transpose(0, 1);
   std::vector<std::int64_t> shape = value.tensor.sizes().vec();
@@ -480,6 +463,7 @@ at::Tensor as_members(const Fused& value, std::int64_t members) {
 
 at::Tensor as_channels(const Fused& value, std::int64_t members) {
   if (value.layout == Layout::channels) return value.tensor;
+  if (value.layout == Layout::apart) return at::cat(value.each, 1);
   return as_members(value, members).transpose(0, 1).flatten(1, 2);
 }
 

@@ -19,11 +19,13 @@ enum class Layout : std::uint8_t {
   shared,    ///< [N, ...]: the same for all members
   members,   ///< [B, N, ...]
   channels,  ///< [N, B * C, ...]: what a convolution of B times as many groups takes
+  apart,     ///< a tensor [N, ...] for each member
 };
 
 struct Fused {
-  at::Tensor tensor;  ///< undefined: an input that is not given
+  at::Tensor tensor;  ///< undefined: an input that is not given, or `each`
   Layout layout = Layout::shared;
+  std::vector<at::Tensor> each = {};  ///< of the members, where they are apart
 };
 
 /// A node as it is run for all members at once.
@@ -42,7 +44,7 @@ struct FusedNode {
   }
 };
 
-/// [B, N, ...], without a copy.
+/// [B, N, ...], without a copy unless they are apart.
 at::Tensor as_members(const Fused& value, std::int64_t members);
 /// [N, B * C, ...].
 at::Tensor as_channels(const Fused& value, std::int64_t members);

@@ -2,14 +2,15 @@
 // Squeezer for Training Novel Deep Learning Models", MLSys 2021): models of one structure that differ in numbers are
 // trained as one, on the same batches, each operator for all of them at once.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/eager.hpp>
@@ -56,6 +57,7 @@ class Hfta final : public Eager {
  public:
   struct Options {
     std::vector<Member> members;
+    std::vector<std::int64_t> only;
     std::int64_t leader = 0;
     OnNan on_nan = OnNan::freeze;
     double compact_at = 0.25;
@@ -65,6 +67,9 @@ class Hfta final : public Eager {
         "Models of one structure trained as one, each with an optimizer and a seed of its own (MLSys 2021).");
     m.option("members", &Options::members,
              "a model each, from 0; with one or none, the run file's is trained plainly");
+    m.option("only", &Options::only,
+             "members that are trained, all without it: of a run that is resumed the others leave the array")
+        .min(0);
     m.option("leader", &Options::leader,
              "the member whose weights and optimizer the run's checkpoints hold, and whose metrics have no "
              "number")
@@ -142,8 +147,10 @@ class Hfta final : public Eager {
       const std::string of = "row/" + std::to_string(row);
       state.scalar(of, static_cast<std::int64_t>(rows_[row]));
       state.scalar(of + "/frozen", frozen_.contains(rows_[row]));
+      state.scalar(of + "/seed", seeds_[rows_[row]]);
     }
     state.scalar("rows", static_cast<std::int64_t>(rows_.size()));
+    state.scalar("members", static_cast<std::int64_t>(members()));
     state.tensor("weights", array_->weights());
     for (const NamedTensor& each : array_->statistics()) state.tensor("statistics/" + each.name, each.tensor);
     optimizer_->save(state);
@@ -172,7 +179,18 @@ class Hfta final : public Eager {
   }
   std::int64_t row_of(std::size_t member) const { return std::ranges::find(rows_, member) - rows_.begin(); }
 
+  bool is_wanted(std::int64_t member) const {
+    return options_.only.empty() || std::ranges::find(options_.only, member) != options_.only.end();
+  }
+
   void check_leader() const {
+    for (const std::int64_t member : options_.only)
+      if (static_cast<std::size_t>(member) >= members())
+        throw ConfigError("executor.only names member " + std::to_string(member) + ", and there are " +
+                          std::to_string(members()) + " members, counted from 0");
+    if (!is_wanted(options_.leader))
+      throw ConfigError("executor.leader = " + std::to_string(options_.leader) +
+                        " is not among those of executor.only: name one of them");
     if (static_cast<std::size_t>(options_.leader) >= members())
       throw ConfigError("executor.leader = " + std::to_string(options_.leader) + ", and there are " +
                         std::to_string(members()) + " members, counted from 0");
@@ -206,13 +224,12 @@ class Hfta final : public Eager {
     const Table file = bench.run_file({});
     std::vector<Table> optimizers;
     std::vector<std::unique_ptr<Network>> networks;
-    std::vector<bool> own_seed;
+    std::vector<std::int64_t> seeds;
     for (const Member& member : options_.members) {
       const Table own = bench.run_file(member.set);
       optimizers.push_back(own.find("optimizer")->as<Table>());
-      const std::int64_t seed = value_at(own, "run", "seed")->as<std::int64_t>();
-      own_seed.push_back(seed != value_at(file, "run", "seed")->as<std::int64_t>());
-      networks.push_back(bench.build(static_cast<std::uint64_t>(seed)));
+      seeds.push_back(value_at(own, "run", "seed")->as<std::int64_t>());
+      networks.push_back(bench.build(static_cast<std::uint64_t>(seeds.back())));
     }
     // Members of the run's seed begin where its network does, which may come from a file.
     const at::NoGradGuard untracked;
@@ -220,8 +237,9 @@ class Hfta final : public Eager {
       for (std::size_t i = 0; i < to.size(); ++i) at::Tensor(to.at(i).tensor).copy_(from.at(i).tensor);
     };
     Network& shown = bench.network();
+    const auto seed = value_at(file, "run", "seed")->as<std::int64_t>();
     for (std::size_t member = 0; member < networks.size(); ++member) {
-      if (own_seed[member] || from || bench.updates() > 0) continue;
+      if (seeds[member] != seed || from || bench.updates() > 0) continue;
       copy(networks[member]->parameters(), shown.parameters());
       copy(networks[member]->buffers(), shown.buffers());
     }
@@ -231,28 +249,57 @@ class Hfta final : public Eager {
     std::set<std::size_t> frozen;
     for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = row;
     if (from)
-      restore(*from, array, optimizer, rows, frozen);
+      restore(*from, array, optimizer, rows, frozen, seeds, begins_anew(bench, *from, array));
     else if (bench.updates() > 0)
       insert(bench, array, optimizer);
+    leave_out(array, optimizer, rows, frozen);
     clip_ = clip_of(file);
     array_.emplace(std::move(array));
     optimizer_.emplace(std::move(optimizer));
     rows_ = std::move(rows);
     frozen_ = std::move(frozen);
+    seeds_ = std::move(seeds);
+  }
+
+  /// Members that `only` does not name, and those that it names have to be there.
+  void leave_out(Array& array, ArrayOptimizer& optimizer, std::vector<std::size_t>& rows,
+                 std::set<std::size_t>& frozen) const {
+    for (const std::int64_t member : options_.only)
+      if (std::ranges::find(rows, static_cast<std::size_t>(member)) == rows.end())
+        throw ConfigError("executor.only names member " + std::to_string(member) +
+                          ", which has left the array: its loss was not finite, or it was not named before");
+    std::vector<std::int64_t> kept;
+    std::vector<std::size_t> left;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (!is_wanted(static_cast<std::int64_t>(rows[row]))) continue;
+      kept.push_back(static_cast<std::int64_t>(row));
+      left.push_back(rows[row]);
+    }
+    if (kept.size() == rows.size()) return;
+    array.keep(kept);
+    optimizer.keep(array, kept);
+    rows = std::move(left);
+    std::erase_if(frozen, [&](std::size_t member) { return !is_wanted(static_cast<std::int64_t>(member)); });
   }
 
   /// An array that was saved, perhaps of fewer rows.
   void restore(const State& from, Array& array, ArrayOptimizer& optimizer, std::vector<std::size_t>& rows,
-               std::set<std::size_t>& frozen) const {
+               std::set<std::size_t>& frozen, const std::vector<std::int64_t>& seeds, bool fresh) const {
     const StateReader state(from);
+    if (state.integer("members") != static_cast<std::int64_t>(members()))
+      throw ConfigError("the array that was saved is of " + std::to_string(state.integer("members")) +
+                        " members, executor.members of " + std::to_string(members()) +
+                        ": leave their number as it is (executor.only trains some of them), or begin anew");
     std::vector<std::int64_t> kept(static_cast<std::size_t>(state.integer("rows")));
     for (std::size_t row = 0; row < kept.size(); ++row) {
       const std::string of = "row/" + std::to_string(row);
       kept[row] = state.integer(of);
-      if (kept[row] >= static_cast<std::int64_t>(members()))
-        throw ConfigError("the array that was saved has a member " + std::to_string(kept[row]) +
-                          ", executor.members " + std::to_string(members()) +
-                          " of them: leave their number as it is");
+      const std::int64_t seed = seeds[static_cast<std::size_t>(kept[row])];
+      if (state.integer(of + "/seed") != seed)
+        throw ConfigError(
+            "member " + std::to_string(kept[row]) +
+            " of executor.members began with run.seed = " + std::to_string(state.integer(of + "/seed")) +
+            " and has " + std::to_string(seed) + " now: leave it as it is, or begin anew");
       if (state.boolean(of + "/frozen")) frozen.insert(static_cast<std::size_t>(kept[row]));
     }
     rows.assign(kept.begin(), kept.end());
@@ -264,7 +311,20 @@ class Hfta final : public Eager {
     std::vector<NamedTensor> statistics = array.statistics();
     for (NamedTensor& each : statistics) each.tensor = state.tensor("statistics/" + each.name).clone();
     array.take(weights.clone(), std::move(statistics));
-    optimizer.load(state);
+    if (!fresh) optimizer.load(state);
+  }
+
+  /// Whether a swap brought an optimizer that takes nothing over: it has no update behind it, and the array has.
+  static bool begins_anew(Workbench& bench, const State& from, const Array& array) {
+    State own;
+    StateWriter writer(own);
+    bench.optimizer().save(writer);
+    const auto count = own.scalars.find("step/" + array.places().front().name);
+    if (count == own.scalars.end() || std::get<std::int64_t>(count->second) > 0) return false;
+    const StateReader state(from);
+    for (std::int64_t row = 0; row < state.integer("rows"); ++row)
+      if (state.integer("updates/" + std::to_string(row)) > 0) return true;
+    return false;
   }
 
   /// The run was a plain one so far: it goes on as the leader, the others begin.
@@ -373,12 +433,14 @@ class Hfta final : public Eager {
   }
 
   void freeze_where(Workbench& bench, const at::Tensor& losses) {
-    const at::Tensor finite = at::isfinite(losses.detach());
-    if (finite.all().item<bool>()) return;
+    const at::Tensor found_losses = losses.detach().to(at::kCPU, at::kDouble);
+    const std::span values(found_losses.const_data_ptr<double>(), static_cast<std::size_t>(losses.numel()));
+    const auto is_finite = [](double loss) { return std::isfinite(loss); };
+    if (std::ranges::all_of(values, is_finite)) return;
     const std::size_t before = leader();
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       const std::size_t member = rows_[row];
-      if (frozen_.contains(member) || finite[static_cast<std::int64_t>(row)].item<bool>()) continue;
+      if (frozen_.contains(member) || is_finite(values[row])) continue;
       const std::string found = "the loss of member " + std::to_string(member) + " is not finite";
       if (options_.on_nan == OnNan::stop)
         throw NumericError(found + ": executor.on_nan = \"freeze\" goes on without it");
@@ -426,8 +488,9 @@ class Hfta final : public Eager {
   std::optional<State> saved_;  ///< of an array, until it is opened
   std::optional<Array> array_;
   std::optional<ArrayOptimizer> optimizer_;
-  std::vector<std::size_t> rows_;  ///< the member of each row
-  std::set<std::size_t> frozen_;   ///< those that have a row and are trained no more
+  std::vector<std::size_t> rows_;    ///< the member of each row
+  std::set<std::size_t> frozen_;     ///< those that have a row and are trained no more
+  std::vector<std::int64_t> seeds_;  ///< of the members
   std::optional<Clip> clip_;
   bool has_gradients_ = false;  ///< of this step
   bool told_ = false;

@@ -1,6 +1,7 @@
 // The arithmetic of plugins/optimizer, with columns of coefficients (Wang et al., MLSys 2021, section 3.2).
 #include "optimizer.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
@@ -24,7 +25,12 @@
 #include <trainyard/error.hpp>
 #include <trainyard/optimizer.hpp>
 
+#include "kernels/cpu/rows.hpp"
+
 namespace hfta {
+
+namespace kernels = trainyard::kernels;
+
 namespace {
 
 double number_of(const Value& value) {
@@ -75,33 +81,34 @@ struct Update {
   at::Tensor decay;  ///< weight decay; undefined: 0
   std::optional<double> momentum;
 
-  at::Tensor option(const char* name) const { return optimizer.option(name); }
-  /// A momentum or first decay, for which the schedule may have another.
-  at::Tensor cycled(const char* name) const {
-    return momentum ? optimizer.column([&](std::size_t) { return *momentum; }) : option(name);
+  const std::vector<double>& numbers(const char* name, std::optional<std::size_t> element = {}) const {
+    return optimizer.option(name, element).values;
   }
+  at::Tensor option(const char* name) const { return optimizer.option(name).tensor; }
+  /// A momentum or first decay, for which the schedule may have another.
+  at::Tensor cycled(const char* name) const { return momentum ? optimizer.column(*momentum) : option(name); }
   at::Tensor beta(std::size_t i) const {
-    if (i == 0 && momentum) return optimizer.column([&](std::size_t) { return *momentum; });
-    return optimizer.option("betas", i);
+    return i == 0 && momentum ? optimizer.column(*momentum) : optimizer.option("betas", i).tensor;
   }
   bool flag(const char* name) const { return at(optimizer.options_.front(), name).as<bool>(); }
   std::string text(const char* name) const { return at(optimizer.options_.front(), name).as<std::string>(); }
   at::Tensor& slot(std::size_t i) const { return optimizer.slots_[i].values; }
   std::size_t slots() const { return optimizer.slots_.size(); }
   at::Tensor updates() const {  // this one counted
-    return optimizer.column([&](std::size_t b) { return static_cast<double>(optimizer.updates_[b]); });
+    return optimizer.column(std::vector<double>(optimizer.updates_.begin(), optimizer.updates_.end()));
   }
   /// The gradient with weight decay in it.
   at::Tensor decayed() const { return decay.defined() ? at::addcmul(gradients, weights, decay) : gradients; }
   /// 1 - beta^t, in double: near 1 it has no digits to spare.
-  at::Tensor correction(std::size_t i) const {
-    return optimizer.column([&](std::size_t b) {
-      const double beta = i == 0 && momentum
-                              ? *momentum
-                              : number_of(at(optimizer.options_[b], "betas").as<trainyard::Array>()[i]);
-      return 1.0 - std::pow(beta, static_cast<double>(optimizer.updates_[b]));
-    });
+  std::vector<double> corrections(std::size_t i) const {
+    std::vector<double> values = optimizer.option("betas", i).values;
+    for (std::size_t b = 0; b < values.size(); ++b) {
+      const double beta = i == 0 ? momentum.value_or(values[b]) : values[b];
+      values[b] = 1.0 - std::pow(beta, static_cast<double>(optimizer.updates_[b]));
+    }
+    return values;
   }
+  at::Tensor correction(std::size_t i) const { return optimizer.column(corrections(i)); }
 };
 
 namespace {
@@ -138,11 +145,46 @@ void adam_step(Update& u, const at::Tensor& g) {
   u.weights.addcdiv_(at::mul(u.slot(0), u.rate / u.correction(0)), denominator, -1);
 }
 
+/// Adam, and AdamW where decay is `decoupled`, in one pass over all that it reads and writes, a row a member. Of floats in
+/// memory, whose members have one rate each; whether it was that.
+bool adam_in_one_pass(Update& u, bool decoupled) {
+  if (!u.weights.is_cpu() || u.weights.scalar_type() != at::kFloat || u.rate.size(1) > 1 || u.flag("amsgrad"))
+    return false;
+  const std::vector<double>& beta1 = u.numbers("betas", 0);
+  const std::vector<double>& beta2 = u.numbers("betas", 1);
+  const std::vector<double>& eps = u.numbers("eps");
+  const std::vector<double> corrections1 = u.corrections(0), corrections2 = u.corrections(1);
+  const auto* rates = u.rate.const_data_ptr<float>();
+  const auto* decays = u.decay.defined() ? u.decay.const_data_ptr<float>() : nullptr;
+  auto* weights = u.weights.mutable_data_ptr<float>();
+  auto *averages = u.slot(0).mutable_data_ptr<float>(), *squares = u.slot(1).mutable_data_ptr<float>();
+  const auto* gradients = u.gradients.const_data_ptr<float>();
+  const std::int64_t width = u.weights.size(1);
+  at::parallel_for(0, u.weights.size(0), 1 + 32768 / width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto b = static_cast<std::size_t>(row);
+      const float decay = decays != nullptr ? decays[b] : 0.0F;
+      const kernels::AdamStep step{
+          .beta1 = static_cast<float>(u.momentum.value_or(beta1[b])),
+          .beta2 = static_cast<float>(beta2[b]),
+          .rate = static_cast<float>(rates[b] / corrections1[b]),
+          .inverse_root = static_cast<float>(1.0 / std::sqrt(corrections2[b])),
+          .eps = static_cast<float>(eps[b]),
+          .weight_decay = decoupled ? 0.0F : decay,
+          .kept = decoupled ? static_cast<float>(1.0 - static_cast<double>(rates[b]) * decay) : 1.0F};
+      const std::int64_t at = row * width;
+      kernels::row_kernels().adam({weights + at, averages + at, squares + at, width}, gradients + at, step);
+    }
+  });
+  return true;
+}
+
 void adam(Update& u) {
-  adam_step(u, u.decayed());
+  if (!adam_in_one_pass(u, false)) adam_step(u, u.decayed());
 }
 
 void adamw(Update& u) {
+  if (adam_in_one_pass(u, true)) return;
   if (u.decay.defined()) u.weights.mul_(1.0 - u.rate * u.decay);
   adam_step(u, u.gradients);
 }
@@ -311,7 +353,7 @@ ArrayOptimizer::ArrayOptimizer(std::vector<Table> options, const Table& file, co
   all.push_back(file);
   for (std::string& name : rule.slots(all))
     slots_.push_back({std::move(name), at::zeros_like(array.weights())});
-  if (type_ == "adagrad") slots_.front().values.add_(option("initial_accumulator"));
+  if (type_ == "adagrad") slots_.front().values.add_(option("initial_accumulator").tensor);
   read_groups(array);
 }
 
@@ -334,33 +376,38 @@ void ArrayOptimizer::read_groups(const Array& array) {
       any_decay = any_decay || decay != 0.0;
     }
   }
+  const auto of_place = [](const std::vector<std::vector<double>>& values, std::size_t place) {
+    std::vector<double> all;
+    for (const std::vector<double>& own : values) all.push_back(own[place]);
+    return all;
+  };
   const auto matrix = [&](const std::vector<std::vector<double>>& values) {
-    if (even) return column([&](std::size_t b) { return values[b].front(); });
+    if (even) return column(of_place(values, 0));
     at::Tensor all = at::zeros_like(array.weights());
     for (std::size_t i = 0; i < array.places().size(); ++i)
       all.narrow(1, array.places()[i].first, array.places()[i].count)
-          .copy_(column([&](std::size_t b) {
-                   return values[b][i];
-                 }).expand({array.members(), array.places()[i].count}));
+          .copy_(column(of_place(values, i)).expand({array.members(), array.places()[i].count}));
     return all;
   };
   rates_ = matrix(rates);
   decays_ = any_decay ? matrix(decays) : at::Tensor();
 }
 
-at::Tensor ArrayOptimizer::column(const std::function<double(std::size_t)>& value) const {
-  std::vector<double> values(options_.size());
-  for (std::size_t b = 0; b < values.size(); ++b) values[b] = value(b);
+at::Tensor ArrayOptimizer::column(const std::vector<double>& values) const {
   return at::tensor(values, at::kDouble).to(numbers_).unsqueeze(1);
 }
 
-at::Tensor ArrayOptimizer::option(const char* name) const {
-  return column([&](std::size_t b) { return number_of(at(options_[b], name)); });
-}
-
-at::Tensor ArrayOptimizer::option(const char* name, std::size_t element) const {
-  return column(
-      [&](std::size_t b) { return number_of(at(options_[b], name).as<trainyard::Array>()[element]); });
+const ArrayOptimizer::Column& ArrayOptimizer::option(const std::string& name,
+                                                     std::optional<std::size_t> element) const {
+  const std::string key = element ? name + "/" + std::to_string(*element) : name;
+  if (const auto known = columns_.find(key); known != columns_.end()) return known->second;
+  Column made;
+  for (const Table& each : options_) {
+    const Value& value = at(each, name.c_str());
+    made.values.push_back(number_of(element ? value.as<trainyard::Array>()[*element] : value));
+  }
+  made.tensor = column(made.values);
+  return columns_.emplace(key, std::move(made)).first->second;
 }
 
 void ArrayOptimizer::step(const Array& array, const Rate& rate, const std::vector<std::int64_t>& frozen) {
@@ -398,6 +445,7 @@ void ArrayOptimizer::keep(const Array& array, const std::vector<std::int64_t>& r
   }
   options_ = std::move(options);
   updates_ = std::move(updates);
+  columns_.clear();
   for (Slot& slot : slots_) slot.values = slot.values.index_select(0, index);
   rates_ = rates_.index_select(0, index);
   if (decays_.defined()) decays_ = decays_.index_select(0, index);

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,16 @@ class ArrayOptimizer {
  private:
   friend struct Update;
 
-  at::Tensor column(const std::function<double(std::size_t)>& value) const;
-  at::Tensor option(const char* name) const;
-  at::Tensor option(const char* name, std::size_t element) const;
+  /// A number of each member: as they are, and [B, 1].
+  struct Column {
+    std::vector<double> values;
+    at::Tensor tensor;
+  };
+
+  at::Tensor column(const std::vector<double>& values) const;
+  at::Tensor column(double value) const { return column(std::vector(options_.size(), value)); }
+  /// Of [optimizer]; `element` of a list.
+  const Column& option(const std::string& name, std::optional<std::size_t> element = std::nullopt) const;
   void read_groups(const Array& array);
 
   struct Slot {
@@ -59,7 +67,8 @@ class ArrayOptimizer {
   at::TensorOptions numbers_;
   at::Tensor rates_, decays_;  ///< [B, 1], or [B, P] where groups differ; decays undefined where all are 0
   std::vector<Slot> slots_;
-  std::vector<std::int64_t> updates_;  ///< of each member
+  std::vector<std::int64_t> updates_;                           ///< of each member
+  mutable std::map<std::string, Column, std::less<>> columns_;  ///< that were asked for
 };
 
 /// The optimizers that are fused, sorted.
