@@ -21,14 +21,15 @@ struct HalfMatrix {
   std::int64_t width;
 };
 
-/// What Adam does to a row in a step.
+/// What Adam does to a row in a step: mean += of_mean (g - mean), square = beta2 square + of_square g^2,
+/// weight = kept weight - rate mean / (inverse_root sqrt(square) + eps), with g = gradient + weight_decay weight.
 struct AdamStep {
-  float beta1, beta2;
-  float rate;          ///< lr / (1 - beta1^t)
-  float inverse_root;  ///< 1 / sqrt(1 - beta2^t)
+  float of_mean;           ///< 1 - beta1, rounded by itself: the float next to beta1 is further off
+  float beta2, of_square;  ///< of_square: 1 - beta2
+  float rate;              ///< lr / (1 - beta1^t)
+  float inverse_root;      ///< 1 / sqrt(1 - beta2^t)
   float eps, weight_decay;
-  float kept =
-      1.0f;  ///< of a weight, ahead of all else: 1 - lr * decay where decay is no part of the gradient
+  float kept = 1.0f;  ///< 1 - lr * decay where decay is no part of the gradient
 };
 
 struct AdamRow {
@@ -47,7 +48,7 @@ struct RowKernels {
                     std::int64_t count);
   void (*half_sum)(float* out, const float* first, const float* scales, HalfMatrix matrix,
                    const std::int64_t* rows, std::int64_t count);
-  /// A step of Adam with the gradient of the row.
+  /// A step of Adam with the gradient of the row. No bit depends on how a long row is cut into parts.
   void (*adam)(const AdamRow& row, const float* gradient, const AdamStep& step);
   /// Steps with gradients of zero, in their order: the same bits in one call and in several.
   void (*adam_idle)(const AdamRow& row, const AdamStep* steps, std::int64_t count);

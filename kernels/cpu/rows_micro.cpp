@@ -176,8 +176,8 @@ void sum(float* out, const float* first, const float* scales, Matrix matrix, con
 
 inline void adam_element(float& w, float& m, float& v, float g, const AdamStep& step) {
   g += step.weight_decay * w;
-  m = step.beta1 * m + (1.0f - step.beta1) * g;
-  v = step.beta2 * v + (1.0f - step.beta2) * g * g;
+  m += step.of_mean * (g - m);
+  v = step.beta2 * v + step.of_square * g * g;
   w = step.kept * w - step.rate * m / (__builtin_sqrtf(v) * step.inverse_root + step.eps);
 }
 

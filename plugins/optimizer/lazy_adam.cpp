@@ -200,8 +200,9 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
 
   kernels::AdamStep adam_step(double lr, double beta, double weight_decay, std::int64_t update) const {
     const auto t = static_cast<double>(update);
-    return {.beta1 = static_cast<float>(beta),
+    return {.of_mean = static_cast<float>(1.0 - beta),
             .beta2 = static_cast<float>(options_.betas[1]),
+            .of_square = static_cast<float>(1.0 - options_.betas[1]),
             .rate = static_cast<float>(lr / (1.0 - std::pow(beta, t))),
             .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options_.betas[1], t))),
             .eps = static_cast<float>(options_.eps),

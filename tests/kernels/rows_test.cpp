@@ -135,8 +135,9 @@ TEST_CASE("rows: Adam's step is its formula, and idle steps at once are those on
         for (float& each : v) each *= each;
         const Floats w0 = w, m0 = m, v0 = v;
         const RowKernels& kernels = row_kernels(isa);
-        const AdamStep step{.beta1 = 0.9f,
+        const AdamStep step{.of_mean = 0.1f,
                             .beta2 = 0.99f,
+                            .of_square = 0.01f,
                             .rate = 0.02f,
                             .inverse_root = 1.7f,
                             .eps = 1e-3f,

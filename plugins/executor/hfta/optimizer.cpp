@@ -165,8 +165,9 @@ bool adam_in_one_pass(Update& u, bool decoupled) {
       const auto b = static_cast<std::size_t>(row);
       const float decay = decays != nullptr ? decays[b] : 0.0F;
       const kernels::AdamStep step{
-          .beta1 = static_cast<float>(u.momentum.value_or(beta1[b])),
+          .of_mean = static_cast<float>(1.0 - u.momentum.value_or(beta1[b])),
           .beta2 = static_cast<float>(beta2[b]),
+          .of_square = static_cast<float>(1.0 - beta2[b]),
           .rate = static_cast<float>(rates[b] / corrections1[b]),
           .inverse_root = static_cast<float>(1.0 / std::sqrt(corrections2[b])),
           .eps = static_cast<float>(eps[b]),
