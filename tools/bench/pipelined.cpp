@@ -1,7 +1,9 @@
 // The executor `pipelined` on two threads against itself on one, in whole runs of the host, the data made before:
 // trainyard bench pipelined [--quick] [CASE]. Both train the same batches in turn, and are refused where their weights
 // differ by a bit.
-#include <array>
+#include <ATen/Parallel.h>
+#include <ATen/ops/equal.h>
+
 #include <exception>
 #include <semaphore>
 #include <stdexcept>
@@ -39,7 +41,7 @@ class Turns final : train::LoopHost {
   }
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
-  ~Turns() {
+  ~Turns() override {
     pause_ = 1;
     ++until_;
     go_.release();
