@@ -225,12 +225,17 @@ bool Swaps::leaves_executor(PreparedSwap& swap) {
 
 std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   run_.settle();
-  run_.loop().settle(leaves_executor(swap) ? Executor::Pause::exchange : Executor::Pause::swap);
+  run_.loop().settle(Executor::Pause::swap);
   std::shared_ptr<StateCopy> before;
-  if (watched)
+  const bool leaves = leaves_executor(swap);
+  if (watched || leaves)
     before = std::make_shared<StateCopy>(
         run_.snapshot().states,
         [&](const State& state, const at::Tensor& tensor) { return steady(swap, state, tensor); });
+  if (leaves) {  // what is in flight ends here; whoever takes the swap back has it in flight again
+    before->settle();
+    run_.loop().settle(Executor::Pause::exchange);
+  }
   std::deque<ActivePlugin>& coming = swap.layer_.plugins;
   const auto call = [&](const ActivePlugin& plugin, Event event) {
     live_.bus->call_alone(plugin.subscriber(), event, live_.context);
@@ -264,9 +269,11 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (rules) run_.attach_rules(live_.layer);
     for (std::size_t i = 0; i < in; ++i) run_.tell(coming[i], Event::swap_out);
     for (std::size_t i = 0; i < out; ++i) run_.tell(going(swap, i), Event::swap_in);
+    if (leaves) run_.go_back(before->states());
     throw;
   }
   ++live_.swaps;
+  if (!watched) return nullptr;
   run_.set_copying(before);
   return before;
 }

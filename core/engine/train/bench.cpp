@@ -457,11 +457,13 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
     throw PluginError("fires " + std::string(name(event)) + ", and " +
                       std::string(name(events::opening_of(event))) + " is not open");
   in_host([&] {
+    Batch* const before = context_.batch_;
     enter(work, micro);
     context_.output_ = graded.output;
     context_.loss_ = graded.loss;
     brackets_.fire(event);
     graded = {std::move(context_.output_), std::move(context_.loss_)};
+    context_.batch_ = before;  // the work may go with the executor, which is no step's where it drains
   });
 }
 

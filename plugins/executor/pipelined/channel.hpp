@@ -1,12 +1,15 @@
 // Hands things on in their order, between stages of one thread or of two.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
+
+#include "spin.hpp"
 
 namespace pipelined {
 
@@ -20,19 +23,25 @@ class Channel {
  public:
   /// Waits while it is full.
   void push(T item) {
+    const auto ready = [&] { return closed_ || size_ < capacity; };
+    spin(ready);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return closed_ || items_.size() < capacity; });
+    changed_.wait(lock, ready);
     if (closed_) throw Closed();
     items_.push_back(std::move(item));
+    size_ = items_.size();
     changed_.notify_all();
   }
   /// Waits while it is empty.
   T pop() {
+    const auto ready = [&] { return closed_ || size_ > 0; };
+    spin(ready);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    changed_.wait(lock, ready);
     if (closed_) throw Closed();
     T item = std::move(items_.front());
     items_.pop_front();
+    size_ = items_.size();
     changed_.notify_all();
     return item;
   }
@@ -52,7 +61,8 @@ class Channel {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<T> items_;
-  bool closed_ = false;
+  std::atomic<std::size_t> size_ = 0;  ///< of items, to be looked at without the mutex
+  std::atomic<bool> closed_ = false;
 };
 
 }  // namespace pipelined

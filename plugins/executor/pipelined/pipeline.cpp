@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -71,6 +72,16 @@ UnitHandle load_unit(const StateReader& state, const std::string& prefix) {
   return unit;
 }
 
+/// Seconds from its making on.
+class Watch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begun_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begun_ = Clock::now();
+};
+
 }  // namespace
 
 Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
@@ -90,12 +101,14 @@ Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const
   }
   forward_ = std::vector<Channel<Message>>(stages_.size());
   backward_ = std::vector<Channel<Message>>(stages_.size());
+  costs_.resize(stages_.size());
   const std::vector<int> worker_of_stage = balanced(costs, workers);
   for (std::int64_t s = 0; s < size(); ++s) {
     const int worker = worker_of_stage[static_cast<std::size_t>(s)];
     if (worker == static_cast<int>(workers_.size())) workers_.push_back({s, s, {}});
     workers_.back().last = s + 1;
   }
+  measures_ = workers_.size() > 1;
   for (std::size_t w = 0; w + 1 < workers_.size(); ++w)
     workers_[w].thread = std::jthread([this, w](const std::stop_token& stop) { serve(workers_[w], stop); });
 }
@@ -125,6 +138,7 @@ void Pipeline::drain() {
 void Pipeline::run(std::int64_t from, std::int64_t to, std::vector<UnitHandle> units) {
   {
     const std::lock_guard lock(mutex_);
+    balance();
     from_ = from;
     to_ = to;
     ++round_;
@@ -147,19 +161,40 @@ void Pipeline::run(std::int64_t from, std::int64_t to, std::vector<UnitHandle> u
     own = std::current_exception();
     fail();
   }
+  const auto all_done = [&] { return busy_ == 0; };
+  spin(all_done);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return busy_ == 0; });
+  changed_.wait(lock, all_done);
   if (own) std::rethrow_exception(own);
   if (failed_) std::rethrow_exception(failed_);
+}
+
+/// Once, when all stages were seen at work a number of times: workers get runs of stages that take about as long. Which
+/// worker has a stage is nothing to the outcome.
+void Pipeline::balance() {
+  constexpr std::int64_t enough = 64;  // cycles with all stages at work
+  if (!measures_ || cycles_ < 2 * (size() - 1) + enough) return;
+  measures_ = false;
+  std::vector<double> seconds;
+  for (const Cost& each : costs_) seconds.push_back(each.forward + each.backward);
+  const std::vector<int> worker_of_stage = balanced(seconds, static_cast<std::int64_t>(workers_.size()));
+  for (Worker& each : workers_) each.first = size(), each.last = 0;
+  for (std::int64_t s = 0; s < size(); ++s) {
+    Worker& worker = workers_[static_cast<std::size_t>(worker_of_stage[static_cast<std::size_t>(s)])];
+    worker.first = std::min(worker.first, s);
+    worker.last = s + 1;
+  }
 }
 
 void Pipeline::serve(const Worker& worker, const std::stop_token& stop) {
   at::init_num_threads();
   for (std::int64_t done = 0;; ++done) {
     std::int64_t from = 0, to = 0;
+    const auto called = [&] { return round_ > done; };
+    spin(called);
     {
       std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [&] { return round_ > done; })) return;
+      if (!changed_.wait(lock, stop, called)) return;
       from = from_;
       to = to_;
     }
@@ -193,10 +228,15 @@ void Pipeline::cycle(std::int64_t number, std::int64_t first, std::int64_t last)
 
 void Pipeline::run_forward(std::int64_t s) {
   const std::size_t at = static_cast<std::size_t>(s);
-  Message out = stages_[at]->forward(forward_[at].pop());
-  if (s + 1 < size()) return forward_[at + 1].push(std::move(out));
-  Tensors& outputs = stages_[at]->newest();
-  outputs = {judge_.loss(*out.unit, outputs.front())};
+  Message in = forward_[at].pop();
+  const Watch watch;
+  Message out = stages_[at]->forward(std::move(in));
+  if (s + 1 == size()) {
+    Tensors& outputs = stages_[at]->newest();
+    outputs = {judge_.loss(*out.unit, outputs.front())};
+  }
+  if (measures_) costs_[at].forward = std::min(costs_[at].forward, watch.seconds());
+  if (s + 1 < size()) forward_[at + 1].push(std::move(out));
 }
 
 void Pipeline::run_backward(std::int64_t s) {
@@ -205,7 +245,9 @@ void Pipeline::run_backward(std::int64_t s) {
   const Message given = last ? Message{stages_[at]->passed().front().unit,
                                        {at::ones_like(stages_[at]->passed().front().outputs.front())}}
                              : backward_[at].pop();
+  const Watch watch;
   Message out = stages_[at]->backward(given);
+  if (measures_) costs_[at].backward = std::min(costs_[at].backward, watch.seconds());
   if (s > 0) backward_[at - 1].push(std::move(out));
   if (last) judge_.passed_back(*given.unit);
 }

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -68,7 +70,12 @@ class Pipeline {
     std::int64_t first, last;  ///< its stages: [first, last)
     std::jthread thread;
   };
+  /// What a stage takes of a cycle, in seconds: the least that was seen, which is without what else the machine did.
+  struct Cost {
+    double forward = std::numeric_limits<double>::max(), backward = forward;
+  };
   void run(std::int64_t from, std::int64_t to, std::vector<UnitHandle> units);
+  void balance();
   void cycle(std::int64_t number, std::int64_t first, std::int64_t last);
   void run_forward(std::int64_t stage);
   void run_backward(std::int64_t stage);
@@ -90,11 +97,13 @@ class Pipeline {
 
   // The caller hands out cycles and waits until all workers have done them.
   std::vector<Worker> workers_;  ///< the last is the caller's
+  bool measures_;                ///< what stages cost is not known yet; changes between rounds
+  std::vector<Cost> costs_;      ///< of each stage, written by its worker
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::int64_t from_ = 0, to_ = 0;
-  std::int64_t round_ = 0;
-  std::int64_t busy_ = 0;
+  std::atomic<std::int64_t> round_ = 0;
+  std::atomic<std::int64_t> busy_ = 0;
   std::exception_ptr failed_;
 };
 

@@ -160,11 +160,12 @@ void Stage::update(const Unit& unit, Tensors& gradients) {
   }
 }
 
-/// The network's buffers, running statistics, had this pass already.
+/// The network's buffers, running statistics, had this pass already; they are written back past autograd, which has
+/// kept some of them for the way back.
 void Stage::repeat(UnitHandle unit, Tensors inputs, Tensors weights) {
   const at::NoGradGuard untracked;
   Tensors buffers;
-  for (const NamedTensor& each : network_.buffers()) buffers.push_back(each.tensor);
+  for (const NamedTensor& each : network_.buffers()) buffers.push_back(each.tensor.variable_data());
   const Tensors now = copies(data_), statistics = copies(buffers);
   write(data_, weights);
   Tensors outputs = pass(*unit, inputs);
