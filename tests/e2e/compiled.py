@@ -32,21 +32,23 @@ NETWORKS = {
 
 
 class Networks(HostTest):
-    def losses(self, text, executor):
+    def losses(self, text, executor, options=""):
         shutil.rmtree(self.folder / "runs", ignore_errors=True)
-        self.train(text + f'[executor]\ntype = "{executor}"\n')
+        self.train(text + f'[executor]\ntype = "{executor}"\n{options}\n')
         lines = (self.folder / "runs/small/metrics.jsonl").read_text().splitlines()
         return numpy.array([each["values"]["train/loss"] for each in map(json.loads, lines) if each["what"] == "train"])
 
     def test_losses_are_those_of_eager(self):
         for name, text in NETWORKS.items():
-            with self.subTest(name):
-                eager, compiled = self.losses(text, "eager"), self.losses(text, "compiled")
-                self.assertEqual(len(eager), 200)
-                apart = numpy.abs(compiled - eager)
-                # Rounding grows from step to step, most where few samples are learnt by heart.
-                self.assertLessEqual((apart[:20] / eager[:20]).max(), 1e-4)
-                self.assertLessEqual((apart / (eager + 0.01)).max(), 0.1)
+            eager, direct = self.losses(text, "eager"), self.losses(text, "compiled", "winograd = false")
+            # Rounding grows from step to step, most where few samples are learnt by heart. The second: with fewer products,
+            # which have a digit less.
+            for compiled, first, later in (direct, 1e-4, 0.1), (self.losses(text, "compiled"), 1e-3 if name == "cnn" else 1e-4, 0.5 if name == "cnn" else 0.1):
+                with self.subTest(name, bar=first):
+                    self.assertEqual(len(eager), 200)
+                    apart = numpy.abs(compiled - eager)
+                    self.assertLessEqual((apart[:20] / eager[:20]).max(), first)
+                    self.assertLessEqual((apart / (eager + 0.01)).max(), later)
 
     def test_two_shapes_are_compiled_once_each(self):
         self.losses(NETWORKS["cnn"], "compiled")
