@@ -11,8 +11,9 @@ import unittest
 import numpy
 
 import configs
-from support.host import SMALL, HostTest, tensors
+from support.host import BUILD, SMALL, HostTest, tensors
 
+FAULTY = BUILD / "tests" / "faulty"
 INTEGERS = ("tables.ids", "tables.starts", "tables.schedule")  # of SLIDE
 CHOSEN = ("digits_mlp", "digits_certified", "digits_gyro", "digits_debugger", "fashion_mnist_cnn", "cora_sage")
 THERE_AND_BACK = 'swap=[{at="2ba",slot="executor",type="eager",watch="0ba"},{at="3ba",slot="executor",type="compiled",watch="0ba"}]'
@@ -56,9 +57,12 @@ class Networks(HostTest):
         self.assertEqual(len(re.findall("compiled for", log)), 2)
 
     def test_what_looks_into_the_step_sees_what_it_sees_of_eager(self):
-        """Accumulation, clipping, averaged weights, a hook that has each batch go through twice, a recorder and a rule."""
+        """Accumulation, clipping, averaged weights, a hook that has each batch go through twice, a recorder and a rule; steps that
+        are repeated at once, as sharpness-aware minimisation asks for, and steps that are left out."""
         more = ("data.train.micro_batch_size=8", 'trainer.grad_clip={type="norm",max=0.5}',
-                'hooks=[{type="ema",decay=0.9},{type="rdrop"}]', "model.dropout.type=standard", 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
+                f'plugins.paths=["{FAULTY}"]', 'hooks=[{type="ema",decay=0.9},{type="rdrop"},'
+                '{type="asking",id="again",ask="repeat_step",at="before_step",step=1,period=3},'
+                '{type="asking",id="less",ask="skip_step",at="before_step",step=2,period=5}]', "model.dropout.type=standard", 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
         words = [word for each in more for word in ("--set", each)]
         found = {}
         for executor in ("eager", "compiled"):
