@@ -215,7 +215,7 @@ TEST_CASE("A compiled transformer is the network, its tied weights with it", "[c
 
 TEST_CASE("Compiled attention is whole or causal, and of queries, keys and values apart", "[compiled]") {
   for (const bool causal : {true, false})
-    for (const std::int64_t time : {1, 5, 40})
+    for (const std::int64_t time : {1, 5, 40, 70, 130})
       check_same(
           [&] {
             GraphBuilder b(schema_of({time, 12}), 3);
