@@ -6,17 +6,17 @@ namespace trainyard::kernels {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int block = 16;
+constexpr std::int64_t block = 16;
 #else
-constexpr int block = 8;
+constexpr std::int64_t block = 8;
 #endif
 typedef float Vector __attribute__((vector_size(block * 4)));
 typedef float Anywhere __attribute__((vector_size(block * 4), aligned(4), may_alias));
 
 #define TRAINYARD_INLINE inline __attribute__((always_inline))
 
-constexpr int side = 6;                    ///< of a tile of inputs
-constexpr int points = side * side;        ///< products of a tile
+constexpr std::int64_t side = 6;              ///< of a tile of inputs
+constexpr std::int64_t points = side * side;  ///< products of a tile
 constexpr std::int64_t rows_at_once = 12;  ///< tiles of a product: with two vectors each, 24 registers of 32
 
 TRAINYARD_INLINE Vector load(const float* from) {
@@ -39,7 +39,7 @@ TRAINYARD_INLINE std::int64_t most(std::int64_t a, std::int64_t b) {
 // --- one dimension of the transforms: `s` is the distance of the elements of a vector of six, or of `outputs`
 
 /// B^T d
-TRAINYARD_INLINE void of_input(const Vector* d, int s, Vector* to, int t) {
+TRAINYARD_INLINE void of_input(const Vector* d, std::int64_t s, Vector* to, std::int64_t t) {
   const Vector d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s], d5 = d[5 * s];
   const Vector even = d4 - 4.0f * d2, odd = d3 - 4.0f * d1;
   const Vector even2 = d4 - d2, odd2 = 2.0f * (d3 - d1);
@@ -52,8 +52,8 @@ TRAINYARD_INLINE void of_input(const Vector* d, int s, Vector* to, int t) {
 }
 
 /// A^T m
-template <int outputs>
-TRAINYARD_INLINE void to_output(const Vector* m, int s, Vector* to, int t) {
+template <std::int64_t outputs>
+TRAINYARD_INLINE void to_output(const Vector* m, std::int64_t s, Vector* to, std::int64_t t) {
   const Vector sum = m[s] + m[2 * s], difference = m[s] - m[2 * s];
   const Vector sum2 = m[3 * s] + m[4 * s], difference2 = m[3 * s] - m[4 * s];
   to[0] = m[0] + sum + sum2;
@@ -67,8 +67,8 @@ TRAINYARD_INLINE void to_output(const Vector* m, int s, Vector* to, int t) {
 }
 
 /// A y
-template <int outputs>
-TRAINYARD_INLINE void of_output(const Vector* y, int s, Vector* to, int t) {
+template <std::int64_t outputs>
+TRAINYARD_INLINE void of_output(const Vector* y, std::int64_t s, Vector* to, std::int64_t t) {
   Vector even = y[0], odd = y[s], even2 = y[0], odd2 = 2.0f * y[s];
   if constexpr (outputs == 4) {
     even += y[2 * s];
@@ -93,7 +93,7 @@ constexpr float filter_matrix[side][5] = {
     {1.0f / 24, -2.0f / 24, 4.0f / 24, -8.0f / 24, 16.0f / 24},
     {0, 0, 0, 0, 0},  // 1 at the end
 };
-TRAINYARD_INLINE float filter_number(int point, int at, int kernel) {
+TRAINYARD_INLINE float filter_number(std::int64_t point, std::int64_t at, std::int64_t kernel) {
   return point < side - 1 ? filter_matrix[point][at] : at == kernel - 1 ? 1.0f : 0.0f;
 }
 
@@ -104,7 +104,7 @@ struct Sizes {
   std::int64_t tile_rows, tile_columns, tiles;  ///< of an image
   std::int64_t at_once;                         ///< tiles whose products are made together
   std::int64_t in_stride, out_stride;           ///< from one point to the next, in floats
-  int outputs;                                  ///< rows and columns of outputs of a tile
+  std::int64_t outputs;                         ///< rows and columns of outputs of a tile
 
   explicit TRAINYARD_INLINE Sizes(const WinogradShape& shape) {
     in = up(shape.in, block);
@@ -147,13 +147,13 @@ struct Pixels {
 };
 
 /// `count` x `count` of them from (row, column) of an image; in `room` with zeros where some lie outside.
-template <int count>
+template <std::int64_t count>
 TRAINYARD_INLINE Pixels fetch(const float* image, std::int64_t rows, std::int64_t columns, std::int64_t row,
                               std::int64_t column, float* room) {
   const float* const from = image + (row * columns + column) * block;
   if (row >= 0 && column >= 0 && row + count <= rows && column + count <= columns)
     return {from, columns * block};
-  for (int i = 0; i < count * count; ++i) store(room + i * block, Vector{});
+  for (std::int64_t i = 0; i < count * count; ++i) store(room + i * block, Vector{});
   for (std::int64_t i = most(0, -row); i < least(count, rows - row); ++i)
     for (std::int64_t j = most(0, -column); j < least(count, columns - column); ++j) {
       store(room + (i * count + j) * block, load(from + (i * columns + j) * block));
@@ -178,19 +178,19 @@ void inputs(const WinogradShape& shape, const Sizes& sizes, const float* x, std:
       const float* const below =
           x + (tile.image * (sizes.in / block) + b) * image +
           ((tile.row - shape.rows_before + side) * shape.in_columns + tile.column) * block;
-      for (int j = 0; j < side; ++j) {
+      for (std::int64_t j = 0; j < side; ++j) {
         Vector column[side];
-        for (int i = 0; i < side; ++i) column[i] = load(given.first + i * given.stride + j * block);
-        for (int i = 0; i < sizes.outputs; ++i)
+        for (std::int64_t i = 0; i < side; ++i) column[i] = load(given.first + i * given.stride + j * block);
+        for (std::int64_t i = 0; i < sizes.outputs; ++i)
           if (j < sizes.outputs) __builtin_prefetch(below + (i * shape.in_columns + j) * block);
         of_input(column, 1, half + j, side);
         in_order();
       }
       float* into = to + (number - first) * sizes.in + b * block;
-      for (int i = 0; i < side; ++i) {
+      for (std::int64_t i = 0; i < side; ++i) {
         Vector row[side];
         of_input(half + i * side, 1, row, 1);
-        for (int j = 0; j < side; ++j, into += sizes.in_stride) store(into, row[j]);
+        for (std::int64_t j = 0; j < side; ++j, into += sizes.in_stride) store(into, row[j]);
         in_order();
       }
     }
@@ -198,7 +198,7 @@ void inputs(const WinogradShape& shape, const Sizes& sizes, const float* x, std:
 }
 
 /// Tiles of the gradient of y to [point][tile][channel].
-template <int outputs>
+template <std::int64_t outputs>
 void gradients(const WinogradShape& shape, const Sizes& sizes, const float* given, std::int64_t first,
                std::int64_t last, float* to) {
   const std::int64_t image = shape.out_rows * shape.out_columns * block;
@@ -209,17 +209,18 @@ void gradients(const WinogradShape& shape, const Sizes& sizes, const float* give
     for (std::int64_t b = 0; b < sizes.out / block; ++b) {
       const Pixels of_tile = fetch<outputs>(given + (tile.image * (sizes.out / block) + b) * image,
                                             shape.out_rows, shape.out_columns, tile.row, tile.column, room);
-      for (int j = 0; j < outputs; ++j) {
+      for (std::int64_t j = 0; j < outputs; ++j) {
         Vector column[outputs];
-        for (int i = 0; i < outputs; ++i) column[i] = load(of_tile.first + i * of_tile.stride + j * block);
+        for (std::int64_t i = 0; i < outputs; ++i)
+          column[i] = load(of_tile.first + i * of_tile.stride + j * block);
         of_output<outputs>(column, 1, half + j, outputs);
         in_order();
       }
       float* into = to + (number - first) * sizes.out + b * block;
-      for (int i = 0; i < side; ++i) {
+      for (std::int64_t i = 0; i < side; ++i) {
         Vector row[side];
         of_output<outputs>(half + i * outputs, 1, row, 1);
-        for (int j = 0; j < side; ++j, into += sizes.out_stride) store(into, row[j]);
+        for (std::int64_t j = 0; j < side; ++j, into += sizes.out_stride) store(into, row[j]);
         in_order();
       }
     }
@@ -227,7 +228,7 @@ void gradients(const WinogradShape& shape, const Sizes& sizes, const float* give
 }
 
 /// [point][tile][channel] to tiles of y.
-template <int outputs>
+template <std::int64_t outputs>
 void results(const WinogradConvolution& what, const Sizes& sizes, const float* from, std::int64_t first,
              std::int64_t last) {
   const WinogradShape& shape = what.shape;
@@ -242,10 +243,11 @@ void results(const WinogradConvolution& what, const Sizes& sizes, const float* f
       const Vector bias = what.bias != nullptr ? load(what.bias + b * block) : Vector{};
       float* into = what.y + (tile.image * (sizes.out / block) + b) * image +
                     (tile.row * shape.out_columns + tile.column) * block;
-      for (int j = 0; j < side; ++j) {
+      for (std::int64_t j = 0; j < side; ++j) {
         Vector column[side];
-        for (int i = 0; i < side; ++i) column[i] = load(products + (i * side + j) * sizes.out_stride);
-        for (int i = 0; i < outputs; ++i)  // of the tile below, which is about to be written
+        for (std::int64_t i = 0; i < side; ++i)
+          column[i] = load(products + (i * side + j) * sizes.out_stride);
+        for (std::int64_t i = 0; i < outputs; ++i)  // of the tile below, which is about to be written
           if (j < outputs) __builtin_prefetch(into + ((outputs + i) * shape.out_columns + j) * block, 1);
         to_output<outputs>(column, 1, half + j, side);
         in_order();
@@ -257,7 +259,7 @@ void results(const WinogradConvolution& what, const Sizes& sizes, const float* f
           y += bias;
           if (what.relu) y = y < 0.0f ? Vector{} : y;
         }
-        for (int j = 0; j < outputs; ++j)
+        for (std::int64_t j = 0; j < outputs; ++j)
           if (j < columns) store(into + j * block, row[j]);
         in_order();
       }
@@ -268,47 +270,47 @@ void results(const WinogradConvolution& what, const Sizes& sizes, const float* f
 // --- products of a point
 
 /// c[tile][block of out] = sum over k of a[tile][k] b[k][out], for `rows` tiles and `vectors` blocks.
-template <int rows, int vectors>
+template <std::int64_t rows, std::int64_t vectors>
 TRAINYARD_INLINE void product(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
                               std::int64_t depth, float* c, std::int64_t c_stride) {
   Vector sums[rows][vectors] = {};
   for (std::int64_t k = 0; k < depth; ++k) {
     Vector factors[vectors];
-    for (int v = 0; v < vectors; ++v) factors[v] = load(b + k * b_stride + v * block);
-    for (int r = 0; r < rows; ++r)
-      for (int v = 0; v < vectors; ++v) sums[r][v] += a[r * a_stride + k] * factors[v];
+    for (std::int64_t v = 0; v < vectors; ++v) factors[v] = load(b + k * b_stride + v * block);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t v = 0; v < vectors; ++v) sums[r][v] += a[r * a_stride + k] * factors[v];
   }
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) store(c + r * c_stride + v * block, sums[r][v]);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t v = 0; v < vectors; ++v) store(c + r * c_stride + v * block, sums[r][v]);
 }
 
 /// c[row][block of out] += sum over the tiles of a[tile][row] b[tile][out].
-template <int rows, int vectors>
+template <std::int64_t rows, std::int64_t vectors>
 TRAINYARD_INLINE void outer(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
                             std::int64_t tiles, float* c, std::int64_t c_stride) {
   Vector sums[rows][vectors] = {};
   for (std::int64_t t = 0; t < tiles; ++t) {
     Vector factors[vectors];
-    for (int v = 0; v < vectors; ++v) factors[v] = load(b + t * b_stride + v * block);
-    for (int r = 0; r < rows; ++r)
-      for (int v = 0; v < vectors; ++v) sums[r][v] += a[t * a_stride + r] * factors[v];
+    for (std::int64_t v = 0; v < vectors; ++v) factors[v] = load(b + t * b_stride + v * block);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t v = 0; v < vectors; ++v) sums[r][v] += a[t * a_stride + r] * factors[v];
   }
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t v = 0; v < vectors; ++v) {
       float* const to = c + r * c_stride + v * block;
       store(to, load(to) + sums[r][v]);
     }
 }
 
 #if defined(__AVX512F__)
-constexpr int product_rows = rows_at_once, outer_rows = 8;
+constexpr std::int64_t product_rows = rows_at_once, outer_rows = 8;
 #else
-constexpr int product_rows = 4, outer_rows = 4;
+constexpr std::int64_t product_rows = 4, outer_rows = 4;
 #endif
 
 void products(const Sizes& sizes, std::int64_t depth, std::int64_t tiles, const float* a,
               const float* filters, float* c) {
-  for (int p = 0; p < points;
+  for (std::int64_t p = 0; p < points;
        ++p, a += sizes.in_stride, c += sizes.out_stride, filters += depth * sizes.out) {
     std::int64_t o = 0;
     for (; o + 2 * block <= sizes.out; o += 2 * block)
@@ -324,7 +326,8 @@ void products(const Sizes& sizes, std::int64_t depth, std::int64_t tiles, const 
 
 void outers(const Sizes& sizes, std::int64_t in, std::int64_t tiles, const float* a, const float* b,
             float* c) {
-  for (int p = 0; p < points; ++p, a += sizes.in_stride, b += sizes.out_stride, c += sizes.in * sizes.out) {
+  for (std::int64_t p = 0; p < points;
+       ++p, a += sizes.in_stride, b += sizes.out_stride, c += sizes.in * sizes.out) {
     for (std::int64_t i = 0; i < in; i += outer_rows) {
       std::int64_t o = 0;
       for (; o + 2 * block <= sizes.out; o += 2 * block)
@@ -347,43 +350,45 @@ std::int64_t scratch_floats(const WinogradShape& shape) {
 }
 
 /// One dimension of G g G^T: from `kernel` vectors to six.
-TRAINYARD_INLINE void of_filter(const Vector* g, int s, int kernel, Vector* to, int t) {
-  for (int p = 0; p < side; ++p) {
+TRAINYARD_INLINE void of_filter(const Vector* g, std::int64_t s, std::int64_t kernel, Vector* to,
+                                std::int64_t t) {
+  for (std::int64_t p = 0; p < side; ++p) {
     Vector sum = filter_number(p, 0, kernel) * g[0];
-    for (int k = 1; k < kernel; ++k) sum += filter_number(p, k, kernel) * g[k * s];
+    for (std::int64_t k = 1; k < kernel; ++k) sum += filter_number(p, k, kernel) * g[k * s];
     to[p * t] = sum;
   }
 }
 
 /// To [point][in][out] from weights whose neighbours in `out` are `step` apart, those in `in` `in_step`; turned by
 /// half a turn where `back`.
-TRAINYARD_INLINE void transform_filters(std::int64_t in, std::int64_t out, int kernel, const float* weight,
-                                        std::int64_t step, std::int64_t in_step, bool back, float* filters) {
+TRAINYARD_INLINE void transform_filters(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                                        const float* weight, std::int64_t step, std::int64_t in_step,
+                                        bool back, float* filters) {
   const std::int64_t width = up(out, block);
-  const int size = kernel * kernel;
+  const std::int64_t size = kernel * kernel;
   for (std::int64_t o = 0; o < width; o += block)
     for (std::int64_t i = 0; i < in; ++i) {
       alignas(64) float given[25 * block] = {};
       for (std::int64_t lane = 0; lane < least(block, out - o); ++lane) {
         const float* const from = weight + (o + lane) * step + i * in_step;
-        for (int k = 0; k < size; ++k) given[k * block + lane] = from[back ? size - 1 - k : k];
+        for (std::int64_t k = 0; k < size; ++k) given[k * block + lane] = from[back ? size - 1 - k : k];
       }
       Vector plain[25], half[side * 5], whole[points];
-      for (int k = 0; k < size; ++k) plain[k] = load(given + k * block);
-      for (int j = 0; j < kernel; ++j) of_filter(plain + j, kernel, kernel, half + j, kernel);
-      for (int p = 0; p < side; ++p) of_filter(half + p * kernel, 1, kernel, whole + p * side, 1);
-      for (int p = 0; p < points; ++p) store(filters + (p * in + i) * width + o, whole[p]);
+      for (std::int64_t k = 0; k < size; ++k) plain[k] = load(given + k * block);
+      for (std::int64_t j = 0; j < kernel; ++j) of_filter(plain + j, kernel, kernel, half + j, kernel);
+      for (std::int64_t p = 0; p < side; ++p) of_filter(half + p * kernel, 1, kernel, whole + p * side, 1);
+      for (std::int64_t p = 0; p < points; ++p) store(filters + (p * in + i) * width + o, whole[p]);
     }
 }
 
 void transform(const WinogradShape& shape, const float* weight, float* filters) {
-  const std::int64_t size = shape.kernel * shape.kernel;
-  transform_filters(shape.in, shape.out, shape.kernel, weight, shape.in * size, size, false, filters);
+  const std::int64_t kernel = shape.kernel, size = kernel * kernel;
+  transform_filters(shape.in, shape.out, kernel, weight, shape.in * size, size, false, filters);
 }
 
 void transform_back(const WinogradShape& shape, const float* weight, float* filters) {
-  const std::int64_t size = shape.kernel * shape.kernel;
-  transform_filters(shape.out, shape.in, shape.kernel, weight, size, shape.in * size, true, filters);
+  const std::int64_t kernel = shape.kernel, size = kernel * kernel;
+  transform_filters(shape.out, shape.in, kernel, weight, size, shape.in * size, true, filters);
 }
 
 void convolve(const WinogradConvolution& what, std::int64_t begin, std::int64_t end) {
@@ -419,27 +424,28 @@ void weights(const WinogradWeights& what, std::int64_t begin, std::int64_t end) 
 }
 
 /// One dimension of G^T u G: from six vectors to `kernel`.
-TRAINYARD_INLINE void to_filter(const Vector* u, int s, int kernel, Vector* to, int t) {
-  for (int k = 0; k < kernel; ++k) {
+TRAINYARD_INLINE void to_filter(const Vector* u, std::int64_t s, std::int64_t kernel, Vector* to,
+                                std::int64_t t) {
+  for (std::int64_t k = 0; k < kernel; ++k) {
     Vector sum = filter_number(0, k, kernel) * u[0];
-    for (int p = 1; p < side; ++p) sum += filter_number(p, k, kernel) * u[p * s];
+    for (std::int64_t p = 1; p < side; ++p) sum += filter_number(p, k, kernel) * u[p * s];
     to[k * t] = sum;
   }
 }
 
 void weights_end(const WinogradShape& shape, const float* gradient, float* weight) {
   const std::int64_t in = up(shape.in, block), out = up(shape.out, block);
-  const int kernel = shape.kernel, size = kernel * kernel;
+  const std::int64_t kernel = shape.kernel, size = kernel * kernel;
   for (std::int64_t o = 0; o < out; o += block)
     for (std::int64_t i = 0; i < shape.in; ++i) {
       Vector given[points], half[5 * side], plain[25];
-      for (int p = 0; p < points; ++p) given[p] = load(gradient + (p * in + i) * out + o);
-      for (int q = 0; q < side; ++q) to_filter(given + q, side, kernel, half + q, side);
-      for (int k = 0; k < kernel; ++k) to_filter(half + k * side, 1, kernel, plain + k * kernel, 1);
+      for (std::int64_t p = 0; p < points; ++p) given[p] = load(gradient + (p * in + i) * out + o);
+      for (std::int64_t q = 0; q < side; ++q) to_filter(given + q, side, kernel, half + q, side);
+      for (std::int64_t k = 0; k < kernel; ++k) to_filter(half + k * side, 1, kernel, plain + k * kernel, 1);
       alignas(64) float found[25 * block];
-      for (int k = 0; k < size; ++k) store(found + k * block, plain[k]);
+      for (std::int64_t k = 0; k < size; ++k) store(found + k * block, plain[k]);
       for (std::int64_t lane = 0; lane < least(block, shape.out - o); ++lane)
-        for (int k = 0; k < size; ++k)
+        for (std::int64_t k = 0; k < size; ++k)
           weight[((o + lane) * shape.in + i) * size + k] = found[k * block + lane];
     }
 }
