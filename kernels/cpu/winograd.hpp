@@ -2,7 +2,7 @@
 // F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), after Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
 // CVPR 2016, equations 8 to 13. A tile of m x m outputs, m = 7 - kernel, takes 36 products for each pair of channels
 // in place of (m kernel)^2: a quarter. Interpolation is at 0, 1, -1, 2, -2 and infinity, which costs about a digit
-// of single precision.
+// of single precision; an infinity among the inputs of a tile becomes NaN in all of it.
 //
 // Images lie in blocks of channels, as oneDNN has them (nChw16c, nChw8c): [image][channel / block][row][column]
 // [block], with zeros for channels that fill up the last block. Filters are plain, [out][in][kernel][kernel]. All is
