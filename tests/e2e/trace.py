@@ -80,7 +80,8 @@ class Trace(HostTest):
         seconds = {each["name"]: each["seconds"] for each in result["plugins"]}
         for phase in ("data", "forward", "loss", "backward", "optimizer"):
             of_steps = total(phase, "phase")
-            self.assertAlmostEqual(of_steps, result["time"][phase], delta=0.15 * of_steps, msg=phase)
+            # The clock of the one lies within that of the other: a quarter of a microsecond a step.
+            self.assertAlmostEqual(of_steps, result["time"][phase], delta=0.15 * of_steps + 1e-4, msg=phase)
         self.assertAlmostEqual(total("hooks.ema", "hook"), seconds["ema"], delta=0.15 * seconds["ema"] + 1e-4)
         self.assertAlmostEqual(total("forward", "phase"), seconds["model"] if "model" in seconds else seconds["mlp"],
                                delta=0.15 * total("forward", "phase"))
