@@ -218,12 +218,13 @@ bool attention_rule(Compiler& compiler) {
   if (dims.size() != 3) return false;
   for (const trainyard::ValueId id : node.inputs)
     if (compiler.dims_of(id) != dims) return false;
+  const std::int64_t width = dims[2] / count;
   const Heads h{.samples = dims[0],
                 .time = dims[1],
                 .count = count,
-                .width = dims[2] / count,
+                .width = width,
                 .causal = node.integer("is_causal", 0) != 0,
-                .factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims[2] / count)))};
+                .factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)))};
   std::array<Rows, 3> inputs;
   if (split) {
     if (compiler.node().outputs != node.inputs) return false;

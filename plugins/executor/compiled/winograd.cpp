@@ -42,7 +42,8 @@ std::optional<WinogradShape> shape_of(const ConvolutionLayer& layer) {
 bool pays(const WinogradShape& shape, double direct_pixels) {
   constexpr double of_transform = 330, advantage = 0.8;
   const auto blocks = [](std::int64_t channels) {
-    return static_cast<double>(whole_blocks(channels) / channel_block());
+    const std::int64_t count = whole_blocks(channels) / channel_block();
+    return static_cast<double>(count);
   };
   const double size = shape.kernel, outputs = 7 - shape.kernel;
   const double tiles = std::ceil(static_cast<double>(shape.out_rows) / outputs) *
