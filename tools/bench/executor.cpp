@@ -13,7 +13,7 @@
 #include <torch/torch.h>
 
 #include "tools/bench/by_hand.hpp"
-#include "tools/bench/contest.hpp"
+#include "tools/bench/faster.hpp"
 #include "tools/bench/ours.hpp"
 #include "tools/bench/peer.hpp"
 
@@ -123,14 +123,7 @@ void measure(const Case& each, const std::string& python, int rounds) {
     for (int i = 0; i < 4; ++i) (*theirs_compiled)(1);
   }
   const std::vector<Times> times = contest(contenders, rounds);
-  std::printf("%s, one thread\n  %-36s %12s %12s   %s\n", each.title.c_str(), "", "min, ms", "p20, ms",
-              "compiled is faster by");
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    const double p20 = percentile(times[i].wall, 0.2), least = percentile(times[i].wall, 0.0);
-    std::printf("  %-36s %12.4f %12.4f   %.2fx, minima %.2fx\n", contenders[i].name.c_str(),
-                1e3 * least / each.steps, 1e3 * p20 / each.steps, p20 / percentile(times[1].wall, 0.2),
-                least / percentile(times[1].wall, 0.0));
-  }
+  print_faster(each.title + ", one thread", "compiled", 1, each.steps, contenders, times);
   std::printf("\n");
   std::fflush(stdout);
 }

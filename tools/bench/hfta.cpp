@@ -11,7 +11,7 @@
 #include "core/engine/train/memory.hpp"
 #include "plugins/executor/hfta/convolution.hpp"
 #include "tools/bench/arguments.hpp"
-#include "tools/bench/contest.hpp"
+#include "tools/bench/faster.hpp"
 #include "tools/bench/ours.hpp"
 #include "tools/bench/peer.hpp"
 
@@ -210,15 +210,7 @@ void measure(const Sweep& sweep, const std::string& program, bool quick) {
        }},
   };
   const std::vector<Times> times = contest(contenders, quick ? 1 : sweep.steps > 1 ? 25 : 15);
-  std::printf("%s: one thread each\n  %-32s %12s %12s   %s\n", sweep.title.c_str(), "", "min, ms", "p20, ms",
-              "the array is faster by");
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    const double p20 = percentile(times[i].wall, 0.2), least = percentile(times[i].wall, 0.0);
-    std::printf("  %-32s %12.4f %12.4f   %.2fx, minima %.2fx\n", contenders[i].name.c_str(),
-                1e3 * least / steps, 1e3 * p20 / steps, p20 / percentile(times[0].wall, 0.2),
-                least / percentile(times[0].wall, 0.0));
-  }
-  std::fflush(stdout);
+  print_faster(sweep.title + ": one thread each", "the array", 0, steps, contenders, times);
 }
 
 /// Operators that ten steps dispatch, by name, without those that open the executor.
