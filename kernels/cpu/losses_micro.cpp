@@ -7,18 +7,10 @@
 #include <immintrin.h>
 #endif
 
-#include "kernels/cpu/registers.hpp"
+#include "kernels/cpu/vector_math.hpp"
 
 namespace trainyard::kernels {
 namespace {
-
-typedef float Vector __attribute__((vector_size(register_bytes)));
-typedef std::int32_t Words __attribute__((vector_size(register_bytes)));
-typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-constexpr int lanes = register_bytes / 4;
-constexpr float infinity = __builtin_inff();
-
-#define TRAINYARD_INLINE inline __attribute__((always_inline))
 
 // --- elements of a row: whole vectors, and at its end a part of one
 
@@ -62,10 +54,10 @@ TRAINYARD_INLINE void store(float* to, Vector value, Part part) {
 }
 #endif
 TRAINYARD_INLINE Vector load(const float* from, Whole, float) {
-  return *reinterpret_cast<const Anywhere*>(from);
+  return load(from);
 }
 TRAINYARD_INLINE void store(float* to, Vector value, Whole) {
-  *reinterpret_cast<Anywhere*>(to) = value;
+  store(to, value);
 }
 
 template <class Use>
@@ -108,44 +100,6 @@ TRAINYARD_INLINE float folded(Vector v) {
   return v[0];
 }
 
-constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;  // their sum is ln 2
-
-/// exp(x) for x <= 0. x = n ln 2 + r, |r| <= ln(2) / 2; polynomial of Moshier, Cephes (expf).
-TRAINYARD_INLINE Vector exponential(Vector x) {
-  constexpr float log2_e = 1.44269504f, lowest = -87.33654f;  // 2^-126
-  constexpr float integers =
-      12582912.0f;  // 1.5 x 2^23: a small number added is rounded to an integer, in the last bits
-  const Vector shifted = x * log2_e + integers;
-  const Vector n = shifted - integers;
-  const Vector r = (x - n * ln2_high) - n * ln2_low;
-  Vector p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  const Words power = (reinterpret_cast<Words>(shifted) << 23) + (127 << 23);
-  return x < lowest ? Vector{} : p * reinterpret_cast<Vector>(power);
-}
-
-/// log(1 + x) for x from 0 to 1: as log(1 + f), or ln 2 + log(1 + f), f near 0; polynomial of Cephes (logf).
-TRAINYARD_INLINE Vector log_one_plus(Vector x) {
-  constexpr float root = 0.41421356f;  // sqrt(2) - 1
-  const Words over = x > root;
-  const Vector f = over ? 0.5f * (x - 1.0f) : x;
-  const Vector z = f * f;
-  Vector p = f * 7.0376836292e-2f - 1.1514610310e-1f;
-  p = p * f + 1.1676998740e-1f;
-  p = p * f - 1.2420140846e-1f;
-  p = p * f + 1.4249322787e-1f;
-  p = p * f - 1.6668057665e-1f;
-  p = p * f + 2.0000714765e-1f;
-  p = p * f - 2.4999993993e-1f;
-  p = p * f + 3.3333331174e-1f;
-  const Vector tail = p * f * z - 0.5f * z;
-  return over ? (f + (tail + ln2_low)) + ln2_high : f + tail;
-}
-
 // --- cross entropy
 
 enum class Smoothing { none, even, weighted };
@@ -175,7 +129,7 @@ RowSums sums_of(const float* x, float highest, const float* weight, float* kept,
   each_block(classes, [&](std::int64_t begin, std::int64_t end) {
     Vector exponentials{}, scores{};
     each_vector(begin, end, [&](std::int64_t i, auto part) {
-      const Vector less = load(x + i, part, -infinity) - highest, found = exponential(less);
+      const Vector less = load(x + i, part, -infinity) - highest, found = exponential_below(less);
       if (kept != nullptr) store(kept + i, found, part);
       exponentials += found;
       if constexpr (smoothing == Smoothing::even) scores += load(x + i, part, highest) - highest;
@@ -254,7 +208,7 @@ void binary_cross_entropy(const BinaryCrossEntropy& what, std::int64_t begin, st
       const Vector x = load(w.logits + i, part, 200.0f), t = load(w.target + i, part, 1.0f);
       const Words is_positive = x > 0.0f;
       const Vector above = is_positive ? x : Vector{}, below = is_positive ? Vector{} : -x;
-      const Vector e = exponential(is_positive ? -x : x);
+      const Vector e = exponential_below(is_positive ? -x : x);
       const Vector positive = t * w.positive, negative = 1.0f - t;
       sums += negative * above + positive * below + (positive + negative) * log_one_plus(e);
       if (w.gradient == nullptr) return;

@@ -267,6 +267,56 @@ Graph random_rows(std::uint64_t seed) {
   return b.finish(b.add(b.linear(made.back(), "out", 5), b.linear(made[pick(made.size())], "side", 5)));
 }
 
+/// Operators element by element of rows, of each other, and of numbers, whose values are read once or more.
+Graph random_chains(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  GraphBuilder b(schema_of({12}), seed);
+  std::vector<ValueId> made = {b.linear(b.input(), "a", 12), b.linear(b.input(), "b", 12)};
+  const auto number = [&](const std::string& name) {
+    const double value = static_cast<double>(pick(9)) * 0.25 - 0.9;
+    return b.constant(name + "c", pick(2) == 0 ? at::scalar_tensor(value, at::kFloat)
+                                               : at::full({1, 1}, value, at::kFloat));
+  };
+  constexpr std::array functions = {"Abs",         "Exp",       "Neg", "Relu",      "Sigmoid",
+                                    "Softplus",    "Tanh",      "Elu", "LeakyRelu", "Mish",
+                                    "HardSigmoid", "HardSwish", "Gelu"};
+  constexpr std::array operations = {"Add", "Sub", "Mul", "Max", "Min"};
+  const std::size_t steps = 4 + pick(20);
+  for (std::size_t i = 0; i < steps; ++i) {
+    // Of moderate size, so that exponentials of exponentials stay floats.
+    const ValueId x = b.tanh(made[made.size() - 1 - pick(std::min<std::size_t>(made.size(), 3))]);
+    const std::string name = "s" + std::to_string(i);
+    const auto add = [&](const std::string& op, std::vector<ValueId> inputs) {
+      made.push_back(b.node(op, name, std::move(inputs)));
+    };
+    const std::string operation = operations[pick(operations.size())];
+    switch (pick(8)) {
+      case 0:
+      case 1:
+      case 2: add(functions[pick(functions.size())], {x}); break;
+      case 3: add(operation, {x, made[pick(made.size())]}); break;
+      case 4: add(operation, {x, number(name)}); break;
+      case 5: add(operation, {number(name), x}); break;
+      case 6: {
+        const ValueId above =
+            b.node("Add", name + "p", {b.sigmoid(x), b.constant(name + "c", at::scalar_tensor(0.5f))});
+        constexpr std::array of_positive = {"Log", "Sqrt", "Reciprocal"};
+        pick(2) == 0 ? add(of_positive[pick(3)], {above}) : add("Div", {made[pick(made.size())], above});
+        if (pick(3) == 0)
+          made.push_back(b.node("Div", name + "d", {b.constant(name + "e", at::scalar_tensor(0.7f)), above}));
+        break;
+      }
+      case 7:
+        add("Clip", {x, b.constant(name + "l", at::scalar_tensor(-0.3f)),
+                     b.constant(name + "h", at::scalar_tensor(0.6f))});
+        break;
+    }
+    if (pick(6) == 0) made.push_back(b.linear(made.back(), name + "n", 12));
+  }
+  return b.finish(b.linear(made.back(), "out", 5));
+}
+
 Graph random_images(std::uint64_t seed, std::int64_t size) {
   std::mt19937_64 random(seed);
   const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
@@ -302,6 +352,44 @@ TEST_CASE("Networks made at random are the same compiled", "[compiled]") {
     const std::int64_t size = seed % 2 == 0 ? 6 : 11;
     check_same([&] { return random_images(seed, size); }, several({4, 3, size, size}));
   }
+}
+
+TEST_CASE("Chains of operators made at random are the same compiled", "[compiled]") {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    INFO("seed " << seed);
+    check_same([&] { return random_chains(seed); }, several({seed % 3 == 0 ? 700 : 5, 12}));
+  }
+}
+
+TEST_CASE("A chain is one step, and what others read of it ends it", "[compiled]") {
+  const auto steps = [](const std::function<ValueId(GraphBuilder&, ValueId)>& make) {
+    GraphBuilder b(schema_of({6}), 3);
+    const ValueId x = b.linear(b.input(), "in", 8);
+    GraphNetwork network(b.finish(b.linear(make(b, x), "out", 4)));
+    const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {{5, 6}}}, compiled::Choices{});
+    REQUIRE(plan->by_libtorch().empty());
+    return plan->steps() - 2;
+  };
+  const auto half = [](GraphBuilder& b) { return b.constant("half", at::scalar_tensor(0.5f)); };
+  REQUIRE(steps([&](GraphBuilder& b, ValueId x) {
+            return b.mul(b.tanh(b.node("Sub", "s", {half(b), b.mul(x, b.sigmoid(x))})), x);
+          }) == 1);
+  REQUIRE(steps([&](GraphBuilder& b, ValueId x) {
+            const ValueId y = b.tanh(b.sigmoid(x));
+            const ValueId other = b.layer_norm(y, "n");
+            return b.add(other, b.node("Exp", "e", {y}));
+          }) == 3);
+}
+
+TEST_CASE("A number of a chain is read in each pass", "[compiled]") {
+  GraphBuilder b(schema_of({6}), 3);
+  const ValueId x = b.linear(b.input(), "in", 8), factor = b.constant("factor", at::scalar_tensor(0.5f));
+  GraphNetwork network(b.finish(b.mul(b.tanh(x), factor)));
+  const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {{5, 6}}}, compiled::Choices{});
+  const Batch batch = batch_of(at::randn({5, 6}));
+  const at::Tensor before = plan->forward(batch, training).detach().clone();
+  network.graph()->values[static_cast<std::size_t>(factor)].initializer.mul_(3.0);
+  REQUIRE(plan->forward(batch, training).detach().allclose(3.0 * before));
 }
 
 TEST_CASE("With nothing fused the bits are the network's", "[compiled]") {

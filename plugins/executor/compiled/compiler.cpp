@@ -14,8 +14,9 @@ using trainyard::ValueId;
 
 namespace {
 
-constexpr std::array<Rule, 8> rules = {linear_rule,      convolution_rule, pooling_rule,   normalization_rule,
-                                       elementwise_rule, view_rule,        attention_rule, shortcut_rule};
+constexpr std::array<Rule, 9> rules = {linear_rule,        convolution_rule, pooling_rule,
+                                       normalization_rule, chain_rule,       elementwise_rule,
+                                       view_rule,          attention_rule,   shortcut_rule};
 
 /// A change of layout; its gradient goes back the same way.
 class Reorder final : public Instruction {

@@ -89,6 +89,11 @@ class Compiler {
   const trainyard::Node& node(std::size_t number) const { return graph_.nodes[number]; }
   /// No rule is asked for that node any more.
   void take(std::size_t node) { taken_[node] = true; }
+  bool is_taken(std::size_t node) const { return taken_[node]; }
+  /// The plan's value of one of the graph, where it has been made.
+  std::optional<ValueNumber> known(trainyard::ValueId id) const {
+    return of_graph_[static_cast<std::size_t>(id)];
+  }
   /// Takes the node behind this one as well where it is `op` and the only reader of `output`: then true, and
   /// `output` is what that node gives.
   bool absorb(std::string_view op, trainyard::ValueId& output);
@@ -174,6 +179,7 @@ bool linear_rule(Compiler&);
 bool convolution_rule(Compiler&);
 bool pooling_rule(Compiler&);
 bool normalization_rule(Compiler&);
+bool chain_rule(Compiler&);
 bool elementwise_rule(Compiler&);
 bool view_rule(Compiler&);
 bool attention_rule(Compiler&);

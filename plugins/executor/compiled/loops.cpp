@@ -96,12 +96,6 @@ PART_OF_EACH std::int64_t entries(const ScoreRows& scores, std::int64_t i) {
   return scores.causal ? std::min(scores.number + i + 1, scores.columns) : scores.columns;
 }
 
-/// 1/2 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
-constexpr float gelu_scale = 0.79788456f, gelu_cubic = 0.044715f;
-PART_OF_EACH float gelu_share(float x) {
-  return 1.0f / (1.0f + exponential(-2.0f * gelu_scale * (x + gelu_cubic * x * x * x)));
-}
-
 FOR_EACH_ISA void row_products_part(float* products, const float* a, const float* b, std::int64_t rows,
                                     std::int64_t columns, std::int64_t stride) {
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -153,18 +147,6 @@ FOR_EACH_ISA void through_softmax_part(const ScoreRows& weights, const float* gr
     const float middle = inner[i];
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < weights.columns; ++j) row[j] *= weights.factor * (given[j] - middle);
-  }
-}
-
-FOR_EACH_ISA void gelu_tanh_part(float* __restrict y, const float* __restrict x, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * gelu_share(x[i]);
-}
-FOR_EACH_ISA void through_gelu_tanh_part(float* __restrict into, const float* __restrict gradient,
-                                         const float* __restrict x, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float share = gelu_share(x[i]);
-    const float slope = 2.0f * gelu_scale * (1.0f + 3.0f * gelu_cubic * x[i] * x[i]);
-    into[i] = gradient[i] * (share + x[i] * share * (1.0f - share) * slope);
   }
 }
 
@@ -246,16 +228,6 @@ void softmax_again(const ScoreRows& scores, const float* logs) {
 void through_softmax(const ScoreRows& weights, const float* gradient, const float* inner) {
   in_rows(weights.rows, weights.columns, [&](std::int64_t at, std::int64_t n) {
     through_softmax_part(weights, gradient, inner, at, at + n);
-  });
-}
-
-void gelu_tanh(float* y, const float* x, std::int64_t count) {
-  in_parts(count, [&](std::int64_t at, std::int64_t n) { gelu_tanh_part(y + at, x + at, n); });
-}
-
-void through_gelu_tanh(float* into, const float* gradient, const float* x, std::int64_t count) {
-  in_parts(count, [&](std::int64_t at, std::int64_t n) {
-    through_gelu_tanh_part(into + at, gradient + at, x + at, n);
   });
 }
 

@@ -37,9 +37,4 @@ void softmax_again(const ScoreRows& scores, const float* logs);
 /// scores: it replaces the weights. `inner` is by row: the sum of weight x gradient.
 void through_softmax(const ScoreRows& weights, const float* gradient, const float* inner);
 
-/// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).
-void gelu_tanh(float* y, const float* x, std::int64_t count);
-/// Its gradient.
-void through_gelu_tanh(float* into, const float* gradient, const float* x, std::int64_t count);
-
 }  // namespace compiled

@@ -38,6 +38,8 @@ class Buffer {
 
   std::size_t bytes() const { return bytes_; }
   bool outside() const { return outside_; }
+  /// Lies outside the arena from now on.
+  void go_outside() { outside_ = true; }
   int first() const { return first_; }
   int last() const { return last_; }
   bool used() const { return last_ >= first_; }

@@ -55,8 +55,12 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& 
   output_ = compiler_.in_plain(number(graph.outputs.front()));
   for (const trainyard::ValueId id : graph.inputs) inputs_.push_back(number(id));
   compiler_.memory(output_);
+  const View view = compiler_.value(output_).view;
+  const int end_of_forward = compiler_.buffer(view).last();
   compiler_.plan_backward(output_);
-  compiler_.memory(output_);
+  Buffer& buffer = compiler_.buffer(view);
+  hands_out_ = !buffer.outside() && buffer.last() == end_of_forward;
+  hands_out_ ? buffer.go_outside() : buffer.use(compiler_.now());
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
     const trainyard::GraphValue& value = graph.values[id];
     if (!value.initializer.defined()) continue;
@@ -99,12 +103,15 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
   }
   kept_inputs_ = std::move(inputs);
   current_.context = context;
-  for (const Compiler::Entry& entry : compiler_.instructions_) entry.instruction->forward(current_);
-
   const Value& value = compiler_.value(output_);
   renew(result_, value.dims);
-  std::memcpy(result_.mutable_data_ptr(), compiler_.place(output_).data(),
-              static_cast<std::size_t>(result_.numel()) * sizeof(float));
+  const Place place = compiler_.place(output_);
+  if (hands_out_) place.place(result_.mutable_data_ptr());
+  for (const Compiler::Entry& entry : compiler_.instructions_) entry.instruction->forward(current_);
+
+  if (!hands_out_)
+    std::memcpy(result_.mutable_data_ptr(), place.data(),
+                static_cast<std::size_t>(result_.numel()) * sizeof(float));
   at::Tensor output = result_.detach();
   if (parameters_.empty()) return output;
   auto token = std::make_shared<int>(0);

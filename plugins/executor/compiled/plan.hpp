@@ -49,6 +49,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   trainyard::GraphNetwork& network_;
   Compiler compiler_;
   ValueNumber output_ = 0;
+  bool hands_out_ = false;  ///< the output is not looked at on the way back: it lies where it is handed out
   std::vector<ValueNumber> inputs_;
   std::vector<std::pair<std::size_t, ValueNumber>> initializers_;  ///< value of the graph, of the plan
   std::vector<std::pair<at::Tensor, ValueNumber>> parameters_;     ///< that want a gradient
