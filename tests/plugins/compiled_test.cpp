@@ -381,6 +381,34 @@ TEST_CASE("A chain is one step, and what others read of it ends it", "[compiled]
           }) == 3);
 }
 
+TEST_CASE("Chains leave alone what fills up channels", "[compiled]") {
+  // There 0 would become infinite, and NaN in what comes behind.
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({3, 9, 9}), 3);
+        ValueId x = b.conv2d(b.input(), "a", 5, {.padding = 1});
+        x = b.node("Log", "log", {b.node("Abs", "abs", {x})});
+        x = b.conv2d(x, "b", 6, {.kernel = 1});
+        return b.finish(b.linear(b.flatten(x), "c", 4));
+      },
+      several({3, 3, 9, 9}));
+}
+
+TEST_CASE("What was given out may be written over ahead of the way back", "[compiled]") {
+  GraphBuilder b(schema_of({6}), 3);
+  GraphNetwork network(b.finish(b.relu(b.linear(b.input(), "a", 8))));
+  const auto plan = std::make_shared<Plan>(network, PlanKey{.inputs = {{5, 6}}}, compiled::Choices{});
+  const Batch batch = batch_of(at::randn({5, 6}));
+  const at::Tensor weight = network.parameters()[0].tensor, given = at::randn({5, 8});
+  const auto gradient = [&](const at::Tensor& output) {
+    return torch::autograd::grad({output}, {weight}, {given})[0].clone();
+  };
+  const at::Tensor expected = gradient(plan->forward(batch, training));
+  const at::Tensor output = plan->forward(batch, training);
+  output.detach().zero_();
+  REQUIRE(gradient(output).equal(expected));
+}
+
 TEST_CASE("A number of a chain is read in each pass", "[compiled]") {
   GraphBuilder b(schema_of({6}), 3);
   const ValueId x = b.linear(b.input(), "in", 8), factor = b.constant("factor", at::scalar_tensor(0.5f));
