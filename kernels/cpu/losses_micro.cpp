@@ -73,33 +73,6 @@ TRAINYARD_INLINE void each_block(std::int64_t end, const Use& use) {
   for (std::int64_t i = 0; i < end; i += loss_block) use(i, end < i + loss_block ? end : i + loss_block);
 }
 
-// --- of a vector
-
-struct Add {
-  static TRAINYARD_INLINE Vector of(Vector a, Vector b) { return a + b; }
-};
-struct Max {
-  static TRAINYARD_INLINE Vector of(Vector a, Vector b) { return a > b ? a : b; }
-};
-
-template <class Operation>
-TRAINYARD_INLINE float folded(Vector v) {
-#if defined(__AVX512F__)
-  v = Operation::of(v, __builtin_shuffle(v, Words{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
-#elif defined(__AVX2__)
-  v = Operation::of(v, __builtin_shuffle(v, Words{4, 5, 6, 7, 0, 1, 2, 3}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{2, 3, 0, 1, 6, 7, 4, 5}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{1, 0, 3, 2, 5, 4, 7, 6}));
-#else
-  v = Operation::of(v, __builtin_shuffle(v, Words{2, 3, 0, 1}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{1, 0, 3, 2}));
-#endif
-  return v[0];
-}
-
 // --- cross entropy
 
 enum class Smoothing { none, even, weighted };

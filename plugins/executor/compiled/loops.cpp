@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 // Compiled once for each instruction set; the loader takes the best that the processor has.
@@ -53,103 +52,6 @@ FOR_EACH_ISA void sum_pixels_part(float* sums, const float* image, std::int64_t 
   block == 16 ? sum_block<16>(sums, image, pixels) : sum_block<8>(sums, image, pixels);
 }
 
-/// e^x to two units in the last place: 2^n times a polynomial of what is left, |r| <= ln 2 / 2 (Cephes' expf).
-PART_OF_EACH float exponential(float x) {
-  x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-  const float n = __builtin_rintf(x * 1.44269504f);
-  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  return p * __builtin_bit_cast(float, (static_cast<std::int32_t>(n) + 127) << 23);
-}
-
-constexpr std::int64_t lanes = 16;  ///< of a sum, so that its order does not depend on the processor
-
-PART_OF_EACH float largest(const float* row, std::int64_t count) {
-  float most[lanes];
-  for (float& each : most) each = row[0];
-  std::int64_t j = 0;
-  for (; j + lanes <= count; j += lanes)
-    for (std::int64_t k = 0; k < lanes; ++k) most[k] = row[j + k] > most[k] ? row[j + k] : most[k];
-  for (; j < count; ++j) most[0] = row[j] > most[0] ? row[j] : most[0];
-  return *std::max_element(most, most + lanes);
-}
-
-PART_OF_EACH float sum_of(const float* row, std::int64_t count) {
-  float sums[lanes] = {};
-  std::int64_t j = 0;
-  for (; j + lanes <= count; j += lanes)
-    for (std::int64_t k = 0; k < lanes; ++k) sums[k] += row[j + k];
-  float sum = 0.0f;
-  for (; j < count; ++j) sum += row[j];
-  for (const float each : sums) sum += each;
-  return sum;
-}
-
-/// What row i of a causal matrix has.
-PART_OF_EACH std::int64_t entries(const ScoreRows& scores, std::int64_t i) {
-  return scores.causal ? std::min(scores.number + i + 1, scores.columns) : scores.columns;
-}
-
-FOR_EACH_ISA void row_products_part(float* products, const float* a, const float* b, std::int64_t rows,
-                                    std::int64_t columns, std::int64_t stride) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const float* const one = a + i * stride;
-    const float* const other = b + i * stride;
-    float sums[lanes] = {};
-    std::int64_t j = 0;
-    for (; j + lanes <= columns; j += lanes)
-      for (std::int64_t k = 0; k < lanes; ++k) sums[k] += one[j + k] * other[j + k];
-    float sum = 0.0f;
-    for (; j < columns; ++j) sum += one[j] * other[j];
-    for (const float each : sums) sum += each;
-    products[i] = sum;
-  }
-}
-
-FOR_EACH_ISA void softmax_part(const ScoreRows& scores, float* logs, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
-    float* const row = scores.first + i * scores.stride;
-    const std::int64_t count = entries(scores, i);
-    const float most = largest(row, count);
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(scores.factor * (row[j] - most));
-    const float sum = sum_of(row, count);
-    const float share = 1.0f / sum;
-    for (std::int64_t j = 0; j < count; ++j) row[j] *= share;
-    for (std::int64_t j = count; j < scores.columns; ++j) row[j] = 0.0f;
-    logs[i] = scores.factor * most + std::log(sum);
-  }
-}
-
-FOR_EACH_ISA void softmax_again_part(const ScoreRows& scores, const float* logs, std::int64_t begin,
-                                     std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
-    float* const row = scores.first + i * scores.stride;
-    const std::int64_t count = entries(scores, i);
-    const float log = logs[i];
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < count; ++j) row[j] = exponential(scores.factor * row[j] - log);
-    for (std::int64_t j = count; j < scores.columns; ++j) row[j] = 0.0f;
-  }
-}
-
-FOR_EACH_ISA void through_softmax_part(const ScoreRows& weights, const float* gradient, const float* inner,
-                                       std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
-    float* const row = weights.first + i * weights.stride;
-    const float* const given = gradient + i * weights.stride;
-    const float middle = inner[i];
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < weights.columns; ++j) row[j] *= weights.factor * (given[j] - middle);
-  }
-}
-
 template <class Part>
 void in_parts(std::int64_t count, const Part& part) {
   if (count <= grain) return part(0, count);
@@ -186,13 +88,6 @@ void through_relu(float* masked, const float* gradient, const float* output, std
            [&](std::int64_t at, std::int64_t n) { mask_part(masked + at, gradient + at, output + at, n); });
 }
 
-void row_products(float* products, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
-                  std::int64_t stride) {
-  in_rows(rows, columns, [&](std::int64_t at, std::int64_t n) {
-    row_products_part(products + at, a + at * stride, b + at * stride, n, columns, stride);
-  });
-}
-
 /// Threads take columns, so that the order of the terms stays.
 void sum_rows(float* sums, const float* matrix, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t width = 64;
@@ -212,22 +107,6 @@ void sum_pixels(float* sums, const float* images, std::int64_t count, std::int64
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t c = at * block; c < (at + n) * block; c += block)
         sum_pixels_part(sums + c, images + (i * channels + c) * pixels, pixels, block);
-  });
-}
-
-void softmax_rows(const ScoreRows& scores, float* logs) {
-  in_rows(scores.rows, scores.columns,
-          [&](std::int64_t at, std::int64_t n) { softmax_part(scores, logs, at, at + n); });
-}
-
-void softmax_again(const ScoreRows& scores, const float* logs) {
-  in_rows(scores.rows, scores.columns,
-          [&](std::int64_t at, std::int64_t n) { softmax_again_part(scores, logs, at, at + n); });
-}
-
-void through_softmax(const ScoreRows& weights, const float* gradient, const float* inner) {
-  in_rows(weights.rows, weights.columns, [&](std::int64_t at, std::int64_t n) {
-    through_softmax_part(weights, gradient, inner, at, at + n);
   });
 }
 
