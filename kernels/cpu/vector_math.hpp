@@ -13,6 +13,7 @@ namespace {
 
 typedef float Vector __attribute__((vector_size(register_bytes)));
 typedef std::int32_t Words __attribute__((vector_size(register_bytes)));
+typedef std::uint32_t Bits __attribute__((vector_size(register_bytes)));
 typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
 constexpr int lanes = register_bytes / 4;
 constexpr float infinity = __builtin_inff();
@@ -71,7 +72,8 @@ TRAINYARD_INLINE Reduced reduced(Vector x) {
 }
 /// 2^(n + more)
 TRAINYARD_INLINE Vector power_of_two(Vector shifted, std::int32_t more) {
-  return reinterpret_cast<Vector>((reinterpret_cast<Words>(shifted) << 23) + ((127 + more) << 23));
+  const auto offset = static_cast<std::uint32_t>(127 + more) << 23;
+  return reinterpret_cast<Vector>((reinterpret_cast<Bits>(shifted) << 23) + offset);
 }
 
 /// exp(x) for x <= 0; 0 below 2^-126.
@@ -127,9 +129,9 @@ TRAINYARD_INLINE Vector logarithm(Vector x) {
   const Words is_small = x < smallest;
   const Vector normal = is_small ? x * two_to_25 : x;
   // x = 2^n m, m from sqrt(1/2) to sqrt(2).
-  constexpr std::int32_t root_half = 0x3f3504f3;
-  const Words bits = reinterpret_cast<Words>(normal) - root_half;
-  const Words power = bits >> 23;
+  constexpr std::uint32_t root_half = 0x3f3504f3;
+  const Bits bits = reinterpret_cast<Bits>(normal) - root_half;
+  const Words power = reinterpret_cast<Words>(bits) >> 23;
   const Vector m = reinterpret_cast<Vector>((bits & 0x7fffff) + root_half);
   const Vector n = __builtin_convertvector(power, Vector) - (is_small ? Vector{} + 25.0f : Vector{});
   const Vector f = m - 1.0f;

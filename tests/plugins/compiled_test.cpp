@@ -226,6 +226,18 @@ TEST_CASE("Compiled attention is whole or causal, and of queries, keys and value
           several({3, time, 12}));
 }
 
+TEST_CASE("Compiled attention of packed rows that others read, too", "[compiled]") {
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({40, 12}), 3);
+        const ValueId packed = b.linear(b.input(), "qkv", 36), side = b.linear(packed, "side", 12);
+        const std::vector<ValueId> parts = b.split(packed, 3, 2);
+        const ValueId y = b.attention(parts[0], parts[1], parts[2], "attn", 2, true);
+        return b.finish(b.add(b.linear(y, "out", 12), b.add(side, b.linear(packed, "other", 12))));
+      },
+      several({3, 40, 12}));
+}
+
 TEST_CASE("Compiled shortcuts put channels of zeros where they were", "[compiled]") {
   for (const auto& [inside, out, size] : {std::array{16, 32, 8}, std::array{20, 24, 7}, std::array{8, 40, 6}})
     check_same(
