@@ -1,17 +1,23 @@
-# Headers of LibTorch and of the standard library, compiled once for the engine and all plugins, once for programs, and once for
-# the SDK, whose symbols are visible. A unit still includes what it uses: tools/lint reads each without them. They hold for the
-# flags that they were made with alone. The front has none: what costs time there is code, not reading.
-#   trainyard_use_precompiled(TARGET)
+# Headers of LibTorch and of the standard library, compiled once for each set of flags that units come with: for the engine and
+# all plugins (libraries), for plugins that compute with OpenMP (openmp), for programs, and for the SDK, whose symbols are visible.
+# A unit still includes what it uses: tools/lint reads each without them. GCC instantiates what inline functions of precompiled
+# headers need in each unit anew, 1.5 s for all of ATen: those that need no more than tensors have headers with no more (tensors,
+# 0.5 s). The front has none: what costs time there is code, not reading.
+#   trainyard_use_precompiled(TARGET [libraries|openmp|tensors])  a program has its own
 
+find_package(OpenMP REQUIRED)  # LibTorch has a library of the same name
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/precompiled/empty.cpp CONTENT "")
-set(precompiled_headers <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional>
-  <map> <memory> <mutex> <optional> <set> <span> <sstream> <string> <thread> <utility> <variant> <vector> <ATen/ATen.h>
-  <ATen/Parallel.h>)
-foreach(which libraries programs)
-  add_library(precompiled_${which} OBJECT ${CMAKE_BINARY_DIR}/precompiled/empty.cpp)
+set(precompiled_standard <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <filesystem> <fstream> <functional>
+  <map> <memory> <mutex> <optional> <set> <span> <sstream> <string> <thread> <utility> <variant> <vector>)
+set(precompiled_headers ${precompiled_standard} <ATen/ATen.h> <ATen/Parallel.h>)
+foreach(which libraries openmp tensors programs)
+  add_library(precompiled_${which} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled/empty.cpp)
   target_link_libraries(precompiled_${which} PRIVATE Trainyard::torch)
 endforeach()
+target_link_libraries(precompiled_openmp PRIVATE OpenMP::OpenMP_CXX)
 target_precompile_headers(precompiled_libraries PRIVATE ${precompiled_headers})
+target_precompile_headers(precompiled_openmp PRIVATE ${precompiled_headers})
+target_precompile_headers(precompiled_tensors PRIVATE ${precompiled_standard} <ATen/core/Tensor.h> <ATen/Parallel.h>)
 # Programs that test and measure. Without Catch: LibTorch has a CHECK, too, and the unit says which stands.
 set_target_properties(precompiled_programs PROPERTIES POSITION_INDEPENDENT_CODE OFF)
 target_compile_options(precompiled_programs PRIVATE -fPIE)  # as CMake compiles programs
@@ -25,6 +31,18 @@ function(trainyard_use_precompiled target)
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
     return()
   endif()
-  target_precompile_headers(${target} REUSE_FROM precompiled_libraries)
+  list(APPEND ARGN libraries)
+  list(GET ARGN 0 which)
+  target_precompile_headers(${target} REUSE_FROM precompiled_${which})
   set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
+endfunction()
+
+# What a plugin of one file asks for: all of ATen where it names an operator, tensors alone where it does not.
+function(trainyard_precompiled_for source result)
+  file(STRINGS ${source} operators REGEX "^#include <(ATen/(ATen|ops/)|torch/)")
+  if(operators)
+    set(${result} libraries PARENT_SCOPE)
+  else()
+    set(${result} tensors PARENT_SCOPE)
+  endif()
 endfunction()

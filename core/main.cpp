@@ -1,5 +1,7 @@
 // The trainyard command. A thin front: it checks everything that can be checked without LibTorch, and hands
 // the rest to the engine.
+#include <unistd.h>
+
 #include <cstdio>
 #include <iostream>
 #include <string_view>
@@ -53,17 +55,29 @@ int run_command_line(int given, char** words) {
   return line.chosen();
 }
 
-}  // namespace
-}  // namespace trainyard::cli
-
-int main(int argc, char** argv) {
+int code_of(int argc, char** argv) {
   try {
-    return trainyard::cli::run_command_line(argc, argv);
-  } catch (const trainyard::Error& error) {
+    return run_command_line(argc, argv);
+  } catch (const Error& error) {
     std::fprintf(stderr, "trainyard: %s\n", error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
-    return static_cast<int>(trainyard::ExitCode::internal);
+    return static_cast<int>(ExitCode::internal);
   }
+}
+
+}  // namespace
+}  // namespace trainyard::cli
+
+int main(int argc, char** argv) {
+  const int code = trainyard::cli::code_of(argc, argv);
+#ifndef __SANITIZE_ADDRESS__  // which looks for leaks at the end
+  // LibTorch takes a tenth of a second to take down its tables of operators, which nobody reads any more.
+  std::cout.flush();
+  std::fflush(nullptr);
+  ::_exit(code);
+#else
+  return code;
+#endif
 }

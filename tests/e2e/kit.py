@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 from support.host import BUILD, SOURCE, TRAINYARD, HostTest
 
@@ -73,21 +74,26 @@ class EveryKind(unittest.TestCase):
         for kind, name in self.names.items():
             new(kind, name, self.folder)
         build(self.folder, self.names.values(), "g++")
-        for kind, name in self.names.items():
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            tried = {kind: pool.submit(self.check_and_train, kind, name) for kind, name in self.names.items()}
+        for kind, done in tried.items():
             with self.subTest(kind):
-                folder = self.folder / name
-                inspected = run(f"trainyard plugins inspect build/lib{name}.so", folder)
-                self.assertIn(f"{kind}/{name} 0.1.0", inspected)
-                if kind in NEEDS:
-                    self.assertRegex(inspected, rf"(?m)^needs +{NEEDS[kind]}$")
-                run(["trainyard", "plugins", "check", f"build/lib{name}.so", *CHECKS], folder)
-                command = (folder / "run.toml").read_text().splitlines()[0]
-                self.assertTrue(command.startswith("# trainyard "), command)
-                run(re.sub(r"(train|study) run.toml", "validate run.toml", command[2:].split("&&")[0]), folder)
-                run(command[2:], folder)
-                text = "\n".join(path.read_text(errors="replace") for path in folder.rglob("*")
-                                 if path.is_file() and not {"build", "runs"} & set(path.relative_to(folder).parts))
-                self.assertNotRegex(text, "my_plugin|MyPlugin|my_kind|MY_[A-Z]+")
+                done.result()
+
+    def check_and_train(self, kind, name):
+        folder = self.folder / name
+        inspected = run(f"trainyard plugins inspect build/lib{name}.so", folder)
+        self.assertIn(f"{kind}/{name} 0.1.0", inspected)
+        if kind in NEEDS:
+            self.assertRegex(inspected, rf"(?m)^needs +{NEEDS[kind]}$")
+        run(["trainyard", "plugins", "check", f"build/lib{name}.so", *CHECKS], folder)
+        command = (folder / "run.toml").read_text().splitlines()[0]
+        self.assertTrue(command.startswith("# trainyard "), command)
+        run(re.sub(r"(train|study) run.toml", "validate run.toml", command[2:].split("&&")[0]), folder)
+        run(command[2:], folder)
+        text = "\n".join(path.read_text(errors="replace") for path in folder.rglob("*")
+                         if path.is_file() and not {"build", "runs"} & set(path.relative_to(folder).parts))
+        self.assertNotRegex(text, "my_plugin|MyPlugin|my_kind|MY_[A-Z]+")
 
     @unittest.skipUnless(shutil.which("clang++"), "no clang++ here")
     def test_it_builds_and_passes_with_clang(self):

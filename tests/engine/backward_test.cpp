@@ -2,9 +2,9 @@
 // notice.
 #include <catch2/catch.hpp>
 
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/torch.h>
 
 #include "core/engine/train/backward.hpp"
 
@@ -26,10 +26,10 @@ struct Threefold : torch::autograd::Function<Threefold> {
 };
 
 at::Tensor parameter() {
-  return torch::arange(4.0f).requires_grad_();
+  return at::arange(4.0f).requires_grad_();
 }
 at::Tensor root(double value) {
-  return torch::full({}, value);
+  return at::full({}, value);
 }
 
 TEST_CASE("A chain is gone back without the engine, and gradients add up", "[backward]") {
@@ -50,7 +50,7 @@ TEST_CASE("A node that gives to several parameters ends a chain", "[backward]") 
 }
 
 TEST_CASE("A chain without parameters that want gradients is refused as ever", "[backward]") {
-  CHECK_THROWS_WITH(backward(torch::ones({}), root(1.0)), Catch::Contains("does not require grad"));
+  CHECK_THROWS_WITH(backward(at::ones({}), root(1.0)), Catch::Contains("does not require grad"));
 }
 
 TEST_CASE("A graph that forks is the engine's", "[backward]") {
@@ -107,7 +107,7 @@ TEST_CASE("A gradient of another shape than what it is of is refused", "[backwar
     static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.sum(); }
     static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                    torch::autograd::variable_list) {
-      return {torch::ones({5})};
+      return {at::ones({5})};
     }
   };
   const at::Tensor x = parameter();

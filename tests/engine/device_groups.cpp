@@ -1,6 +1,6 @@
 // What ranks exchange on devices: by which backend, who waits, and what is said where there is none. There is
 // no device where tensors are `meta`; GPUs are tried where there are any.
-#include <torch/torch.h>  // first: it has a CHECK of its own
+#include <ATen/ATen.h>  // first: it has a CHECK of its own
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
@@ -260,12 +260,12 @@ TEST_CASE("CUDA: NCCL's library loads where LibTorch's CUDA half does") {
 /// The collectives of a group on this rank's GPU, against what they give in memory.
 void compare(RankGroup& group, World& world, at::Device device) {
   const int size = group.size();
-  const at::Tensor each = torch::arange(6 * size * size).to(at::kFloat).view({size, -1}).div(7.0).sin();
+  const at::Tensor each = at::arange(6 * size * size).to(at::kFloat).view({size, -1}).div(7.0).sin();
   const at::Tensor own = each[group.rank()].contiguous().to(device);
   const auto same = [&](const at::Tensor& found, const at::Tensor& expected) {
     world.settle();
     CHECK_HERE(found.device() == device);
-    CHECK_HERE(torch::allclose(found.cpu(), expected, 1e-6, 1e-7));
+    CHECK_HERE(at::allclose(found.cpu(), expected, 1e-6, 1e-7));
   };
   at::Tensor sum = own.clone();
   group.all_reduce(sum)->wait();

@@ -1,5 +1,5 @@
 // What ranks exchange: sums of gradients that leave while backward runs, the tail that goes with them, states.
-#include <torch/torch.h>  // first: it has a CHECK of its own
+#include <ATen/ATen.h>  // first: it has a CHECK of its own
 
 #include <signal.h>
 
@@ -33,11 +33,11 @@ struct Chain {
 
   Chain() {
     static const std::vector<at::Tensor> drawn = [] {  // once: the threads of a test share the generator
-      torch::manual_seed(7);
+      at::manual_seed(7);
       std::vector<at::Tensor> tensors;
       for (const std::int64_t width : {6, 300, 40, 5})
-        tensors.push_back(torch::randn({width, tensors.empty() ? 4 : tensors.back().size(0)}) * 0.1);
-      tensors.push_back(torch::randn({3}));
+        tensors.push_back(at::randn({width, tensors.empty() ? 4 : tensors.back().size(0)}) * 0.1);
+      tensors.push_back(at::randn({3}));
       return tensors;
     }();
     for (const at::Tensor& each : drawn) parameters.push_back(each.clone().set_requires_grad(true));
@@ -52,7 +52,7 @@ struct Chain {
 
 /// The batch of a rank: other numbers, and another number of rows.
 at::Tensor batch(int rank) {
-  return torch::arange((rank + 1) * 4, torch::kFloat).view({-1, 4}).div(10.0 * (rank + 1));
+  return at::arange((rank + 1) * 4, at::kFloat).view({-1, 4}).div(10.0 * (rank + 1));
 }
 
 std::vector<at::Tensor> expected(int ranks, const std::vector<double>& shares) {
@@ -70,7 +70,7 @@ void check_gradients(const Chain& chain, const std::vector<at::Tensor>& expected
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const at::Tensor gradient = chain.parameters[i].grad();
     CHECK_HERE(gradient.defined() == expected[i].defined());
-    if (gradient.defined()) CHECK_HERE(torch::allclose(gradient, expected[i], 1e-5, 1e-6));
+    if (gradient.defined()) CHECK_HERE(at::allclose(gradient, expected[i], 1e-5, 1e-6));
   }
 }
 
@@ -96,19 +96,17 @@ TEST_CASE("Sparse gradients of other rows on each rank are summed") {
   for (const std::int64_t bucket :
        {std::int64_t{4}, std::int64_t{1} << 25})  // summed where they lie, and together
     on_ranks(2, [&](World& world) {
-      const auto touched = [](int rank) { return torch::arange(rank, 6, 2 + rank, torch::kLong); };
-      at::Tensor table = torch::ones({6, 2}).requires_grad_(true),
-                 dense = torch::ones({6, 2}).requires_grad_(true);
+      const auto touched = [](int rank) { return at::arange(rank, 6, 2 + rank, at::kLong); };
+      at::Tensor table = at::ones({6, 2}).requires_grad_(true), dense = at::ones({6, 2}).requires_grad_(true);
       Reduction reduction(world, {{"table", table}}, make_layout({{"table", table}}, bucket, nullptr),
                           nullptr);
       for (int rank = 0; rank < 2; ++rank)
-        (torch::embedding(dense, touched(rank)).sum() * (rank + 1.0)).backward();
+        (at::embedding(dense, touched(rank)).sum() * (rank + 1.0)).backward();
       reduction.collect();
-      (torch::embedding(table, touched(world.rank()), -1, false, /*sparse=*/true).sum() *
-       (world.rank() + 1.0))
+      (at::embedding(table, touched(world.rank()), -1, false, /*sparse=*/true).sum() * (world.rank() + 1.0))
           .backward();
       reduction.finish({.weight = 1.0}, 2.0);
-      CHECK_HERE(torch::equal(table.grad(), dense.grad()));
+      CHECK_HERE(at::equal(table.grad(), dense.grad()));
     });
 }
 
@@ -174,7 +172,7 @@ TEST_CASE("Buckets lie as backward goes, the first one small, and what is compre
   using Numbers = std::vector<std::vector<std::size_t>>;
   std::vector<NamedTensor> parameters;
   for (const std::int64_t length : {4, 100, 4, 100, 100, 4, 100})
-    parameters.push_back({std::to_string(parameters.size()), torch::zeros({length})});
+    parameters.push_back({std::to_string(parameters.size()), at::zeros({length})});
   CHECK(numbers(make_layout(parameters, 1 << 20, nullptr)) == Numbers{{6, 5, 4, 3, 2, 1, 0}});
   CHECK(numbers(make_layout(parameters, 816, nullptr)) == Numbers{{6, 5, 4}, {3, 2, 1}, {0}});
   Large large;
@@ -185,14 +183,14 @@ TEST_CASE("Buckets lie as backward goes, the first one small, and what is compre
   CHECK_FALSE(layout.buckets[2].compressed);
   // A quarter of a million floats, and then as many as there is room for.
   std::vector<NamedTensor> many;
-  for (int i = 0; i < 6; ++i) many.push_back({std::to_string(i), torch::zeros({200'000})});
+  for (int i = 0; i < 6; ++i) many.push_back({std::to_string(i), at::zeros({200'000})});
   CHECK(numbers(make_layout(many, 1 << 21, nullptr)) == Numbers{{5}, {4, 3}, {2, 1}, {0}});
 }
 
 TEST_CASE("A large gradient is summed where it lies, in its turn, and the last bucket has none") {
   std::vector<NamedTensor> parameters;
   for (const std::int64_t length : {1 << 20, 4, 4, (1 << 20) - 1, 4, 1 << 20, 4})
-    parameters.push_back({std::to_string(parameters.size()), torch::zeros({length})});
+    parameters.push_back({std::to_string(parameters.size()), at::zeros({length})});
   const Layout layout = make_layout(parameters, 25 << 20, nullptr);
   std::vector<std::vector<std::size_t>> numbers;
   std::vector<bool> in_place;
@@ -223,13 +221,13 @@ TEST_CASE("Buckets leave in one order, in whatever order the ranks' gradients co
     std::vector<at::Tensor> weights;
     std::vector<NamedTensor> named;
     for (const std::int64_t length : {30, 40, 50, 60}) {
-      weights.push_back(torch::ones({length}).set_requires_grad(true));
+      weights.push_back(at::ones({length}).set_requires_grad(true));
       named.push_back({std::to_string(length), weights.back()});
     }
     Reduction reduction(world, named, make_layout(named, 4, nullptr), nullptr);
     for (int step = 0; step < 3; ++step) {
       for (at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
-      at::Tensor x = torch::ones({}).set_requires_grad(true);
+      at::Tensor x = at::ones({}).set_requires_grad(true);
       // Backward meets them in the order of the list, on the other rank from its end.
       for (std::size_t i = 0; i < weights.size(); ++i)
         x = x * weights[world.rank() == 0 ? i : weights.size() - 1 - i].mean();
@@ -237,8 +235,8 @@ TEST_CASE("Buckets leave in one order, in whatever order the ranks' gradients co
       x.backward();
       reduction.finish({.weight = 1.0}, 2.0);
       for (const at::Tensor& weight : weights)
-        CHECK_HERE(torch::allclose(weight.grad(),
-                                   torch::full_like(weight, 2.0 / static_cast<double>(weight.numel()))));
+        CHECK_HERE(
+            at::allclose(weight.grad(), at::full_like(weight, 2.0 / static_cast<double>(weight.numel()))));
     }
   });
 }
@@ -354,8 +352,8 @@ TEST_CASE("Ranks of several machines sum what is short by nodes, and the rest in
         each.ranks,
         [&](World& world) {
           NotedRanks ranks(world);
-          const std::vector<NamedTensor> named = {{"short", torch::zeros({101}).set_requires_grad(true)},
-                                                  {"long", torch::zeros({150, 100}).set_requires_grad(true)}};
+          const std::vector<NamedTensor> named = {{"short", at::zeros({101}).set_requires_grad(true)},
+                                                  {"long", at::zeros({150, 100}).set_requires_grad(true)}};
           Reduction reduction(ranks, named, make_layout(named, 1000, nullptr), nullptr);
           CHECK_HERE(ranks.notes.empty());
           State sums;
@@ -364,7 +362,7 @@ TEST_CASE("Ranks of several machines sum what is short by nodes, and the rest in
             reduction.collect();
             for (const NamedTensor& parameter : named)
               (parameter.tensor *
-               (torch::arange(parameter.tensor.numel()).view_as(parameter.tensor) + 0.3 * world.rank()))
+               (at::arange(parameter.tensor.numel()).view_as(parameter.tensor) + 0.3 * world.rank()))
                   .sum()
                   .backward();
             const Tail all = reduction.finish(
@@ -376,7 +374,7 @@ TEST_CASE("Ranks of several machines sum what is short by nodes, and the rest in
             for (const NamedTensor& parameter : named) {
               const at::Tensor sum = parameter.tensor.grad();
               CHECK_HERE(
-                  torch::allclose(sum, (torch::arange(sum.numel()) * each.ranks + shift).view_as(sum), 1e-6));
+                  at::allclose(sum, (at::arange(sum.numel()) * each.ranks + shift).view_as(sum), 1e-6));
               sums.tensors.emplace(parameter.name + std::to_string(step), sum.clone());
             }
             sums.scalars.emplace("loss" + std::to_string(step), all.loss);
@@ -391,11 +389,11 @@ TEST_CASE("Ranks of several machines sum what is short by nodes, and the rest in
 TEST_CASE("Trust ratios that ranks share out are those that each computes alone, and no rank computes many") {
   constexpr std::size_t layers = 70;
   const auto drawn = [](std::uint64_t seed) {
-    torch::manual_seed(seed);
+    at::manual_seed(seed);
     std::vector<at::Tensor> tensors;
     for (std::size_t i = 0; i < layers; ++i)
       tensors.push_back(
-          torch::randn({static_cast<std::int64_t>(1 + i * i % 13), static_cast<std::int64_t>(3 + i)}));
+          at::randn({static_cast<std::int64_t>(1 + i * i % 13), static_cast<std::int64_t>(3 + i)}));
     tensors[5].zero_();  // a ratio of 1
     return tensors;
   };
@@ -414,11 +412,11 @@ TEST_CASE("Trust ratios that ranks share out are those that each computes alone,
     std::vector<at::Tensor> updates;
     for (const at::Tensor& each : drawn_updates) updates.push_back(each.clone());
     optimizers::scale_by_trust(updates, weights, steps, 2, &world, 0.001, 0.01);
-    for (std::size_t i = 0; i < layers; ++i) CHECK_HERE(torch::equal(updates[i], alone[i]));
+    for (std::size_t i = 0; i < layers; ++i) CHECK_HERE(at::equal(updates[i], alone[i]));
     std::size_t computed = 0;
     optimizers::shared_out(world, sizes, at::kCPU, [&](const std::vector<std::size_t>& items) {
       computed = items.size();
-      return torch::ones({std::ssize(items)});
+      return at::ones({std::ssize(items)});
     });
     CHECK_HERE(computed == static_cast<std::size_t>(std::count(owner.begin(), owner.end(), world.rank())));
   });
@@ -430,9 +428,9 @@ TEST_CASE("States of all kinds reach every rank as they were") {
         .owner = "rank " + std::to_string(world.rank()), .version = "1", .scalars = {}, .tensors = {}};
     state.scalars = {
         {"yes", true}, {"whole", std::int64_t{1} << 40}, {"real", 0.1}, {"text", std::string("a\0b", 3)}};
-    state.tensors = {{"empty", torch::empty({0, 3})},
-                     {"numbers", torch::arange(6, torch::kLong).view({2, 3}).t()},
-                     {"bits", torch::tensor({true, false})}};
+    state.tensors = {{"empty", at::empty({0, 3})},
+                     {"numbers", at::arange(6, at::kLong).view({2, 3}).t()},
+                     {"bits", at::tensor({1, 0}).to(at::kBool)}};
     const auto all = gather(world, std::vector<State>(static_cast<std::size_t>(world.rank()) + 1, state));
     CHECK_HERE(all.size() == 2);
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -447,7 +445,7 @@ TEST_CASE("States of all kinds reach every rank as they were") {
 
 TEST_CASE("What is cut short is told") {
   State state;
-  state.tensors["numbers"] = torch::arange(6);
+  state.tensors["numbers"] = at::arange(6);
   const std::string whole = to_bytes({state});
   for (std::size_t length = 1; length < whole.size(); ++length)
     CHECK_THROWS_AS(from_bytes(std::string_view(whole).substr(0, length)), DataError);
@@ -471,7 +469,7 @@ TEST_CASE("Who does not come to a group says why, and the others do not wait for
         const std::string heard = world.agree(trouble);
         CHECK_HERE(heard == "rank 1: no memory");
         // The next time they come together.
-        const at::Tensor one = torch::ones({1});
+        const at::Tensor one = at::ones({1});
         world.group(all)->all_reduce(one)->wait();
         CHECK_HERE(one.item<float>() == static_cast<float>(size));
         const std::string nothing = world.agree("");

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "tools/bench/ours.hpp"
 

@@ -1,6 +1,7 @@
 // Whole training steps of the executors `eager` and `compiled` against PyTorch, eager and compiled, on one thread:
 // trainyard bench executor [MODEL...]. PyTorch is that of tools/bench/peers/whole; without it the host is measured
 // alone. --memory: what a step needs on top of model and data.
+#include <ATen/ATen.h>
 #include <malloc.h>
 
 #include <array>
@@ -9,8 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-
-#include <torch/torch.h>
 
 #include "tools/bench/by_hand.hpp"
 #include "tools/bench/faster.hpp"

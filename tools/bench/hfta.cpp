@@ -1,8 +1,9 @@
 // The executor hfta: convolutions of several models in each of its ways, from whose times it chooses, and whole steps of
 // an array against the same models one after another, and in two processes.
 //   trainyard bench hfta [--quick] [convolutions | mlp | cnn | operators | one]
+#include <ATen/ATen.h>
 #include <ATen/record_function.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <filesystem>
 #include <map>

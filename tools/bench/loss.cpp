@@ -1,7 +1,9 @@
 // Losses and metrics of the CPU against the operators of ATen that they stand for, forward and backward, and
 // a step of the host with label smoothing against one without: MLP 64-128-10, batch 64.
 //   trainyard bench loss [--quick] [--threads N]
-#include <torch/torch.h>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cstring>
 #include <string>
