@@ -5,7 +5,7 @@ import shutil
 import unittest
 
 from support.host import BUILD
-from support.ranks import RUN, RankTest
+from support.ranks import RUN, ReplacingTest
 
 FAULTY = BUILD / "tests/faulty"
 STEPS = int(os.environ.get("TRAINYARD_STEPS", 150))
@@ -25,7 +25,7 @@ def delayed(text, seconds):
     return text.replace('[loss]\ntype = "cross_entropy"', f'[loss]\ntype = "delayed"\nseconds = {seconds}')
 
 
-class WavesRanks(RankTest):
+class WavesRanks(ReplacingTest):
     def test_joint_is_the_plain_step_of_two_ranks(self):
         for network, text in (("linear", RUN), ("convolutions", CONVOLUTIONS)):
             for cap in ((), FEW):
@@ -57,6 +57,9 @@ class WavesRanks(RankTest):
         expected = {name: both[name] - whole[name] + half[name] for name in both}
         self.assertGreater(self.furthest(both, expected), 1e-4)
         self.assertLess(self.furthest(weights(2, 2, plain + waves("stale1") + left_out), expected), 1e-5)
+        # Of a step that all ranks leave out there is no update: one of no gradients would change the weights all the same.
+        none = left_out.replace("rank = 1\n", "")
+        self.assertEqual(self.furthest(weights(2, 1, ONE_MICRO + waves("stale1") + none), weights(2, 1, ONE_MICRO + none)), 0.0)
 
     def test_random_delays_change_no_bit_and_lock_nobody_up(self):
         for rule, text in (("joint", RUN), ("stale1", ONE_MICRO), ("replica", ONE_MICRO)):
@@ -84,6 +87,21 @@ class WavesRanks(RankTest):
                 (self.folder / "place").unlink()
                 self.train(text, *words)
                 self.assertEqual(self.furthest(self.weights(), expected), 0.0)
+
+    def test_a_rank_that_is_replaced(self):
+        """Jointly it changes nothing. In turn the step in flight has no update, which the log says; ranks whose weights differ fail."""
+        for rule in ("joint", "stale1"):
+            with self.subTest(rule):
+                text = RUN.replace('type = "full"', 'type = "cpr"').replace('"5ba"', '"50ba"').replace('max_duration = "50ba"', 'max_duration = "300ba"')
+                text = text.replace('eval_interval = "1ep"', 'eval_interval = "20ep"') + waves(rule)
+                expected = self.on(2, text)["digest"]
+                shutil.rmtree(self.run_folder)
+                run = self.going(2, text)
+                self.kill(run, 2, 1)
+                said = run.communicate(timeout=60)[1]
+                self.assertEqual(run.returncode, 0, said)
+                lost = "the step that was in flight is lost" in (self.run_folder / "run.log").read_text()
+                self.assertEqual((self.result()["digest"] == expected, lost), (True, False) if rule == "joint" else (False, True), said)
 
 
 if __name__ == "__main__":
