@@ -41,13 +41,14 @@ class Waves(HostTest):
         return digest, self.losses()
 
     def killed(self, text, *places):
-        """The same of a run that is killed at each place in turn."""
+        """The same of a run that is killed at each place in turn, and goes on to the end."""
         shutil.rmtree(self.folder / "runs")
         for place in places:
             self.write("place", place)
             done = subprocess.run(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment(),
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        self.said = (self.folder / "place").read_text()
         (self.folder / "place").unlink()
         return self.train(text, "--plugins", FAULTY)["digest"], self.losses()
 
@@ -60,6 +61,25 @@ class Waves(HostTest):
                 self.assertEqual(self.killed(text, "before_step 33", "eval_batch_end 50"), expected)
                 ends.add(json.dumps(expected[0]))
         self.assertEqual(len(ends), len(RULES))  # the rules are no synonyms
+
+    def test_killed_while_a_wave_waits_for_memory(self):
+        """The one stops backward with all that a pass has, which is as much as both may have; nothing but memory keeps the other."""
+        for rule in ('sync = "joint"', 'sync = "stale1"'):
+            with self.subTest(rule):
+                loss = f'type = "delayed"\nseconds = 0.0\nplace = "{self.folder / "place"}"'
+                text = RUN.replace('type = "cross_entropy"', loss).replace("micro_batch_size = 8", "micro_batch_size = 2")
+                text = text.replace('[[hooks]]\ntype = "killer"\nplace = "place"\n', "") + waves(rule + "\npeak = 1.0\noffset = 0.0\nmemory_budget = 0")
+                expected = self.whole(text)
+                waits = False
+                for number in range(106, 111):  # in steps of eight passes: not at each has the other wave one to begin
+                    self.assertEqual(self.killed(text, str(number)), expected)
+                    slept = dict(map(str.split, self.said.splitlines()))
+                    # A wave that waits for memory looks again every 200 us; one that waits for another thing sleeps once.
+                    waits = max(int(slept["wavelet/tick"]), int(slept["wavelet/tock"])) > 100
+                    if waits:
+                        break
+                self.assertTrue(waits)
+                self.assertRegex((self.folder / "runs/small/run.log").read_text(), "they waited [1-9][0-9]* times for memory")
 
     def test_steps_that_a_plugin_skips(self):
         for rule in RULES[1:]:

@@ -327,6 +327,28 @@ class NotedRanks final : public Ranks {
 
 }  // namespace
 
+TEST_CASE("Gradients that are handed over leave at once, in one order whatever that of the ranks") {
+  on_ranks(2, [](World& world) {
+    Chain chain;
+    NotedRanks ranks(world);
+    Reduction reduction =
+        chain.reduction(ranks, 100);  // a bucket each, of which the last one waits for the tail
+    for (int step = 0; step < 3; ++step) {
+      for (at::Tensor& parameter : chain.parameters) parameter.mutable_grad() = at::Tensor();
+      ranks.notes.clear();
+      chain.loss(batch(world.rank())).backward();
+      CHECK_HERE(ranks.notes.empty());
+      const std::size_t count = chain.parameters.size();
+      for (std::size_t i = 0; i < count; ++i) reduction.give(world.rank() == 0 ? i : count - 1 - i);
+      CHECK_HERE(ranks.notes["all all_reduce"] >= 3);
+      const int early = ranks.notes["all all_reduce"];
+      reduction.finish({.weight = 1.0}, 2.0);  // no mean
+      CHECK_HERE(ranks.notes["all all_reduce"] == early + 1);
+      check_gradients(chain, expected(2, {1.0, 1.0}));
+    }
+  });
+}
+
 TEST_CASE("Ranks of several machines sum what is short by nodes, and the rest in a ring of all") {
   const auto by_nodes = [](int nodes, int local, int times) {
     const std::string within = std::to_string(local) + " ", between = std::to_string(nodes) + " ";

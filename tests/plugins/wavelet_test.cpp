@@ -60,8 +60,16 @@ class PlainBench final : public Workbench {
     const Graded graded = grade(work.micros[micro], work.pass(micro));
     graded.loss.backward(at::full({}, work.share(micro), graded.loss.options()));
   }
+  void is_whole(std::size_t parameter) override {
+    whole.emplace_back(parameter, network_.parameters()[parameter].tensor.grad().clone());
+  }
+  void take_up(const StepWork& work) override { taken_up.push_back(work.step); }
   Update update(const std::function<void()>&) override {
     const c10::NoGradGuard no_grad;
+    for (const auto& [parameter, gradient] : std::exchange(whole, {})) {
+      CHECK(at::equal(network_.parameters()[parameter].tensor.grad(), gradient));
+      left.push_back(parameter);
+    }
     const Update update = outcome();
     if (update == Update::done) {
       for (ParamGroup& group : optimizer_.groups()) group.lr = group.base_lr;
@@ -99,6 +107,9 @@ class PlainBench final : public Workbench {
   bool take(Control) override { return false; }
 
   std::vector<double> losses;
+  std::vector<std::pair<std::size_t, at::Tensor>> whole;  ///< since the last update
+  std::vector<std::size_t> left;                       ///< all that were, with what they have at the update
+  std::vector<std::int64_t> taken_up;                  ///< steps
   std::function<double()> delay = [] { return 0.0; };  ///< seconds; any thread
   std::function<Update()> outcome = [] { return Update::done; };
 
@@ -428,6 +439,48 @@ TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
     }
     CHECK(distance(waves.weights(), plain.weights()) < 1e-12);
     CHECK(waves.bench->losses.size() == 50 * micros);
+  }
+}
+
+TEST_CASE("wavelet: a gradient leaves once, when neither wave adds to it any more, the last layer first",
+          "[wavelet]") {
+  Yard yard(small_network(), momentum);
+  yard.bench->delay = random_delays(2e-4);
+  Joint joint(*yard.crew);
+  std::vector<Batch> data = batches(5, 4);
+  for (int step = 0; step < 40; ++step) {
+    if (step % 3 == 1) data[4].weight = 0.0;  // nobody takes it
+    StepWork work = work_of(std::span(data).first(static_cast<std::size_t>(1 + step % 5)), step);
+    yard.bench->left.clear();
+    joint.step(work);
+    std::vector<std::size_t> left = yard.bench->left;
+    CHECK((left.front() >= 2 && left.back() < 2));  // fc1 has 0 and 1
+    std::ranges::sort(left);
+    CHECK((left == std::vector<std::size_t>{0, 1, 2, 3}));
+    data[4].weight = 4.0;
+  }
+}
+
+TEST_CASE("wavelet: an update in turn is said to be of its own step", "[wavelet]") {
+  for (const std::int64_t sync_every : {0, 1, 3}) {  // 0: stale1
+    Yard yard(small_network(), momentum);
+    std::unique_ptr<Rule> rule;
+    if (sync_every > 0)
+      rule = std::make_unique<Replicas>(*yard.crew, sync_every);
+    else
+      rule = std::make_unique<Stale>(*yard.crew);
+    std::vector<Batch> data = batches(1, 4);
+    std::vector<std::int64_t> expected;
+    for (int step = 0; step < 9; ++step) {
+      StepWork work = work_of(data, step);
+      rule->step(work);
+      expected.push_back(step);
+      if (step == 4) rule->settle();
+    }
+    CHECK(rule->in_flight() == (sync_every != 1));
+    rule->settle();
+    CHECK_FALSE(rule->in_flight());
+    CHECK((yard.bench->taken_up == expected));
   }
 }
 

@@ -1,23 +1,31 @@
 #!/usr/bin/env python3
 """The executor wavelet on two cores: a VGG-like network on made-up images of 28 x 28, float32, and one of equal layers.
 
-  tools/bench/wavelet.py [--quick] [parts] [memory] [overlap] [budget] [speed] [overhead]
+  tools/bench/wavelet.py [--quick] [parts] [memory] [overlap] [budget] [speed] [overhead] [hidden]
 
 parts: what the peak of one wave is made of. memory: the most bytes that both waves have at once, by allocator events, half a
 cycle apart against in phase, with as many samples in flight: with the bound on the peak that is the default, and by time
 alone. overlap: from the trace of layer events, how exact the offset is, and how long the one wave is backward
 while the other is forward. budget: the largest micro-batch with which two waves stay within 1.3 times what one has, apart
 against in phase. speed: samples a second of the three ways of updating against the plain loop on two threads. overhead:
-waves = 1 against the plain loop."""
+waves = 1 against the plain loop. hidden: samples a second of two ranks, a core each, joined by a slow link (tools/cluster/links.py), at
+which an exchange of all gradients takes so much of what computing takes: waves against the plain loop, whose gradients leave
+behind backward, or while it runs, with one micro-batch, which is best for it."""
 import csv
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 
-TRAINYARD = pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/trainyard"
+TOOLS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(TOOLS / "cluster"))
+import links  # noqa: E402
+import training  # noqa: E402
+
+TRAINYARD = TOOLS.parent / "build/release/bin/trainyard"
 QUICK = "--quick" in sys.argv
 PASSES = 8 if QUICK else 16  # micro-batches a step
 CONV = '{{ type = "conv2d", out = {}, kernel = 3, padding = 1 }}, {{ type = "relu" }}'
@@ -195,5 +203,47 @@ def overhead():
     print(f"waves = 1 takes {ratio:.3f} x the time of eager (bar 1.02)")
 
 
-for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["parts", "memory", "overlap", "budget", "speed", "overhead"]:
+LAYERS = (*[256] * 13, 10)  # of about equal cost, and with as many gradients
+ROWS = 4096  # of a rank and step: a slow link, whose work for the processors is small beside computing
+SHARES = (0.4, 1.0)  # of computing, that an exchange of all gradients takes
+WAVES = '[executor]\ntype = "wavelet"\nmemory_budget = 0\npeak = 2.0\n'  # their network has small activations
+LATE = '[[hooks]]\ntype = "idle"\n'  # it looks at gradients ahead of the sum: they leave behind backward
+WAYS = {"behind backward": (1, LATE), "while backward runs": (1, ""), "joint": (2, WAVES), "joint, in phase": (2, WAVES + "offset = 0.0\n"),
+        "stale1": (2, WAVES + 'sync = "stale1"\n')}
+
+
+def ranks_step(rate, micros, more):
+    """Seconds a step of two ranks, each on a core of its own: of six in a row, as some are longer for what the next is shorter."""
+    task = training.made_up(LAYERS, 2 * ROWS).replace("size = 4096", f"size = {8 * ROWS}")
+    task = task.replace("drop_last", f"micro_batch_size = {ROWS // micros}, drop_last")
+    with links.Cluster(2, rate) as cluster, tempfile.TemporaryDirectory(prefix="trainyard-bench-") as name:
+        folder = pathlib.Path(name)
+        (folder / "run.toml").write_text(training.text(task, more, "[distributed]\nbucket_cap_mb = 0.25\n", folder=folder, duration="18ba", interval=6))
+        words = ["sh", "-c", 'exec taskset -c "$RANK" "$@"', "sh", TRAINYARD, "train", folder / "run.toml", "-q"]
+        training.launch(cluster, 1, [*words, "--plugins", TOOLS.parent / "build/release/bench/plugins"], None, {"NO_COLOR": "1", "OMP_NUM_THREADS": "1"})
+        return min(training.Result(folder / "run", 2 * ROWS).steps)
+
+
+def hidden():
+    """A rank's threads share its core: where this has precedence over others, they have it by weight, and not each until it waits."""
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        os.nice(-20)
+    turns = range(1 if QUICK else 3)
+    computing = min(ranks_step(None, *WAYS["behind backward"]) for _ in turns)
+    size = 4 * sum(a * b + b for a, b in zip(LAYERS, LAYERS[1:]))
+    print(f"{1e3 * computing:.1f} ms a step over a link without a limit; gradients: {1e-6 * size:.2f} MB")
+    for share in SHARES:
+        rate = f"{8e-6 * size / (share * computing):.0f}mbit"
+        took = {name: 1e9 for name in WAYS}
+        for _ in turns:
+            for name, way in WAYS.items():
+                took[name] = min(took[name], ranks_step(rate, *way))
+        print(f"an exchange takes {share} of that ({rate}):")
+        for name, each in took.items():
+            others = ", ".join(f"{took[other] / each:.2f} x {other}" for other in list(WAYS)[:2])
+            print(f"  {name:20} {1e3 * each:6.1f} ms a step, {each / computing:.2f} of that; {others}", flush=True)
+
+
+for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["parts", "memory", "overlap", "budget", "speed", "overhead", "hidden"]:
     globals()[name]()

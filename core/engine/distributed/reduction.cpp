@@ -125,7 +125,11 @@ at::Tensor Reduction::tail() const {
 }
 
 void Reduction::ready(std::size_t parameter) {
-  if (!collecting_ || put_[parameter]) return;
+  if (collecting_) give(parameter);
+}
+
+void Reduction::give(std::size_t parameter) {
+  if (put_[parameter]) return;
   const at::NoGradGuard no_grad;
   put(parameter);
   // The last one waits for what is known after backward only.

@@ -70,6 +70,8 @@ class Reduction {
   /// The next backward is the last of the step: buckets leave while it runs. Without it they leave at
   /// finish().
   void collect() { collecting_ = true; }
+  /// The gradient of one parameter is whole, whatever backward is at; one at a time, on any thread.
+  void give(std::size_t parameter);
   /// Every gradient becomes the sum over the ranks, times `weight` over that of the tail; one that no rank has
   /// stays undefined. What is not summed in place lies in its bucket from then on, until the next step.
   Tail finish(const Tail& own, double weight);

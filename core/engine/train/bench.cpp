@@ -120,12 +120,6 @@ void Bench::make_reduction() {
 
 void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
   make_reduction();
-  reduction_->start(work.step, loss_scale());
-  share_weight_ = work.weight;
-  own_weight_ = 0.0;
-  if (!skip)
-    for (const Batch& micro : work.micros) own_weight_ += micro.weight;
-  skips_ = skip;
   ends_ = ends;
   agreed_ = 0;
   if (skip) {
@@ -133,7 +127,18 @@ void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends
     clear_gradients(parameters_);
     work.micros = {};
   }
+  take_up(work);
   step(work, logging);
+}
+
+/// The loop gives at least one micro-batch, and none of a step that this rank leaves out.
+void Bench::take_up(const StepWork& work) {
+  if (!reduction_) return;
+  reduction_->start(work.step, loss_scale());
+  share_weight_ = work.weight;
+  own_weight_ = 0.0;
+  for (const Batch& micro : work.micros) own_weight_ += micro.weight;
+  skips_ = work.micros.empty();
 }
 
 Graded Bench::evaluate(const Batch& batch, const ForwardContext& pass) {
@@ -254,6 +259,12 @@ Update Bench::update(const std::function<void()>& apply) {
     if (scaler_) scaler_->update(finite);
     return context_.skip_reason_ == SkipReason::none ? Update::done : Update::skipped;
   });
+}
+
+/// Nothing leaves behind what failed to; and parameters have other numbers where some lie in parts on the ranks.
+void Bench::is_whole(std::size_t parameter) {
+  if (!reduction_ || thrown_ || !sharded_.empty() || !may_overlap(*parts_.bus)) return;
+  in_host([&] { reduction_->give(parameter); });
 }
 
 /// What hooks asked for at before_step, else `error`: the step is not done. The tail of the ranks is on its way by

@@ -67,6 +67,8 @@ class Bench final : public Workbench {
   // The executor's side (executor.hpp):
   void backward(StepWork& work, std::size_t micro, const ForwardPass& forward) override;
   Update update(const std::function<void()>& apply) override;
+  void is_whole(std::size_t parameter) override;
+  void take_up(const StepWork& work) override;
   Network& network() override { return *parts_.network.plugin; }
   Loss& loss() override { return *parts_.loss.plugin; }
   Optimizer& optimizer() override { return *parts_.optimizer.plugin; }

@@ -56,6 +56,7 @@ class Rule {
   virtual void step(StepWork& work) = 0;
   /// Nothing is in flight afterwards, and the run's network has the weights.
   virtual void settle() {}
+  virtual bool in_flight() const { return false; }
 };
 
 }  // namespace wavelet

@@ -26,6 +26,10 @@ void InTurn::step(StepWork& work) {
   join();
 }
 
+bool InTurn::in_flight() const {
+  return flights_[0] || flights_[1];
+}
+
 void InTurn::settle() {
   for (const int wave : {next_, 1 - next_})
     if (flights_[static_cast<std::size_t>(wave)]) land(wave);
@@ -61,6 +65,7 @@ void InTurn::land(int wave) {
   Wave& own = crew_.wave(wave);
   crew_.finish({&own});
   crew_.report(flight->work, {&own});
+  crew_.bench().take_up(flight->work);
   while (update(wave) == Update::repeat) {
     begin(wave);
     crew_.finish({&own});

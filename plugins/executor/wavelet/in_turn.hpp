@@ -29,6 +29,7 @@ class InTurn : public Rule {
  public:
   void step(StepWork& work) final;
   void settle() final;
+  bool in_flight() const final;
 
  protected:
   explicit InTurn(Crew& crew);

@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <string>
 #include <utility>
@@ -15,6 +17,19 @@ namespace wavelet {
 
 using namespace trainyard;
 
+/// Called by autograd behind a backward that has added to the gradient of a parameter.
+class Wave::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(const Wave& owner, std::size_t parameter) : owner_(owner), parameter_(parameter) {}
+  void operator()(const at::Tensor&) override {
+    if (owner_.whole_) owner_.whole_(parameter_);
+  }
+
+ private:
+  const Wave& owner_;
+  std::size_t parameter_;
+};
+
 Wave::Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads)
     : number_(number), bench_(bench), pace_(pace), threads_(threads), network_(bench.twin()) {
   const c10::NoGradGuard no_grad;
@@ -24,6 +39,8 @@ Wave::Wave(int number, Host& host, Workbench& bench, Pace& pace, int threads)
     statistics_.back().set_data(each.tensor.clone());
   }
   lay_out_kernels();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
   network_->add_tap(this, [this](const NodeActivity& activity) { watch(activity); });
   thread_ = host.thread(number == 0 ? "tick" : "tock", [this](const std::stop_token& stop) { run(stop); });
 }
@@ -57,7 +74,7 @@ std::vector<at::Tensor> Wave::weights() const {
   return weights;
 }
 
-void Wave::start(const StepWork& work, std::vector<Place> places, double loss_scale) {
+void Wave::start(const StepWork& work, std::vector<Place> places, double loss_scale, Whole whole) {
   done_.clear();
   thrown_ = nullptr;
   if (places.empty()) return;
@@ -66,7 +83,7 @@ void Wave::start(const StepWork& work, std::vector<Place> places, double loss_sc
     if (originals_[i].defined()) parameters_[i].copy_(originals_[i]);
   pace_.announce(number_, places.back().pass);
   const std::lock_guard lock(mutex_);
-  job_ = {&work, std::move(places), loss_scale};
+  job_ = {&work, std::move(places), loss_scale, std::move(whole)};
   busy_ = true;
   changed_.notify_all();
 }
@@ -77,12 +94,14 @@ std::exception_ptr Wave::finish() {
   return std::exchange(thrown_, nullptr);
 }
 
+at::Tensor Wave::take_gradient(std::size_t parameter) {
+  const at::Tensor gradient = std::exchange(parameters_[parameter].mutable_grad(), at::Tensor());
+  return gradient.defined() ? gradient.contiguous() : gradient;
+}
+
 std::vector<at::Tensor> Wave::take_gradients() {
   std::vector<at::Tensor> gradients;
-  for (at::Tensor& parameter : parameters_) {
-    const at::Tensor gradient = std::exchange(parameter.mutable_grad(), at::Tensor());
-    gradients.push_back(gradient.defined() ? gradient.contiguous() : gradient);
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) gradients.push_back(take_gradient(i));
   return gradients;
 }
 
@@ -96,10 +115,14 @@ void Wave::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr thrown;
     try {
-      for (const Place& place : job.places) pass(job, place);
+      for (const Place& place : job.places) {
+        if (&place == &job.places.back()) whole_ = job.whole;
+        pass(job, place);
+      }
     } catch (...) {
       thrown = std::current_exception();
     }
+    whole_ = {};
     pace_.done(number_);
     lock.lock();
     thrown_ = thrown;

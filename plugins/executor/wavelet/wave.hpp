@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -44,8 +45,10 @@ class Wave {
   /// Running statistics, the same.
   const std::vector<at::Tensor>& statistics() const { return statistics_; }
 
+  /// Told of a parameter, by its number, once the passes add no more to its gradient. The wave's thread.
+  using Whole = std::function<void(std::size_t)>;
   /// Begins passes of micro-batches. The work lives until finish().
-  void start(const StepWork& work, std::vector<Place> places, double loss_scale);
+  void start(const StepWork& work, std::vector<Place> places, double loss_scale, Whole whole = {});
   /// Waits for them; what one threw is given.
   std::exception_ptr finish();
 
@@ -55,8 +58,8 @@ class Wave {
     Graded graded;  ///< without a graph
   };
   const std::vector<Done>& done() const { return done_; }
-  /// The sum over them; undefined where a parameter has none. In the order of the parameters; the next passes
-  /// begin anew.
+  /// The sum over them; undefined where a parameter has none. The next passes begin anew.
+  at::Tensor take_gradient(std::size_t parameter);
   std::vector<at::Tensor> take_gradients();
 
  private:
@@ -64,7 +67,9 @@ class Wave {
     const StepWork* work = nullptr;
     std::vector<Place> places;
     double loss_scale = 1.0;
+    Whole whole;
   };
+  class Hook;
   void run(const std::stop_token& stop);
   void pass(const Job& job, const Place& place);
   void watch(const NodeActivity& activity);
@@ -83,6 +88,7 @@ class Wave {
   std::condition_variable_any changed_;
   Job job_;
   bool busy_ = false;
+  Whole whole_;  ///< in the last pass of a job, else empty; of the wave's thread
   std::exception_ptr thrown_;
   std::shared_ptr<void> thread_;  ///< goes first
 };

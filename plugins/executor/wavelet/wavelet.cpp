@@ -94,6 +94,8 @@ class Wavelet final : public Eager {
   void open(Workbench& bench) override {
     if (options_.waves == 1) return;
     rest();
+    if (rule_ && rule_->in_flight())
+      host().log(LogLevel::warning, "the step that was in flight is lost: no update comes of it");
     rule_.reset();
     crew_.reset();
     check(bench);
@@ -148,9 +150,6 @@ class Wavelet final : public Eager {
           "another, or set waves = 1");
     if (options_.sync == Sync::joint) return;
     const std::string sync(Words<Sync>::words[static_cast<std::size_t>(options_.sync)]);
-    if (run.ranks != nullptr)
-      throw ConfigError("sync = \"" + sync +
-                        "\" is for a single rank, and there are several: set it to \"joint\"");
     if (bench.loss_scale() != 1.0)
       throw ConfigError(
           "sync = \"" + sync +

@@ -108,6 +108,17 @@ class Workbench {
   /// is repeated for ever.
   virtual Update update(const std::function<void()>& apply = {}) = 0;
 
+  // Over several ranks update() has the gradients summed. With a single one neither of these does anything.
+
+  /// Nothing more comes to the gradient of the parameter of that number in Network::parameters(), in the step that
+  /// the next update() is of: it may leave for the other ranks at once, while others are computed, and belongs to
+  /// them until update(). It lies there, dense and contiguous, or there is none. Once for each update, or not at all: what is
+  /// left leaves with update(). Any thread, one at a time, while the loop's thread calls nothing of the bench.
+  virtual void is_whole(std::size_t /*parameter*/) {}
+  /// The next update() is of a step that was left in flight, and not of the one under way: means are over its
+  /// batch. All ranks say the same at the same point.
+  virtual void take_up(const StepWork& /*work*/) {}
+
   // For a way of one's own.
 
   virtual Network& network() = 0;
