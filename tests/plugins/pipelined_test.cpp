@@ -577,7 +577,8 @@ std::vector<std::int64_t> steps(std::int64_t first, std::int64_t last, std::int6
 TEST_CASE("pipelined: stages on several ranks come to the bits of one") {
   for (const Mitigation mitigation : all)
     for (const int ranks : {2, 3}) {
-      const bool long_one = ranks == 2 && (mitigation == Mitigation::none || mitigation == Mitigation::lwpv_sc);
+      const bool long_one =
+          ranks == 2 && (mitigation == Mitigation::none || mitigation == Mitigation::lwpv_sc);
       const std::int64_t units = long_one ? 2000 : 100;
       INFO("method " << static_cast<int>(mitigation) << ", ranks " << ranks);
       Chain chain(5), there(5);

@@ -137,7 +137,8 @@ void Bench::check_parts() const {
 void Bench::step_in_parts(StepWork& work, bool logging, bool skip) {
   reduction_.reset();  // of an executor before
   if (distributed::any(*parts_.world, skip ? 1U : 0U) == 0) step(work, logging);
-  const at::Tensor own = at::empty({3}, at::kDouble), all = at::empty({parts_.world->size(), 3}, at::kDouble);
+  const at::Tensor own = at::empty({3}, at::kDouble),
+                   all = at::empty({3 * parts_.world->size()}, at::kDouble);
   double* const mine = own.mutable_data_ptr<double>();
   mine[0] = own_loss_.sum();
   mine[1] = own_loss_.weight();
