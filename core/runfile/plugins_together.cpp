@@ -95,11 +95,11 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
       if (need == "distributed" && ranks == 1)
         findings.error("E303", used.at,
                        who + as_it_is + " needs a run of several ranks, and this is one of a single",
-                       "start it by torchrun or with --ranks N, or take another plugin");
+                       "start it by torchrun or with --ranks N, or take another plugin or option");
       if (need == "one rank" && ranks > 1)
         findings.error("E303", used.at,
                        who + as_it_is + " trains on one rank, and this run has " + std::to_string(ranks),
-                       "start it without --ranks, or take another plugin");
+                       "start it without --ranks, or take another plugin or option");
       if (need == "steps" && !steps)
         findings.error(
             "E303", used.at,
