@@ -212,8 +212,9 @@ class Pipelined(RankTest):
 
     def test_what_cannot_be_on_ranks_is_refused(self):
         for mode, words, says in (("sim", ("--ranks", 2), "trains on one rank"), ("dist", (), "several ranks")):
-            said = self.host("train", self.write("run.toml", RUN + executor("sc", mode)), "-q", *words, code=2).stderr
-            self.assertIn(says, said)
+            self.write("run.toml", RUN + executor("sc", mode))
+            for verb in ("validate", "train"):
+                self.assertIn(says, self.host(verb, "run.toml", *words, code=2).stderr)
         text = RUN + executor("sc", "dist") + '[distributed.compressor]\ntype = "fp16"\n'
         said = self.host("train", self.write("run.toml", text), "-q", "--ranks", 2, code=2).stderr
         self.assertIn("[distributed.compressor] cannot be had", said)
