@@ -66,9 +66,12 @@ class Checker {
     const KindRow* kind = find_kind(data.kind);
     if (kind == nullptr || kind->kind.revision != data.revision)
       add("", "its kind " + data.kind + "/" + std::to_string(data.revision) + " is none of this SDK's");
-    for (const std::string& need : data.needs)
-      if (need != "cuda" && need != "distributed" && need != "graph" && need != "rows" && need != "steps")
-        add("", "it needs \"" + need + "\", expected cuda, distributed, graph, rows or steps");
+    for (const std::string& text : data.needs) {
+      const std::string need = text.substr(0, text.find(" where "));  // OPTION = WORD
+      if (need != "cuda" && need != "distributed" && need != "one rank" && need != "graph" &&
+          need != "rows" && need != "steps")
+        add("", "it needs \"" + need + "\", expected cuda, distributed, one rank, graph, rows or steps");
+    }
     for (const std::string& feature : data.provides)
       if (feature != "graph" && feature != "free_rows")
         add("", "it provides \"" + feature + "\", expected graph or free_rows");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <string_view>
 
 #include "core/runfile/at_path.hpp"
@@ -56,6 +57,21 @@ void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& re
             "drop one of the two");
 }
 
+/// Without what it is for: "distributed where mode = dist" holds with that word of an option only. Empty where it does
+/// not hold.
+std::string_view holding(std::string_view need, const PluginInUse& used, const Table& resolved) {
+  constexpr std::string_view where = " where ", is = " = ";
+  const std::size_t end = need.find(where);
+  if (end == std::string_view::npos) return need;
+  const std::string_view condition = need.substr(end + where.size());
+  const std::size_t middle = condition.find(is);
+  if (middle == std::string_view::npos) return {};
+  const auto* value =
+      at_path<std::string>(resolved, used.slot + "." + std::string(condition.substr(0, middle)));
+  return value != nullptr && *value == condition.substr(middle + is.size()) ? need.substr(0, end)
+                                                                            : std::string_view();
+}
+
 }  // namespace
 
 void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps, int ranks,
@@ -70,13 +86,20 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
   for (const PluginInUse& used : plugins) {
     const ManifestData& manifest = used.plugin->manifest;
     const std::string who = used.slot + ": the " + manifest.kind + " \"" + manifest.name + "\"";
-    for (const std::string& need : manifest.needs) {
+    for (const std::string& text : manifest.needs) {
+      const std::string_view need = holding(text, used, resolved);
+      const std::string as_it_is = need == text ? "" : text.substr(need.size());
       if (need == "cuda" && device != nullptr && *device == "cpu")
         findings.error("E303", used.at, who + " needs a GPU, and run.device is \"cpu\"",
                        "set run.device = \"cuda\", or take another plugin");
       if (need == "distributed" && ranks == 1)
-        findings.error("E303", used.at, who + " needs a run of several ranks, and this is one of a single",
-                       "start it by torchrun or with --ranks N, or take another plugin");
+        findings.error("E303", used.at,
+                       who + as_it_is + " needs a run of several ranks, and this is one of a single",
+                       "start it by torchrun or with --ranks N, or take another plugin or option");
+      if (need == "one rank" && ranks > 1)
+        findings.error("E303", used.at,
+                       who + as_it_is + " trains on one rank, and this run has " + std::to_string(ranks),
+                       "start it without --ranks, or take another plugin or option");
       if (need == "steps" && !steps)
         findings.error(
             "E303", used.at,

@@ -1,5 +1,8 @@
 #include <cmath>
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
 #include <trainyard/graph/builder.hpp>
 #include <trainyard/graph/network.hpp>
 #include <trainyard/model.hpp>
@@ -14,12 +17,18 @@ using namespace trainyard;
 /// section 4.2): a 3x3 convolution, three stages of n blocks with width, 2 width and 4 width channels, global
 /// average pooling and a linear layer. Weights as in "Delving deep into rectifiers" (2015), section 2.2, over
 /// the fan out.
+///
+/// With activation "pre" blocks begin with norm and ReLU, which nothing follows: He et al., "Identity mappings in deep
+/// residual networks", ECCV 2016, figure 1 (b) and appendix. Group norm: Wu and He, ECCV 2018, which sees one sample.
 class ResNet final : public Model {
  public:
   struct Options {
     std::int64_t depth = 20;
     std::int64_t width = 16;
     std::string shortcut = "identity";
+    std::string activation = "post";
+    std::string norm = "batch";
+    std::int64_t groups = 4;
     std::string dropout_sites = "pool";
   };
   static void describe(Manifest<Options>& m) {
@@ -30,8 +39,14 @@ class ResNet final : public Model {
     m.option("shortcut", &Options::shortcut,
              "where a stage changes the shape: every second pixel and zero channels (option A of the paper), "
              "or a "
-             "strided 1x1 convolution with batch norm (option B)")
+             "strided 1x1 convolution with a norm (option B)")
         .one_of({"identity", "projection"});
+    m.option("activation", &Options::activation,
+             "norm and ReLU behind each convolution and the sum, or ahead of the convolutions")
+        .one_of({"post", "pre"});
+    m.option("norm", &Options::norm, "over the batch, or over groups of channels of each sample")
+        .one_of({"batch", "group"});
+    m.option("groups", &Options::groups, "with norm = \"group\": into which width divides").min(1);
     m.option(
          "dropout_sites", &Options::dropout_sites,
          "where dropout may act: on the pooled features, on the image after each block (DropBlock), or at "
@@ -47,22 +62,39 @@ class ResNet final : public Model {
       throw ConfigError("model.depth is " + std::to_string(options_.depth) + ", needs 6n + 2: set " +
                         std::to_string(below) + " or " + std::to_string(below + 6));
     }
+    if (options_.norm == "group" && options_.width % options_.groups != 0)
+      throw ConfigError("model.width is " + std::to_string(options_.width) + ", and model.groups " +
+                        std::to_string(options_.groups) + " does not divide it: take a groups that does");
     const std::int64_t blocks = (options_.depth - 2) / 6;
 
     GraphBuilder b(context.schema, context.seed);
-    ValueId x = b.relu(b.batch_norm(conv(b, b.input(), "conv1", options_.width, 3, 1), "bn1"));
+    ValueId x = conv(b, b.input(), "conv1", options_.width, 3, 1);
+    if (!pre()) x = b.relu(norm(b, x, "", "1"));
     for (std::int64_t stage = 0; stage < 3; ++stage)
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(block);
         x = residual(b, x, name, options_.width << stage, stage > 0 && block == 0 ? 2 : 1);
         x = site(b, x, "blocks", name + ".dropout");
       }
+    if (pre()) x = b.relu(norm(b, x, "", "1"));
     x = site(b, b.flatten(b.global_average_pool(x)), "pool", "pool.dropout");
     x = b.linear(x, "fc", models::outputs(context.schema));
     return std::make_unique<GraphNetwork>(b.finish(x));
   }
 
  private:
+  bool pre() const { return options_.activation == "pre"; }
+
+  /// Called PREFIXbnNUMBER, or gn.
+  ValueId norm(GraphBuilder& b, ValueId x, const std::string& prefix, const std::string& number) const {
+    if (options_.norm == "batch") return b.batch_norm(x, prefix + "bn" + number);
+    const std::string name = prefix + "gn" + number;
+    const std::int64_t channels = b.shape(x)[1];
+    const ValueId weight = b.parameter(name + ".weight", at::ones({channels}));
+    const ValueId bias = b.parameter(name + ".bias", at::zeros({channels}));
+    return b.node("GroupNormalization", name, {x, weight, bias}, {{"num_groups", options_.groups}});
+  }
+
   /// A dropout site where the option puts them there.
   ValueId site(GraphBuilder& b, ValueId x, const char* place, const std::string& name) const {
     return options_.dropout_sites == place ? b.dropout(x, name) : x;
@@ -78,15 +110,22 @@ class ResNet final : public Model {
 
   ValueId residual(GraphBuilder& b, ValueId x, const std::string& name, std::int64_t out,
                    std::int64_t stride) const {
-    ValueId y = b.relu(b.batch_norm(conv(b, x, name + ".conv1", out, 3, stride), name + ".bn1"));
-    y = b.batch_norm(conv(b, y, name + ".conv2", out, 3, 1), name + ".bn2");
+    const ValueId in = pre() ? b.relu(norm(b, x, name + ".", "1")) : x;
+    ValueId y = conv(b, in, name + ".conv1", out, 3, stride);
+    y = b.relu(norm(b, y, name + ".", pre() ? "2" : "1"));
+    y = conv(b, y, name + ".conv2", out, 3, 1);
+    if (!pre()) y = norm(b, y, name + ".", "2");
     y = site(b, y, "branches", name + ".dropout");
-    return b.relu(b.add(y, stride == 1 ? x : shortcut(b, x, name + ".shortcut", out)));
+    y = b.add(y, stride == 1 ? x : shortcut(b, x, in, name + ".shortcut", out));
+    return pre() ? y : b.relu(y);
   }
 
-  ValueId shortcut(GraphBuilder& b, ValueId x, const std::string& name, std::int64_t out) const {
-    if (options_.shortcut == "projection")
-      return b.batch_norm(conv(b, x, name + ".conv", out, 1, 2), name + ".bn");
+  /// `in`: what the block's first convolution sees.
+  ValueId shortcut(GraphBuilder& b, ValueId x, ValueId in, const std::string& name, std::int64_t out) const {
+    if (options_.shortcut == "projection") {
+      const ValueId projected = conv(b, in, name + ".conv", out, 1, 2);
+      return pre() ? projected : norm(b, projected, name + ".", "");
+    }
     const std::int64_t channels = b.shape(x)[1], height = b.shape(x)[2], width = b.shape(x)[3];
     x = b.slice(b.slice(x, 2, 0, height, 2), 3, 0, width, 2);
     const std::int64_t before = (out - channels) / 2;

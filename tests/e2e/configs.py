@@ -11,7 +11,8 @@ FILES = sorted(path for path in (SOURCE / "configs").rglob("*.toml")
                if path.parent.name != "base" and "\nschema = 1\n" in path.read_text())
 # Of those that are large, what makes them small.
 SMALL = {"synthetic_products": [word for change in ("vars.nodes=20000", "vars.edges=200000", "model.hidden=32", "data.train.batch_size=128")
-                                for word in ("--set", change)]}
+                                for word in ("--set", change)],
+         "preact_resnet": ["--set", "data.train.batch_size=32", "--set", "data.val.take=first 500"]}
 SHORT = ("--set", "trainer.max_duration=4ba", "--set", "schedule.warmup=1ba")
 
 

@@ -27,6 +27,7 @@ RUNS = {
     "sequential": run(SEQUENTIAL, images(3, 13, 11)),
     "lenet": run('type = "lenet"', images(1, 28, 28)),
     "resnet": run('type = "resnet"\ndepth = 8', images(3, 12, 12)),
+    "resnet with group norm": run('type = "resnet"\ndepth = 8\nactivation = "pre"\nnorm = "group"', images(3, 12, 12)),
     "residual_mlp": run('type = "residual_mlp"\nwidth = 8\nblocks = 2'),
     "gpt": run('type = "gpt"\nn_layer = 2\nn_head = 2\nd_model = 8', TOKENS),
     "lstm": run('type = "lstm"\nn_layer = 2\nembedding = 4\nhidden = 8', TOKENS),

@@ -1,5 +1,6 @@
 """The executor `pipelined`, with momentum and what its methods keep: killed at steps and moments at random and gone on with,
-swapped for other executors and back, with swaps that are refused or taken back: always the bits of a run that was left alone."""
+swapped for other executors and back, with swaps that are refused or taken back: always the bits of a run that was left alone.
+The same with its stages on several ranks, which come to the bits of one."""
 import json
 import os
 import random
@@ -9,7 +10,8 @@ import subprocess
 import time
 import unittest
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import BUILD, SMALL
+from support.ranks import RankTest
 
 FAULTY = BUILD / "tests" / "faulty"
 STEPS = 60
@@ -38,15 +40,14 @@ def planned(at, type, watch, **options):
     return text + (f"options = {{ {more} }}\n" if more else "")
 
 
-class Pipelined(HostTest):
+class Pipelined(RankTest):
     def setUp(self):
         super().setUp()
-        self.run_folder = self.folder / "runs" / "small"
         self.chance = random.Random(5)
 
-    def outcome(self, text):
+    def outcome(self, text, *words):
         """What a run of the file ends with: digests, and the metrics of its evaluations. Nothing stays of it."""
-        self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY)
+        self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, *words)
         result = self.result()
         lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
         told = [(line["step"], line["values"]) for line in lines if line["what"] == "eval"]
@@ -54,10 +55,10 @@ class Pipelined(HostTest):
         self.assertEqual(result["steps"], STEPS)
         return result["digest"], told
 
-    def killed(self, text, event, step):
+    def killed(self, text, event, step, *words, code=-signal.SIGKILL):
         """Goes on with the run until a hook kills it there."""
         self.write("place", f"{event} {step}")
-        self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, code=-signal.SIGKILL)
+        self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, *words, code=code)
         (self.folder / "place").unlink()
 
     def journal(self, what):
@@ -124,6 +125,99 @@ class Pipelined(HostTest):
                 self.killed(back, "batch_end", 40)
                 self.assertEqual(self.journal("swap_rolled_back"), [15])
                 self.assertEqual(self.outcome(back), expected)
+
+
+    # --- stages on several ranks
+
+    def assert_same(self, found, expected):
+        """Digests to the bit; metrics of evaluations are sums over parts of the samples."""
+        self.assertEqual(found[0], expected[0])
+        self.assertEqual([step for step, _ in found[1]], [step for step, _ in expected[1]])
+        for (_, values), (_, others) in zip(found[1], expected[1]):
+            self.assertEqual(values.keys(), others.keys())
+            for name, value in others.items():
+                self.assertAlmostEqual(values[name], value, delta=1e-9, msg=name)
+
+    def test_two_ranks_come_to_the_bits_of_one(self):
+        """2080 samples of the first; no hook that would have the weights on all ranks at every step."""
+        for mitigation, keep, steps in (("lwpv+sc", "in_flight", 130), ("lwpv+sc", "drain", 20), ("stash", "in_flight", 20), ("lwpw", "drain", 20)):
+            with self.subTest(mitigation, checkpoint=keep):
+                text = RUN.replace(f'"{STEPS}ba"', f'"{steps}ba"') + executor(mitigation, "MODE") + f'checkpoint = "{keep}"\n'
+                one, one_saw = self.learned(text.replace("MODE", "sim"))
+                two, two_saw = self.learned(text.replace("MODE", "dist"), "--ranks", 2)
+                self.assertEqual(two, one)
+                self.assertEqual(two_saw.keys(), one_saw.keys())
+                for which, value in one_saw.items():
+                    self.assertAlmostEqual(two_saw[which], value, delta=1e-9, msg=which)
+
+    def learned(self, text, *words):
+        """Digests, and the losses and metrics of training and evaluation, by step."""
+        self.host("train", self.write("run.toml", text), "-q", *words)
+        result = self.result()
+        lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
+        saw = {(line["step"], name): value for line in lines for name, value in line.get("values", {}).items()
+               if name.endswith(("/loss", "/accuracy", "lr"))}
+        shutil.rmtree(self.folder / "runs")
+        return result["digest"], saw
+
+    def test_four_ranks_with_a_hook_that_looks_at_all_weights(self):
+        ema = '[[hooks]]\ntype = "ema"\ndecay = 0.9\n'
+        expected = self.outcome(RUN + executor("lwpv+sc", "sim") + ema)
+        self.assert_same(self.outcome(RUN + executor("lwpv+sc", "dist") + ema, "--ranks", 4), expected)
+        self.assertNotEqual(self.outcome(RUN + executor("lwpv+sc", "sim"))[1], expected[1])
+
+    def test_ranks_that_are_killed_go_on_to_the_bits_on_as_many_or_on_one(self):
+        for mitigation in ("stash", "lwpv+sc"):
+            alone, ranks = RUN + executor(mitigation, "sim") + KILLER, RUN + executor(mitigation, "dist") + KILLER
+            expected = self.outcome(alone)
+            steps = sorted(self.chance.sample(range(8, STEPS), KILLS))
+            with self.subTest(mitigation, steps=steps):
+                for step in steps:
+                    self.killed(ranks, self.chance.choice(("batch_end", "before_step")), step, "--ranks", 2, code=6)
+                self.assert_same(self.outcome(ranks, "--ranks", 2), expected)
+                self.killed(ranks, "batch_end", steps[0], "--ranks", 2, code=6)
+                self.assert_same(self.outcome(alone), expected)
+                self.killed(alone, "batch_end", steps[0])
+                self.assert_same(self.outcome(ranks, "--ranks", 4), expected)
+
+    def test_a_rank_that_is_killed_is_named(self):
+        text = RUN.replace(f'"{STEPS}ba"', '"4000ba"').replace('"1ba"', '"100ba"').replace('"9ba"', '"1500ba"') + executor("lwpv+sc", "dist")
+        for victim in (0, 1):
+            run = self.start("--ranks", 2, text=text)
+            self.until(lambda: (self.run_folder / "checkpoints/latest").exists())
+            time.sleep(self.chance.uniform(0.0, 0.3))
+            os.kill(self.ranks_of(run.pid)[victim], signal.SIGKILL)
+            began = time.monotonic()
+            said = run.communicate(timeout=60)[1]
+            self.assertEqual(run.returncode, 6, said)
+            self.assertLess(time.monotonic() - began, 10)
+            self.assertIn(f"rank {victim} died by signal 9", said)
+            shutil.rmtree(self.folder / "runs")
+
+    def test_a_loss_that_is_not_finite_ends_all_ranks(self):
+        text = RUN + executor("none", "dist").replace("reference_batch_size = 16\n", "")
+        said = self.on(2, text, "--set", "optimizer.lr=1e38", "--set", "guard.nan=off", code=5)["error"]
+        self.assertRegex(said, "the training loss is -?nan at step")
+
+    def test_swapped_for_other_executors_on_two_ranks(self):
+        def plan(ranks):
+            mode = "dist" if ranks > 1 else "sim"
+            back = {"mitigation": "lwpv+sc", "reference_batch_size": 16, "mode": mode}
+            text = RUN + executor("lwpv+sc", mode) + planned(15, "eager", 0) + planned(38, "pipelined", 0, **back)
+            result = self.on(ranks, text, "--set", "trainer.max_duration=60ba")
+            return result["digest"]["model"], self.weights()
+        digest, weights = plan(2)
+        self.assertEqual(plan(2)[0], digest)
+        self.assertLess(self.furthest(weights, plan(1)[1]), 1e-5)  # eager sums over ranks in another order
+
+    def test_what_cannot_be_on_ranks_is_refused(self):
+        for mode, words, says in (("sim", ("--ranks", 2), "trains on one rank"), ("dist", (), "several ranks")):
+            self.write("run.toml", RUN + executor("sc", mode))
+            for verb in ("validate", "train"):
+                self.assertIn(says, self.host(verb, "run.toml", *words, code=2).stderr)
+        text = RUN + executor("sc", "dist") + '[distributed.compressor]\ntype = "fp16"\n'
+        said = self.host("train", self.write("run.toml", text), "-q", "--ranks", 2, code=2).stderr
+        self.assertIn("[distributed.compressor] cannot be had", said)
 
 
 if __name__ == "__main__":

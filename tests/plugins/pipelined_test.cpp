@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <complex>
+#include <mutex>
 #include <numeric>
 #include <random>
 
@@ -12,6 +13,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <trainyard/graph/builder.hpp>
+#include <trainyard/helpers/gather.hpp>
+#include <trainyard/testing/ranks.hpp>
 
 #include "plugins/executor/pipelined/layers.hpp"
 #include "plugins/executor/pipelined/pipeline.hpp"
@@ -374,6 +377,13 @@ class Account {
   std::vector<std::vector<std::pair<at::Tensor, at::Tensor>>> past_;  ///< by parameter: after each update
 };
 
+/// Into the tensors that another chain has.
+void copy(const Weight& from, const Weight& to) {
+  const at::NoGradGuard untracked;
+  to.weight.copy_(from.weight);
+  to.velocity.copy_(from.velocity);
+}
+
 constexpr Mitigation all[] = {Mitigation::none, Mitigation::stash,   Mitigation::sc,      Mitigation::lwpv,
                               Mitigation::lwpw, Mitigation::lwpv_sc, Mitigation::lwpw_sc, Mitigation::gsc};
 
@@ -515,6 +525,122 @@ TEST_CASE("pipelined: what is saved in flight goes on to the same bits") {
       after.drain();
       CHECK(second.digests() == chain.digests());
     }
+}
+
+namespace {
+
+/// Feeds a chain's pipeline on so many ranks, each with weights of its own, from what is in flight, if anything. The
+/// chain comes to what the rank of each stage has made of it. Gives what is in flight then, of all ranks.
+State run_on_ranks(Chain& chain, const Method& method, int count, std::vector<std::int64_t> feeds,
+                   const State* in_flight = nullptr, bool drains = true) {
+  State left;
+  std::map<std::string, Weight> ends;
+  std::mutex mutex;
+  testing::on_ranks(count, [&](Ranks& ranks) {
+    const Chain own(std::ssize(chain.weights) / 2);
+    for (const auto& [name, each] : own.weights) copy(chain.weights.at(name), each);
+    Squares judge;
+    Line line(ranks);
+    Pipeline pipeline(own.graph, stage_of_nodes(own.graph, 0), own.weights, method, line, judge);
+    if (in_flight != nullptr) pipeline.load(StateReader(*in_flight));
+    for (std::size_t i = 0; i + 1 < feeds.size(); ++i) pipeline.feed(samples(feeds[i], feeds[i + 1]));
+    if (drains) pipeline.drain();
+    State state;
+    StateWriter writer(state);
+    pipeline.save(writer);
+    std::vector<std::vector<State>> all = gather(ranks, std::vector<State>{std::move(state)});
+    const std::lock_guard lock(mutex);
+    CHECK((judge.back > 0) == (ranks.rank() == 0));  // which has the last stage
+    for (std::vector<State>& each : all) {
+      left.scalars.merge(each.front().scalars);
+      left.tensors.merge(each.front().tensors);
+    }
+    for (std::int64_t s = 0; s < pipeline.size(); ++s)
+      for (const std::string& name : pipeline.names(s))
+        if (pipeline.place(s) == line.place()) CHECK(ends.emplace(name, own.weights.at(name)).second);
+  });
+  CHECK(ends.size() == chain.weights.size());
+  for (const auto& [name, each] : chain.weights) copy(ends.at(name), each);
+  return left;
+}
+
+/// From one number to another, in steps.
+std::vector<std::int64_t> steps(std::int64_t first, std::int64_t last, std::int64_t step) {
+  std::vector<std::int64_t> all;
+  for (; first < last; first += step) all.push_back(first);
+  all.push_back(last);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("pipelined: stages on several ranks come to the bits of one") {
+  for (const Mitigation mitigation : all)
+    for (const int ranks : {2, 3}) {
+      const bool long_one =
+          ranks == 2 && (mitigation == Mitigation::none || mitigation == Mitigation::lwpv_sc);
+      const std::int64_t units = long_one ? 2000 : 100;
+      INFO("method " << static_cast<int>(mitigation) << ", ranks " << ranks);
+      Chain chain(5), there(5);
+      Squares judge;
+      Pipeline pipeline = chain.pipeline(with(mitigation), judge);
+      pipeline.feed(samples(0, units));
+      CHECK(there.digests() != chain.digests());
+      Chain in_flight(5);
+      run_on_ranks(in_flight, with(mitigation), ranks, steps(0, units, 50), nullptr, false);
+      CHECK(in_flight.digests() == chain.digests());
+      pipeline.drain();
+      run_on_ranks(there, with(mitigation), ranks, steps(0, units, 40));
+      CHECK(there.digests() == chain.digests());
+    }
+}
+
+TEST_CASE("pipelined: what is in flight on several ranks goes on to the same bits on as many, more or one") {
+  for (const Mitigation mitigation : all) {
+    INFO("method " << static_cast<int>(mitigation));
+    const Method method = with(mitigation, true);
+    Chain whole(7), first(7);
+    Squares judge;
+    Pipeline pipeline = whole.pipeline(method, judge);
+    pipeline.feed(samples(0, 60));
+    pipeline.drain();
+    const State in_flight = run_on_ranks(first, method, 2, steps(0, 25, 10), nullptr, false);
+    for (const int ranks : {1, 2, 3}) {
+      Chain second(7);
+      for (const auto& [name, each] : second.weights) copy(first.weights.at(name), each);
+      if (ranks > 1) run_on_ranks(second, method, ranks, steps(25, 60, 10), &in_flight);
+      Pipeline alone = second.pipeline(method, judge);
+      if (ranks == 1) {
+        alone.load(StateReader(in_flight));
+        alone.feed(samples(25, 60));
+        alone.drain();
+      }
+      CHECK(second.digests() == whole.digests());
+    }
+  }
+}
+
+TEST_CASE("pipelined: a rank that fails is named to its neighbours, and more ranks than stages are refused") {
+  class Failing final : public Judge {
+    at::Tensor loss(const Unit&, const at::Tensor&) override { throw std::runtime_error("no loss today"); }
+    void passed_back(const Unit&) override {}
+    void clip(Tensors&) override {}
+  } judge;
+  std::string heard;
+  const auto feeding = [&](Ranks& ranks) {
+    const Chain own(3);
+    Line line(ranks);
+    Pipeline pipeline(own.graph, stage_of_nodes(own.graph, 0), own.weights, with(Mitigation::none), line,
+                      judge);
+    try {
+      pipeline.feed(samples(0, 30));
+    } catch (const DistributedError& error) {
+      heard = error.what();  // on the other rank alone
+    }
+  };
+  CHECK_THROWS_WITH(testing::on_ranks(2, feeding), "no loss today");
+  CHECK(heard == "rank 0 ended: no loss today");
+  CHECK_THROWS_WITH(testing::on_ranks(4, feeding), Contains("3 stages") && Contains("4 ranks"));
 }
 
 TEST_CASE("pipelined: what a stage throws comes out, on whichever thread it was") {

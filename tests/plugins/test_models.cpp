@@ -94,6 +94,11 @@ std::vector<ModelCase> small_models() {
       {"lenet", table({{"channels", numbers({2, 3})}, {"hidden", numbers({6, 5})}}), images({1, 12, 12})},
       {"resnet", table({{"depth", 8}, {"width", 2}}), images({2, 7, 8})},
       {"resnet", table({{"depth", 8}, {"width", 2}, {"shortcut", "projection"}}), images({2, 7, 8})},
+      {"resnet", table({{"depth", 8}, {"width", 2}, {"activation", "pre"}, {"norm", "group"}, {"groups", 2}}),
+       images({2, 7, 8})},
+      {"resnet",
+       table({{"depth", 8}, {"width", 2}, {"shortcut", "projection"}, {"norm", "group"}, {"groups", 1}}),
+       images({2, 7, 8})},
       {"gpt", table({{"n_layer", 2}, {"n_head", 2}, {"d_model", 6}, {"seq_len", 5}}), tokens()},
       {"lstm", table({{"n_layer", 2}, {"embedding", 4}, {"hidden", 3}}), tokens()},
       {"sequential", sequential, images({2, 8, 8})},
@@ -287,6 +292,77 @@ TEST_CASE("gpt and resnet start as their papers say", "[models]") {
   CHECK(deviation(*resnet, "layer3.1.conv2.weight") == Approx(std::sqrt(2.0 / (9 * 64))).epsilon(0.03));
 }
 
+namespace {
+
+/// Of each sample, over the pixels of each group of channels: (x - mean) / sqrt(variance + 1e-5), then a factor and a
+/// summand for each channel.
+at::Tensor group_norm_by_hand(const at::Tensor& x, std::int64_t groups, const at::Tensor& weight,
+                              const at::Tensor& bias) {
+  at::Tensor y = at::empty_like(x);
+  const std::int64_t members = x.size(1) / groups, pixels = x.size(2) * x.size(3), count = members * pixels;
+  const double* from = x.const_data_ptr<double>();
+  double* to = y.mutable_data_ptr<double>();
+  for (std::int64_t group = 0; group < x.size(0) * groups; ++group, from += count, to += count) {
+    double mean = 0.0, variance = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) mean += from[i] / static_cast<double>(count);
+    for (std::int64_t i = 0; i < count; ++i)
+      variance += (from[i] - mean) * (from[i] - mean) / static_cast<double>(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t channel = group % groups * members + i / pixels;
+      to[i] = (from[i] - mean) / std::sqrt(variance + 1e-5) * weight[channel].item<double>() +
+              bias[channel].item<double>();
+    }
+  }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("a residual network with group norm ahead of its convolutions is what its papers say", "[models]") {
+  for (const std::string shortcut : {"identity", "projection"}) {
+    INFO(shortcut);
+    const Table options = table({{"depth", 8},
+                                 {"width", 4},
+                                 {"activation", "pre"},
+                                 {"norm", "group"},
+                                 {"groups", 2},
+                                 {"shortcut", shortcut}});
+    GraphNetwork network = in_double(*build("resnet", options, images({2, 7, 8})));
+    std::map<std::string, at::Tensor> of;
+    const at::NoGradGuard no_grad;
+    for (const NamedTensor& each : network.parameters()) {
+      if (each.name.find("gn") != std::string::npos) at::Tensor(each.tensor).add_(at::rand_like(each.tensor));
+      of[each.name] = each.tensor.detach();
+    }
+    const auto norm = [&](const at::Tensor& x, const std::string& name) {
+      const at::Tensor &weight = of.at(name + ".weight"), &bias = of.at(name + ".bias");
+      const at::Tensor y = group_norm_by_hand(x.contiguous(), 2, weight, bias);
+      CHECK(at::allclose(y, at::group_norm(x, 2, weight, bias, 1e-5), 1e-10, 1e-12));
+      return at::relu(y);
+    };
+    const auto conv = [&](const at::Tensor& x, const std::string& name, std::int64_t stride) {
+      const at::Tensor& weight = of.at(name + ".weight");
+      return at::conv2d(x, weight, {}, stride, weight.size(2) / 2);
+    };
+    const Batch batch = random_batch(images({2, 7, 8}), 3, at::kDouble);
+    at::Tensor x = conv(batch.inputs[0], "conv1", 1);
+    for (std::int64_t stage = 1; stage <= 3; ++stage) {
+      const std::string name = "layer" + std::to_string(stage) + ".0";
+      const std::int64_t stride = stage > 1 ? 2 : 1;
+      const at::Tensor in = norm(x, name + ".gn1");
+      const at::Tensor y = conv(norm(conv(in, name + ".conv1", stride), name + ".gn2"), name + ".conv2", 1);
+      if (stride > 1 && shortcut == "projection")
+        x = conv(in, name + ".shortcut.conv", 2);
+      else if (stride > 1)
+        x = at::constant_pad_nd(x.slice(2, 0, {}, 2).slice(3, 0, {}, 2),
+                                {0, 0, 0, 0, x.size(1) / 2, x.size(1) / 2});
+      x = y + x;
+    }
+    x = at::linear(norm(x, "gn1").mean({2, 3}), of.at("fc.weight"), of.at("fc.bias"));
+    CHECK(at::allclose(network.forward(batch, {}), x, 1e-10, 1e-12));
+  }
+}
+
 TEST_CASE("other layers start as PyTorch's: uniform, as wide as the root of what a unit sees allows",
           "[models]") {
   const auto lenet = build("lenet", {}, images({1, 28, 28}, 10));
@@ -411,6 +487,8 @@ TEST_CASE("options that do not fit the data are refused with both values", "[mod
           Contains("model.channels has 1 numbers"));
   refused("resnet", table({{"depth", 18}}), images({3, 32, 32}),
           Contains("model.depth is 18") && Contains("14 or 20"));
+  refused("resnet", table({{"norm", "group"}, {"groups", 3}}), images({3, 32, 32}),
+          Contains("model.width is 16") && Contains("model.groups 3"));
   refused("gpt", table({{"seq_len", 9}}), tokens(), Contains("model.seq_len is 9") && Contains("are 5"));
   refused("gpt", table({{"n_head", 3}, {"d_model", 8}}), tokens(),
           Contains("n_head = 3 does not divide model.d_model = 8"));

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/error.hpp>
+#include <trainyard/helpers/gather.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/schedule.hpp>
@@ -213,6 +214,39 @@ TEST_CASE("ranks of a test exchange what they have") {
   CHECK(part[1][0].item<float>() == 10.0F);
   CHECK(part[1][3].item<float>() == 30.0F);
   CHECK(own[3][0].item<float>() == 4.0F);
+}
+
+TEST_CASE("ranks gather texts and states of any length, and wait for each other no earlier than they say") {
+  std::vector<std::vector<std::string>> texts(3);
+  std::vector<std::vector<std::vector<State>>> states(3);
+  std::vector<float> exchanged(3);
+  testing::on_ranks(3, [&](Ranks& ranks) {
+    const auto i = static_cast<std::size_t>(ranks.rank());
+    const at::Tensor one = at::full({2}, 1.0 + ranks.rank()), other = at::full({1}, 5.0 - ranks.rank());
+    const std::unique_ptr<RankGroup> pair = ranks.group({0, 1}), back = ranks.group({1, 0});
+    if (pair) {  // each has something under way to the other before it takes what the other has for it
+      const auto to = (ranks.rank() == 0 ? pair : back)->broadcast(ranks.rank() == 0 ? one : other, 0);
+      (ranks.rank() == 0 ? back : pair)->broadcast(ranks.rank() == 0 ? other : one, 0)->wait();
+      to->wait();
+      exchanged[i] = one[1].item<float>() + other[0].item<float>();
+    }
+    texts[i] = gather(ranks, std::string(i, 'x'));
+    State own;
+    own.scalars["rank"] = static_cast<std::int64_t>(i);
+    own.tensors["ones"] = at::full({static_cast<std::int64_t>(i), 2}, 1.0);
+    states[i] = gather(ranks, std::vector<State>(i, own));
+  });
+  CHECK((exchanged == std::vector<float>{5.0F, 5.0F, 0.0F}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK((texts[i] == std::vector<std::string>{"", "x", "xx"}));
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      REQUIRE(states[i].at(rank).size() == rank);
+      for (const State& each : states[i][rank]) {
+        CHECK(StateReader(each).integer("rank") == static_cast<std::int64_t>(rank));
+        CHECK(each.tensors.at("ones").equal(at::full({static_cast<std::int64_t>(rank), 2}, 1.0)));
+      }
+    }
+  }
 }
 
 TEST_CASE("a rank that fails, or asks for something else, fails the others") {

@@ -1,5 +1,7 @@
 #include "core/engine/distributed/group.hpp"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,15 +59,21 @@ Group::Group(Backend host, std::function<Backend()> make_device, Lookout& others
 Group::~Group() {
   try {
     if (device_) device_->abort();
+    const auto is_done = [](const UnderWay::Work& work) { return work->isCompleted(); };
+    if (!std::ranges::all_of(begun_, is_done))
+      std::thread([host = std::move(host_)]() mutable { host.reset(); }).detach();
   } catch (const std::exception&) {
-    // What it holds on the device is lost until the process ends.
+    // What it holds on the device is lost until the process ends; or no thread is to be had, and it is waited for.
   }
 }
 
 template <class Begin>
 std::unique_ptr<Exchange> Group::begin(const at::Tensor& tensor, Begin&& begin) {
   try {
-    if (tensor.is_cpu()) return std::make_unique<HostExchange>(begin(*host_), others_);
+    if (tensor.is_cpu()) {
+      while (!begun_.empty() && begun_.front()->isCompleted()) begun_.pop_front();
+      return std::make_unique<HostExchange>(begun_.emplace_back(begin(*host_)), others_);
+    }
     if (!device_) device_ = make_device_();
     UnderWay::Work work = begin(*device_);
     under_way_.add(work);

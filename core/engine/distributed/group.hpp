@@ -2,6 +2,7 @@
 // device.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 
@@ -21,7 +22,8 @@ class Group final : public RankGroup {
   /// `make_device`: called when the ranks exchange the first tensor that is not in the CPU's memory. `others`
   /// and `under_way` outlive the use of it, if not the group itself.
   Group(Backend host, std::function<Backend()> make_device, Lookout& others, UnderWay& under_way);
-  /// Ends what is still under way on the device.
+  /// Ends what is still under way on the device. For what is under way in the CPU's memory nobody waits: whoever has
+  /// to take part in it may have failed.
   ~Group() override;
 
   int rank() const override { return host_->getRank(); }
@@ -36,7 +38,8 @@ class Group final : public RankGroup {
   template <class Begin>
   std::unique_ptr<Exchange> begin(const at::Tensor& tensor, Begin&& begin);
 
-  Backend host_, device_;  ///< device_: null until it is needed
+  Backend host_, device_;             ///< device_: null until it is needed
+  std::deque<UnderWay::Work> begun_;  ///< in the CPU's memory, and not seen to be done
   std::function<Backend()> make_device_;
   Lookout& others_;
   UnderWay& under_way_;

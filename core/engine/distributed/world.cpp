@@ -17,6 +17,8 @@
 #include <mutex>
 #include <utility>
 
+#include <trainyard/helpers/gather.hpp>
+
 #include "core/engine/distributed/group.hpp"
 #include "core/engine/distributed/nccl.hpp"
 
@@ -253,19 +255,7 @@ std::string World::agree(const std::string& trouble) {
 }
 
 std::vector<std::string> World::gather(std::string_view own) {
-  const at::Tensor length = at::empty({1}, at::kLong), lengths = at::empty({size()}, at::kLong);
-  *length.mutable_data_ptr<std::int64_t>() = std::ssize(own);
-  all_gather(lengths, length)->wait();
-  const std::int64_t* each = lengths.const_data_ptr<std::int64_t>();
-  const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(each, each + size()));
-  const at::Tensor text = at::zeros({longest}, at::kByte), texts = at::empty({longest * size()}, at::kByte);
-  std::memcpy(text.mutable_data_ptr(), own.data(), own.size());
-  all_gather(texts, text)->wait();
-  std::vector<std::string> all;
-  for (int rank = 0; rank < size(); ++rank)
-    all.emplace_back(static_cast<const char*>(texts.const_data_ptr()) + rank * longest,
-                     static_cast<std::size_t>(each[rank]));
-  return all;
+  return trainyard::gather(*this, own);
 }
 
 std::string World::from_first(std::string_view own) {

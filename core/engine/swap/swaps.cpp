@@ -153,7 +153,10 @@ void Swaps::open(PreparedSwap& swap) {
     guarded(plugin.slot(), 0, [&] { run_.host().open(plugin); });
   }
   opening.check_momentum();
-  if (!brings(swap.layer_, {Dataset::kind.name, Sampler::kind.name, Loss::kind.name})) return;
+  const auto divides = [](ActivePlugin& plugin) { return plugin.as<Executor>().divides_network(); };
+  if (!brings(swap.layer_, {Dataset::kind.name, Sampler::kind.name, Loss::kind.name}) &&
+      divides(swap.layer_.plugin("executor")) == divides(swap.layer_.below->plugin("executor")))
+    return;
   for (const auto& [name, split] : live_.layer.made.splits) {
     Split made = opening.split(name);
     if (made.loader->steps_per_epoch() != split.loader->steps_per_epoch() ||

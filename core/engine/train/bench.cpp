@@ -81,6 +81,7 @@ decltype(auto) Bench::in_host(Call&& call) {
 
 void Bench::open() {
   member_losses_.resize(parts_.member_metrics.size());
+  check_parts();
   in_executor([&](Executor& executor) { executor.open(*this); });
   is_open_ = true;
 }
@@ -118,10 +119,49 @@ void Bench::make_reduction() {
       [world = parts_.world] { world->settle(); });
 }
 
+/// What works by the sums of gradients has nothing to do where there are none.
+void Bench::check_parts() const {
+  if (!in_parts()) return;
+  const std::string because =
+      ": the ranks of the executor \"" + parts_.executor.slot->type + "\" have parts of the network each";
+  if (parts_.compressor.plugin != nullptr)
+    throw ConfigError("[distributed.compressor] cannot be had, as no gradients are summed" + because);
+  if (!parameters_of(*parts_.network.plugin).sharded.empty())
+    throw ConfigError("the tables of the model cannot lie in parts on the ranks" + because);
+  if (parts_.world->replaces_lost())
+    throw ConfigError("the checkpointer cannot replace a rank that is lost: what is in flight goes with it" +
+                      because);
+}
+
+/// A rank reports what its part of the network comes to; what any of them leaves out, all do.
+void Bench::step_in_parts(StepWork& work, bool logging, bool skip) {
+  reduction_.reset();  // of an executor before
+  if (distributed::any(*parts_.world, skip ? 1U : 0U) == 0) step(work, logging);
+  const at::Tensor own = at::empty({3}, at::kDouble),
+                   all = at::empty({3 * parts_.world->size()}, at::kDouble);
+  double* const mine = own.mutable_data_ptr<double>();
+  mine[0] = own_loss_.sum();
+  mine[1] = own_loss_.weight();
+  mine[2] = static_cast<double>(context_.waiting_bits() | ends_);
+  own_loss_ = {};
+  parts_.world->all_gather(all, own)->wait();
+  double loss = 0.0, weight = 0.0;
+  for (int rank = 0; rank < parts_.world->size(); ++rank) {
+    const double* const theirs = all.const_data_ptr<double>() + std::ptrdiff_t{3} * rank;
+    loss += theirs[0];
+    weight += theirs[1];
+    agreed_ |= static_cast<unsigned>(theirs[2]);
+  }
+  loss_meter_.add_sum(loss, weight);
+  if (!std::isfinite(loss)) refuse_loss(loss / weight);
+  context_.agree(agreed_);
+}
+
 void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
-  make_reduction();
   ends_ = ends;
   agreed_ = 0;
+  if (in_parts()) return step_in_parts(work, logging, skip);
+  make_reduction();
   if (skip) {
     check_same_passes();
     clear_gradients(parameters_);
@@ -482,7 +522,7 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
 
 /// What a repetition looks at is not the training's loss.
 void Bench::count(const at::Tensor& loss, const Batch& batch) {
-  if (reduction_) {  // whether it is finite, they find out together
+  if (reduction_ || in_parts()) {  // whether it is finite, they find out together
     own_loss_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0);
     return;
   }

@@ -36,6 +36,8 @@ class Bench final : public Workbench {
   /// that the ranks are to agree upon; agreed() gives what any of them said in this step.
   void step_together(StepWork& work, bool logging, bool skip, unsigned ends);
   unsigned agreed() const { return agreed_; }
+  /// Whether each of several ranks has the whole batch, and a part of the network (Executor::divides_network).
+  bool in_parts() const { return parts_.world != nullptr && parts_.executor.plugin->divides_network(); }
   /// Of a step that this process has not made.
   void set_agreed(unsigned agreed) { agreed_ = agreed; }
   /// Where the loss of a rank does not end the run: from the moment on that all ranks have the gradients of a
@@ -100,6 +102,8 @@ class Bench final : public Workbench {
   at::Tensor forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward = {});
   at::Tensor loss_of(const at::Tensor& output, const Batch& batch);
   at::Tensor backward_root(double factor);
+  void check_parts() const;
+  void step_in_parts(StepWork& work, bool logging, bool skip);
   void make_reduction();
   bool reduce();
   void check_same_passes() const;

@@ -86,7 +86,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
 
 void Loop::train() {
   while (!ending_ && (in_epoch_ || !finished())) run_epoch();
-  if (ending_ == Ending::signal || ending_ == Ending::wall_time) return share_buffers();
+  if (ending_ == Ending::signal || ending_ == Ending::wall_time) return rest(Executor::Pause::checkpoint);
   rest(Executor::Pause::end);
   evaluate_all();
   if (ending_ != Ending::signal && !parts_.host->closing()) interrupt(Ending::signal);
@@ -188,7 +188,7 @@ void Loop::run_step() {
 
 /// Of several ranks, what the whole batch weighs if every sample counts.
 double Loop::weight_of(const data::StepData& data) const {
-  if (parts_.world == nullptr) return data.weight;
+  if (parts_.world == nullptr || bench_.in_parts()) return data.weight;
   return static_cast<double>(data.samples * std::max<std::int64_t>(1, parts_.scale.tokens_per_sample));
 }
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include <trainyard/executor.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/learns.hpp>
 #include <trainyard/linked_samples.hpp>
@@ -155,10 +156,13 @@ Split Opening::split(const std::string& name, bool whole) {
                       " samples of an epoch: no step would ever see a whole batch; make it " +
                       std::to_string(made.sampler->size()) + " or less");
   ActivePlugin& loss = layer_.plugin("loss");
-  const int ranks = run_.world != nullptr && !whole ? run_.world->size() : 1;
-  // The ranks evaluate a batch each.
+  int ranks = run_.world != nullptr && !whole ? run_.world->size() : 1;
+  // The ranks evaluate a batch each. Of a step they have parts, or all of it, with micro-batches of the same size.
+  std::int64_t micro_batch_size = batch.micro_batch_size;
+  if (made.sampler && layer_.plugin("executor").as<Executor>().divides_network())
+    micro_batch_size *= std::exchange(ranks, 1);
   data::LoaderOptions options{.batch_size = batch.batch_size * (made.sampler ? 1 : ranks),
-                              .micro_batch_size = batch.micro_batch_size,
+                              .micro_batch_size = micro_batch_size,
                               .rank = ranks > 1 ? run_.world->rank() : 0,
                               .ranks = ranks,
                               .drop_last = batch.drop_last,

@@ -86,26 +86,52 @@ class Watch {
 
 Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
                    const Method& method, int workers, Judge& judge)
-    : judge_(judge) {
+    : Pipeline(graph, stage_of_node, weights, method, workers, nullptr, judge) {}
+
+Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
+                   const Method& method, Line& line, Judge& judge)
+    : Pipeline(graph, stage_of_node, weights, method, line.size(), &line, judge) {}
+
+Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
+                   const Method& method, int workers, Line* line, Judge& judge)
+    : judge_(judge), line_(line) {
   const std::vector<Graph> parts = cut(graph, stage_of_node);
+  if (line != nullptr && std::ssize(parts) < line->size())
+    throw ConfigError("the model has " + std::to_string(parts.size()) + " stages, and " +
+                      std::to_string(line->size()) + " ranks are to share them: take fewer ranks");
   std::vector<double> costs;
   for (const Graph& part : parts) {
-    stages_.push_back(std::make_unique<Stage>(part, weights, static_cast<std::int64_t>(stages_.size()),
-                                              static_cast<std::int64_t>(parts.size()), method,
-                                              [&judge](Tensors& gradients) { judge.clip(gradients); }));
     costs.push_back(1.0);  // what a call costs, in multiply-adds
     for (const Node& node : part.nodes) {
       const NodeCost node_cost = cost(part, node);
       costs.back() += 1e4 + static_cast<double>(node_cost.multiply_adds + 2 * node_cost.parameters);
     }
+    std::vector<std::string>& names = names_.emplace_back();
+    for (const GraphValue& value : part.values)
+      if (value.initializer.defined()) names.push_back(value.name);
+  }
+  worker_of_stage_ = balanced(costs, workers);
+  const auto stages = std::ssize(parts);
+  for (std::int64_t s = 0; s < stages; ++s) {
+    const bool own = line == nullptr || place(s) == line->place();
+    stages_.push_back(own ? std::make_unique<Stage>(parts[static_cast<std::size_t>(s)], weights, s, stages,
+                                                    method,
+                                                    [&judge](Tensors& gradients) { judge.clip(gradients); })
+                          : nullptr);
   }
   forward_ = std::vector<Channel<Message>>(stages_.size());
   backward_ = std::vector<Channel<Message>>(stages_.size());
   costs_.resize(stages_.size());
-  const std::vector<int> worker_of_stage = balanced(costs, workers);
+  make_workers();
+}
+
+/// Of this rank.
+void Pipeline::make_workers() {
+  int newest = -1;
   for (std::int64_t s = 0; s < size(); ++s) {
-    const int worker = worker_of_stage[static_cast<std::size_t>(s)];
-    if (worker == static_cast<int>(workers_.size())) workers_.push_back({s, s, {}});
+    if (!is_own(s)) continue;
+    if (workers_.empty() || place(s) != newest) workers_.push_back({s, s, {}});
+    newest = place(s);
     workers_.back().last = s + 1;
   }
   measures_ = workers_.size() > 1;
@@ -131,7 +157,7 @@ void Pipeline::drain() {
   if (fed_ == 0) return;
   run(fed_, fed_ + 2 * (size() - 1), {});
   units_.clear();
-  fed_ = 0;
+  drained_ += std::exchange(fed_, 0);
 }
 
 /// The caller's thread feeds, and has the last of the stages.
@@ -149,12 +175,13 @@ void Pipeline::run(std::int64_t from, std::int64_t to, std::vector<UnitHandle> u
   try {
     const Worker& last = workers_.back();
     for (std::int64_t c = from; c < to; ++c, ++cycles_) {
-      if (!units.empty()) {
+      if (!units.empty() && is_own(0)) {
         UnitHandle& unit = units[static_cast<std::size_t>(c - from)];
         Tensors inputs = unit->batch.inputs;
         forward_.front().push({std::move(unit), std::move(inputs)});
       }
       cycle(c, last.first, last.last);
+      if (line_ != nullptr) take_from_others(c);
     }
   } catch (const Closed&) {  // another thread says why
   } catch (...) {
@@ -220,10 +247,22 @@ void Pipeline::fail() {
 
 void Pipeline::cycle(std::int64_t number, std::int64_t first, std::int64_t last) {
   for (std::int64_t s = first; s < last; ++s) {
-    const std::int64_t ahead = number - s, back = number - 2 * (size() - 1) + s;
-    if (ahead >= 0 && ahead < fed_) run_forward(s);
-    if (back >= 0 && back < fed_) run_backward(s);
+    if (is_fed(forward_unit(number, s))) run_forward(s);
+    if (is_fed(backward_unit(number, s))) run_backward(s);
   }
+}
+
+/// What neighbouring ranks have handed on in this cycle, for the next one.
+void Pipeline::take_from_others(std::int64_t cycle) {
+  const std::int64_t first = workers_.back().first, last = workers_.back().last;
+  const auto take = [&](Line::Side& side, std::int64_t number, Channel<Message>& channel) {
+    if (is_fed(number)) channel.push(side.in->take(unit(number)));
+    side.out->settle();
+  };
+  if (first > 0)
+    take(line_->ahead(), forward_unit(cycle, first - 1), forward_[static_cast<std::size_t>(first)]);
+  if (last < size())
+    take(line_->behind(), backward_unit(cycle, last), backward_[static_cast<std::size_t>(last - 1)]);
 }
 
 void Pipeline::run_forward(std::int64_t s) {
@@ -236,7 +275,11 @@ void Pipeline::run_forward(std::int64_t s) {
     outputs = {judge_.loss(*out.unit, outputs.front())};
   }
   if (measures_) costs_[at].forward = std::min(costs_[at].forward, watch.seconds());
-  if (s + 1 < size()) forward_[at + 1].push(std::move(out));
+  if (s + 1 == size()) return;
+  if (is_own(s + 1))
+    forward_[at + 1].push(std::move(out));
+  else
+    line_->behind().out->give(out);
 }
 
 void Pipeline::run_backward(std::int64_t s) {
@@ -248,7 +291,12 @@ void Pipeline::run_backward(std::int64_t s) {
   const Watch watch;
   Message out = stages_[at]->backward(given);
   if (measures_) costs_[at].backward = std::min(costs_[at].backward, watch.seconds());
-  if (s > 0) backward_[at - 1].push(std::move(out));
+  if (s > 0) {
+    if (is_own(s - 1))
+      backward_[at - 1].push(std::move(out));
+    else
+      line_->ahead().out->give(out);
+  }
   if (last) judge_.passed_back(*given.unit);
 }
 
@@ -258,6 +306,7 @@ void Pipeline::save(StateWriter& state) const {
   for (std::size_t i = 0; i < units_.size(); ++i)
     save_unit(state, "unit/" + std::to_string(backwards(0) + static_cast<std::int64_t>(i)) + "/", *units_[i]);
   for (std::int64_t s = 0; s < size(); ++s) {
+    if (!is_own(s)) continue;
     const std::size_t at = static_cast<std::size_t>(s);
     save_tensors(state, path("before", s, 0), stages_[at]->before());
     std::int64_t unit = backwards(s);
@@ -290,6 +339,7 @@ void Pipeline::load(const StateReader& state) {
     return units_[static_cast<std::size_t>(unit - backwards(0))];
   };
   for (std::int64_t s = 0; s < size(); ++s) {
+    if (!is_own(s)) continue;
     const std::size_t at = static_cast<std::size_t>(s);
     Stage& stage = *stages_[at];
     const Tensors before = load_tensors(state, path("before", s, 0), stage.before().size());

@@ -2,7 +2,8 @@
 // of unit c - s, then the backward pass of unit c - 2 (S - 1) + s and its update, so that a unit's gradient comes
 // to a stage delay(s, S) updates after its forward pass (section 2 of the paper, forward first). No stage waits
 // for another within a cycle: what it takes was handed on in the one before. The pipeline is neither filled nor
-// drained between batches.
+// drained between batches. Where several ranks share the stages, what a rank hands to another goes at once, and the
+// other has it in the channel of its stage at the end of the same cycle: between cycles nothing is under way.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include <trainyard/state.hpp>
 
 #include "channel.hpp"
+#include "line.hpp"
 #include "stage.hpp"
 
 namespace pipelined {
@@ -47,6 +49,11 @@ class Pipeline {
   /// loss; the outcome does not depend on their number, to the bit. The judge outlives the pipeline.
   Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
            const Method& method, int workers, Judge& judge);
+  /// The same with the stages on the ranks of a line, one thread each, to the same bits. All are fed the same units;
+  /// the last one has the loss. Of the weights a rank updates those of its stages. The line outlives the pipeline.
+  /// Throws ConfigError where there are fewer stages than ranks.
+  Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
+           const Method& method, Line& line, Judge& judge);
   ~Pipeline();
 
   /// A cycle for each of the units, which go in one by one. What a stage throws comes out, and the pipeline is of
@@ -58,11 +65,20 @@ class Pipeline {
   std::int64_t cycles() const { return cycles_; }
 
   std::int64_t size() const { return static_cast<std::int64_t>(stages_.size()); }
+  /// Of this rank.
   const Stage& stage(std::int64_t number) const { return *stages_[static_cast<std::size_t>(number)]; }
+  /// Of any rank: the names of its parameters and buffers, the updates that it has made, and its place in the line.
+  const std::vector<std::string>& names(std::int64_t stage) const {
+    return names_[static_cast<std::size_t>(stage)];
+  }
+  std::int64_t updates(std::int64_t stage) const { return drained_ + backwards(stage); }
+  int place(std::int64_t stage) const { return worker_of_stage_[static_cast<std::size_t>(stage)]; }
 
-  /// What is in flight, with the weights that Method::keeps_weights has kept, and what else the stages know.
+  /// What is in flight, with the weights that Method::keeps_weights has kept, and what else the stages know; of
+  /// several ranks that of their own stages, under names that are apart.
   void save(StateWriter& state) const;
-  /// Into a new pipeline. Throws ConfigError where what is in flight is of another number of stages.
+  /// Into a new pipeline, from what was saved of all stages. Throws ConfigError where what is in flight is of another
+  /// number of stages.
   void load(const StateReader& state);
 
  private:
@@ -74,8 +90,22 @@ class Pipeline {
   struct Cost {
     double forward = std::numeric_limits<double>::max(), backward = forward;
   };
+  Pipeline(const Graph& graph, std::span<const int> stage_of_node, const Weights& weights,
+           const Method& method, int workers, Line* line, Judge& judge);
+  void make_workers();
   void run(std::int64_t from, std::int64_t to, std::vector<UnitHandle> units);
   void balance();
+  bool is_own(std::int64_t stage) const { return stages_[static_cast<std::size_t>(stage)] != nullptr; }
+  const UnitHandle& unit(std::int64_t number) const {
+    return units_[units_.size() - static_cast<std::size_t>(fed_ - number)];
+  }
+  /// Whether a pass of a stage is part of a cycle: the unit that it has then went in.
+  bool is_fed(std::int64_t unit) const { return unit >= 0 && unit < fed_; }
+  std::int64_t forward_unit(std::int64_t cycle, std::int64_t stage) const { return cycle - stage; }
+  std::int64_t backward_unit(std::int64_t cycle, std::int64_t stage) const {
+    return cycle - 2 * (size() - 1) + stage;
+  }
+  void take_from_others(std::int64_t cycle);
   void cycle(std::int64_t number, std::int64_t first, std::int64_t last);
   void run_forward(std::int64_t stage);
   void run_backward(std::int64_t stage);
@@ -89,10 +119,14 @@ class Pipeline {
   }
 
   Judge& judge_;
-  std::vector<std::unique_ptr<Stage>> stages_;
+  Line* line_;                                        ///< null: all stages are here
+  std::vector<std::unique_ptr<Stage>> stages_;        ///< null where another rank has it
+  std::vector<std::vector<std::string>> names_;       ///< by stage
+  std::vector<int> worker_of_stage_;                  ///< or its place in the line
   std::vector<Channel<Message>> forward_, backward_;  ///< to each stage
   std::deque<UnitHandle> units_;                      ///< in flight, oldest first
   std::int64_t fed_ = 0;                              ///< units, since it was last empty
+  std::int64_t drained_ = 0;                          ///< and before
   std::int64_t cycles_ = 0;
 
   // The caller hands out cycles and waits until all workers have done them.

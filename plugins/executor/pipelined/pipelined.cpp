@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,23 +13,26 @@
 #include <vector>
 
 #include <trainyard/executor.hpp>
+#include <trainyard/helpers/gather.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
+#include <trainyard/ranks.hpp>
 #include <trainyard/state.hpp>
 
 #include "layers.hpp"
+#include "line.hpp"
 #include "pipeline.hpp"
 
 namespace {
-enum class Mode : std::uint8_t { sim, threads };
+enum class Mode : std::uint8_t { sim, threads, dist };
 enum class Keep : std::uint8_t { in_flight, drain };
 }  // namespace
 
 template <>
 struct trainyard::Words<Mode> {
-  static constexpr std::string_view words[] = {"sim", "threads"};
+  static constexpr std::string_view words[] = {"sim", "threads", "dist"};
 };
 template <>
 struct trainyard::Words<Keep> {
@@ -43,7 +47,13 @@ struct trainyard::Words<pipelined::Mitigation> {
 namespace {
 
 using namespace trainyard;
-using pipelined::Mitigation, pipelined::Pipeline, pipelined::Tensors, pipelined::Unit;
+using pipelined::Line, pipelined::Mitigation, pipelined::Pipeline, pipelined::Tensors, pipelined::Unit;
+
+/// Between two pauses, where hooks may look at all weights.
+constexpr Event of_a_step[] = {Event::epoch_start, Event::before_fetch,  Event::after_fetch,
+                               Event::batch_start, Event::before_reduce, Event::after_reduce,
+                               Event::before_step, Event::after_step,    Event::step_skipped,
+                               Event::batch_end,   Event::safe_point,    Event::epoch_end};
 
 std::string number(double value) {
   char text[32];
@@ -99,10 +109,13 @@ class Pipelined final : public Executor, pipelined::Judge {
             "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed "
             "gradients.");
     m.needs("graph").needs("rows");
+    m.needs("distributed where mode = dist");
+    m.needs("one rank where mode = sim").needs("one rank where mode = threads");
     constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,
                                Event::after_backward};
     m.fires(fired);
-    m.option("mode", &Options::mode, "sim: on the loop's thread; threads: the same to the bit, on several");
+    m.option("mode", &Options::mode,
+             "sim: on the loop's thread; threads: the same to the bit, on several; dist: on several ranks");
     m.option("workers", &Options::workers, "threads that share the stages, with mode = \"threads\"").min(1);
     m.option("stages", &Options::stages, "0: each layer is one; else so many, of about the same cost").min(0);
     m.option("update_size", &Options::update_size,
@@ -131,22 +144,27 @@ class Pipelined final : public Executor, pipelined::Judge {
     const pipelined::Method method = method_of(sgd);
     if (!carried_ && pipeline_) {  // parts were replaced: what is in flight goes on with them
       StateWriter writer(carried_.emplace());
-      pipeline_->save(writer);
+      save(writer);
     }
-    auto made = std::make_unique<Pipeline>(
-        graph, stage_of_node, weights_of(bench.optimizer()), method,
-        options_.mode == Mode::threads ? static_cast<int>(options_.workers) : 1, static_cast<Judge&>(*this));
+    weights_ = weights_of(bench.optimizer());
+    std::unique_ptr<Pipeline> made = make(graph, stage_of_node, method);
     if (carried_) made->load(StateReader(*carried_));
     carried_.reset();
     pipeline_ = std::move(made);
-    counted_.assign(static_cast<std::size_t>(pipeline_->size()), 0);
+    counted_.clear();
+    for (std::int64_t s = 0; s < pipeline_->size(); ++s) counted_.push_back(pipeline_->updates(s));
     tell(method, bench.optimizer().groups().front().base_lr);
   }
 
   void step(Workbench& bench, StepWork& work) override {
     for (const NamedTensor& each : bench.network().parameters()) each.tensor.mutable_grad().reset();
     std::vector<pipelined::UnitHandle> units = units_of(bench, work);
-    if (bench.update([&] { pipeline_->feed(std::move(units)); }) == Update::repeat)
+    const auto feed = [&] {
+      pipeline_->feed(std::move(units));
+      const auto heard = [&](Event event) { return bench.heard(event); };
+      if (line_ && std::ranges::any_of(of_a_step, heard)) share(bench);
+    };
+    if (bench.update(feed) == Update::repeat)
       throw PluginError(
           "a hook wants the gradients of a batch again, and its samples are in the pipeline: take the "
           "executor \"eager\" with it");
@@ -156,13 +174,19 @@ class Pipelined final : public Executor, pipelined::Judge {
     if (options_.checkpoint == Keep::drain || pause == Pause::end || pause == Pause::exchange)
       pipeline_->drain();
     count_updates(bench.optimizer());
+    if (!line_) return;
+    share(bench);
+    if (pause != Pause::evaluation) gather_in_flight();
   }
 
+  bool divides_network() const override { return options_.mode == Mode::dist; }
+
   void save(StateWriter& state) const override {
-    if (pipeline_) return pipeline_->save(state);
-    if (!carried_) return;
-    for (const auto& [name, value] : carried_->scalars) state.scalar(name, value);
-    for (const auto& [name, tensor] : carried_->tensors) state.tensor(name, tensor);
+    if (pipeline_ && !line_) return pipeline_->save(state);
+    const std::optional<State>& kept = pipeline_ ? of_all_ : carried_;
+    if (!kept) return;
+    for (const auto& [name, value] : kept->scalars) state.scalar(name, value);
+    for (const auto& [name, tensor] : kept->tensors) state.tensor(name, tensor);
   }
   void load(const StateReader& state) override {
     pipeline_.reset();
@@ -174,8 +198,19 @@ class Pipelined final : public Executor, pipelined::Judge {
   // ---- what it can run
 
   void check(const Workbench& bench) const {
-    if (host().run().ranks != nullptr)
-      throw ConfigError("trains on one rank: its stages are on threads, not on several processes");
+    const RunFacts& run = host().run();
+    if (options_.mode != Mode::dist && run.ranks != nullptr)
+      throw ConfigError("trains on one rank, and this run has " + std::to_string(run.ranks->size()) +
+                        ": set executor.mode = \"dist\", which has the stages on all of them");
+    if (options_.mode == Mode::dist && run.ranks == nullptr)
+      throw ConfigError(
+          "executor.mode = \"dist\" has the stages on several ranks, and this run has one: start it with "
+          "--ranks 2, "
+          "or set executor.mode to \"sim\" or \"threads\"");
+    if (options_.mode == Mode::dist && run.device != "cpu")
+      throw ConfigError(
+          "executor.mode = \"dist\" hands tensors on in the memory of the CPU, and run.device is \"" +
+          run.device + "\": set it to \"cpu\"");
     if (bench.autocasts())
       throw ConfigError("runs in the precision of the weights: set trainer.precision = \"fp32\"");
     if (bench.drops())
@@ -233,19 +268,61 @@ class Pipelined final : public Executor, pipelined::Judge {
     StateWriter writer(state);
     optimizer.save(writer);
     for (std::int64_t s = 0; s < pipeline_->size(); ++s) {
-      const pipelined::Stage& stage = pipeline_->stage(s);
-      const std::int64_t before = std::exchange(counted_[static_cast<std::size_t>(s)], stage.updates());
-      for (const NamedTensor& each : stage.parameters())
-        if (const auto count = state.scalars.find("step/" + each.name); count != state.scalars.end())
-          count->second = std::get<std::int64_t>(count->second) + stage.updates() - before;
+      const std::int64_t now = pipeline_->updates(s);
+      const std::int64_t before = std::exchange(counted_[static_cast<std::size_t>(s)], now);
+      for (const std::string& name : pipeline_->names(s))
+        if (const auto count = state.scalars.find("step/" + name); count != state.scalars.end())
+          count->second = std::get<std::int64_t>(count->second) + now - before;
     }
     optimizer.load(StateReader(state));
   }
 
+  // ---- of several ranks
+
+  std::unique_ptr<Pipeline> make(const Graph& graph, const std::vector<int>& stage_of_node,
+                                 const pipelined::Method& method) {
+    auto& judge = static_cast<Judge&>(*this);
+    if (options_.mode == Mode::dist) {
+      if (!line_) line_ = std::make_unique<Line>(*host().run().ranks);
+      return std::make_unique<Pipeline>(graph, stage_of_node, weights_, method, *line_, judge);
+    }
+    const int workers = options_.mode == Mode::threads ? static_cast<int>(options_.workers) : 1;
+    return std::make_unique<Pipeline>(graph, stage_of_node, weights_, method, workers, judge);
+  }
+
+  /// What the stages of each rank have come to, with their velocities, for all.
+  void share(Workbench& bench) {
+    std::map<std::string_view, at::Tensor> buffers;
+    const std::vector<NamedTensor> named = bench.network().buffers();
+    for (const NamedTensor& each : named) buffers.emplace(each.name, each.tensor);
+    std::vector<Tensors> of_place(static_cast<std::size_t>(line_->size()));
+    for (std::int64_t s = 0; s < pipeline_->size(); ++s)
+      for (const std::string& name : pipeline_->names(s)) {
+        Tensors& own = of_place[static_cast<std::size_t>(pipeline_->place(s))];
+        if (const auto weight = weights_.find(name); weight != weights_.end())
+          own.insert(own.end(), {weight->second.weight, weight->second.velocity});
+        else if (const auto buffer = buffers.find(name); buffer != buffers.end())
+          own.push_back(buffer->second);
+      }
+    line_->share(of_place);
+  }
+
+  void gather_in_flight() {
+    State own;
+    StateWriter writer(own);
+    pipeline_->save(writer);
+    of_all_.emplace();
+    for (std::vector<State>& each : gather(line_->ranks(), std::vector<State>{std::move(own)})) {
+      of_all_->scalars.merge(each.front().scalars);
+      of_all_->tensors.merge(each.front().tensors);
+    }
+  }
+
   void tell(const pipelined::Method& method, double lr) {
     const pipelined::Rates rates = method.rates(lr, std::nullopt);
-    std::string text = std::to_string(pipeline_->size()) + " stages, delays " +
-                       std::to_string(pipeline_->stage(0).delay()) + " to 0; updates of " +
+    std::string text = std::to_string(pipeline_->size()) + " stages" +
+                       (line_ ? " on " + std::to_string(line_->size()) + " ranks" : "") + ", delays " +
+                       std::to_string(pipelined::delay(0, pipeline_->size())) + " to 0; updates of " +
                        std::to_string(options_.update_size) + " at lr " + number(rates.lr) + ", momentum " +
                        number(rates.momentum);
     if (method.from_size)
@@ -329,7 +406,10 @@ class Pipelined final : public Executor, pipelined::Judge {
 
   const Options options_;
   Workbench* bench_ = nullptr;
+  std::unique_ptr<Line> line_;  ///< null: a single rank
+  pipelined::Weights weights_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::optional<State> of_all_;        ///< in flight on all ranks, since the last pause
   std::optional<State> carried_;       ///< of a pipeline that is still to be made
   std::vector<std::int64_t> counted_;  ///< updates of each stage that the optimizer knows of
   Batch shown_;                        ///< to hooks, with what is known of it

@@ -204,6 +204,13 @@ class Executor : public Plugin {
   /// Nothing is in flight afterwards, or it is in what save() writes.
   virtual void settle(Workbench&, Pause) {}
 
+  /// Whether several ranks share a step by parts of the network, not by parts of its batch. Each is given the whole
+  /// batch then, and no gradients are summed by the host: update() calls `apply` right away. What any rank reports
+  /// counts, once for all. When settle() returns, all ranks have all weights and buffers, and the whole state of the
+  /// optimizer and of the executor; after_step and later events of a step find whatever weights the executor has left.
+  /// Asked at any time after construction, and always the same; of a run of one rank it says nothing.
+  virtual bool divides_network() const { return false; }
+
   // Several models side by side, each with metrics of its own: "3/val/loss". The network and the optimizer of the
   // run, and metrics without a number, are those of the leading one. A run with one member has no numbers.
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 
 namespace trainyard::testing {
@@ -24,18 +27,25 @@ class Table {
  public:
   explicit Table(int size) : size_(static_cast<std::size_t>(size)) {}
 
-  /// What all ranks brought to this collective, in their order, once all are there.
-  std::vector<at::Tensor> meet(int rank, const std::string& what, const at::Tensor& own) {
-    std::unique_lock lock(mutex_);
-    Meeting& meeting = meetings_[rounds_[rank]++];
+  /// Brings what a rank has to the next collective of its own. Gives the number of that.
+  std::int64_t bring(int rank, const std::string& what, const at::Tensor& own) {
+    const std::lock_guard lock(mutex_);
+    const std::int64_t number = rounds_[rank]++;
+    Meeting& meeting = meetings_[number];
     if (meeting.brought.empty()) meeting = {std::vector<at::Tensor>(size_), what};
     if (meeting.what != what)
       fail("rank " + std::to_string(rank) + " calls " + what + ", another " + meeting.what);
     meeting.brought[static_cast<std::size_t>(rank)] = own.detach().clone();
     ++meeting.there;
     arrived_.notify_all();
+    return number;
+  }
+  /// What all ranks brought to a collective, in their order, once all are there.
+  std::vector<at::Tensor> meet(std::int64_t number) {
+    std::unique_lock lock(mutex_);
+    const Meeting& meeting = meetings_[number];
     const auto over = [&] { return meeting.there == size_ || !broken_.empty(); };
-    if (!arrived_.wait_for(lock, patience, over)) fail("not all ranks call " + what);
+    if (!arrived_.wait_for(lock, patience, over)) fail("not all ranks call " + meeting.what);
     if (meeting.there != size_) throw DistributedError(broken_);
     return meeting.brought;
   }
@@ -79,9 +89,21 @@ class Table {
   std::string broken_;
 };
 
-/// Done by the time that it is handed out.
-struct Done final : Exchange {
-  void wait() override {}
+/// Nobody waits for the others before wait().
+class Pending final : public Exchange {
+ public:
+  using Take = std::function<void(const std::vector<at::Tensor>& brought)>;
+  Pending(std::shared_ptr<Table> table, std::int64_t number, Take take)
+      : table_(std::move(table)), number_(number), take_(std::move(take)) {}
+  void wait() override {
+    const at::NoGradGuard untracked;
+    take_(table_->meet(number_));
+  }
+
+ private:
+  std::shared_ptr<Table> table_;
+  std::int64_t number_;
+  Take take_;
 };
 
 at::Tensor sum(const std::vector<at::Tensor>& tensors) {
@@ -100,23 +122,26 @@ class Member {
       : table_(std::move(table)), rank_(rank), size_(size) {}
 
   std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) {
-    tensor.copy_(sum(table_->meet(rank_, text("all_reduce", tensor), tensor)));
-    return std::make_unique<Done>();
+    return begin("all_reduce", tensor, [tensor](const auto& brought) { tensor.copy_(sum(brought)); });
   }
   std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) {
-    std::vector<at::Tensor> parts = table_->meet(rank_, text("all_gather", own), own);
-    for (at::Tensor& part : parts) part = part.flatten();
-    all.copy_(at::cat(parts).view_as(all));
-    return std::make_unique<Done>();
+    return begin("all_gather", own, [all](std::vector<at::Tensor> parts) {
+      for (at::Tensor& part : parts) part = part.flatten();
+      all.copy_(at::cat(parts).view_as(all));
+    });
   }
   std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) {
-    const at::Tensor whole = sum(table_->meet(rank_, text("reduce_scatter", all), all)).flatten();
-    own.copy_(whole.narrow(0, rank_ * own.numel(), own.numel()).view_as(own));
-    return std::make_unique<Done>();
+    return begin("reduce_scatter", all, [own, rank = rank_](const auto& brought) {
+      own.copy_(sum(brought).flatten().narrow(0, rank * own.numel(), own.numel()).view_as(own));
+    });
   }
   std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) {
-    tensor.copy_(table_->meet(rank_, text("broadcast", tensor), tensor).at(static_cast<std::size_t>(root)));
-    return std::make_unique<Done>();
+    return begin("broadcast", tensor, [tensor, root](const auto& brought) {
+      tensor.copy_(brought.at(static_cast<std::size_t>(root)));
+    });
+  }
+  std::unique_ptr<Exchange> begin(const char* what, const at::Tensor& own, Pending::Take take) {
+    return std::make_unique<Pending>(table_, table_->bring(rank_, text(what, own), own), std::move(take));
   }
 
   const std::shared_ptr<Table> table_;
