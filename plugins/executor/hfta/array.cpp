@@ -8,8 +8,11 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <trainyard/error.hpp>
 
@@ -20,6 +23,37 @@ bool is_statistic(const Graph& graph, ValueId id) {
   return std::ranges::any_of(graph.nodes, [&](const Node& node) {
     return node.op == "BatchNormalization" && (node.inputs[3] == id || node.inputs[4] == id);
   });
+}
+
+/// Whether nodes follow one another to the last, and none of them gives to a leaf or is listened to.
+bool is_chain(torch::autograd::Node* node) {
+  while (node != nullptr) {
+    torch::autograd::Node* next = nullptr;
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      if (edge.is_valid() && std::exchange(next, edge.function.get()) != nullptr) return false;
+    if (node->num_inputs() != 1 || node->num_outputs() > 1 || !node->pre_hooks().empty() ||
+        !node->post_hooks().empty() || !node->tensor_pre_hooks().empty() ||
+        !node->retains_grad_hooks().empty() ||
+        dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr)
+      return false;
+    node = next;
+  }
+  return true;
+}
+
+/// losses.backward(root). A chain, as linear layers make it, is called node by node: the engine of autograd takes longer
+/// than a small network.
+void go_back(const at::Tensor& losses, const at::Tensor& root) {
+  torch::autograd::Node* node = losses.grad_fn().get();
+  if (!is_chain(node)) return torch::autograd::backward({losses}, {root});
+  const at::NoGradGuard untracked;
+  for (at::Tensor gradient = root; node != nullptr && gradient.defined();) {
+    node->will_release_variables();
+    torch::autograd::variable_list found = (*node)({std::move(gradient)});
+    node->release_variables();
+    gradient = found.empty() ? at::Tensor() : std::move(found.front());
+    node = found.empty() ? nullptr : node->next_edge(0).function.get();
+  }
 }
 
 at::Tensor as_row(const std::vector<NamedTensor>& parameters) {
@@ -71,7 +105,23 @@ Array::Array(std::vector<std::unique_ptr<Network>> networks) {
   weights_ = at::stack(rows);
   if (!networks_.front()->has_dropout()) networks_.resize(1);
   for (const auto& network : networks_) own_.push_back(network.get());
+  find_relus();
   bind();
+}
+
+void Array::find_relus() {
+  const std::vector<Node>& nodes = graph_->nodes;
+  is_ahead_of_relu_.assign(nodes.size(), false);
+  is_taken_.assign(nodes.size(), false);
+  for (std::size_t ahead = 0; ahead < nodes.size(); ++ahead) {
+    const ValueId value = nodes[ahead].outputs.front();
+    if (!hfta::is_ahead_of_relu(*graph_, nodes[ahead]) || value == graph_->outputs.front()) continue;
+    std::vector<std::size_t> readers;
+    for (std::size_t n = 0; n < nodes.size(); ++n)
+      if (std::ranges::find(nodes[n].inputs, value) != nodes[n].inputs.end()) readers.push_back(n);
+    if (readers.size() != 1 || nodes[readers.front()].op != "Relu") continue;
+    is_ahead_of_relu_[ahead] = is_taken_[readers.front()] = true;
+  }
 }
 
 /// Has everything that refers to the members' tensors refer to those that there are now.
@@ -79,7 +129,7 @@ void Array::bind() {
   const at::NoGradGuard untracked;
   gradients_ = at::zeros_like(weights_);
   leaves_.clear();
-  of_leaves_.clear();
+  gathered_.clear();
   frame_.assign(graph_->values.size(), {});
   for (std::size_t id = 0; id < frame_.size(); ++id)
     if (graph_->values[id].initializer.defined()) frame_[id].tensor = graph_->values[id].initializer;
@@ -92,8 +142,8 @@ void Array::bind() {
     at::Tensor leaf = view(weights_, places_[i]);
     leaf.set_requires_grad(true);
     leaves_.push_back(leaf);
-    of_leaves_.push_back(view(gradients_, places_[i]));
-    frame_[static_cast<std::size_t>(of_places_[i])] = {leaf, Layout::members};
+    gathered_.push_back({view(gradients_, places_[i])});
+    frame_[static_cast<std::size_t>(of_places_[i])] = {leaf, Layout::members, {}, &gathered_.back()};
   }
   for (std::size_t i = 0; i < statistics_.size(); ++i)
     frame_[static_cast<std::size_t>(of_statistics_[i])] = {statistics_[i].tensor, Layout::members};
@@ -121,27 +171,35 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
     frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs.at(i), Layout::shared};
   for (std::size_t number = 0; number < graph_->nodes.size(); ++number) {
     const Node& node = graph_->nodes[number];
+    if (is_taken_[number]) {  // by the one that gives its input
+      frame[static_cast<std::size_t>(node.outputs.front())] =
+          std::move(frame[static_cast<std::size_t>(node.inputs.front())]);
+      continue;
+    }
     std::vector<Fused> given;
     for (const ValueId id : node.inputs)
       given.push_back(id == no_value ? Fused{} : frame[static_cast<std::size_t>(id)]);
-    const std::vector<Fused> outputs = run_fused({*graph_, node, number, members(), own_, pass}, given);
+    const std::vector<Fused> outputs =
+        run_fused({*graph_, node, number, members(), own_, pass, is_ahead_of_relu_[number]}, given);
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != no_value) frame[static_cast<std::size_t>(node.outputs[i])] = outputs.at(i);
   }
   return as_members(frame[static_cast<std::size_t>(graph_->outputs.front())], members());
 }
 
+/// Rules put some gradients where they belong, autograd gives the others to the leaves.
 void Array::backward(const at::Tensor& losses, double share, bool adds) {
-  std::vector<at::Tensor> gradients =
-      torch::autograd::grad({losses}, leaves_, {at::full({members()}, share, losses.options())},
-                            /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+  for (Gathered& each : gathered_) each.has_some = adds;
+  go_back(losses, at::full({members()}, share, losses.options()));
   const at::NoGradGuard untracked;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor& own = of_leaves_[i];
-    if (gradients[i].defined())
-      adds ? own.add_(gradients[i]) : own.copy_(gradients[i]);
-    else if (!adds)
-      own.zero_();
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    Gathered& own = gathered_[i];
+    at::Tensor& given = leaves_[i].mutable_grad();
+    if (given.defined())
+      own.has_some ? own.gradient.add_(given) : own.gradient.copy_(given);
+    else if (!own.has_some)
+      own.gradient.zero_();
+    given.reset();
   }
 }
 

@@ -27,6 +27,7 @@
 #include <optional>
 
 #include "convolution.hpp"
+#include "linear.hpp"
 
 namespace hfta {
 namespace {
@@ -132,13 +133,8 @@ Outputs pooled(const FusedNode& n, Inputs inputs) {
                                               : folded(n, inputs);
 }
 
-Outputs gemm(const FusedNode&, Inputs inputs) {
-  const at::Tensor& weight = inputs[1].tensor;  // [B, out, in]
-  const std::int64_t members = weight.size(0);
-  const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
-  const at::Tensor x = as_members(inputs[0], members), columns = weight.transpose(1, 2);
-  return {{has_bias ? at::baddbmm(inputs[2].tensor.unsqueeze(1), x, columns) : at::bmm(x, columns),
-           Layout::members}};
+Outputs gemm(const FusedNode& n, Inputs inputs) {
+  return {{linear(n, inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : Fused{}), Layout::members}};
 }
 
 Outputs matmul(const FusedNode& n, Inputs inputs) {
@@ -481,6 +477,10 @@ std::vector<Fused> run_fused(const FusedNode& n, std::span<const Fused> inputs) 
   if (n.node.op == "Dropout") return {inputs[0]};
   const Rule* rule = rule_for(n.graph, n.node);
   return rule != nullptr ? rule->run(n, inputs) : apart(n, inputs);
+}
+
+bool is_ahead_of_relu(const Graph& graph, const Node& node) {
+  return node.op == "Gemm" && is_linear(graph, node);
 }
 
 std::vector<std::string_view> fused_operators() {
