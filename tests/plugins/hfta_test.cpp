@@ -137,6 +137,29 @@ std::vector<Case> cases() {
        [](B& b, ValueId x) { return b.layer_norm(b.linear(x, "fc", 5), "norm"); }},
       {"Gather", {5}, [=](B& b, ValueId x) { return b.linear(tokens(b, x), "fc", 4); }, at::kLong},
       {"MaxPool", {2, 6, 6}, image([](B& b, ValueId x) { return b.max_pool2d(x, 2, 2); })},
+      {"Relu and MaxPool of windows that overlap", {2, 7, 9}, image([](B& b, ValueId x) {
+         return b.max_pool2d(b.node("Relu", "", {x}), 3, 2);
+       })},
+      {"Relu and MaxPool, apart",
+       {1, 9, 9},
+       [](B& b, ValueId x) {
+         for (const char* name : {"one", "two"})
+           x = b.max_pool2d(b.node("Relu", "", {b.conv2d(x, name, 3, {.kernel = 3, .padding = 1})}), 2, 2);
+         return x;
+       }},
+      {"MaxPool of a Relu that others read", {2, 6, 6}, image([](B& b, ValueId x) {
+         x = b.node("Relu", "", {x});
+         return b.add(b.max_pool2d(x, 1, 1), x);
+       })},
+      {"Relu and MaxPool of what all share",
+       {2, 6, 6},
+       [](B& b, ValueId x) {
+         x = b.max_pool2d(b.node("Relu", "", {x}), 2, 2);
+         return b.conv2d(x, "conv", 3, {.kernel = 3, .padding = 1});
+       }},
+      {"MaxPool with padding", {2, 6, 6}, image([](B& b, ValueId x) {
+         return b.max_pool2d(b.node("Relu", "", {x}), 3, 2, 1);
+       })},
       {"AveragePool", {2, 6, 6}, image([](B& b, ValueId x) { return b.average_pool2d(x, 2, 2); })},
       {"GlobalAveragePool", {2, 6, 6}, image([](B& b, ValueId x) { return b.global_average_pool(x); })},
       {"Flatten", {2, 4, 4}, image([](B& b, ValueId x) { return b.linear(b.flatten(x), "fc", 3); })},

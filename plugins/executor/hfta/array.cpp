@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <trainyard/error.hpp>
@@ -109,18 +110,26 @@ Array::Array(std::vector<std::unique_ptr<Network>> networks) {
   bind();
 }
 
+/// A ReLU that lies between two nodes of which one takes it over.
 void Array::find_relus() {
   const std::vector<Node>& nodes = graph_->nodes;
-  is_ahead_of_relu_.assign(nodes.size(), false);
+  has_relu_.assign(nodes.size(), false);
   is_taken_.assign(nodes.size(), false);
-  for (std::size_t ahead = 0; ahead < nodes.size(); ++ahead) {
-    const ValueId value = nodes[ahead].outputs.front();
-    if (!hfta::is_ahead_of_relu(*graph_, nodes[ahead]) || value == graph_->outputs.front()) continue;
-    std::vector<std::size_t> readers;
+  const auto only_reader = [&](ValueId value) -> std::optional<std::size_t> {
+    std::optional<std::size_t> found;
+    if (value == graph_->outputs.front()) return std::nullopt;
     for (std::size_t n = 0; n < nodes.size(); ++n)
-      if (std::ranges::find(nodes[n].inputs, value) != nodes[n].inputs.end()) readers.push_back(n);
-    if (readers.size() != 1 || nodes[readers.front()].op != "Relu") continue;
-    is_ahead_of_relu_[ahead] = is_taken_[readers.front()] = true;
+      for (const ValueId id : nodes[n].inputs)
+        if (id == value && std::exchange(found, n)) return std::nullopt;
+    return found;
+  };
+  for (std::size_t ahead = 0; ahead < nodes.size(); ++ahead) {
+    const std::optional<std::size_t> reader = only_reader(nodes[ahead].outputs.front());
+    if (!reader || is_taken_[ahead]) continue;
+    const bool gives = nodes[*reader].op == "Relu" && is_ahead_of_relu(*graph_, nodes[ahead]);
+    const bool takes = nodes[ahead].op == "Relu" && is_behind_relu(*graph_, nodes[*reader]);
+    if (gives) has_relu_[ahead] = is_taken_[*reader] = true;
+    if (takes) has_relu_[*reader] = is_taken_[ahead] = true;
   }
 }
 
@@ -171,16 +180,16 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
     frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs.at(i), Layout::shared};
   for (std::size_t number = 0; number < graph_->nodes.size(); ++number) {
     const Node& node = graph_->nodes[number];
-    if (is_taken_[number]) {  // by the one that gives its input
+    if (is_taken_[number]) {
       frame[static_cast<std::size_t>(node.outputs.front())] =
-          std::move(frame[static_cast<std::size_t>(node.inputs.front())]);
+          frame[static_cast<std::size_t>(node.inputs.front())];
       continue;
     }
     std::vector<Fused> given;
     for (const ValueId id : node.inputs)
       given.push_back(id == no_value ? Fused{} : frame[static_cast<std::size_t>(id)]);
     const std::vector<Fused> outputs =
-        run_fused({*graph_, node, number, members(), own_, pass, is_ahead_of_relu_[number]}, given);
+        run_fused({*graph_, node, number, members(), own_, pass, has_relu_[number]}, given);
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != no_value) frame[static_cast<std::size_t>(node.outputs[i])] = outputs.at(i);
   }

@@ -43,7 +43,7 @@ struct FusedNode {
   std::int64_t members;                ///< B
   std::span<GraphNetwork* const> own;  ///< a network for each member, or one for all: runs the plain operator
   const ForwardContext& pass;
-  bool relu = false;  ///< is behind it, and its output is wanted: is_ahead_of_relu() said so
+  bool relu = false;  ///< of its output, or of its input: one of the two below said so
 
   const GraphValue& value(ValueId id) const { return graph.values[static_cast<std::size_t>(id)]; }
   /// The operator of a plain model on tensors of any member.
@@ -65,6 +65,8 @@ bool has_rule(const Graph& graph, const Node& node, bool dropout);
 
 /// Whether the rule of the node takes a ReLU that alone reads its output.
 bool is_ahead_of_relu(const Graph& graph, const Node& node);
+/// Whether it takes one whose output it alone reads.
+bool is_behind_relu(const Graph& graph, const Node& node);
 
 /// The operators that have a rule, sorted.
 std::vector<std::string_view> fused_operators();
