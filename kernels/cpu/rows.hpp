@@ -32,6 +32,15 @@ struct AdamStep {
   float kept = 1.0f;  ///< 1 - lr * decay where decay is no part of the gradient
 };
 
+/// What a step is worked out from. `decouples`: weight decay is AdamW's, else a part of the gradient.
+struct AdamNumbers {
+  double lr, beta1, beta2, eps, weight_decay = 0.0;
+  bool decouples = false;
+};
+
+/// The step that is update number `count` of a row, from 1; in double, as 1 - beta^t near 1 has no digits to spare.
+AdamStep adam_step(const AdamNumbers& numbers, std::int64_t count);
+
 struct AdamRow {
   float *weight, *exp_avg, *exp_avg_sq;
   std::int64_t width;

@@ -77,12 +77,20 @@ struct ClassLoss {
     return at::stack(losses);
   }
 
+  /// What is left of a job from a row on, with the targets from the first on.
+  static kernels::CrossEntropy from_row(kernels::CrossEntropy job, std::int64_t row) {
+    job.of.scores += row * job.of.stride;
+    job.loss += row;
+    if (job.gradient != nullptr) job.gradient += row * job.of.classes;
+    return job;
+  }
+
   /// The sum is over the rows in their order, whatever the threads. `members`: [members]; none: a scalar.
   at::Tensor by_kernel(const at::Tensor& scores, const at::Tensor& target,
                        std::optional<std::int64_t> members = std::nullopt) const {
     const at::Tensor rows = score_rows(scores);
-    const at::Tensor classes = members ? target.repeat({*members}) : target.contiguous();
-    const std::int64_t count = rows.size(0);
+    const at::Tensor classes = target.contiguous();
+    const std::int64_t count = rows.size(0), of_each = classes.numel();
     require_classes(classes, rows.size(1), to_ignore());
     kernels::CrossEntropy job{.of = {rows.const_data_ptr<float>(), rows.stride(0), rows.size(1),
                                      classes.const_data_ptr<std::int64_t>()},
@@ -104,10 +112,13 @@ struct ClassLoss {
     }
     std::vector<double> each(static_cast<std::size_t>(count));
     job.loss = each.data();
-    share_out(count, job.of.classes,
-              [&job, &kernels = kernels::loss_kernels()](std::int64_t begin, std::int64_t end) {
-                kernels.cross_entropy(job, begin, end);
-              });
+    share_out(count, job.of.classes, [&job, of_each](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {  // members have the same targets
+        const std::int64_t first = begin / of_each * of_each, until = std::min(end, first + of_each);
+        kernels::loss_kernels().cross_entropy(from_row(job, first), begin - first, until - first);
+        begin = until;
+      }
+    });
     if (!members)
       return with_gradient(
           std::accumulate(each.begin(), each.end(), 0.0) / weight, scores, std::move(gradient),

@@ -9,8 +9,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <cmath>
-
 #include <trainyard/helpers/slot_optimizer.hpp>
 
 #include "kernels/cpu/rows.hpp"
@@ -72,16 +70,8 @@ class AdamFamily : public SlotOptimizer {
  private:
   void by_kernel(const ParamGroup& values, double beta1, UpdateLists& lists, std::int64_t updates) const {
     static const kernels::RowKernels& kernels = kernels::row_kernels();
-    const double beta2 = options_.betas[1], count = static_cast<double>(updates);
-    const kernels::AdamStep step{
-        .of_mean = static_cast<float>(1.0 - beta1),
-        .beta2 = static_cast<float>(beta2),
-        .of_square = static_cast<float>(1.0 - beta2),
-        .rate = static_cast<float>(values.lr / (1.0 - std::pow(beta1, count))),
-        .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, count))),
-        .eps = static_cast<float>(options_.eps),
-        .weight_decay = decouples_ ? 0.0f : static_cast<float>(values.weight_decay),
-        .kept = decouples_ ? static_cast<float>(1.0 - values.lr * values.weight_decay) : 1.0f};
+    const kernels::AdamStep step = kernels::adam_step(
+        {values.lr, beta1, options_.betas[1], options_.eps, values.weight_decay, decouples_}, updates);
     for (std::size_t i = 0; i < lists.params.size(); ++i) {
       const at::Tensor gradient = lists.grads[i].contiguous();
       const auto* gradients = gradient.const_data_ptr<float>();

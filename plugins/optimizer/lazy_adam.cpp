@@ -7,7 +7,6 @@
 //   else     A row without a gradient stays as it is, its averages too; t counts all steps
 //            (torch.optim.SparseAdam).
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <span>
@@ -199,14 +198,7 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
   double beta1(std::size_t group) const { return groups_[group].momentum.value_or(options_.betas[0]); }
 
   kernels::AdamStep adam_step(double lr, double beta, double weight_decay, std::int64_t update) const {
-    const auto t = static_cast<double>(update);
-    return {.of_mean = static_cast<float>(1.0 - beta),
-            .beta2 = static_cast<float>(options_.betas[1]),
-            .of_square = static_cast<float>(1.0 - options_.betas[1]),
-            .rate = static_cast<float>(lr / (1.0 - std::pow(beta, t))),
-            .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options_.betas[1], t))),
-            .eps = static_cast<float>(options_.eps),
-            .weight_decay = static_cast<float>(weight_decay)};
+    return kernels::adam_step({lr, beta, options_.betas[1], options_.eps, weight_decay}, update);
   }
 
   /// The last updates up to number `update`, at most `window`: where their gradient is zero.

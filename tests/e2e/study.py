@@ -340,6 +340,19 @@ class Killed(StudyTest):
         self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
         self.assertEqual(len(self.ended()), len(set(self.ended())))
 
+    def test_configurations_trained_together_come_to_the_same_after_a_kill(self):
+        """Killed between the rungs of an array, whose survivors go on from its checkpoint."""
+        space = SPACE.split(", { key")[0] + ', { key = "optimizer.weight_decay", low = 0.0, high = 0.3 }]\n'
+        table = self.plain(ASHA.replace("asha", "hyperband").replace("trials = 9\n", "").replace(SPACE, space) + "together = 9\n")
+        for count in (1, 2, 3):
+            study = self.begin()
+            self.wait_for(count)
+            study.kill()
+            study.communicate()
+        self.study()
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+        self.assertEqual(len(self.ended()), len(set(self.ended())))
+
     def test_a_signal_ends_it_in_order_and_its_trials_with_it(self):
         self.write("small.toml", SMALL.replace("2ep", "100000ep"))
         self.write("small_tune.toml", TUNE.replace("2ep", "100000ep"))

@@ -26,14 +26,7 @@ struct State {
 };
 
 AdamStep step_of(int step, bool decouples) {
-  return {.of_mean = static_cast<float>(1.0 - beta1),
-          .beta2 = static_cast<float>(beta2),
-          .of_square = static_cast<float>(1.0 - beta2),
-          .rate = static_cast<float>(lr / (1.0 - std::pow(beta1, step))),
-          .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, step))),
-          .eps = static_cast<float>(epsilon),
-          .weight_decay = decouples ? 0.0f : static_cast<float>(decay),
-          .kept = decouples ? static_cast<float>(1.0 - lr * decay) : 1.0f};
+  return adam_step({lr, beta1, beta2, epsilon, decay, decouples}, step);
 }
 
 /// An element through all its updates, as the papers write them.

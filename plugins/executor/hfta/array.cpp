@@ -8,8 +8,12 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <trainyard/error.hpp>
 
@@ -20,6 +24,37 @@ bool is_statistic(const Graph& graph, ValueId id) {
   return std::ranges::any_of(graph.nodes, [&](const Node& node) {
     return node.op == "BatchNormalization" && (node.inputs[3] == id || node.inputs[4] == id);
   });
+}
+
+/// Whether nodes follow one another to the last, and none of them gives to a leaf or is listened to.
+bool is_chain(torch::autograd::Node* node) {
+  while (node != nullptr) {
+    torch::autograd::Node* next = nullptr;
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      if (edge.is_valid() && std::exchange(next, edge.function.get()) != nullptr) return false;
+    if (node->num_inputs() != 1 || node->num_outputs() > 1 || !node->pre_hooks().empty() ||
+        !node->post_hooks().empty() || !node->tensor_pre_hooks().empty() ||
+        !node->retains_grad_hooks().empty() ||
+        dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr)
+      return false;
+    node = next;
+  }
+  return true;
+}
+
+/// losses.backward(root). A chain, as linear layers make it, is called node by node: the engine of autograd takes longer
+/// than a small network.
+void go_back(const at::Tensor& losses, const at::Tensor& root) {
+  torch::autograd::Node* node = losses.grad_fn().get();
+  if (!is_chain(node)) return torch::autograd::backward({losses}, {root});
+  const at::NoGradGuard untracked;
+  for (at::Tensor gradient = root; node != nullptr && gradient.defined();) {
+    node->will_release_variables();
+    torch::autograd::variable_list found = (*node)({std::move(gradient)});
+    node->release_variables();
+    gradient = found.empty() ? at::Tensor() : std::move(found.front());
+    node = found.empty() ? nullptr : node->next_edge(0).function.get();
+  }
 }
 
 at::Tensor as_row(const std::vector<NamedTensor>& parameters) {
@@ -71,7 +106,31 @@ Array::Array(std::vector<std::unique_ptr<Network>> networks) {
   weights_ = at::stack(rows);
   if (!networks_.front()->has_dropout()) networks_.resize(1);
   for (const auto& network : networks_) own_.push_back(network.get());
+  find_relus();
   bind();
+}
+
+/// A ReLU that lies between two nodes of which one takes it over.
+void Array::find_relus() {
+  const std::vector<Node>& nodes = graph_->nodes;
+  has_relu_.assign(nodes.size(), false);
+  is_taken_.assign(nodes.size(), false);
+  const auto only_reader = [&](ValueId value) -> std::optional<std::size_t> {
+    std::optional<std::size_t> found;
+    if (value == graph_->outputs.front()) return std::nullopt;
+    for (std::size_t n = 0; n < nodes.size(); ++n)
+      for (const ValueId id : nodes[n].inputs)
+        if (id == value && std::exchange(found, n)) return std::nullopt;
+    return found;
+  };
+  for (std::size_t ahead = 0; ahead < nodes.size(); ++ahead) {
+    const std::optional<std::size_t> reader = only_reader(nodes[ahead].outputs.front());
+    if (!reader || is_taken_[ahead]) continue;
+    const bool gives = nodes[*reader].op == "Relu" && is_ahead_of_relu(*graph_, nodes[ahead]);
+    const bool takes = nodes[ahead].op == "Relu" && is_behind_relu(*graph_, nodes[*reader]);
+    if (gives) has_relu_[ahead] = is_taken_[*reader] = true;
+    if (takes) has_relu_[*reader] = is_taken_[ahead] = true;
+  }
 }
 
 /// Has everything that refers to the members' tensors refer to those that there are now.
@@ -79,7 +138,7 @@ void Array::bind() {
   const at::NoGradGuard untracked;
   gradients_ = at::zeros_like(weights_);
   leaves_.clear();
-  of_leaves_.clear();
+  gathered_.clear();
   frame_.assign(graph_->values.size(), {});
   for (std::size_t id = 0; id < frame_.size(); ++id)
     if (graph_->values[id].initializer.defined()) frame_[id].tensor = graph_->values[id].initializer;
@@ -92,8 +151,8 @@ void Array::bind() {
     at::Tensor leaf = view(weights_, places_[i]);
     leaf.set_requires_grad(true);
     leaves_.push_back(leaf);
-    of_leaves_.push_back(view(gradients_, places_[i]));
-    frame_[static_cast<std::size_t>(of_places_[i])] = {leaf, Layout::members};
+    gathered_.push_back({view(gradients_, places_[i])});
+    frame_[static_cast<std::size_t>(of_places_[i])] = {leaf, Layout::members, {}, &gathered_.back()};
   }
   for (std::size_t i = 0; i < statistics_.size(); ++i)
     frame_[static_cast<std::size_t>(of_statistics_[i])] = {statistics_[i].tensor, Layout::members};
@@ -121,27 +180,35 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
     frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs.at(i), Layout::shared};
   for (std::size_t number = 0; number < graph_->nodes.size(); ++number) {
     const Node& node = graph_->nodes[number];
+    if (is_taken_[number]) {
+      frame[static_cast<std::size_t>(node.outputs.front())] =
+          frame[static_cast<std::size_t>(node.inputs.front())];
+      continue;
+    }
     std::vector<Fused> given;
     for (const ValueId id : node.inputs)
       given.push_back(id == no_value ? Fused{} : frame[static_cast<std::size_t>(id)]);
-    const std::vector<Fused> outputs = run_fused({*graph_, node, number, members(), own_, pass}, given);
+    const std::vector<Fused> outputs =
+        run_fused({*graph_, node, number, members(), own_, pass, has_relu_[number]}, given);
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != no_value) frame[static_cast<std::size_t>(node.outputs[i])] = outputs.at(i);
   }
   return as_members(frame[static_cast<std::size_t>(graph_->outputs.front())], members());
 }
 
+/// Rules put some gradients where they belong, autograd gives the others to the leaves.
 void Array::backward(const at::Tensor& losses, double share, bool adds) {
-  std::vector<at::Tensor> gradients =
-      torch::autograd::grad({losses}, leaves_, {at::full({members()}, share, losses.options())},
-                            /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+  for (Gathered& each : gathered_) each.has_some = adds;
+  go_back(losses, at::full({members()}, share, losses.options()));
   const at::NoGradGuard untracked;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    at::Tensor& own = of_leaves_[i];
-    if (gradients[i].defined())
-      adds ? own.add_(gradients[i]) : own.copy_(gradients[i]);
-    else if (!adds)
-      own.zero_();
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    Gathered& own = gathered_[i];
+    at::Tensor& given = leaves_[i].mutable_grad();
+    if (given.defined())
+      own.has_some ? own.gradient.add_(given) : own.gradient.copy_(given);
+    else if (!own.has_some)
+      own.gradient.zero_();
+    given.reset();
   }
 }
 

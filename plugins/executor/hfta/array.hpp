@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,7 @@ class Array {
 
  private:
   void bind();
+  void find_relus();
 
   std::vector<std::unique_ptr<GraphNetwork>> networks_;  ///< of each member where dropout acts, else one
   std::vector<GraphNetwork*> own_;                       ///< the same
@@ -69,8 +71,10 @@ class Array {
   std::vector<ValueId> of_places_, of_statistics_;
   at::Tensor weights_, gradients_;
   std::vector<NamedTensor> statistics_;
-  std::vector<Fused> frame_;                    ///< initializers stay in it
-  std::vector<at::Tensor> leaves_, of_leaves_;  ///< parameters [B, ...] and gradients: views of the matrices
+  std::vector<bool> has_relu_, is_taken_;  ///< of the nodes: does the ReLU beside it; is one that another does
+  std::vector<Fused> frame_;        ///< initializers stay in it
+  std::vector<at::Tensor> leaves_;  ///< parameters [B, ...]: views of their matrix
+  std::deque<Gathered> gathered_;   ///< gradients of the leaves, views as well
 };
 
 }  // namespace hfta

@@ -18,6 +18,7 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tanh.h>
@@ -27,6 +28,8 @@
 #include <optional>
 
 #include "convolution.hpp"
+#include "linear.hpp"
+#include "max_pool.hpp"
 
 namespace hfta {
 namespace {
@@ -132,13 +135,21 @@ Outputs pooled(const FusedNode& n, Inputs inputs) {
                                               : folded(n, inputs);
 }
 
-Outputs gemm(const FusedNode&, Inputs inputs) {
-  const at::Tensor& weight = inputs[1].tensor;  // [B, out, in]
-  const std::int64_t members = weight.size(0);
-  const bool has_bias = inputs.size() > 2 && inputs[2].tensor.defined();
-  const at::Tensor x = as_members(inputs[0], members), columns = weight.transpose(1, 2);
-  return {{has_bias ? at::baddbmm(inputs[2].tensor.unsqueeze(1), x, columns) : at::bmm(x, columns),
-           Layout::members}};
+Outputs max_pooled(const FusedNode& n, Inputs inputs) {
+  Fused x = inputs[0], y{.tensor = {}, .layout = x.layout};
+  if (is_for_kernel(n, x)) {
+    for (const at::Tensor& each : x.each) y.each.push_back(max_pool(n, each));
+    if (x.tensor.defined()) y.tensor = max_pool(n, x.tensor);
+    return {y};
+  }
+  if (!n.relu) return pooled(n, inputs);
+  for (at::Tensor& each : x.each) each = at::relu(each);
+  if (x.tensor.defined()) x.tensor = at::relu(x.tensor);
+  return pooled(n, Inputs(&x, 1));
+}
+
+Outputs gemm(const FusedNode& n, Inputs inputs) {
+  return {{linear(n, inputs[0], inputs[1], inputs.size() > 2 ? inputs[2] : Fused{}), Layout::members}};
 }
 
 Outputs matmul(const FusedNode& n, Inputs inputs) {
@@ -356,7 +367,7 @@ constexpr Rule rules[] = {
     {"Gather", folded, selects_in_samples},
     {"LSTM", lstm, has_one_direction},
     {"Attention", folded, treats_samples},
-    {"MaxPool", pooled},
+    {"MaxPool", max_pooled},
     {"AveragePool", pooled},
     {"GlobalAveragePool", pooled},
     {"GlobalMaxPool", pooled},
@@ -477,10 +488,18 @@ std::vector<Fused> run_fused(const FusedNode& n, std::span<const Fused> inputs) 
       std::ranges::all_of(inputs, [](const Fused& each) { return each.layout == Layout::shared; });
   const bool drops = is_dropped(n.node) && n.pass.drops() && n.own[0]->has_dropout();
   if (drops) return apart(n, inputs);
-  if (shared) return all_of(n.run(tensors(inputs)), Layout::shared);
+  if (shared && !n.relu) return all_of(n.run(tensors(inputs)), Layout::shared);
   if (n.node.op == "Dropout") return {inputs[0]};
   const Rule* rule = rule_for(n.graph, n.node);
   return rule != nullptr ? rule->run(n, inputs) : apart(n, inputs);
+}
+
+bool is_ahead_of_relu(const Graph& graph, const Node& node) {
+  return node.op == "Gemm" && is_linear(graph, node);
+}
+
+bool is_behind_relu(const Graph& graph, const Node& node) {
+  return has_close_windows(graph, node);
 }
 
 std::vector<std::string_view> fused_operators() {

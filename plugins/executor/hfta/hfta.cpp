@@ -403,25 +403,33 @@ class Hfta final : public Eager {
     const Batch& batch = work.micros[micro];
     const auto row = static_cast<std::size_t>(row_of(leader()));
     at::Tensor outputs;
+    std::vector<at::Tensor> each_output;
     at(Event::before_forward);
     const bool skips = bench.take(Control::skip_micro);
     if (!skips) {
       outputs = array_->forward(batch.inputs, work.pass(micro));
-      graded.output = outputs[static_cast<std::int64_t>(row)];
+      each_output = rows_of(outputs);
+      graded.output = each_output[row];
     }
     at(Event::after_forward);
     if (skips || bench.take(Control::skip_micro)) return;
     at(Event::before_loss);
     const at::Tensor losses = losses_of(bench, outputs, batch);
-    const std::vector<at::Tensor> each = losses.detach().unbind(0);
-    graded.loss = each[row];
+    const std::vector<at::Tensor> each_loss = rows_of(losses);
+    graded.loss = each_loss[row];
     at(Event::after_loss);
     freeze_where(bench, losses);
-    report(bench, batch, outputs.detach().unbind(0), each);
+    report(bench, batch, each_output, each_loss);
     at(Event::before_backward);
     if (!bench.take(Control::skip_micro))
       array_->backward(losses, work.share(micro), std::exchange(has_gradients_, true));
     at(Event::after_backward);
+  }
+
+  /// To be looked at: autograd is told nothing of them.
+  static std::vector<at::Tensor> rows_of(const at::Tensor& all) {
+    const at::AutoDispatchBelowADInplaceOrView untold;
+    return all.detach().unbind(0);
   }
 
   void report(Workbench& bench, const Batch& batch, const std::vector<at::Tensor>& outputs,
@@ -433,9 +441,9 @@ class Hfta final : public Eager {
   }
 
   void freeze_where(Workbench& bench, const at::Tensor& losses) {
-    const at::Tensor found_losses = losses.detach().to(at::kCPU, at::kDouble);
-    const std::span values(found_losses.const_data_ptr<double>(), static_cast<std::size_t>(losses.numel()));
-    const auto is_finite = [](double loss) { return std::isfinite(loss); };
+    const at::Tensor found_losses = losses.detach().to(at::kCPU, at::kFloat).contiguous();
+    const std::span values(found_losses.const_data_ptr<float>(), static_cast<std::size_t>(losses.numel()));
+    const auto is_finite = [](float loss) { return std::isfinite(loss); };
     if (std::ranges::all_of(values, is_finite)) return;
     const std::size_t before = leader();
     for (std::size_t row = 0; row < rows_.size(); ++row) {

@@ -97,6 +97,7 @@ struct Update {
   at::Tensor updates() const {  // this one counted
     return optimizer.column(std::vector<double>(optimizer.updates_.begin(), optimizer.updates_.end()));
   }
+  std::int64_t count(std::size_t member) const { return optimizer.updates_[member]; }
   /// The gradient with weight decay in it.
   at::Tensor decayed() const { return decay.defined() ? at::addcmul(gradients, weights, decay) : gradients; }
   /// 1 - beta^t, in double: near 1 it has no digits to spare.
@@ -153,7 +154,6 @@ bool adam_in_one_pass(Update& u, bool decoupled) {
   const std::vector<double>& beta1 = u.numbers("betas", 0);
   const std::vector<double>& beta2 = u.numbers("betas", 1);
   const std::vector<double>& eps = u.numbers("eps");
-  const std::vector<double> corrections1 = u.corrections(0), corrections2 = u.corrections(1);
   const auto* rates = u.rate.const_data_ptr<float>();
   const auto* decays = u.decay.defined() ? u.decay.const_data_ptr<float>() : nullptr;
   auto* weights = u.weights.mutable_data_ptr<float>();
@@ -163,16 +163,10 @@ bool adam_in_one_pass(Update& u, bool decoupled) {
   at::parallel_for(0, u.weights.size(0), 1 + 32768 / width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const auto b = static_cast<std::size_t>(row);
-      const float decay = decays != nullptr ? decays[b] : 0.0F;
-      const kernels::AdamStep step{
-          .of_mean = static_cast<float>(1.0 - u.momentum.value_or(beta1[b])),
-          .beta2 = static_cast<float>(beta2[b]),
-          .of_square = static_cast<float>(1.0 - beta2[b]),
-          .rate = static_cast<float>(rates[b] / corrections1[b]),
-          .inverse_root = static_cast<float>(1.0 / std::sqrt(corrections2[b])),
-          .eps = static_cast<float>(eps[b]),
-          .weight_decay = decoupled ? 0.0F : decay,
-          .kept = decoupled ? static_cast<float>(1.0 - static_cast<double>(rates[b]) * decay) : 1.0F};
+      const kernels::AdamStep step =
+          kernels::adam_step({rates[b], u.momentum.value_or(beta1[b]), beta2[b], eps[b],
+                              decays != nullptr ? decays[b] : 0.0, decoupled},
+                             u.count(b));
       const std::int64_t at = row * width;
       kernels::row_kernels().adam({weights + at, averages + at, squares + at, width}, gradients + at, step);
     }
