@@ -71,7 +71,8 @@ class Array {
   std::vector<ValueId> of_places_, of_statistics_;
   at::Tensor weights_, gradients_;
   std::vector<NamedTensor> statistics_;
-  std::vector<bool> has_relu_, is_taken_;  ///< of the nodes: does the ReLU beside it; is one that another does
+  std::vector<bool> has_relu_,
+      is_taken_;                    ///< of the nodes: does the ReLU beside it; is one that another does
   std::vector<Fused> frame_;        ///< initializers stay in it
   std::vector<at::Tensor> leaves_;  ///< parameters [B, ...]: views of their matrix
   std::deque<Gathered> gathered_;   ///< gradients of the leaves, views as well
