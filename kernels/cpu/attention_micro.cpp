@@ -3,6 +3,8 @@
 // trivial or forced inline.
 #include "kernels/cpu/attention_micro.hpp"
 
+#include <utility>
+
 #include "kernels/cpu/vector_math.hpp"
 
 namespace trainyard::kernels {
@@ -10,8 +12,8 @@ namespace {
 
 constexpr std::int64_t strip =
     32;  ///< rows that are computed together: fewer cost more in each column, more compute more that is masked
-constexpr int tile_rows = register_bytes == 64 ? 8 : 4,
-              tile_vectors = 2;  ///< of a product: half of the registers
+constexpr std::int64_t tile_rows = register_bytes == 64 ? 8 : 4,
+                       tile_vectors = 2;  ///< of a product: half of the registers
 
 TRAINYARD_INLINE std::int64_t up(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -27,7 +29,7 @@ struct Matrix {
   std::int64_t row, column;  ///< distance from one to the next
 };
 
-template <int vectors, bool adds>
+template <std::int64_t vectors, bool adds>
 TRAINYARD_INLINE void tile(const Matrix& a, const float* b, std::int64_t b_stride, float* c,
                            std::int64_t c_stride, std::int64_t depth) {
   Vector sums[tile_rows][vectors] = {};
@@ -86,16 +88,25 @@ void pack(const AttentionShape& shape, const Sizes& sizes, const AttentionRows& 
   for (std::int64_t i = shape.time * sizes.width; i < sizes.matrix(); ++i) to[i] = 0.0f;
 }
 
-/// Lane l of a pair of vectors: pairs of blocks of `distance` lanes change places.
-struct Exchange {
-  Words low, high;
-  explicit TRAINYARD_INLINE Exchange(int distance) {
-    for (int l = 0; l < lanes; ++l) {
-      low[l] = (l & distance) != 0 ? lanes + l - distance : l;
-      high[l] = (l & distance) != 0 ? lanes + l : l + distance;
-    }
+/// Blocks of `distance` lanes of a pair of vectors change places.
+template <int distance, int... lane>
+TRAINYARD_INLINE void exchange(Vector& low, Vector& high, std::integer_sequence<int, lane...>) {
+  constexpr int count = sizeof...(lane);
+  const Vector a = low, b = high;
+  low = __builtin_shufflevector(a, b, ((lane & distance) != 0 ? count + lane - distance : lane)...);
+  high = __builtin_shufflevector(a, b, ((lane & distance) != 0 ? count + lane : lane + distance)...);
+}
+/// Rows and columns of a square of lanes change places.
+template <int distance = 1>
+TRAINYARD_INLINE void exchange(Vector* block) {
+  if constexpr (distance < lanes) {
+#pragma GCC unroll 16
+    for (int l = 0; l < lanes; ++l)
+      if ((l & distance) == 0)
+        exchange<distance>(block[l], block[l + distance], std::make_integer_sequence<int, lanes>());
+    exchange<2 * distance>(block);
   }
-};
+}
 /// Of a packed matrix: [width, time].
 void transpose(const Sizes& sizes, const float* from, float* to) {
   for (std::int64_t i = 0; i < sizes.time; i += lanes)
@@ -103,17 +114,7 @@ void transpose(const Sizes& sizes, const float* from, float* to) {
       Vector block[lanes];
 #pragma GCC unroll 16
       for (int l = 0; l < lanes; ++l) block[l] = load(from + (i + l) * sizes.width + k);
-#pragma GCC unroll 4
-      for (int distance = 1; distance < lanes; distance *= 2) {
-        const Exchange exchange(distance);
-#pragma GCC unroll 16
-        for (int l = 0; l < lanes; ++l) {
-          if ((l & distance) != 0) continue;
-          const Vector low = block[l], high = block[l + distance];
-          block[l] = __builtin_shuffle(low, high, exchange.low);
-          block[l + distance] = __builtin_shuffle(low, high, exchange.high);
-        }
-      }
+      exchange(block);
 #pragma GCC unroll 16
       for (int l = 0; l < lanes; ++l) store(to + (k + l) * sizes.time + i, block[l]);
     }

@@ -8,7 +8,8 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr int vectors = register_bytes == 64 ? 16 : 8;  ///< of the accumulator: half of the registers
+constexpr std::int64_t vectors =
+    register_bytes == 64 ? 16 : 8;  ///< of the accumulator: half of the registers
 constexpr std::int64_t width = vectors * lanes;
 
 struct Accumulator {

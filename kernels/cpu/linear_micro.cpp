@@ -54,7 +54,7 @@ struct Tile {
 
 template <int strips>
 void finish(const Tile& tile, const Vector* sums) {
-  for (int s = 0; s < strips; ++s) {
+  for (std::int64_t s = 0; s < strips; ++s) {
     const int lanes = s + 1 < strips ? strip_width : tile.lanes;
     Vector bias{};
     if (tile.bias != nullptr) load(bias, tile.bias + s * strip_width, lanes);
@@ -146,7 +146,7 @@ void multiply(const Product& p, float* scratch) {
           __builtin_memcpy(panel + r * row_gap, p.a.data + (row + r) * p.a.stride + first,
                            static_cast<std::size_t>(depth) * sizeof(float));
       for (std::int64_t column = 0; column < p.columns;) {
-        const std::int64_t width = smaller(p.columns - column, most_strips * strip_width);
+        const std::int64_t width = smaller(p.columns - column, std::int64_t{most_strips} * strip_width);
         const bool is_pair = width > strip_width;
         tile.lanes = static_cast<int>(width - (is_pair ? strip_width : 0));
         tile.b = packed + column * strip_gap;

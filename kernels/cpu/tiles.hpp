@@ -14,15 +14,16 @@ typedef std::int32_t MaskAnywhere __attribute__((vector_size(64), aligned(4), ma
 
 // Tiles whose sums, and what is multiplied, fit in the registers.
 #if defined(__AVX512F__)
-constexpr int most_rows = 14, most_strips = 2, most_outer_rows = 16, register_bytes = 64;
+inline constexpr int most_rows = 14, most_strips = 2, most_outer_rows = 16, register_bytes = 64;
 #elif defined(__AVX2__)
-constexpr int most_rows = 6, most_strips = 1, most_outer_rows = 6, register_bytes = 32;
+inline constexpr int most_rows = 6, most_strips = 1, most_outer_rows = 6, register_bytes = 32;
 #else
-constexpr int most_rows = 2, most_strips = 1, most_outer_rows = 2, register_bytes = 16;
+inline constexpr int most_rows = 2, most_strips = 1, most_outer_rows = 2, register_bytes = 16;
 #endif
 typedef float Register __attribute__((vector_size(register_bytes)));
 typedef float RegisterAnywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-constexpr int parts = strip_width * static_cast<int>(sizeof(float)) / register_bytes;  // of a row of a strip
+inline constexpr int parts =
+    strip_width * static_cast<int>(sizeof(float)) / register_bytes;  // of a row of a strip
 
 #define TRAINYARD_UNROLL _Pragma("GCC unroll 16")
 
@@ -85,7 +86,7 @@ inline void shuffle(Vector (&to)[16], const Vector (&from)[16]) {
   }
 }
 
-void transpose(float* to, const float* from, std::int64_t stride, int lanes, std::int64_t columns) {
+inline void transpose(float* to, const float* from, std::int64_t stride, int lanes, std::int64_t columns) {
   std::int64_t column = 0;
   for (; column + strip_width <= columns; column += strip_width) {
     Vector x[16], y[16];

@@ -15,15 +15,15 @@ typedef float Vector __attribute__((vector_size(register_bytes)));
 typedef std::int32_t Words __attribute__((vector_size(register_bytes)));
 typedef std::uint32_t Bits __attribute__((vector_size(register_bytes)));
 typedef float Anywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-constexpr int lanes = register_bytes / 4;
-constexpr float infinity = __builtin_inff();
-constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;  // their sum is ln 2
+inline constexpr std::int64_t lanes = register_bytes / 4;
+inline constexpr float infinity = __builtin_inff();
+inline constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;  // their sum is ln 2
 
 TRAINYARD_INLINE Vector load(const float* from) {
-  return *reinterpret_cast<const Anywhere*>(from);
+  return *reinterpret_cast<const Anywhere*>(from);  // NOLINT(clang-analyzer-core.NullDereference)
 }
 TRAINYARD_INLINE void store(float* to, Vector value) {
-  *reinterpret_cast<Anywhere*>(to) = value;
+  *reinterpret_cast<Anywhere*>(to) = value;  // NOLINT(clang-analyzer-core.NullDereference)
 }
 
 struct Add {
@@ -36,17 +36,17 @@ struct Max {
 template <class Operation>
 TRAINYARD_INLINE float folded(Vector v) {
 #if defined(__AVX512F__)
-  v = Operation::of(v, __builtin_shuffle(v, Words{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
 #elif defined(__AVX2__)
-  v = Operation::of(v, __builtin_shuffle(v, Words{4, 5, 6, 7, 0, 1, 2, 3}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{2, 3, 0, 1, 6, 7, 4, 5}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{1, 0, 3, 2, 5, 4, 7, 6}));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
 #else
-  v = Operation::of(v, __builtin_shuffle(v, Words{2, 3, 0, 1}));
-  v = Operation::of(v, __builtin_shuffle(v, Words{1, 0, 3, 2}));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+  v = Operation::of(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
 #endif
   return v[0];
 }
