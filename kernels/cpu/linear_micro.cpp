@@ -58,7 +58,7 @@ void finish(const Tile& tile, const Vector* sums) {
     const int lanes = s + 1 < strips ? strip_width : tile.lanes;
     Vector bias{};
     if (tile.bias != nullptr) load(bias, tile.bias + s * strip_width, lanes);
-    for (int r = 0; r < tile.rows; ++r) {
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
       float* const c = tile.c + r * tile.c_stride + s * strip_width;
       Vector sum = sums[r * strips + s];
       if (tile.adds) {
