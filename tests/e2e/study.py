@@ -308,6 +308,14 @@ class Killed(StudyTest):
             time.sleep(0.02)
         self.fail(f"no {count} trials have ended")
 
+    def kill_after(self, *counts):
+        """Begins the study again and again, and kills it when so many trials have ended."""
+        for count in counts:
+            study = self.begin()
+            self.wait_for(count)
+            study.kill()
+            study.communicate()
+
     def plain(self, text):
         """The table of the study when nothing disturbs it."""
         self.write("tiny.toml", text)
@@ -316,11 +324,7 @@ class Killed(StudyTest):
 
     def test_killed_again_and_again_it_ends_with_the_same_table_and_runs_nothing_twice(self):
         table = self.plain(STUDY)
-        for count in (1, 5, 9):
-            study = self.begin()
-            self.wait_for(count)
-            study.kill()
-            study.communicate()
+        self.kill_after(1, 5, 9)
         self.study()
         self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
         self.assertEqual(len(self.ended()), len(set(self.ended())))
@@ -329,11 +333,7 @@ class Killed(StudyTest):
     def test_rungs_are_the_same_after_a_kill(self):
         text = ASHA.replace("asha", "hyperband").replace("trials = 9\n", "")
         table = self.plain(text)
-        for count in (2, 8):
-            study = self.begin()
-            self.wait_for(count)
-            study.kill()
-            study.communicate()
+        self.kill_after(2, 8)
         with open(self.folder / "out/tiny/ledger.jsonl", "a") as ledger:
             ledger.write('{"end": {"tri')  # as a kill may leave it
         self.study()
@@ -344,11 +344,7 @@ class Killed(StudyTest):
         """Killed between the rungs of an array, whose survivors go on from its checkpoint."""
         space = SPACE.split(", { key")[0] + ', { key = "optimizer.weight_decay", low = 0.0, high = 0.3 }]\n'
         table = self.plain(ASHA.replace("asha", "hyperband").replace("trials = 9\n", "").replace(SPACE, space) + "together = 9\n")
-        for count in (1, 2, 3):
-            study = self.begin()
-            self.wait_for(count)
-            study.kill()
-            study.communicate()
+        self.kill_after(1, 2, 3)
         self.study()
         self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
         self.assertEqual(len(self.ended()), len(set(self.ended())))

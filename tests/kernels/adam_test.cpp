@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/rows.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -42,13 +43,6 @@ double exact(double weight, const std::vector<double>& gradients, bool decouples
     weight -= lr * (mean / (1.0 - std::pow(beta1, count))) / (std::sqrt(corrected) + epsilon);
   }
   return weight;
-}
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
 }
 
 TEST_CASE("Adam by rows is Adam, decoupled decay with it", "[adam]") {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -15,13 +16,6 @@ using namespace trainyard::kernels;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 using Random = std::mt19937_64;
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 /// [time, width] with a gap behind each row, as heads lie beside each other; memory ends with the last row.
 struct Rows {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/chains.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -19,13 +20,6 @@ using Floats = std::vector<float>;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 const float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 /// Of both signs and many sizes, and what is special.
 Floats numbers(std::size_t count, std::uint32_t seed) {

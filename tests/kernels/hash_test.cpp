@@ -7,18 +7,12 @@
 #include <vector>
 
 #include "kernels/cpu/hash.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
 using namespace trainyard::kernels;
 using Random = std::mt19937_64;
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 /// Functions of every kind over vectors of one width.
 struct Functions {

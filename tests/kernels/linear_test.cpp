@@ -7,18 +7,12 @@
 #include <vector>
 
 #include "kernels/cpu/linear.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
 using namespace trainyard::kernels;
 using Floats = std::vector<float>;
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 std::size_t size(std::int64_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(rows * columns);

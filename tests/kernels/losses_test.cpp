@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/losses.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -23,13 +24,6 @@ constexpr std::int64_t widths[] = {1, 2, 7, 8, 10, 15, 16, 17, 33, 64, 100, 1023
 constexpr std::int64_t ignored = -7;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 const float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 Floats normal(std::size_t count, float deviation, Random& random) {
   std::normal_distribution<float> draw(0.0f, deviation);

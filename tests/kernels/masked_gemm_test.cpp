@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/cpu/masked_gemm.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -19,13 +20,6 @@ using namespace trainyard::kernels;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 using Random = std::mt19937_64;
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 Floats normal(Random& random, std::int64_t count) {
   std::normal_distribution<float> distribution;

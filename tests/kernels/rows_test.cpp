@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/row_sets.hpp"
 #include "kernels/cpu/rows.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -18,13 +19,6 @@ using Random = std::mt19937_64;
 
 constexpr std::int64_t widths[] = {1, 7, 15, 16, 17, 64, 100, 127, 128, 129, 512};
 constexpr std::size_t row_count = 50;
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 Floats normal(std::size_t count, Random& random) {
   std::normal_distribution<float> draw;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu/segments.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -19,13 +20,6 @@ using Random = std::mt19937_64;
 
 constexpr std::int64_t widths[] = {1,  2,  3,   4,   7,   8,   15,  16,  17, 31,
                                    33, 64, 100, 127, 128, 129, 130, 255, 513};
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 std::size_t at(std::int64_t index) {
   return static_cast<std::size_t>(index);

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/top_k.hpp"
 #include "kernels/top_k_oracle.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -13,13 +14,6 @@ using namespace trainyard::kernels;
 using namespace trainyard::test;
 
 constexpr Method exact_methods[] = {Method::bitsearch, Method::radix, Method::exact};
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
-}
 
 struct Found {
   Indices indices;

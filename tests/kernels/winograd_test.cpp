@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/winograd.hpp"
+#include "tests/kernels/isas.hpp"
 
 namespace {
 
@@ -111,13 +112,6 @@ constexpr double bar = 2e-6;  // some 30 roundings of float
 
 const WinogradKernels& kernels_of(Isa isa) {
   return winograd_kernels(isa);
-}
-
-std::vector<Isa> isas() {
-  std::vector<Isa> found;
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
-    if (supported(isa)) found.push_back(isa);
-  return found;
 }
 
 TEST_CASE("A convolution with fewer products is the convolution", "[winograd]") {
