@@ -124,7 +124,7 @@ TRAINYARD_INLINE void take(const ChainStep& step, Accumulator& a, float* b) {
       return each(a, b, [=](V g, V x) { return only(x >= first && x <= second, g); });
     case ChainOp::through_reciprocal: return each(a, b, [](V g, V y) { return -g * y * y; });
     case ChainOp::through_square_root: return each(a, b, [](V g, V y) { return 0.5f * g / y; });
-    case ChainOp::through_relu: return each(a, b, [](V g, V y) { return only(y > 0.0f, g); });
+    case ChainOp::through_relu: return each(a, b, [=](V g, V y) { return y <= 0.0f ? zero : g; });
     case ChainOp::through_sigmoid: return each(a, b, [](V g, V y) { return g * y * (1.0f - y); });
     case ChainOp::through_tanh: return each(a, b, [](V g, V y) { return g * (1.0f - y * y); });
   }

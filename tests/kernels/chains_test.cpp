@@ -172,6 +172,12 @@ TEST_CASE("chains: gradients are the slopes of the functions", "[chains]") {
     }
 }
 
+TEST_CASE("chains: what goes through a ReLU that gave NaN is not stopped, as LibTorch has it", "[chains]") {
+  for (const Isa isa : isas())
+    REQUIRE(run(chain_kernel(isa), {{Op::through_relu, 1}},
+                {{2.0f, 3.0f, 4.0f}, {not_a_number, 1.0f, 0.0f}}) == Floats{2.0f, 3.0f, 0.0f});
+}
+
 TEST_CASE("chains: two numbers, either way round", "[chains]") {
   const auto nan_of = [](double a, double b, double c) { return a != a || b != b ? std::nan("") : c; };
   const std::vector<std::pair<Op, std::function<double(double, double)>>> steps = {

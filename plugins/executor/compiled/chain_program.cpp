@@ -237,11 +237,16 @@ void write_parts(Writer& writer, const Formula& formula, std::size_t t, const st
   }
 }
 
+/// How many terms are inputs; they come first.
+std::size_t inputs_of(const Formula& formula) {
+  return static_cast<std::size_t>(
+      std::count_if(formula.begin(), formula.end(), [](const Term& each) { return !each.op; }));
+}
+
 }  // namespace
 
 Program forward_program(const Formula& formula) {
-  const auto inputs = static_cast<std::size_t>(
-      std::count_if(formula.begin(), formula.end(), [](const Term& each) { return !each.op; }));
+  const std::size_t inputs = inputs_of(formula);
   Writer writer(formula, inputs + 1);
   writer.lies_at(value_of(formula.size() - 1), inputs);
   return writer.twice([&] {
@@ -257,8 +262,7 @@ Program backward_program(const Formula& formula) {
   for (const Term& each : formula)
     wanted.push_back(each.op ? wanted[each.a] || (each.b && wanted[*each.b]) : each.wants_gradient);
   const std::vector<bool> needed = needed_values(formula, wanted);
-  const auto inputs = static_cast<std::size_t>(
-      std::count_if(formula.begin(), formula.end(), [](const Term& each) { return !each.op; }));
+  const std::size_t inputs = inputs_of(formula);
   const auto outputs = static_cast<std::size_t>(
       std::count_if(formula.begin(), formula.end(), [](const Term& each) { return each.wants_gradient; }));
 
