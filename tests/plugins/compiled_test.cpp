@@ -121,6 +121,26 @@ TEST_CASE("A compiled multilayer perceptron is the network", "[compiled]") {
       several({9, 20}));
 }
 
+TEST_CASE("Compiled layers of many products are the network", "[compiled]") {
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({128}), 3);
+        const ValueId x = b.relu(b.linear(b.input(), "a", 136));
+        return b.finish(b.linear(b.tanh(b.linear(x, "b", 128, false)), "c", 136));
+      },
+      several({160, 128}));
+  const auto tokens = [] { return at::randint(0, 136, {40, 4}, at::kLong); };
+  check_same(
+      [] {
+        GraphBuilder b(schema_of({4}, at::kLong), 3);
+        const auto embedded = b.embedding(b.input(), "wte", 136, 128);
+        const ValueId x = b.tied_linear(b.tanh(b.flatten(embedded.output, 2)), "one", embedded.weight);
+        return b.finish(
+            b.reshape(b.tied_linear(b.linear(x, "down", 128), "two", embedded.weight), {-1, 4, 136}));
+      },
+      {tokens(), tokens(), tokens()});
+}
+
 TEST_CASE("Compiled convolutions fill up channels and read pictures as they are", "[compiled]") {
   for (const std::int64_t colours : {1, 3, 5, 16})
     check_same(

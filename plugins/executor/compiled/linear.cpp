@@ -5,6 +5,8 @@
 namespace compiled {
 namespace {
 
+using dnnl::inner_product_backward_weights;
+using dnnl::inner_product_forward;
 using dnnl::matmul;
 using dnnl::primitive_attr;
 
@@ -22,6 +24,26 @@ Call product(const dnnl::memory& a, const Layout& as_a, const dnnl::memory& b, c
   return {matmul(matmul::primitive_desc(engine(), as_a, as_b, as_c, attributes)),
           {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}}};
 }
+
+/// dW = dz^T x and, unless `of_bias` is null, db, the sum of the rows of dz.
+Call weight_gradient(const dnnl::memory& x, const dnnl::memory& given, const dnnl::memory& of_weight,
+                     const dnnl::memory* of_bias, const Dims& sizes) {
+  const Layout in = matrix(sizes[0], sizes[1]), out = matrix(sizes[0], sizes[2]),
+               weight = matrix(sizes[2], sizes[1]);
+  std::vector<std::pair<int, dnnl::memory>> arguments = {
+      {DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, given}, {DNNL_ARG_DIFF_WEIGHTS, of_weight}};
+  const auto training = dnnl::prop_kind::forward_training;
+  if (of_bias == nullptr) {
+    const inner_product_forward::primitive_desc hint(engine(), training, in, weight, out);
+    return {inner_product_backward_weights({engine(), in, weight, out, hint}), arguments};
+  }
+  const Layout bias = {{sizes[2]}, dnnl::memory::data_type::f32, Dims{1}};
+  arguments.emplace_back(DNNL_ARG_DIFF_BIAS, *of_bias);
+  const inner_product_forward::primitive_desc hint(engine(), training, in, weight, bias, out);
+  return {inner_product_backward_weights({engine(), in, weight, bias, out, hint}), arguments};
+}
+/// From so many products on, oneDNN's inner product is faster at dW and db than a matrix product and a sum.
+constexpr std::int64_t large = std::int64_t{1} << 21;
 
 class Linear final : public Instruction {
  public:
@@ -62,9 +84,12 @@ class Linear final : public Instruction {
     if (bias_ && compiler.wants_gradient(*bias_)) into_bias_ = compiler.contribute(*bias_);
     if (compiler.wants_gradient(weight_)) {
       const bool adds = compiler.has_gradient(weight_);
-      const dnnl::memory into = compiler.contribute(weight_, true).memory;
-      of_weight_ = product(given_, matrix(columns_, rows_, true), compiler.memory(x_), matrix(rows_, inner_),
-                           into, matrix(columns_, inner_), adds);
+      const dnnl::memory into = compiler.contribute(weight_, true).memory, x = compiler.memory(x_);
+      with_bias_ = !adds && rows_ * inner_ * columns_ >= large;
+      of_weight_ = with_bias_ ? weight_gradient(x, given_, into, into_bias_ ? &into_bias_->memory : nullptr,
+                                                {rows_, inner_, columns_})
+                              : product(given_, matrix(columns_, rows_, true), x, matrix(rows_, inner_), into,
+                                        matrix(columns_, inner_), adds);
     }
     if (compiler.wants_gradient(x_)) {
       const bool adds = compiler.has_gradient(x_);
@@ -76,11 +101,9 @@ class Linear final : public Instruction {
 
   void backward(const Pass&) override {
     if (relu_) through_relu(floats(given_), floats(unmasked_), floats(output_), rows_ * columns_);
-    if (into_bias_) {
-      sum_rows(floats(into_bias_->memory), floats(given_), rows_, columns_);
-      into_bias_->finish();
-    }
+    if (into_bias_ && !with_bias_) sum_rows(floats(into_bias_->memory), floats(given_), rows_, columns_);
     if (of_weight_) of_weight_.run();
+    if (into_bias_) into_bias_->finish();
     if (of_x_) of_x_.run();
   }
 
@@ -88,7 +111,7 @@ class Linear final : public Instruction {
   ValueNumber x_, weight_;
   std::optional<ValueNumber> bias_;
   ValueNumber y_;
-  bool relu_;
+  bool relu_, with_bias_ = false;  ///< of_weight_ gives the gradient of the bias, too
   std::int64_t rows_ = 0, inner_ = 0, columns_ = 0;
   Call forward_, of_weight_, of_x_;
   dnnl::memory given_, unmasked_, output_;
