@@ -249,6 +249,29 @@ TEST_CASE("ranks gather texts and states of any length, and wait for each other 
   }
 }
 
+TEST_CASE("states are the same when they have been bytes, and no state is made of a part of them") {
+  State whole;
+  whole.owner = "sgd";
+  whole.version = "1.2.0";
+  whole.scalars = {{"yes", true}, {"count", std::int64_t{-7}}, {"rate", 0.1}, {"name", std::string("a b")}};
+  whole.tensors["turned"] = at::arange(6, at::kDouble).reshape({2, 3}).t();
+  whole.tensors["none"] = at::empty({0, 4}, at::kBool);
+  const std::string bytes = to_bytes({whole, State{}});
+  const std::vector<State> found = from_bytes(bytes);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].owner == "sgd");
+  CHECK(found[0].version == "1.2.0");
+  CHECK((found[0].scalars == whole.scalars));
+  for (const auto& [name, tensor] : whole.tensors) {
+    CHECK(found[0].tensors.at(name).dtype() == tensor.dtype());
+    CHECK(found[0].tensors.at(name).equal(tensor));
+  }
+  CHECK((found[1].owner.empty() && found[1].scalars.empty() && found[1].tensors.empty()));
+  const std::size_t first = to_bytes({whole}).size();
+  for (std::size_t length = 1; length < bytes.size(); ++length)
+    if (length != first) CHECK_THROWS_AS(from_bytes(std::string_view(bytes).substr(0, length)), DataError);
+}
+
 TEST_CASE("a rank that fails, or asks for something else, fails the others") {
   CHECK_THROWS_WITH(testing::on_ranks(3,
                                       [](Ranks& ranks) {
