@@ -71,7 +71,7 @@ Graph in_double(Graph graph) {
 void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor>& inputs,
                 const compiled::Choices& choices = {}) {
   GraphNetwork exact(in_double(make())), theirs(make()), ours(make());
-  std::shared_ptr<Plan> plan;
+  std::shared_ptr<Plan> plan, evaluated;
   for (const at::Tensor& x : inputs) {
     const Batch batch = batch_of(x), wide = batch_of(x.is_floating_point() ? x.to(at::kDouble) : x);
     if (!plan) plan = std::make_shared<Plan>(ours, PlanKey{.inputs = {x.sizes().vec()}}, choices);
@@ -99,6 +99,17 @@ void check_same(const std::function<Graph()>& make, const std::vector<at::Tensor
     }
     for (std::size_t i = 0; i < a.buffers.size(); ++i)
       REQUIRE(near(b.buffers[i], a.buffers[i], e.buffers[i]));
+    if (!evaluated)
+      evaluated =
+          std::make_shared<Plan>(theirs, PlanKey{.inputs = {x.sizes().vec()}, .training = false}, choices);
+    const at::NoGradGuard off;
+    // Of one network, whose statistics are somewhere by now: those of the three are apart by rounding.
+    GraphNetwork wider(in_double(*theirs.graph()));
+    const at::Tensor found = evaluated->forward(batch, {});
+    REQUIRE(near(found, theirs.forward(batch, {}), wider.forward(wide, {})));
+    REQUIRE(!evaluated->is_busy());
+    const std::vector<NamedTensor> statistics = theirs.buffers();
+    for (std::size_t i = 0; i < a.buffers.size(); ++i) REQUIRE(statistics[i].tensor.equal(a.buffers[i]));
   }
 }
 

@@ -82,7 +82,7 @@ class PlainBench final : public Workbench {
   Network& network() override { return network_; }
   Loss& loss() override { return loss_; }
   Optimizer& optimizer() override { return optimizer_; }
-  Graded grade(const Batch& batch, const ForwardContext& pass) override {
+  Graded grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& = {}) override {
     return grade(network_, batch, pass);
   }
   std::unique_ptr<Network> twin() override { return network_.twin(); }

@@ -417,10 +417,10 @@ Update Bench::count_repeat() {
 
 // ---- for a way of the executor's own
 
-Graded Bench::grade(const Batch& batch, const ForwardContext& pass) {
+Graded Bench::grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
   return in_host([&] {
     const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
-    at::Tensor output = forward(batch, pass);
+    at::Tensor output = this->forward(batch, pass, forward);
     if (!pass.training) output = output.to(at::kFloat);
     at::Tensor loss = loss_of(output, batch);
     return Graded{std::move(output), std::move(loss)};

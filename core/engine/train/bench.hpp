@@ -74,7 +74,7 @@ class Bench final : public Workbench {
   Network& network() override { return *parts_.network.plugin; }
   Loss& loss() override { return *parts_.loss.plugin; }
   Optimizer& optimizer() override { return *parts_.optimizer.plugin; }
-  Graded grade(const Batch& batch, const ForwardContext& pass) override;
+  Graded grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) override;
   std::unique_ptr<Network> twin() override;
   Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) override;
   double loss_scale() const override { return fp16_scale().value_or(1.0); }
@@ -99,7 +99,7 @@ class Bench final : public Workbench {
   decltype(auto) in_host(Call&& call);
   void enter(StepWork& work, std::size_t micro);
   void run_micro(Batch& batch, const ForwardContext& pass, const ForwardPass& forward);
-  at::Tensor forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward = {});
+  at::Tensor forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward);
   at::Tensor loss_of(const at::Tensor& output, const Batch& batch);
   at::Tensor backward_root(double factor);
   void check_parts() const;

@@ -141,14 +141,14 @@ bool attention_rule(Compiler& compiler) {
   } else {
     for (std::size_t i = 0; i < 3; ++i) {
       inputs[i] = {compiler.in_plain(compiler.input(i)), 0, dims[2]};
-      if (compiler.value(inputs[i].value).dtype != at::kFloat || !compiler.wants_gradient(inputs[i].value))
+      if (compiler.value(inputs[i].value).dtype != at::kFloat || !compiler.is_reached(inputs[i].value))
         return false;
       for (std::size_t k = 0; k < i; ++k)
         if (inputs[k].value == inputs[i].value) return false;
     }
   }
-  if (!compiler.wants_gradient(inputs[0].value)) return false;
-  const ValueNumber y = compiler.make(dims, plain(dims), true);
+  if (!compiler.is_reached(inputs[0].value)) return false;
+  const ValueNumber y = compiler.make(dims, plain(dims), compiler.is_training());
   compiler.emit<Attention>({y}, heads, inputs, y);
   compiler.give(node.outputs[0], y);
   return true;

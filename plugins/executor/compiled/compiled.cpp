@@ -2,6 +2,7 @@
 // layer, memory planned ahead (README.md).
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,20 +64,32 @@ class CompiledExecutor final : public Executor {
   }
 
   void step(Workbench& bench, StepWork& work) override {
-    const ForwardPass forward = [&](const Batch& batch, const ForwardContext& pass) {
-      Plan* const plan = plan_for(batch, pass);
-      return plan != nullptr ? plan->forward(batch, pass) : bench.network().forward(batch, pass);
-    };
+    const ForwardPass forward = pass_of(bench.network());
     do
       for (std::size_t i = 0; i < work.micros.size(); ++i) bench.backward(work, i, forward);
     while (bench.update() == Update::repeat);
   }
 
+  Graded evaluate(Workbench& bench, const Batch& batch, const ForwardContext& pass) override {
+    return bench.grade(batch, pass, pass_of(bench.network()));
+  }
+
  private:
+  ForwardPass pass_of(Network& network) {
+    return [this, &network](const Batch& batch, const ForwardContext& pass) {
+      Plan* const plan = plan_for(batch, pass);
+      return plan != nullptr ? plan->forward(batch, pass) : network.forward(batch, pass);
+    };
+  }
+
   /// Null where the pass is one that no plan makes.
   Plan* plan_for(const Batch& batch, const ForwardContext& pass) {
-    if (network_ == nullptr || at::autocast::is_autocast_enabled(at::kCPU)) return nullptr;
-    PlanKey key{.has_dropout = network_->has_dropout(), .threads = at::get_num_threads()};
+    if (network_ == nullptr || at::autocast::is_autocast_enabled(at::kCPU) ||
+        pass.training != at::GradMode::is_enabled())
+      return nullptr;
+    PlanKey key{.training = pass.training,
+                .has_dropout = pass.training && network_->has_dropout(),
+                .threads = at::get_num_threads()};
     for (const at::Tensor& input : batch.inputs) {
       if (!input.is_cpu() || input.requires_grad() || input.layout() != at::kStrided) return nullptr;
       key.inputs.push_back(input.sizes().vec());
@@ -88,7 +101,9 @@ class CompiledExecutor final : public Executor {
       plans_.splice(plans_.begin(), plans_, known);
       return known->second->is_busy() ? nullptr : known->second.get();
     }
-    if (!plans_.empty() && options_.on_new_shape == "eager") return nullptr;
+    const bool is_first = std::none_of(plans_.begin(), plans_.end(),
+                                       [&](const auto& each) { return each.first.training == key.training; });
+    if (!is_first && options_.on_new_shape == "eager") return nullptr;
     return compile(key);
   }
 
@@ -104,7 +119,7 @@ class CompiledExecutor final : public Executor {
   }
 
   void report(const PlanKey& key, const Plan& plan, double milliseconds) {
-    std::string text = "compiled for ";
+    std::string text = key.training ? "compiled for " : "compiled for evaluations of ";
     for (const auto& shape : key.inputs) text += shape_text(shape) + " ";
     text += "in " + std::to_string(static_cast<int>(milliseconds)) +
             " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in " +

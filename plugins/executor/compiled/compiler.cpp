@@ -63,13 +63,14 @@ void Contribution::finish() const {
   }
 }
 
-Compiler::Compiler(const Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs, bool has_dropout,
-                   const Choices& choices)
+Compiler::Compiler(const Graph& graph, const PlanKey& key, const Choices& choices)
     : graph_(graph),
-      has_dropout_(has_dropout),
+      is_training_(key.training),
+      has_dropout_(key.has_dropout),
       choices_(choices),
       taken_(graph.nodes.size()),
       of_graph_(graph.values.size()) {
+  const std::vector<std::vector<std::int64_t>>& inputs = key.inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<std::int64_t>& expected = graph.values[static_cast<std::size_t>(graph.inputs[i])].shape;
     for (std::size_t d = 0; d < expected.size(); ++d)
@@ -78,7 +79,8 @@ Compiler::Compiler(const Graph& graph, const std::vector<std::vector<std::int64_
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
     const GraphValue& value = graph.values[id];
     if (!value.initializer.defined()) continue;
-    of_graph_[id] = make_outside(value.initializer.sizes().vec(), value.dtype, value.trainable);
+    of_graph_[id] =
+        make_outside(value.initializer.sizes().vec(), value.dtype, value.trainable && key.training);
     values_.back().is_parameter = value.trainable;
   }
   for (std::size_t i = 0; i < inputs.size(); ++i)

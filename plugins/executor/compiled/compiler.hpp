@@ -61,6 +61,15 @@ class Place {
   std::size_t buffer_, offset_;
 };
 
+/// What a plan is made for: another is needed where one of these differs.
+struct PlanKey {
+  std::vector<std::vector<std::int64_t>> inputs;  ///< shapes
+  bool training = true;                           ///< in evaluation there is no way back
+  bool has_dropout = false;
+  int threads = 1;
+  bool operator==(const PlanKey&) const = default;
+};
+
 struct Choices {
   bool fuses = true;     ///< nodes with a rule are compiled; else each runs by LibTorch
   bool winograd = true;  ///< convolutions may take fewer products, with a digit less
@@ -69,13 +78,13 @@ struct Choices {
 /// Lives as long as its plan: instructions know it.
 class Compiler {
  public:
-  Compiler(const trainyard::Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs,
-           bool has_dropout, const Choices& choices);
+  Compiler(const trainyard::Graph& graph, const PlanKey& key, const Choices& choices);
 
   // What rules read.
   const trainyard::Graph& graph() const { return graph_; }
   const trainyard::Node& node() const { return graph_.nodes[node_]; }
   std::size_t node_number() const { return node_; }
+  bool is_training() const { return is_training_; }
   bool has_dropout() const { return has_dropout_; }
   const Choices& choices() const { return choices_; }
   /// The plan's value of an input of the node.
@@ -126,6 +135,8 @@ class Compiler {
   Place place(ValueNumber number);
   dnnl::memory scratch(const Layout& layout);
   bool wants_gradient(ValueNumber number) const { return values_[number].wants_gradient; }
+  /// False where training takes no gradient to the value.
+  bool is_reached(ValueNumber number) const { return !is_training_ || wants_gradient(number); }
   /// Of an output, in the layout of the value. Nothing where nobody gave any.
   std::optional<dnnl::memory> gradient(ValueNumber number);
   /// Where an instruction puts what it makes of the gradient of its output, as what it is from then on: over it,
@@ -158,7 +169,7 @@ class Compiler {
   void plan_backward(ValueNumber output);
 
   const trainyard::Graph& graph_;
-  bool has_dropout_;
+  bool is_training_, has_dropout_;
   Choices choices_;
   std::size_t node_ = 0;
   std::vector<bool> taken_;  ///< nodes

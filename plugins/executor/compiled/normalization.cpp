@@ -105,6 +105,38 @@ class BatchNorm final : public Instruction {
   Contribution into_x_;
 };
 
+/// In an evaluation it takes the running statistics.
+class RunningNorm final : public Instruction {
+ public:
+  RunningNorm(Compiler& compiler, const BatchNorm::Parts& parts, double epsilon, bool relu) {
+    const Layout &x = compiler.value(parts.x).view.layout, &y = compiler.value(parts.y).view.layout;
+    Flags flags = Flags::use_global_stats | Flags::use_scale | Flags::use_shift;
+    if (relu) flags = flags | Flags::fuse_norm_relu;
+    std::vector<std::pair<int, dnnl::memory>> arguments = {{DNNL_ARG_SRC, compiler.memory(parts.x)},
+                                                           {DNNL_ARG_DST, compiler.memory(parts.y)}};
+    for (const auto& [which, parameter] : {std::pair{DNNL_ARG_SCALE, parts.scale},
+                                           {DNNL_ARG_SHIFT, parts.shift},
+                                           {DNNL_ARG_MEAN, parts.mean},
+                                           {DNNL_ARG_VARIANCE, parts.variance}}) {
+      rows_.emplace_back(compiler, parameter, x.get_dims()[1]);
+      arguments.emplace_back(which, rows_.back().memory());
+    }
+    forward_ = {dnnl::batch_normalization_forward(
+                    {engine(), prop_kind::forward_inference, x, y, static_cast<float>(epsilon), flags}),
+                arguments};
+  }
+  void forward(const Pass&) override {
+    for (const FilledRow& each : rows_) each.fill();
+    forward_.run();
+  }
+  void plan_backward(Compiler&) override {}  // of an evaluation neither is called
+  void backward(const Pass&) override {}
+
+ private:
+  std::vector<FilledRow> rows_;
+  Call forward_;
+};
+
 class LayerNorm final : public Instruction {
  public:
   LayerNorm(Compiler& compiler, ValueNumber x, ValueNumber scale, std::optional<ValueNumber> shift,
@@ -174,7 +206,7 @@ bool batch_norm(Compiler& compiler) {
   const Value in = compiler.value(x);
   std::int64_t count = in.dims[0];
   for (std::size_t d = 2; d < in.dims.size(); ++d) count *= in.dims[d];
-  if (in.dims.size() != 4 || in.dtype != at::kFloat || count < 2) return false;
+  if (in.dims.size() != 4 || in.dtype != at::kFloat || (compiler.is_training() && count < 2)) return false;
   for (std::size_t i = 1; i < 5; ++i)
     if (!compiler.is_constant(i)) return false;
   trainyard::ValueId output = node.outputs[0];
@@ -184,8 +216,11 @@ bool batch_norm(Compiler& compiler) {
   const ValueNumber y = compiler.make(in.dims, in.view.layout, wants, in.is_blocked);
   const BatchNorm::Parts parts{x, compiler.input(1), compiler.input(2), compiler.input(3), compiler.input(4),
                                y};
-  compiler.emit<BatchNorm>({y}, parts, node.number("epsilon", 1e-5), 1.0 - node.number("momentum", 0.9),
-                           relu);
+  const double epsilon = node.number("epsilon", 1e-5);
+  if (compiler.is_training())
+    compiler.emit<BatchNorm>({y}, parts, epsilon, 1.0 - node.number("momentum", 0.9), relu);
+  else
+    compiler.emit<RunningNorm>({y}, parts, epsilon, relu);
   compiler.give(output, y);
   return true;
 }
@@ -200,9 +235,9 @@ bool layer_norm(Compiler& compiler) {
   std::optional<ValueNumber> shift;
   if (compiler.has_input(2)) shift = compiler.input(2);
   const ValueNumber scale = compiler.input(1);
-  if (!in.wants_gradient || !compiler.wants_gradient(scale) || (shift && !compiler.wants_gradient(*shift)))
+  if (!compiler.is_reached(x) || !compiler.is_reached(scale) || (shift && !compiler.is_reached(*shift)))
     return false;
-  const ValueNumber y = compiler.make(in.dims, plain(in.dims), true);
+  const ValueNumber y = compiler.make(in.dims, plain(in.dims), in.wants_gradient);
   compiler.emit<LayerNorm>({y}, x, scale, shift, y, node.number("epsilon", 1e-5));
   compiler.give(node.outputs[0], y);
   return true;

@@ -45,9 +45,7 @@ class Plan::Node final : public torch::autograd::Node {
 };
 
 Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices)
-    : network_(network),
-      compiler_(*network.graph(), key.inputs, key.has_dropout, choices),
-      current_{network, {}} {
+    : network_(network), compiler_(*network.graph(), key, choices), current_{network, {}} {
   const trainyard::Graph& graph = *network.graph();
   const auto number = [&](trainyard::ValueId id) {
     return *compiler_.of_graph_[static_cast<std::size_t>(id)];

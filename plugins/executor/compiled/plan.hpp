@@ -18,20 +18,13 @@
 
 namespace compiled {
 
-/// What a plan is made for: another is needed where one of these differs.
-struct PlanKey {
-  std::vector<std::vector<std::int64_t>> inputs;  ///< shapes
-  bool has_dropout = false;
-  int threads = 1;
-  bool operator==(const PlanKey&) const = default;
-};
-
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   /// The network outlives it. Throws dnnl::error where oneDNN refuses what the rules made.
   Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices);
 
-  /// A pass in training on the CPU. One at a time: `is_busy` until its output and all that hangs on it are gone.
+  /// A pass on the CPU, in training or in evaluation as the plan is for. In training one at a time: `is_busy` until its
+  /// output and all that hangs on it are gone.
   at::Tensor forward(const trainyard::Batch& batch, const trainyard::ForwardContext& context);
   bool is_busy() const { return !pass_.expired(); }
 

@@ -124,8 +124,9 @@ class Workbench {
   virtual Network& network() = 0;
   virtual Loss& loss() = 0;
   virtual Optimizer& optimizer() = 0;
-  /// Network, then loss, in the precision of the run; under autograd where gradients are on. Fires nothing.
-  virtual Graded grade(const Batch& batch, const ForwardContext& pass) = 0;
+  /// Network, or `forward` in its place, then loss, in the precision of the run; under autograd where gradients are on.
+  /// Fires nothing.
+  virtual Graded grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward = {}) = 0;
   /// A twin of the network (network.hpp) with the dropout of the run, until model or dropout are replaced. The
   /// dropout serves one call at a time. Throws PluginError where the network has no graph.
   virtual std::unique_ptr<Network> twin() = 0;

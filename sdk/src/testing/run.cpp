@@ -280,8 +280,8 @@ class TinyRun::Work final : public StepContext, public Workbench {
   Network& network() override { return *(network_ != nullptr ? network_ : own_network_.get()); }
   Loss& loss() override { return *loss_plugin_; }
   Optimizer& optimizer() override { return *optimizer_; }
-  Graded grade(const Batch& batch, const ForwardContext& pass) override {
-    return grade(*network_, batch, pass);
+  Graded grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) override {
+    return grade(forward ? forward(batch, pass) : network_->forward(batch, pass), batch);
   }
   std::unique_ptr<Network> twin() override {
     std::unique_ptr<Network> twin = network_->twin();
@@ -289,7 +289,9 @@ class TinyRun::Work final : public StepContext, public Workbench {
     return twin;
   }
   Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) override {
-    at::Tensor output = twin.forward(batch, pass);
+    return grade(twin.forward(batch, pass), batch);
+  }
+  Graded grade(at::Tensor output, const Batch& batch) {
     at::Tensor loss = loss_plugin_->forward(output, batch);
     return {std::move(output), std::move(loss)};
   }
