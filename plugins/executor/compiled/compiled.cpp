@@ -76,14 +76,16 @@ class CompiledExecutor final : public Executor {
  private:
   /// Null where the pass is one that no plan makes.
   TrackedPass* plan_for(const Batch& batch, const ForwardContext& pass) {
-    if (network_ == nullptr || batch.inputs.empty()) return nullptr;
+    if (network_ == nullptr || batch.inputs.empty() || !batch.inputs.front().defined()) return nullptr;
     const at::Device device = batch.inputs.front().device();
     if (at::autocast::is_autocast_enabled(device.type())) return nullptr;
     PlanKey key{.has_dropout = network_->has_dropout(),
                 .threads = device.is_cpu() ? at::get_num_threads() : 1,
                 .device = device};
     for (const at::Tensor& input : batch.inputs) {
-      if (input.device() != device || input.requires_grad() || input.layout() != at::kStrided) return nullptr;
+      if (!input.defined() || input.device() != device || input.requires_grad() ||
+          input.layout() != at::kStrided)
+        return nullptr;
       key.inputs.push_back(input.sizes().vec());
     }
     if (!network_->runs_by_nodes(pass) || (!device.is_cpu() && !records(key))) return nullptr;

@@ -15,8 +15,6 @@
 
 namespace compiled {
 
-using trainyard::Graph;
-using trainyard::GraphValue;
 using trainyard::no_value;
 using trainyard::Node;
 using trainyard::ValueId;
