@@ -11,6 +11,7 @@ import unittest
 import numpy
 
 import configs
+import gpus
 from support.host import BUILD, SMALL, HostTest, tensors
 
 FAULTY = BUILD / "tests" / "faulty"
@@ -33,9 +34,9 @@ NETWORKS = {
 
 
 class Networks(HostTest):
-    def losses(self, text, executor, options=""):
+    def losses(self, text, executor, options="", *words):
         shutil.rmtree(self.folder / "runs", ignore_errors=True)
-        self.train(text + f'[executor]\ntype = "{executor}"\n{options}\n')
+        self.train(text + f'[executor]\ntype = "{executor}"\n{options}\n', *words)
         lines = (self.folder / "runs/small/metrics.jsonl").read_text().splitlines()
         return numpy.array([each["values"]["train/loss"] for each in map(json.loads, lines) if each["what"] == "train"])
 
@@ -56,6 +57,17 @@ class Networks(HostTest):
         log = (self.folder / "runs/small/run.log").read_text()
         self.assertEqual(len(re.findall(r"compiled for \[", log)), 2)
         self.assertEqual(len(re.findall("compiled for evaluations of", log)), 1)
+
+    def test_on_a_gpu_steps_are_recorded(self):
+        if gpus.gpus() == 0:
+            self.skipTest("no GPU here, or LibTorch's CUDA half does not load")
+        for name, text in NETWORKS.items():
+            with self.subTest(name):
+                eager, recorded = (self.losses(text, each, "", "--set", "run.device=cuda") for each in ("eager", "compiled"))
+                log = (self.folder / "runs/small/run.log").read_text()
+                # The first has a dropout, which draws anew for each step.
+                self.assertEqual("recorded forward and backward" in log, name != "mlp", log)
+                self.assertLessEqual((numpy.abs(recorded - eager)[:20] / eager[:20]).max(), 1e-3)
 
     def test_what_looks_into_the_step_sees_what_it_sees_of_eager(self):
         """Accumulation, clipping, averaged weights, a hook that has each batch go through twice, a recorder and a rule; steps that

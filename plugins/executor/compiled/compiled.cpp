@@ -1,5 +1,5 @@
-// The pass of a network compiled for its shapes: nodes fused, layouts that oneDNN runs fast kept from layer to
-// layer, memory planned ahead (README.md).
+// The pass of a network compiled for its shapes: on the CPU nodes fused, layouts that oneDNN runs fast kept from layer
+// to layer, memory planned ahead; on a GPU recorded (README.md).
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -13,6 +13,7 @@
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/host.hpp>
 
+#include "device_plan.hpp"
 #include "plan.hpp"
 
 namespace {
@@ -77,54 +78,98 @@ class CompiledExecutor final : public Executor {
  private:
   ForwardPass pass_of(Network& network) {
     return [this, &network](const Batch& batch, const ForwardContext& pass) {
-      Plan* const plan = plan_for(batch, pass);
+      TrackedPass* const plan = plan_for(batch, pass);
       return plan != nullptr ? plan->forward(batch, pass) : network.forward(batch, pass);
     };
   }
 
   /// Null where the pass is one that no plan makes.
-  Plan* plan_for(const Batch& batch, const ForwardContext& pass) {
-    if (network_ == nullptr || at::autocast::is_autocast_enabled(at::kCPU) ||
+  TrackedPass* plan_for(const Batch& batch, const ForwardContext& pass) {
+    if (network_ == nullptr || batch.inputs.empty() || !batch.inputs.front().defined() ||
         pass.training != at::GradMode::is_enabled())
       return nullptr;
+    const at::Device device = batch.inputs.front().device();
+    if (at::autocast::is_autocast_enabled(device.type())) return nullptr;
     PlanKey key{.training = pass.training,
                 .has_dropout = pass.training && network_->has_dropout(),
-                .threads = at::get_num_threads()};
+                .threads = device.is_cpu() ? at::get_num_threads() : 1,
+                .device = device};
     for (const at::Tensor& input : batch.inputs) {
-      if (!input.is_cpu() || input.requires_grad() || input.layout() != at::kStrided) return nullptr;
+      if (!input.defined() || input.device() != device || input.requires_grad() ||
+          input.layout() != at::kStrided)
+        return nullptr;
       key.inputs.push_back(input.sizes().vec());
     }
-    if (!network_->runs_by_nodes(pass)) return nullptr;
+    if (!network_->runs_by_nodes(pass) || (!device.is_cpu() && !records(key))) return nullptr;
     const auto known =
         std::find_if(plans_.begin(), plans_.end(), [&](const auto& each) { return each.first == key; });
-    if (known != plans_.end()) {
-      plans_.splice(plans_.begin(), plans_, known);
-      return known->second->is_busy() ? nullptr : known->second.get();
+    if (known == plans_.end()) {
+      if (options_.on_new_shape == "eager" && has_plan(key.training)) return nullptr;
+      return keep(key, make(key, batch, pass));
     }
-    const bool is_first = std::none_of(plans_.begin(), plans_.end(),
-                                       [&](const auto& each) { return each.first.training == key.training; });
-    if (!is_first && options_.on_new_shape == "eager") return nullptr;
-    return compile(key);
+    plans_.splice(plans_.begin(), plans_, known);
+    TrackedPass* const plan = known->second.get();
+    if (plan == nullptr || plan->is_busy()) return nullptr;
+    if (plan->fits()) return plan;
+    plans_.pop_front();
+    return keep(key, make(key, batch, pass));
   }
 
-  Plan* compile(const PlanKey& key) {
+  bool has_plan(bool training) const {
+    return std::any_of(plans_.begin(), plans_.end(),
+                       [&](const auto& each) { return each.first.training == training; });
+  }
+
+  /// Whether passes are recorded on a device: those of training, but where a dropout draws other numbers for each.
+  bool records(const PlanKey& key) {
+    if (!key.device.is_cuda() || !key.training || key.has_dropout) return false;
+    if (device_ && device_->first == key.device) return device_->second != nullptr;
+    device_.emplace(key.device, cuda_device(key.device));
+    if (device_->second == nullptr)
+      host().log(LogLevel::warning, "this plugin was built without CUDA: every step runs as eager does");
+    return device_->second != nullptr;
+  }
+
+  std::shared_ptr<TrackedPass> make(const PlanKey& key, const Batch& batch, const ForwardContext& pass) {
     const auto start = std::chrono::steady_clock::now();
-    auto plan = std::make_shared<Plan>(
-        *network_, key, Choices{.fuses = options_.fuse == "all", .winograd = options_.winograd});
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    report(key, *plan, took.count());
+    const auto took = [&] {
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    };
+    const bool fuses = options_.fuse == "all";
+    if (key.device.is_cpu()) {
+      auto plan =
+          std::make_shared<Plan>(*network_, key, Choices{.fuses = fuses, .winograd = options_.winograd});
+      report(key, *plan, took());
+      return plan;
+    }
+    try {
+      auto plan = std::make_shared<DevicePlan>(*network_, fuses, *device_->second, batch, pass);
+      host().log(LogLevel::info, compiled_for(key, took()) + std::to_string(plan->steps()) +
+                                     " steps, recorded forward and backward");
+      return plan;
+    } catch (const std::exception& error) {  // of whatever it is, eager runs the pass or says what is wrong
+      host().log(LogLevel::warning, "steps of this shape run as eager does, as theirs cannot be recorded: " +
+                                        std::string(error.what()));
+      return nullptr;
+    }
+  }
+
+  TrackedPass* keep(const PlanKey& key, std::shared_ptr<TrackedPass> plan) {
     if (std::ssize(plans_) == options_.plans) plans_.pop_back();
     plans_.emplace_front(key, std::move(plan));
     return plans_.front().second.get();
   }
 
-  void report(const PlanKey& key, const Plan& plan, double milliseconds) {
+  std::string compiled_for(const PlanKey& key, double milliseconds) const {
     std::string text = key.training ? "compiled for " : "compiled for evaluations of ";
     for (const auto& shape : key.inputs) text += shape_text(shape) + " ";
-    text += "in " + std::to_string(static_cast<int>(milliseconds)) +
-            " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in " +
-            std::to_string(plan.steps()) + " steps, an arena of " + std::to_string(plan.arena_bytes() >> 10) +
-            " KiB";
+    return text + "in " + std::to_string(static_cast<int>(milliseconds)) +
+           " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in ";
+  }
+
+  void report(const PlanKey& key, const Plan& plan, double milliseconds) {
+    std::string text = compiled_for(key, milliseconds) + std::to_string(plan.steps()) +
+                       " steps, an arena of " + std::to_string(plan.arena_bytes() >> 10) + " KiB";
     const std::vector<std::string>& left = plan.by_libtorch();
     if (!left.empty()) text += "; by LibTorch:";
     for (std::size_t i = 0; i < left.size(); ++i) text += (i == 0 ? " " : ", ") + left[i];
@@ -133,7 +178,9 @@ class CompiledExecutor final : public Executor {
 
   Options options_;
   GraphNetwork* network_ = nullptr;
-  std::list<std::pair<PlanKey, std::shared_ptr<Plan>>> plans_;  ///< the last used first
+  std::optional<std::pair<at::Device, std::unique_ptr<Device>>> device_;  ///< null: of no use
+  /// The last used first. Null: what it would be made for runs as eager does.
+  std::list<std::pair<PlanKey, std::shared_ptr<TrackedPass>>> plans_;
 };
 
 }  // namespace

@@ -64,18 +64,12 @@ void Contribution::finish() const {
 }
 
 Compiler::Compiler(const Graph& graph, const PlanKey& key, const Choices& choices)
-    : graph_(graph),
+    : Progress(graph, key.inputs),
       is_training_(key.training),
       has_dropout_(key.has_dropout),
       choices_(choices),
-      taken_(graph.nodes.size()),
       of_graph_(graph.values.size()) {
   const std::vector<std::vector<std::int64_t>>& inputs = key.inputs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const std::vector<std::int64_t>& expected = graph.values[static_cast<std::size_t>(graph.inputs[i])].shape;
-    for (std::size_t d = 0; d < expected.size(); ++d)
-      if (expected[d] < 0) batch_ = inputs[i][d] / -expected[d];
-  }
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
     const GraphValue& value = graph.values[id];
     if (!value.initializer.defined()) continue;
@@ -88,7 +82,7 @@ Compiler::Compiler(const Graph& graph, const PlanKey& key, const Choices& choice
          make_outside(inputs[i], graph.values[static_cast<std::size_t>(graph.inputs[i])].dtype, false));
 
   for (node_ = 0; node_ < graph.nodes.size(); ++node_) {
-    if (taken_[node_]) continue;
+    if (is_taken(node_)) continue;
     const bool known = choices.fuses &&
                        std::any_of(rules.begin(), rules.end(), [&](const Rule rule) { return rule(*this); });
     if (known) continue;
@@ -124,14 +118,14 @@ bool Compiler::has_input(std::size_t index) const {
 }
 
 bool Compiler::is_constant(std::size_t index) const {
-  return graph_.values[static_cast<std::size_t>(node().inputs[index])].initializer.defined();
+  return graph().values[static_cast<std::size_t>(node().inputs[index])].initializer.defined();
 }
 
 std::optional<std::size_t> Compiler::only_reader(ValueId id) const {
-  if (std::count(graph_.outputs.begin(), graph_.outputs.end(), id) != 0) return std::nullopt;
+  if (std::count(graph().outputs.begin(), graph().outputs.end(), id) != 0) return std::nullopt;
   std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
-    for (const ValueId input : graph_.nodes[i].inputs) {
+  for (std::size_t i = 0; i < graph().nodes.size(); ++i)
+    for (const ValueId input : graph().nodes[i].inputs) {
       if (input != id) continue;
       if (found) return std::nullopt;
       found = i;
@@ -141,17 +135,14 @@ std::optional<std::size_t> Compiler::only_reader(ValueId id) const {
 
 bool Compiler::absorb(std::string_view op, ValueId& output) {
   const std::optional<std::size_t> next = only_reader(output);
-  if (!next || graph_.nodes[*next].op != op) return false;
+  if (!next || graph().nodes[*next].op != op) return false;
   take(*next);
-  output = graph_.nodes[*next].outputs[0];
+  output = graph().nodes[*next].outputs[0];
   return true;
 }
 
-Dims Compiler::dims_of(ValueId id) const {
-  Dims dims = graph_.values[static_cast<std::size_t>(id)].shape;
-  for (std::int64_t& dim : dims)
-    if (dim < 0) dim = -dim * batch_;
-  return dims;
+bool Compiler::has_floats(ValueId id) const {
+  return known(id) && values_[*known(id)].dtype == at::kFloat;
 }
 
 View Compiler::add_buffer(const Layout& layout) {

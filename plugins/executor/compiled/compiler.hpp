@@ -16,6 +16,7 @@
 
 #include "instruction.hpp"
 #include "memory.hpp"
+#include "progress.hpp"
 
 namespace compiled {
 
@@ -67,6 +68,7 @@ struct PlanKey {
   bool training = true;                           ///< in evaluation there is no way back
   bool has_dropout = false;
   int threads = 1;
+  at::Device device = at::kCPU;
   bool operator==(const PlanKey&) const = default;
 };
 
@@ -76,13 +78,13 @@ struct Choices {
 };
 
 /// Lives as long as its plan: instructions know it.
-class Compiler {
+class Compiler final : public Progress {
  public:
   Compiler(const trainyard::Graph& graph, const PlanKey& key, const Choices& choices);
 
   // What rules read.
-  const trainyard::Graph& graph() const { return graph_; }
-  const trainyard::Node& node() const { return graph_.nodes[node_]; }
+  using Progress::node;
+  const trainyard::Node& node() const { return node(node_); }
   std::size_t node_number() const { return node_; }
   bool is_training() const { return is_training_; }
   bool has_dropout() const { return has_dropout_; }
@@ -95,10 +97,6 @@ class Compiler {
   const Value& value(ValueNumber number) const { return values_[number]; }
   /// The node that alone reads a value of the graph, and once.
   std::optional<std::size_t> only_reader(trainyard::ValueId id) const;
-  const trainyard::Node& node(std::size_t number) const { return graph_.nodes[number]; }
-  /// No rule is asked for that node any more.
-  void take(std::size_t node) { taken_[node] = true; }
-  bool is_taken(std::size_t node) const { return taken_[node]; }
   /// The plan's value of one of the graph, where it has been made.
   std::optional<ValueNumber> known(trainyard::ValueId id) const {
     return of_graph_[static_cast<std::size_t>(id)];
@@ -106,7 +104,8 @@ class Compiler {
   /// Takes the node behind this one as well where it is `op` and the only reader of `output`: then true, and
   /// `output` is what that node gives.
   bool absorb(std::string_view op, trainyard::ValueId& output);
-  Dims dims_of(trainyard::ValueId id) const;
+  bool has_floats(trainyard::ValueId id) const override;
+  bool wants_gradient_of(trainyard::ValueId id) const override { return wants_gradient(*known(id)); }
 
   // What rules make.
   ValueNumber make(const Dims& dims, const Layout& layout, bool wants_gradient, bool is_blocked = false);
@@ -168,11 +167,9 @@ class Compiler {
   View add_buffer(const Layout& layout);
   void plan_backward(ValueNumber output);
 
-  const trainyard::Graph& graph_;
   bool is_training_, has_dropout_;
   Choices choices_;
   std::size_t node_ = 0;
-  std::vector<bool> taken_;  ///< nodes
   std::vector<std::optional<ValueNumber>> of_graph_;
   std::vector<Value> values_;
   std::vector<Buffer> buffers_;
@@ -180,7 +177,6 @@ class Compiler {
   std::vector<std::size_t> backward_;  ///< instructions, in the order of that pass
   std::optional<std::size_t> backward_at_;
   std::vector<std::string> by_libtorch_;  ///< nodes
-  std::int64_t batch_ = 0;
 };
 
 /// Makes instructions of the node, or says that it cannot. Those of one family of operators each, in the file

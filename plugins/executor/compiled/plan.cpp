@@ -3,46 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <cstring>
 #include <utility>
-
-#include <trainyard/error.hpp>
 
 #include "loops.hpp"
 
 namespace compiled {
-
-/// What autograd has of a pass.
-class Plan::Node final : public torch::autograd::Node {
- public:
-  Node(std::shared_ptr<Plan> plan, std::shared_ptr<int> pass)
-      : plan_(std::move(plan)), pass_(std::move(pass)) {}
-
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    if (at::GradMode::is_enabled())
-      throw trainyard::ConfigError(
-          "gradients of gradients were asked for, which a compiled step does not have: set executor.type = "
-          "\"eager\"");
-    if (!pass_)
-      throw trainyard::ConfigError(
-          "a compiled step was gone through backward twice: set executor.type = \"eager\"");
-    torch::autograd::variable_list found(plan_->parameters_.size());
-    if (gradients[0].defined()) found = plan_->backward(gradients[0]);
-    pass_.reset();
-    return found;
-  }
-  void release_variables() override { pass_.reset(); }
-  std::string name() const override { return "CompiledStep"; }
-
- private:
-  std::shared_ptr<Plan> plan_;
-  std::shared_ptr<int> pass_;
-};
 
 Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices)
     : network_(network), compiler_(*network.graph(), key, choices), current_{network, {}} {
@@ -64,7 +30,9 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& 
     if (!value.initializer.defined()) continue;
     const ValueNumber its = number(static_cast<trainyard::ValueId>(id));
     initializers_.emplace_back(id, its);
-    if (value.trainable && compiler_.has_gradient(its)) parameters_.emplace_back(value.initializer, its);
+    if (!value.trainable || !compiler_.has_gradient(its)) continue;
+    parameters_.push_back(value.initializer);
+    into_.push_back(its);
   }
   gradients_.resize(parameters_.size());
 
@@ -110,18 +78,7 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
   if (!hands_out_)
     std::memcpy(result_.mutable_data_ptr(), place.data(),
                 static_cast<std::size_t>(result_.numel()) * sizeof(float));
-  at::Tensor output = result_.detach();
-  if (parameters_.empty()) return output;
-  auto token = std::make_shared<int>(0);
-  pass_ = token;
-  const std::shared_ptr<Node> node(new Node(shared_from_this(), std::move(token)),
-                                   torch::autograd::deleteNode);
-  if (edges_.empty())
-    for (const auto& [parameter, number] : parameters_)
-      edges_.push_back(torch::autograd::impl::gradient_edge(parameter));
-  node->set_next_edges(torch::autograd::edge_list(edges_));
-  torch::autograd::set_history(output, node);
-  return output;
+  return track(result_.detach());
 }
 
 std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {
@@ -130,9 +87,8 @@ std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {
   std::memcpy(into.get_data_handle(), whole.const_data_ptr(),
               static_cast<std::size_t>(whole.numel()) * sizeof(float));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& [parameter, number] = parameters_[i];
-    renew(gradients_[i], parameter.sizes());
-    Place(compiler_, *compiler_.value(number).gradient).place(gradients_[i].mutable_data_ptr());
+    renew(gradients_[i], parameters_[i].sizes());
+    Place(compiler_, *compiler_.value(into_[i]).gradient).place(gradients_[i].mutable_data_ptr());
   }
   for (const std::size_t i : compiler_.backward_) compiler_.instructions_[i].instruction->backward(current_);
   kept_inputs_.clear();
