@@ -53,13 +53,10 @@ class CompiledExecutor final : public Executor {
   void open(Workbench& bench) override {
     plans_.clear();
     network_ = dynamic_cast<GraphNetwork*>(&bench.network());
-    if (network_ == nullptr) {
-      host().log(LogLevel::warning, "the model has no graph: every step runs as eager does");
-      return;
-    }
-    if (network_->graph()->outputs.size() == 1) return;
+    const char* const why = reason_against(network_);
+    if (why == nullptr) return;
     network_ = nullptr;
-    host().log(LogLevel::warning, "the model has several outputs: every step runs as eager does");
+    host().log(LogLevel::warning, std::string(why) + ": every step runs as eager does");
   }
 
   void step(Workbench& bench, StepWork& work) override {
@@ -73,6 +70,16 @@ class CompiledExecutor final : public Executor {
   }
 
  private:
+  /// Why a network cannot be compiled, or null.
+  static const char* reason_against(const GraphNetwork* network) {
+    if (network == nullptr) return "the model has no graph";
+    if (network->graph()->outputs.size() != 1) return "the model has several outputs";
+    for (const NamedTensor& each : network->parameters())
+      if (each.tensor.scalar_type() != at::kFloat)
+        return "the kernels are of floats, and the weights are not";
+    return nullptr;
+  }
+
   /// Null where the pass is one that no plan makes.
   Plan* plan_for(const Batch& batch, const ForwardContext& pass) {
     if (network_ == nullptr || at::autocast::is_autocast_enabled(at::kCPU)) return nullptr;
