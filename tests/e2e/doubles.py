@@ -77,6 +77,16 @@ class Doubles(HostTest):
             self.assertIn(f"trainer.precision \"fp64\" -> \"{precision}\" since step 1 does not fit the state that was saved", said)
         self.assertEqual(self.train(RUN, *FP64)["digest"], expected)
 
+    def test_two_ranks_sum_gradients_in_double_precision(self):
+        text = RUN.replace("batch_size = 16, shuffle", "batch_size = 16, micro_batch_size = 8, shuffle")
+        self.anew(text, *FP64)
+        expected = self.weights()
+        for words in ((), ("--set", "distributed.bucket_cap_mb=0.0003")):
+            self.anew(text, *FP64, "--ranks", "2", *words)
+            for name, each in self.weights().items():
+                self.assertEqual(each.dtype, numpy.float64)
+                self.assertLess(numpy.abs(each - expected[name]).max(), 1e-13, name)
+
     def test_weights_of_the_other_precision_are_converted(self):
         self.anew(RUN)
         single = self.weights()
@@ -103,6 +113,9 @@ class Doubles(HostTest):
         w = self.weights()
         hidden = numpy.maximum(said["input/0"] @ w["fc1.weight"].T + w["fc1.bias"], 0)
         self.assertLess(numpy.abs(said["output"] - (hidden @ w["fc2.weight"].T + w["fc2.bias"])).max(), 1e-14)
+        exponents = numpy.exp(said["output"])
+        chances = exponents / exponents.sum(1, keepdims=True)
+        self.assertLess(abs(-numpy.log(chances[numpy.arange(len(chances)), said["target"]]).mean() - loss), 1e-14)
         self.host("export", "runs/small", "--to", "safetensors", "--file", "out.safetensors")
         self.assertEqual(types(self.folder / "out.safetensors"), {"F64"})
         self.assertIn("32-bit floats", self.host("export", "runs/small", "--to", "static", "--file", "static", code=2).stderr)
