@@ -68,9 +68,10 @@ class Checker {
       add("", "its kind " + data.kind + "/" + std::to_string(data.revision) + " is none of this SDK's");
     for (const std::string& text : data.needs) {
       const std::string need = text.substr(0, text.find(" where "));  // OPTION = WORD
-      if (need != "cuda" && need != "distributed" && need != "one rank" && need != "graph" &&
-          need != "rows" && need != "steps")
-        add("", "it needs \"" + need + "\", expected cuda, distributed, one rank, graph, rows or steps");
+      if (need != "cuda" && need != "distributed" && need != "one rank" && need != "fp32" &&
+          need != "graph" && need != "rows" && need != "steps")
+        add("",
+            "it needs \"" + need + "\", expected cuda, distributed, one rank, fp32, graph, rows or steps");
     }
     for (const std::string& feature : data.provides)
       if (feature != "graph" && feature != "free_rows")

@@ -108,7 +108,8 @@ void TrainerKeys::describe(Keys<TrainerKeys>& keys) {
       .in(Units::progress)
       .also({"eval_every", "val_interval", "check_val_every_n_epoch"})
       .above(0);
-  keys.key("precision", &TrainerKeys::precision, "arithmetic of forward and backward")
+  keys.key("precision", &TrainerKeys::precision,
+           "arithmetic of forward and backward, on weights in fp32; fp64: all of the run, weights too")
       .on_resume(ChangeClass::refused)
       .also({"amp", "dtype"});
   keys.key("restore_best", &TrainerKeys::restore_best,

@@ -84,7 +84,7 @@ struct EvaluationKeys {
 
 /// [trainer]
 struct TrainerKeys {
-  enum class Precision : std::uint8_t { fp32, bf16_mixed, fp16_mixed };
+  enum class Precision : std::uint8_t { fp32, bf16_mixed, fp16_mixed, fp64 };
 
   Duration max_duration;
   std::optional<Duration> max_wall_time;
@@ -180,7 +180,7 @@ struct Words<config::RunKeys::Load> {
 };
 template <>
 struct Words<config::TrainerKeys::Precision> {
-  static constexpr std::string_view words[] = {"fp32", "bf16-mixed", "fp16-mixed"};
+  static constexpr std::string_view words[] = {"fp32", "bf16-mixed", "fp16-mixed", "fp64"};
 };
 template <>
 struct Words<config::GradClip::Type> {

@@ -79,6 +79,7 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
   check_heard(plugins, findings);
   check_best_weights(plugins, resolved, findings);
   const auto* device = at_path<std::string>(resolved, "run.device");
+  const auto* precision = at_path<std::string>(resolved, "trainer.precision");
   const ManifestData* bare_model = find_provider(plugins, "model", "graph", false);
   const ManifestData* free_data = find_provider(plugins, "dataset", "free_rows", true);
   std::multimap<std::string_view, const PluginInUse*> by_name;
@@ -106,6 +107,10 @@ void check_together(const std::vector<PluginInUse>& plugins, const Table& resolv
             who + " needs a run whose length can be counted in steps, and trainer.max_duration is a time",
             "give max_duration in ep, ba, sp or tok and bound the time with "
             "trainer.max_wall_time, or take the schedule \"constant\"");
+      if (need == "fp32" && precision != nullptr && *precision == "fp64")
+        findings.error("E303", used.at,
+                       who + as_it_is + " works in single precision, and trainer.precision is \"fp64\"",
+                       "set trainer.precision = \"fp32\", or take another plugin");
       if (need == "graph" && bare_model != nullptr)
         findings.error("E303", used.at,
                        who + " needs the graph of the model, and \"" + bare_model->name + "\" has none",

@@ -52,7 +52,7 @@ class DropBlock final : public Dropout {
             .neg_()
             .add_(1);
     // Counted in float: half precision holds no integers beyond 2048.
-    const at::Tensor sum = kept.sum(at::kFloat).clamp_min_(1);
+    const at::Tensor sum = kept.sum(at::promote_types(kept.scalar_type(), at::kFloat)).clamp_min_(1);
     return at::mul(x, at::mul(kept, sum.reciprocal_().mul_(static_cast<double>(kept.numel()))));
   }
 

@@ -48,7 +48,8 @@ class RDrop final : public Hook {
   }
 
   void add_divergence(StepContext& context) {
-    const at::Tensor score = at::log_softmax(context.output(), -1, at::kFloat);
+    const at::Tensor score =
+        at::log_softmax(context.output(), -1, at::promote_types(context.output().scalar_type(), at::kFloat));
     const std::vector<at::Tensor> log = score.chunk(2);
     const auto items = static_cast<double>(log[0].numel() / log[0].size(-1));
     // KL(p1 || p2) + KL(p2 || p1) = sum (p1 - p2)(log p1 - log p2).

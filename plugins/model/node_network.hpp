@@ -19,6 +19,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 
+#include <trainyard/doubles.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/random.hpp>
 
@@ -170,7 +171,7 @@ inline double glorot(std::int64_t in, std::int64_t out) {
 }
 
 /// Runs such a model. Its network has no graph: rows are nodes, not samples.
-class NodeNetwork final : public Network {
+class NodeNetwork final : public Network, public ComputesInDoubles {
  public:
   explicit NodeNetwork(NodeModel model) : model_(std::move(model)) {
     for (NodeModel::Entry& each : model_.tensors)
@@ -211,6 +212,12 @@ class NodeNetwork final : public Network {
   void to(at::Device device) override {
     const at::NoGradGuard no_grad;
     for (NodeModel::Entry& each : model_.tensors) each.named.tensor.set_data(each.named.tensor.to(device));
+  }
+
+  void to_doubles() override {
+    const at::NoGradGuard no_grad;
+    for (NodeModel::Entry& each : model_.tensors)
+      each.named.tensor.set_data(each.named.tensor.to(at::kDouble));
   }
 
   void adopt(const std::vector<NamedTensor>& tensors) override {

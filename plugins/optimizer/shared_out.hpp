@@ -33,11 +33,11 @@ inline std::vector<int> owners(const std::vector<std::int64_t>& sizes, int ranks
   return owner;
 }
 
-/// A float for each item, in their order, the same on all ranks to the bit. `compute` gives those of the items
-/// whose numbers it gets, as a tensor on `device`. A collective that waits.
+/// A number for each item, in their order, the same on all ranks to the bit. `compute` gives those of the items
+/// whose numbers it gets, as a tensor. `options`: type and device of all that. A collective that waits.
 template <class Compute>
-at::Tensor shared_out(trainyard::RankGroup& ranks, const std::vector<std::int64_t>& sizes, at::Device device,
-                      Compute&& compute) {
+at::Tensor shared_out(trainyard::RankGroup& ranks, const std::vector<std::int64_t>& sizes,
+                      const at::TensorOptions& options, Compute&& compute) {
   const std::vector<int> owner = owners(sizes, ranks.size());
   std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks.size()), 0), places(sizes.size());
   std::vector<std::size_t> own;
@@ -47,11 +47,11 @@ at::Tensor shared_out(trainyard::RankGroup& ranks, const std::vector<std::int64_
   }
   const std::int64_t most = *std::max_element(counts.begin(), counts.end());
   for (std::size_t item = 0; item < sizes.size(); ++item) places[item] += owner[item] * most;
-  const at::Tensor mine = at::zeros({most}, at::TensorOptions(device).dtype(at::kFloat));
+  const at::Tensor mine = at::zeros({most}, options);
   if (!own.empty()) mine.narrow(0, 0, std::ssize(own)).copy_(compute(own));
   const at::Tensor all = at::empty({most * ranks.size()}, mine.options());
   ranks.all_gather(all, mine)->wait();
-  return all.index_select(0, at::tensor(places, at::kLong).to(device));
+  return all.index_select(0, at::tensor(places, at::kLong).to(mine.device()));
 }
 
 }  // namespace optimizers

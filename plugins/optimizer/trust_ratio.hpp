@@ -54,7 +54,7 @@ inline void scale_by_trust(std::vector<at::Tensor>& updates, const std::vector<a
   if (ranks != nullptr)
     for (const at::Tensor& weight : weights) sizes.push_back(weight.numel());
   const std::vector<at::Tensor> factor =
-      (ranks != nullptr ? shared_out(*ranks, sizes, weights.front().device(), compute)
+      (ranks != nullptr ? shared_out(*ranks, sizes, weights.front().options().requires_grad(false), compute)
                         : factors(weights, steps, coefficient, weight_decay, eps))
           .unbind();
   for (std::size_t i = 0; i < scaled.size(); ++i) scaled[i].mul_(factor[i]);

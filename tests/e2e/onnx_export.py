@@ -64,6 +64,13 @@ class Export(HostTest):
                 self.assertEqual((proto.opset_import[0].version, proto.producer_name), (23, "trainyard"))
                 self.assertEqual([each.type.tensor_type.shape.dim[0].dim_param for each in proto.graph.input], ["batch"] * len(proto.graph.input))
 
+    def test_networks_in_double_precision(self):
+        for name in ("mlp", "residual_mlp"):  # onnxruntime has no convolutions of doubles
+            with self.subTest(name):
+                found, expected, _ = self.outputs(RUNS[name].replace("[trainer]", '[trainer]\nprecision = "fp64"'))
+                self.assertEqual(expected.dtype, np.float64)
+                np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
     def test_what_is_written_is_read_again(self):
         """A file that `onnx` reads, exported again: the same weights, by the same names."""
         self.train(RUNS["resnet"])

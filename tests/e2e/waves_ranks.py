@@ -27,13 +27,15 @@ def delayed(text, seconds):
 
 class WavesRanks(ReplacingTest):
     def test_joint_is_the_plain_step_of_two_ranks(self):
-        for network, text in (("linear", RUN), ("convolutions", CONVOLUTIONS)):
-            for cap in ((), FEW):
-                with self.subTest(network=network, cap=cap):
-                    self.on(2, text, *cap)
-                    expected = self.weights()
-                    self.on(2, text + waves("joint"), *cap)
-                    self.assertLess(self.furthest(self.weights(), expected), 1e-6)
+        for precision, most in (("fp32", 1e-6), ("fp64", 1e-12)):
+            for network, text in (("linear", RUN), ("convolutions", CONVOLUTIONS)):
+                for cap in ((), FEW):
+                    with self.subTest(precision=precision, network=network, cap=cap):
+                        words = ("--set", f"trainer.precision={precision}", *cap)
+                        self.on(2, text, *words)
+                        expected = self.weights()
+                        self.on(2, text + waves("joint"), *words)
+                        self.assertLess(self.furthest(self.weights(), expected), most)
 
     def test_steps_in_turn_are_those_of_a_single_rank(self):
         for rule in ("stale1", "replica"):

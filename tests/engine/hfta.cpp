@@ -121,13 +121,14 @@ struct Trained {
       parts.push_back(each.tensor.detach().reshape(-1));
     return at::cat(parts);
   }
-  /// Of all members, a row each.
-  at::Tensor array() {
-    for (const State& state : run.snapshot().states)
-      if (state.owner == "executor") return state.tensors.at("weights").detach().clone();
+  State executor() {
+    for (State& state : run.snapshot().states)
+      if (state.owner == "executor") return std::move(state);
     FAIL("the executor saved nothing");
     return {};
   }
+  /// Of all members, a row each.
+  at::Tensor array() { return executor().tensors.at("weights").detach().clone(); }
   double metric(const std::string& name) { return run.loop().latest().at(name); }
 };
 
@@ -135,34 +136,50 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
 }
 
+/// Each step magnifies the rounding of the one before.
+struct Precision {
+  const char* name;
+  double most;  ///< that 200 steps come to, relative
+  bool each;    ///< to each weight, not to the largest of them
+};
+constexpr Precision precisions[] = {{"fp32", 2e-3, false}, {"fp64", 1e-9, true}};
+
+void check_weights(const at::Tensor& found, const at::Tensor& expected, const Precision& precision) {
+  CHECK(difference(found, expected) <= precision.most);
+  if (precision.each) CHECK(((found - expected) / expected).abs().max().item<double>() <= precision.most);
+}
+
+std::vector<std::string> in(const Precision& precision, std::vector<std::string> sets = {}) {
+  sets.push_back(std::string("trainer.precision=") + precision.name);
+  return sets;
+}
+
 }  // namespace
 
 TEST_CASE("members of an array come to what runs of their own come to") {
-  for (const std::string& optimizer :
-       {adamw, std::string("[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n")}) {
-    const bool sgd = optimizer != adamw;
-    std::vector<std::vector<std::string>> members = sweep;
-    if (sgd)
-      members = {{"optimizer.lr=0.1"},
-                 {"optimizer.lr=0.02", "optimizer.momentum=0.5"},
-                 {"optimizer.lr=0.05", "optimizer.weight_decay=0.01"}};
-    Trained array(run_with(optimizer, array_of(members)));
-    const at::Tensor rows = array.array();
-    REQUIRE(rows.size(0) == std::ssize(members));
-    for (std::size_t b = 0; b < members.size(); ++b) {
-      INFO("member " << b << " of " << optimizer);
-      Trained alone(run_with(optimizer), members[b]);
-      const std::string prefix = std::to_string(b) + "/";
-      // In single precision, 200 steps of which each magnifies the rounding of the one before.
-      CHECK(difference(rows[static_cast<std::int64_t>(b)], alone.weights()) < 2e-3);
-      CHECK(array.metric(prefix + "val/loss") == Approx(alone.metric("val/loss")).epsilon(2e-3).margin(1e-6));
-      CHECK(array.metric(prefix + "val/accuracy") ==
-            Approx(alone.metric("val/accuracy")).margin(1.0 / 32 + 1e-6));
+  const std::string sgd = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n";
+  const std::vector<std::vector<std::string>> of_sgd = {{"optimizer.lr=0.1"},
+                                                        {"optimizer.lr=0.02", "optimizer.momentum=0.5"},
+                                                        {"optimizer.lr=0.05", "optimizer.weight_decay=0.01"}};
+  for (const Precision& precision : precisions)
+    for (const auto& [optimizer, members] : {std::pair(adamw, sweep), std::pair(sgd, of_sgd)}) {
+      Trained array(run_with(optimizer, array_of(members)), in(precision));
+      const at::Tensor rows = array.array();
+      REQUIRE(rows.size(0) == std::ssize(members));
+      for (std::size_t b = 0; b < members.size(); ++b) {
+        INFO("member " << b << " of " << optimizer << precision.name);
+        Trained alone(run_with(optimizer), in(precision, members[b]));
+        const std::string prefix = std::to_string(b) + "/";
+        check_weights(rows[static_cast<std::int64_t>(b)], alone.weights(), precision);
+        CHECK(array.metric(prefix + "val/loss") ==
+              Approx(alone.metric("val/loss")).epsilon(precision.most).margin(1e-3 * precision.most));
+        CHECK(array.metric(prefix + "val/accuracy") ==
+              Approx(alone.metric("val/accuracy")).margin(1.0 / 32 + 1e-6));
+      }
+      CHECK(at::equal(array.weights(), rows[0]));
+      CHECK(array.metric("val/loss") == array.metric("0/val/loss"));
+      CHECK(array.metric("1/val/loss") != array.metric("0/val/loss"));
     }
-    CHECK(at::equal(array.weights(), rows[0]));
-    CHECK(array.metric("val/loss") == array.metric("0/val/loss"));
-    CHECK(array.metric("1/val/loss") != array.metric("0/val/loss"));
-  }
 }
 
 TEST_CASE("a member with a seed of its own begins as a run of that seed") {
@@ -197,38 +214,102 @@ TEST_CASE("a member that goes astray changes no bit of the others") {
                     Contains("the loss of member 0 is not finite"));
 }
 
+TEST_CASE("an array that is made smaller keeps the running statistics of those that are left") {
+  const auto trained = [](const std::string& more, const char* lr) {
+    std::vector<std::vector<std::string>> members = sweep;
+    members[0] = {lr};
+    std::string text = run_with(adamw, array_of(members, "leader = 1\n" + more));
+    const std::string mlp = "\"mlp\"\nlayers = [8, 16, 16, 3]";
+    text.replace(text.find(mlp), mlp.size(),
+                 "\"sequential\"\nlayers = [{ type = \"linear\", out = 16 }, { type = \"batch_norm\" }, "
+                 "{ type = \"relu\" }, { type = \"linear\", out = 3 }]");
+    return std::make_unique<Trained>(text);
+  };
+  const auto sound = trained("", "optimizer.lr=0.001");
+  const auto left = trained("compact_at = 0.0\n", "optimizer.lr=1e30");
+  int statistics = 0;
+  const State whole = sound->executor();
+  for (const auto& [name, tensor] : left->executor().tensors) {
+    if (!name.starts_with("statistics/")) continue;
+    REQUIRE(tensor.size(0) == 7);
+    CHECK(at::equal(tensor, whole.tensors.at(name).narrow(0, 1, 7)));
+    CHECK_FALSE(at::equal(tensor[0], tensor[1]));
+    ++statistics;
+  }
+  CHECK(statistics == 2);
+  for (const char* metric : {"1/val/loss", "4/val/loss", "7/val/loss"})
+    CHECK(left->metric(metric) == sound->metric(metric));
+}
+
+TEST_CASE(
+    "a member that is frozen stays so in a run that is resumed, though its loss would be finite again") {
+  // One sample is so far away that a member of large weights has no finite loss of its batch, and of no other.
+  std::string rows;
+  for (int row = 0; row < 96; ++row) {
+    rows += row == 50 ? "1e10" : std::to_string(row * 7 % 11);
+    for (int column = 1; column < 8; ++column) rows += "," + std::to_string((row * 7 + column * 3) % 11);
+    rows += "," + std::to_string(row % 3) + "\n";
+  }
+  const test::Folder folder;
+  std::string text = run_with("[optimizer]\ntype = \"sgd\"\nlr = 0.1\n",
+                              array_of({{"optimizer.lr=0.01"}, {"optimizer.lr=1e30"}}, "compact_at = 1.0\n"));
+  const auto put = [&](const std::string& in, const std::string& place) {
+    text.replace(text.find(place), place.size(), in);
+  };
+  put("[8, 3]", "[8, 16, 16, 3]");
+  put("type = \"csv\"\npath = \"" + folder.write("rows.csv", rows) + "\"\n",
+      "type = \"synthetic\"\nkind = \"classification\"\nshape = [8]\n");
+  put("", "size = 102, ");
+  put("", "size = 32, ");
+  KeepsStates saver(100);
+  Trained undisturbed(text, {}, {}, &saver);
+  const at::Tensor weights = undisturbed.array();
+  REQUIRE(weights.isfinite().all().item<bool>());
+  for (const State& state : saver.states)  // it is frozen by then
+    if (state.owner == "executor") REQUIRE(at::equal(state.tensors.at("weights")[1], weights[1]));
+  CHECK(at::equal(Trained(text, {}, saver.states).array(), weights));
+}
+
 TEST_CASE("an array that is resumed comes to the bits of one that was not, made smaller or not") {
-  for (const char* lr : {"optimizer.lr=0.001", "optimizer.lr=1e30"}) {
+  const auto precision = GENERATE("fp32", "fp64");
+  const std::vector<std::string> sets = {std::string("trainer.precision=") + precision};
+  // So much that the loss is not finite.
+  const std::string astray = precision == std::string("fp32") ? "optimizer.lr=1e30" : "optimizer.lr=1e300";
+  for (const std::string& lr : {std::string("optimizer.lr=0.001"), astray}) {
     std::vector<std::vector<std::string>> members = sweep;
     members[2] = members[3] = members[5] = members[6] = {lr};
     const std::string text = run_with(adamw, array_of(members));
     KeepsStates saver(100);
-    Trained undisturbed(text, {}, {}, &saver);
+    Trained undisturbed(text, sets, {}, &saver);
     REQUIRE_FALSE(saver.states.empty());
-    Trained resumed(text, {}, saver.states);
+    Trained resumed(text, sets, saver.states);
     CHECK(at::equal(resumed.array(), undisturbed.array()));
-    CHECK(resumed.array().size(0) == (lr == std::string("optimizer.lr=1e30") ? 4 : 8));
+    CHECK(resumed.array().size(0) == (lr == astray ? 4 : 8));
     CHECK(resumed.metric("7/val/loss") == undisturbed.metric("7/val/loss"));
   }
 }
 
 TEST_CASE("a member is taken out of an array into a plain run, and put into one") {
   const std::string text = run_with(adamw, array_of(sweep, "leader = 4\n"));
-  KeepsStates saver(100);
-  Trained array(text, {}, {}, &saver);
-  CHECK(at::equal(array.weights(), array.array()[4]));
-  // Out: the checkpoint is that of a plain run of the member.
-  Trained alone(run_with(adamw), sweep[4], saver.states);
-  CHECK(difference(alone.weights(), array.array()[4]) < 1e-3);
-  // Not by chance: with an optimizer that begins anew it goes elsewhere.
-  std::vector<State> bare = saver.states;
-  std::erase_if(bare, [](const State& state) { return state.owner == "optimizer"; });
-  CHECK(difference(Trained(run_with(adamw), sweep[4], bare).weights(), array.array()[4]) > 1e-2);
-  // In: a plain run goes on as the leader.
-  KeepsStates plain_saver(100);
-  Trained plain(run_with(adamw), sweep[4], {}, &plain_saver);
-  Trained with(text, {}, plain_saver.states);
-  CHECK(difference(with.array()[4], plain.weights()) < 1e-3);
+  for (const Precision& precision : precisions) {
+    INFO(precision.name);
+    const std::vector<std::string> sets = in(precision), of_member = in(precision, sweep[4]);
+    KeepsStates saver(100);
+    Trained array(text, sets, {}, &saver);
+    CHECK(at::equal(array.weights(), array.array()[4]));
+    // Out: the checkpoint is that of a plain run of the member.
+    Trained alone(run_with(adamw), of_member, saver.states);
+    check_weights(alone.weights(), array.array()[4], precision);
+    // Not by chance: with an optimizer that begins anew it goes elsewhere.
+    std::vector<State> bare = saver.states;
+    std::erase_if(bare, [](const State& state) { return state.owner == "optimizer"; });
+    CHECK(difference(Trained(run_with(adamw), of_member, bare).weights(), array.array()[4]) > 1e-2);
+    // In: a plain run goes on as the leader.
+    KeepsStates plain_saver(100);
+    Trained plain(run_with(adamw), of_member, {}, &plain_saver);
+    Trained with(text, sets, plain_saver.states);
+    check_weights(with.array()[4], plain.weights(), precision);
+  }
 }
 
 TEST_CASE("an array that is resumed may go on with some of its members") {
@@ -328,6 +409,8 @@ TEST_CASE("what an array cannot do is refused") {
   const auto fit = [](const std::string& text) { Trained run(text); };
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"trainer.max_duration=3ba"}, {}}))),
                     Contains("trainer.max_duration=3ba") && Contains("[optimizer] and in run.seed"));
+  CHECK_THROWS_WITH(Trained(run_with(adamw, array_of({{}, {}})), {"trainer.precision=bf16-mixed"}),
+                    Contains("\"bf16-mixed\": members of an array are trained in fp32 or fp64"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{"optimizer.lr=-1"}, {}}))), Contains("optimizer.lr"));
   CHECK_THROWS_WITH(fit(run_with(adamw, array_of({{}, {}}, "leader = 2\n"))),
                     Contains("executor.leader = 2"));

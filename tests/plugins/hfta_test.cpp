@@ -350,6 +350,46 @@ TEST_CASE("operators of an array give in single precision what networks in doubl
   compare(at::kFloat, 2e-5);
 }
 
+TEST_CASE("hooks on gradients come and go where linear layers go back by themselves") {
+  const at::AutoGradMode tracked(true);
+  const Case layers{"", {6}, [](GraphBuilder& b, ValueId x) {
+                      return b.linear(b.node("Relu", "", {b.linear(x, "one", 5)}), "two", 4);
+                    }};
+  for (const at::ScalarType precision : {at::kFloat, at::kDouble}) {
+    std::vector<std::unique_ptr<Network>> networks;
+    for (std::uint64_t b = 0; b < 3; ++b) networks.push_back(network_of(layers, b, precision));
+    hfta::Array array(std::move(networks));
+    const at::Tensor x = at::randn({samples, 6}, precision);
+    const auto gradients = [&](const auto& listen) {
+      const at::Tensor output = array.forward({x}, {.training = true}), loss = output.square().flatten(1);
+      listen(output, loss);
+      array.backward(loss.sum(1), 1.0, false);
+      return array.gradients().clone();
+    };
+    const auto nobody = [](const at::Tensor&, const at::Tensor&) {};
+    const auto twice = [](const at::Tensor& gradient) { return at::mul(gradient, 2.0); };
+    const at::Tensor plain = gradients(nobody);
+    for (const bool at_output : {true, false}) {
+      const at::Tensor doubled = gradients([&](const at::Tensor& output, const at::Tensor& loss) {
+        (at_output ? output : loss).register_hook(twice);
+      });
+      CHECK(at::equal(doubled, plain.mul(2.0)));
+      CHECK(at::equal(gradients(nobody), plain));
+    }
+    at::Tensor kept;
+    const at::Tensor beside = gradients([&](const at::Tensor& output, const at::Tensor&) {
+      output.retain_grad();
+      kept = output;
+    });
+    CHECK(at::equal(beside, plain));
+    CHECK(at::allclose(kept.grad(), kept.detach().mul(2.0)));
+    const at::Tensor without = gradients([&](const at::Tensor& output, const at::Tensor&) {
+      output.remove_hook(output.register_hook(twice));
+    });
+    CHECK(at::equal(without, plain));
+  }
+}
+
 namespace {
 
 /// A network of one linear layer whose weight and bias are drawn.

@@ -17,6 +17,12 @@ constexpr std::int64_t large_bytes = 4 << 20;  ///< of a gradient that is summed
 constexpr int bits = 24;
 enum Field : std::int64_t { loss, counted, weight, skipped, first_bit, fields = first_bit + bits };
 
+/// What gradients are summed in: of halves, too, they are float.
+at::ScalarType sums_of(const std::vector<NamedTensor>& parameters) {
+  return !parameters.empty() && parameters.front().tensor.scalar_type() == at::kDouble ? at::kDouble
+                                                                                       : at::kFloat;
+}
+
 }  // namespace
 
 /// Called by autograd when the gradient of a parameter is whole.
@@ -39,6 +45,7 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
     layout.buckets.push_back(std::exchange(open, {}));
     room = bucket_bytes;
   };
+  const auto size = static_cast<std::int64_t>(c10::elementSize(sums_of(parameters)));
   const auto bytes = [&](std::size_t i) { return static_cast<std::int64_t>(parameters[i].tensor.nbytes()); };
   const auto add = [&](std::size_t i, Layout::Bucket& bucket) {
     BucketPlan& plan = bucket.plan;
@@ -47,7 +54,7 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
     plan.elements += parameters[i].tensor.numel();
   };
   const auto add_where_it_fits = [&](std::size_t i, bool compressed) {
-    const std::int64_t filled = open.plan.elements * std::int64_t{sizeof(float)};
+    const std::int64_t filled = open.plan.elements * size;
     if (filled > 0 && filled + bytes(i) > room) close();
     open.compressed = compressed;
     add(i, open);
@@ -76,6 +83,7 @@ Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, L
       put_(parameters.size(), false) {
   for (const NamedTensor& parameter : parameters) parameters_.push_back(parameter.tensor);
   const at::Device device = parameters_.empty() ? at::Device(at::kCPU) : parameters_.front().device();
+  const at::TensorOptions options = at::TensorOptions(device).dtype(sums_of(parameters));
   for (const Layout::Bucket& each : layout_.buckets) {
     Bucket& bucket = buckets_.emplace_back();
     const bool last = buckets_.size() == layout_.buckets.size();
@@ -85,7 +93,7 @@ Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, L
     bucket.views.resize(each.parameters.size());
     if (each.in_place) continue;
     const std::int64_t tail = last ? fields + std::ssize(parameters_) : 0;
-    bucket.flat = at::zeros({each.plan.elements + tail}, at::TensorOptions(device));
+    bucket.flat = at::zeros({each.plan.elements + tail}, options);
     bucket.gradients = bucket.flat.narrow(0, 0, each.plan.elements);
     for (std::size_t slot = 0; slot < each.parameters.size(); ++slot) {
       const std::size_t i = each.parameters[slot];
@@ -106,7 +114,7 @@ void Reduction::make_nodes() {
     Bucket& bucket = buckets_[i];
     const Layout::Bucket& plan = layout_.buckets[i];
     const std::int64_t elements = plan.in_place ? plan.plan.elements : bucket.flat.numel();
-    const std::int64_t bytes = elements * std::int64_t{sizeof(float)};
+    const std::int64_t bytes = elements * tail().element_size();
     if (plan.compressed || !faster_by_nodes(bytes, ranks_.size() / local, local)) continue;
     if (!within_) within_ = group_within(ranks_, local);
     if (!between_) between_ = group_between(ranks_, local);
@@ -173,33 +181,33 @@ void Reduction::put(std::size_t parameter) {
 }
 
 void Reduction::write(const Tail& own) {
-  at::Tensor tail = at::zeros({fields + static_cast<std::int64_t>(parameters_.size())});
-  float* to = tail.mutable_data_ptr<float>();
-  to[loss] = static_cast<float>(own.loss);
-  to[counted] = static_cast<float>(own.counted);
-  to[weight] = static_cast<float>(own.weight);
-  to[skipped] = static_cast<float>(own.skipped);
-  for (int bit = 0; bit < bits; ++bit) to[first_bit + bit] = (own.bits >> bit & 1U) != 0 ? 1.0F : 0.0F;
+  at::Tensor tail = at::zeros({fields + static_cast<std::int64_t>(parameters_.size())}, at::kDouble);
+  double* to = tail.mutable_data_ptr<double>();
+  to[loss] = own.loss;
+  to[counted] = own.counted;
+  to[weight] = own.weight;
+  to[skipped] = static_cast<double>(own.skipped);
+  for (int bit = 0; bit < bits; ++bit) to[first_bit + bit] = (own.bits >> bit & 1U) != 0 ? 1.0 : 0.0;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    to[fields + static_cast<std::int64_t>(i)] = parameters_[i].grad().defined() ? 1.0F : 0.0F;
+    to[fields + static_cast<std::int64_t>(i)] = parameters_[i].grad().defined() ? 1.0 : 0.0;
   this->tail().copy_(tail);
 }
 
 /// And the gradients that no rank has.
 Tail Reduction::read() const {
-  const at::Tensor tail = this->tail().cpu();
-  const float* from = tail.const_data_ptr<float>();
+  const at::Tensor tail = this->tail().to(at::kCPU, at::kDouble);
+  const double* from = tail.const_data_ptr<double>();
   Tail all{.loss = from[loss],
            .counted = from[counted],
            .weight = from[weight],
            .skipped = static_cast<std::int64_t>(from[skipped])};
   for (int bit = 0; bit < bits; ++bit)
-    if (from[first_bit + bit] > 0.0F) all.bits |= 1U << bit;
+    if (from[first_bit + bit] > 0.0) all.bits |= 1U << bit;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto [bucket, slot] = places_[i];
     at::Tensor parameter = parameters_[i];
     parameter.mutable_grad() =
-        from[fields + static_cast<std::int64_t>(i)] > 0.0F ? buckets_[bucket].views[slot] : at::Tensor();
+        from[fields + static_cast<std::int64_t>(i)] > 0.0 ? buckets_[bucket].views[slot] : at::Tensor();
   }
   return all;
 }

@@ -50,8 +50,8 @@ Layout make_layout(const std::vector<NamedTensor>& parameters, std::int64_t buck
 
 class Reduction {
  public:
-  /// `parameters` in the network's order; their gradients are float. All ranks have the same, and make it at the
-  /// same point. `compressor`: as of the layout, open for it.
+  /// `parameters` in the network's order; their gradients are float, or double as they are. All ranks have the same,
+  /// and make it at the same point. `compressor`: as of the layout, open for it.
   /// `settle`: waits for what was exchanged on a device, ahead of reading the tail.
   Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, Layout layout, Compressor* compressor,
             std::function<void()> settle = {});

@@ -13,10 +13,10 @@
 
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/events/spans.hpp"
-#include "core/engine/train/autocast.hpp"
 #include "core/engine/train/backward.hpp"
 #include "core/engine/train/gradients.hpp"
 #include "core/engine/train/guard.hpp"
+#include "core/engine/train/precision.hpp"
 #include "core/engine/train/shards.hpp"
 
 namespace trainyard::train {
@@ -421,7 +421,7 @@ Graded Bench::grade(const Batch& batch, const ForwardContext& pass, const Forwar
   return in_host([&] {
     const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
     at::Tensor output = this->forward(batch, pass, forward);
-    if (!pass.training) output = output.to(at::kFloat);
+    if (!pass.training) output = output.to(floats_of(parts_.config->trainer.precision));
     at::Tensor loss = loss_of(output, batch);
     return Graded{std::move(output), std::move(loss)};
   });
@@ -482,7 +482,7 @@ void Bench::clip(std::vector<at::Tensor>& gradients) const {
 }
 
 bool Bench::autocasts() const {
-  return parts_.config->trainer.precision != config::TrainerKeys::Precision::fp32;
+  return is_mixed(parts_.config->trainer.precision);
 }
 
 bool Bench::drops() const {
@@ -534,7 +534,8 @@ void Bench::take_metrics(const MetricSlots& metrics, const at::Tensor& output, c
                          const Batch& batch) {
   if (!logging_ || context_.repeats_ != 0 || output.layout() != at::kStrided) return;
   const at::NoGradGuard no_grad;
-  train::update(metrics, context_.number_, output.detach().to(at::kFloat), loss.detach(), batch);
+  const at::ScalarType floats = floats_of(parts_.config->trainer.precision);
+  train::update(metrics, context_.number_, output.detach().to(floats), loss.detach(), batch);
 }
 
 std::optional<double> Bench::take_loss() {

@@ -38,6 +38,21 @@ std::string what_to_install(const std::string& error) {
   return "; install CUDA's libraries, or ";
 }
 
+void copy_to(at::Device device, const std::vector<at::Tensor*>& all) {
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  static const c10::Stream copies = streams.getStreamFromGlobalPool(device);
+  const c10::Stream computes = streams.getStream(device);
+  {
+    const c10::StreamGuard guard(copies);
+    for (at::Tensor* tensor : all) *tensor = tensor->to(device, /*non_blocking=*/true);
+  }
+  c10::Event copied(device.type());
+  copied.record(copies);
+  copied.block(computes);
+  for (const at::Tensor* tensor : all)
+    tensor->record_stream(computes);  // or their memory is given away early
+}
+
 }  // namespace
 
 at::Device choose_device(const std::string& name, int gpus, const Ranks* ranks) {
@@ -67,23 +82,13 @@ at::Device make_device(const std::string& name, const Ranks* ranks) {
   return device;
 }
 
-void move_to(at::Device device, Batch& batch) {
-  if (device.is_cpu()) return;
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  static const c10::Stream copies = streams.getStreamFromGlobalPool(device);
-  const c10::Stream computes = streams.getStream(device);
+void move_to(at::Device device, at::ScalarType floats, Batch& batch) {
   std::vector<at::Tensor*> all;
   for (at::Tensor& input : batch.inputs) all.push_back(&input);
   if (batch.target.defined()) all.push_back(&batch.target);
-  {
-    const c10::StreamGuard guard(copies);
-    for (at::Tensor* tensor : all) *tensor = tensor->to(device, /*non_blocking=*/true);
-  }
-  c10::Event copied(device.type());
-  copied.record(copies);
-  copied.block(computes);
-  for (const at::Tensor* tensor : all)
-    tensor->record_stream(computes);  // or their memory is given away early
+  if (!device.is_cpu()) copy_to(device, all);
+  for (at::Tensor* tensor : all)
+    if (floats == at::kDouble && tensor->is_floating_point()) *tensor = tensor->to(floats);
 }
 
 }  // namespace trainyard::train

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 namespace trainyard {
 struct Batch;
@@ -21,7 +22,8 @@ at::Device make_device(const std::string& name, const Ranks* ranks);
 at::Device choose_device(const std::string& name, int gpus, const Ranks* ranks);
 
 /// From the loader to the device, without waiting for it: on a stream of its own, so that a batch is copied while
-/// the device computes on the one before; what is computed from now on waits for the copy.
-void move_to(at::Device device, Batch& batch);
+/// the device computes on the one before; what is computed from now on waits for the copy. Where `floats` is double,
+/// so become all numbers of floating point; others are left as the data have them (half precision, too).
+void move_to(at::Device device, at::ScalarType floats, Batch& batch);
 
 }  // namespace trainyard::train

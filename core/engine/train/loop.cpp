@@ -14,6 +14,7 @@
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/loss_meter.hpp"
+#include "core/engine/train/precision.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -155,7 +156,8 @@ void Loop::run_step() {
     const Timer timer(seconds_, &PhaseSeconds::data);
     const events::SpanScope waiting(Span::What::phase, "data");
     data = guarded(*parts_.train.slot, context_.number_, [&] { return *parts_.train.plugin->next(); });
-    for (Batch& batch : data.batches) move_to(parts_.device, batch);
+    for (Batch& batch : data.batches)
+      move_to(parts_.device, floats_of(parts_.config->trainer.precision), batch);
     context_.batch_ = &data.batches.front();
   });
   brackets_.bracket(Event::batch_start, Event::batch_end, [&] {
@@ -486,7 +488,7 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
       pass.micro =
           static_cast<std::uint32_t>(step->step) * ranks + static_cast<std::uint32_t>(step->first_micro);
       for (Batch& batch : step->batches) {
-        move_to(parts_.device, batch);
+        move_to(parts_.device, floats_of(parts_.config->trainer.precision), batch);
         context_.batch_ = &batch;
         brackets_.bracket(Event::eval_batch_start, Event::eval_batch_end, [&] {
           if (context_.take(Control::skip_batch) || batch.weight <= 0.0) return;

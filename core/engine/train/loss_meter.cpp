@@ -8,11 +8,12 @@ namespace trainyard::train {
 
 bool LossMeter::add(const at::Tensor& loss, double weight) {
   weight_ += weight;
-  if (!loss.is_cpu() || loss.scalar_type() != at::kFloat) {
+  if (!loss.is_cpu()) {
     kept_.emplace_back(loss.detach(), weight);
     return true;
   }
-  const double value = *loss.const_data_ptr<float>();
+  const bool single = loss.scalar_type() == at::kFloat;
+  const double value = single ? *loss.const_data_ptr<float>() : loss.item().toDouble();
   sum_ += value * weight;
   return std::isfinite(value);
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include <trainyard/doubles.hpp>
 #include <trainyard/executor.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/learns.hpp>
@@ -17,6 +18,7 @@
 #include "core/engine/distributed/reduction.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/guarded_plugins.hpp"
+#include "core/engine/train/precision.hpp"
 #include "core/runfile/rank_place.hpp"
 
 namespace trainyard::train {
@@ -90,7 +92,7 @@ void Opening::sampler(ActivePlugin& plugin) {
 
 void Opening::model(ActivePlugin& plugin) {
   layer_.made.network = plugin.as<Model>().build({run_.schema, run_.config.run.seed});
-  layer_.made.network->to(run_.device);
+  place(*layer_.made.network, run_);
 }
 
 void Opening::dropout(ActivePlugin& plugin) {
@@ -222,6 +224,18 @@ void Opening::check_momentum() {
   throw ConfigError("[schedule] " + config_.at("schedule").type + " cycles the momentum, and the optimizer " +
                     config_.at("optimizer").type +
                     ", as its options are, has none: give it one, or switch the cycling off");
+}
+
+void place(Network& network, const Live& run) {
+  if (floats_of(run.config.trainer.precision) == at::kDouble) {
+    auto* const doubles = dynamic_cast<ComputesInDoubles*>(&network);
+    if (doubles == nullptr)
+      throw ConfigError(
+          "its network does not compute in double precision, and trainer.precision is \"fp64\": set it to "
+          "\"fp32\", or take another model");
+    doubles->to_doubles();
+  }
+  network.to(run.device);
 }
 
 void place_curve(Made& made, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step) {

@@ -56,6 +56,9 @@ class Opening {
   Layer& layer_;
 };
 
+/// Has a network, just built, compute on the run's device and in its precision. Throws ConfigError where it cannot.
+void place(Network& network, const Live& run);
+
 /// Draws the curve of a schedule from where it begins in the run. `step`: where the run stands.
 void place_curve(Made& made, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step = 0);
 

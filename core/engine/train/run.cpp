@@ -19,6 +19,7 @@
 #include "core/engine/train/guarded_plugins.hpp"
 #include "core/engine/train/memory.hpp"
 #include "core/engine/train/opening.hpp"
+#include "core/engine/train/precision.hpp"
 #include "core/engine/train/strict_state.hpp"
 #include "core/engine/train/weights.hpp"
 #include "core/runfile/live_config.hpp"
@@ -306,7 +307,7 @@ std::unique_ptr<Network> Run::build(std::uint64_t seed) {
   ActivePlugin& model = live_.layer.plugin("model");
   return guarded(model.slot(), 0, [&] {
     std::unique_ptr<Network> network = model.as<Model>().build({live_.schema, seed});
-    network->to(live_.device);
+    place(*network, live_);
     if (live_.layer.made.dropout) network->set_dropout(live_.layer.made.dropout.get(), seed);
     return network;
   });
@@ -324,7 +325,7 @@ std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count)
     if (!step) break;
     for (Batch& batch : step->batches) {
       if (std::ssize(batches) == count) break;
-      move_to(live_.device, batch);
+      move_to(live_.device, floats_of(live_.config.trainer.precision), batch);
       batches.push_back(std::move(batch));
     }
   }

@@ -17,6 +17,12 @@ bool chosen(const std::string& name, const std::vector<std::string>& patterns) {
          });
 }
 
+/// Single and double precision become each other.
+bool same_numbers(at::ScalarType a, at::ScalarType b) {
+  const auto wide = [](at::ScalarType type) { return type == at::kFloat || type == at::kDouble; };
+  return a == b || (wide(a) && wide(b));
+}
+
 }  // namespace
 
 void copy_weights(const std::vector<NamedTensor>& to, const std::vector<NamedTensor>& from,
@@ -30,7 +36,8 @@ void copy_weights(const std::vector<NamedTensor>& to, const std::vector<NamedTen
     if (found == given.end())
       throw ConfigError(source + " lacks \"" + each.name + "\", which the model needs");
     const at::Tensor& tensor = *found->second;
-    if (tensor.sizes() != each.tensor.sizes() || tensor.scalar_type() != each.tensor.scalar_type())
+    if (tensor.sizes() != each.tensor.sizes() ||
+        !same_numbers(tensor.scalar_type(), each.tensor.scalar_type()))
       throw ConfigError(source + ": \"" + each.name + "\" is " + tensor.toString() + " of " +
                         c10::str(tensor.sizes()) + ", the model's is " + each.tensor.toString() + " of " +
                         c10::str(each.tensor.sizes()));

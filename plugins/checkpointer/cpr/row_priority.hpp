@@ -25,7 +25,7 @@ namespace cpr {
 
 using namespace trainyard;
 
-/// Of one table, [rows, width], float, on the CPU. One thread at a time.
+/// Of one table, [rows, width], float or double, on the CPU. One thread at a time.
 class RowPriority {
  public:
   virtual ~RowPriority() = default;
@@ -92,9 +92,20 @@ class Scar final : public RowPriority {
       : saved_(table.detach().clone()), count_(share_of_rows(table.size(0), share)) {}
 
   std::vector<std::int64_t> take(const at::Tensor& table) override {
+    return table.scalar_type() == at::kDouble ? take_of<double>(table) : take_of<float>(table);
+  }
+  void take_all(const at::Tensor& table) override { saved_.copy_(table.detach()); }
+
+  std::int64_t bytes() const override { return static_cast<std::int64_t>(saved_.nbytes()); }
+  void save(StateWriter& state) const override { state.tensor("saved", saved_); }
+  void load(const StateReader& state) override { saved_.copy_(state.tensor("saved")); }
+
+ private:
+  template <class T>
+  std::vector<std::int64_t> take_of(const at::Tensor& table) {
     const auto width = static_cast<std::size_t>(table.size(1));
-    const float* now = table.const_data_ptr<float>();
-    auto* then = saved_.mutable_data_ptr<float>();
+    const T* now = table.const_data_ptr<T>();
+    auto* then = saved_.mutable_data_ptr<T>();
     std::vector<double> distances(static_cast<std::size_t>(table.size(0)));
     for (std::size_t i = 0; i < distances.size() * width; ++i) {
       const double moved = static_cast<double>(now[i]) - static_cast<double>(then[i]);
@@ -106,13 +117,7 @@ class Scar final : public RowPriority {
                   then + static_cast<std::size_t>(row) * width);
     return rows;
   }
-  void take_all(const at::Tensor& table) override { saved_.copy_(table.detach()); }
 
-  std::int64_t bytes() const override { return static_cast<std::int64_t>(saved_.nbytes()); }
-  void save(StateWriter& state) const override { state.tensor("saved", saved_); }
-  void load(const StateReader& state) override { saved_.copy_(state.tensor("saved")); }
-
- private:
   at::Tensor saved_;
   std::int64_t count_;
 };

@@ -55,13 +55,10 @@ class CompiledExecutor final : public Executor {
   void open(Workbench& bench) override {
     plans_.clear();
     network_ = dynamic_cast<GraphNetwork*>(&bench.network());
-    if (network_ == nullptr) {
-      host().log(LogLevel::warning, "the model has no graph: every step runs as eager does");
-      return;
-    }
-    if (network_->graph()->outputs.size() == 1) return;
+    const char* const why = reason_against(network_);
+    if (why == nullptr) return;
     network_ = nullptr;
-    host().log(LogLevel::warning, "the model has several outputs: every step runs as eager does");
+    host().log(LogLevel::warning, std::string(why) + ": every step runs as eager does");
   }
 
   void step(Workbench& bench, StepWork& work) override {
@@ -76,6 +73,16 @@ class CompiledExecutor final : public Executor {
   }
 
  private:
+  /// Why a network cannot be compiled, or null.
+  static const char* reason_against(const GraphNetwork* network) {
+    if (network == nullptr) return "the model has no graph";
+    if (network->graph()->outputs.size() != 1) return "the model has several outputs";
+    for (const NamedTensor& each : network->parameters())
+      if (each.tensor.scalar_type() != at::kFloat)
+        return "the kernels are of floats, and the weights are not";
+    return nullptr;
+  }
+
   ForwardPass pass_of(Network& network) {
     return [this, &network](const Batch& batch, const ForwardContext& pass) {
       TrackedPass* const plan = plan_for(batch, pass);

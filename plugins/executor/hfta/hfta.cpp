@@ -125,7 +125,7 @@ class Hfta final : public Eager {
   std::vector<Graded> evaluate_all(Workbench& bench, const Batch& batch,
                                    const ForwardContext& pass) override {
     if (!is_array()) return {evaluate(bench, batch, pass)};
-    const at::Tensor outputs = array_->forward(batch.inputs, pass).to(at::kFloat);
+    const at::Tensor outputs = array_->forward(batch.inputs, pass);
     const std::vector<at::Tensor> each = outputs.unbind(0),
                                   losses = losses_of(bench, outputs, batch).unbind(0);
     std::vector<Graded> all(members());
@@ -207,10 +207,10 @@ class Hfta final : public Eager {
     if (host().run().ranks != nullptr)
       throw ConfigError("an array of models is trained by one process, and this run has several ranks");
     const Value* precision = value_at(file, "trainer", "precision");
-    if (precision != nullptr && precision->as<std::string>() != "fp32")
-      throw ConfigError(
-          "trainer.precision = \"" + precision->as<std::string>() +
-          "\": members of an array are trained in fp32 (each would need a loss scale of its own)");
+    if (precision != nullptr && precision->as<std::string>().ends_with("-mixed"))
+      throw ConfigError("trainer.precision = \"" + precision->as<std::string>() +
+                        "\": members of an array are trained in fp32 or fp64 (in mixed precision each would "
+                        "need a loss scale of its own)");
     for (const Member& member : options_.members)
       for (const std::string& each : member.set)
         if (!each.starts_with("optimizer.") && !each.starts_with("run.seed="))
@@ -441,9 +441,9 @@ class Hfta final : public Eager {
   }
 
   void freeze_where(Workbench& bench, const at::Tensor& losses) {
-    const at::Tensor found_losses = losses.detach().to(at::kCPU, at::kFloat).contiguous();
-    const std::span values(found_losses.const_data_ptr<float>(), static_cast<std::size_t>(losses.numel()));
-    const auto is_finite = [](float loss) { return std::isfinite(loss); };
+    const at::Tensor found_losses = losses.detach().to(at::kCPU, at::kDouble).contiguous();
+    const std::span values(found_losses.const_data_ptr<double>(), static_cast<std::size_t>(losses.numel()));
+    const auto is_finite = [](double loss) { return std::isfinite(loss); };
     if (std::ranges::all_of(values, is_finite)) return;
     const std::size_t before = leader();
     for (std::size_t row = 0; row < rows_.size(); ++row) {

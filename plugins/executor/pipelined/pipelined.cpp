@@ -108,7 +108,7 @@ class Pipelined final : public Executor, pipelined::Judge {
         .summary(
             "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed "
             "gradients.");
-    m.needs("graph").needs("rows");
+    m.needs("fp32").needs("graph").needs("rows");
     m.needs("distributed where mode = dist");
     m.needs("one rank where mode = sim").needs("one rank where mode = threads");
     constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,

@@ -34,6 +34,7 @@ class Certified final : public Hook {
   };
   static void describe(Manifest<Options>& m) {
     m.name("certified").version("1.0.0").summary("Counts samples near which no other class is, by proof.");
+    m.needs("fp32");
     m.option("eps", &Options::eps, "largest change of an input, before the data's mean and std").min(0);
     m.option("subset", &Options::subset,
              "samples of a split, drawn by the run's seed, the same ones at each evaluation")

@@ -7,6 +7,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <trainyard/graph/graph.hpp>
+
 namespace gpupoly {
 namespace {
 
@@ -63,13 +65,16 @@ class Search {
   }
   at::Tensor inside(const at::Tensor& x) const { return at::minimum(at::maximum(x, low_), high_); }
 
+  /// In single precision, whatever that of the network.
   at::Tensor outputs(const at::Tensor& x) {
     std::vector<std::int64_t> whole = shape_;
     whole.insert(whole.begin(), x.size(0));
     Batch batch;
-    batch.inputs = {x.reshape(whole)};
+    const Graph& graph = *network_.graph();
+    const at::ScalarType type = graph.values[static_cast<std::size_t>(graph.inputs.front())].dtype;
+    batch.inputs = {x.reshape(whole).to(type)};
     batch.indices.resize(static_cast<std::size_t>(x.size(0)));
-    return network_.forward(batch, {});
+    return network_.forward(batch, {}).to(at::kFloat);
   }
 
   /// What is above 0 in each row, the largest of its atoms; below or at 0 it violates the property, as far as

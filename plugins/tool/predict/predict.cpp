@@ -54,8 +54,14 @@ class Predict final : public Tool {
   Report of_split(Workshop& shop);
   Report tensors_of_split(const std::vector<Batch>& batches, Workshop& shop, const std::string& path);
   Report generate(Workshop& shop);
-  Batch on_device(Batch batch) const {
-    for (at::Tensor& input : batch.inputs) input = input.to(at::Device(host().run().device));
+  /// As the run gives batches to its network.
+  Batch placed(Batch batch, const Network& network) const {
+    const std::vector<NamedTensor> weights = network.parameters();
+    const bool doubles = !weights.empty() && weights.front().tensor.scalar_type() == at::kDouble;
+    for (at::Tensor& input : batch.inputs) {
+      input = input.to(at::Device(host().run().device));
+      if (doubles && input.is_floating_point()) input = input.to(at::kDouble);
+    }
     return batch;
   }
   static predict::Meaning meaning_of(Workshop& shop, Dataset& dataset) {
@@ -119,7 +125,7 @@ std::int64_t Predict::of_one(Workshop& shop, const ReadsNewData& reader, const s
   std::pair<std::int64_t, std::int64_t> told;
   std::int64_t samples = 0;
   for (;;) {
-    const Batch batch = on_device(data->next(options_.batch_size));
+    const Batch batch = placed(data->next(options_.batch_size), shop.network());
     const std::int64_t count = std::ssize(batch.indices);
     if (count == 0 || shop.stopping()) return samples;
     const at::Tensor said = predict::answers(meaning, shop.network().forward(batch, {}), batch);

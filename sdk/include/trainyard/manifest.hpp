@@ -83,7 +83,7 @@ struct ManifestData {
   std::string name, version, summary;
   std::vector<OptionSpec> options;
   std::vector<HookSpec> hooks;
-  std::vector<std::string> needs;      ///< of "cuda", "distributed", "one rank", "graph", "rows", "steps"
+  std::vector<std::string> needs;  ///< of "cuda", "distributed", "one rank", "fp32", "graph", "rows", "steps"
   std::vector<std::string> provides;   ///< of "graph", "free_rows"
   std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
   std::vector<Event> fires;            ///< of an executor: which of micro_events
@@ -465,9 +465,9 @@ class Manifest : public Fields<Options> {
     data_->summary = std::move(value);
     return *this;
   }
-  /// "cuda", "distributed", "one rank", "graph" (of the model), "rows" (one a sample in each input of the data) or
-  /// "steps" (a budget that can be counted in them): refused at validation where the run does not offer it. Of a
-  /// plugin in a slot a need may go with one word of an option: "distributed where mode = dist".
+  /// "cuda", "distributed", "one rank", "fp32" (weights of single precision), "graph" (of the model), "rows" (one a
+  /// sample in each input of the data) or "steps" (a budget that can be counted in them): refused at validation where
+  /// the run does not offer it. Of a plugin in a slot a need may go with one word of an option: "cuda where x = y".
   Manifest& needs(std::string feature) {
     data_->needs.push_back(std::move(feature));
     return *this;

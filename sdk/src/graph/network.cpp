@@ -312,6 +312,20 @@ void GraphNetwork::to(at::Device device) {
     if (value.initializer.defined()) value.initializer.set_data(value.initializer.to(device));
 }
 
+void GraphNetwork::to_doubles() {
+  const c10::NoGradGuard no_grad;
+  Graph graph = program_->graph;
+  for (GraphValue& value : graph.values) {
+    if (c10::isFloatingType(value.dtype)) value.dtype = at::kDouble;
+    if (value.initializer.defined() && value.initializer.is_floating_point())
+      value.initializer.set_data(value.initializer.to(at::kDouble));
+  }
+  constexpr std::int64_t onnx_float = 1, onnx_double = 11;
+  for (Node& node : graph.nodes)
+    if (node.op == "Cast" && node.integer("to", 0) == onnx_float) node.attributes["to"] = onnx_double;
+  program_ = std::make_unique<Program>(std::move(graph));
+}
+
 void GraphNetwork::adopt(const std::vector<NamedTensor>& tensors) {
   std::map<std::string_view, const at::Tensor*> given;
   for (const NamedTensor& each : tensors) given.emplace(each.name, &each.tensor);

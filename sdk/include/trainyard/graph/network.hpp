@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <trainyard/contract.hpp>
+#include <trainyard/doubles.hpp>
 #include <trainyard/graph/graph.hpp>
 #include <trainyard/network.hpp>
 
@@ -17,7 +18,7 @@ namespace trainyard {
 
 /// One forward pass at a time. Activations are let go after their last use; autograd keeps what backward
 /// needs.
-class GraphNetwork final : public Network {
+class GraphNetwork final : public Network, public ComputesInDoubles {
  public:
   /// Takes a graph whose shapes are inferred, and its tensors: they become the parameters, not copies. Throws
   /// ConfigError for an operator that it does not know, and for a graph without outputs.
@@ -42,6 +43,8 @@ class GraphNetwork final : public Network {
   std::vector<NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override;
   void to(at::Device device) override;
+  /// Nodes that cast to single precision cast to double from then on.
+  void to_doubles() override;
   void adopt(const std::vector<NamedTensor>& tensors) override;
   DropoutPlaces dropout_places() const override;
   void set_dropout(const DropoutPlan* plan, std::uint64_t seed) override;

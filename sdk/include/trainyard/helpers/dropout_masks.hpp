@@ -21,8 +21,9 @@ class DropoutMasks {
   /// masks that one call draws in that shape. 0 < keep <= 1.
   at::Tensor inverted(at::IntArrayRef shape, double keep, const at::Tensor& like, const RandomStream& random,
                       std::uint64_t number = 0) {
-    return like.is_cpu() ? on_cpu(shape, keep, random, number).to(like.scalar_type())
-                         : on_device(shape, keep, like, random, number).div_(keep);
+    if (!like.is_cpu() || like.scalar_type() == at::kDouble)
+      return kept(shape, keep, like, random, number).div_(keep);
+    return on_cpu(shape, keep, random, number).to(like.scalar_type());
   }
 
   /// 1 with probability `keep`, else 0.
