@@ -23,7 +23,7 @@ int makespan(int stages, std::int64_t waves) {
   std::vector<Order> orders;
   std::vector<int> free(static_cast<std::size_t>(stages), 0);
   std::map<std::tuple<Next, std::int64_t, int>, int> ends;
-  for (int stage = 0; stage < stages; ++stage) orders.emplace_back(stage + 1 == stages ? 1 : waves);
+  for (int stage = 0; stage < stages; ++stage) orders.emplace_back(stage, stages, waves);
   for (bool moves = true; moves;) {
     moves = false;
     for (int stage = 0; stage < stages; ++stage) {
@@ -152,6 +152,14 @@ std::unique_ptr<GraphNetwork> tied_network() {
   return network_of(b.finish(b.slice(y, 1, 0, 3)), at::kDouble);
 }
 
+/// Of three layers, with what goes past the second one to the last: what the first makes, and the input.
+std::unique_ptr<GraphNetwork> skipping_network() {
+  GraphBuilder b(six_numbers(at::kDouble), 3);
+  const ValueId first = b.tanh(b.linear(b.input(), "fc1", 6));
+  const ValueId last = b.linear(b.tanh(b.linear(first, "fc2", 6)), "fc3", 6);
+  return network_of(b.finish(b.slice(b.add(b.mul(last, first), b.input()), 1, 0, 3)), at::kDouble);
+}
+
 /// A step of all batches, each cut in so many parts, in turn.
 void plain_step(Yard& yard, std::span<Batch> data, std::int64_t step, std::int64_t parts) {
   std::vector<Batch> cut;
@@ -172,7 +180,7 @@ void plain_step(Yard& yard, std::span<Batch> data, std::int64_t step, std::int64
 
 }  // namespace
 
-TEST_CASE("wavelet: stages take passes as the card's list schedule does", "[wavelet]") {
+TEST_CASE("wavelet: stages take passes as the card's list schedule does", "[wavelet][wavelet-stages]") {
   const std::map<std::pair<int, std::int64_t>, int> card = {
       {{2, 1}, 6},  {{2, 2}, 9},  {{2, 4}, 15}, {{2, 8}, 27}, {{4, 1}, 12}, {{4, 2}, 15},
       {{4, 4}, 21}, {{4, 8}, 33}, {{8, 1}, 24}, {{8, 2}, 27}, {{8, 4}, 33}, {{8, 8}, 45}};
@@ -182,13 +190,14 @@ TEST_CASE("wavelet: stages take passes as the card's list schedule does", "[wave
   }
 }
 
-TEST_CASE("wavelet: a round of waves through stages is one batch", "[wavelet]") {
+TEST_CASE("wavelet: a round of waves through stages is one batch", "[wavelet][wavelet-stages]") {
   const auto [ranks, waves, made] = GENERATE(table<int, std::int64_t, Made>({{2, 1, normalised_network},
                                                                              {2, 2, normalised_network},
                                                                              {2, 4, normalised_network},
                                                                              {2, 4, tied_network},
                                                                              {3, 1, small_convolution},
-                                                                             {3, 3, small_convolution}}));
+                                                                             {3, 3, small_convolution},
+                                                                             {3, 4, skipping_network}}));
   INFO(ranks << " ranks, " << waves << " waves");
   const std::vector<Batch> data = batches(100, 9);
   const auto of_step = [&](std::int64_t step) {
@@ -217,12 +226,13 @@ TEST_CASE("wavelet: a round of waves through stages is one batch", "[wavelet]") 
 }
 
 TEST_CASE("wavelet: rolling waves are the same reads and updates in turn, so many updates behind",
-          "[wavelet]") {
+          "[wavelet][wavelet-stages]") {
   const auto [ranks, waves, made] = GENERATE(table<int, int, Made>({{2, 1, normalised_network},
                                                                     {2, 2, normalised_network},
                                                                     {2, 4, normalised_network},
                                                                     {2, 2, tied_network},
-                                                                    {3, 4, small_convolution}}));
+                                                                    {3, 4, small_convolution},
+                                                                    {3, 2, skipping_network}}));
   const bool mixed = GENERATE(false, true);
   INFO(ranks << " ranks, " << waves << " waves"
              << (mixed ? ", some updates skipped or repeated" : ", all updates done"));
@@ -285,7 +295,7 @@ TEST_CASE("wavelet: rolling waves are the same reads and updates in turn, so man
 }
 
 TEST_CASE("wavelet: stages that are late, now one and now another, lock nobody up and change no bit",
-          "[wavelet]") {
+          "[wavelet][wavelet-stages]") {
   const bool rolls = GENERATE(false, true);
   const auto [ranks, made] = GENERATE(table<int, Made>({{2, normalised_network}, {3, small_convolution}}));
   const int steps = ranks == 2 ? 300 : 100;
@@ -313,7 +323,7 @@ TEST_CASE("wavelet: stages that are late, now one and now another, lock nobody u
 }
 
 TEST_CASE("wavelet: what a stage throws comes out, the others hear of it, and waves in flight hold nobody up",
-          "[wavelet]") {
+          "[wavelet][wavelet-stages]") {
   const bool rolls = GENERATE(false, true);
   std::string heard;
   const auto body = [&](Ranks& ranks) {
@@ -340,7 +350,7 @@ TEST_CASE("wavelet: what a stage throws comes out, the others hear of it, and wa
 
 TEST_CASE(
     "wavelet: more ranks than layers, and a step of several micro-batches that is one wave, are refused",
-    "[wavelet]") {
+    "[wavelet][wavelet-stages]") {
   const auto body = [](Ranks& ranks) {
     Yard yard(small_network(), momentum);
     Rolling rolling(yard.host, ranks, *yard.bench, {});

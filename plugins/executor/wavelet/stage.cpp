@@ -54,7 +54,7 @@ Stage::Stage(Host& host, Ranks& ranks, const Loss& loss, const Graph& graph, std
       threads_(threads),
       loss_(loss),
       graph_(graph),
-      order_(ranks.rank() + 1 == ranks.size() ? 1 : waves) {
+      order_(ranks.rank(), ranks.size(), waves) {
   for (const GraphValue& value : graph.values)
     if (value.initializer.defined() && !value.trainable && value.initializer.is_floating_point())
       statistics_.push_back(value.initializer.detach());

@@ -2,12 +2,13 @@
 
 namespace wavelet {
 
-/// As bytes, whatever the type; they hold the memory until the exchange is done, also where nobody waits for it.
+/// As bytes, whatever the type; they hold the memory until the exchange is done, also where nobody waits for it. Autograd,
+/// which has kept some of what is given, is not to take an exchange for a change of it.
 Wire::Message Wire::begin(Tensors tensors) {
   Message message{std::move(tensors), {}};
   for (const at::Tensor& each : message.tensors)
     if (each.numel() > 0)
-      message.exchanges.push_back(pair_->broadcast(each.detach().flatten().view(at::kByte), giver_));
+      message.exchanges.push_back(pair_->broadcast(each.variable_data().flatten().view(at::kByte), giver_));
   return message;
 }
 
