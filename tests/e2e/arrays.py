@@ -2,14 +2,10 @@
 run is killed and goes on: it ends with the bits of the run that nothing happened to. Also where a swap on trial is taken back."""
 import json
 import random
-import shutil
-import signal
-import subprocess
 import unittest
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import SMALL, KilledTest
 
-FAULTY = BUILD / "tests" / "faulty"
 STEPS = 61
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
 RUN = RUN.replace('max_duration = "2ep"', f'max_duration = "{STEPS}ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"')
@@ -57,33 +53,7 @@ CHOICES = (("optimizer", "adamw", {"lr": 0.005, "carry": "fresh"}), ("optimizer"
            ("executor", "hfta", array(compact_at=0.0)), ("executor", "hfta", array(only=[2, 3])))
 
 
-class Arrays(HostTest):
-    def losses(self):
-        lines = map(json.loads, (self.folder / "runs/small/metrics.jsonl").read_text().splitlines())
-        return [{name: value for name, value in line["values"].items() if name != "samples_per_second"}
-                for line in lines if line["what"] in ("train", "eval")]
-
-    def journal(self, what):
-        lines = map(json.loads, (self.folder / "runs/small/journal.jsonl").read_text().splitlines())
-        return [line for line in lines if line["what"] == what]
-
-    def whole(self, text):
-        """The digests of the run that nothing happens to, and all that was logged."""
-        shutil.rmtree(self.folder / "runs", ignore_errors=True)
-        digest = self.train(text, "--plugins", FAULTY)["digest"]
-        return digest, self.losses()
-
-    def killed(self, text, *places):
-        """The same of a run that is killed at each place in turn."""
-        shutil.rmtree(self.folder / "runs")
-        for place in places:
-            self.write("place", place)
-            done = subprocess.run(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment(),
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.assertEqual(done.returncode, -signal.SIGKILL, f"{place}: {done.stderr}")
-        (self.folder / "place").unlink()
-        return self.train(text, "--plugins", FAULTY)["digest"], self.losses()
-
+class Arrays(KilledTest):
     def test_swapped_and_killed_at_random_it_ends_with_the_same_bits(self):
         for seed in range(4):
             drawn = random.Random(seed)
@@ -93,7 +63,7 @@ class Arrays(HostTest):
             kills = sorted(drawn.sample(range(2, STEPS - 1), 3))
             with self.subTest(seed=seed, swaps=[swap[:3] for swap in swaps], kills=kills):
                 expected = self.whole(text)
-                self.assertEqual({line["step"] for line in self.journal("swap")}, set(steps))
+                self.assertEqual({line["step"] for line in self.lines("journal.jsonl", "swap")}, set(steps))
                 self.assertEqual(self.killed(text, *(f"batch_end {step}" for step in kills)), expected)
 
     def test_a_swap_on_trial_is_taken_back_with_the_members_that_left_within_its_watch(self):
@@ -104,7 +74,7 @@ class Arrays(HostTest):
         text = begin + planned(20, "optimizer", "sgd", lr=1e30, watch="8ba") + planned(
             21, "executor", "hfta", **array(on_nan="stop", members=members, only=[0, 2]))
         found, _ = self.whole(text)
-        self.assertEqual([line["step"] for line in self.journal("swap_rolled_back")], [21, 20])
+        self.assertEqual([line["step"] for line in self.lines("journal.jsonl", "swap_rolled_back")], [21, 20])
         self.assertEqual(found, expected)
         found, _ = self.killed(text, "batch_end 40")
         self.assertEqual(found, expected)

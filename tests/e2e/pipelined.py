@@ -10,10 +10,9 @@ import subprocess
 import time
 import unittest
 
-from support.host import BUILD, SMALL
+from support.host import FAULTY, SMALL
 from support.ranks import RankTest
 
-FAULTY = BUILD / "tests" / "faulty"
 STEPS = 60
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", f"{STEPS}ba").replace('"1ep"', '"9ba"').replace(
     'type = "mlp"\nlayers = [8, 16, 3]', 'type = "residual_mlp"\nwidth = 8\nblocks = 6').replace(
@@ -55,12 +54,6 @@ class Pipelined(RankTest):
         self.assertEqual(result["steps"], STEPS)
         return result["digest"], told
 
-    def killed(self, text, event, step, *words, code=-signal.SIGKILL):
-        """Goes on with the run until a hook kills it there."""
-        self.write("place", f"{event} {step}")
-        self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, *words, code=code)
-        (self.folder / "place").unlink()
-
     def journal(self, what):
         return [line["step"] for line in map(json.loads, (self.run_folder / "journal.jsonl").read_text().splitlines()) if line["what"] == what]
 
@@ -74,7 +67,7 @@ class Pipelined(RankTest):
             steps = sorted(self.chance.sample(range(8, STEPS), KILLS))
             with self.subTest(mitigation, steps=steps):
                 for step in steps:
-                    self.killed(text, self.chance.choice(("batch_end", "before_step")), step)
+                    self.killed_at(text, f"{self.chance.choice(('batch_end', 'before_step'))} {step}")
                 self.assertEqual(self.outcome(text), expected)
         self.assertEqual(len(digests), 4)
 
@@ -107,7 +100,7 @@ class Pipelined(RankTest):
             for kills in ((17, 30, 41), (15, 27, 50)):  # within watches; at the swaps, and behind them all
                 with self.subTest(mitigation, kills=kills):
                     for step in kills:
-                        self.killed(plan(8), "batch_end", step)
+                        self.killed_at(plan(8), f"batch_end {step}")
                     self.assertEqual(self.journal("swap")[0], 15)
                     self.assertEqual(self.outcome(plan(8)), expected)
 
@@ -117,12 +110,12 @@ class Pipelined(RankTest):
             expected = self.outcome(text)
             with self.subTest(mitigation):
                 refused = text + planned(15, "by_hand", 8, refuses_to_open=1)
-                self.killed(refused, "batch_end", 30)
+                self.killed_at(refused, "batch_end 30")
                 self.assertEqual(self.journal("swap_refused"), [15])
                 self.assertEqual(self.outcome(refused), expected)
                 back = text + planned(15, "by_hand", 12, throws_within=20)
-                self.killed(back, "batch_end", 18)  # within the watch
-                self.killed(back, "batch_end", 40)
+                self.killed_at(back, "batch_end 18")  # within the watch
+                self.killed_at(back, "batch_end 40")
                 self.assertEqual(self.journal("swap_rolled_back"), [15])
                 self.assertEqual(self.outcome(back), expected)
 
@@ -173,11 +166,11 @@ class Pipelined(RankTest):
             steps = sorted(self.chance.sample(range(8, STEPS), KILLS))
             with self.subTest(mitigation, steps=steps):
                 for step in steps:
-                    self.killed(ranks, self.chance.choice(("batch_end", "before_step")), step, "--ranks", 2, code=6)
+                    self.killed_at(ranks, f"{self.chance.choice(('batch_end', 'before_step'))} {step}", "--ranks", 2, code=6)
                 self.assert_same(self.outcome(ranks, "--ranks", 2), expected)
-                self.killed(ranks, "batch_end", steps[0], "--ranks", 2, code=6)
+                self.killed_at(ranks, f"batch_end {steps[0]}", "--ranks", 2, code=6)
                 self.assert_same(self.outcome(alone), expected)
-                self.killed(alone, "batch_end", steps[0])
+                self.killed_at(alone, f"batch_end {steps[0]}")
                 self.assert_same(self.outcome(ranks, "--ranks", 4), expected)
 
     def test_a_rank_that_is_killed_is_named(self):

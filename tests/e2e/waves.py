@@ -1,14 +1,10 @@
 """The executor wavelet in a run that is killed and goes on, that skips steps, and that swaps executors: it ends with the bits of
 the run that nothing happened to."""
 import json
-import shutil
-import signal
-import subprocess
 import unittest
 
-from support.host import BUILD, SMALL, HostTest
+from support.host import SMALL, KilledTest
 
-FAULTY = BUILD / "tests" / "faulty"
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
 RUN = RUN.replace('max_duration = "2ep"', 'max_duration = "61ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"') + """
 [checkpoint]
@@ -28,30 +24,7 @@ def waves(rule):
     return f'[executor]\ntype = "wavelet"\n{rule}\n'
 
 
-class Waves(HostTest):
-    def losses(self):
-        lines = map(json.loads, (self.folder / "runs/small/metrics.jsonl").read_text().splitlines())
-        return [line["values"].get("train/loss") for line in lines if line["what"] == "train"]
-
-    def whole(self, text):
-        """The digests of the run that nothing happens to, and its losses."""
-        shutil.rmtree(self.folder / "runs", ignore_errors=True)
-        (self.folder / "place").unlink(missing_ok=True)
-        digest = self.train(text, "--plugins", FAULTY)["digest"]
-        return digest, self.losses()
-
-    def killed(self, text, *places):
-        """The same of a run that is killed at each place in turn, and goes on to the end."""
-        shutil.rmtree(self.folder / "runs")
-        for place in places:
-            self.write("place", place)
-            done = subprocess.run(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment(),
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
-        self.said = (self.folder / "place").read_text()
-        (self.folder / "place").unlink()
-        return self.train(text, "--plugins", FAULTY)["digest"], self.losses()
-
+class Waves(KilledTest):
     def test_killed_it_goes_on_with_the_same_bits(self):
         ends = set()
         for rule in RULES:
@@ -73,7 +46,7 @@ class Waves(HostTest):
                 waits = False
                 for number in range(106, 111):  # in steps of eight passes: not at each has the other wave one to begin
                     self.assertEqual(self.killed(text, str(number)), expected)
-                    slept = dict(map(str.split, self.said.splitlines()))
+                    slept = dict(map(str.split, self.said[0].splitlines()))
                     # A wave that waits for memory looks again every 200 us; one that waits for another thing sleeps once.
                     waits = max(int(slept["wavelet/tick"]), int(slept["wavelet/tock"])) > 100
                     if waits:
@@ -96,8 +69,7 @@ class Waves(HostTest):
                 text = RUN + waves(rule) + "".join(f'[[swap]]\nat = "{at}ba"\nslot = "executor"\ntype = "{type}"\n{more}' for at, type, more in order)
                 expected = self.whole(text)
                 self.assertEqual(self.killed(text, *(f"batch_end {step}" for step in (16, 28, 44, 57))), expected)
-                journal = map(json.loads, (self.folder / "runs/small/journal.jsonl").read_text().splitlines())
-                self.assertEqual({line["step"] for line in journal if line["what"] == "swap"}, {at for at, _, _ in order})
+                self.assertEqual({line["step"] for line in self.lines("journal.jsonl", "swap")}, {at for at, _, _ in order})
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """The executor wavelet where two ranks train: what a single rank comes to, whatever each wave is late by, also where the ranks are killed
-and go on."""
+and go on; with all waves on all ranks, and with a stage of the network on each."""
 import os
 import shutil
 import unittest
 
-from support.host import BUILD
+from support.host import FAULTY
 from support.ranks import RUN, ReplacingTest
 
-FAULTY = BUILD / "tests/faulty"
 STEPS = int(os.environ.get("TRAINYARD_STEPS", 150))
 FEW = ("--set", "distributed.bucket_cap_mb=0.0003")  # a bucket for each matrix
 ONE_MICRO = RUN.replace("micro_batch_size = 4", "micro_batch_size = 8")
@@ -16,9 +15,15 @@ CONVOLUTIONS = (RUN.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "sequen
                             '{ type = "relu" }, { type = "conv2d", out = 4, kernel = 3, padding = 1 }, { type = "flatten" }, { type = "linear", out = 3 }]')
                 .replace('[model.dropout]\ntype = "standard"\np = 0.2\n', "").replace("shape = [8]", "shape = [1, 6, 6]"))
 
+STAGES = RUN.replace('[model.dropout]\ntype = "standard"\np = 0.2\n', "")
+WHOLE = STAGES.replace(", micro_batch_size = 4", "")
+NORMALISED = CONVOLUTIONS.replace('{ type = "flatten" }', '{ type = "batch_norm" }, { type = "flatten" }')
+NORMALISED_WHOLE = NORMALISED.replace(", micro_batch_size = 4", "")
+KILLER = '[[hooks]]\ntype = "killer"\nplace = "place"\n'
 
-def waves(rule):
-    return f'[executor]\ntype = "wavelet"\nmemory_budget = 0\npeak = 2.0\nsync = "{rule}"\n'
+
+def waves(rule, count=2):
+    return f'[executor]\ntype = "wavelet"\nmemory_budget = 0\npeak = 2.0\nsync = "{rule}"\nwaves = {count}\n'
 
 
 def delayed(text, seconds):
@@ -64,31 +69,30 @@ class WavesRanks(ReplacingTest):
         self.assertLess(self.furthest(weights(2, 2, ONE_MICRO + waves("stale1") + none), weights(1, 2, ONE_MICRO + none)), 1e-6)
 
     def test_random_delays_change_no_bit_and_lock_nobody_up(self):
-        for rule, text in (("joint", RUN), ("stale1", ONE_MICRO), ("replica", ONE_MICRO)):
+        for rule, text, count in (("joint", RUN, 2), ("stale1", ONE_MICRO, 2), ("replica", ONE_MICRO, 2), ("round", STAGES, 4), ("rolling", WHOLE, 4)):
             with self.subTest(rule):
                 for_long = ("--plugins", FAULTY, "--set", f"trainer.max_duration={STEPS}ba", *FEW)
-                text += waves(rule)
+                text += waves(rule, count)
                 self.on(2, delayed(text, 0), *for_long)
                 expected = self.weights()
                 self.assertEqual(self.on(2, delayed(text, 4e-3), *for_long)["steps"], STEPS)
                 self.assertEqual(self.furthest(self.weights(), expected), 0.0)
 
+    def killed(self, text, *places):
+        """The weights of a run of two ranks that both die at each place in turn, and go on to the end."""
+        words = ("--ranks", 2, "--set", "trainer.eval_interval=7ba")
+        shutil.rmtree(self.run_folder, ignore_errors=True)
+        for place in places:
+            self.killed_at(text + KILLER, place, *words, code=6)
+        self.train(text + KILLER, "--plugins", FAULTY, *words)
+        return self.weights()
+
     def test_both_ranks_are_killed_and_go_on_with_the_same_bits(self):
-        words = ("--ranks", "2", "--plugins", FAULTY, "--set", "trainer.eval_interval=7ba")
-        for rule in ("joint", "stale1", "replica"):
+        for rule, text, count in (("joint", RUN, 2), ("stale1", RUN, 2), ("replica", RUN, 2), ("round", NORMALISED, 3), ("rolling", NORMALISED_WHOLE, 3)):
             with self.subTest(rule):
-                text = RUN + waves(rule) + '[[hooks]]\ntype = "killer"\nplace = "place"\n'
-                (self.folder / "place").unlink(missing_ok=True)
-                self.on(1, text, *words)
-                expected = self.weights()
-                shutil.rmtree(self.run_folder)
-                for place in ("before_step 18", "eval_batch_end 35"):
-                    self.write("place", place)
-                    done = self.start(*words, text=text)
-                    self.assertIn("died by signal 9", done.communicate(timeout=60)[1])
-                (self.folder / "place").unlink()
-                self.train(text, *words)
-                self.assertEqual(self.furthest(self.weights(), expected), 0.0)
+                text += waves(rule, count)
+                expected = self.killed(text)
+                self.assertEqual(self.furthest(self.killed(text, "before_step 18", "eval_batch_end 35"), expected), 0.0)
 
     def test_a_rank_that_is_replaced(self):
         """Jointly it changes nothing. In turn the step in flight has no update, which the log says; ranks whose weights differ fail."""
@@ -104,6 +108,64 @@ class WavesRanks(ReplacingTest):
                 self.assertEqual(run.returncode, 0, said)
                 lost = "the step that was in flight is lost" in (self.run_folder / "run.log").read_text()
                 self.assertEqual((self.result()["digest"] == expected, lost), (True, False) if rule == "joint" else (False, True), said)
+
+    # --- a stage of the network on each rank
+
+    def test_rounds_are_the_plain_steps_of_one_rank(self):
+        for network, text, counts in (("linear", STAGES, (1, 2, 4)), ("running statistics", NORMALISED, (2,))):  # with as many samples a wave as there are a micro-batch
+            self.on(1, text)
+            expected = self.weights()
+            for count in counts:
+                with self.subTest(network=network, waves=count):
+                    digest = self.on(2, text + waves("round", count))["digest"]
+                    self.assertLess(self.furthest(self.weights(), expected), 1e-6)
+            self.assertEqual(self.on(2, text + waves("round", count))["digest"], digest)
+
+    def test_rolling_waves_lack_so_many_updates(self):
+        """With one wave nothing is lacking; two and four are other trainings, the same each time."""
+        self.on(1, WHOLE)
+        expected = self.weights()
+        for count in (1, 2, 4):
+            digest = self.on(2, WHOLE + waves("rolling", count))["digest"]
+            self.assertEqual(self.furthest(self.weights(), expected) < 1e-6, count == 1)
+            self.assertIn(f"waves read weights that lacked at most {count - 1} updates", (self.run_folder / "run.log").read_text())
+        self.assertEqual(self.on(2, WHOLE + waves("rolling", count))["digest"], digest)
+
+    def test_swapped_for_eager_and_back_and_killed_between(self):
+        for rule, text in (("round", STAGES), ("rolling", WHOLE)):
+            with self.subTest(rule):
+                for at, type, more in ((12, "eager", ""), (27, "wavelet", f'options = {{ sync = "{rule}", waves = 2 }}\n')):
+                    text += f'[[swap]]\nat = "{at}ba"\nslot = "executor"\ntype = "{type}"\n{more}'
+                text += waves(rule, 4)
+                expected = self.killed(text)
+                self.assertEqual(self.furthest(self.killed(text, "batch_end 9", "batch_end 19", "batch_end 40"), expected), 0.0)
+                self.on(1, WHOLE)
+                self.assertEqual(self.furthest(self.weights(), expected) < 1e-6, rule == "round")
+
+    def test_what_sees_or_changes_a_step_is_the_same_on_all_stages(self):
+        """Gradients are clipped by the norm of all, steps are skipped, and a hook has the weights behind each."""
+        more = '[[hooks]]\ntype = "ema"\ndecay = 0.9\n[[hooks]]\ntype = "skipping"\n'
+        text = STAGES.replace("[checkpoint]\n", '[trainer.grad_clip]\nmax = 0.1\n[checkpoint]\n') + more
+        self.on(1, text, "--plugins", FAULTY)
+        expected = self.weights()
+        self.on(2, text + waves("round", 2), "--plugins", FAULTY)
+        self.assertLess(self.furthest(self.weights(), expected), 1e-6)
+
+    def test_what_stages_cannot_do_is_refused(self):
+        for rule in ("round", "rolling"):
+            self.write("run.toml", STAGES + waves(rule))
+            self.assertIn("several ranks", self.host("validate", "run.toml", code=2).stderr)
+            for text, more, says in ((RUN, "", "dropout"), (STAGES, "timeline = true\n", "timeline"),
+                                     (STAGES.replace("[trainer]\n", '[trainer]\nprecision = "bf16-mixed"\n'), "", "trainer.precision")):
+                with self.subTest(rule, says=says):
+                    said = self.host("train", self.write("run.toml", text + waves(rule) + more), "-q", "--ranks", 2, code=2).stderr
+                    self.assertIn(says, said)
+        said = self.host("train", self.write("run.toml", STAGES + waves("rolling")), "-q", "--ranks", 2, code=2).stderr
+        self.assertIn("a step is one wave", said)
+        said = self.host("train", self.write("run.toml", STAGES.replace("batch_size = 16", "batch_size = 24") + waves("round")), "-q", "--ranks", 3, code=2).stderr
+        self.assertIn("3 ranks are to share", said)
+        said = self.host("train", self.write("run.toml", RUN + waves("joint", 3)), "-q", code=2).stderr
+        self.assertIn("has two waves", said)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 #include <trainyard/helpers/gather.hpp>
 #include <trainyard/testing/ranks.hpp>
 
+#include "plugins/executor/layers.hpp"
 #include "plugins/executor/pipelined/layers.hpp"
 #include "plugins/executor/pipelined/pipeline.hpp"
 
@@ -668,8 +669,9 @@ TEST_CASE("pipelined: layers become stages") {
   CHECK((layers == std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5}));
   CHECK((stage_of_nodes(chain.graph, 2) == std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1}));
   CHECK_THROWS_WITH(stage_of_nodes(chain.graph, 7), Contains("executor.stages is 7") && Contains("6 layers"));
-  CHECK((balanced(std::vector<double>{5, 1, 1, 1, 1, 1}, 2) == std::vector<int>{0, 1, 1, 1, 1, 1}));
-  CHECK((balanced(std::vector<double>{1, 1}, 5) == std::vector<int>{0, 1}));
+  CHECK(
+      (executors::balanced(std::vector<double>{5, 1, 1, 1, 1, 1}, 2) == std::vector<int>{0, 1, 1, 1, 1, 1}));
+  CHECK((executors::balanced(std::vector<double>{1, 1}, 5) == std::vector<int>{0, 1}));
 
   BatchSchema schema;
   schema.inputs = {{.name = "x", .shape = {width}}};

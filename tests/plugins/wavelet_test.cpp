@@ -10,17 +10,8 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <catch2/catch.hpp>
-
-#include <trainyard/executor.hpp>
-#include <trainyard/graph/builder.hpp>
-#include <trainyard/graph/network.hpp>
-#include <trainyard/loss.hpp>
-#include <trainyard/optimizer.hpp>
-#include <trainyard/state.hpp>
-#include <trainyard/testing/host.hpp>
 
 #include "plugins/executor/wavelet/crew.hpp"
 #include "plugins/executor/wavelet/curve.hpp"
@@ -29,7 +20,7 @@
 #include "plugins/executor/wavelet/meter.hpp"
 #include "plugins/executor/wavelet/pace.hpp"
 #include "plugins/executor/wavelet/profile.hpp"
-#include "support/plugin.hpp"
+#include "wavelet_yard.hpp"
 
 using namespace trainyard;
 using namespace wavelet;
@@ -38,194 +29,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void sleep_for(double seconds) {
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
-/// Half the squared distance, the mean over samples.
-class Squares final : public Loss {
- public:
-  void check(const std::vector<std::int64_t>&, const BatchSchema&) const override {}
-  at::Tensor forward(const at::Tensor& output, const Batch& batch) const override {
-    return (output - batch.target).square().sum(1).mean() * 0.5;
-  }
-};
-
-/// What the host does of a workbench, without events.
-class PlainBench final : public Workbench {
- public:
-  PlainBench(Network& network, Optimizer& optimizer) : network_(network), optimizer_(optimizer) {}
-
-  void backward(StepWork& work, std::size_t micro, const ForwardPass& = {}) override {
-    const Graded graded = grade(work.micros[micro], work.pass(micro));
-    graded.loss.backward(at::full({}, work.share(micro), graded.loss.options()));
-  }
-  void is_whole(std::size_t parameter) override {
-    whole.emplace_back(parameter, network_.parameters()[parameter].tensor.grad().clone());
-  }
-  void take_up(const StepWork& work) override { taken_up.push_back(work.step); }
-  Update update(const std::function<void()>&) override {
-    const c10::NoGradGuard no_grad;
-    for (const auto& [parameter, gradient] : std::exchange(whole, {})) {
-      CHECK(at::equal(network_.parameters()[parameter].tensor.grad(), gradient));
-      left.push_back(parameter);
-    }
-    const Update update = outcome();
-    if (update == Update::done) {
-      for (ParamGroup& group : optimizer_.groups()) group.lr = group.base_lr;
-      optimizer_.step();
-      ++updates_;
-    }
-    for (const NamedTensor& each : network_.parameters()) each.tensor.mutable_grad().reset();
-    return update;
-  }
-  Network& network() override { return network_; }
-  Loss& loss() override { return loss_; }
-  Optimizer& optimizer() override { return optimizer_; }
-  Graded grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& = {}) override {
-    return grade(network_, batch, pass);
-  }
-  std::unique_ptr<Network> twin() override { return network_.twin(); }
-  Graded grade(Network& twin, const Batch& batch, const ForwardContext& pass) override {
-    sleep_for(delay());
-    Graded graded{twin.forward(batch, pass), {}};
-    graded.loss = loss_.forward(graded.output, batch);
-    sleep_for(delay());
-    return graded;
-  }
-  double loss_scale() const override { return 1.0; }
-  void report(const Graded& graded, const Batch&) override { losses.push_back(graded.loss.item<double>()); }
-  Rate rate(std::int64_t) const override { return {}; }
-  std::int64_t updates() const override { return updates_; }
-  void clip(std::vector<at::Tensor>&) const override {}
-  bool autocasts() const override { return false; }
-  bool drops() const override { return false; }
-  Filling filling(std::string_view) const override { return {}; }
-  std::unique_ptr<Network> build(std::uint64_t) override { return nullptr; }
-  bool heard(Event) const override { return false; }
-  void fire(Event, StepWork&, std::size_t, Graded&) override {}
-  bool take(Control) override { return false; }
-
-  std::vector<double> losses;
-  std::vector<std::pair<std::size_t, at::Tensor>> whole;  ///< since the last update
-  std::vector<std::size_t> left;                       ///< all that were, with what they have at the update
-  std::vector<std::int64_t> taken_up;                  ///< steps
-  std::function<double()> delay = [] { return 0.0; };  ///< seconds; any thread
-  std::function<Update()> outcome = [] { return Update::done; };
-
- private:
-  Network& network_;
-  Optimizer& optimizer_;
-  Squares loss_;
-  std::int64_t updates_ = 0;
-};
-
-/// Up to twice a mean, drawn anew each time.
-std::function<double()> random_delays(double mean) {
-  return [mean, state = std::make_shared<std::atomic<std::uint32_t>>(1)] {
-    const std::uint32_t x = state->fetch_add(1) * 2654435761u;
-    return 2.0 * mean * static_cast<double>(x >> 8) / static_cast<double>(1u << 24);
-  };
-}
-
-/// Of updates in turn: plugins skip some, and have others repeated.
-std::function<Update()> mixed_outcomes() {
-  return [count = 0]() mutable {
-    ++count;
-    if (count % 5 == 2) return Update::skipped;
-    return count % 7 == 3 ? Update::repeat : Update::done;
-  };
-}
-
-/// A network in double, with the same weights each time.
-std::unique_ptr<GraphNetwork> small_network(at::ScalarType dtype = at::kDouble, bool normalised = false) {
-  BatchSchema schema;
-  schema.inputs = {{.name = "x", .shape = {6}, .dtype = dtype}};
-  GraphBuilder b(schema, 3);
-  ValueId x = b.tanh(b.linear(b.input(), "fc1", 10));
-  if (normalised) x = b.batch_norm(x, "bn");
-  auto network = std::make_unique<GraphNetwork>(b.finish(b.linear(x, "fc2", 3)));
-  const c10::NoGradGuard no_grad;
-  for (const auto& list : {network->parameters(), network->buffers()})
-    for (const NamedTensor& each : list) at::Tensor(each.tensor).set_data(each.tensor.to(dtype));
-  return network;
-}
-
-/// The same with a convolution, on the rows as images of 2 x 3.
-std::unique_ptr<GraphNetwork> small_convolution() {
-  BatchSchema schema;
-  schema.inputs = {{.name = "x", .shape = {6}, .dtype = at::kDouble}};
-  GraphBuilder b(schema, 3);
-  const ValueId x =
-      b.tanh(b.conv2d(b.reshape(b.input(), {-1, 1, 2, 3}), "conv1", 4, {.kernel = 3, .padding = 1}));
-  const ValueId y = b.tanh(b.conv2d(x, "conv2", 3, {.kernel = 3, .padding = 1}));
-  auto network = std::make_unique<GraphNetwork>(b.finish(b.linear(b.flatten(y), "fc", 3)));
-  const c10::NoGradGuard no_grad;
-  for (const NamedTensor& each : network->parameters())
-    at::Tensor(each.tensor).set_data(each.tensor.to(at::kDouble));
-  return network;
-}
-
-std::vector<Batch> batches(std::size_t count, std::int64_t size, at::ScalarType dtype = at::kDouble) {
-  at::Generator random = at::detail::createCPUGenerator(7);
-  std::vector<Batch> made;
-  for (std::size_t i = 0; i < count; ++i) {
-    Batch& batch = made.emplace_back();
-    batch.inputs = {at::randn({size, 6}, random, at::kDouble).to(dtype)};
-    batch.target = at::randn({size, 3}, random, at::kDouble).to(dtype);
-    batch.indices.resize(static_cast<std::size_t>(size));
-    batch.weight = static_cast<double>(size);
-  }
-  return made;
-}
-
-StepWork work_of(std::span<Batch> micros, std::int64_t step) {
-  StepWork work{.micros = micros, .step = step};
-  for (const Batch& micro : micros) {
-    work.weight += micro.weight;
-    work.samples += micro.size();
-  }
-  return work;
-}
-
-/// A network, its optimizer, a bench and two waves.
-struct Yard {
-  Yard(std::unique_ptr<Network> made, const Table& options, const Pace::Options& pace = {.warm_up = 3})
-      : network(std::move(made)), optimizer(test::make<Optimizer>("sgd", options)) {
-    optimizer->common.lr = 0.05;
-    optimizer->open(make_groups(network->parameters(), optimizer->common));
-    bench = std::make_unique<PlainBench>(*network, *optimizer);
+/// With two waves.
+struct WavesYard : Yard {
+  WavesYard(std::unique_ptr<Network> made, const Table& options, const Pace::Options& pace = {.warm_up = 3})
+      : Yard(std::move(made), options) {
     crew = std::make_unique<Crew>(host, *bench, pace, 1);
   }
-  std::vector<at::Tensor> weights() const {
-    std::vector<at::Tensor> result;
-    for (const NamedTensor& each : network->parameters()) result.push_back(each.tensor.detach().clone());
-    return result;
-  }
-  /// Of the optimizer.
-  std::vector<at::Tensor> buffers() const {
-    State state;
-    StateWriter writer(state);
-    optimizer->save(writer);
-    std::vector<at::Tensor> result;
-    for (const auto& [name, tensor] : state.tensors) result.push_back(tensor.detach().clone());
-    return result;
-  }
-
-  testing::FakeHost host;
-  std::unique_ptr<Network> network;
-  std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<PlainBench> bench;
   std::unique_ptr<Crew> crew;
 };
-
-double distance(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  double most = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, (a[i] - b[i]).abs().max().item<double>());
-  return most;
-}
-
-const Table momentum = test::table({{"momentum", 0.9}});
 
 /// Layers that each take memory and time forward, and let go of it at the end of their backward, which takes
 /// `ratio` times as long (card, section 2.1).
@@ -289,7 +100,7 @@ class Staircase final : public Network {
 };
 
 /// Trains `steps` steps of `micros` micro-batches each, jointly; what the waves did when.
-std::vector<Pace::Mark> train(Yard& yard, Joint& joint, std::size_t micros, int steps) {
+std::vector<Pace::Mark> train(WavesYard& yard, Joint& joint, std::size_t micros, int steps) {
   yard.crew->pace().record();
   std::vector<Batch> data = batches(micros, 2, at::kFloat);
   for (int step = 0; step < steps; ++step) {
@@ -301,7 +112,7 @@ std::vector<Pace::Mark> train(Yard& yard, Joint& joint, std::size_t micros, int 
 
 /// The most bytes that passes have together, in layers, by allocator events.
 double peak_in_layers(const Layers& layers, const Pace::Options& pace, Pace::Held* held = nullptr) {
-  Yard yard(std::make_unique<Staircase>(layers), {}, pace);
+  WavesYard yard(std::make_unique<Staircase>(layers), {}, pace);
   Joint joint(*yard.crew);
   const Meter meter;
   train(yard, joint, 8, 1);  // to know the cycle
@@ -413,7 +224,7 @@ TEST_CASE("wavelet: bytes are counted while both waves take and let go", "[wavel
 TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
   for (const std::size_t micros : {2u, 5u}) {
     INFO(micros << " micro-batches");
-    Yard waves(small_network(), momentum), plain(small_network(), momentum);
+    WavesYard waves(small_network(), momentum), plain(small_network(), momentum);
     if (micros == 5) waves.bench->outcome = mixed_outcomes(), plain.bench->outcome = mixed_outcomes();
     Joint joint(*waves.crew);
     waves.bench->delay = random_delays(2e-4);
@@ -444,7 +255,7 @@ TEST_CASE("wavelet: joint is one batch of both waves", "[wavelet]") {
 
 TEST_CASE("wavelet: a gradient leaves once, when neither wave adds to it any more, the last layer first",
           "[wavelet]") {
-  Yard yard(small_network(), momentum);
+  WavesYard yard(small_network(), momentum);
   yard.bench->delay = random_delays(2e-4);
   Joint joint(*yard.crew);
   std::vector<Batch> data = batches(5, 4);
@@ -463,7 +274,7 @@ TEST_CASE("wavelet: a gradient leaves once, when neither wave adds to it any mor
 
 TEST_CASE("wavelet: an update in turn is said to be of its own step", "[wavelet]") {
   for (const std::int64_t sync_every : {0, 1, 3}) {  // 0: stale1
-    Yard yard(small_network(), momentum);
+    WavesYard yard(small_network(), momentum);
     std::unique_ptr<Rule> rule;
     if (sync_every > 0)
       rule = std::make_unique<Replicas>(*yard.crew, sync_every);
@@ -486,7 +297,7 @@ TEST_CASE("wavelet: an update in turn is said to be of its own step", "[wavelet]
 
 TEST_CASE("wavelet: joint gives the same bits each time", "[wavelet]") {
   const auto run = [](double delay) {
-    Yard yard(small_network(at::kFloat, true), momentum);
+    WavesYard yard(small_network(at::kFloat, true), momentum);
     yard.bench->delay = random_delays(delay);
     Joint joint(*yard.crew);
     std::vector<Batch> data = batches(5, 4, at::kFloat);
@@ -505,8 +316,8 @@ TEST_CASE("wavelet: joint gives the same bits each time", "[wavelet]") {
 }
 
 TEST_CASE("wavelet: running statistics are the mean over the waves' passes", "[wavelet]") {
-  Yard yard(small_network(at::kDouble, true), momentum), tick(small_network(at::kDouble, true), momentum),
-      tock(small_network(at::kDouble, true), momentum);
+  WavesYard yard(small_network(at::kDouble, true), momentum),
+      tick(small_network(at::kDouble, true), momentum), tock(small_network(at::kDouble, true), momentum);
   std::vector<Batch> data = batches(3, 4);
   Joint joint(*yard.crew);
   StepWork work = work_of(data, 0);
@@ -530,7 +341,7 @@ TEST_CASE("wavelet: stale1 is the same reads and updates one after the other, on
   INFO((mixed ? "some updates are skipped or repeated" : "all updates are done"));
   constexpr int steps = 40;
   std::vector<Batch> data = batches(steps, 4);
-  Yard waves(small_network(), momentum), plain(small_network(), momentum);
+  WavesYard waves(small_network(), momentum), plain(small_network(), momentum);
   if (mixed) waves.bench->outcome = mixed_outcomes(), plain.bench->outcome = mixed_outcomes();
   waves.bench->delay = random_delays(3e-4);
   Stale stale(*waves.crew);
@@ -576,7 +387,7 @@ TEST_CASE("wavelet: stale1 is the same reads and updates one after the other, on
 TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wavelet]") {
   for (const Table& options : {Table{}, momentum}) {
     std::vector<Batch> data = batches(60, 4);
-    Yard replicas(small_network(), options), together(small_network(), options);
+    WavesYard replicas(small_network(), options), together(small_network(), options);
     replicas.bench->delay = random_delays(2e-4);
     Replicas apart(*replicas.crew, 1);
     Joint joint(*together.crew);
@@ -605,7 +416,7 @@ TEST_CASE("wavelet: kernels of convolutions are those of the network, in each pa
             [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Replicas>(crew, 1); }, 1}}));
   INFO(name);
   std::vector<Batch> data = batches(20, 4);
-  Yard waves(small_convolution(), momentum), plain(small_convolution(), momentum);
+  WavesYard waves(small_convolution(), momentum), plain(small_convolution(), momentum);
   const std::unique_ptr<Rule> rule = made(*waves.crew);
   for (std::int64_t step = 0; step < 10; ++step) {
     const std::span<Batch> both = std::span(data).subspan(static_cast<std::size_t>(2 * step), 2);
@@ -632,7 +443,7 @@ TEST_CASE("wavelet: replicas joined now and then are two trainings and their mea
   INFO((skips ? "the third and the sixth update are skipped" : "all updates are done"));
   const auto outcome = [&](int update) { return skips && update % 3 == 2 ? Update::skipped : Update::done; };
   std::vector<Batch> data = batches(8, 4);
-  Yard waves(small_network(), momentum);
+  WavesYard waves(small_network(), momentum);
   waves.bench->delay = random_delays(3e-4);
   waves.bench->outcome = [&, update = 0]() mutable { return outcome(update++); };
   Replicas replicas(*waves.crew, 4);
@@ -640,7 +451,7 @@ TEST_CASE("wavelet: replicas joined now and then are two trainings and their mea
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
     replicas.step(work);
   }
-  Yard tick(small_network(), momentum), tock(small_network(), momentum);
+  WavesYard tick(small_network(), momentum), tock(small_network(), momentum);
   for (int step = 0; step < 8; ++step) {
     StepWork work = work_of(std::span(&data[static_cast<std::size_t>(step)], 1), step);
     PlainBench& bench = *(step % 2 == 0 ? tick : tock).bench;
@@ -658,7 +469,7 @@ TEST_CASE("wavelet: replicas joined now and then are two trainings and their mea
 // Those of [.timing] sleep for real, and are run by name: another load on the machine shows in them.
 
 TEST_CASE("wavelet: a wave begins half a cycle behind the other", "[wavelet][.timing]") {
-  Yard yard(std::make_unique<Staircase>(Layers{.count = 4, .seconds = 0.003}), {}, {.warm_up = 4});
+  WavesYard yard(std::make_unique<Staircase>(Layers{.count = 4, .seconds = 0.003}), {}, {.warm_up = 4});
   Joint joint(*yard.crew);
   const std::vector<Pace::Mark> marks = train(yard, joint, 20, 3);
   const double cycle = yard.crew->pace().profile().cycle();
@@ -676,7 +487,7 @@ TEST_CASE("wavelet: a wave begins half a cycle behind the other", "[wavelet][.ti
 }
 
 TEST_CASE("wavelet: the one wave is forward while the other is backward", "[wavelet][.timing]") {
-  Yard yard(std::make_unique<Staircase>(Layers{.count = 4, .seconds = 0.003}), {}, {.warm_up = 4});
+  WavesYard yard(std::make_unique<Staircase>(Layers{.count = 4, .seconds = 0.003}), {}, {.warm_up = 4});
   Joint joint(*yard.crew);
   train(yard, joint, 8, 1);
   yard.crew->pace().take_marks();
@@ -734,7 +545,7 @@ TEST_CASE("wavelet: both waves have no more than so many peaks of one", "[wavele
       GENERATE(table<double, std::int64_t>({{1.0, 0}, {1.25, 0}, {1.5, 0}, {1.0, 4}, {1.4, 4}}));
   const Layers layers{.count = 8, .seconds = 0.0005, .ratio = 1.0, .workspace = workspace};
   INFO(peaks << " peaks, a workspace of " << workspace);
-  Yard yard(std::make_unique<Staircase>(layers), {}, {.offset = 0.05, .peaks = peaks});
+  WavesYard yard(std::make_unique<Staircase>(layers), {}, {.offset = 0.05, .peaks = peaks});
   yard.bench->delay = random_delays(1e-3);
   Joint joint(*yard.crew);
   const Meter meter;
@@ -755,7 +566,7 @@ TEST_CASE("wavelet: both waves have no more than so many peaks of one", "[wavele
 TEST_CASE("wavelet: random delays lock nobody up", "[wavelet]") {
   const auto run = [](const std::function<std::unique_ptr<Rule>(Crew&)>& made, std::size_t micros,
                       int steps) {
-    Yard yard(small_network(), momentum, {.warm_up = 3, .budget = 1 << 16});
+    WavesYard yard(small_network(), momentum, {.warm_up = 3, .budget = 1 << 16});
     const Meter meter;
     yard.bench->delay = random_delays(2e-5);
     const std::unique_ptr<Rule> rule = made(*yard.crew);
@@ -775,7 +586,7 @@ TEST_CASE("wavelet: random delays lock nobody up", "[wavelet]") {
 }
 
 TEST_CASE("wavelet: what a wave throws comes out, and the other ends", "[wavelet]") {
-  Yard yard(small_network(), momentum);
+  WavesYard yard(small_network(), momentum);
   std::vector<Batch> data = batches(4, 4);
   data[1].inputs = {at::zeros({4, 5}, at::kDouble)};
   {

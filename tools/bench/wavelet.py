@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The executor wavelet on two cores: a VGG-like network on made-up images of 28 x 28, float32, and one of equal layers.
 
-  tools/bench/wavelet.py [--quick] [parts] [memory] [overlap] [budget] [speed] [overhead] [hidden]
+  tools/bench/wavelet.py [--quick] [parts] [memory] [overlap] [budget] [speed] [overhead] [hidden] [model]
 
 parts: what the peak of one wave is made of. memory: the most bytes that both waves have at once, by allocator events, half a
 cycle apart against in phase, with as many samples in flight: with the bound on the peak that is the default, and by time
@@ -10,7 +10,9 @@ while the other is forward. budget: the largest micro-batch with which two waves
 against in phase. speed: samples a second of the three ways of updating against the plain loop on two threads. overhead:
 waves = 1 against the plain loop. hidden: samples a second of two ranks, a core each, joined by a slow link (tools/cluster/links.py), at
 which an exchange of all gradients takes so much of what computing takes: waves against the plain loop, whose gradients leave
-behind backward, or while it runs, with one micro-batch, which is best for it."""
+behind backward, or while it runs, with one micro-batch, which is best for it. model: samples a second of two ranks, a core each, that have
+a stage of the network each: rounds of waves, and rolling ones, against rounds of a single wave, and against as many waves one after the
+other with one update."""
 import csv
 import json
 import os
@@ -245,5 +247,39 @@ def hidden():
             print(f"  {name:20} {1e3 * each:6.1f} ms a step, {each / computing:.2f} of that; {others}", flush=True)
 
 
-for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["parts", "memory", "overlap", "budget", "speed", "overhead", "hidden"]:
+WAVE = 1024  # samples; a stage of half of LAYERS takes some 10 ms forward
+CARD = {2: 4 / 3, 4: 8 / 5}  # gain of so many waves, a backward being two forwards (card, section 2.3)
+
+
+def stages_rate(how, waves, sync="round", micros=1):
+    """Samples a second of steps of so many micro-batches, each of so many waves, or itself one: the best of some stretches of four steps."""
+    batch = WAVE * micros * (waves if sync == "round" else 1)
+    task = training.made_up(LAYERS, batch).replace("{ size = 4096", f"{{ size = {4 * batch}")
+    task = task.replace("drop_last", f"micro_batch_size = {batch // micros // 2}, drop_last")  # of each rank, if it had a part of the batch
+    more = f'[executor]\ntype = "wavelet"\nsync = "{sync}"\nwaves = {waves}\n'
+    with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as name:
+        folder = pathlib.Path(name)
+        (folder / "run.toml").write_text(training.text(task, more, folder=folder, duration="20ba" if batch > WAVE else "44ba", interval=4))
+        places = [{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": "29571", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"} for rank in (0, 1)]
+        training.together([[*how, "taskset", "-c", rank, TRAINYARD, "train", folder / "run.toml", "-q"] for rank in (0, 1)], places, folder, 300)
+        return batch / min(training.Result(folder / "run", batch).steps)
+
+
+def model():
+    """Where this has precedence over others, ranks are timed with it, and with the core by weight, and the faster counts: with it, threads
+    that exchange wait until computing does; by weight, others use a core that waits."""
+    hows = [[]] if os.sched_getscheduler(0) == os.SCHED_OTHER else [[], ["chrt", "-o", "0", "nice", "-n", "-20"]]
+    ways = {"one wave": (1,), "2 waves": (2,), "4 waves": (4,), "2 in turn": (1, "round", 2), "4 in turn": (1, "round", 4),
+            "2 rolling": (2, "rolling"), "4 rolling": (4, "rolling")}
+    for _ in range(1 if QUICK else 3):
+        rates = {name: max(stages_rate(how, *way) for how in hows) for name, way in ways.items()}
+        print(f"one wave: {rates['one wave']:.0f} samples a second, {1e3 * WAVE / rates['one wave']:.1f} ms a wave")
+        for waves, gain in CARD.items():
+            times = {name: rates[f"{waves} {name}"] / rates["one wave"] for name in ("waves", "in turn", "rolling")}
+            print(f"  rounds of {waves} waves: {times['waves']:.3f} x one wave (bar {0.9 * gain:.2f}), {times['waves'] / times['in turn']:.3f} x "
+                  f"{waves} in turn with one update; rolling {times['rolling']:.3f} x one wave", flush=True)
+
+
+for name in [word for word in sys.argv[1:] if not word.startswith("--")] or ["parts", "memory", "overlap", "budget", "speed", "overhead", "hidden", "model"]:
     globals()[name]()

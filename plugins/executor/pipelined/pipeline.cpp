@@ -12,7 +12,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/graph/cut.hpp>
 
-#include "layers.hpp"
+#include "executor/layers.hpp"
 
 namespace pipelined {
 
@@ -110,7 +110,7 @@ Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const
     for (const GraphValue& value : part.values)
       if (value.initializer.defined()) names.push_back(value.name);
   }
-  worker_of_stage_ = balanced(costs, workers);
+  worker_of_stage_ = executors::balanced(costs, workers);
   const auto stages = std::ssize(parts);
   for (std::int64_t s = 0; s < stages; ++s) {
     const bool own = line == nullptr || place(s) == line->place();
@@ -204,7 +204,8 @@ void Pipeline::balance() {
   measures_ = false;
   std::vector<double> seconds;
   for (const Cost& each : costs_) seconds.push_back(each.forward + each.backward);
-  const std::vector<int> worker_of_stage = balanced(seconds, static_cast<std::int64_t>(workers_.size()));
+  const std::vector<int> worker_of_stage =
+      executors::balanced(seconds, static_cast<std::int64_t>(workers_.size()));
   for (Worker& each : workers_) each.first = size(), each.last = 0;
   for (std::int64_t s = 0; s < size(); ++s) {
     Worker& worker = workers_[static_cast<std::size_t>(worker_of_stage[static_cast<std::size_t>(s)])];

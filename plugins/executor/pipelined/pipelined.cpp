@@ -21,6 +21,7 @@
 #include <trainyard/ranks.hpp>
 #include <trainyard/state.hpp>
 
+#include "executor/rows.hpp"
 #include "layers.hpp"
 #include "line.hpp"
 #include "pipeline.hpp"
@@ -340,7 +341,8 @@ class Pipelined final : public Executor, pipelined::Judge {
       const Batch& micro = work.micros[i];
       for (std::int64_t row = 0; row < micro.size(); row += options_.update_size) {
         auto unit = std::make_shared<Unit>();
-        unit->batch = rows_of(bench.loss(), micro, row, std::min(options_.update_size, micro.size() - row));
+        unit->batch =
+            executors::rows_of(bench.loss(), micro, row, std::min(options_.update_size, micro.size() - row));
         if (unit->batch.weight <= 0.0) continue;  // nothing in it counts
         unit->pass = work.pass(i);
         unit->pass.micro = static_cast<std::uint32_t>(units.size());
@@ -352,22 +354,6 @@ class Pipelined final : public Executor, pipelined::Judge {
       }
     }
     return units;
-  }
-
-  static Batch rows_of(const Loss& loss, const Batch& batch, std::int64_t first, std::int64_t count) {
-    const auto rows = [&](const at::Tensor& tensor) {
-      if (tensor.size(0) != batch.size())
-        throw PluginError("a batch of " + std::to_string(batch.size()) + " samples has a field of " +
-                          std::to_string(tensor.size(0)) +
-                          " rows: a hook has changed it; samples cannot be told apart");
-      return tensor.narrow(0, first, count);
-    };
-    Batch part;
-    for (const at::Tensor& input : batch.inputs) part.inputs.push_back(rows(input));
-    if (batch.target.defined()) part.target = rows(batch.target);
-    part.indices.assign(batch.indices.begin() + first, batch.indices.begin() + first + count);
-    part.weight = loss.weight(part);
-    return part;
   }
 
   // ---- behind the last stage

@@ -49,14 +49,4 @@ class Crew {
   std::array<std::unique_ptr<Wave>, most_waves> waves_;  ///< their threads go first
 };
 
-/// How updates come of the gradients of the waves.
-class Rule {
- public:
-  virtual ~Rule() = default;
-  virtual void step(StepWork& work) = 0;
-  /// Nothing is in flight afterwards, and the run's network has the weights.
-  virtual void settle() {}
-  virtual bool in_flight() const { return false; }
-};
-
 }  // namespace wavelet

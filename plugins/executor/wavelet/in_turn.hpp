@@ -20,6 +20,7 @@
 #include <trainyard/state.hpp>
 
 #include "crew.hpp"
+#include "rule.hpp"
 
 namespace wavelet {
 

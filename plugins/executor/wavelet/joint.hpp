@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crew.hpp"
+#include "rule.hpp"
 
 namespace wavelet {
 

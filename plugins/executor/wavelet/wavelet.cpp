@@ -1,6 +1,6 @@
 // Two waves of one training, half a cycle apart: while the one runs backward and lets go of its activations, the
-// other runs forward and takes as much (Wang et al., "Wavelet: Efficient DNN Training with Tick-Tock Scheduling",
-// MLSys 2021).
+// other runs forward and takes as much; or any number of them, in stages of the network that lie on several ranks (Wang et
+// al., "Wavelet: Efficient DNN Training with Tick-Tock Scheduling", MLSys 2021).
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -14,19 +14,21 @@
 #include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
+#include <trainyard/ranks.hpp>
 #include <trainyard/sharded.hpp>
 
 #include "crew.hpp"
 #include "in_turn.hpp"
 #include "joint.hpp"
 #include "meter.hpp"
+#include "staged.hpp"
 #include "timeline.hpp"
 
-enum class WaveletSync : unsigned char { joint, stale1, replica };
+enum class WaveletSync : unsigned char { joint, stale1, replica, round, rolling };
 
 template <>
 struct trainyard::Words<WaveletSync> {
-  static constexpr std::string_view words[] = {"joint", "stale1", "replica"};
+  static constexpr std::string_view words[] = {"joint", "stale1", "replica", "round", "rolling"};
 };
 
 namespace {
@@ -61,13 +63,23 @@ class Wavelet final : public Eager {
   };
   static void describe(Manifest<Options>& m) {
     m.name("wavelet").version("1.0.0").summary(
-        "Two waves half a cycle apart, the one forward in the memory that the other lets go of backward.");
-    m.option("waves", &Options::waves, "that run at once, each on its own thread; 1: as eager").range(1, 2);
+        "Two waves half a cycle apart, the one forward in the memory that the other lets go of backward; or "
+        "several, through stages on several ranks.");
+    for (const char* const sync : {"round", "rolling"})
+      for (const char* const need : {"distributed", "graph", "rows"})
+        m.needs(std::string(need) + " where sync = " + sync);
+    m.option("waves", &Options::waves,
+             "that run at once, each on its own thread; 1: as eager. round, rolling: up to 64, through the "
+             "stages")
+        .range(1, 64);
     m.option(
         "sync", &Options::sync,
         "joint: the waves share out a step's micro-batches, and one update is made of both; stale1: they "
         "take steps in turn, on weights that lack at most one update; replica: the same, each with "
-        "weights of its own, of which the mean is taken");
+        "weights of its own, of which the mean is taken; round: each rank has a stage of the network, "
+        "through "
+        "which a micro-batch goes in as many waves, and one update is made of them all; rolling: the same, "
+        "each step a wave, on weights that lack at most waves - 1 updates");
     m.option("sync_every", &Options::sync_every, "replica: steps of each wave from one mean to the next")
         .min(1);
     m.option("offset", &Options::offset,
@@ -92,17 +104,18 @@ class Wavelet final : public Eager {
   ~Wavelet() override { rest(); }
 
   void open(Workbench& bench) override {
-    if (options_.waves == 1) return;
+    if (is_plain()) return;
     rest();
     if (rule_ && rule_->in_flight())
       host().log(LogLevel::warning, "the step that was in flight is lost: no update comes of it");
     rule_.reset();
     crew_.reset();
     check(bench);
+    threads_ = at::get_num_threads();
+    if (is_staged()) return open_stages(bench);
     budget_ = static_cast<std::int64_t>(options_.memory_budget);
     if (options_.memory_budget <= 1.0)
       budget_ = static_cast<std::int64_t>(options_.memory_budget * static_cast<double>(available_bytes()));
-    threads_ = at::get_num_threads();
     const wavelet::Pace::Options pace = {.offset = options_.offset,
                                          .warm_up = options_.profile_iterations,
                                          .budget = budget_,
@@ -116,14 +129,16 @@ class Wavelet final : public Eager {
   }
 
   void step(Workbench& bench, StepWork& work) override {
-    if (options_.waves == 1) return Eager::step(bench, work);
+    if (is_plain()) return Eager::step(bench, work);
+    if (is_staged()) return rule_->step(work);
     say_of_single(work);
     work_on();
     rule_->step(work);
   }
 
   void settle(Workbench&, Pause pause) override {
-    if (options_.waves == 1) return;
+    if (is_plain()) return;
+    if (is_staged()) return settle_stages(pause);
     if (working_) {
       rule_->settle();
       crew_->join_statistics();
@@ -133,7 +148,15 @@ class Wavelet final : public Eager {
     if (pause == Pause::end) say_at_end();
   }
 
+  bool divides_network() const override { return is_staged(); }
+
  private:
+  bool is_staged() const { return options_.sync == Sync::round || options_.sync == Sync::rolling; }
+  bool is_plain() const { return options_.waves == 1 && !is_staged(); }
+  std::string sync() const {
+    return "sync = \"" + std::string(Words<Sync>::words[static_cast<std::size_t>(options_.sync)]) + "\"";
+  }
+
   void check(Workbench& bench) const {
     const RunFacts& run = host().run();
     if (run.device != "cpu")
@@ -148,13 +171,51 @@ class Wavelet final : public Eager {
       throw ConfigError(
           "the optimizer leaves rows behind that a pass reads, and knows of one pass at a time: choose "
           "another, or set waves = 1");
+    if (is_staged()) return check_stages(bench);
+    if (options_.waves > wavelet::most_waves)
+      throw ConfigError(sync() + " has two waves, and waves is " + std::to_string(options_.waves) +
+                        ": set it to 2, or sync = \"round\"");
     if (options_.sync == Sync::joint) return;
-    const std::string sync(Words<Sync>::words[static_cast<std::size_t>(options_.sync)]);
     if (bench.loss_scale() != 1.0)
       throw ConfigError(
-          "sync = \"" + sync +
-          "\" does not go with trainer.precision = \"fp16-mixed\", whose scale may change between "
+          sync() +
+          " does not go with trainer.precision = \"fp16-mixed\", whose scale may change between "
           "a pass and its update: choose bf16-mixed, or sync = \"joint\"");
+  }
+
+  void check_stages(Workbench& bench) const {
+    if (host().run().ranks == nullptr)
+      throw ConfigError(
+          sync() +
+          " has a stage of the network on each of several ranks, and this run has one: start it with "
+          "--ranks 2, or set sync = \"joint\"");
+    if (bench.network().graph() == nullptr)
+      throw ConfigError(sync() + " cuts the graph of the network, and it has none: set sync = \"joint\"");
+    if (bench.autocasts())
+      throw ConfigError(sync() + " runs in the precision of the weights: set trainer.precision = \"fp32\"");
+    if (bench.drops())
+      throw ConfigError(
+          sync() + " has stages, which know no dropout: leave [model.dropout] out, or set sync = \"joint\"");
+    if (options_.timeline)
+      throw ConfigError("timeline is of two waves of the whole network: leave it out with " + sync());
+  }
+
+  void open_stages(Workbench& bench) {
+    const wavelet::StagedOptions staged = {.waves = options_.waves, .threads = threads_};
+    Ranks& ranks = *host().run().ranks;
+    if (options_.sync == Sync::round)
+      rule_ = std::make_unique<wavelet::Round>(host(), ranks, bench, staged);
+    else
+      rule_ = std::make_unique<wavelet::Rolling>(host(), ranks, bench, staged);
+  }
+
+  void settle_stages(Pause pause) {
+    if (!rule_) return;
+    rule_->settle();
+    const auto* const rolling = dynamic_cast<const wavelet::Rolling*>(rule_.get());
+    if (pause == Pause::end && rolling != nullptr)
+      host().log(LogLevel::info, "waves read weights that lacked at most " +
+                                     std::to_string(rolling->most_behind()) + " updates");
   }
 
   void make_crew(Workbench& bench, const wavelet::Pace::Options& pace) {

@@ -2,6 +2,8 @@
 import json
 import os
 import pathlib
+import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -10,6 +12,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ.get("TRAINYARD_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[3]))
 BUILD = pathlib.Path(os.environ.get("TRAINYARD_BINARY_DIR", SOURCE / "build" / "release"))
 TRAINYARD = BUILD / "bin" / "trainyard"
+FAULTY = BUILD / "tests" / "faulty"  # plugins that do wrong on purpose
 DATA = pathlib.Path(os.environ.get("TRAINYARD_DATA", SOURCE.parent / "shared" / "data"))
 
 # Trains in a moment, on made-up data.
@@ -105,3 +108,37 @@ class HostTest(unittest.TestCase):
         result = self.result(run)
         self.assertEqual(result["exit_code"], code)
         return {**result, "printed": done.stdout + done.stderr}
+
+    def killed_at(self, text, place, *words, code=-signal.SIGKILL):
+        """Begins a run, or goes on with it, until its hook `killer` ends it at a place. Gives what a plugin wrote to the file of the place."""
+        self.write("run.toml", text)
+        self.write("place", place)
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, *words, code=code)
+        said = (self.folder / "place").read_text()
+        (self.folder / "place").unlink()
+        return said
+
+
+class KilledTest(HostTest):
+    """Of runs that end as if nothing had happened to them; their hook `killer` reads "place"."""
+
+    def lines(self, file, *whats):
+        lines = map(json.loads, (self.folder / "runs/small" / file).read_text().splitlines())
+        return [line for line in lines if line["what"] in whats]
+
+    def end(self, text):
+        """The digests that a run ends with, and all that was logged of it."""
+        digest = self.train(text, "--plugins", FAULTY)["digest"]
+        logged = [line["values"] for line in self.lines("metrics.jsonl", "train", "eval")]
+        return digest, [{name: value for name, value in values.items() if name != "samples_per_second"} for values in logged]
+
+    def whole(self, text):
+        """The same of one that nothing happens to."""
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        return self.end(text)
+
+    def killed(self, text, *places):
+        """The same of one that is killed at each place in turn."""
+        shutil.rmtree(self.folder / "runs")
+        self.said = [self.killed_at(text, place) for place in places]
+        return self.end(text)
