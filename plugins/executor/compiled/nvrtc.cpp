@@ -44,7 +44,7 @@ Function* find(const char* name, Function*) {
                       std::to_string(CUDART_VERSION / 1000) + ", or set executor.fuse = \"none\"");
   return reinterpret_cast<Function*>(found);
 }
-#define TRAINYARD_NVRTC(name) find(#name, &name)
+#define TRAINYARD_NVRTC(name) find(#name, &(name))
 
 /// What is compiled, with what NVRTC says of it.
 class Program {
@@ -81,7 +81,8 @@ class Program {
     TRAINYARD_NVRTC(nvrtcGetProgramLogSize)(program_, &size);
     std::string text(size, '\0');
     TRAINYARD_NVRTC(nvrtcGetProgramLog)(program_, text.data());
-    return text.c_str();
+    text.resize(text.find_last_not_of('\0') + 1);  // it counts its end
+    return text;
   }
 
   nvrtcProgram program_ = nullptr;
