@@ -33,6 +33,7 @@ template <class Work>
 void without_trace(const trainyard::GraphNetwork& network, const Work& work) {
   const std::vector<NamedTensor> statistics = network.buffers();
   std::vector<at::Tensor> before;
+  before.reserve(statistics.size());
   for (const NamedTensor& each : statistics) before.push_back(each.tensor.clone());
   const auto restore = [&] {
     for (std::size_t i = 0; i < before.size(); ++i) statistics[i].tensor.copy_(before[i]);
