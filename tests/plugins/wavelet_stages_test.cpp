@@ -38,6 +38,8 @@ int makespan(int stages, std::int64_t waves) {
       now = std::max(now, given == ends.end() ? 0 : given->second) + (next == Next::forward ? 1 : 2);
       ends[{next, wave, stage}] = now;
       order.done(next);
+      // Activations of so many waves.
+      CHECK(order.forwards() - order.backwards() <= (stage + 1 == stages ? 1 : waves));
       moves = true;
     }
   }

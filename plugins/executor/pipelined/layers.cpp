@@ -5,7 +5,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "executor/layers.hpp"
+#include "../layers.hpp"
 
 namespace pipelined {
 

@@ -12,7 +12,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/graph/cut.hpp>
 
-#include "executor/layers.hpp"
+#include "../layers.hpp"
 
 namespace pipelined {
 

@@ -21,7 +21,7 @@
 #include <trainyard/ranks.hpp>
 #include <trainyard/state.hpp>
 
-#include "executor/rows.hpp"
+#include "../rows.hpp"
 #include "layers.hpp"
 #include "line.hpp"
 #include "pipeline.hpp"

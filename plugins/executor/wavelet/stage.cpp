@@ -14,7 +14,7 @@
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/loss.hpp>
 
-#include "executor/layers.hpp"
+#include "../layers.hpp"
 
 namespace wavelet {
 namespace {

@@ -11,7 +11,7 @@
 #include <trainyard/graph/cut.hpp>
 #include <trainyard/loss.hpp>
 
-#include "executor/rows.hpp"
+#include "../rows.hpp"
 
 namespace wavelet {
 namespace {
