@@ -103,7 +103,7 @@ std::vector<Case> cases() {
        {6},
        [](B& b, ValueId x) {
          x = b.linear(x, "one", 5);
-         return b.mul(b.node("Relu", "", {x}), x);
+         return b.add(b.node("Relu", "", {x}), x);
        }},
       {"Gemm, of one weight in two",
        {6},
