@@ -80,7 +80,7 @@ class Completion(HostTest):
         self.assertEqual(self.words("train", "run.toml", "--set", "optimizer.type=adamw"), ["optimizer.type=adamw"])
         types = self.words("train", "run.toml", "--set", "optimizer.type=")
         self.assertLess({"optimizer.type=sgd", "optimizer.type=adamw"}, set(types))
-        self.assertEqual(self.words("train", "run.toml", "--set", "trainer.precision=f"), ["trainer.precision=fp16-mixed", "trainer.precision=fp32"])
+        self.assertEqual(self.words("train", "run.toml", "--set", "trainer.precision=f"), ["trainer.precision=fp16-mixed", "trainer.precision=fp32", "trainer.precision=fp64"])
         self.assertEqual(self.words("train", "run.toml", "--set", "data.train.shu"), ["data.train.shuffle="])
         self.assertEqual(self.words("train", "run.toml", "--set", "data.train.size"), ["data.train.size="])  # an option of the dataset
         self.assertEqual(self.words("train", "run.toml", "--set", "metrics.0.ty"), ["metrics.0.type="])
