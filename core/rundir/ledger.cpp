@@ -58,10 +58,12 @@ Table parsed(const std::string& text) {
   return std::move(document.root);
 }
 
-std::string swaps_text(const Entry& entry) {
-  std::string text;
-  for (const config::SwapRequest& swap : entry.swaps) text += config::toml_file(config::table_of(swap));
-  return text;
+/// Whatever the order of the options: a checkpoint keeps a plan with its keys in another one than the run file.
+bool ask_the_same(const Entry& a, const Entry& b) {
+  return std::equal(a.swaps.begin(), a.swaps.end(), b.swaps.begin(), b.swaps.end(),
+                    [](const config::SwapRequest& one, const config::SwapRequest& other) {
+                      return config::diff(config::table_of(one), config::table_of(other)).empty();
+                    });
 }
 
 /// What became of a entry.
@@ -96,7 +98,7 @@ std::map<std::int64_t, End> ends_in(const std::vector<report::JournalEntry>& jou
 template <class Entries>
 auto find_planned(Entries& entries, const Entry& wanted) {
   return std::find_if(entries.begin(), entries.end(), [&](const Entry& each) {
-    return each.who == run_file && each.step == wanted.step && swaps_text(each) == swaps_text(wanted);
+    return each.who == run_file && each.step == wanted.step && ask_the_same(each, wanted);
   });
 }
 

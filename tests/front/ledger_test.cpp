@@ -166,6 +166,19 @@ TEST_CASE("of a plan the same is what asks the same, at the same step, and nobod
   CHECK(left({planned(10, "loss"), planned(20, "loss")}, {planned(10, "loss")}) == "2 at 10, 1 at 20");
   CHECK(left({planned(20, "loss"), planned(20, "data")}, {planned(20, "loss")}) == "1 at 20, 2 at 20");
   CHECK(left({planned(20, "loss")}, {}) == "1 at 20");
+
+  Entry one = planned(10, "optimizer"), other = one, faster = one;
+  one.swaps[0].options.set("rho", Value(0.5));
+  one.swaps[0].options.set("beta", Value(0.9));
+  other.swaps[0].options.set("beta", Value(0.9));
+  other.swaps[0].options.set("rho", Value(0.5));
+  faster.swaps[0].options.set("rho", Value(0.6));
+  faster.swaps[0].options.set("beta", Value(0.9));
+  Ledger ledger;
+  ledger.replan({one}, {other});  // that of the checkpoint has ended
+  CHECK(ledger.open.empty());
+  ledger.replan({one}, {faster});
+  CHECK(text(ledger.open) == "1 at 10");
 }
 
 TEST_CASE("what of a plan has ended is known by the journal, whatever its end was", "[ledger]") {
