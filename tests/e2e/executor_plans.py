@@ -1,0 +1,101 @@
+"""Random plans: executors and optimizers swapped for each other, some refused or taken back, on one rank and on two, with hooks that skip
+steps and average weights. A run that is killed twice ends with the bits of the one that was not.
+  TRAINYARD_SEQUENCES=100 TRAINYARD_SEED=7 python3 tests/e2e/executor_plans.py"""
+import json
+import os
+import random
+import shutil
+import subprocess
+import unittest
+
+from support.host import FAULTY, SMALL
+from support.ranks import RankTest
+
+STEPS = 40
+RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", f"{STEPS}ba").replace('"1ep"', '"9ba"').replace(
+    'type = "mlp"\nlayers = [8, 16, 3]', 'type = "residual_mlp"\nwidth = 8\nblocks = 3').replace(
+    'type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-3') + """
+[schedule]
+type = "cosine"
+[checkpoint]
+type = "full"
+interval = "7ba"
+[logging]
+interval = "1ba"
+"""
+KILLER = '[[hooks]]\ntype = "killer"\nplace = "place"\n'
+
+
+def pipelined(mode):
+    return [("pipelined", {"mode": mode, "mitigation": "stash"}), ("pipelined", {"mitigation": "lwpv+sc", "mode": mode})]
+
+
+ANYWHERE = [("eager", {}), ("compiled", {}), ("wavelet", {"sync": "joint"}), ("wavelet", {"sync": "stale1"}), ("wavelet", {"sync_every": 3, "sync": "replica"})]
+EXECUTORS = {1: ANYWHERE + pipelined("sim") + pipelined("threads"),
+             2: ANYWHERE + pipelined("dist") + [("wavelet", {"waves": 3, "sync": "round"}), ("wavelet", {"waves": 2, "sync": "rolling"})]}
+OPTIMIZERS = [("sgd", {"momentum": 0.9, "lr": 0.02}), ("sgd", {"lr": 0.03}), ("troubled", {"lr": 0.01, "at": "step", "step": 3}),
+              ("troubled", {"lr": 0.01, "at": "not_finite", "step": 2})]
+
+
+def lines(options):
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
+
+
+def swap(at, slot, type, options, watch=0):
+    given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
+    return f'[[swap]]\nat = "{at}ba"\nslot = "{slot}"\ntype = "{type}"\nwatch = "{watch}ba"\n' + (f"options = {{ {given} }}\n" if given else "")
+
+
+def random_plan(chance, ranks):
+    type, options = chance.choice(EXECUTORS[ranks])
+    text = RUN + f'[executor]\ntype = "{type}"\n' + lines(options) + KILLER
+    if chance.random() < 0.4:
+        text += '[[hooks]]\ntype = "ema"\ndecay = 0.9\n'
+    if chance.random() < 0.4:
+        text += '[[hooks]]\ntype = "skipping"\n' + lines({"period": chance.choice((4, 5, 7)), "rank": chance.choice((-1, 0, 1)) if ranks > 1 else -1,
+                                                         "batches": chance.random() < 0.5})
+    at = 0
+    for _ in range(chance.randrange(4)):
+        at += chance.randint(3, 12)
+        slot, choices = ("executor", EXECUTORS[ranks]) if chance.random() < 0.55 else ("optimizer", OPTIMIZERS)
+        text += swap(at, slot, *chance.choice(choices), watch=chance.choice((0, 4, 8)))
+    return text
+
+
+class ExecutorPlans(RankTest):
+    def train_on(self, ranks, text):
+        """The exit code, and the digests of a run that came to its end."""
+        command = self.command("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, "--ranks", ranks)
+        done = subprocess.run(command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=300)
+        self.assertNotIn(done.returncode, (1, 2), done.stderr)  # an internal error; a plan that is none
+        return done.returncode, self.result()["digest"] if done.returncode == 0 else None
+
+    def assert_kills_change_nothing(self, ranks, text, places):
+        expected = self.train_on(ranks, text)
+        shutil.rmtree(self.folder / "runs")
+        for place in places:
+            self.write("place", place)
+            self.train_on(ranks, text)
+            (self.folder / "place").unlink()
+        self.assertEqual(self.train_on(ranks, text), expected, text)
+        shutil.rmtree(self.folder / "runs")
+
+    def test_random_plans(self):
+        first = int(os.environ.get("TRAINYARD_SEED", "5040"))
+        for seed in range(first, first + int(os.environ.get("TRAINYARD_SEQUENCES", "4"))):
+            chance = random.Random(seed)
+            ranks = chance.choice((1, 2))
+            text = random_plan(chance, ranks)
+            places = [f"{chance.choice(('batch_end', 'before_step'))} {step}" for step in sorted(chance.sample(range(4, STEPS), 2))]
+            with self.subTest(seed=seed, ranks=ranks, places=places):
+                self.assert_kills_change_nothing(ranks, text, places)
+
+    def test_a_swap_that_was_refused_does_not_come_again_where_it_would_be_possible(self):
+        """Its options are in another order than that in which a checkpoint keeps them."""
+        text = (RUN + '[executor]\ntype = "pipelined"\n' + KILLER + swap(12, "optimizer", "troubled", {"step": 3, "lr": 0.01, "at": "never"}) +
+                swap(19, "executor", "eager", {}))
+        self.assert_kills_change_nothing(1, text, ["batch_end 26"])
+
+
+if __name__ == "__main__":
+    unittest.main()
