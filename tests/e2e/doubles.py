@@ -4,13 +4,12 @@ import shutil
 import struct
 import unittest
 
-from support.host import ROWS, SMALL, HostTest, rows
+from support.host import ROWS, SMALL, rows
+from support.ranks import RankTest
 
-try:
-    import numpy
-    from safetensors.numpy import load_file
-except ImportError:
-    raise SystemExit(77)
+# Where these are not there, support.ranks has ended the test.
+import numpy
+from safetensors.numpy import load_file
 
 FP64 = ("--set", "trainer.precision=fp64")
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"') + '[checkpoint]\ntype = "full"\ninterval = "2ba"\n'
@@ -32,21 +31,10 @@ def feature(row, column):
     return ((row * 7 + column * 3) % 11) / 10
 
 
-class Doubles(HostTest):
-    def setUp(self):
-        super().setUp()
-        self.run_folder = self.folder / "runs/small"
-
-    def weights(self):
-        return load_file(self.run_folder / "model.safetensors")
-
-    def anew(self, text, *words):
-        shutil.rmtree(self.run_folder, ignore_errors=True)
-        return self.train(text, *words)
-
+class Doubles(RankTest):
     def test_a_linear_classifier_is_trained_as_numpy_does_it_in_double_precision(self):
         self.write("rows.csv", rows(feature=feature))
-        self.anew(LINEAR, "--set", "optimizer.lr=1e-30", "--set", "trainer.max_duration=1ba")
+        self.on(1, LINEAR, "--set", "optimizer.lr=1e-30", "--set", "trainer.max_duration=1ba")
         names = sorted(self.weights())  # bias, weight
         bias, matrix = (self.weights()[name].astype(numpy.float64) for name in names)
         # Features are read in single precision.
@@ -60,14 +48,14 @@ class Doubles(HostTest):
         def furthest():
             return max(float(numpy.abs(self.weights()[name] - expected).max()) for name, expected in zip(names, (bias, matrix)))
 
-        self.anew(LINEAR, *FP64)
+        self.on(1, LINEAR, *FP64)
         self.assertEqual({each.dtype for each in self.weights().values()}, {numpy.dtype(numpy.float64)})
         self.assertLess(furthest(), 1e-14)
-        self.anew(LINEAR)
+        self.on(1, LINEAR)
         self.assertGreater(furthest(), 1e-9)
 
     def test_checkpoints_hold_doubles_and_a_run_goes_on_from_one_to_the_bit(self):
-        expected = self.anew(RUN, *FP64)["digest"]
+        expected = self.on(1, RUN, *FP64)["digest"]
         for checkpoint in (self.run_folder / "checkpoints").glob("step-*"):
             self.assertEqual((types(checkpoint / "model.safetensors"), types(checkpoint / "optimizer.safetensors")), ({"F64"}, {"F64"}))
         shutil.rmtree(self.run_folder)
@@ -79,33 +67,33 @@ class Doubles(HostTest):
 
     def test_two_ranks_sum_gradients_in_double_precision(self):
         text = RUN.replace("batch_size = 16, shuffle", "batch_size = 16, micro_batch_size = 8, shuffle")
-        self.anew(text, *FP64)
+        self.on(1, text, *FP64)
         expected = self.weights()
         for words in ((), ("--set", "distributed.bucket_cap_mb=0.0003")):
-            self.anew(text, *FP64, "--ranks", "2", *words)
+            self.on(1, text, *FP64, "--ranks", "2", *words)
             for name, each in self.weights().items():
                 self.assertEqual(each.dtype, numpy.float64)
                 self.assertLess(numpy.abs(each - expected[name]).max(), 1e-13, name)
 
     def test_weights_of_the_other_precision_are_converted(self):
-        self.anew(RUN)
+        self.on(1, RUN)
         single = self.weights()
         shutil.copy(self.run_folder / "model.safetensors", self.folder / "single.safetensors")
         still = ("--set", "optimizer.lr=1e-300", "--set", "optimizer.weight_decay=0", "--set", "trainer.max_duration=1ba", "--set", "run.load=weights")
-        self.anew(RUN, *FP64, *still, "--set", "run.resume=single.safetensors")
+        self.on(1, RUN, *FP64, *still, "--set", "run.resume=single.safetensors")
         double = self.weights()
         for name, each in single.items():
             self.assertEqual(double[name].dtype, numpy.float64)
             self.assertTrue((double[name] == each).all(), name)
-        self.anew(RUN, *FP64)
+        self.on(1, RUN, *FP64)
         double = self.weights()
         shutil.copy(self.run_folder / "model.safetensors", self.folder / "double.safetensors")
-        self.anew(RUN, *still, "--set", "run.resume=double.safetensors")
+        self.on(1, RUN, *still, "--set", "run.resume=double.safetensors")
         for name, each in self.weights().items():
             self.assertTrue((each == double[name].astype(numpy.float32)).all(), name)
 
     def test_verbs_take_the_weights_as_they_are(self):
-        loss = self.anew(RUN, *FP64)["metrics"]["val/loss"]
+        loss = self.on(1, RUN, *FP64)["metrics"]["val/loss"]
         self.assertEqual(json.loads(self.host("eval", "run.toml", *FP64, "--format", "json").stdout)["val/loss"], loss)
         self.assertEqual(json.loads(self.host("eval", "runs/small", "--format", "json").stdout)["val/loss"], loss)
         self.host("predict", "runs/small", "--inputs", "true", "--out", "said.safetensors")
@@ -130,8 +118,8 @@ class Doubles(HostTest):
                 self.assertIn(f"{name} works in single precision, and trainer.precision is \"fp64\"", said)
 
     def test_compiled_runs_as_eager_does_and_says_so(self):
-        expected = self.anew(RUN, *FP64)["digest"]
-        done = self.anew(RUN + '[executor]\ntype = "compiled"\n', *FP64)
+        expected = self.on(1, RUN, *FP64)["digest"]
+        done = self.on(1, RUN + '[executor]\ntype = "compiled"\n', *FP64)
         self.assertEqual(done["digest"], expected)
         self.assertIn("kernels are of floats, and the weights are not: every step runs as eager does", (self.run_folder / "run.log").read_text())
 

@@ -8,22 +8,11 @@ import shutil
 import subprocess
 import unittest
 
-from support.host import FAULTY, SMALL
+from support.host import FAULTY, KILLER, planned, with_momentum
 from support.ranks import RankTest
 
 STEPS = 40
-RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", f"{STEPS}ba").replace('"1ep"', '"9ba"').replace(
-    'type = "mlp"\nlayers = [8, 16, 3]', 'type = "residual_mlp"\nwidth = 8\nblocks = 3').replace(
-    'type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-3') + """
-[schedule]
-type = "cosine"
-[checkpoint]
-type = "full"
-interval = "7ba"
-[logging]
-interval = "1ba"
-"""
-KILLER = '[[hooks]]\ntype = "killer"\nplace = "place"\n'
+RUN = with_momentum(STEPS, blocks=3)
 
 
 def pipelined(mode):
@@ -41,11 +30,6 @@ def lines(options):
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
 
 
-def swap(at, slot, type, options, watch=0):
-    given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
-    return f'[[swap]]\nat = "{at}ba"\nslot = "{slot}"\ntype = "{type}"\nwatch = "{watch}ba"\n' + (f"options = {{ {given} }}\n" if given else "")
-
-
 def random_plan(chance, ranks):
     type, options = chance.choice(EXECUTORS[ranks])
     text = RUN + f'[executor]\ntype = "{type}"\n' + lines(options) + KILLER
@@ -58,7 +42,8 @@ def random_plan(chance, ranks):
     for _ in range(chance.randrange(4)):
         at += chance.randint(3, 12)
         slot, choices = ("executor", EXECUTORS[ranks]) if chance.random() < 0.55 else ("optimizer", OPTIMIZERS)
-        text += swap(at, slot, *chance.choice(choices), watch=chance.choice((0, 4, 8)))
+        type, options = chance.choice(choices)
+        text += planned(at, slot, type, chance.choice((0, 4, 8)), **options)
     return text
 
 
@@ -92,8 +77,8 @@ class ExecutorPlans(RankTest):
 
     def test_a_swap_that_was_refused_does_not_come_again_where_it_would_be_possible(self):
         """Its options are in another order than that in which a checkpoint keeps them."""
-        text = (RUN + '[executor]\ntype = "pipelined"\n' + KILLER + swap(12, "optimizer", "troubled", {"step": 3, "lr": 0.01, "at": "never"}) +
-                swap(19, "executor", "eager", {}))
+        text = (RUN + '[executor]\ntype = "pipelined"\n' + KILLER + planned(12, "optimizer", "troubled", 0, step=3, lr=0.01, at="never") +
+                planned(19, "executor", "eager", 0))
         self.assert_kills_change_nothing(1, text, ["batch_end 26"])
 
 

@@ -10,33 +10,16 @@ import subprocess
 import time
 import unittest
 
-from support.host import FAULTY, SMALL
+from support.host import FAULTY, KILLER, planned, with_momentum
 from support.ranks import RankTest
 
 STEPS = 60
-RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", f"{STEPS}ba").replace('"1ep"', '"9ba"').replace(
-    'type = "mlp"\nlayers = [8, 16, 3]', 'type = "residual_mlp"\nwidth = 8\nblocks = 6').replace(
-    'type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-3') + """
-[schedule]
-type = "cosine"
-[checkpoint]
-type = "full"
-interval = "7ba"
-[logging]
-interval = "1ba"
-"""
-KILLER = '[[hooks]]\ntype = "killer"\nplace = "place"\n'
+RUN = with_momentum(STEPS, blocks=6)
 KILLS = int(os.environ.get("TRAINYARD_KILLS", "3"))
 
 
 def executor(mitigation, mode="threads", type="pipelined"):
     return f'[executor]\ntype = "{type}"\nmitigation = "{mitigation}"\nreference_batch_size = 16\nmode = "{mode}"\n'
-
-
-def planned(at, type, watch, **options):
-    text = f'[[swap]]\nat = "{at}ba"\nslot = "executor"\ntype = "{type}"\nwatch = "{watch}ba"\n'
-    more = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
-    return text + (f"options = {{ {more} }}\n" if more else "")
 
 
 class Pipelined(RankTest):
@@ -92,8 +75,8 @@ class Pipelined(RankTest):
         for mitigation in ("stash", "lwpv+sc"):
             def plan(watch):
                 back = {"mitigation": mitigation, "reference_batch_size": 16}
-                return (RUN + executor(mitigation) + KILLER + planned(15, "compiled", watch) + planned(27, "eager", watch) +
-                        planned(38, "pipelined", watch, **back))
+                return (RUN + executor(mitigation) + KILLER + planned(15, "executor", "compiled", watch) + planned(27, "executor", "eager", watch) +
+                        planned(38, "executor", "pipelined", watch, **back))
             expected = self.outcome(plan(0))
             self.assertEqual(self.outcome(plan(8)), expected)
             self.assertNotEqual(expected, self.outcome(RUN + executor(mitigation) + KILLER))
@@ -109,11 +92,11 @@ class Pipelined(RankTest):
             text = RUN + executor(mitigation) + KILLER
             expected = self.outcome(text)
             with self.subTest(mitigation):
-                refused = text + planned(15, "by_hand", 8, refuses_to_open=1)
+                refused = text + planned(15, "executor", "by_hand", 8, refuses_to_open=1)
                 self.killed_at(refused, "batch_end 30")
                 self.assertEqual(self.journal("swap_refused"), [15])
                 self.assertEqual(self.outcome(refused), expected)
-                back = text + planned(15, "by_hand", 12, throws_within=20)
+                back = text + planned(15, "executor", "by_hand", 12, throws_within=20)
                 self.killed_at(back, "batch_end 18")  # within the watch
                 self.killed_at(back, "batch_end 40")
                 self.assertEqual(self.journal("swap_rolled_back"), [15])
@@ -196,7 +179,7 @@ class Pipelined(RankTest):
         def plan(ranks):
             mode = "dist" if ranks > 1 else "sim"
             back = {"mitigation": "lwpv+sc", "reference_batch_size": 16, "mode": mode}
-            text = RUN + executor("lwpv+sc", mode) + planned(15, "eager", 0) + planned(38, "pipelined", 0, **back)
+            text = RUN + executor("lwpv+sc", mode) + planned(15, "executor", "eager", 0) + planned(38, "executor", "pipelined", 0, **back)
             result = self.on(ranks, text, "--set", "trainer.max_duration=60ba")
             return result["digest"]["model"], self.weights()
         digest, weights = plan(2)

@@ -4,7 +4,7 @@ import os
 import shutil
 import unittest
 
-from support.host import FAULTY
+from support.host import FAULTY, KILLER
 from support.ranks import RUN, ReplacingTest
 
 STEPS = int(os.environ.get("TRAINYARD_STEPS", 150))
@@ -19,7 +19,6 @@ STAGES = RUN.replace('[model.dropout]\ntype = "standard"\np = 0.2\n', "")
 WHOLE = STAGES.replace(", micro_batch_size = 4", "")
 NORMALISED = CONVOLUTIONS.replace('{ type = "flatten" }', '{ type = "batch_norm" }, { type = "flatten" }')
 NORMALISED_WHOLE = NORMALISED.replace(", micro_batch_size = 4", "")
-KILLER = '[[hooks]]\ntype = "killer"\nplace = "place"\n'
 
 
 def waves(rule, count=2):

@@ -56,6 +56,30 @@ SPARSE = SMALL.replace('type = "synthetic"\nkind = "classification"\nshape = [8]
     "size = 64, batch_size = 16", "batch_size = 2").replace("size = 32, ", "").replace(
     'type = "cross_entropy"', 'type = "cross_entropy"\nmulti_label = true').replace('type = "accuracy"', 'type = "precision_at_k"\nk = [1]')
 
+# A hook that ends the process at the event and the step that the file names (killed_at).
+KILLER = '[[hooks]]\ntype = "killer"\nplace = "place"\n'
+
+
+def with_momentum(steps, blocks):
+    """A residual network trained by gradient descent with momentum, evaluated and saved every few steps, which goes on by itself."""
+    return SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", f"{steps}ba").replace('"1ep"', '"9ba"').replace(
+        'type = "mlp"\nlayers = [8, 16, 3]', f'type = "residual_mlp"\nwidth = 8\nblocks = {blocks}').replace(
+        'type = "adamw"\nlr = 0.01', 'type = "sgd"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 1e-3') + """
+[schedule]
+type = "cosine"
+[checkpoint]
+type = "full"
+interval = "7ba"
+[logging]
+interval = "1ba"
+"""
+
+
+def planned(at, slot, type, watch, /, **options):
+    """A swap whose options may have the names of its own keys."""
+    given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
+    return f'[[swap]]\nat = "{at}ba"\nslot = "{slot}"\ntype = "{type}"\nwatch = "{watch}ba"\n' + (f"options = {{ {given} }}\n" if given else "")
+
 
 def rows(count=24, label=lambda row: row % 3, feature=lambda row, column: (row * 7 + column * 3) % 11):
     return "".join(",".join(str(feature(row, column)) for column in range(8)) + f",{label(row)}\n" for row in range(count))
