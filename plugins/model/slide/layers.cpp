@@ -31,10 +31,6 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t rows_a_task = 64;  // of a gradient
 
-std::span<const std::int64_t> numbers(const Tensor& tensor) {
-  return {tensor.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
-}
-
 kernels::RowMatrix matrix(const Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), tensor.size(1)};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,6 +15,11 @@ struct RowSets {
 
   std::int64_t samples() const { return offsets.size(0) - 1; }
 };
+
+/// What an int64 tensor, contiguous, holds: as long as it is there.
+inline std::span<const std::int64_t> numbers(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
+}
 
 /// How a row of a gradient is summed up over the samples that use it.
 enum class Sums : std::uint8_t {

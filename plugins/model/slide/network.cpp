@@ -40,10 +40,6 @@ std::pair<at::Tensor, at::Tensor> split(const at::Tensor& whole) {
   return {upper.set_requires_grad(true), lower};
 }
 
-std::span<const std::int64_t> numbers(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(tensor.numel())};
-}
-
 void require_within(std::span<const std::int64_t> ids, std::int64_t low, std::int64_t count,
                     const char* what) {
   for (const std::int64_t id : ids)
