@@ -12,7 +12,7 @@ import numpy
 
 import configs
 import gpus
-from support.host import BUILD, SMALL, HostTest, tensors
+from support.host import BUILD, KILLER, SMALL, HostTest, KilledTest, tensors
 
 FAULTY = BUILD / "tests" / "faulty"
 INTEGERS = ("tables.ids", "tables.starts", "tables.schedule")  # of SLIDE
@@ -85,6 +85,19 @@ class Networks(HostTest):
         for key, value in found["eager"].items():
             if key != "samples_per_second":
                 self.assertAlmostEqual(found["compiled"][key], value, delta=1e-4 * max(1, abs(value)), msg=key)
+
+
+class NewShapes(KilledTest):
+    def test_killed_where_the_smaller_batch_comes_first_it_ends_with_the_same_bits(self):
+        """Which of two shapes is compiled, and which runs as eager does, does not depend on where a run begins again."""
+        text = NETWORKS["mlp"].replace('"200ba"', '"30ba"').replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64", "size = 40")
+        text += '[checkpoint]\ntype = "full"\ninterval = "4ba"\n' + KILLER
+        recompiled = self.whole(text + '[executor]\ntype = "compiled"\n')
+        for options in ("", "plans = 1\n"):
+            eager = text + '[executor]\ntype = "compiled"\non_new_shape = "eager"\n' + options
+            expected = self.whole(eager)
+            self.assertNotEqual(expected, recompiled)
+            self.assertEqual(self.killed(eager, "batch_end 9", "before_step 22"), expected)  # each goes on at the last step of an epoch
 
 
 class Compiled(HostTest):
