@@ -87,17 +87,25 @@ class Networks(HostTest):
                 self.assertAlmostEqual(found["compiled"][key], value, delta=1e-4 * max(1, abs(value)), msg=key)
 
 
-class NewShapes(KilledTest):
-    def test_killed_where_the_smaller_batch_comes_first_it_ends_with_the_same_bits(self):
+class Resumed(KilledTest):
+    TEXT = NETWORKS["mlp"].replace('"200ba"', '"30ba"').replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64", "size = 40") + \
+        '[checkpoint]\ntype = "full"\ninterval = "4ba"\n' + KILLER + '[executor]\ntype = "compiled"\n'
+
+    def test_where_the_smaller_batch_comes_first_another_shape_is_no_other_one(self):
         """Which of two shapes is compiled, and which runs as eager does, does not depend on where a run begins again."""
-        text = NETWORKS["mlp"].replace('"200ba"', '"30ba"').replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64", "size = 40")
-        text += '[checkpoint]\ntype = "full"\ninterval = "4ba"\n' + KILLER
-        recompiled = self.whole(text + '[executor]\ntype = "compiled"\n')
+        recompiled = self.whole(self.TEXT)
         for options in ("", "plans = 1\n"):
-            eager = text + '[executor]\ntype = "compiled"\non_new_shape = "eager"\n' + options
+            eager = self.TEXT + 'on_new_shape = "eager"\n' + options
             expected = self.whole(eager)
             self.assertNotEqual(expected, recompiled)
             self.assertEqual(self.killed(eager, "batch_end 9", "before_step 22"), expected)  # each goes on at the last step of an epoch
+
+    def test_a_rule_that_wants_nothing_of_nodes_has_no_pass_run_as_eager_does(self):
+        """Neither the first one of a run, nor the first one of a run that goes on."""
+        expected = self.whole(self.TEXT)
+        watched = self.TEXT + '[[rules]]\ntype = "vanishing_gradient"\nevery = "2ba"\n'
+        self.assertEqual(self.whole(watched), expected)
+        self.assertEqual(self.killed(watched, "batch_end 9", "before_step 22"), expected)
 
 
 class Compiled(HostTest):
