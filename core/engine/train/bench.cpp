@@ -570,6 +570,7 @@ void Bench::save(StateWriter& state) const {
   state.scalar("updates", updates_);
   state.scalar("rate", rate_.factor);
   if (rate_.momentum) state.scalar("momentum", *rate_.momentum);
+  if (gradient_norm_.defined()) state.scalar("gradient_norm", gradient_norm_.item().toDouble());
   loss_meter_.save(state);
   if (scaler_) scaler_->save(state);
   for (std::size_t member = 0; member < member_losses_.size(); ++member) {
@@ -584,6 +585,9 @@ void Bench::load(const StateReader& state) {
   rate_ = {};
   if (state.has_scalar("rate")) rate_.factor = state.number("rate");
   if (state.has_scalar("momentum")) rate_.momentum = state.number("momentum");
+  gradient_norm_.reset();
+  if (state.has_scalar("gradient_norm"))
+    gradient_norm_ = at::full({}, state.number("gradient_norm"), at::kDouble);
   loss_meter_.load(state);
   if (scaler_) scaler_->load(state);
   member_losses_.assign(parts_.member_metrics.size(), {});

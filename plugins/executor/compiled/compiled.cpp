@@ -46,7 +46,7 @@ class CompiledExecutor final : public Executor {
              "filtering), which costs a digit of single precision");
     m.option(
          "on_new_shape", &Options::on_new_shape,
-         "a batch of another shape than the first, of training or of evaluations: compile it, or run it as "
+         "a batch of another shape than the first, of training or of an evaluation: compile it, or run it as "
          "eager does")
         .one_of({"recompile", "eager"});
     m.option("plans", &Options::plans,
@@ -75,13 +75,15 @@ class CompiledExecutor final : public Executor {
     return bench.grade(batch, pass, pass_of(bench.network()));
   }
 
+  void settle(Workbench&, Pause pause) override {
+    if (pause == Pause::evaluation) first_evaluated_.clear();
+  }
+
   void save(StateWriter& state) const override {
     if (!first_trained_.empty()) state.scalar("first_trained", first_trained_);
-    if (!first_evaluated_.empty()) state.scalar("first_evaluated", first_evaluated_);
   }
   void load(const StateReader& state) override {
     first_trained_ = state.has_scalar("first_trained") ? state.text("first_trained") : "";
-    first_evaluated_ = state.has_scalar("first_evaluated") ? state.text("first_evaluated") : "";
   }
 
  private:
@@ -134,7 +136,8 @@ class CompiledExecutor final : public Executor {
     return keep(key, make(key, batch, pass));
   }
 
-  /// Whether it has the shapes of the first of its kind, which a run that goes on elsewhere has to know.
+  /// Whether it has the shapes of the first of training, which a run that goes on elsewhere has to know, or of this
+  /// evaluation, which is another one on each rank.
   bool is_first(const PlanKey& key) {
     std::string& first = key.training ? first_trained_ : first_evaluated_;
     if (first.empty()) first = shapes_text(key);
