@@ -75,7 +75,7 @@ class Networks(HostTest):
                 f'plugins.paths=["{FAULTY}"]', 'hooks=[{type="ema",decay=0.9},{type="rdrop"},'
                 '{type="asking",id="again",ask="repeat_step",at="before_step",step=1,period=3},'
                 '{type="asking",id="less",ask="skip_step",at="before_step",step=2,period=5},'
-                '{type="asking",id="half",ask="skip_micro",at="before_forward",step=3,period=4}]', "model.dropout.type=standard", 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
+                '{type="asking",id="half",ask="skip_micro",at="before_forward",step=1,period=4}]', "model.dropout.type=standard", 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
         words = [word for each in more for word in ("--set", each)]
         found = {}
         for executor in ("eager", "compiled"):
