@@ -88,7 +88,7 @@ class Networks(HostTest):
 
 
 class Resumed(KilledTest):
-    TEXT = NETWORKS["mlp"].replace('"200ba"', '"30ba"').replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64", "size = 40") + \
+    TEXT = NETWORKS["mlp"].replace('"200ba"', '"30ba"').replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64", "size = 40").replace("size = 32", "size = 20") + \
         '[checkpoint]\ntype = "full"\ninterval = "4ba"\n' + KILLER + '[executor]\ntype = "compiled"\n'
 
     def test_where_the_smaller_batch_comes_first_another_shape_is_no_other_one(self):
@@ -98,11 +98,11 @@ class Resumed(KilledTest):
             eager = self.TEXT + 'on_new_shape = "eager"\n' + options
             expected = self.whole(eager)
             self.assertNotEqual(expected, recompiled)
-            self.assertEqual(self.killed(eager, "batch_end 9", "before_step 22"), expected)  # each goes on at the last step of an epoch
+            self.assertEqual(self.killed(eager, "batch_end 9", "before_step 22"), expected)  # each goes on at the last step of an epoch, behind an evaluation
 
     def test_ranks_whose_batches_of_an_evaluation_differ(self):
         """The second has the smaller one alone, and a checkpoint knows of the first."""
-        text = self.TEXT.replace("val = { size = 32", "val = { size = 20") + 'on_new_shape = "eager"\n'
+        text = self.TEXT + 'on_new_shape = "eager"\n'
         words = ("--ranks", 2, "--set", "trainer.eval_interval=4ba")
 
         def end():

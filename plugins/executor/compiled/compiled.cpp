@@ -122,12 +122,10 @@ class CompiledExecutor final : public Executor {
       key.inputs.push_back(input.sizes().vec());
     }
     if (!network_->runs_by_nodes(pass) || (!device.is_cpu() && !records(key))) return nullptr;
+    if (options_.on_new_shape == "eager" && !is_first(key)) return nullptr;
     const auto known =
         std::find_if(plans_.begin(), plans_.end(), [&](const auto& each) { return each.first == key; });
-    if (known == plans_.end()) {
-      if (options_.on_new_shape == "eager" && !is_first(key)) return nullptr;
-      return keep(key, make(key, batch, pass));
-    }
+    if (known == plans_.end()) return keep(key, make(key, batch, pass));
     plans_.splice(plans_.begin(), plans_, known);
     TrackedPass* const plan = known->second.get();
     if (plan == nullptr || plan->is_busy()) return nullptr;
