@@ -12,9 +12,11 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
 
+#include <trainyard/error.hpp>
 #include <trainyard/helpers/halves.hpp>
 #include <trainyard/hook.hpp>
 #include <trainyard/network.hpp>
+#include <trainyard/sharded.hpp>
 #include <trainyard/state.hpp>
 
 namespace hooks {
@@ -23,8 +25,14 @@ using namespace trainyard;
 
 class WeightAverage : public Hook {
  public:
-  /// At model_ready: which tensors are averaged. Integer buffers (counters) never are.
+  /// At model_ready: which tensors are averaged. Integer buffers (counters) never are. Throws ConfigError where tables lie in
+  /// parts on the ranks: evaluations read whole ones, of which no rank has an average.
   void find_weights(StepContext& context) {
+    const auto* const tables = dynamic_cast<const ShardsTables*>(&context.network());
+    if (tables != nullptr && !tables->sharded().empty())
+      throw ConfigError(
+          "averages weights for evaluations, and the tables of the model lie in parts on the ranks: set "
+          "model.sharded = false, or leave this hook out");
     names_.clear();
     weights_.clear();
     halves_.clear();

@@ -4,7 +4,7 @@ import json
 import random
 import unittest
 
-from support.host import SMALL, KilledTest
+from support.host import FAULTY, SMALL, KilledTest
 
 STEPS = 61
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
@@ -78,6 +78,12 @@ class Arrays(KilledTest):
         self.assertEqual(found, expected)
         found, _ = self.killed(text, "batch_end 40")
         self.assertEqual(found, expected)
+
+    def test_a_member_that_cannot_be_is_named(self):
+        for key, says in (("optimizer.lr=x", "expected a float"), ("optimizer.lrr=1", "unknown key"), ("run.seed=-1", "out of range")):
+            text = RUN + section("executor", "hfta", {"members": [{}, {"set": [key]}]})
+            said = self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, code=2).stderr
+            self.assertRegex(said, rf"executor\.members\[1\]\.set: --set:1:\d+: .*{says}")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import numpy
 
 import configs
 import gpus
-from support.host import BUILD, SMALL, HostTest, tensors
+from support.host import FAULTY, KILLER, SMALL, HostTest, KilledTest, tensors
 
-FAULTY = BUILD / "tests" / "faulty"
 INTEGERS = ("tables.ids", "tables.starts", "tables.schedule")  # of SLIDE
 CHOSEN = ("digits_mlp", "digits_certified", "digits_gyro", "digits_debugger", "fashion_mnist_cnn", "cora_sage")
 THERE_AND_BACK = 'swap=[{at="2ba",slot="executor",type="eager",watch="0ba"},{at="3ba",slot="executor",type="compiled",watch="0ba"}]'
@@ -71,11 +70,12 @@ class Networks(HostTest):
 
     def test_what_looks_into_the_step_sees_what_it_sees_of_eager(self):
         """Accumulation, clipping, averaged weights, a hook that has each batch go through twice, a recorder and a rule; steps that
-        are repeated at once, as sharpness-aware minimisation asks for, and steps that are left out."""
+        are repeated at once, as sharpness-aware minimisation asks for, and steps and micro-batches that are left out."""
         more = ("data.train.micro_batch_size=8", 'trainer.grad_clip={type="norm",max=0.5}',
                 f'plugins.paths=["{FAULTY}"]', 'hooks=[{type="ema",decay=0.9},{type="rdrop"},'
                 '{type="asking",id="again",ask="repeat_step",at="before_step",step=1,period=3},'
-                '{type="asking",id="less",ask="skip_step",at="before_step",step=2,period=5}]', "model.dropout.type=standard", 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
+                '{type="asking",id="less",ask="skip_step",at="before_step",step=2,period=5},'
+                '{type="asking",id="half",ask="skip_micro",at="before_forward",step=1,period=4}]', "model.dropout.type=standard", 'rules=[{type="vanishing_gradient"}]', "recorder.type=trial")
         words = [word for each in more for word in ("--set", each)]
         found = {}
         for executor in ("eager", "compiled"):
@@ -85,6 +85,41 @@ class Networks(HostTest):
         for key, value in found["eager"].items():
             if key != "samples_per_second":
                 self.assertAlmostEqual(found["compiled"][key], value, delta=1e-4 * max(1, abs(value)), msg=key)
+
+
+class Resumed(KilledTest):
+    TEXT = NETWORKS["mlp"].replace('"200ba"', '"30ba"').replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64", "size = 40").replace("size = 32", "size = 20") + \
+        '[checkpoint]\ntype = "full"\ninterval = "4ba"\n' + KILLER + '[executor]\ntype = "compiled"\n'
+
+    def test_where_the_smaller_batch_comes_first_another_shape_is_no_other_one(self):
+        """Which of two shapes is compiled, and which runs as eager does, does not depend on where a run begins again."""
+        recompiled = self.whole(self.TEXT)
+        for options in ("", "plans = 1\n"):
+            eager = self.TEXT + 'on_new_shape = "eager"\n' + options
+            expected = self.whole(eager)
+            self.assertNotEqual(expected, recompiled)
+            self.assertEqual(self.killed(eager, "batch_end 9", "before_step 22"), expected)  # each goes on at the last step of an epoch, behind an evaluation
+
+    def test_ranks_whose_batches_of_an_evaluation_differ(self):
+        """The second has the smaller one alone, and a checkpoint knows of the first."""
+        text = self.TEXT + 'on_new_shape = "eager"\n'
+        words = ("--ranks", 2, "--set", "trainer.eval_interval=4ba")
+
+        def end():
+            self.train(text, "--plugins", FAULTY, *words)
+            return [line["values"] for line in self.lines("metrics.jsonl", "eval")]
+
+        expected = end()
+        shutil.rmtree(self.folder / "runs")
+        self.killed_at(text, "batch_end 9", *words, code=6)
+        self.assertEqual(end(), expected)
+
+    def test_a_rule_that_wants_nothing_of_nodes_has_no_pass_run_as_eager_does(self):
+        """Neither the first one of a run, nor the first one of a run that goes on."""
+        expected = self.whole(self.TEXT)
+        watched = self.TEXT + '[[rules]]\ntype = "vanishing_gradient"\nevery = "2ba"\n'
+        self.assertEqual(self.whole(watched), expected)
+        self.assertEqual(self.killed(watched, "batch_end 9", "before_step 22"), expected)
 
 
 class Compiled(HostTest):

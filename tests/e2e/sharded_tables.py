@@ -86,6 +86,13 @@ class ShardedTables(ReplacingTest):
         self.on(2, RUN, *words)
         self.assertLess(self.furthest(self.weights(), weights), 1e-6)
 
+    def test_averaged_weights_are_refused(self):
+        """Evaluations would read the tables themselves, and the average of one rank be that of all behind a resume."""
+        for hook in ("ema", "swa"):
+            said = self.host("train", self.write("run.toml", RUN + f'[[hooks]]\ntype = "{hook}"\n'), "-q", "--ranks", 2, code=2).stderr
+            self.assertIn(f"{hook} at model_ready, step 0: averages weights for evaluations, and the tables of the model lie in parts", said)
+        self.on(1, RUN + '[[hooks]]\ntype = "ema"\n', "--set", "trainer.max_duration=2ba")  # they are whole
+
     def test_what_was_lost_counts_on_where_a_run_is_resumed_by_hand(self):
         run = self.going(RANKS, CPR)
         self.kill(run, RANKS, 2)

@@ -3,7 +3,7 @@ the run that nothing happened to."""
 import json
 import unittest
 
-from support.host import SMALL, KilledTest
+from support.host import FAULTY, SMALL, KilledTest
 
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
 RUN = RUN.replace('max_duration = "2ep"', 'max_duration = "61ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"') + """
@@ -53,6 +53,15 @@ class Waves(KilledTest):
                         break
                 self.assertTrue(waits)
                 self.assertRegex((self.folder / "runs/small/run.log").read_text(), "they waited [1-9][0-9]* times for memory")
+
+    def test_an_error_of_one_step_waits_for_the_passes_of_the_other(self):
+        """Which goes from micro-batch to micro-batch with a network, a loss and a host that have to be there."""
+        text = SMALL.replace("batch_size = 16, shuffle", "batch_size = 16, micro_batch_size = 4, shuffle")
+        text = text.replace('type = "cross_entropy"', 'type = "delayed"\nseconds = 0.2').replace('type = "adamw"', 'type = "troubled"\nat = "step"\nstep = 1')
+        for rule in RULES[1:3]:
+            with self.subTest(rule):
+                said = self.train(text + waves(rule), "--plugins", FAULTY, "--overwrite", code=3)["error"]
+                self.assertIn("[optimizer] troubled, step 2: thrown on purpose", said)
 
     def test_steps_that_a_plugin_skips(self):
         for rule in RULES[1:]:

@@ -82,6 +82,7 @@ decltype(auto) Bench::in_host(Call&& call) {
 void Bench::open() {
   member_losses_.resize(parts_.member_metrics.size());
   check_parts();
+  set_rates(rate_);  // steps without an update are logged with that of the last one
   in_executor([&](Executor& executor) { executor.open(*this); });
   is_open_ = true;
 }
@@ -133,16 +134,22 @@ void Bench::check_parts() const {
                       because);
 }
 
-/// A rank reports what its part of the network comes to; what any of them leaves out, all do.
+/// What any rank leaves out, all do.
 void Bench::step_in_parts(StepWork& work, bool logging, bool skip) {
   reduction_.reset();  // of an executor before
   if (distributed::any(*parts_.world, skip ? 1U : 0U) == 0) step(work, logging);
+  share_losses(context_.waiting_bits() | ends_);
+  context_.agree(agreed_);
+}
+
+/// A rank reports what its part of the network comes to, and has these bits for all: a collective.
+void Bench::share_losses(unsigned bits) {
   const at::Tensor own = at::empty({3}, at::kDouble),
                    all = at::empty({3 * parts_.world->size()}, at::kDouble);
   double* const mine = own.mutable_data_ptr<double>();
   mine[0] = own_loss_.sum();
   mine[1] = own_loss_.weight();
-  mine[2] = static_cast<double>(context_.waiting_bits() | ends_);
+  mine[2] = static_cast<double>(bits);
   own_loss_ = {};
   parts_.world->all_gather(all, own)->wait();
   double loss = 0.0, weight = 0.0;
@@ -154,7 +161,6 @@ void Bench::step_in_parts(StepWork& work, bool logging, bool skip) {
   }
   loss_meter_.add_sum(loss, weight);
   if (!std::isfinite(loss)) refuse_loss(loss / weight);
-  context_.agree(agreed_);
 }
 
 void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
@@ -191,6 +197,7 @@ std::vector<Graded> Bench::evaluate_all(const Batch& batch, const ForwardContext
 
 void Bench::settle(Executor::Pause pause) {
   if (is_open_) in_executor([&](Executor& executor) { executor.settle(*this, pause); });
+  if (is_open_ && in_parts()) share_losses();  // of steps that were in flight: the checkpoint holds them
   catch_up();
 }
 
@@ -279,7 +286,7 @@ Update Bench::update(const std::function<void()>& apply) {
     if (reduction_ && !reduce()) return Update::skipped;
     coalesce_gradients(parameters_);
     const bool finite = prepare_gradients();
-    set_rates();
+    set_rates(rate(updates_));
     context_.skip_reason_ = SkipReason::error;  // until the step is done: what throws on the way skips it
     Event closing = Event::step_skipped;
     brackets_.bracket(Event::before_step, closing, [&] {
@@ -390,12 +397,12 @@ bool Bench::prepare_gradients() {
   return true;
 }
 
-/// What the schedule says of the update to come, into the optimizer's groups.
-void Bench::set_rates() {
-  const auto [factor, momentum] = rate(updates_);
+/// Into the optimizer's groups.
+void Bench::set_rates(const Rate& rate) {
+  rate_ = rate;
   for (ParamGroup& group : parts_.optimizer.plugin->groups()) {
-    group.lr = group.base_lr * factor;
-    group.momentum = momentum;
+    group.lr = group.base_lr * rate.factor;
+    group.momentum = rate.momentum;
   }
 }
 
@@ -561,6 +568,9 @@ void Bench::refuse_loss(double loss) const {
 
 void Bench::save(StateWriter& state) const {
   state.scalar("updates", updates_);
+  state.scalar("rate", rate_.factor);
+  if (rate_.momentum) state.scalar("momentum", *rate_.momentum);
+  if (gradient_norm_.defined()) state.scalar("gradient_norm", gradient_norm_.item().toDouble());
   loss_meter_.save(state);
   if (scaler_) scaler_->save(state);
   for (std::size_t member = 0; member < member_losses_.size(); ++member) {
@@ -572,6 +582,12 @@ void Bench::save(StateWriter& state) const {
 
 void Bench::load(const StateReader& state) {
   updates_ = state.integer("updates");
+  rate_ = {};
+  if (state.has_scalar("rate")) rate_.factor = state.number("rate");
+  if (state.has_scalar("momentum")) rate_.momentum = state.number("momentum");
+  gradient_norm_.reset();
+  if (state.has_scalar("gradient_norm"))
+    gradient_norm_ = at::full({}, state.number("gradient_norm"), at::kDouble);
   loss_meter_.load(state);
   if (scaler_) scaler_->load(state);
   member_losses_.assign(parts_.member_metrics.size(), {});

@@ -104,6 +104,7 @@ class Bench final : public Workbench {
   at::Tensor backward_root(double factor);
   void check_parts() const;
   void step_in_parts(StepWork& work, bool logging, bool skip);
+  void share_losses(unsigned bits = 0);
   void make_reduction();
   bool reduce();
   void check_same_passes() const;
@@ -111,7 +112,7 @@ class Bench final : public Workbench {
   void agree_to_update();
   SkipReason asked_reason();
   bool prepare_gradients();
-  void set_rates();
+  void set_rates(const Rate& rate);
   void update_weights();
   void catch_up();
   Update count_repeat();
@@ -129,6 +130,7 @@ class Bench final : public Workbench {
   LossMeter loss_meter_;
   std::vector<LossMeter> member_losses_;  ///< where the executor has several members
   std::int64_t updates_ = 0;
+  Rate rate_;             ///< of the last update that was tried
   bool logging_ = false;  ///< training metrics are taken of this step
   at::Tensor gradient_norm_;
   at::Tensor root_;  ///< what backward starts from, kept while its factor stays

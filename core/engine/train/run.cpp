@@ -111,6 +111,12 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   if (data == Data::opened) open();
 }
 
+/// An error may leave steps in flight on threads of the executor: they end before what they work on goes.
+Run::~Run() {
+  if (ActivePlugin* const executor = live_.layer.own("executor"); executor != nullptr)
+    const ActivePlugin gone = std::move(*executor);
+}
+
 void Run::open() {
   open_data();
   std::vector<events::Subscriber*> subscribers;

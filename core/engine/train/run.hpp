@@ -34,6 +34,7 @@ class Run : LoopOwner {
   Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
       distributed::World* world = nullptr, std::optional<report::Learned> learned = {},
       Data data = Data::opened);
+  ~Run();
 
   /// Opens data that was closed, ahead of all that follows.
   void open();

@@ -12,6 +12,7 @@
 #include <trainyard/helpers/eager.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/host.hpp>
+#include <trainyard/state.hpp>
 
 #include "device_plan.hpp"
 #include "plan.hpp"
@@ -43,8 +44,10 @@ class CompiledExecutor final : public Executor {
              "convolutions of 3 x 3 and 5 x 5 take a quarter of the products where that is faster "
              "(Winograd's minimal "
              "filtering), which costs a digit of single precision");
-    m.option("on_new_shape", &Options::on_new_shape,
-             "a batch of another shape: compile it, or run it as eager does")
+    m.option(
+         "on_new_shape", &Options::on_new_shape,
+         "a batch of another shape than the first, of training or of an evaluation: compile it, or run it as "
+         "eager does")
         .one_of({"recompile", "eager"});
     m.option("plans", &Options::plans,
              "compiled shapes that are kept; the one that was not used for longest goes")
@@ -70,6 +73,17 @@ class CompiledExecutor final : public Executor {
 
   Graded evaluate(Workbench& bench, const Batch& batch, const ForwardContext& pass) override {
     return bench.grade(batch, pass, pass_of(bench.network()));
+  }
+
+  void settle(Workbench&, Pause pause) override {
+    if (pause == Pause::evaluation) first_evaluated_.clear();
+  }
+
+  void save(StateWriter& state) const override {
+    if (!first_trained_.empty()) state.scalar("first_trained", first_trained_);
+  }
+  void load(const StateReader& state) override {
+    first_trained_ = state.has_scalar("first_trained") ? state.text("first_trained") : "";
   }
 
  private:
@@ -108,12 +122,10 @@ class CompiledExecutor final : public Executor {
       key.inputs.push_back(input.sizes().vec());
     }
     if (!network_->runs_by_nodes(pass) || (!device.is_cpu() && !records(key))) return nullptr;
+    if (options_.on_new_shape == "eager" && !is_first(key)) return nullptr;
     const auto known =
         std::find_if(plans_.begin(), plans_.end(), [&](const auto& each) { return each.first == key; });
-    if (known == plans_.end()) {
-      if (options_.on_new_shape == "eager" && has_plan(key.training)) return nullptr;
-      return keep(key, make(key, batch, pass));
-    }
+    if (known == plans_.end()) return keep(key, make(key, batch, pass));
     plans_.splice(plans_.begin(), plans_, known);
     TrackedPass* const plan = known->second.get();
     if (plan == nullptr || plan->is_busy()) return nullptr;
@@ -122,9 +134,18 @@ class CompiledExecutor final : public Executor {
     return keep(key, make(key, batch, pass));
   }
 
-  bool has_plan(bool training) const {
-    return std::any_of(plans_.begin(), plans_.end(),
-                       [&](const auto& each) { return each.first.training == training; });
+  /// Whether it has the shapes of the first of training, which a run that goes on elsewhere has to know, or of this
+  /// evaluation, which is another one on each rank.
+  bool is_first(const PlanKey& key) {
+    std::string& first = key.training ? first_trained_ : first_evaluated_;
+    if (first.empty()) first = shapes_text(key);
+    return first == shapes_text(key);
+  }
+
+  static std::string shapes_text(const PlanKey& key) {
+    std::string text;
+    for (const auto& shape : key.inputs) text += shape_text(shape) + " ";
+    return text;
   }
 
   /// Whether passes are recorded on a device: those of training, but where a dropout draws other numbers for each.
@@ -168,9 +189,8 @@ class CompiledExecutor final : public Executor {
   }
 
   std::string compiled_for(const PlanKey& key, double milliseconds) const {
-    std::string text = key.training ? "compiled for " : "compiled for evaluations of ";
-    for (const auto& shape : key.inputs) text += shape_text(shape) + " ";
-    return text + "in " + std::to_string(static_cast<int>(milliseconds)) +
+    return (key.training ? "compiled for " : "compiled for evaluations of ") + shapes_text(key) + "in " +
+           std::to_string(static_cast<int>(milliseconds)) +
            " ms: " + std::to_string(network_->graph()->nodes.size()) + " nodes in ";
   }
 
@@ -184,6 +204,7 @@ class CompiledExecutor final : public Executor {
   }
 
   Options options_;
+  std::string first_trained_, first_evaluated_;  ///< shapes, where others run as eager does
   GraphNetwork* network_ = nullptr;
   std::optional<std::pair<at::Device, std::unique_ptr<Device>>> device_;  ///< null: of no use
   /// The last used first. Null: what it would be made for runs as eager does.

@@ -220,13 +220,21 @@ class Hfta final : public Eager {
               "runs of their own");
   }
 
+  Table file_of(Workbench& bench, std::size_t member) const {
+    try {
+      return bench.run_file(options_.members[member].set);
+    } catch (const ConfigError& error) {
+      throw ConfigError("executor.members[" + std::to_string(member) + "].set: " + error.what());
+    }
+  }
+
   void build(Workbench& bench, const std::optional<State>& from) {
     const Table file = bench.run_file({});
     std::vector<Table> optimizers;
     std::vector<std::unique_ptr<Network>> networks;
     std::vector<std::int64_t> seeds;
-    for (const Member& member : options_.members) {
-      const Table own = bench.run_file(member.set);
+    for (std::size_t member = 0; member < members(); ++member) {
+      const Table own = file_of(bench, member);
       optimizers.push_back(own.find("optimizer")->as<Table>());
       seeds.push_back(value_at(own, "run", "seed")->as<std::int64_t>());
       networks.push_back(bench.build(static_cast<std::uint64_t>(seeds.back())));

@@ -128,7 +128,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     m.option("reference_batch_size", &Options::reference_batch_size,
              "batch size that optimizer.lr and momentum are for: scaled to update_size; left out: taken as "
              "they are")
-        .min(1);
+        .range(1, 1'000'000'000);
     m.option("checkpoint", &Options::checkpoint,
              "in_flight: evaluations and checkpoints leave the pipeline as it is, and every stage keeps the "
              "weights of its forward passes for that; drain: it runs empty first");

@@ -6,11 +6,18 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 
+#include <trainyard/graph/graph.hpp>
 #include <trainyard/helpers/sparse.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 
 namespace trial {
+namespace {
+
+/// Between the name of a node and the number of a tensor.
+constexpr std::string_view input_of = "_input_", output_of = "_output_";
+
+}  // namespace
 
 void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   drop();
@@ -133,7 +140,22 @@ void Capture::optimizer(StepContext& context) {
   if (!state.tensors.empty()) plan_->optimizer = wanted;
 }
 
+/// By names: which passes are watched, which an executor may run another way, is the same where a run goes on.
+bool Capture::wants_nodes(const Graph& graph) {
+  const auto wanted = [&](const Node& node, const std::vector<ValueId>& ids, std::string_view kind) {
+    const auto count = std::ssize(ids) - std::ranges::count(ids, no_value);
+    for (std::ptrdiff_t i = 0; i < count; ++i)
+      if (plan_->want(name_.assign(node.name).append(kind).append(std::to_string(i))).any()) return true;
+    return false;
+  };
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return wanted(node, node.inputs, input_of) || wanted(node, node.outputs, output_of);
+  });
+}
+
 void Capture::watch(Network& network) {
+  if (const Graph* const graph = network.graph(); graph != nullptr && plan_->nodes)
+    plan_->nodes = wants_nodes(*graph);
   if (!plan_->nodes) return;
   node_wanted_ = node_seen_ = false;
   if (network.add_tap(this, [this](const NodeActivity& activity) { node(activity); }))
@@ -144,9 +166,9 @@ void Capture::watch(Network& network) {
 
 void Capture::unwatch() {
   if (watched_ == nullptr) return;
-  watched_->remove_tap(this);
-  watched_ = nullptr;
-  if (plan_ && node_seen_) plan_->nodes = node_wanted_;
+  Network& network = *std::exchange(watched_, nullptr);
+  network.remove_tap(this);
+  if (plan_ && node_seen_ && network.graph() == nullptr) plan_->nodes = node_wanted_;
 }
 
 void Capture::node(const NodeActivity& activity) {
@@ -159,8 +181,8 @@ void Capture::node(const NodeActivity& activity) {
       node_wanted_ = take(name_, tensors[i]) || node_wanted_;
     }
   };
-  each(activity.inputs, "_input_");
-  each(activity.outputs, "_output_");
+  each(activity.inputs, input_of);
+  each(activity.outputs, output_of);
   device_->launch();
 }
 

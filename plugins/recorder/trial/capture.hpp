@@ -78,6 +78,7 @@ class Capture {
   bool take(const std::string& name, const at::Tensor& tensor, bool stays = false);
   /// Waits for the statistics of tensors that are about to change; a device computes in order anyway.
   void settle();
+  bool wants_nodes(const Graph& graph);
   void node(const NodeActivity& activity);
 
   std::shared_ptr<Plan> plan_;

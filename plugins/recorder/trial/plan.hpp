@@ -38,7 +38,8 @@ class Plan {
   /// The loop's thread. What is returned stays until the next call.
   const Want& want(const std::string& name);
 
-  /// Whether any tensor of a kind was wanted when they were all looked at; true until then.
+  /// Whether any tensor of a kind is wanted, as far as that is known: by the names of a graph, or once they were all looked
+  /// at.
   bool nodes = true, optimizer = true;
 
  private:

@@ -169,9 +169,13 @@ class TrialRecorder final : public Recorder {
     if (capture_.active() && context.micro() == 0 && context.repeats() == 0)
       capture_.watch(context.network());
   }
-  void after_forward(StepContext& context) {
+  void after_forward(StepContext&) {
     capture_.unwatch();
     if (sampled_) phases_.end(Part::forward);
+  }
+  /// Of a micro-batch that is left out there is no output.
+  void before_loss(StepContext& context) {
+    if (sampled_) phases_.begin();
     if (capture_.active() && context.micro() == 0 && context.repeats() == 0)
       capture_.output(context.output());
   }
@@ -263,9 +267,6 @@ class TrialRecorder final : public Recorder {
   }
   void after_fetch(StepContext&) {
     if (sampled_) phases_.end(Part::data);
-  }
-  void before_loss(StepContext&) {
-    if (sampled_) phases_.begin();
   }
   void before_backward(StepContext&) {
     if (sampled_) phases_.begin();
