@@ -30,6 +30,9 @@ class Pipelined(RankTest):
     def outcome(self, text, *words):
         """What a run of the file ends with: digests, and the metrics of its evaluations. Nothing stays of it."""
         self.host("train", self.write("run.toml", text), "-q", "--plugins", FAULTY, *words)
+        return self.ended()
+
+    def ended(self):
         result = self.result()
         lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
         told = [(line["step"], line["values"]) for line in lines if line["what"] == "eval"]
@@ -69,6 +72,20 @@ class Pipelined(RankTest):
             self.assertEqual(self.result()["digest"], self.result("plain")["digest"])
             shutil.rmtree(self.folder / "runs")
             shutil.rmtree(self.folder / "plain")
+
+    def test_an_evaluation_by_command_leaves_what_is_in_flight(self):
+        """It ends with the state of the run as it was: that of the moment, not of the last checkpoint."""
+        slow = RUN.replace('type = "cross_entropy"', 'type = "delayed"\nseconds = 0.001')
+        for mode, words in (("threads", ()), ("dist", ("--ranks", 2))):
+            text = slow + executor("lwpv+sc", mode)
+            expected = self.outcome(text, *words)
+            with self.subTest(mode):
+                run = self.start("--plugins", FAULTY, *words, text=text)
+                self.until(lambda: (self.run_folder / "checkpoints/latest").exists())
+                self.host("ctl", "small", "eval")
+                self.assertIsNone(run.poll(), "the run was over too soon")
+                self.assertEqual((run.wait(timeout=60), run.communicate()[1]), (0, ""))
+                self.assertEqual(self.ended(), expected)
 
     def test_swapped_for_other_executors_and_back(self):
         """The velocity goes along: in the order pipelined, compiled, eager, pipelined."""

@@ -484,7 +484,7 @@ void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swap
 void Commander::evaluate(Command* command) {
   train::Loop& loop = run_.loop();
   put_back();
-  loop.settle(Executor::Pause::evaluation);
+  loop.settle(Executor::Pause::checkpoint);
   train::StateCopy before(run_.snapshot().states);
   std::map<std::string, double, std::less<>> seen;
   try {
