@@ -110,11 +110,10 @@ class CrossEntropy final : public Loss, public GradesMembers {
   void check_labels(const BatchSchema& schema) const {
     if (!options_.multi_label)
       return refuse_several_labels("loss cross_entropy", schema, "set loss.multi_label = true");
-    if (schema.target.shape.size() != 1)
+    if (!has_several_labels(schema))
       throw ConfigError(
-          "loss.multi_label is for targets of several labels a sample, but those of the data have the "
-          "shape " +
-          shape_text(schema.target.shape) + ": set it to false");
+          "loss.multi_label is for targets of several labels a sample, but those of the data (\"" +
+          schema.target.name + "\") have the shape " + shape_text(schema.target.shape) + ": set it to false");
     if (options_.ignore_index)
       throw ConfigError(
           "loss.ignore_index is for one label a target, and with multi_label = true those of -1 do not count "

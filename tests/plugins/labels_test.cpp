@@ -187,6 +187,9 @@ TEST_CASE("cross_entropy refuses what it is not told of") {
   BatchSchema one = several(5, 227);
   one.target.shape = {};
   CHECK_THROWS_WITH(several_of->check({227}, one), Contains("loss.multi_label") && Contains("[]"));
+  BatchSchema links = several(4, 4);  // whose targets say of each pair whether it is an edge
+  links.target = {"link", {4}, at::kFloat};
+  CHECK_THROWS_WITH(several_of->check({4}, links), Contains("loss.multi_label") && Contains("\"link\""));
   const auto both = test::make<Loss>("cross_entropy", table({{"multi_label", true}, {"ignore_index", 0}}));
   CHECK_THROWS_WITH(both->check({227}, several(5, 227)), Contains("loss.ignore_index"));
   // A class beyond the scores is an error, not a crash.
