@@ -34,9 +34,9 @@ void* open_library() {
   return library;
 }
 
-/// Of `function`, as the header declares it.
+/// A function of this name, of the type that the header gives it: nothing is linked.
 template <class Function>
-Function* find(const char* name, Function*) {
+Function* find(const char* name) {
   static void* const library = open_library();
   void* const found = dlsym(library, name);
   if (found == nullptr)
@@ -44,7 +44,7 @@ Function* find(const char* name, Function*) {
                       std::to_string(CUDART_VERSION / 1000) + ", or set executor.fuse = \"none\"");
   return reinterpret_cast<Function*>(found);
 }
-#define TRAINYARD_NVRTC(name) find(#name, &(name))
+#define TRAINYARD_NVRTC(name) find<decltype(name)>(#name)
 
 /// What is compiled, with what NVRTC says of it.
 class Program {
