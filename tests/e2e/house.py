@@ -155,7 +155,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list; the most lines that it may have."""
 
-    LIBRARIES = {"plugins": 2307, "runfile": 5512, "rundir": 2200, "report": 1400, "engine": 16128, "cli": 7779, "check": 1090}
+    LIBRARIES = {"plugins": 2307, "runfile": 5512, "rundir": 2200, "report": 1400, "engine": 16153, "cli": 7779, "check": 1090}
     ROOMS = ["plugins", "runfile", "rundir", "check", "report", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/swap",
              "engine/verbs", "engine/check", "engine", "cli", "cli/study", "cli/verbs", ""]
     APART = {"seal": {"plugins", "runfile"},  # a program of the build
