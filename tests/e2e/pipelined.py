@@ -34,14 +34,13 @@ class Pipelined(RankTest):
 
     def ended(self):
         result = self.result()
-        lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
-        told = [(line["step"], line["values"]) for line in lines if line["what"] == "eval"]
+        told = [(line["step"], line["values"]) for line in self.lines("metrics.jsonl", "eval")]
         shutil.rmtree(self.folder / "runs")
         self.assertEqual(result["steps"], STEPS)
         return result["digest"], told
 
     def journal(self, what):
-        return [line["step"] for line in map(json.loads, (self.run_folder / "journal.jsonl").read_text().splitlines()) if line["what"] == what]
+        return [line["step"] for line in self.lines("journal.jsonl", what)]
 
     def test_killed_at_random_steps(self):
         digests = set()

@@ -1,6 +1,5 @@
 """The executor wavelet where two ranks train: what a single rank comes to, whatever each wave is late by, also where the ranks are killed
 and go on; with all waves on all ranks, and with a stage of the network on each."""
-import json
 import os
 import shutil
 import unittest
@@ -80,8 +79,7 @@ class WavesRanks(ReplacingTest):
 
     def logged(self):
         """What is told of each step."""
-        lines = map(json.loads, (self.run_folder / "metrics.jsonl").read_text().splitlines())
-        return {line["step"]: {**line["values"], "samples_per_second": 0} for line in lines if line["what"] == "train"}
+        return {line["step"]: {**line["values"], "samples_per_second": 0} for line in self.lines("metrics.jsonl", "train")}
 
     def killed(self, text, *places, rank=-1):
         """The weights of a run of two ranks that both die, or one, at each place in turn, and go on to the end; and what it logs."""

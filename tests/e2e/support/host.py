@@ -133,6 +133,11 @@ class HostTest(unittest.TestCase):
         self.assertEqual(result["exit_code"], code)
         return {**result, "printed": done.stdout + done.stderr}
 
+    def lines(self, file, *whats):
+        """Of metrics.jsonl or journal.jsonl, those that tell of one of these."""
+        lines = map(json.loads, (self.folder / "runs/small" / file).read_text().splitlines())
+        return [line for line in lines if line["what"] in whats]
+
     def killed_at(self, text, place, *words, code=-signal.SIGKILL):
         """Begins a run, or goes on with it, until its hook `killer` ends it at a place. Gives what a plugin wrote to the file of the place."""
         self.write("run.toml", text)
@@ -145,10 +150,6 @@ class HostTest(unittest.TestCase):
 
 class KilledTest(HostTest):
     """Of runs that end as if nothing had happened to them; their hook `killer` reads "place"."""
-
-    def lines(self, file, *whats):
-        lines = map(json.loads, (self.folder / "runs/small" / file).read_text().splitlines())
-        return [line for line in lines if line["what"] in whats]
 
     def end(self, text):
         """The digests that a run ends with, and all that was logged of it."""
