@@ -247,7 +247,7 @@ constexpr Regions writable(Event event) {
     case Event::epoch_end: return hyper | random | data | control | plugin_own;
     case Event::fit_end: return metrics | control | plugin_own;  // never the model: it would not be saved
     case Event::swap_out: return plugin_own;
-    case Event::swap_in: return control | plugin_own;
+    case Event::swap_in:
     case Event::signal: return control | plugin_own;
     case Event::exception:
     case Event::shutdown: return plugin_own;

@@ -83,8 +83,8 @@ struct ManifestData {
   std::string name, version, summary;
   std::vector<OptionSpec> options;
   std::vector<HookSpec> hooks;
-  std::vector<std::string> needs;  ///< of "cuda", "distributed", "one rank", "fp32", "graph", "rows", "steps"
-  std::vector<std::string> provides;   ///< of "graph", "free_rows"
+  std::vector<std::string> needs;      ///< what the run has to offer (Manifest::needs)
+  std::vector<std::string> provides;   ///< features that plugins of other slots may need (Manifest::provides)
   std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
   std::vector<Event> fires;            ///< of an executor: which of micro_events
 };
@@ -465,15 +465,32 @@ class Manifest : public Fields<Options> {
     data_->summary = std::move(value);
     return *this;
   }
-  /// "cuda", "distributed", "one rank", "fp32" (weights of single precision), "graph" (of the model), "rows" (one a
-  /// sample in each input of the data) or "steps" (a budget that can be counted in them): refused at validation where
-  /// the run does not offer it. Of a plugin in a slot a need may go with one word of an option: "cuda where x = y".
+  /// States what the plugin needs of the run around it: a run that does not offer it is refused at validation, with
+  /// the names of both sides. What a plugin would refuse in `open` for the sake of other slots belongs here.
+  ///   "cuda", "distributed" (several ranks), "one rank"
+  ///   "fp32"      weights of single precision
+  ///   "graph"     the model has one (Network::graph)
+  ///   "rows"      each input of the data has one row a sample
+  ///   "steps"     the length of the run can be counted in steps
+  ///   "grads", "hyper", "batch", "outputs", "model"  the executor honours this region (provides)
+  ///   "taps"      the executor shows the output of each node to taps (Network::add_tap)
+  ///   "no SLOT"   the run has no plugin in this slot: "no dropout"
+  ///   "KEY = WORD | WORD"  the run file, defaults included, has one of these words, numbers or booleans at this
+  ///               key: "optimizer.type = sgd | adam", "optimizer.nesterov = false". A key that is absent from the
+  ///               run refuses nothing.
+  /// The need of a plugin that fills a slot may depend on an option of its own: "one rank where mode = sim | threads",
+  /// "no dropout where members != none"; `none` stands for an option that is absent or an empty list.
   Manifest& needs(std::string feature) {
     data_->needs.push_back(std::move(feature));
     return *this;
   }
-  /// "graph": the networks of this model have one (Network::graph). "free_rows": batches of this dataset have
-  /// inputs without one row a sample (Rows).
+  /// States a feature that others may need; it may depend on an option as a need does.
+  ///   "graph"      of a model: its networks have a graph
+  ///   "free_rows"  of a dataset: its batches have inputs without one row a sample (Rows)
+  ///   "taps"       of an executor: it shows the output of each node to taps
+  ///   "grads", "hyper", "batch", "outputs", "model"  of an executor: inside a step, hooks find in this region what
+  ///                the step works with, and what they write there has its effect. A run with a hook that writes a
+  ///                region at an event of a step which the executor does not honour is refused.
   Manifest& provides(std::string feature) {
     data_->provides.push_back(std::move(feature));
     return *this;
