@@ -74,6 +74,7 @@ std::vector<std::string> names(const std::vector<Event>& events) {
 ordered_json full_json(const PluginFile& file) {
   ordered_json json = summary_json(file);
   json["needs"] = file.manifest.needs;
+  json["provides"] = file.manifest.provides;
   json["conflicts"] = file.manifest.conflicts;
   json["fires"] = names(file.manifest.fires);
   json["options"] = options_json(file.manifest.options);
@@ -136,6 +137,7 @@ void print_everything(const PluginFile& file, std::ostream& out) {
   out << '\n';
   std::vector<std::vector<std::string>> facts;
   if (!manifest.needs.empty()) facts.push_back({"needs", config::join(manifest.needs)});
+  if (!manifest.provides.empty()) facts.push_back({"provides", config::join(manifest.provides)});
   if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", config::join(manifest.conflicts)});
   if (!manifest.fires.empty()) facts.push_back({"fires", config::join(names(manifest.fires))});
   facts.push_back({"file", file.path});

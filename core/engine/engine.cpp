@@ -77,8 +77,9 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
 void rehearse(const config::RunConfig& config, const plugins::Registry& registry) {
   Run run(config, registry);
   run.build_model();
-  run.build_loop({});
+  Loop& loop = run.build_loop({});
   Swaps(run).rehearse();
+  if (config.distributed.ranks == 1) loop.open_executor();  // that of several ranks asks the others
 }
 
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {

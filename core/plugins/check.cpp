@@ -9,6 +9,7 @@
 
 #include <trainyard/event.hpp>
 #include "core/plugins/kinds.hpp"
+#include "core/plugins/needs.hpp"
 
 namespace trainyard::plugins {
 namespace {
@@ -66,16 +67,12 @@ class Checker {
     const KindRow* kind = find_kind(data.kind);
     if (kind == nullptr || kind->kind.revision != data.revision)
       add("", "its kind " + data.kind + "/" + std::to_string(data.revision) + " is none of this SDK's");
-    for (const std::string& text : data.needs) {
-      const std::string need = text.substr(0, text.find(" where "));  // OPTION = WORD
-      if (need != "cuda" && need != "distributed" && need != "one rank" && need != "fp32" &&
-          need != "graph" && need != "rows" && need != "steps")
-        add("",
-            "it needs \"" + need + "\", expected cuda, distributed, one rank, fp32, graph, rows or steps");
-    }
-    for (const std::string& feature : data.provides)
-      if (feature != "graph" && feature != "free_rows")
-        add("", "it provides \"" + feature + "\", expected graph or free_rows");
+    for (const std::string& text : data.needs)
+      if (const std::string_view wrong = wrong_need(text); !wrong.empty())
+        add("", "it needs \"" + text + "\", " + std::string(wrong));
+    for (const std::string& text : data.provides)
+      if (const std::string_view wrong = wrong_provided(text, data.kind); !wrong.empty())
+        add("", "it provides \"" + text + "\", " + std::string(wrong));
     for (const Event event : data.fires)
       if (!of_micro(event))
         add("", "it fires " + std::string(name(event)) + ", which is no event of a micro-batch");

@@ -52,7 +52,7 @@ class Resolver {
                              [](const SlotConfig& slot) { return plugins::find_kind(slot.kind); });
     tables_.unknown_tables();
     check_between_keys(resolved_, tables_.local_ranks(), findings_);
-    check_together(tables_.in_use(), resolved_, checker_.percent(), tables_.ranks(), findings_);
+    check_together(tables_.in_use(), resolved_, {checker_.percent(), tables_.ranks()}, findings_);
     check_watched_metrics(config_, resolved_, registry_, findings_);
     if (const auto* folder = at_path<std::string>(resolved_, "run.output_dir"))
       check_output_files(config_, *folder, registry_, findings_);

@@ -1,46 +1,198 @@
 #include "core/runfile/plugins_together.hpp"
 
 #include <algorithm>
-#include <map>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/plugins/needs.hpp"
 #include "core/runfile/at_path.hpp"
+#include "core/runfile/print.hpp"
 
 namespace trainyard::config {
 namespace {
 
-/// The first plugin of a kind that provides a feature, or does not; null where there is none such. One that was
-/// not found is reported already.
-const ManifestData* find_provider(const std::vector<PluginInUse>& plugins, std::string_view kind,
-                                  std::string_view feature, bool provides) {
-  for (const PluginInUse& used : plugins) {
-    const ManifestData& manifest = used.plugin->manifest;
-    const bool does = std::ranges::find(manifest.provides, feature) != manifest.provides.end();
-    if (manifest.kind == kind && does == provides) return &manifest;
-  }
-  return nullptr;
+using plugins::Comparison, plugins::Feature;
+
+/// Whether a value of the run file is what a word of a manifest says.
+bool is_word(const Value* value, std::string_view word) {
+  if (value == nullptr) return word == "none";
+  if (const auto* text = value->get_if<std::string>()) return *text == word;
+  if (const auto* truth = value->get_if<bool>()) return word == (*truth ? "true" : "false");
+  if (const auto* array = value->get_if<Array>()) return array->empty() && word == "none";
+  double number = 0.0;
+  if (std::from_chars(word.begin(), word.end(), number).ec != std::errc()) return false;
+  if (const auto* integer = value->get_if<std::int64_t>()) return static_cast<double>(*integer) == number;
+  const auto* real = value->get_if<double>();
+  return real != nullptr && *real == number;
 }
 
-/// Hooks on events of a micro-batch that the run's executor does not fire: they would never be called.
-void check_heard(const std::vector<PluginInUse>& plugins, Findings& findings) {
-  const auto executor = std::find_if(plugins.begin(), plugins.end(), [](const PluginInUse& used) {
-    return used.plugin->manifest.kind == "executor";
-  });
-  if (executor == plugins.end()) return;
-  const ManifestData& runs = executor->plugin->manifest;
-  const auto fires = [&](Event event) {
-    return !of_micro(event) || std::ranges::find(runs.fires, event) != runs.fires.end();
-  };
-  for (const PluginInUse& used : plugins)
-    for (const HookSpec& hook : used.plugin->manifest.hooks)
-      if (!fires(hook.event))
-        findings.error("E322", used.at,
-                       used.slot + ": the " + used.plugin->manifest.kind + " \"" +
-                           used.plugin->manifest.name + "\" has a hook on " + std::string(name(hook.event)) +
-                           ", which the executor \"" + runs.name + "\" does not fire",
-                       "drop the plugin, or take an executor that fires it");
+bool holds(const Comparison& comparison, const Value* value) {
+  const auto is_it = [&](std::string_view word) { return is_word(value, word); };
+  return std::ranges::any_of(comparison.words, is_it) == comparison.equal;
 }
+
+std::string named(const PluginInUse& used) {
+  return "the " + used.plugin->manifest.kind + " \"" + used.plugin->manifest.name + "\"";
+}
+
+bool is_of_step(Event event) {
+  return event >= Event::batch_start && event <= Event::batch_end;
+}
+
+/// Checks the plugins of one run against each other. A plugin that was not found is reported already.
+class Together {
+ public:
+  Together(const std::vector<PluginInUse>& plugins, const Table& resolved, const RunOffer& offer,
+           Findings& findings)
+      : plugins_(plugins), resolved_(resolved), offer_(offer), findings_(findings) {
+    executor_ = find([](const PluginInUse& used) { return used.plugin->manifest.kind == "executor"; });
+  }
+
+  void check() {
+    for (const PluginInUse& used : plugins_) {
+      for (const HookSpec& hook : used.plugin->manifest.hooks)
+        if (executor_ != nullptr) check_hook(used, hook);
+      check_needs(used);
+      check_conflicts(used);
+    }
+  }
+
+ private:
+  template <class Test>
+  const PluginInUse* find(Test&& test) const {
+    const auto found = std::ranges::find_if(plugins_, test);
+    return found == plugins_.end() ? nullptr : &*found;
+  }
+
+  /// Whether what a plugin says goes for its options, and for this run.
+  bool applies(const Feature& feature, const PluginInUse& used) const {
+    return std::ranges::all_of(feature.conditions, [&](const Comparison& condition) {
+      const bool of_run = condition.key.find('.') != std::string_view::npos;
+      return holds(condition, value_at(of_run ? resolved_ : used.options, condition.key));
+    });
+  }
+
+  bool provides(const PluginInUse& used, std::string_view name) const {
+    return std::ranges::any_of(used.plugin->manifest.provides, [&](const std::string& text) {
+      const std::optional<Feature> feature = plugins::parse_feature(text);
+      return feature && feature->name == name && applies(*feature, used);
+    });
+  }
+
+  void refuse(const char* code, const PluginInUse& used, const std::string& what, const std::string& mend) {
+    findings_.error(code, used.at, used.slot + ": " + named(used) + " " + what, mend);
+  }
+
+  /// A hook that would never be called, or whose work would come to nothing. The recorder is called where it can be:
+  /// what its rules cannot do without, each of them needs.
+  void check_hook(const PluginInUse& used, const HookSpec& hook) {
+    if (used.plugin->manifest.kind == "recorder") return;
+    const std::string at = std::string(name(hook.event)) + ", which " + named(*executor_) + " does not ";
+    if (of_micro(hook.event) && std::ranges::find(executor_->plugin->manifest.fires, hook.event) ==
+                                    executor_->plugin->manifest.fires.end())
+      return refuse("E322", used, "has a hook on " + at + "fire",
+                    "drop the plugin, or take an executor that fires it");
+    for (const Region region : {Region::grads, Region::hyper, Region::batch, Region::outputs, Region::model})
+      if (is_of_step(hook.event) && hook.writes.contains(region) && !provides(*executor_, name(region)))
+        refuse("E322", used, "writes " + std::string(name(region)) + " at " + at + "honour",
+               "drop the plugin, or take an executor that honours it");
+  }
+
+  void check_needs(const PluginInUse& used) {
+    for (const std::string& text : used.plugin->manifest.needs) check_need(used, text);
+    if (used.plugin->manifest.kind == "rule") check_need(used, "hyper where action = lr_scale");
+  }
+
+  void check_need(const PluginInUse& used, std::string_view text) {
+    const std::optional<Feature> need = plugins::parse_feature(text);
+    if (!need || !applies(*need, used)) return;
+    const std::string where(text.substr(need->text.size()));
+    if (need->key) return check_key(used, *need, where);
+    if (const plugins::Provided* feature = plugins::find_provided(need->name))
+      return check_feature(used, *feature, need->absent, where);
+    need->absent ? check_absent(used, std::string(need->name), where) : check_run(used, need->name, where);
+  }
+
+  void check_key(const PluginInUse& used, const Feature& need, const std::string& where) {
+    const Value* value = value_at(resolved_, need.key->key);
+    if (value == nullptr || holds(*need.key, value)) return;
+    const std::string key(need.key->key);
+    const PluginInUse* owner =
+        find([&](const PluginInUse& each) { return key.starts_with(each.slot + "."); });
+    refuse("E303", used,
+           "needs " + std::string(need.text) + where + ", and it is " + toml_text(*value) +
+               (owner == nullptr ? "" : " of " + named(*owner)),
+           "set " + key + ", or take another plugin or option");
+  }
+
+  void check_feature(const PluginInUse& used, const plugins::Provided& feature, bool absent,
+                     const std::string& where) {
+    const PluginInUse* other = find([&](const PluginInUse& each) {
+      return each.plugin->manifest.kind == feature.kind && provides(each, feature.name) == absent;
+    });
+    if (other == nullptr) return;
+    const std::string kind(feature.kind), what(feature.what);
+    const std::string article = kind == "executor" || kind == "optimizer" ? "an " : "a ";
+    refuse("E303", used,
+           absent
+               ? "does not go with " + what + where + ", as " + named(*other) + " has"
+               : "needs " + article + kind + " with " + what + where + ", and " + named(*other) + " has none",
+           "take another " + kind + ", or drop this plugin");
+  }
+
+  void check_absent(const PluginInUse& used, const std::string& path, const std::string& where) {
+    if (value_at(resolved_, path) == nullptr) return;
+    const PluginInUse* other = find([&](const PluginInUse& each) { return each.slot == path; });
+    refuse("E303", used,
+           "goes without [" + path + "]" + where + ", and the run has " +
+               (other == nullptr ? "it" : named(*other)),
+           "leave [" + path + "] out, or take another plugin or option");
+  }
+
+  void check_run(const PluginInUse& used, std::string_view need, const std::string& where) {
+    const auto* device = at_path<std::string>(resolved_, "run.device");
+    const auto* precision = at_path<std::string>(resolved_, "trainer.precision");
+    if (need == "cuda" && device != nullptr && *device == "cpu")
+      refuse("E303", used, "needs a GPU" + where + ", and run.device is \"cpu\"",
+             "set run.device = \"cuda\", or take another plugin or option");
+    if (need == "distributed" && offer_.ranks == 1)
+      refuse("E303", used, "needs a run of several ranks" + where + ", and this is one of a single",
+             "start it by torchrun or with --ranks N, or take another plugin or option");
+    if (need == "one rank" && offer_.ranks > 1)
+      refuse("E303", used,
+             "trains on one rank" + where + ", and this run has " + std::to_string(offer_.ranks),
+             "start it without --ranks, or take another plugin or option");
+    if (need == "steps" && !offer_.steps)
+      refuse(
+          "E303", used,
+          "needs a run whose length can be counted in steps" + where + ", and trainer.max_duration is a time",
+          "give max_duration in ep, ba, sp or tok and bound the time with trainer.max_wall_time, or take "
+          "another plugin (the schedule \"constant\")");
+    if (need == "fp32" && precision != nullptr && *precision == "fp64")
+      refuse("E303", used, "works in single precision" + where + ", and trainer.precision is \"fp64\"",
+             "set trainer.precision = \"fp32\", or take another plugin or option");
+    if (need == "rows") check_feature(used, *plugins::find_provided("free_rows"), true, where);
+  }
+
+  void check_conflicts(const PluginInUse& used) {
+    for (const std::string& name : used.plugin->manifest.conflicts) {
+      const PluginInUse* rival = find([&](const PluginInUse& each) {
+        return each.plugin != used.plugin && each.plugin->manifest.name == name;
+      });
+      if (rival != nullptr)
+        refuse("E304", used, "cannot be in a run with " + named(*rival) + " of " + rival->slot,
+               "drop one of the two");
+    }
+  }
+
+  const std::vector<PluginInUse>& plugins_;
+  const Table& resolved_;
+  const RunOffer& offer_;
+  Findings& findings_;
+  const PluginInUse* executor_ = nullptr;
+};
 
 /// Values of evaluations, by which the best checkpoint was found, are then not those of the model's weights.
 void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& resolved, Findings& findings) {
@@ -57,81 +209,12 @@ void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& re
             "drop one of the two");
 }
 
-/// Without what it is for: "distributed where mode = dist" holds with that word of an option only. Empty where it does
-/// not hold.
-std::string_view holding(std::string_view need, const PluginInUse& used, const Table& resolved) {
-  constexpr std::string_view where = " where ", is = " = ";
-  const std::size_t end = need.find(where);
-  if (end == std::string_view::npos) return need;
-  const std::string_view condition = need.substr(end + where.size());
-  const std::size_t middle = condition.find(is);
-  if (middle == std::string_view::npos) return {};
-  const auto* value =
-      at_path<std::string>(resolved, used.slot + "." + std::string(condition.substr(0, middle)));
-  return value != nullptr && *value == condition.substr(middle + is.size()) ? need.substr(0, end)
-                                                                            : std::string_view();
-}
-
 }  // namespace
 
-void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps, int ranks,
+void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, const RunOffer& offer,
                     Findings& findings) {
-  check_heard(plugins, findings);
+  Together(plugins, resolved, offer, findings).check();
   check_best_weights(plugins, resolved, findings);
-  const auto* device = at_path<std::string>(resolved, "run.device");
-  const auto* precision = at_path<std::string>(resolved, "trainer.precision");
-  const ManifestData* bare_model = find_provider(plugins, "model", "graph", false);
-  const ManifestData* free_data = find_provider(plugins, "dataset", "free_rows", true);
-  std::multimap<std::string_view, const PluginInUse*> by_name;
-  for (const PluginInUse& used : plugins) by_name.emplace(used.plugin->manifest.name, &used);
-  for (const PluginInUse& used : plugins) {
-    const ManifestData& manifest = used.plugin->manifest;
-    const std::string who = used.slot + ": the " + manifest.kind + " \"" + manifest.name + "\"";
-    for (const std::string& text : manifest.needs) {
-      const std::string_view need = holding(text, used, resolved);
-      const std::string as_it_is = need == text ? "" : text.substr(need.size());
-      if (need == "cuda" && device != nullptr && *device == "cpu")
-        findings.error("E303", used.at, who + " needs a GPU, and run.device is \"cpu\"",
-                       "set run.device = \"cuda\", or take another plugin");
-      if (need == "distributed" && ranks == 1)
-        findings.error("E303", used.at,
-                       who + as_it_is + " needs a run of several ranks, and this is one of a single",
-                       "start it by torchrun or with --ranks N, or take another plugin or option");
-      if (need == "one rank" && ranks > 1)
-        findings.error("E303", used.at,
-                       who + as_it_is + " trains on one rank, and this run has " + std::to_string(ranks),
-                       "start it without --ranks, or take another plugin or option");
-      if (need == "steps" && !steps)
-        findings.error(
-            "E303", used.at,
-            who + " needs a run whose length can be counted in steps, and trainer.max_duration is a time",
-            "give max_duration in ep, ba, sp or tok and bound the time with "
-            "trainer.max_wall_time, or take the schedule \"constant\"");
-      if (need == "fp32" && precision != nullptr && *precision == "fp64")
-        findings.error("E303", used.at,
-                       who + as_it_is + " works in single precision, and trainer.precision is \"fp64\"",
-                       "set trainer.precision = \"fp32\", or take another plugin");
-      if (need == "graph" && bare_model != nullptr)
-        findings.error("E303", used.at,
-                       who + " needs the graph of the model, and \"" + bare_model->name + "\" has none",
-                       "take a model that is a graph, or drop this plugin");
-      if (need == "rows" && free_data != nullptr)
-        findings.error("E303", used.at,
-                       who + " needs data of one row a sample, and the dataset \"" + free_data->name +
-                           "\" gives free rows",
-                       "drop this plugin, or take other data");
-    }
-    for (const std::string& other : manifest.conflicts) {
-      const auto [begin, end] = by_name.equal_range(other);
-      const auto rival =
-          std::find_if(begin, end, [&](const auto& each) { return each.second->plugin != used.plugin; });
-      if (rival != end)
-        findings.error("E304", used.at,
-                       who + " cannot be in a run with the " + rival->second->plugin->manifest.kind + " \"" +
-                           other + "\" of " + rival->second->slot,
-                       "drop one of the two");
-    }
-  }
 }
 
 }  // namespace trainyard::config

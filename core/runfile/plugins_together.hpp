@@ -13,11 +13,17 @@ struct PluginInUse {
   std::string slot;  ///< "optimizer", "hooks[0]"
   Origin at;         ///< of the slot's table
   const plugins::PluginFile* plugin;
+  Table options;  ///< with defaults
 };
 
-/// Reports needs that the run does not meet, and conflicts. `steps`: whether its length can be counted in
-/// steps; `ranks`: that train together.
-void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, bool steps, int ranks,
+/// What a run is beside its plugins and the keys of its file.
+struct RunOffer {
+  bool steps = true;  ///< its length can be counted in steps
+  int ranks = 1;      ///< that train together
+};
+
+/// Reports needs that the run does not meet, hooks that its executor does not serve, and conflicts.
+void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, const RunOffer& offer,
                     Findings& findings);
 
 }  // namespace trainyard::config

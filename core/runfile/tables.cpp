@@ -209,7 +209,7 @@ void Tables::unknown_tables() {
 
 SlotConfig Tables::use(const Section& section, const std::string& name, const Checked& checked) {
   const Filling& filling = checked.filling;
-  if (filling.plugin != nullptr) in_use_.push_back({name, checked.at, filling.plugin});
+  if (filling.plugin != nullptr) in_use_.push_back({name, checked.at, filling.plugin, checked.options});
   return {.slot = name,
           .kind = section.kind,
           .type = filling.type,

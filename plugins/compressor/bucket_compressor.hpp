@@ -25,7 +25,7 @@ struct BucketOptions {
 
   template <class Options>
   static void describe(Manifest<Options>& m) {
-    m.needs("distributed").needs("fp32");
+    m.needs("distributed").needs("fp32").needs("no divides_network").needs("run.device = cpu");
     m.option("start", &Options::start, "until then gradients are summed as they are");
     m.option("min_compress_elements", &Options::min_compress_elements,
              "a parameter of fewer elements is left to the host, which sums it as it is")

@@ -27,6 +27,7 @@ class Dgc final : public PairCompressor {
   static void describe(Manifest<Options>& m) {
     m.name("dgc").version("1.0.0").summary("Sends the largest sums of momentum: deep gradient compression.");
     DensityOptions::describe(m);
+    m.needs("no momentum");
     m.option("momentum", &Options::momentum, "share of u kept in the next; the optimizer's must be 0")
         .min(0.0)
         .below(1.0);

@@ -10,7 +10,7 @@ class EagerExecutor final : public Eager {
   struct Options {};
   static void describe(Manifest<Options>& m) {
     m.name("eager").version("1.0.0").summary("Every micro-batch forward and backward, then one update.");
-    m.fires(micro_events);
+    offer_all(m);
   }
   explicit EagerExecutor(const Options&) {}
 };

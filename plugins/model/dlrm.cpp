@@ -94,7 +94,11 @@ class Dlrm final : public Model {
   static void describe(Manifest<Options>& m) {
     m.name("dlrm").version("1.0.0").summary(
         "Clicks from features and categories: embedding tables, dot products of all pairs, two MLPs.");
-    m.provides("graph");
+    m.provides("graph").provides("sharded_tables where sharded = true and distributed.ranks != 1");
+    for (const char* const need :
+         {"data.train.drop_last = true", "no trainer.grad_clip", "no distributed.compressor",
+          "trainer.precision = fp32 | bf16-mixed", "run.device = cpu", "no divides_network"})
+      m.needs(std::string(need) + " where sharded = true and distributed.ranks != 1");
     m.option("dim", &Options::dim, "width of an embedding").range(1, 1 << 16);
     m.option("bottom", &Options::bottom,
              "widths between the data's features and dim; of no use where the data has ids alone")

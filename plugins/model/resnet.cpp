@@ -33,7 +33,7 @@ class ResNet final : public Model {
   };
   static void describe(Manifest<Options>& m) {
     m.name("resnet").version("1.0.0").summary("CIFAR-style residual network of depth 6n + 2.");
-    m.provides("graph");
+    m.provides("graph").provides("batch_norm where norm = batch");
     m.option("depth", &Options::depth, "layers with weights: 8, 14, 20, 32, 44, 56, 110").range(8, 1 << 16);
     m.option("width", &Options::width, "channels of the first stage").min(1);
     m.option("shortcut", &Options::shortcut,

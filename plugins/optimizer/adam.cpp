@@ -13,6 +13,7 @@ class Adam final : public AdamFamily {
   static void describe(Manifest<Options>& m) {
     m.name("adam").version("1.0.0").summary(
         "Adam: steps scaled by running averages of the gradient and of its square.");
+    m.provides("momentum");
     Options::describe(m);
   }
   explicit Adam(const Options& options) : AdamFamily(options, &at::_fused_adam_, false) {}

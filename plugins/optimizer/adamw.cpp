@@ -12,6 +12,7 @@ class AdamW final : public AdamFamily {
   using Options = AdamOptions;
   static void describe(Manifest<Options>& m) {
     m.name("adamw").version("1.0.0").summary("Adam with decoupled weight decay.");
+    m.provides("momentum");
     Options::describe(m);
   }
   explicit AdamW(const Options& options) : AdamFamily(options, &at::_fused_adamw_, true) {}

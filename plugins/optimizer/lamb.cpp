@@ -33,6 +33,7 @@ class Lamb final : public SlotOptimizer {
   static void describe(Manifest<Options>& m) {
     m.name("lamb").version("1.0.0").summary(
         "Adam with a learning rate for each layer: for very large batches.");
+    m.provides("momentum");
     m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square")
         .count(2)
         .min(0.0)

@@ -31,6 +31,7 @@ class Lars final : public SlotOptimizer {
   static void describe(Manifest<Options>& m) {
     m.name("lars").version("1.0.0").summary(
         "SGD with a learning rate for each layer: for very large batches.");
+    m.provides("momentum");
     m.option("momentum", &Options::momentum, "share of the last update kept in the next").min(0.0).below(1.0);
     m.option("nesterov", &Options::nesterov, "look ahead along the momentum");
     m.option("trust", &Options::trust, "the step of a layer as a share of its norm (eta in the paper)")

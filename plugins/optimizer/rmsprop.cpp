@@ -27,6 +27,7 @@ class RmsProp final : public SlotOptimizer {
   };
   static void describe(Manifest<Options>& m) {
     m.name("rmsprop").version("1.0.0").summary("Steps scaled by a running average of squared gradients.");
+    m.provides("momentum where momentum != 0");
     m.option("alpha", &Options::alpha, "decay of the average of squares").min(0.0).below(1.0);
     m.option("eps", &Options::eps, "added to the denominator").above(0.0);
     m.option("momentum", &Options::momentum, "share of the last update kept in the next; 0: no momentum")

@@ -16,6 +16,7 @@ class DeadRelu final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("dead_relu").version("1.0.0").summary("Most ReLUs of a layer are dead.");
+    m.needs("taps");
     m.option("tensors", &Options::tensors, "expression of the outputs of ReLUs");
     m.option("threshold_inactivity", &Options::threshold_inactivity,
              "a unit is dead that is above 0 for less than this share of the samples, percent")

@@ -19,6 +19,7 @@ class SaturatedActivation final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("saturated_activation").version("1.0.0").summary("Most units of a tanh or sigmoid are saturated.");
+    m.needs("taps");
     m.option("tensors", &Options::tensors,
              "expression of the inputs of the activations; one with tanh in its name has the limits of tanh");
     m.option("tanh_min", &Options::tanh_min, "a tanh is saturated below this input");

@@ -875,3 +875,17 @@ TEST_CASE("hostile nesting is refused, not followed") {
       folder, "[run]\nname = \"" + std::string(60, '.') + "x\"  # a.b.c" + std::string(60, '.') + "\n");
   CHECK(resolved({fine}).run.name.size() == 61);
 }
+
+TEST_CASE("needs that hold under conditions refuse no run that does not meet these") {
+  const auto findings = [](const std::vector<std::string>& sets) {
+    std::vector<std::string> all = {"executor.type=pipe"};
+    all.insert(all.end(), sets.begin(), sets.end());
+    return test::resolve({"base/base.toml"}, all).findings.text();
+  };
+  std::filesystem::current_path(std::string(TRAINYARD_SOURCE_DIR) + "/tests/front/broken");
+  CHECK(findings({}).empty());
+  CHECK(findings({"model.dropout={ type = \"standard\" }"}).empty());
+  CHECK(findings({"executor.mode=late", "optimizer.momentum=0.5"}).empty());
+  CHECK(findings({"executor.mode=late", "trainer.precision=bf16-mixed"}).empty());
+  CHECK(findings({"executor.mode=free", "hooks=[{ type = \"scaler\" }]"}).empty());
+}

@@ -9,42 +9,12 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-struct SwapOption {
-  std::string slot, type;
-  std::vector<std::string> set;
-  static void describe(Fields<SwapOption>& m) {
-    m.option("slot", &SwapOption::slot, "the slot").required();
-    m.option("type", &SwapOption::type, "the plugin");
-    m.option("set", &SwapOption::set, "its options");
-  }
-};
-
-/// Of rule.hpp, which brings LibTorch.
-struct RuleOptions {
-  std::string action = "report";
-  std::optional<SwapOption> swap;
-  static void describe(Fields<RuleOptions>& m) {
-    m.option("action", &RuleOptions::action, "when it fires").one_of({"report", "stop", "swap"});
-    m.option("swap", &RuleOptions::swap, "what the action swap does");
-  }
-};
-
-const plugins::Registry& registry() {
-  static const plugins::Registry all = [] {
-    std::vector<plugins::PluginFile> files = test::registry().files();
-    files.push_back(test::plain_file<RuleOptions>("rule", "watchful"));
-    files.push_back(test::plain_file("recorder", "trial"));
-    return plugins::Registry(std::move(files));
-  }();
-  return all;
-}
-
 /// Findings of the least of run files with `more`, whose first line is the 18th.
 std::string findings_of(const std::string& more) {
   const test::Folder folder;
   folder.write("train.csv", "x,label\n");
-  const auto run =
-      config::resolve(config::load({folder.write("run.toml", test::minimal + more)}, {}, {""}), registry());
+  const auto run = config::resolve(config::load({folder.write("run.toml", test::minimal + more)}, {}, {""}),
+                                   test::registry());
   CHECK(run.config.has_value() == run.findings.list().empty());
   std::string text = run.findings.text();
   for (std::size_t at = text.find(folder.path()); at != std::string::npos; at = text.find(folder.path()))

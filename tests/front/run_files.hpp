@@ -198,6 +198,56 @@ struct Jsonl : Plugin {
   }
 };
 
+/// An executor that cannot do everything.
+struct Pipe : Plugin {
+  static constexpr Kind kind{"executor", 1};
+  struct Options {
+    std::string mode = "sim";
+    std::vector<std::int64_t> parts;
+  };
+  static void describe(Manifest<Options>& m) {
+    m.name("pipe").version("1.0.0");
+    m.needs("optimizer.type = sgd | adam").needs("optimizer.nesterov = false");
+    m.needs("optimizer.momentum != 0 where mode = late and trainer.precision = fp32");
+    m.needs("no model.dropout where parts != none").needs("no free_rows").needs("graph where mode = cut");
+    m.needs("one rank where mode = sim | late");
+    m.provides("batch").provides("hyper where mode = free");
+    m.option("mode", &Options::mode, "what it does");
+    m.option("parts", &Options::parts, "a list");
+  }
+};
+
+/// A hook that writes what the executor may not honour, at events that all executors let the host fire.
+struct Scaler : Plugin {
+  static constexpr Kind kind{"hook", 1};
+  struct Options {};
+  static void describe(Manifest<Options>& m) {
+    m.name("scaler").version("1.0.0");
+    m.hook<&Scaler::scale>(Event::before_step).writes(Region::hyper);
+  }
+  void scale(StepContext&) {}
+};
+
+struct SwapOption {
+  std::string slot, type;
+  std::vector<std::string> set;
+  static void describe(Fields<SwapOption>& m) {
+    m.option("slot", &SwapOption::slot, "the slot").required();
+    m.option("type", &SwapOption::type, "the plugin");
+    m.option("set", &SwapOption::set, "its options");
+  }
+};
+
+/// Of rule.hpp, which brings LibTorch.
+struct RuleOptions {
+  std::string action = "report";
+  std::optional<SwapOption> swap;
+  static void describe(Fields<RuleOptions>& m) {
+    m.option("action", &RuleOptions::action, "when it fires").one_of({"report", "stop", "lr_scale", "swap"});
+    m.option("swap", &RuleOptions::swap, "what the action swap does");
+  }
+};
+
 template <class T>
 plugins::PluginFile file_of() {
   plugins::PluginFile file;
@@ -237,6 +287,10 @@ inline plugins::Registry registry() {
                                             file_of<TopK>(),
                                             file_of<Ema>(),
                                             file_of<EarlyStopping>(),
+                                            file_of<Pipe>(),
+                                            file_of<Scaler>(),
+                                            plain_file<RuleOptions>("rule", "watchful"),
+                                            plain_file("recorder", "trial"),
                                             plain_file("loss", "cross_entropy"),
                                             plain_file("loss", "mse"),
                                             plain_file("metric", "accuracy"),
@@ -253,6 +307,10 @@ inline plugins::Registry registry() {
                                             plain_file("hook", "swa")};
   plugins::PluginFile needy = plain_file("hook", "gpu_only");
   needy.manifest.needs = {"cuda"};
+  files.push_back(needy);
+  files.push_back(plain_file("optimizer", "adam"));
+  needy = plain_file("dataset", "free");
+  needy.manifest.provides = {"free_rows"};
   files.push_back(needy);
   needy = plain_file("hook", "many_ranks");
   needy.manifest.needs = {"distributed"};

@@ -90,6 +90,7 @@ class Loop {
   std::int64_t updates() const { return bench_.updates(); }
   /// Has the executor open for the parts and the state as they are now, where it was open. Throws what it
   /// throws.
+  void open_executor() { bench_.open(); }
   void reopen_executor() { bench_.reopen(); }
   /// Has the executor finish what is in flight.
   void settle(Executor::Pause pause) { bench_.settle(pause); }

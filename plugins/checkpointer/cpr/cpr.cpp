@@ -63,6 +63,7 @@ class Cpr final : public Checkpointer, ReplacesRanks {
     m.name("cpr").version("1.0.0").summary(
         "Goes on where a rank is killed: the others keep what they have, a new process loads its rows of the "
         "tables.");
+    m.needs("steps").needs("no divides_network");
     m.option("target_pls", &Options::target_pls,
              "portion of the samples whose updates of the tables may be lost, in the end")
         .above(0.0)

@@ -109,9 +109,13 @@ class Pipelined final : public Executor, pipelined::Judge {
         .summary(
             "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed "
             "gradients.");
-    m.needs("fp32").needs("graph").needs("rows");
-    m.needs("distributed where mode = dist");
-    m.needs("one rank where mode = sim").needs("one rank where mode = threads");
+    m.needs("graph").needs("rows").needs("no model.dropout").needs("trainer.precision = fp32");
+    m.needs("optimizer.type = sgd").needs("optimizer.nesterov = false").needs("optimizer.dampening = 0");
+    m.needs("optimizer.momentum != 0 where mitigation = lwpv | lwpv+sc | gsc");
+    m.needs("no batch_norm where update_size = 1");
+    m.needs("distributed where mode = dist").needs("one rank where mode = sim | threads");
+    m.needs("run.device = cpu where mode = dist");
+    m.provides("batch").provides("outputs").provides("divides_network where mode = dist");
     constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,
                                Event::after_backward};
     m.fires(fired);

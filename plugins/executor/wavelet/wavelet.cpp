@@ -65,9 +65,16 @@ class Wavelet final : public Eager {
     m.name("wavelet").version("1.0.0").summary(
         "Two waves half a cycle apart, the one forward in the memory that the other lets go of backward; or "
         "several, through stages on several ranks.");
-    for (const char* const sync : {"round", "rolling"})
-      for (const char* const need : {"distributed", "graph", "rows"})
-        m.needs(std::string(need) + " where sync = " + sync);
+    for (const char* const need : {"distributed", "rows", "no model.dropout",
+                                   "trainer.precision = fp32 | fp64", "executor.timeline = false"})
+      m.needs(std::string(need) + " where sync = round | rolling");
+    m.needs("executor.waves = 1 | 2 where sync = joint | stale1 | replica");
+    m.needs("trainer.precision != fp16-mixed where sync = stale1 | replica and waves != 1");
+    for (const char* const need : {"graph", "run.device = cpu", "no lazy_rows", "no sharded_tables"})
+      for (const char* const where : {" where waves != 1", " where sync = round | rolling"})
+        m.needs(std::string(need) + where);
+    m.provides("batch").provides("hyper").provides("divides_network where sync = round | rolling");
+    m.provides("grads where sync = joint | stale1 | replica").provides("model where sync = joint");
     m.option("waves", &Options::waves,
              "that run at once, each on its own thread; 1: as eager. round, rolling: up to 64, through the "
              "stages")

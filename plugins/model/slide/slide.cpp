@@ -35,7 +35,8 @@ class Slide final : public Model {
   static void describe(Manifest<Options>& m) {
     m.name("slide").version("1.0.0").summary(
         "Sparse features to very many classes; training computes the logits that hash tables find.");
-    m.needs("fp32");
+    m.needs("fp32").needs("run.device = cpu").needs("one rank where precision = bf16");
+    m.needs("run.deterministic = off where mode = hogwild");
     m.option("hidden", &Options::hidden, "width of the hidden layer").range(1, 1 << 16);
     m.option("output", &Options::output,
              "logits of a training pass: of the active classes (sampled), or of all of them (full)")

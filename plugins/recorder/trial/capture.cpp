@@ -24,6 +24,7 @@ void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   plan_ = std::move(plan);
   if (!device_) device_ = spare_ ? std::move(spare_) : std::make_unique<DeviceStatistics>();
   record_ = std::make_shared<StepRecord>(std::move(head));
+  has_gradients_ = false;
 }
 
 void Capture::drop() {
@@ -35,15 +36,19 @@ void Capture::drop() {
 
 Capture::Draft Capture::finish() {
   settle();
-  if (!active() || tensors_.empty()) {
+  if (!active()) return {};
+  std::vector<std::string> missed;
+  if (record_->mode == Mode::train) missed = plan_->missed();
+  if (tensors_.empty()) {
     drop();
-    return {};
+    return {.missed = std::move(missed)};
   }
   const std::shared_ptr<Plan> plan = std::exchange(plan_, nullptr);
   return {.record = std::move(record_),
           .tensors = std::exchange(tensors_, {}),
           .late = device_->any() ? std::exchange(device_, nullptr) : nullptr,
-          .for_rules = plan->for_rules()};
+          .for_rules = plan->for_rules(),
+          .missed = std::move(missed)};
 }
 
 Capture::Taken Capture::complete(Draft draft) {
@@ -68,6 +73,7 @@ Capture::Taken Capture::complete(Draft draft) {
 bool Capture::take(const std::string& name, const at::Tensor& tensor, bool stays) {
   const Want& want = plan_->want(name);
   if (!want.any() || !tensor.defined() || tensor.is_complex() || tensor.is_quantized()) return false;
+  for (Sighting* each : want.by) each->seen = true;
   const at::Tensor plain = stored(tensor.detach());
   TensorRecord record{.name = name, .shape = plain.sizes().vec(), .statistics = {}, .value = {}};
   const bool scalar = plain.numel() == 1;
@@ -115,10 +121,12 @@ void Capture::weights(StepContext& context) {
   device_->launch();
 }
 
-/// As they are before clipping, without the scale that fp16 puts on them.
-void Capture::gradients(StepContext& context) {
+/// As they are before clipping, without the scale that fp16 puts on them; behind it where the executor says nothing of
+/// its micro-batches.
+void Capture::gradients(StepContext& context, bool scaled) {
+  if (std::exchange(has_gradients_, true)) return;
   const at::NoGradGuard no_grad;
-  const double scale = context.loss_scale();
+  const double scale = scaled ? context.loss_scale() : 1.0;
   for (const Parameter& each : parameters(context)) {
     const at::Tensor& gradient = each.tensor.grad();
     if (!gradient.defined() || !plan_->want(each.gradient).any()) continue;

@@ -29,6 +29,7 @@ class Capture {
     Tensors tensors;
     std::unique_ptr<DeviceStatistics> late;  ///< of tensors; null where nothing is under way
     bool for_rules = false;
+    std::vector<std::string> missed;  ///< as Plan::missed
   };
   struct Taken {
     std::shared_ptr<const StepRecord> record;
@@ -53,7 +54,8 @@ class Capture {
   /// Large ones are looked at while the passes of the step go on, until `gradients`: no plugin writes the
   /// model in between.
   void weights(StepContext& context);
-  void gradients(StepContext& context);
+  /// Once a step; `scaled`: they have the scale of fp16 on them.
+  void gradients(StepContext& context, bool scaled);
   void optimizer(StepContext& context);
   /// A tensor of one element.
   void scalar(const std::string& name, const at::Tensor& value);
@@ -83,6 +85,7 @@ class Capture {
 
   std::shared_ptr<Plan> plan_;
   std::shared_ptr<StepRecord> record_;
+  bool has_gradients_ = false;
   Tensors tensors_;
   Reductions reductions_;                     ///< of tensors_
   std::unique_ptr<DeviceStatistics> device_;  ///< of tensors_

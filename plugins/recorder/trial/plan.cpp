@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <trainyard/error.hpp>
 
@@ -24,12 +25,25 @@ const Want& Plan::want(const std::string& name) {
   return known != known_.end() ? known->second : known_.emplace(name, make(name)).first->second;
 }
 
+/// Nobody is told of a record of an evaluation, whose tensors are its own, or of who looks at others as well.
+std::vector<std::string> Plan::missed() const {
+  std::vector<std::string> missed;
+  for (const Source& source : sources_) {
+    source.sighting->due = true;
+    if (source.sighting->training && !source.sighting->seen && !std::exchange(source.sighting->told, true))
+      missed.push_back(source.sighting->who);
+  }
+  return missed;
+}
+
 Want Plan::make(const std::string& name) const {
   Want want;
   for (const Source& source : sources_) {
+    bool wanted = false;
     if (source.collection != nullptr) {
       const SavedCollection& collection = *source.collection;
       if (!trial_.belongs(name, collection.name)) continue;
+      wanted = true;
       want.stored.value |= collection.values;
       want.histogram |= collection.histogram;
       want.value |= collection.values || collection.histogram;
@@ -41,15 +55,18 @@ Want Plan::make(const std::string& name) const {
     }
     for (const Watch& watch : source.watches) {
       if (!trial_.belongs(name, watch.tensors)) continue;
+      wanted = true;
       want.statistics = true;
       want.value |= watch.values;
     }
+    if (wanted) want.by.push_back(source.sighting);
   }
   return want;
 }
 
 void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scale) {
   std::vector<RuleCadence> cadences;
+  std::vector<std::string> ids;
   for (const NamedRule& named : rules) {
     if (!named.rule->common.enabled) continue;
     RuleCadence cadence = cadence_of(named, scale);
@@ -61,8 +78,11 @@ void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scal
       }
     }
     cadences.push_back(std::move(cadence));
+    ids.push_back("rules." + named.id);
   }
   rules_ = std::move(cadences);
+  ids_ = std::move(ids);
+  for (const std::string& id : ids_) sightings_.erase(id);  // other options, perhaps
   plans_.clear();
 }
 
@@ -86,10 +106,23 @@ std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
   std::vector<Plan::Source> sources;
   std::size_t i = 1;
   for (const SavedCollection& each : saved_)
-    if (due[i++]) sources.push_back({&each, {}});
-  for (const RuleCadence& each : rules_)
-    if (due[i++]) sources.push_back({nullptr, each.watches});
+    if (due[i++]) sources.push_back({&each, {}, sighting("the collection " + each.name, false)});
+  for (std::size_t r = 0; r < rules_.size(); ++r)
+    if (due[i++])
+      sources.push_back(
+          {nullptr, rules_[r].watches, sighting(ids_[r], rules_[r].modes == std::vector{Mode::train})});
   return plan = std::make_shared<Plan>(std::move(sources), known_);
+}
+
+Sighting* Agenda::sighting(const std::string& who, bool training) {
+  return &sightings_.try_emplace(who, Sighting{.who = who, .training = training}).first->second;
+}
+
+std::vector<std::string> Agenda::never_seen() {
+  std::vector<std::string> never;
+  for (auto& [who, sighting] : sightings_)
+    if (sighting.due && !sighting.seen && !std::exchange(sighting.told, true)) never.push_back(who);
+  return never;
 }
 
 bool Agenda::looks_at_machine() const {

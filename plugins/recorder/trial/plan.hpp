@@ -15,12 +15,20 @@ namespace trial {
 
 using namespace trainyard;
 
+/// Whether what somebody watches was ever there.
+struct Sighting {
+  std::string who;       ///< "rules.dead_relu", "the collection gradients"
+  bool training = true;  ///< it is looked for in training alone, so that one record tells
+  bool due = false, seen = false, told = false;
+};
+
 /// What is wanted of a tensor at a step.
 struct Want {
   bool statistics = false;
   bool value = false;
   bool histogram = false;
   Stored stored;
+  std::vector<Sighting*> by;  ///< who wants it
   bool any() const { return statistics || value; }
 };
 
@@ -30,11 +38,14 @@ class Plan {
   struct Source {
     const SavedCollection* collection = nullptr;  ///< else a rule's
     std::vector<Watch> watches;
+    Sighting* sighting = nullptr;
   };
   Plan(std::vector<Source> sources, const std::vector<Collection>& collections)
       : sources_(std::move(sources)), trial_(collections) {}
 
   bool for_rules() const;
+  /// A record of the step was made: who wanted something that was not there, each once.
+  std::vector<std::string> missed() const;
   /// The loop's thread. What is returned stays until the next call.
   const Want& want(const std::string& name);
 
@@ -64,11 +75,16 @@ class Agenda {
   std::shared_ptr<Plan> at(Mode mode, std::int64_t step);
   /// Whether a rule watches what is sampled of the machine and of the run's phases.
   bool looks_at_machine() const;
+  /// At the end of a training: who never found anything, and was not told of before.
+  std::vector<std::string> never_seen();
 
  private:
+  Sighting* sighting(const std::string& who, bool training);
   const std::vector<SavedCollection>& saved_;
   std::vector<Collection> known_;
   std::vector<RuleCadence> rules_;
+  std::vector<std::string> ids_;                              ///< of rules_
+  std::map<std::string, Sighting> sightings_;                 ///< by who
   std::map<std::vector<bool>, std::shared_ptr<Plan>> plans_;  ///< by who is due
 };
 

@@ -134,6 +134,7 @@ class TrialRecorder final : public Recorder {
     push_late();
     if (storing_) store_->end();
     stop(end_patience);
+    for (const std::string& who : agenda_->never_seen()) tell_missed(who);
     for (const Firing& firing : std::exchange(pending_, {})) tell(firing);
     if (const std::int64_t dropped = dropped_; dropped > 0)
       host().log(LogLevel::warning,
@@ -187,7 +188,7 @@ class TrialRecorder final : public Recorder {
   }
   void micro_end(StepContext& context) {
     if (capture_.active() && context.repeats() == 0 && context.micro() == context.micros() - 1)
-      capture_.gradients(context);
+      capture_.gradients(context, /*scaled=*/true);
   }
   void batch_end(StepContext&) {
     step_now_ = 1 + step_now_;
@@ -239,6 +240,7 @@ class TrialRecorder final : public Recorder {
 
   void before_step(StepContext& context) {
     if (sampled_) phases_.begin();
+    if (capture_.active() && context.repeats() == 0) capture_.gradients(context, /*scaled=*/false);
     if (std::exchange(skip_, false)) context.request(Control::skip_step, "asked for by a rule");
     if (lr_ == 1.0) [[likely]]
       return;
@@ -360,9 +362,16 @@ class TrialRecorder final : public Recorder {
   /// One whose tensors are on a device is kept until the step after: by then it is there, and nobody waits.
   void push(Capture::Draft draft) {
     push_late();
+    for (const std::string& who : draft.missed) tell_missed(who);
     if (!draft.record) return;
     late_ = std::move(draft);
     if (!late_->late) push_late();
+  }
+
+  /// Silence of a rule means that all is well only where it had something to look at.
+  void tell_missed(const std::string& who) {
+    host().log(LogLevel::warning,
+               who + " found none of the tensors that it watches: the network or the executor has none");
   }
 
   void push_late() {

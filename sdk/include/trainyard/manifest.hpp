@@ -474,12 +474,14 @@ class Manifest : public Fields<Options> {
   ///   "steps"     the length of the run can be counted in steps
   ///   "grads", "hyper", "batch", "outputs", "model"  the executor honours this region (provides)
   ///   "taps"      the executor shows the output of each node to taps (Network::add_tap)
-  ///   "no SLOT"   the run has no plugin in this slot: "no dropout"
+  ///   "no SLOT"   the run has no plugin, or no table, of this path: "no model.dropout", "no trainer.grad_clip"
+  ///   "no FEATURE"  no plugin of the run provides it: "no momentum"
   ///   "KEY = WORD | WORD"  the run file, defaults included, has one of these words, numbers or booleans at this
   ///               key: "optimizer.type = sgd | adam", "optimizer.nesterov = false". A key that is absent from the
   ///               run refuses nothing.
-  /// The need of a plugin that fills a slot may depend on an option of its own: "one rank where mode = sim | threads",
-  /// "no dropout where members != none"; `none` stands for an option that is absent or an empty list.
+  /// A need may depend on options of the plugin, and on keys of the run file: "one rank where mode = sim | threads",
+  /// "no model.dropout where members != none and distributed.ranks = 1"; `none` stands for an option that is absent
+  /// or an empty list.
   Manifest& needs(std::string feature) {
     data_->needs.push_back(std::move(feature));
     return *this;
@@ -487,6 +489,11 @@ class Manifest : public Fields<Options> {
   /// States a feature that others may need; it may depend on an option as a need does.
   ///   "graph"      of a model: its networks have a graph
   ///   "free_rows"  of a dataset: its batches have inputs without one row a sample (Rows)
+  ///   "batch_norm"       of a model: it normalises over the batch
+  ///   "sharded_tables"   of a model: its tables lie in parts on the ranks
+  ///   "momentum"         of an optimizer: it has momentum (Optimizer::has_momentum)
+  ///   "lazy_rows"        of an optimizer: updates of rows wait until the rows are read
+  ///   "divides_network"  of an executor: each rank has a part of the network (Executor::divides_network)
   ///   "taps"       of an executor: it shows the output of each node to taps
   ///   "grads", "hyper", "batch", "outputs", "model"  of an executor: inside a step, hooks find in this region what
   ///                the step works with, and what they write there has its effect. A run with a hook that writes a

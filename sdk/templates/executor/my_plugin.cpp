@@ -10,7 +10,7 @@ class MyPlugin final : public trainyard::Eager {
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("my_plugin").version("0.1.0").summary("Several updates with each batch (data echoing).");
     m.option("times", &Options::times, "updates with each batch").range(1, 1000);
-    m.fires(trainyard::micro_events);
+    offer_all(m);
   }
   explicit MyPlugin(const Options& options) : options_(options) {}
 

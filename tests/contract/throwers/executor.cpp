@@ -8,6 +8,7 @@ class Thrower final : public trainyard::Eager {
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"open"}, {"step", "evaluate", "settle"});
     m.fires(trainyard::micro_events);
+    for (const char* feature : {"grads", "hyper", "batch", "outputs", "model"}) m.provides(feature);
   }
   explicit Thrower(const Options& options) : options_(options) {}
 

@@ -8,6 +8,13 @@ namespace trainyard {
 
 class Eager : public Executor {
  public:
+  /// For `describe` of an executor that always goes this way: all that hooks can ask of a step.
+  template <class Options>
+  static void offer_all(Manifest<Options>& m) {
+    m.fires(micro_events);
+    for (const char* feature : {"taps", "grads", "hyper", "batch", "outputs", "model"}) m.provides(feature);
+  }
+
   void step(Workbench& bench, StepWork& work) override {
     do
       for (std::size_t i = 0; i < work.micros.size(); ++i) bench.backward(work, i);

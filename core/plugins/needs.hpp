@@ -1,0 +1,60 @@
+// What manifests say that plugins need of a run and provide to it (Manifest::needs, provides), taken apart.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::plugins {
+
+/// "KEY = WORD | WORD", or with != in place of =.
+struct Comparison {
+  std::string_view key;
+  bool equal = true;
+  std::vector<std::string_view> words;
+};
+
+/// A need, or a feature that is provided. It refers to the text that it was parsed from.
+struct Feature {
+  std::string_view text;          ///< without its condition
+  bool absent = false;            ///< "no NAME"
+  std::string_view name;          ///< of the feature, or of a slot; empty where `key` is there
+  std::optional<Comparison> key;  ///< of the run file
+  std::vector<Comparison>
+      conditions;  ///< all of them: on options of the plugin, or on keys of the run file, with a dot
+};
+
+/// Nothing where the text is no such thing.
+std::optional<Feature> parse_feature(std::string_view text);
+
+/// A feature that plugins of one kind provide to others.
+struct Provided {
+  std::string_view name, kind;
+  std::string_view what;  ///< in words: "needs a model with WHAT"
+};
+inline constexpr Provided provided_features[] = {
+    {"graph", "model", "a graph"},
+    {"batch_norm", "model", "normalisation over the batch"},
+    {"sharded_tables", "model", "tables that lie in parts on the ranks"},
+    {"free_rows", "dataset", "inputs without one row a sample"},
+    {"momentum", "optimizer", "momentum of its own"},
+    {"lazy_rows", "optimizer", "rows whose updates wait until they are read"},
+    {"taps", "executor", "outputs of single nodes"},
+    {"grads", "executor", "gradients that hooks can read and write"},
+    {"hyper", "executor", "learning rates that hooks can set"},
+    {"batch", "executor", "batches that hooks can change"},
+    {"outputs", "executor", "outputs that hooks can change"},
+    {"model", "executor", "weights that hooks can change inside a step"},
+    {"divides_network", "executor", "parts of the network on different ranks"},
+};
+const Provided* find_provided(std::string_view name);
+
+/// Features of the run itself.
+inline constexpr std::string_view run_features[] = {"cuda", "distributed", "one rank",
+                                                    "fp32", "rows",        "steps"};
+
+/// What is wrong with the text of a need, or of a feature that is provided; empty where nothing is.
+std::string_view wrong_need(std::string_view text);
+std::string_view wrong_provided(std::string_view text, std::string_view kind);
+
+}  // namespace trainyard::plugins
