@@ -60,15 +60,9 @@ constexpr std::size_t read_below = max_answer_bytes / 2;    // more to send: the
 constexpr std::size_t max_output = 2 * max_answer_bytes;    // more to send: the client is dropped
 constexpr std::chrono::milliseconds patience = 5s, farewell_time = 500ms, breath = 1s;
 
-// Floods: work is paid from an allowance, shared by all clients, that grows with time. While it is used up
-// no client is read, and the thread sleeps.
-constexpr double allowance_a_second = 20'000.0, allowance_most = 4'000.0, allowance_to_go_on = 200.0;
-constexpr double cost_of_line = 1.0, cost_of_byte = 1.0 / 256, cost_of_command = 80.0, cost_of_client = 10.0;
-// Each client has a turn after the others, and new ones have one, too: who asks now and then waits for a
-// turn of each flood and no longer. Where all places are taken, the client that sends most makes room.
-constexpr double cost_of_turn = 20.0;
-constexpr int clients_a_turn = 8;
-constexpr double forgotten_a_second = 50.0, much = 100.0;  // of what a client has sent
+// Each client has a turn after the others, and new ones have one, too: who asks now and then waits for a turn of each
+// client that sends without end, and no longer.
+constexpr int lines_a_turn = 20, clients_a_turn = 8;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int reason = errno) {
   throw DataError("cannot " + what + " the control socket '" + path + "/" + socket_name +
@@ -123,12 +117,10 @@ struct Client {
   std::string out;           // not sent yet
   Clock::time_point stuck;   // since when nothing of `out` could be sent
   int open = 0;              // requests in the loop's hands
-  double sent = 0.0;         // what it cost lately
   short events = 0;          // of the last poll
 
   bool finished() const { return !sends && !more && (!reads || (open == 0 && out.empty())); }
   bool wants_turn() const { return more && out.size() < read_below; }
-  bool busy() const { return wants_turn() || (events & (POLLIN | POLLHUP | POLLERR)) != 0; }
 };
 
 /// The channel's thread.
@@ -155,7 +147,6 @@ class Server {
   void run() {
     while (deliver()) {
       drop();
-      earn();
       wait();
       accept();
       serve();
@@ -195,27 +186,18 @@ class Server {
     send(found->second, answer);
   }
 
-  void earn() {
-    now_ = Clock::now();
-    const double seconds = std::chrono::duration<double>(now_ - earned_at_).count();
-    allowance_ = std::min(allowance_ + allowance_a_second * seconds, allowance_most);
-    for (auto& [id, client] : clients_)
-      client.sent = std::max(0.0, client.sent - forgotten_a_second * seconds);
-    earned_at_ = now_;
-  }
-
   void wait() {
-    const bool reading = allowance_ > 0;
+    now_ = Clock::now();
     polled_.clear();
     polled_.push_back({mailbox_->bell.get(), POLLIN, 0});
-    polled_.push_back({reading && now_ >= accept_after_ ? listener_.get() : -1, POLLIN, 0});
+    polled_.push_back({now_ >= accept_after_ ? listener_.get() : -1, POLLIN, 0});
     for (const auto& [id, client] : clients_) {
       int events = client.out.empty() ? 0 : POLLOUT;
-      if (reading && client.sends && !client.more && client.out.size() < read_below) events |= POLLIN;
+      if (client.sends && !client.more && client.out.size() < read_below) events |= POLLIN;
       // A descriptor that nothing is asked of would still report a hang-up, again and again.
       polled_.push_back({events != 0 ? client.socket.get() : -1, static_cast<short>(events), 0});
     }
-    if (::poll(polled_.data(), polled_.size(), timeout(reading)) < 0)
+    if (::poll(polled_.data(), polled_.size(), timeout()) < 0)
       for (pollfd& each : polled_) each.revents = 0;
     now_ = Clock::now();
     std::size_t index = 2;
@@ -229,8 +211,7 @@ class Server {
   }
 
   /// Milliseconds; -1: until something comes.
-  int timeout(bool reading) const {
-    if (!reading) return 1 + static_cast<int>((allowance_to_go_on - allowance_) / allowance_a_second * 1e3);
+  int timeout() const {
     auto until = Clock::time_point::max();
     if (now_ < accept_after_) until = accept_after_;
     for (const auto& [id, client] : clients_) {
@@ -242,20 +223,11 @@ class Server {
     return static_cast<int>(std::max<std::int64_t>(left, 0));
   }
 
-  void charge(Client& client, double cost) {
-    allowance_ -= cost;
-    client.sent += cost;
-  }
-
-  /// Every client a little, and next time from where the allowance ended.
+  /// Every client a little.
   void serve() {
-    auto next = clients_.upper_bound(last_served_);
-    for (std::size_t left = clients_.size(); left > 0 && allowance_ > 0; --left) {
-      if (next == clients_.end()) next = clients_.begin();
-      auto& [id, client] = *next++;
+    for (auto& [id, client] : clients_) {
       if (!client.more && (client.events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(client);
       if (client.wants_turn()) handle_lines(id, client);
-      last_served_ = id;
     }
   }
 
@@ -263,7 +235,6 @@ class Server {
     char buffer[read_bytes];
     const ssize_t count = ::recv(client.socket.get(), buffer, sizeof buffer, 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    charge(client, cost_of_line);
     if (count > 0) {
       client.in.append(buffer, static_cast<std::size_t>(count));
       client.more = true;
@@ -279,16 +250,14 @@ class Server {
   void handle_lines(std::uint64_t id, Client& client) {
     std::size_t begin = 0;
     client.more = false;
-    const double turn_ends = client.sent + cost_of_turn;
-    for (;;) {
+    for (int lines = 0;; ++lines) {
       const std::size_t end = client.in.find('\n', std::max(begin, client.searched));
       if (end == std::string::npos) break;
-      if (client.sent >= turn_ends || allowance_ <= 0 || client.out.size() >= read_below) {
+      if (lines == lines_a_turn || client.out.size() >= read_below) {
         client.more = true;
         break;
       }
       const std::string_view line(client.in.data() + begin, end - begin);
-      charge(client, cost_of_line + cost_of_byte * static_cast<double>(line.size()));
       begin = client.searched = end + 1;
       if (std::exchange(client.skips, false)) continue;
       if (line.size() < max_request_bytes)
@@ -300,7 +269,6 @@ class Server {
     client.searched = client.more ? 0 : client.in.size();
     if (client.more || (client.in.size() < max_request_bytes && !client.skips)) return;
     if (!std::exchange(client.skips, true)) refuse_long(client);
-    charge(client, cost_of_byte * static_cast<double>(client.in.size()));
     client.in.clear();
     client.searched = 0;
   }
@@ -313,7 +281,6 @@ class Server {
         return refuse(client, request.id,
                       "busy: " + std::to_string(max_open) +
                           " requests of this client are not answered yet; wait for an answer");
-      charge(client, cost_of_command);
       ++client.open;
       open_.emplace(++last_serial_, Open{id, request.id});
       const std::lock_guard lock(mailbox_->mutex);
@@ -355,42 +322,21 @@ class Server {
 
   void accept() {
     if (polled_[1].revents == 0) return;
-    for (int i = 0; i < clients_a_turn && allowance_ > 0; ++i) {
-      const bool full = clients_.size() >= max_clients;
-      const auto gives_way = full ? one_that_sends_much() : clients_.end();
-      const auto busy = [](const auto& each) { return each.second.busy(); };
-      if (full && gives_way == clients_.end() && std::any_of(clients_.begin(), clients_.end(), busy))
-        return;  // after their next turns some of them are gone, or have sent much
+    for (int i = 0; i < clients_a_turn; ++i) {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
         if (errno != EAGAIN) accept_after_ = now_ + breath;  // no descriptor, no memory: later, perhaps
         return;
       }
-      allowance_ -= cost_of_client;
       Client client(std::move(socket));
       if (!belongs_to_owner(client))
         refuse(client, {}, "only the owner of a run may control it");
-      else if (full && gives_way == clients_.end())
+      else if (clients_.size() >= max_clients)
         refuse(client, {}, "busy: this run has " + std::to_string(max_clients) + " clients already");
-      else {
-        if (full) drop_for_another(gives_way);
+      else
         clients_.emplace(++last_client_, std::move(client));
-      }
     }
-  }
-
-  /// The client that has sent most, where that is much.
-  std::map<std::uint64_t, Client>::iterator one_that_sends_much() {
-    const auto most = std::max_element(clients_.begin(), clients_.end(), [](const auto& a, const auto& b) {
-      return a.second.sent < b.second.sent;
-    });
-    return most->second.sent < much ? clients_.end() : most;
-  }
-
-  void drop_for_another(std::map<std::uint64_t, Client>::iterator client) {
-    refuse(client->second, {}, "busy: others wait for a place, and this client sends most: send less");
-    clients_.erase(client);
   }
 
   static bool belongs_to_owner(const Client& client) {
@@ -430,10 +376,9 @@ class Server {
 
   std::map<std::uint64_t, Client> clients_;
   std::map<std::uint64_t, Open> open_;  // what the loop has, by serial; also of clients that are gone
-  std::uint64_t last_client_ = 0, last_serial_ = 0, last_served_ = 0;
+  std::uint64_t last_client_ = 0, last_serial_ = 0;
   std::vector<pollfd> polled_;  // bell, listener, clients in their order
-  Clock::time_point now_ = Clock::now(), earned_at_ = now_, accept_after_ = now_;
-  double allowance_ = allowance_most;
+  Clock::time_point now_ = Clock::now(), accept_after_ = now_;
 };
 
 /// The thread that is started meanwhile takes no signal: they are the main thread's. Faults stay its own.
