@@ -38,7 +38,10 @@ std::optional<Comparison> parse_comparison(std::string_view text) {
 }  // namespace
 
 std::optional<Feature> parse_feature(std::string_view text) {
-  Feature feature{.text = trimmed(text), .absent = false, .name = {}, .key = {}, .conditions = {}};
+  constexpr std::string_view prefers = "prefers ";
+  Feature feature{.text = trimmed(text), .name = {}, .key = {}, .conditions = {}};
+  feature.wish = feature.text.starts_with(prefers);
+  if (feature.wish) text = feature.text = feature.text.substr(prefers.size());
   if (const auto parts = split(text, " where ")) {
     feature.text = parts->first;
     std::string_view rest = parts->second;
@@ -74,7 +77,7 @@ std::string_view wrong_need(std::string_view text) {
 std::string_view wrong_provided(std::string_view text, std::string_view kind) {
   const std::optional<Feature> feature = parse_feature(text);
   const Provided* known =
-      feature && !feature->absent && !feature->key ? find_provided(feature->name) : nullptr;
+      feature && !feature->absent && !feature->wish && !feature->key ? find_provided(feature->name) : nullptr;
   return known != nullptr && known->kind == kind ? std::string_view()
                                                  : "expected a feature that manifest.hpp lists for its kind";
 }

@@ -16,7 +16,8 @@ struct Comparison {
 
 /// A need, or a feature that is provided. It refers to the text that it was parsed from.
 struct Feature {
-  std::string_view text;          ///< without its condition
+  std::string_view text;          ///< without its conditions
+  bool wish = false;              ///< "prefers ...": the plugin works without it, and not in full
   bool absent = false;            ///< "no NAME"
   std::string_view name;          ///< of the feature, or of a slot; empty where `key` is there
   std::optional<Comparison> key;  ///< of the run file

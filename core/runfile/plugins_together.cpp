@@ -108,72 +108,74 @@ class Together {
   void check_need(const PluginInUse& used, std::string_view text) {
     const std::optional<Feature> need = plugins::parse_feature(text);
     if (!need || !applies(*need, used)) return;
-    const std::string where(text.substr(need->text.size()));
-    if (need->key) return check_key(used, *need, where);
-    if (const plugins::Provided* feature = plugins::find_provided(need->name))
-      return check_feature(used, *feature, need->absent, where);
-    need->absent ? check_absent(used, std::string(need->name), where) : check_run(used, need->name, where);
+    const Lack lack = need->key ? lack_of_key(*need->key, need->text)
+                      : plugins::find_provided(need->name) != nullptr
+                          ? lack_of_feature(*plugins::find_provided(need->name), need->absent)
+                      : need->absent ? lack_of_absence(std::string(need->name))
+                                     : lack_of_run(need->name);
+    if (lack.demand.empty()) return;
+    const std::string where(need->conditions.empty() ? "" : text.substr(text.find(" where ")));
+    const std::string found = lack.demand + where + ", and " + lack.found;
+    if (!need->wish) return refuse("E303", used, "needs " + found, lack.mend);
+    findings_.warning("E324", used.at, used.slot + ": " + named(used) + " does all it can only with " + found,
+                      lack.mend);
   }
 
-  void check_key(const PluginInUse& used, const Feature& need, const std::string& where) {
-    const Value* value = value_at(resolved_, need.key->key);
-    if (value == nullptr || holds(*need.key, value)) return;
-    const std::string key(need.key->key);
+  /// What the run does not offer; nothing is demanded where it does.
+  struct Lack {
+    std::string demand, found, mend;
+  };
+
+  Lack lack_of_key(const Comparison& wanted, std::string_view text) const {
+    const Value* value = value_at(resolved_, wanted.key);
+    if (value == nullptr || holds(wanted, value)) return {};
     const PluginInUse* owner =
-        find([&](const PluginInUse& each) { return key.starts_with(each.slot + "."); });
-    refuse("E303", used,
-           "needs " + std::string(need.text) + where + ", and it is " + toml_text(*value) +
-               (owner == nullptr ? "" : " of " + named(*owner)),
-           "set " + key + ", or take another plugin or option");
+        find([&](const PluginInUse& each) { return wanted.key.starts_with(each.slot + "."); });
+    return {std::string(text),
+            "it is " + toml_text(*value) + (owner == nullptr ? "" : " of " + named(*owner)),
+            "set " + std::string(wanted.key) + ", or take another plugin or option"};
   }
 
-  void check_feature(const PluginInUse& used, const plugins::Provided& feature, bool absent,
-                     const std::string& where) {
+  Lack lack_of_feature(const plugins::Provided& feature, bool absent) const {
     const PluginInUse* other = find([&](const PluginInUse& each) {
       return each.plugin->manifest.kind == feature.kind && provides(each, feature.name) == absent;
     });
-    if (other == nullptr) return;
+    if (other == nullptr) return {};
     const std::string kind(feature.kind), what(feature.what);
     const std::string article = kind == "executor" || kind == "optimizer" ? "an " : "a ";
-    refuse("E303", used,
-           absent
-               ? "does not go with " + what + where + ", as " + named(*other) + " has"
-               : "needs " + article + kind + " with " + what + where + ", and " + named(*other) + " has none",
-           "take another " + kind + ", or drop this plugin");
+    return {article + kind + (absent ? " without " : " with ") + what,
+            named(*other) + (absent ? " has it" : " has none"),
+            "take another " + kind + ", or drop this plugin"};
   }
 
-  void check_absent(const PluginInUse& used, const std::string& path, const std::string& where) {
-    if (value_at(resolved_, path) == nullptr) return;
+  Lack lack_of_absence(const std::string& path) const {
+    if (value_at(resolved_, path) == nullptr) return {};
     const PluginInUse* other = find([&](const PluginInUse& each) { return each.slot == path; });
-    refuse("E303", used,
-           "goes without [" + path + "]" + where + ", and the run has " +
-               (other == nullptr ? "it" : named(*other)),
-           "leave [" + path + "] out, or take another plugin or option");
+    return {"a run without [" + path + "]", "there is " + (other == nullptr ? "one" : named(*other)),
+            "leave [" + path + "] out, or take another plugin or option"};
   }
 
-  void check_run(const PluginInUse& used, std::string_view need, const std::string& where) {
+  Lack lack_of_run(std::string_view need) const {
     const auto* device = at_path<std::string>(resolved_, "run.device");
     const auto* precision = at_path<std::string>(resolved_, "trainer.precision");
     if (need == "cuda" && device != nullptr && *device == "cpu")
-      refuse("E303", used, "needs a GPU" + where + ", and run.device is \"cpu\"",
-             "set run.device = \"cuda\", or take another plugin or option");
+      return {"a GPU", "run.device is \"cpu\"",
+              "set run.device = \"cuda\", or take another plugin or option"};
     if (need == "distributed" && offer_.ranks == 1)
-      refuse("E303", used, "needs a run of several ranks" + where + ", and this is one of a single",
-             "start it by torchrun or with --ranks N, or take another plugin or option");
+      return {"a run of several ranks", "this is one of a single",
+              "start it by torchrun or with --ranks N, or take another plugin or option"};
     if (need == "one rank" && offer_.ranks > 1)
-      refuse("E303", used,
-             "trains on one rank" + where + ", and this run has " + std::to_string(offer_.ranks),
-             "start it without --ranks, or take another plugin or option");
+      return {"a run that trains on one rank", "this has " + std::to_string(offer_.ranks),
+              "start it without --ranks, or take another plugin or option"};
     if (need == "steps" && !offer_.steps)
-      refuse(
-          "E303", used,
-          "needs a run whose length can be counted in steps" + where + ", and trainer.max_duration is a time",
-          "give max_duration in ep, ba, sp or tok and bound the time with trainer.max_wall_time, or take "
-          "another plugin (the schedule \"constant\")");
+      return {"a run whose length can be counted in steps", "trainer.max_duration is a time",
+              "give max_duration in ep, ba, sp or tok and bound the time with trainer.max_wall_time, or take "
+              "another plugin (the schedule \"constant\")"};
     if (need == "fp32" && precision != nullptr && *precision == "fp64")
-      refuse("E303", used, "works in single precision" + where + ", and trainer.precision is \"fp64\"",
-             "set trainer.precision = \"fp32\", or take another plugin or option");
-    if (need == "rows") check_feature(used, *plugins::find_provided("free_rows"), true, where);
+      return {"weights of single precision", "trainer.precision is \"fp64\"",
+              "set trainer.precision = \"fp32\", or take another plugin or option"};
+    if (need == "rows") return lack_of_feature(*plugins::find_provided("free_rows"), true);
+    return {};
   }
 
   void check_conflicts(const PluginInUse& used) {

@@ -887,5 +887,9 @@ TEST_CASE("needs that hold under conditions refuse no run that does not meet the
   CHECK(findings({"model.dropout={ type = \"standard\" }"}).empty());
   CHECK(findings({"executor.mode=late", "optimizer.momentum=0.5"}).empty());
   CHECK(findings({"executor.mode=late", "trainer.precision=bf16-mixed"}).empty());
+  CHECK_THAT(findings({"executor.mode=odd"}),
+             Catch::Contains("warning") &&
+                 Catch::Contains("the executor \"pipe\" does all it can only with trainer.precision = fp64 "
+                                 "where mode = odd, and it is \"fp32\""));
   CHECK(findings({"executor.mode=free", "hooks=[{ type = \"scaler\" }]"}).empty());
 }

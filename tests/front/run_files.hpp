@@ -210,7 +210,7 @@ struct Pipe : Plugin {
     m.needs("optimizer.type = sgd | adam").needs("optimizer.nesterov = false");
     m.needs("optimizer.momentum != 0 where mode = late and trainer.precision = fp32");
     m.needs("no model.dropout where parts != none").needs("no free_rows").needs("graph where mode = cut");
-    m.needs("one rank where mode = sim | late");
+    m.needs("one rank where mode = sim | late").needs("prefers trainer.precision = fp64 where mode = odd");
     m.provides("batch").provides("hyper where mode = free");
     m.option("mode", &Options::mode, "what it does");
     m.option("parts", &Options::parts, "a list");

@@ -479,6 +479,7 @@ class Manifest : public Fields<Options> {
   ///   "KEY = WORD | WORD"  the run file, defaults included, has one of these words, numbers or booleans at this
   ///               key: "optimizer.type = sgd | adam", "optimizer.nesterov = false". A key that is absent from the
   ///               run refuses nothing.
+  /// "prefers NEED" is a need that the plugin can do without: the run is trained, and a warning says what it lacks.
   /// A need may depend on options of the plugin, and on keys of the run file: "one rank where mode = sim | threads",
   /// "no model.dropout where members != none and distributed.ranks = 1"; `none` stands for an option that is absent
   /// or an empty list.
