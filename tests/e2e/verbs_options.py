@@ -16,14 +16,14 @@ RUN = SMALL.replace('"2ep"', '"2ba"').replace("size = 64, batch_size = 16", "siz
     "size = 32, batch_size = 16", "size = 4, batch_size = 4") + '[checkpoint]\ntype = "full"\ninterval = "1ba"\n'
 STUDY = '[study]\ntype = "compare"\nseeds = 1\nsettings = [{ name = "one" }]\n'
 
-# What stands behind a verb, OPTION where the option does if it is not the last; "run.toml" for verbs that are not here.
+# What stands behind a verb, with OPTION in the place of the option where that is not the last;
+# "runs/done" for verbs that are not here.
 ABOUT = {
     "train": "run.toml --set run.name=NAME", "resume": "runs/NAME", "study": "study.toml --dry-run", "bench": "loop",
-    "config schema": "optimizer", "config diff": "run.toml run.toml", "rules check": "runs/done", "tools": "",
-    "doctor": "", "plugins list": "", "plugins inspect": "mlp", "plugins events": "", "plugins new": "schedule NAME",
-    "plugins check": "schedule/step --only static.seal", "plugins dev": "empty --run done", "ckpt ls": "runs/done",
-    "ckpt inspect": "runs/done", "ckpt verify": "runs/done", "ckpt diff": "runs/done runs/done",
-    "ckpt convert": "runs/done weights.safetensors", "monitor": "runs/done", "report": "runs/done", "runs": "runs",
+    "config schema": "optimizer", "config diff": "run.toml runs/done", "tools": "", "doctor": "", "completion": "bash",
+    "plugins list": "", "plugins inspect": "mlp", "plugins events": "", "plugins new": "schedule NAME",
+    "plugins check": "schedule/step --only static.seal", "plugins dev": "empty --run done",
+    "ckpt diff": "runs/done runs/done", "ckpt convert": "runs/done weights.safetensors", "runs": "runs",
     "runs compare": "runs/done runs/done", "ctl": "done OPTION status", "ctl done set": "optimizer.lr=1",
     "ctl done swap": "schedule step"}
 # What an option of this name may have where its help lists no words, else "text"; a number is 2, a flag has nothing.
@@ -32,20 +32,22 @@ MAY = {"--set": "run.seed=5", "--plugins": "empty", "--weights": "best", "--conf
 MAY_NOT = '=[{"'
 
 
-def options(text):
-    """(name, a right value, a wrong one, whether the command line alone tells that it is wrong) of each in a help."""
+def typed(text):
+    """(words, whether they must be refused) of each option in a help: with a right value, then with a wrong one."""
     for line in text.partition("Options:\n")[2].partition("\n\n")[0].splitlines():
         found = OPTION.match(line)
         if not found or found[1] in ("--help", "--version"):
             continue
         name, kind, values = found.groups("")
         if not kind:
-            yield name, [name], [f"{name}=2"], True
+            yield [name], False
+            yield [f"{name}=2"], True
         elif kind in ("INT", "FLOAT"):
-            yield name, [name, "2"], [name, "1e999"], True
+            yield [name, "2"], False
+            yield [name, "1e999"], True
         else:
-            word = values[2:-1].split(",")[0] if values.startswith(":{") else MAY.get(name, "text")
-            yield name, [name, word], [name, MAY_NOT], bool(values)
+            yield [name, values[2:-1].split(",")[0] if values.startswith(":{") else MAY.get(name, "text")], False
+            yield [name, MAY_NOT], bool(values)
 
 
 class VerbsOptions(HostTest):
@@ -64,10 +66,9 @@ class VerbsOptions(HostTest):
     def lines(self):
         """(words of a command, whether it must be refused) of everything that is typed."""
         for verb, text in self.walk():
-            for _, *typed, refused in options(text):
-                for words, must_fail in zip(typed, (False, refused)):
-                    before, _, behind = ABOUT.get(verb, "run.toml").partition("OPTION")
-                    yield [*verb.split(), *before.split(), *words, *behind.split()], must_fail
+            before, _, behind = ABOUT.get(verb, "runs/done").partition("OPTION")
+            for words, must_fail in typed(text):
+                yield [*verb.split(), *before.split(), *words, *behind.split()], must_fail
 
     def wrong_end(self, number, words, must_fail):
         """What is wrong with how a command ends; nothing where that is in order."""
@@ -75,8 +76,8 @@ class VerbsOptions(HostTest):
             shutil.copytree(self.folder / "runs/done", self.folder / f"runs/n{number}")
         words = [word.replace("NAME", f"n{number}") for word in words]
         try:
-            done = subprocess.run(self.command(*words), cwd=self.folder, env=self.environment(OMP_NUM_THREADS="1"), text=True,
-                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
+            done = subprocess.run(self.command(*words), cwd=self.folder, env=self.environment(OMP_NUM_THREADS="1"),
+                                  text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             return f"{words} hangs"
         said, code = done.stdout + done.stderr, done.returncode
