@@ -1,5 +1,6 @@
 #include "core/seal/headers.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <fstream>
 #include <iterator>
@@ -52,6 +53,23 @@ std::string read(const fs::path& path) {
   return text;
 }
 
+/// Whether a header that does not name itself is of the contract all the same: all but those whose code a plugin takes
+/// into its own object, and which lie in these folders.
+bool is_binding(const std::string& name) {
+  const std::string_view own[] = {"helpers/", "formats/", "ad/", "testing/"};
+  return std::ranges::none_of(own, [&](std::string_view folder) { return name.starts_with(folder); });
+}
+
+void add(const fs::path& folder, const fs::path& header, Headers& headers) {
+  const std::string name = header.lexically_relative(folder).generic_string();
+  const std::string text = without_comments(read(header));
+  const bool named = text.find("TRAINYARD_CONTRACT(\"" + name + "\")") != std::string::npos;
+  if (!named && !is_binding(name)) return;
+  const std::string digest = plugins::Sha256::of(text).substr(0, plugins::contract_digits);
+  headers.contract[name] = digest;
+  if (!named) headers.unnamed[name] = digest;
+}
+
 }  // namespace
 
 std::string without_comments(const std::string& text) {
@@ -76,21 +94,13 @@ std::string without_comments(const std::string& text) {
 Headers read_headers(const fs::path& include) {
   Headers headers;
   const fs::path folder = include / "trainyard";
-  for (const char* const part : {"", "graph/"}) {
-    std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder / part, error)) {
-      if (entry.path().extension() != ".hpp") continue;
-      const std::string name = part + entry.path().filename().string();
-      const std::string text = without_comments(read(entry.path()));
-      const std::string digest = plugins::Sha256::of(text).substr(0, plugins::contract_digits);
-      headers.contract[name] = digest;
-      if (text.find("TRAINYARD_CONTRACT(\"" + name + "\")") == std::string::npos)
-        headers.unnamed[name] = digest;
-    }
-    if (error)
-      throw PluginError("cannot be sealed: " + (folder / part).string() + " cannot be read (" +
-                        error.message() + "); expected the headers of the SDK");
-  }
+  std::error_code error;
+  for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != end(entry);
+       entry.increment(error))
+    if (entry->path().extension() == ".hpp") add(folder, entry->path(), headers);
+  if (error)
+    throw PluginError("cannot be sealed: " + folder.string() + " cannot be read (" + error.message() +
+                      "); expected the headers of the SDK");
   return headers;
 }
 

@@ -13,8 +13,8 @@ struct Headers {
   plugins::Contract unnamed;  ///< those of them that do not say TRAINYARD_CONTRACT with their name
 };
 
-/// Of the folder that holds trainyard/. Helpers and formats are not of the contract: plugins take them into
-/// their own code. Throws PluginError where there are none.
+/// Of the folder that holds trainyard/. A header of helpers/, formats/ or ad/ is of the contract where it names itself:
+/// what does not cross between plugin and host, a plugin takes into its own code. Throws PluginError where there are none.
 Headers read_headers(const std::filesystem::path& include);
 
 /// What the compiler sees of a text, but for blanks: they stay within literals and between two words.

@@ -13,8 +13,8 @@
 #include <ATen/ops/_foreach_lerp.h>
 
 #include <trainyard/error.hpp>
-#include <trainyard/helpers/halves.hpp>
 #include <trainyard/hook.hpp>
+#include <trainyard/mixins/halves.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/sharded.hpp>
 #include <trainyard/state.hpp>

@@ -9,7 +9,7 @@
 #include <trainyard/loss.hpp>
 
 #include <trainyard/helpers/elementwise.hpp>
-#include <trainyard/helpers/grades_members.hpp>
+#include <trainyard/mixins/grades_members.hpp>
 
 #include "fused.hpp"
 

@@ -13,9 +13,9 @@
 
 #include <trainyard/loss.hpp>
 
-#include <trainyard/helpers/grades_members.hpp>
 #include <trainyard/helpers/labels.hpp>
 #include <trainyard/helpers/shape_text.hpp>
+#include <trainyard/mixins/grades_members.hpp>
 
 #include "class_loss.hpp"
 #include "stored_softmax.hpp"

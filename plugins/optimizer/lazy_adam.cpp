@@ -19,10 +19,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <trainyard/context.hpp>
-#include <trainyard/helpers/halves.hpp>
-#include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/helpers/slot_optimizer.hpp>
 #include <trainyard/helpers/sparse.hpp>
+#include <trainyard/mixins/halves.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/network.hpp>
 
 #include "kernels/cpu/rows.hpp"

@@ -104,6 +104,43 @@ class Headers(unittest.TestCase):
                 self.assertNotIn(what, ("torch/torch.h", "torch/all.h", "ATen/ATen.h"), f"{header}:{number}")
 
 
+class Contract(unittest.TestCase):
+    """A type that a plugin shares with the host, the library or another plugin is declared in a header whose digest is in
+    the host's list: a plugin that saw another text of it is refused, and does not crash."""
+
+    LISTED = set(re.findall(r'\{"([\w./]+)", "', (BUILD / "core/contract.cpp").read_text()))
+    TYPE = re.compile(r"^(?:class|struct|union|enum(?: class)?) (\w+)(?: final)?\s*(?::[^;{]*)?\{", re.M)  # of a namespace
+    CAST = re.compile(r"dynamic_(?:pointer_)?cast<(?:const )?(?:\w+::)*(\w+)")
+
+    def others(self):
+        """Types by header, of those that are not listed; what lies below testing/ no plugin includes."""
+        names = {str(header.relative_to(SDK / "trainyard")): header for header in HEADERS}
+        return {name: set(self.TYPE.findall(NO_CODE.sub("", header.read_text()))) for name, header in names.items()
+                if name not in self.LISTED and not name.startswith("testing/")}
+
+    def check(self, types, how):
+        self.assertGreater(len(types), 10)
+        for header, own in self.others().items():
+            with self.subTest(header):
+                self.assertEqual(own & types, set(), f'{how}: say TRAINYARD_CONTRACT("{header}") there')
+
+    def test_types_that_are_found_by_cast_are_listed(self):
+        texts = [path.read_text() for folder in ("core", "plugins") for path in sources(folder)]
+        self.check({name for text in texts for name in self.CAST.findall(text)}, "found by cast")
+
+    def test_types_of_exported_symbols_are_listed(self):
+        words = ["nm", "-DC", "--defined-only", *sorted((BUILD / "lib").glob("libtrainyard*.so"))]
+        symbols = subprocess.run(words, text=True, capture_output=True, check=True).stdout
+        self.check(set(re.findall(r"\btrainyard::(?:\w+::)*?([A-Z]\w*)", symbols)), "a symbol of a library")
+
+    def test_types_that_a_listed_header_includes_are_listed(self):
+        bare = {header for header, own in self.others().items() if own}
+        self.assertGreater(len(self.LISTED), 30)
+        for name in sorted(self.LISTED):
+            for number, _, what in includes(SDK / "trainyard" / name):
+                self.assertNotIn(what.removeprefix("trainyard/"), bare, f"{name}:{number}")
+
+
 class Directions(unittest.TestCase):
     """plugins -> sdk, kernels; core -> sdk; kernels -> neither; nothing includes core but core and tests."""
 

@@ -83,6 +83,14 @@ type = "my_schedule"
     taken(loss)
     refused(schedule, "header trainyard/schedule.hpp is ", ", the host has ", " (SDK 1.0)")
     refused({**added, **extra}, "header trainyard/extra.hpp is ", ", the host has none of that name", "header trainyard/schedule.hpp")
+    # So are interfaces that are found by cast, and what they give by value.
+    text = (source / "my_schedule.cpp").read_text()
+    mixins = "#include <trainyard/mixins/halves.hpp>\n#include <trainyard/mixins/reads_rows.hpp>\n"
+    (source / "my_schedule.cpp").write_text(mixins + text)
+    rows = changed("mixins/reads_rows.hpp", "  virtual void on_read(", "  virtual void nobody_asked() {}\n\n  virtual void on_read(")
+    halves = changed("mixins/halves.hpp", "  at::Tensor upper, lower;", "  at::Tensor upper, lower, nobody_asked;")
+    refused({**rows, **halves}, "header trainyard/mixins/halves.hpp is ", "header trainyard/mixins/reads_rows.hpp is ")
+    (source / "my_schedule.cpp").write_text(text)
     # They are seen as well where they came precompiled.
     with (source / "CMakeLists.txt").open("a") as lists:
         lists.write("target_precompile_headers(my_schedule PRIVATE <trainyard/schedule.hpp>)\n")

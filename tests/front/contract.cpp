@@ -1,5 +1,6 @@
 #include "core/plugins/contract.hpp"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/seal/headers.hpp"
+#include "support/temporary.hpp"
 
 using namespace trainyard;
 using namespace trainyard::plugins;
@@ -100,7 +102,23 @@ TEST_CASE("the host's table is of the SDK that it was built with") {
   CHECK(host_contract().size() > 30);
   CHECK(host_contract().count("plugin.hpp") == 1);
   CHECK(host_contract().count("graph/graph.hpp") == 1);
+  CHECK(host_contract().count("mixins/reads_rows.hpp") == 1);
   CHECK_THROWS_AS(seal::read_headers(TRAINYARD_SOURCE_DIR "/docs"), PluginError);
+}
+
+TEST_CASE("a header of helpers/ is of the contract where it names itself, one of mixins/ in any case") {
+  const test::TemporaryFolder folder;
+  for (const char* part : {"helpers", "mixins", "testing"}) {
+    const std::string below = std::string("trainyard/") + part + "/";
+    std::filesystem::create_directories(folder / below);
+    test::write_bytes(folder / (below + "silent.hpp"), "struct A {};\n");
+    test::write_bytes(folder / (below + "named.hpp"),
+                      std::string("TRAINYARD_CONTRACT(\"") + part + "/named.hpp\");\n");
+  }
+  const seal::Headers headers = seal::read_headers(folder.path());
+  CHECK(headers.contract.size() == 4);
+  CHECK(headers.contract.count("helpers/silent.hpp") + headers.contract.count("testing/silent.hpp") == 0);
+  CHECK((headers.unnamed.size() == 1 && headers.unnamed.count("mixins/silent.hpp") == 1));
 }
 
 TEST_CASE("a light plugin states what it includes, also through others, and not the rest") {

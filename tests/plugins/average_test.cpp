@@ -1,8 +1,8 @@
 #include <ATen/ATen.h>
 #include <catch2/catch.hpp>
 
-#include <trainyard/helpers/halves.hpp>
 #include <trainyard/hook.hpp>
+#include <trainyard/mixins/halves.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/state.hpp>
 

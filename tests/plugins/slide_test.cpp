@@ -7,8 +7,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <trainyard/helpers/halves.hpp>
-#include <trainyard/helpers/reads_rows.hpp>
+#include <trainyard/mixins/halves.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include <trainyard/helpers/reads_rows.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>

@@ -15,7 +15,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <trainyard/context.hpp>
-#include <trainyard/helpers/halves.hpp>
+#include <trainyard/mixins/halves.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <trainyard/error.hpp>
-#include <trainyard/helpers/reads_rows.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/events/spans.hpp"

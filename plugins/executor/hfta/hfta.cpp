@@ -14,10 +14,10 @@
 
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/eager.hpp>
-#include <trainyard/helpers/grades_members.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/loss.hpp>
 #include <trainyard/manifest.hpp>
+#include <trainyard/mixins/grades_members.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <trainyard/helpers/eager.hpp>
-#include <trainyard/helpers/reads_rows.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/ranks.hpp>

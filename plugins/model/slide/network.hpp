@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include <trainyard/helpers/halves.hpp>
-#include <trainyard/helpers/reads_rows.hpp>
 #include <trainyard/helpers/sparse_rows.hpp>
 #include <trainyard/manifest.hpp>
+#include <trainyard/mixins/halves.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/network.hpp>
 
 #include "active_set.hpp"

@@ -10,7 +10,7 @@
 #include <ATen/ops/equal.h>
 
 #include <trainyard/formats/safetensors.hpp>
-#include <trainyard/helpers/halves.hpp>
+#include <trainyard/mixins/halves.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/tool.hpp>
 

@@ -28,6 +28,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("helpers/blocks.hpp");
 
 namespace trainyard {
 

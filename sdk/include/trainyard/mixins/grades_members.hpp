@@ -5,6 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("mixins/grades_members.hpp");
 
 namespace trainyard {
 

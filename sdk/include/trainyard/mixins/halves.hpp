@@ -10,6 +10,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("mixins/halves.hpp");
+
 namespace trainyard {
 
 /// A parameter of bfloat16 and a buffer of int16 of its shape, both contiguous, on the CPU.

@@ -13,6 +13,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("mixins/reads_rows.hpp");
+
 namespace trainyard {
 
 /// Of a network, by dynamic_cast. Loop thread.
