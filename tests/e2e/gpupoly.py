@@ -1,13 +1,15 @@
 """gpupoly on the real executable: verdicts on public networks and properties, what lies near digits, refusals.
 
-Its networks are ONNX files, or dense ones of them, whose weights an `mlp` is given. TRAINYARD_VNNCOMP names the folder of a copy of
-https://github.com/stanleybak/vnncomp2021; without it, what needs its files is skipped. TRAINYARD_LONGER: what is timed is timed
+Its networks are ONNX files, or dense ones of them, whose weights an `mlp` is given. TRAINYARD_VNNCOMP names the folder of the
+competition's files, which `python3 tests/e2e/gpupoly.py --fetch FOLDER` gets; without it, what needs them is skipped. TRAINYARD_LONGER: what is timed is timed
 five times each, and what is trained for figures as long as they say."""
 import csv
 import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import tarfile
 import unittest
 
@@ -22,6 +24,14 @@ LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 VNNCOMP = pathlib.Path(os.environ.get("TRAINYARD_VNNCOMP", "/nonexistent"))
 BOX = "".join(f"(declare-const X_{i} Real)(assert (<= X_{i} 1))(assert (>= X_{i} 0))\n" for i in range(8))
 OUTPUTS = "".join(f"(declare-const Y_{i} Real)\n" for i in range(3))
+
+
+def fetch(folder):
+    """The networks and properties of VNN-COMP 2021 that tests here are of, 32 MB."""
+    for words in (["clone", "--filter=blob:none", "--no-checkout", "https://github.com/stanleybak/vnncomp2021", folder],
+                  ["-C", folder, "sparse-checkout", "set", "benchmarks/mnistfc", "benchmarks/cifar10_resnet"],
+                  ["-C", folder, "checkout", "-q", "90419aadcf06cf543ce5c1706cae1059dc9fa6cf"]):
+        subprocess.run(["git", *words], check=True)
 
 
 def outputs(weights, x):
@@ -166,20 +176,27 @@ class Gpupoly(HostTest):
                 self.check_counterexample(weights, found, path.read_text())
         self.assertGreater(decided.count("sat"), 0)
 
+    def compare(self, weak, strong):
+        """Verdicts sample by sample: `weak` may have searched for counterexamples, `strong` has not."""
+        for a, b in zip(weak, strong, strict=True):
+            self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("sat", "unknown"), ("unknown", "unknown"), ("unknown", "unsat")})
+
     def test_near_digits(self):
-        """Of each sample: what intervals prove, forms prove; what forms prove, no attack refutes."""
+        """Of each sample: what intervals prove, forms prove; what forms prove without a search, no search of another run refutes."""
         run = ("--set", "run.name=digits", "--set", f"run.output_dir={self.folder}/digits")
         path = SOURCE / "configs/digits_mlp.toml"
         self.host("train", path, "-q", "--set", "trainer.max_duration=5ep", *run)
         verdicts, facts = {}, {}
-        for method in ("ibp", "crown", "deeppoly"):
-            done = self.host("gpupoly", path, "--eps", 0.02, "--subset", 60, "--method", method, "--format", "json", *run)
+        for name, words in (("ibp", ("--restarts", 0)), ("crown", ("--restarts", 0)), ("deeppoly", ("--restarts", 0)), ("attack", ())):
+            method = "ibp" if name == "attack" else name
+            done = self.host("gpupoly", path, "--eps", 0.02, "--subset", 60, "--method", method, "--format", "json", *words, *run)
             report = json.loads(done.stdout)
-            facts[method], verdicts[method] = report["facts"], [row["verdict"] for row in report["rows"]]
+            facts[name], verdicts[name] = report["facts"], [row["verdict"] for row in report["rows"]]
         self.assertEqual(len(verdicts["ibp"]), 60)
+        self.assertGreater(verdicts["attack"].count("sat"), verdicts["ibp"].count("sat"))  # those are wrong as they are
+        self.compare(verdicts["attack"], verdicts["deeppoly"])
         for weak, strong in (("ibp", "crown"), ("crown", "deeppoly")):
-            for a, b in zip(verdicts[weak], verdicts[strong]):
-                self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("unknown", "unknown"), ("unknown", "unsat")})
+            self.compare(verdicts[weak], verdicts[strong])
             self.assertLess(facts[weak]["cert_acc"], facts[strong]["cert_acc"] + 1e-9)
         self.assertLess(facts["ibp"]["cert_acc"], facts["deeppoly"]["cert_acc"])
         self.assertLessEqual(facts["deeppoly"]["cert_acc"], facts["deeppoly"]["accuracy"])
@@ -220,8 +237,31 @@ class Gpupoly(HostTest):
         self.assertEqual(some[0], some[1])
         self.assertAlmostEqual(some[0] * 40, round(some[0] * 40), delta=1e-9)
 
+    def test_hooks_train_with_layer_normalisation_and_in_mixed_precision(self):
+        """To the end, with bounds in the loss from the second step on; a model that they cannot bound is refused with both names."""
+        text = SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "residual_mlp"\nwidth = 8\nblocks = 2') + """
+[[hooks]]
+type = "certified_loss"
+method = "crown_ibp"
+eps = 0.01
+clip = []
+start = "1ba"
+length = "3ba"
+[[hooks]]
+type = "certified"
+eps = 0.0001
+soundness = 2
+clip = []
+"""
+        metrics = self.train(text.replace("[trainer]", '[trainer]\nprecision = "bf16-mixed"'))["metrics"]
+        self.assertGreater(metrics["val/cert_acc"], 0)
+        self.assertEqual([line["values"]["certified_eps"] for line in self.lines("metrics.jsonl", "train")][-1:], [0.01])
+        self.write("run.toml", text.replace('type = "residual_mlp"\nwidth = 8\nblocks = 2', 'type = "lstm"'))
+        for hook in ("certified", "certified_loss"):
+            self.assertRegex(self.host("validate", "run.toml", code=2).stderr, f'hook "{hook}" cannot be in a run with the model "lstm"')
+
     def test_at_half_the_distance(self):
-        """Sample by sample: what intervals prove, forms prove; what forms prove, no attack refutes."""
+        """Sample by sample: what intervals prove, forms prove; what forms prove without a search, no search of another run refutes."""
         path, proven = SOURCE / "configs/digits_certified.toml", {}
         epochs, samples = ("200ep", 360) if LONGER else ("60ep", 90)
         for name, kappa in (("alone", 1.0), ("ibp", 0.5)):
@@ -230,15 +270,14 @@ class Gpupoly(HostTest):
                    "--set", f"trainer.eval_interval={epochs}")
             self.host("train", path, "-q", *run)
             reports = {}
-            for method in ("ibp", "deeppoly"):
+            for method, words in (("ibp", ()), ("deeppoly", ("--restarts", 0))):
                 reports[method] = json.loads(self.host("gpupoly", path, "--eps", 0.05, "--subset", samples, "--method", method, "--format",
-                                                       "json", *run).stdout)
-            for a, b in zip(*([row["verdict"] for row in reports[method]["rows"]] for method in ("ibp", "deeppoly"))):
-                self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("unknown", "unknown"), ("unknown", "unsat")})
-            facts = reports["deeppoly"]["facts"]
+                                                       "json", *words, *run).stdout)
+            self.compare(*([row["verdict"] for row in reports[method]["rows"]] for method in ("ibp", "deeppoly")))
+            facts, searched = reports["deeppoly"]["facts"], reports["ibp"]["facts"]
             proven[name] = facts["cert_acc"]
-            print(f"{name}: {facts['accuracy']:.3f} right, certified {reports['ibp']['facts']['cert_acc']:.3f} by intervals, "
-                  f"{facts['cert_acc']:.3f} by deeppoly, {facts['cert_acc'] + facts['cert_unknown']:.3f} not refuted")
+            print(f"{name}: {facts['accuracy']:.3f} right, certified {searched['cert_acc']:.3f} by intervals, "
+                  f"{facts['cert_acc']:.3f} by deeppoly, {searched['cert_acc'] + searched['cert_unknown']:.3f} not refuted")
         self.assertGreater(proven["ibp"], proven["alone"] + (0.2 if LONGER else 0.1))
 
     def test_savings(self):
@@ -295,4 +334,7 @@ class Gpupoly(HostTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    if "--fetch" in sys.argv:
+        fetch(sys.argv[-1])
+    else:
+        unittest.main()

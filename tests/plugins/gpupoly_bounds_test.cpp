@@ -2,10 +2,12 @@
 // was, and what rounding may not break.
 //
 // TRAINYARD_LONGER=10 tries ten times as many slopes, and networks at ten times as many points each or more.
+#include <array>
 #include <cfenv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include <ATen/ATen.h>
@@ -46,9 +48,8 @@ BatchSchema schema(std::vector<std::int64_t> shape) {
 }
 
 /// Dense layers with relus between.
-Graph dense(const std::vector<std::pair<Matrix, std::vector<double>>>& layers) {
-  GraphBuilder b(schema({static_cast<std::int64_t>(layers[0].first[0].size())}), 1);
-  ValueId x = b.input();
+ValueId add_dense(GraphBuilder& b, ValueId x,
+                  const std::vector<std::pair<Matrix, std::vector<double>>>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const std::string name = "fc" + std::to_string(i + 1);
     std::vector<ValueId> inputs{x, b.parameter(name + ".weight", tensor(layers[i].first))};
@@ -57,7 +58,11 @@ Graph dense(const std::vector<std::pair<Matrix, std::vector<double>>>& layers) {
     x = b.node("Gemm", name, inputs, {{"transB", std::int64_t{1}}});
     if (i + 1 < layers.size()) x = b.relu(x);
   }
-  return b.finish(x);
+  return x;
+}
+Graph dense(const std::vector<std::pair<Matrix, std::vector<double>>>& layers) {
+  GraphBuilder b(schema({static_cast<std::int64_t>(layers[0].first[0].size())}), 1);
+  return b.finish(add_dense(b, b.input(), layers));
 }
 
 Forms unit(std::size_t outputs) {
@@ -283,6 +288,30 @@ TEST_CASE("gpupoly stops forms early without another verdict", "[gpupoly]") {
   CHECK(proven < 55);
 }
 
+TEST_CASE(
+    "gpupoly refines the inputs of a maximum, of which no sign decides, with early termination or without",
+    "[gpupoly]") {
+  at::manual_seed(4);
+  GraphBuilder b(schema({1, 6, 6}), 1);
+  const auto conv = [&](ValueId x, const std::string& name, std::int64_t in, double bias) {
+    return b.node("Conv", name,
+                  {x, b.parameter(name + ".weight", 0.3 * at::randn({3, in, 2, 2})),
+                   b.parameter(name + ".bias", at::full({3}, bias))});
+  };
+  const ValueId positive = conv(b.relu(conv(b.input(), "first", 1, 0.0)), "second", 3, 4.0);
+  const Layers net = layers_of(b.finish(b.linear(b.flatten(b.max_pool2d(positive, 2, 2)), "fc", 2)));
+  const std::vector<double> lower(36, -1.0), upper(36, 1.0);
+  Verifier early(net, with(plain, [](Settings&s) { s.early_termination = true; })), late(net, plain);
+  for (Verifier* each : {&early, &late}) each->lower_bounds(lower, upper, unit(2));
+  constexpr std::size_t second = 3;
+  REQUIRE(net.all[second].name == "second");
+  for (std::size_t i = 0; i < early.bounds(second).up.size(); ++i) {
+    CHECK(late.bounds(second).low[i] < 0.0);  // the sign of each is known
+    CHECK(early.bounds(second).low[i] == Approx(late.bounds(second).low[i]).margin(1e-9).epsilon(0));
+    CHECK(early.bounds(second).up[i] == Approx(late.bounds(second).up[i]).margin(1e-9).epsilon(0));
+  }
+}
+
 // Products
 
 namespace {
@@ -429,12 +458,47 @@ std::int64_t cut_off(bool upward) {
   return found;
 }
 
-/// A dense network in doubles, and what it gives in any arithmetic.
+/// A convolution of an image of 2 x 3 by 2 x 2, and the matrix that does the same.
+struct Convolution {
+  explicit Convolution(std::mt19937& random) : stride(1 + static_cast<int>(random() % 2)) {
+    std::normal_distribution<double> normal;
+    for (int& pad : pads) pad = static_cast<int>(random() % 2);
+    const int height = (pads[0] + pads[2]) / stride + 1, width = (1 + pads[1] + pads[3]) / stride + 1;
+    for (double& w : kernel) w = static_cast<float>(normal(random));
+    for (int channel = 0; channel < 2; ++channel)
+      for (int at = 0; at < height * width; ++at) {
+        std::vector<double>& row = matrix.emplace_back(6, 0.0);
+        for (int tap = 0; tap < 4; ++tap) {
+          const int y = at / width * stride - pads[0] + tap / 2, x = at % width * stride - pads[1] + tap % 2;
+          if (y >= 0 && y < 2 && x >= 0 && x < 3)
+            row[static_cast<std::size_t>(3 * y + x)] = kernel[static_cast<std::size_t>(4 * channel + tap)];
+        }
+      }
+  }
+  ValueId add(GraphBuilder& b) const {
+    const at::Tensor weight = at::tensor(at::ArrayRef<double>(kernel), at::kDouble).to(at::kFloat);
+    return b.node("Conv", "conv", {b.input(), b.parameter("conv.weight", weight.reshape({2, 1, 2, 2}))},
+                  {{"strides", std::vector<std::int64_t>(2, stride)},
+                   {"pads", std::vector<std::int64_t>(pads.begin(), pads.end())}});
+  }
+
+  int stride;
+  std::array<int, 4> pads{};
+  std::array<double, 8> kernel{};
+  Matrix matrix;
+};
+
+/// A dense network in doubles, in which a convolution may come first, and what it gives in any arithmetic.
 struct Random {
-  explicit Random(std::mt19937& random) {
+  explicit Random(std::mt19937& random, bool image) {
     std::uniform_int_distribution<int> width(1, 6);
     std::normal_distribution<double> normal;
     std::vector<int> widths{width(random), width(random), width(random), 1};
+    if (image) {
+      first.emplace(random);
+      layers.emplace_back(first->matrix, std::vector<double>(first->matrix.size(), 0.0));
+      widths = {static_cast<int>(first->matrix.size()), width(random), 1};
+    }
     for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
       Matrix w(static_cast<std::size_t>(widths[i + 1]),
                std::vector<double>(static_cast<std::size_t>(widths[i])));
@@ -444,10 +508,16 @@ struct Random {
       for (double& v : bias) v = static_cast<float>(normal(random) * (i % 2 == 0 ? 6 : 1));
       layers.emplace_back(w, bias);
     }
-    for (int i = 0; i < widths[0]; ++i) {
+    for (std::size_t i = 0; i < layers[0].first[0].size(); ++i) {
       lower.push_back(static_cast<float>(normal(random)));
       upper.push_back(static_cast<float>(lower.back() + 0.05));
     }
+  }
+
+  Graph graph() const {
+    if (!first) return dense(layers);
+    GraphBuilder b(schema({1, 2, 3}), 1);
+    return b.finish(add_dense(b, b.flatten(b.relu(first->add(b))), {layers.begin() + 1, layers.end()}));
   }
 
   template <class T>
@@ -470,6 +540,7 @@ struct Random {
     return x[0];
   }
 
+  std::optional<Convolution> first;
   std::vector<std::pair<Matrix, std::vector<double>>> layers;
   std::vector<double> lower, upper;
 };
@@ -481,8 +552,8 @@ std::int64_t violations(int soundness, const std::vector<int>& modes) {
   std::int64_t found = 0;
   const bool many = longer() > 1;
   for (int trial = 0; trial < (many ? 1000 * longer() : 1500); ++trial) {
-    const Random net(random);
-    const Layers layers = layers_of(dense(net.layers));
+    const Random net(random, trial % 3 == 0);
+    const Layers layers = layers_of(net.graph());
     Settings settings;
     settings.soundness = soundness;
     Verifier verifier(layers, settings);
@@ -742,6 +813,35 @@ TEST_CASE("gpupoly refuses what it cannot bound, by the node's name", "[gpupoly]
                       return b.flatten(b.node("Mul", "gate", {b.input(), b.input()}));
                     })),
                     Contains("\"gate\" (Mul)"));
+  CHECK_THROWS_WITH(layers_of(refused([](GraphBuilder& b) {
+                      const std::map<std::string, Attribute, std::less<>> holes{
+                          {"kernel_shape", std::vector<std::int64_t>{2, 1}},
+                          {"dilations", std::vector<std::int64_t>{7, 1}},
+                          {"pads", std::vector<std::int64_t>{1, 0, 1, 0}}};
+                      return b.flatten(b.node("MaxPool", "hollow", {b.input()}, holes));
+                    })),
+                    Contains("\"hollow\" (MaxPool)") && Contains("lies in the padding alone"));
+  CHECK_THROWS_WITH(layers_of(refused([](GraphBuilder& b) {
+                      return b.flatten(b.node("GlobalAveragePool", "mean", {b.flatten(b.input(), 2)}));
+                    })),
+                    Contains("GlobalAveragePool"));
+  CHECK_THROWS_WITH(
+      layers_of(refused([](GraphBuilder& b) {
+        const at::Tensor fill = at::full({}, std::nan(""));
+        const ValueId pads = b.constant("pads", at::tensor({0, 0, 1, 0, 0, 0, 0, 0}, at::kLong));
+        return b.flatten(b.node("Pad", "hole", {b.input(), pads, b.constant("fill", fill)}));
+      })),
+      Contains("\"hole\" (Pad)"));
+  CHECK_THROWS_WITH(layers_of(refused([](GraphBuilder& b) {
+                      const ValueId x = b.flatten(b.input());
+                      return b.node("Gemm", "square", {x, x, x}, {{"transB", std::int64_t{1}}});
+                    })),
+                    Contains("square"));
+  CHECK_THROWS_WITH(
+      layers_of(refused([](GraphBuilder& b) {
+        return b.flatten(b.node("Div", "nothing", {b.input(), b.constant("zero", at::zeros({1}))}));
+      })),
+      Contains("\"nothing\"") && Contains("not finite"));
   CHECK_THROWS_WITH(layers_of(refused([](GraphBuilder& b) { return b.input(); })),
                     Contains("needs an output"));
 }

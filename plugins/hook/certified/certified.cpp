@@ -34,7 +34,7 @@ class Certified final : public Hook {
   };
   static void describe(Manifest<Options>& m) {
     m.name("certified").version("1.0.0").summary("Counts samples near which no other class is, by proof.");
-    m.needs("fp32");
+    m.needs("fp32").needs("graph").conflicts("gpt").conflicts("lstm").conflicts("dlrm");
     m.option("eps", &Options::eps, "largest change of an input, before the data's mean and std").min(0);
     m.option("subset", &Options::subset,
              "samples of a split, drawn by the run's seed, the same ones at each evaluation")
@@ -61,7 +61,11 @@ class Certified final : public Hook {
   explicit Certified(const Options& options) : options_(options) {}
 
   /// What cannot be bounded is refused before the first step.
-  void fit_start(StepContext& context) { ball_of(layers_of(context.network())); }
+  void fit_start(StepContext& context) {
+    const gpupoly::Layers layers = layers_of(context.network());
+    ball_of(layers);
+    host().log(LogLevel::info, "proofs hold of " + gpupoly::holds_of(layers, options_.soundness));
+  }
 
   void begin(StepContext&) { drawn_.clear(); }
 

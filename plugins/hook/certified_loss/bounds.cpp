@@ -20,7 +20,8 @@ using namespace trainyard;
 
 namespace {
 
-/// Not smaller for a larger input. Of those that are linear, and move or average elements, forms are substituted back.
+/// Not smaller for a larger input. Of those that are linear, and move or average elements, forms are substituted back;
+/// at the others they end in intervals.
 const std::set<std::string_view> moving = {
     "AveragePool", "GlobalAveragePool", "Flatten",   "Reshape", "Transpose", "Slice", "Pad",
     "Split",       "Squeeze",           "Unsqueeze", "Concat"};
@@ -47,14 +48,14 @@ bool variance(std::string_view op, std::size_t i) {
 }  // namespace
 
 struct Bounds::Step {
-  enum class Kind : std::uint8_t { same, sum, difference, relu, monotone, affine };
+  enum class Kind : std::uint8_t { same, sum, difference, relu, moving, rising, affine, norm };
   Kind kind = Kind::same;
   const Node* node = nullptr;
   std::vector<ValueId> variable;    ///< inputs that depend on the network's, each once
   std::vector<ValueId> weights;     ///< of affine: the others
   std::vector<std::size_t> places;  ///< of these, among the node's inputs
   std::unique_ptr<GraphNetwork>
-      alone;  ///< of monotone and affine: the node, which takes `variable`, then `weights`
+      alone;  ///< of moving, rising and affine: the node, which takes `variable`, then `weights`
 
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& with) const {
     inputs.insert(inputs.end(), with.begin(), with.end());
@@ -102,10 +103,20 @@ std::unique_ptr<GraphNetwork> alone(const Graph& graph, const Node& node,
 
 }  // namespace
 
-Bounds::Bounds(const Graph& graph, bool forms) : graph_(graph) {
+Bounds::Bounds(const Graph& graph) : graph_(graph) {
   if (graph.inputs.size() != 1 || graph.outputs.size() != 1)
     throw ConfigError("hook certified_loss needs a network with one input and one output; this one has " +
                       std::to_string(graph.inputs.size()) + " and " + std::to_string(graph.outputs.size()));
+  const GraphValue &input = graph.values[static_cast<std::size_t>(graph.inputs.front())],
+                   &output = graph.values[static_cast<std::size_t>(graph.outputs.front())];
+  if (!at::isFloatingType(input.dtype))
+    throw ConfigError(
+        "hook certified_loss needs a network whose input is numbers that change a little, and " + input.name +
+        " is of whole ones; leave it out");
+  if (output.shape.size() != 2 || output.shape[1] < 2)
+    throw ConfigError("hook certified_loss needs an output for each class, [batch, classes], and " +
+                      output.name + " has shape " + shape_text(output.shape) +
+                      "; give the model two or more");
   std::vector<bool> depends(graph.values.size());
   depends[static_cast<std::size_t>(graph.inputs.front())] = true;
   for (const Node& node : graph.nodes) {
@@ -132,15 +143,18 @@ Bounds::Bounds(const Graph& graph, bool forms) : graph_(graph) {
       step.kind = node.op == "Add" ? Kind::sum : Kind::difference;
     else if (node.op == "Relu")
       step.kind = Kind::relu;
-    else if (moving.contains(node.op) || (rising.contains(node.op) && node.number("alpha", 1.0) >= 0.0))
-      step.kind = Kind::monotone;
+    else if (moving.contains(node.op))
+      step.kind = Kind::moving;
+    else if (rising.contains(node.op) && node.number("alpha", 1.0) >= 0.0)
+      step.kind = Kind::rising;
+    else if (node.op == "LayerNormalization" && step.variable.size() == 1 &&
+             node.inputs[0] == step.variable[0])
+      step.kind = Kind::norm;
     else if (linear.contains(node.op) && step.variable.size() == 1 &&
              (node.op != "Div" || node.inputs[0] == step.variable[0]))
       step.kind = Kind::affine;
     else
       refuse(node, "it has no bounds here; see the plugin's README");
-    if (forms && rising.contains(node.op))
-      refuse(node, "forms are substituted back through Relu only; set method = \"ibp\"");
     if (step.kind == Kind::sum || step.kind == Kind::difference) {
       const auto& shape = [&](std::size_t i) {
         return graph.values[static_cast<std::size_t>(step.variable[i])].shape;
@@ -149,7 +163,8 @@ Bounds::Bounds(const Graph& graph, bool forms) : graph_(graph) {
     }
     std::vector<ValueId> outside = step.variable;
     if (step.kind == Kind::affine) outside.insert(outside.end(), step.weights.begin(), step.weights.end());
-    if (step.kind == Kind::affine || step.kind == Kind::monotone) step.alone = alone(graph, node, outside);
+    if (step.kind == Kind::affine || step.kind == Kind::moving || step.kind == Kind::rising)
+      step.alone = alone(graph, node, outside);
     for (const ValueId id : node.outputs)
       if (id != no_value) depends[static_cast<std::size_t>(id)] = true;
     steps_.push_back(std::move(step));
@@ -167,7 +182,7 @@ Box Bounds::intervals(const Box& input) {
     const auto give = [&](std::size_t output) -> Box& {
       return boxes_[static_cast<std::size_t>(step.node->outputs[output])];
     };
-    if (step.kind != Step::Kind::monotone) {
+    if (step.kind != Step::Kind::moving && step.kind != Step::Kind::rising) {
       give(0) = interval(step, boxes);
       continue;
     }
@@ -189,6 +204,7 @@ Box Bounds::interval(const Step& step, const std::vector<Box>& boxes) const {
     case Step::Kind::sum: return {lower + boxes[1].lower, upper + boxes[1].upper};
     case Step::Kind::difference: return {lower - boxes[1].upper, upper - boxes[1].lower};
     case Step::Kind::relu: return {lower.relu(), upper.relu()};
+    case Step::Kind::norm: return normalized(step, boxes.front());
     case Step::Kind::affine: break;
     default: return boxes.front();
   }
@@ -204,6 +220,33 @@ Box Bounds::interval(const Step& step, const std::vector<Box>& boxes) const {
   const at::Tensor middle = step.run({(upper + lower) / 2}, weights).front(),
                    distance = step.run({(upper - lower) / 2}, sizes).front().abs();
   return {middle - distance, middle + distance};
+}
+
+/// Of w c / sqrt(mean of c^2 + epsilon) + b, c being x less its mean over the last dimensions: it rises with c, and with
+/// the squares of the others it falls where c is above 0 and rises below.
+Box Bounds::normalized(const Step& step, const Box& x) const {
+  const Node& node = *step.node;
+  const std::int64_t given = node.integer("axis", -1), axis = given < 0 ? given + x.lower.dim() : given;
+  const at::Tensor low = x.lower.flatten(axis), up = x.upper.flatten(axis);
+  const auto n = static_cast<double>(low.size(-1));
+  const auto others = [](const at::Tensor& each) { return each.sum(-1, true) - each; };
+  const at::Tensor least = low - (low + others(up)) / n, most = up - (up + others(low)) / n;
+  const at::Tensor near = others(at::maximum(least, -most).clamp_min(0).square()).clamp_min(0),
+                   far = others(at::maximum(-least, most).square());
+  const double epsilon = node.number("epsilon", 1e-5);
+  const auto end = [&](const at::Tensor& c, const at::Tensor& above, const at::Tensor& below) {
+    return (c / ((c.square() + at::where(c > 0, above, below)) / n + epsilon).sqrt())
+        .reshape(x.lower.sizes());
+  };
+  Box y{end(least, far, near), end(most, near, far)};
+  for (std::size_t i = 0; i < step.weights.size(); ++i) {
+    const at::Tensor& weight = graph_.values[static_cast<std::size_t>(step.weights[i])].initializer;
+    if (step.places[i] == 1)
+      y = {at::minimum(y.lower * weight, y.upper * weight), at::maximum(y.lower * weight, y.upper * weight)};
+    else
+      y = {y.lower + weight, y.upper + weight};
+  }
+  return y;
 }
 
 at::Tensor Bounds::margins(const at::Tensor& target) {
@@ -229,14 +272,26 @@ at::Tensor Bounds::margins(const at::Tensor& target) {
         rows.add(step->variable[1], step->kind == Step::Kind::sum ? form : -form);
         break;
       case Step::Kind::relu: relu(*step, rows); break;
+      case Step::Kind::rising:
+      case Step::Kind::norm:
+        for (const ValueId id : outputs)
+          if (rows.of(id).defined()) end(id, boxes_[static_cast<std::size_t>(id)], rows);
+        break;
       default: affine(*step, rows);
     }
     for (const ValueId id : outputs) rows.of(id) = at::Tensor();
   }
-  const at::Tensor form = rows.of(graph_.inputs.front()).reshape({classes, batch, -1});
-  const at::Tensor low =
-      form.clamp_min(0) * input.lower.flatten(1) + form.clamp_max(0) * input.upper.flatten(1);
-  return (low.sum(2) + rows.constant.reshape({classes, batch})).t();
+  // Where all forms have ended on their way, none is left of the input.
+  if (rows.of(graph_.inputs.front()).defined()) end(graph_.inputs.front(), input, rows);
+  return rows.constant.reshape({classes, batch}).t();
+}
+
+/// The least of the forms over a value in this box becomes a constant.
+void Bounds::end(ValueId id, const Box& box, Rows& rows) const {
+  const at::Tensor form = rows.of(id).reshape({rows.each, box.lower.size(0), -1});
+  const at::Tensor least =
+      form.clamp_min(0) * box.lower.flatten(1) + form.clamp_max(0) * box.upper.flatten(1);
+  rows.constant = rows.constant + least.sum(2).flatten();
 }
 
 /// Lines around max(x, 0) for x in [l, u], l < 0 < u: alpha x below, alpha = 1 where u > -l, else 0; above

@@ -21,9 +21,9 @@ struct Box {
 class Bounds {
  public:
   /// Of a graph with one input and one output [batch, classes], shapes inferred, which must outlive it. Weights are
-  /// read at each pass; dropout is left out, and normalisation is that of evaluations. `forms`: whether margins
-  /// are asked for. Throws ConfigError that names the first node without bounds.
-  Bounds(const trainyard::Graph& graph, bool forms);
+  /// read at each pass; dropout is left out, and normalisation over batches is that of evaluations. Throws ConfigError
+  /// that names the first node without bounds.
+  explicit Bounds(const trainyard::Graph& graph);
   ~Bounds();
 
   const trainyard::Graph& graph() const { return graph_; }
@@ -40,6 +40,8 @@ class Bounds {
   struct Rows;
 
   Box interval(const Step& step, const std::vector<Box>& boxes) const;
+  Box normalized(const Step& step, const Box& x) const;
+  void end(trainyard::ValueId id, const Box& box, Rows& rows) const;
   void relu(const Step& step, Rows& rows) const;
   void affine(const Step& step, Rows& rows) const;
 

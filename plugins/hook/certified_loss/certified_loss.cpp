@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 
 #include <trainyard/context.hpp>
 #include <trainyard/duration.hpp>
@@ -30,6 +31,22 @@ namespace {
 using namespace trainyard;
 using namespace certified_loss;
 
+/// For the length of a scope, no autocast: bounds are of the weights as they are, also where the run's passes are not.
+class FullPrecision {
+ public:
+  explicit FullPrecision(at::DeviceType device)
+      : device_(device), was_(at::autocast::is_autocast_enabled(device)) {
+    at::autocast::set_autocast_enabled(device_, false);
+  }
+  ~FullPrecision() { at::autocast::set_autocast_enabled(device_, was_); }
+  FullPrecision(const FullPrecision&) = delete;
+  FullPrecision& operator=(const FullPrecision&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool was_;
+};
+
 class CertifiedLoss final : public Hook {
  public:
   struct Options {
@@ -41,6 +58,7 @@ class CertifiedLoss final : public Hook {
   };
   static void describe(Manifest<Options>& m) {
     m.name("certified_loss").version("1.0.0").summary("Trains for all inputs near a sample, by bounds.");
+    m.needs("graph").conflicts("gpt").conflicts("lstm").conflicts("dlrm");
     m.option("method", &Options::method,
              "intervals, or at first the margins of forms that are substituted back, which are tighter");
     m.option("eps", &Options::eps, "largest change of an input in the end, before the data's mean and std")
@@ -77,10 +95,11 @@ class CertifiedLoss final : public Hook {
   void replace_loss(StepContext& context) {
     if (context.evaluating()) return;
     refresh(context.network());
-    const double share = ramp_.at(context.clock().step);
-    if (share == 0.0) return;
     const Batch& batch = context.batch();
     check(batch, context.output());
+    const double share = ramp_.at(context.clock().step);
+    if (share == 0.0) return;
+    const FullPrecision full(batch.input().device().type());
     const at::Tensor target = batch.target.to(at::kLong);
     const Box output = bounds_->intervals(around(batch.input(), options_.eps * share));
     // Of the target itself the margin is 0.
@@ -114,8 +133,7 @@ class CertifiedLoss final : public Hook {
     const Graph* const graph = network.graph();
     if (graph == nullptr)
       throw ConfigError("hook certified_loss reads a model as a graph, and this one has none; leave it out");
-    if (bounds_ == nullptr || &bounds_->graph() != graph)
-      bounds_ = std::make_unique<Bounds>(*graph, options_.method == Method::crown_ibp);
+    if (bounds_ == nullptr || &bounds_->graph() != graph) bounds_ = std::make_unique<Bounds>(*graph);
   }
 
   static void check(const Batch& batch, const at::Tensor& output) {

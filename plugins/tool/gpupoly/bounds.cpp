@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/cpu/interval_gemm.hpp"
+#include "normalization.hpp"
 #include "relaxation.hpp"
 #include "threads.hpp"
 
@@ -22,11 +23,11 @@ namespace kernels = trainyard::kernels;
 using kernels::Upward;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The largest of -(a x) for a in [-low, up] and x in [-x_low, x_up]: at a corner.
+/// The largest of -(a x) for a in [-low, up] and x in [-x_low, x_up]: at a corner. No number where one of these is none.
 inline double worst(double low, double up, double x_low, double x_up) {
   const double at_low = low >= 0.0 ? low * x_up : (-low) * x_low;
   const double at_up = up >= 0.0 ? up * x_low : (-up) * x_up;
-  return std::max(at_low, at_up);
+  return at_low > at_up || at_low != at_low ? at_low : at_up;
 }
 
 /// Sum of what `term` gives for 0 .. count - 1, in an order that vector units can keep.
@@ -47,8 +48,14 @@ double gamma(std::int64_t n, double u) {
   return nu <= 0.25 ? nu * (1.0 + 2.0 * nu) : infinity;
 }
 
-bool pools(Step step) {
-  return step == Step::relu || step == Step::max_pool;
+/// Whether forms go through lines around the step.
+bool bent(Step step) {
+  return step == Step::relu || step == Step::max_pool || step == Step::norm;
+}
+
+/// The rounding of the program that a level is of; 0: of none.
+double unit(int soundness) {
+  return soundness < 3 ? 0.0 : soundness == 3 ? 0x1p-24 : 0x1p-23;
 }
 
 }  // namespace
@@ -58,6 +65,7 @@ struct Verifier::Search {
   std::vector<std::size_t> ids;        ///< entry in `best`
   std::vector<double> constants;       ///< negated
   std::vector<double>& best;           ///< lower bounds that are known, negated
+  bool by_sign = true;                 ///< rows that are known to be above 0 have said all that is asked
   std::map<std::size_t, Rows> open{};  ///< terms that were not substituted yet, by their layer
 
   void put(std::size_t layer, Rows rows) {
@@ -168,6 +176,7 @@ void Verifier::interval(std::size_t k, Bounds& out, std::vector<double>& sizes) 
         });
       });
       break;
+    case Step::norm: out = normalized(x, layer.group, layer.epsilon, unit(settings_.soundness)); break;
     case Step::sum:
       for (const std::size_t parent : layer.parents)
         for (std::size_t i = 0; i < n; ++i) {
@@ -196,7 +205,7 @@ void Verifier::forward(std::size_t k) {
   interval(k, fresh, sizes);
   double relative = settings_.soundness >= 2 ? gamma(layer.inexact, 0x1p-52) : 0.0, absolute = 0.0;
   if (settings_.soundness >= 3) {
-    relative += gamma(layer.roundings, settings_.soundness == 3 ? 0x1p-24 : 0x1p-23);
+    relative += gamma(layer.roundings, unit(settings_.soundness));
     absolute = static_cast<double>(layer.roundings) * FLT_MIN;  // of products that underflow, perhaps to 0
   }
   const bool program = relative > 0.0 || absolute > 0.0;
@@ -227,6 +236,10 @@ void Verifier::relax(std::size_t k) {
     if (layer.step == Step::relu) {
       lines[i] = relu_line(x.low[i], x.up[i], settings_.area);
       lines[i].from = static_cast<std::int64_t>(i);
+      continue;
+    }
+    if (layer.step == Step::norm) {
+      lines[i] = {.kappa = bounds_[k].low[i], .mu = bounds_[k].up[i]};
       continue;
     }
     std::vector<std::int64_t> candidates;
@@ -325,6 +338,7 @@ void Verifier::expand(Rows rows, std::size_t k, Search& search) {
         });
       });
       break;
+    case Step::norm:
     case Step::relu:
       each_row([&](std::size_t r) {
         double constant = 0.0;
@@ -390,7 +404,7 @@ void Verifier::substitute(Search& search) {
         if (value < best || (!settings_.best_of_depth && value == value)) best = value;
       });
       if (k == 0 || settings_.method == Method::ibp) return;
-      if (!first && settings_.early_termination && !drop(rows, search)) return;
+      if (!first && settings_.early_termination && search.by_sign && !drop(rows, search)) return;
     }
     first = false;
     expand(std::move(rows), k, search);
@@ -414,10 +428,12 @@ bool Verifier::drop(Rows& rows, Search& search) {
   return !kept.empty();
 }
 
-/// Tightens upper or lower bounds of the neurons of layer k that need it.
-void Verifier::refine(std::size_t k, bool all, bool upper) {
+/// Tightens upper or lower bounds of the neurons of layer k: of those whose sign a relu needs, or of all for a step of
+/// which no sign decides.
+void Verifier::refine(std::size_t k, bool for_relu, bool upper) {
   Bounds& known = bounds_[k];
   const Map& map = layers_.all[k].map;
+  const bool all = !for_relu || !settings_.unstable_only;
   std::vector<std::size_t> neurons;
   for (std::size_t i = 0; i < known.up.size(); ++i)
     if (all || (known.low[i] > 0.0 && known.up[i] > 0.0)) neurons.push_back(i);
@@ -427,7 +443,8 @@ void Verifier::refine(std::size_t k, bool all, bool upper) {
     Search search{.ids = {neurons.begin() + static_cast<std::ptrdiff_t>(begin),
                           neurons.begin() + static_cast<std::ptrdiff_t>(begin + count)},
                   .constants = std::vector<double>(count, 0.0),
-                  .best = upper ? known.up : known.low};
+                  .best = upper ? known.up : known.low,
+                  .by_sign = for_relu};
     std::vector<std::array<std::int64_t, 2>> pixels;
     for (const std::size_t i : search.ids) {
       const std::int64_t at = static_cast<std::int64_t>(i) / map.channels;
@@ -489,7 +506,7 @@ std::vector<double> Verifier::lower_bounds(const std::vector<double>& lower, con
   for (double& low : bounds_[0].low) low = -low;
   for (std::size_t k = 1; k < bounds_.size(); ++k) {
     forward(k);
-    if (pools(layers_.all[k].step)) relax(k);
+    if (bent(layers_.all[k].step)) relax(k);
   }
   std::vector<double> best(forms.count(), infinity);
   bound(forms, best);
@@ -501,12 +518,10 @@ std::vector<double> Verifier::lower_bounds(const std::vector<double>& lower, con
   if (settings_.method == Method::deeppoly && !forms.proven(bounds())) {
     for (std::size_t k = 1; k < bounds_.size(); ++k) {
       const Layer& layer = layers_.all[k];
-      if (pools(layer.step)) {
-        const bool all = layer.step == Step::max_pool || !settings_.unstable_only;
-        for (const bool up : {true, false}) refine(layer.parents.front(), all, up);
-        relax(k);
-      }
+      if (bent(layer.step))
+        for (const bool up : {true, false}) refine(layer.parents.front(), layer.step == Step::relu, up);
       forward(k);
+      if (bent(layer.step)) relax(k);
     }
     bound(forms, best);
   }

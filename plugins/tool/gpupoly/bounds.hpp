@@ -82,7 +82,7 @@ class Verifier {
   void forward(std::size_t k);
   void interval(std::size_t k, Bounds& out, std::vector<double>& sizes) const;
   void relax(std::size_t k);
-  void refine(std::size_t k, bool all, bool upper);
+  void refine(std::size_t k, bool for_relu, bool upper);
   void bound(const Forms& forms, std::vector<double>& best);
   void substitute(Search& search);
   bool drop(Rows& rows, Search& search);

@@ -23,6 +23,19 @@ void require_single(const trainyard::Network& network, int soundness) {
   }
 }
 
+std::string holds_of(const Layers& layers, int soundness) {
+  if (soundness == 1) return "nothing: bounds are rounded to nearest";
+  if (soundness == 2) return "the real function of the weights, not the program that computes it";
+  const bool transformed = std::any_of(layers.all.begin(), layers.all.end(), [](const Layer& layer) {
+    const Window& w = layer.window;
+    return layer.step == Step::conv && layer.value != trainyard::no_value && w.height == w.width &&
+           (w.height == 3 || w.height == 5) && w.stride_y == 1 && w.stride_x == 1;
+  });
+  return std::string("programs on a CPU that compute each node in single precision, sums in any order") +
+         (soundness == 4 ? " and any rounding mode" : "") +
+         (transformed ? "; none that convolves by transforms (executor.winograd = true)" : "");
+}
+
 double margin(Verifier& verifier, const std::vector<Case>& cases) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Forms forms;

@@ -215,6 +215,7 @@ class GpuPoly final : public Tool {
 
   void tell(Report& report, const Verifier& verifier) const {
     report.facts.emplace_back("soundness", static_cast<std::int64_t>(options_.soundness));
+    report.facts.emplace_back("proofs hold of", holds_of(verifier.layers(), options_.soundness));
     report.facts.emplace_back("multiply-adds", verifier.counters().multiply_adds);
     report.facts.emplace_back("forms", verifier.counters().rows);
     report.facts.emplace_back("stopped early", verifier.counters().stopped);

@@ -270,18 +270,29 @@ std::vector<TensorType> infer_max_pool(const NodeView& op) {
   return infer_pool(op);
 }
 
+/// Without the windows that begin in the padding at the far end: where that was written out, LibTorch's ceil mode does
+/// not know it from the input.
+at::Tensor without_last(at::Tensor pooled, const Shape& shape) {
+  for (std::size_t i = 2; i < shape.size(); ++i)
+    pooled = pooled.narrow(static_cast<std::int64_t>(i), 0, shape[i]);
+  return pooled;
+}
+
 Call compile_max_pool(const NodeView& op) {
   const Window w = pool_window(op);
   const ValueId x = op.input(0), y = op.output();
+  const Shape shape = op.output_shape();
   const std::size_t dimensions = w.kernel.size();
   const Shape padding = w.symmetric() ? w.begin : Shape(dimensions, 0);
   const Shape pairs = w.symmetric() ? Shape{} : w.pad_pairs();
   return [=](Frame& f) {
     constexpr double lowest = -std::numeric_limits<double>::infinity();
     const at::Tensor input = pairs.empty() ? f[x] : at::constant_pad_nd(f[x], pairs, lowest);
-    f[y] = dimensions == 1   ? at::max_pool1d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
-           : dimensions == 2 ? at::max_pool2d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
-                             : at::max_pool3d(input, w.kernel, w.strides, padding, w.dilations, w.ceil);
+    const at::Tensor pooled =
+        dimensions == 1   ? at::max_pool1d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
+        : dimensions == 2 ? at::max_pool2d(input, w.kernel, w.strides, padding, w.dilations, w.ceil)
+                          : at::max_pool3d(input, w.kernel, w.strides, padding, w.dilations, w.ceil);
+    f[y] = pairs.empty() ? pooled : without_last(pooled, shape);
   };
 }
 
@@ -305,16 +316,17 @@ Call compile_average_pool(const NodeView& op) {
   if (w.symmetric()) return [=](Frame& f) { f[y] = pool(f[x], w.begin); };
   // LibTorch pads alike on both sides. Zeros that do not count are divided out by the share of a window that
   // they leave.
-  const Shape none(dimensions, 0), pairs = w.pad_pairs();
+  const Shape none(dimensions, 0), pairs = w.pad_pairs(), shape = op.output_shape();
   return [=](Frame& f) {
-    const at::Tensor sums = pool(at::constant_pad_nd(f[x], pairs), none);
+    const at::Tensor sums = without_last(pool(at::constant_pad_nd(f[x], pairs), none), shape);
     if (count_padding) {
       f[y] = sums;
       return;
     }
     Shape one = f[x].sizes().vec();
     one[0] = one[1] = 1;
-    f[y] = at::div(sums, pool(at::constant_pad_nd(at::ones(one, f[x].options()), pairs), none));
+    const at::Tensor ones = at::constant_pad_nd(at::ones(one, f[x].options()), pairs);
+    f[y] = at::div(sums, without_last(pool(ones, none), shape));
   };
 }
 
