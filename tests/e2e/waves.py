@@ -1,9 +1,12 @@
 """The executor wavelet in a run that is killed and goes on, that skips steps, and that swaps executors: it ends with the bits of
 the run that nothing happened to."""
 import json
+import shutil
+import subprocess
+import time
 import unittest
 
-from support.host import FAULTY, SMALL, KilledTest
+from support.host import FAULTY, SMALL, KilledTest, planned
 
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
 RUN = RUN.replace('max_duration = "2ep"', 'max_duration = "61ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"') + """
@@ -70,6 +73,38 @@ class Waves(KilledTest):
                 expected = self.whole(text)
                 self.assertEqual(self.killed(text, "before_step 14"), expected)
                 self.assertNotEqual(self.whole(RUN + waves(rule)), expected)
+
+    def test_what_makes_the_waves_pause_does_so_again_in_a_resume(self):
+        """A swap that is refused, and an evaluation by command: from there on these are other trainings."""
+        for rule in RULES[1:3]:
+            with self.subTest(rule):
+                text = RUN + waves(rule)
+                undisturbed = self.whole(text)
+                text += planned(12, "optimizer", "troubled", 5, at="swap_in")
+                expected = self.whole(text)
+                self.assertNotEqual(expected, undisturbed)
+                self.assertEqual(self.killed(text, "before_step 16"), expected)
+                text = RUN + waves(rule) + '[[hooks]]\ntype = "slow"\nstep = 12\nseconds = 0.5\nsign = "asleep"\n'
+                expected = self.looked_at(text)
+                self.assertNotEqual(expected, undisturbed)
+                self.assertEqual(self.looked_at(text, "batch_end 16"), expected)
+
+    def looked_at(self, text, place=""):
+        """What a run ends with that is asked for an evaluation at its twelfth step, and killed at the place."""
+        shutil.rmtree(self.folder / "runs")
+        (self.folder / "asleep").unlink(missing_ok=True)
+        self.write("run.toml", text)
+        if place:
+            self.write("place", place)
+        run = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder,
+                               env=self.environment())
+        while not (self.folder / "asleep").exists():
+            self.assertIsNone(run.poll())
+            time.sleep(0.01)
+        self.host("ctl", "small", "eval")
+        run.wait(60)
+        (self.folder / "place").unlink(missing_ok=True)
+        return self.end(text)
 
     def test_executors_are_swapped_and_the_run_is_killed_between(self):
         order = ((12, "compiled", ""), (25, "eager", ""), (38, "wavelet", 'sync = "stale1"\n'), (50, "wavelet", 'sync = "replica"\n'))
