@@ -373,7 +373,7 @@ class UsedAfterwards(HostTest):
         return json.loads(self.host("eval", *words, "--plugins", FAULTY, "--format", "json").stdout)
 
     def test_a_run_is_evaluated_as_its_swaps_have_left_it(self):
-        text = SMALL + '[checkpoint]\ninterval = "2ba"\nkeep_last = 9\n'
+        text = SMALL.replace("lr = 0.01", "lr = 0.001") + '[checkpoint]\ninterval = "2ba"\nkeep_last = 9\n'
         swaps = planned(4, "loss", "cross_entropy", label_smoothing=0.4)
         swaps += planned(5, "metrics.accuracy", "top_k", k=3)
         swaps += with_options(6, "optimizer", "troubled", 5, at="swap_in")
