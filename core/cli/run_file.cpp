@@ -12,6 +12,7 @@
 
 #include "core/cli/engine_library.hpp"
 #include "core/cli/run_state.hpp"
+#include "core/runfile/at_path.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
 
@@ -37,6 +38,19 @@ void take_run(RunFileOptions& options) {
     options.sets.insert(
         options.sets.begin(),
         "run.output_dir=" + config::toml_text(Value(std::filesystem::path(file).parent_path().string())));
+}
+
+/// A single rank has no gradients to sum. A run that several ranks began goes on without its compressor, and that is said.
+void leave_out_compressor(config::Document& document, bool trains) {
+  const Value* const compressor = config::value_at(document.root, "distributed.compressor");
+  const auto* const resume = config::at_path<std::string>(document.root, "run.resume");
+  if (compressor == nullptr || document.ranks > 1) return;
+  if (trains && (resume == nullptr || *resume != "must")) return;
+  if (trains)
+    document.findings.warning("E303", compressor->origin,
+                              "distributed.compressor is left out: a single rank has no gradients to sum",
+                              "start it with --ranks N to keep it");
+  document.root.find("distributed")->as<Table>().erase("compressor");
 }
 
 }  // namespace
@@ -65,6 +79,7 @@ std::optional<RunFile> read_run_file(RunFileOptions options) {
     throw ConfigError("--ranks beside WORLD_SIZE in the environment: torchrun has started the ranks already");
   if (options.ranks > 0) environment.ranks = environment.local_ranks = options.ranks;
   config::Document document = config::load(options.files, options.sets, environment, options.tool);
+  leave_out_compressor(document, options.trains);
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);

@@ -15,9 +15,10 @@ struct RunFileOptions {
   std::vector<std::string> files;  ///< the first may be a run: its directory, or its name below runs/
   std::vector<std::string> sets;
   std::vector<std::string> plugin_folders;
-  int ranks = 0;      ///< that the run is for; 0: as the environment says
-  bool json = false;  ///< findings as JSON
-  std::string tool;   ///< the one that the run file is read for
+  int ranks = 0;       ///< that the run is for; 0: as the environment says
+  bool json = false;   ///< findings as JSON
+  std::string tool;    ///< the one that the run file is read for
+  bool trains = true;  ///< else a single rank needs no compressor, which sums gradients of several
 };
 
 struct RunFile {

@@ -53,11 +53,21 @@ std::vector<std::string> list(const std::string& folder) {
   return checkpoints;
 }
 
-std::vector<std::string> find(const std::string& path) {
-  const std::string plain = without_slash(path);
+namespace {
+
+/// As find(), and empty where there is none.
+std::vector<std::string> all_in(const std::string& plain) {
   if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
   for (const std::string& folder : {plain + "/checkpoints", plain})
     if (std::vector<std::string> found = list(folder); !found.empty()) return found;
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> find(const std::string& path) {
+  const std::string plain = without_slash(path);
+  if (std::vector<std::string> found = all_in(plain); !found.empty()) return found;
   throw DataError(plain +
                   ": no checkpoint there; expected a run's directory with checkpoints/step-*, a folder with "
                   "step-*, or one such folder");
@@ -73,8 +83,15 @@ std::optional<std::string> best(const std::string& path) {
   return std::nullopt;
 }
 
+std::string weights_in(const std::string& path) {
+  const std::string plain = without_slash(path), last = plain + "/" + weights_name;
+  if (!fs::is_directory(plain)) return path;
+  if (std::vector<std::string> found = all_in(plain); !found.empty()) return found.back();
+  return fs::exists(last) ? last : path;
+}
+
 std::string weights_path(const std::string& word, const std::string& run) {
-  if (word != "best") return word;
+  if (word != "best") return weights_in(word);
   if (const std::optional<std::string> found = best(run)) return *found;
   throw DataError(
       run +

@@ -77,8 +77,9 @@ std::map<std::int64_t, End> ends_in(const std::vector<report::JournalEntry>& jou
   std::map<std::int64_t, End> ends;
   for (const report::JournalEntry& line : journal) {
     const std::string_view what = line.what;
-    if (line.details.empty() || (what != swap_made && what != swap_refused && what != swap_rolled_back))
-      continue;
+    const bool ends_one =
+        what == swap_made || what == swap_refused || what == swap_rolled_back || what == paused;
+    if (line.details.empty() || !ends_one) continue;
     try {
       Entry entry = entry_of(Value(parsed(line.details)));
       entry.who = line.plugin;
@@ -147,7 +148,7 @@ std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntr
     if (settled_before) continue;
     if (asked != open.end()) open.erase(asked);
     next = std::max(next, number + 1);
-    if (end.what == swap_made) add(std::move(end.entry));
+    if (end.what == swap_made || end.what == paused) add(std::move(end.entry));
   }
   // Clients whose request was not made when the process ended were told so.
   std::erase_if(open, [](const Entry& each) { return each.who == client && !each.step; });

@@ -18,10 +18,12 @@ namespace trainyard::control {
 /// What the journal calls the ends of a entry.
 inline constexpr std::string_view swap_made = "swap", swap_refused = "swap_refused",
                                   swap_rolled_back = "swap_rolled_back";
+/// What the journal calls a moment at which the executor had to finish what it had in flight, and no swap was made.
+inline constexpr std::string_view paused = "executor_paused";
 /// Who asks where it is the run file, or a client.
 inline constexpr std::string_view run_file = "config", client = "ctl";
 
-/// Swaps that are made together, or not at all.
+/// Swaps that are made together, or not at all; or none, where the executor pauses only.
 struct Entry {
   std::int64_t number = 0;           ///< never used twice in a run; 0: not numbered yet
   std::string who;                   ///< run_file, client, or the id of a plugin
@@ -50,10 +52,9 @@ struct Ledger {
   void replan(const std::vector<Entry>& before, const std::vector<Entry>& now);
 
   /// Goes through what the journal of the run has of the time after this ledger was written: requests made
-  /// then come again at their steps, those that ended are dropped, and so are those of clients that were not
-  /// made. Of those in `made` that were taken back it
-  /// gives the oldest one's number: the run stands where it was before that. Throws DataError that names the
-  /// entry.
+  /// then, and pauses, come again at their steps, those that ended are dropped, and so are those of clients that
+  /// were not made. Of those in `made` that were taken back it gives the oldest one's number: the run stands where it
+  /// was before that. Throws DataError that names the entry.
   std::optional<std::int64_t> follow(const std::vector<report::JournalEntry>& journal);
 
   std::string text() const;

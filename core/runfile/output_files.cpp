@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> own_names = {
     "checkpoints",     "config.toml", "ctl.sock",    "data.json", "journal.jsonl", "model.safetensors",
-    "quarantine.json", "report.json", "result.json", "run.log",   "trial"};
+    "quarantine.json", "report.json", "result.json", "run.log",   "swapped.toml",  "trial"};
 
 /// Whether a path within the run's folder is, or lies in, something that the host or the recorder writes.
 bool is_own(const fs::path& path) {

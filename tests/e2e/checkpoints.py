@@ -161,6 +161,15 @@ class BestWeights(HostTest):
                       "--set", "trainer.restore_best=false")
         self.assertEqual(tensors(self.folder / "runs/small/model.safetensors"), tensors(self.folder / "runs/plain/model.safetensors"))
 
+    def test_the_best_are_kept_at_evaluations_where_there_is_no_interval(self):
+        text = SMALL.replace('max_duration = "2ep"', 'max_duration = "6ep"')
+        text = text.replace("[trainer]", "[trainer]\nrestore_best = true")
+        result = self.train(text + '[checkpoint]\nkeep_best = { metric = "val/loss", mode = "max" }\n')
+        listed = json.loads(self.host("ckpt", "ls", "runs/small", "--format", "json").stdout)
+        self.assertEqual([each["step"] for each in listed], [4, 24])  # the loss falls
+        self.assertEqual([each["step"] for each in listed if each["best"]], [4])
+        self.assertEqual(result["weights_step"], 4)
+
     def test_best_weights_that_none_keeps(self):
         self.write("run.toml", SMALL.replace("[trainer]", "[trainer]\nrestore_best = true"))
         self.assertRegex(self.host("validate", "run.toml", code=2).stderr, r"run.toml:\d+:\d+: E217 trainer.restore_best: .*(\n.*)*keep_best")
@@ -192,8 +201,23 @@ class BestWeights(HostTest):
         self.assertIn("small", self.host("eval", "small", code=2).stderr)
 
     def test_a_run_that_keeps_none(self):
-        self.write("run.toml", SMALL)
-        self.host("train", "run.toml", "-q")
+        self.train()
+        weights = tensors(self.folder / "runs/small/model.safetensors")
+        for words in (("resume", "runs/small"), ("train", "run.toml", "--set", "run.resume=auto")):
+            said = self.host(*words, "-q", "--set", "trainer.max_duration=3ep", code=2).stderr
+            self.assertIn('\'runs/small\' holds no checkpoint to go on from', said)
+            self.assertIn('run.resume = "runs/small" and run.load = "weights"', said)
+        self.assertEqual(self.result()["status"], "completed")
+        self.assertNotIn("max_duration", self.host("train", "run.toml", "--set", "run.resume=auto").stdout)
+        still = ("--set", "schedule.type=constant", "--set", "schedule.value=0.0")  # the weights stay as they begin
+        self.host("train", "run.toml", "-q", "--set", "run.name=next", "--set", "run.resume=runs/small",
+                  "--set", "run.load=weights", *still)
+        self.assertEqual(tensors(self.folder / "runs/next/model.safetensors"), weights)
+        said = self.host("train", "run.toml", "--set", "run.name=last", "--set", "run.resume=runs/small", code=4).stderr
+        self.assertIn('run.load = "weights" takes the weights that it ended with', said)
+        self.assertFalse((self.folder / "runs/last").exists())
+        evaluated = json.loads(self.host("eval", "run.toml", "--weights", "runs/small", "--format", "json").stdout)
+        self.assertEqual(evaluated["val/loss"], self.result()["metrics"]["val/loss"])
         for verb in ("eval", "audit"):
             self.assertIn("keeps no best checkpoint; train with checkpoint.keep_best",
                           self.host(verb, "run.toml", "--weights", "best", code=4).stderr)

@@ -311,6 +311,23 @@ class Ranks(RankTest):
                 self.assertEqual([len(each) for each in self.journals(ranks, "swap_refused")], [2] * ranks)
                 shutil.rmtree(self.run_folder)
 
+    def test_a_run_with_a_compressor_is_used_and_gone_on_with_by_one_rank(self):
+        text = RUN + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
+        loss = self.on(2, text)["metrics"]["val/loss"]
+        done = self.host("eval", "small", "--format", "json")
+        self.assertAlmostEqual(json.loads(done.stdout)["val/loss"], loss, 6)
+        self.assertEqual(done.stderr, "")
+        facts = json.loads(self.host("audit", "run.toml", "--format", "json").stdout)["facts"]
+        self.assertAlmostEqual(facts["val/loss"], loss, 6)
+        self.host("predict", "small")
+        said = self.host("validate", "run.toml", code=2).stderr
+        self.assertIn("needs a run of several ranks", said)
+        said = self.host("resume", "runs/small", "-q", "--set", "trainer.max_duration=60ba").stderr
+        self.assertIn("distributed.compressor is left out: a single rank has no gradients to sum", said)
+        self.assertEqual(self.result()["steps"], 60)
+        (changed,) = [line["why"] for line in self.lines("journal.jsonl", "resume") if "compressor.type" in line["why"]]
+        self.assertIn('"topk" -> (none)', changed)
+
     # --- signals, requests
 
     def test_what_one_rank_asks_for_behind_the_sum_all_ranks_do(self):
@@ -328,6 +345,16 @@ class Ranks(RankTest):
         result = self.on(2, text, "--plugins", FAULTY)
         self.assertEqual(result["status"], "stopped")
         self.assertLess(result["steps"], 12)
+
+    def test_a_rule_scales_the_rate_of_all_ranks_at_the_same_step(self):
+        """Its threads come to it at other times. A run ends with an error where the weights of the ranks differ."""
+        rule = '[[rules]]\ntype = "probe"\nevery = "1ba"\nfire_at = 0\nrepeat = true\n'
+        rule += 'action = "lr_scale"\nlr_scale = 0.97\n'
+        result = self.on(2, RUN + rule, "--plugins", FAULTY)
+        scaled = [float(re.search(r"multiplied by (\S+)", line["why"])[1]) for line in self.journals(2, "lr_scale")[1]]
+        self.assertEqual(scaled, sorted(scaled, reverse=True))
+        self.assertAlmostEqual(result["metrics"]["lr"], 0.01 * scaled[-1], 6)
+        self.assertLess(scaled[-1], 0.9)
 
     def test_a_request_that_waits_for_the_others_is_in_the_checkpoint(self):
         place = self.folder / "place"

@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from support.host import SMALL, HostTest
+from support.host import FAULTY, SMALL, HostTest
 
 KILLS = int(sys.argv[sys.argv.index("--kills") + 1]) if "--kills" in sys.argv else 1
 LINEAR = '{ type = "linear", start_factor = 0.1, end_factor = 1.0, budget = "20%" }'
@@ -62,6 +62,17 @@ class Schedules(HostTest):
                         kills += self.killed(seconds * draw.uniform(0.3, 0.8))
                     self.assertEqual(self.train(RUN + schedule)["digest"], expected)
                     self.assertEqual(self.rates(), rates)
+
+    def test_an_executor_that_makes_fewer_updates_than_steps(self):
+        """They are what the schedule goes by: the run says how far it came, and how the whole curve is had."""
+        text = SMALL + '[executor]\ntype = "by_hand"\nevery = 2\n[schedule]\ntype = "cosine"\n'
+        log = self.folder / "runs/small/run.log"
+        self.train(text, "--plugins", FAULTY)
+        self.assertIn('[schedule] goes by updates, and the executor made 4 in 8 steps: the curve ends at update 4 of '
+                      '8; schedule.budget = "4ba" has it end there', log.read_text())
+        for words in (("--set", "schedule.budget=4ba"), ("--set", "executor.every=1")):
+            self.train(text, "--plugins", FAULTY, "--overwrite", *words)
+            self.assertNotIn("goes by updates", log.read_text())
 
 
 if __name__ == "__main__":

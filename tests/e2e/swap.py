@@ -8,6 +8,7 @@ import tomllib
 import unittest
 
 from support.host import BUILD, SMALL, HostTest
+from support.host import planned as with_options
 
 FAULTY = BUILD / "tests" / "faulty"
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", "6000ba").replace('eval_interval = "1ep"', 'eval_interval = "2000ba"') + """
@@ -363,6 +364,41 @@ sign = "asleep"
         self.assertEqual(swapped["digest"], self.train(direct, "--set", "run.output_dir=direct", run="direct")["digest"])
         self.host("train", "runs/small/config.toml", "-q", "--set", "run.output_dir=again")  # as it was printed
         self.assertEqual(self.result("again")["digest"], swapped["digest"])
+
+
+class UsedAfterwards(HostTest):
+    """What works on a run that is over takes it as its swaps have left it."""
+
+    def evaluated(self, *words):
+        return json.loads(self.host("eval", *words, "--plugins", FAULTY, "--format", "json").stdout)
+
+    def test_a_run_is_evaluated_as_its_swaps_have_left_it(self):
+        text = SMALL.replace("lr = 0.01", "lr = 0.001") + '[checkpoint]\ninterval = "2ba"\nkeep_last = 9\n'
+        swaps = planned(4, "loss", "cross_entropy", label_smoothing=0.4)
+        swaps += planned(5, "metrics.accuracy", "top_k", k=3)
+        swaps += with_options(6, "optimizer", "troubled", 5, at="swap_in")
+        swaps += with_options(7, "optimizer", "troubled", 5, at="step")
+        result = self.train(text + swaps, "--plugins", FAULTY)
+        self.assertEqual(result["swaps"], {"made": 2, "refused": 1, "rolled_back": 1})
+        expected = {name: value for name, value in result["metrics"].items() if name.startswith("val/")}
+        self.assertEqual(expected["val/accuracy"], 1.0)  # of three of the three classes
+        for run in ("small", "run.toml", "runs/small/config.toml"):
+            self.assertEqual(self.evaluated(run), expected, run)
+        audited = self.host("audit", "small", "--steps", 0, "--plugins", FAULTY, "--format", "json").stdout
+        self.assertEqual({name: json.loads(audited)["facts"][name] for name in expected}, expected)
+        # A checkpoint is of its moment, and the command line has the last word.
+        before, after = (f"runs/small/checkpoints/step-0000000{step}" for step in (2, 4))
+        (self.folder / "runs/small").rename(self.folder / "apart")
+        self.write("plain.toml", text)
+        plain = self.evaluated("plain.toml", "--weights", before.replace("runs/small", "apart"))
+        (self.folder / "apart").rename(self.folder / "runs/small")
+        self.assertEqual(self.evaluated("small", "--weights", before), plain)
+        self.assertGreater(self.evaluated("small", "--weights", after)["val/loss"], plain["val/loss"])
+        self.assertLess(self.evaluated("small", "--set", "loss.label_smoothing=0.01")["val/loss"], expected["val/loss"])
+        # Without checkpoints it is the same.
+        subprocess.run(["rm", "-r", self.folder / "runs/small/checkpoints"], check=True)
+        self.assertEqual(self.evaluated("small"), expected)
+        self.host("audit", "small", "--steps", 0, "--plugins", FAULTY)
 
 
 if __name__ == "__main__":

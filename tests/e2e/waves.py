@@ -1,9 +1,12 @@
 """The executor wavelet in a run that is killed and goes on, that skips steps, and that swaps executors: it ends with the bits of
 the run that nothing happened to."""
 import json
+import shutil
+import subprocess
+import time
 import unittest
 
-from support.host import FAULTY, SMALL, KilledTest
+from support.host import FAULTY, SMALL, KilledTest, planned
 
 RUN = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("size = 64, batch_size = 16", "size = 64, batch_size = 16, micro_batch_size = 8")
 RUN = RUN.replace('max_duration = "2ep"', 'max_duration = "61ba"').replace('eval_interval = "1ep"', 'eval_interval = "17ba"') + """
@@ -70,6 +73,52 @@ class Waves(KilledTest):
                 expected = self.whole(text)
                 self.assertEqual(self.killed(text, "before_step 14"), expected)
                 self.assertNotEqual(self.whole(RUN + waves(rule)), expected)
+
+    def test_a_refused_swap_pauses_the_waves_in_a_resume_too(self):
+        """From there on it is another training."""
+        for rule in RULES[1:3]:
+            with self.subTest(rule):
+                text = RUN + waves(rule)
+                undisturbed = self.whole(text)
+                text += planned(12, "optimizer", "troubled", 5, at="swap_in")
+                expected = self.whole(text)
+                self.assertNotEqual(expected, undisturbed)
+                self.assertEqual(self.killed(text, "before_step 16"), expected)
+
+    def test_a_command_pauses_the_waves_in_a_resume_too(self):
+        """It goes on from a checkpoint ahead of the command, with the journal that tells of it and without."""
+        slow = 'type = "delayed"\nseconds = 0.004'
+        text = RUN.replace('interval = "9ba"', 'interval = "9ba"\nkeep_last = 99').replace('type = "cross_entropy"', slow)
+        folder = self.folder / "runs/small"
+        for command in ("eval", "checkpoint"):
+            with self.subTest(command):
+                shutil.rmtree(self.folder / "runs", ignore_errors=True)
+                self.write("run.toml", text + waves(RULES[1]))
+                run = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder,
+                                       env=self.environment())
+                while not (folder / "checkpoints/latest").exists():
+                    self.assertIsNone(run.poll())
+                    time.sleep(0.01)
+                while True:  # at a step at which the run does not pause by itself
+                    self.host("ctl", "small", command)
+                    step = self.lines("journal.jsonl", "executor_paused")[-1]["step"]
+                    if step % 9 and step % 17:
+                        break
+                self.assertEqual(run.wait(60), 0)
+                expected = self.result()["digest"]
+                self.assertEqual(self.gone_on_with(text, step), expected)
+                journal = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+                self.write(folder / "journal.jsonl", "".join(line for line in journal if "executor_paused" not in line))
+                self.assertNotEqual(self.gone_on_with(text, step), expected)
+
+    def gone_on_with(self, text, step):
+        """The digest of the run as if it had been killed at a step, before what it saved there was on the disk."""
+        folder = self.folder / "runs/small"
+        (folder / "result.json").unlink()
+        for checkpoint in folder.glob("checkpoints/step-*"):
+            if int(checkpoint.name[5:]) >= step:
+                shutil.rmtree(checkpoint)
+        return self.train(text + waves(RULES[1]), "--plugins", FAULTY)["digest"]
 
     def test_executors_are_swapped_and_the_run_is_killed_between(self):
         order = ((12, "compiled", ""), (25, "eager", ""), (38, "wavelet", 'sync = "stale1"\n'), (50, "wavelet", 'sync = "replica"\n'))

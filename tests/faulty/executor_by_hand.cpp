@@ -19,6 +19,7 @@ class ByHand final : public Executor {
  public:
   struct Options {
     bool late = false;
+    std::int64_t every = 1;
     bool leaves_open = false, closes_twice = false;
     std::int64_t throws_within = -1;
     std::int64_t refuses_to_open = 0;
@@ -26,6 +27,7 @@ class ByHand final : public Executor {
   static void describe(Manifest<Options>& m) {
     m.name("by_hand").version("1.0.0").summary("Adds the gradients of its micro-batches up by itself.");
     m.option("late", &Options::late, "leaves the update of each step in flight until the next, or a pause");
+    m.option("every", &Options::every, "steps from one update to the next, which is of all of them").min(1);
     m.option("leaves_open", &Options::leaves_open, "never fires micro_end");
     m.option("closes_twice", &Options::closes_twice, "fires each micro_end twice");
     m.option("throws_within", &Options::throws_within, "the step, from 0, at whose micro_start it throws");
@@ -44,10 +46,14 @@ class ByHand final : public Executor {
 
   void step(Workbench& bench, StepWork& work) override {
     for (bool again = true; again;) {
-      std::vector<at::Tensor> before = std::exchange(in_flight_, {});
-      in_flight_.assign(parameters_.size(), {});
+      std::vector<at::Tensor> before;
+      if (work.step % options_.every == 0 || in_flight_.empty()) {
+        before = std::exchange(in_flight_, {});
+        in_flight_.assign(parameters_.size(), {});
+      }
       for (std::size_t i = 0; i < work.micros.size(); ++i) add(bench, work, i);
       if (options_.late) return void(apply(bench, std::move(before)));
+      if ((work.step + 1) % options_.every != 0) return;
       again = apply(bench, std::exchange(in_flight_, {})) == Update::repeat;
     }
   }

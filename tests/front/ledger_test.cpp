@@ -139,6 +139,19 @@ TEST_CASE("what was taken back does not come again, and what came after it does"
   CHECK(before.next == 4);
 }
 
+TEST_CASE("a pause of the executor comes again at its step, without a swap", "[ledger]") {
+  const Entry pause{.number = 2, .who = "host", .step = 54, .swaps = {}}, swap = entry(3, {}, "loss");
+  Ledger ledger{.next = 2, .open = {}, .made = {}};
+  CHECK_FALSE(ledger.follow({line(pause, control::paused, 54), line(swap, "swap_refused", 54)}));
+  CHECK(text(ledger.open) == "2 at 54");
+  const Ledger read = Ledger::from_text(ledger.text(), "here");
+  CHECK(text(read.open) == "2 at 54");
+  CHECK(read.open.at(0).swaps.empty());
+  Ledger later{.next = 3, .open = {}, .made = {}};  // of a checkpoint behind it
+  later.follow({line(pause, control::paused, 54)});
+  CHECK(later.open.empty());
+}
+
 TEST_CASE("a plan that changed drops what is not in it any more, and only that", "[ledger]") {
   const Entry a = entry(0, 10, "optimizer", "config"), b = entry(0, 20, "schedule", "config"),
               c = entry(0, 30, "loss", "config");

@@ -13,6 +13,7 @@ struct Given {
 };
 
 int eval(Given& given) {
+  given.run_file.trains = false;
   return with_run(given.run_file, [&](const RunFile& run) {
     const std::string file =
         given.weights.empty() ? run.config.run.output_dir + "/model.safetensors" : given.weights;

@@ -81,6 +81,7 @@ void take_words(Given& given) {
 }
 
 int run_tool(Given& given) {
+  given.run_file.trains = false;
   stand_in(given);
   take_words(given);
   return with_run(given.run_file, [&](const RunFile& run) {

@@ -73,8 +73,9 @@ std::optional<Loaded> load_newest(
 }
 
 std::vector<NamedTensor> load_weights(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return read_safetensors(path);
-  const std::string checkpoint = find(path).back();
+  const std::string found = weights_in(path);
+  if (!std::filesystem::is_directory(found)) return read_safetensors(found);
+  const std::string checkpoint = find(found).back();
   const Manifest manifest = read_manifest(checkpoint);
   std::vector<State> states;
   for (const StateEntry& each : manifest.states) states.push_back({each.owner, each.version, {}, {}});

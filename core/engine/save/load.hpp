@@ -30,8 +30,8 @@ std::optional<Loaded> load_newest(
     const std::string& folder,
     const std::function<void(const std::string& checkpoint, const std::string& why)>& damaged);
 
-/// The weights of a model, parameters and buffers: from a safetensors file, a checkpoint, or the newest
-/// checkpoint of a run's directory. Throws DataError.
+/// The weights of a model, parameters and buffers, from a safetensors file or what weights_in() finds in a
+/// folder. Throws DataError.
 std::vector<NamedTensor> load_weights(const std::string& path);
 
 }  // namespace trainyard::checkpoint

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -82,10 +81,6 @@ void Commander::work() {
   }
 }
 
-void Commander::later(std::function<void()> task) {
-  added_.push_back(std::move(task));
-}
-
 /// Once a safe point. To wake a thread takes as long as to commit a swap: one that has prepared something
 /// looks for what comes of it by itself.
 void Commander::hand_on() {
@@ -161,10 +156,6 @@ void Commander::end_watches(std::int64_t step) {
   standing_.erase(standing_.begin(), stays);
 }
 
-void Commander::close_watches() {
-  end_watches(std::numeric_limits<std::int64_t>::max());
-}
-
 /// The run is about to be another one than the swap in preparation was made for: it is prepared once more.
 void Commander::put_back() {
   if (!current_) return;
@@ -191,6 +182,11 @@ void Commander::prepare_next() {
 
 /// The next request whose step has come; the loop waits for it.
 void Commander::make_due() {
+  if (due_.front().swaps.empty()) {  // the executor finished what it had in flight here, the last time
+    run_.loop().settle(Executor::Pause::checkpoint);
+    stand(std::move(due_.front()));
+    return due_.pop_front();
+  }
   put_back();
   const auto job = std::make_shared<Job>();
   job->entry = std::move(due_.front());
@@ -288,6 +284,7 @@ void Commander::commit(Job& job) {
       refused = what(std::current_exception());
     }
     if (world != nullptr) refused = agree_with_others(job, before, refused);
+    if (!refused.empty()) note_pause("for a swap that was not made");
   }
   if (!refused.empty()) {
     if (before) {  // another rank could not
@@ -344,10 +341,12 @@ bool Commander::recover(const Error& error) {
   while (!standing_.back().watch) {
     Standing later_one = std::move(standing_.back());
     standing_.pop_back();
-    swaps_.take_back(*later_one.swap);
-    retire(std::move(later_one.swap));
+    if (later_one.swap) {
+      swaps_.take_back(*later_one.swap);
+      retire(std::move(later_one.swap));
+      --counts_.made;
+    }
     for (const config::SwapRequest& swap : later_one.entry.swaps) --swapped_[swap.slot];
-    --counts_.made;
     due_.push_front(std::move(later_one.entry));
   }
   Standing failed = std::move(standing_.back());
@@ -364,12 +363,15 @@ bool Commander::recover(const Error& error) {
            text + ", from step " + std::to_string(failed_at) + " back to step " + std::to_string(step) +
                ": " + error.what());
   run_.warn(text + " is taken back: " + error.what());
+  note_pause("for a swap that was taken back");
   retire(std::move(failed.swap));
   if (stopping_) run_.loop().request(Control::stop_run, client, "asked to, before a swap was taken back");
   return true;
 }
 
 void Commander::complete(Snapshot& snapshot) {
+  if (run_.loop().world() != nullptr && !checkpoints_.empty())
+    note_pause("for a checkpoint that was asked for");
   write_lines();  // a checkpoint that holds the end of a request as settled comes after the journal's line
   Ledger ledger{.next = next_number_, .open = {}, .made = {}};
   if (current_) ledger.open.push_back(current_->entry);
@@ -390,6 +392,10 @@ void Commander::complete(Snapshot& snapshot) {
 void Commander::go_on_with(std::vector<MadeBefore> made) {
   for (MadeBefore& each : made) {
     Entry& entry = each.made.entry;
+    if (entry.swaps.empty()) {
+      stand(std::move(entry));
+      continue;
+    }
     std::vector<config::SwapRequest> swaps = entry.swaps;
     for (config::SwapRequest& swap : swaps) swap.carry = config::Carry::fresh;  // all state is restored later
     std::unique_ptr<train::PreparedSwap> swap = swaps_.prepare(swaps);
@@ -415,36 +421,42 @@ void Commander::obey(Command command) {
   train::Loop& loop = run_.loop();
   const Request& request = command.request();
   const auto say = [&](const std::string& message) { command.answer({{"message", message}}); };
+  const auto note = [&](const char* what) {
+    directory_.journal({run_.clock().step, std::string(client), what, "", {}});
+  };
   const std::string here = "at step " + std::to_string(run_.clock().step);
   try {
     switch (request.verb) {
       case Verb::status: command.answer(Json(status())); return;
       case Verb::set:
-        ask_swaps(std::move(command), config::swaps_of(run_.config().resolved, request.assignments));
+        add(std::string(client), config::swaps_of(run_.config().resolved, request.assignments))
+            .command.emplace(std::move(command));
         return;
       case Verb::swap: {
         config::SwapRequest swap{.slot = request.slot, .type = request.type, .options = {}};
         for (const std::string& assignment : request.assignments) config::assign(swap.options, assignment);
         if (!request.carry.empty()) swap.carry = config::carry_of(request.carry);
         if (request.watch) swap.watch = request.watch->text();
-        ask_swaps(std::move(command), {std::move(swap)});
+        add(std::string(client), {std::move(swap)}).command.emplace(std::move(command));
         return;
       }
       case Verb::pause:
-        if (!paused_) note("ctl", "pause", "");
+        if (!paused_) note("pause");
         paused_ = true;
         say("paused " + here);
         return;
       case Verb::resume:
-        if (paused_) note("ctl", "resume", "");
+        if (paused_) note("resume");
         say(paused_ ? "goes on " + here : "was not paused");
         paused_ = false;
         return;
       case Verb::checkpoint:
-        if (loop.world() != nullptr)
+        if (loop.world() != nullptr) {
           loop.request(Control::checkpoint, client, "asked to");
-        else
+        } else {
+          note_pause("for a checkpoint that was asked for");
           loop.checkpoint();
+        }
         checkpoints_.push_back({std::move(command), run_.clock().step});
         answer_checkpoints();
         return;
@@ -466,25 +478,20 @@ void Commander::obey(Command command) {
   }
 }
 
-void Commander::ask(config::SwapRequest request, const std::string& who) {
-  const auto job = std::make_shared<Job>();
-  job->entry = {.number = next_number_++, .who = who, .step = {}, .swaps = {std::move(request)}};
-  waiting_.push_back(job);
+Commander::Job& Commander::add(std::string who, std::vector<config::SwapRequest> swaps) {
+  waiting_.push_back(std::make_shared<Job>());
+  Job& job = *waiting_.back();
+  job.entry = {.number = next_number_++, .who = std::move(who), .step = {}, .swaps = std::move(swaps)};
+  return job;
 }
 
-void Commander::ask_swaps(Command command, std::vector<config::SwapRequest> swaps) {
-  const auto job = std::make_shared<Job>();
-  job->entry = {.number = next_number_++, .who = std::string(client), .step = {}, .swaps = std::move(swaps)};
-  job->command.emplace(std::move(command));
-  waiting_.push_back(job);
-}
-
-/// A look that steers nothing: whatever hooks and schedules make of it is undone, and no sink is told.
+/// Whatever hooks and schedules make of the look is undone, and no sink is told.
 /// `command`: null on a rank that nobody asked.
 void Commander::evaluate(Command* command) {
   train::Loop& loop = run_.loop();
   put_back();
   loop.settle(Executor::Pause::checkpoint);
+  note_pause("for an evaluation that was asked for");
   train::StateCopy before(run_.snapshot().states);
   std::map<std::string, double, std::less<>> seen;
   try {
@@ -551,10 +558,6 @@ Status Commander::status() const {
   return status;
 }
 
-void Commander::note(const std::string& who, const std::string& what, const std::string& why) const {
-  directory_.journal({run_.clock().step, who, what, why, {}});
-}
-
 /// Synced to the disk: not while the loop waits. A client has its answer after that; what is lost with the
 /// process before it, nobody was told.
 void Commander::note_end(const Entry& of, std::string_view what, std::string why) {
@@ -563,6 +566,18 @@ void Commander::note_end(const Entry& of, std::string_view what, std::string why
     lines_.push_back({{run_.clock().step, of.who, std::string(what), std::move(why), {}}, of});
   }
   later([this] { write_lines(); });
+}
+
+/// What an executor finishes may change the bits of the run: a resume pauses it here, too.
+void Commander::note_pause(std::string why) {
+  Entry entry{.number = next_number_++, .who = "host", .step = run_.clock().step, .swaps = {}};
+  note_end(entry, paused, std::move(why));
+  stand(std::move(entry));
+}
+
+/// A pause under a watch comes again where the run goes back to before it.
+void Commander::stand(Entry pause) {
+  if (!standing_.empty()) standing_.push_back({std::move(pause), nullptr, std::nullopt});
 }
 
 /// Any thread.

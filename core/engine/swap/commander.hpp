@@ -5,12 +5,14 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/engine/swap/channel.hpp"
@@ -40,7 +42,7 @@ class Commander {
   /// LoopHost::at_safe_point. Throws where the weights are not finite at the end of a watch.
   void at_safe_point();
   /// As a client's command; what becomes of it goes into the journal.
-  void ask(config::SwapRequest request, const std::string& who);
+  void ask(config::SwapRequest request, const std::string& who) { add(who, {std::move(request)}); }
   /// LoopHost::has_orders: what clients and plugins asked this rank for.
   bool has_orders() const { return !waiting_.empty() || !evaluations_.empty(); }
   /// LoopHost::planned_swaps
@@ -49,7 +51,7 @@ class Commander {
   /// then comes again.
   bool recover(const Error& error);
   /// LoopHost::closing: the watches end with the training. Throws as at_safe_point() does.
-  void close_watches();
+  void close_watches() { end_watches(std::numeric_limits<std::int64_t>::max()); }
 
   /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
   void complete(Snapshot& snapshot);
@@ -74,10 +76,10 @@ class Commander {
     std::exception_ptr error;
     std::atomic<bool> done{false};  ///< prepared, or failed
   };
-  /// A swap of the run that is watched, or was made after one that is.
+  /// A swap of the run that is watched, or what came after one that is: a swap, or a pause of the executor.
   struct Standing {
     Entry entry;
-    std::unique_ptr<train::PreparedSwap> swap;
+    std::unique_ptr<train::PreparedSwap> swap;  ///< null: a pause
     std::optional<Watch> watch;
   };
 
@@ -97,16 +99,17 @@ class Commander {
   void start(const std::shared_ptr<Job>& job);
   void wait_for(const Job& job);
   void retire(std::unique_ptr<train::PreparedSwap> swap);
-  void later(std::function<void()> task);
+  void later(std::function<void()> task) { added_.push_back(std::move(task)); }
   void hand_on();
   void obey();
   void obey(Command command);
-  void ask_swaps(Command command, std::vector<config::SwapRequest> swaps);
+  Job& add(std::string who, std::vector<config::SwapRequest> swaps);
   void evaluate(Command* command);
   void answer_checkpoints();
   Status status() const;
-  void note(const std::string& who, const std::string& what, const std::string& why) const;
   void note_end(const Entry& of, std::string_view what, std::string why);
+  void note_pause(std::string why);
+  void stand(Entry pause);
   void write_lines();
   void work();
 

@@ -12,8 +12,11 @@ checkpoint::Retention retention(const CheckpointCommon& common, const RunScale& 
   return kept;
 }
 
-std::int64_t interval(const CheckpointCommon& common, const RunScale& scale) {
-  return common.interval ? in_steps(*common.interval, scale, "checkpoint.interval") : 0;
+/// Without an interval of their own, checkpoints of which the best are kept come with the evaluations.
+std::int64_t interval(const CheckpointCommon& common, const Run& run) {
+  if (common.interval) return in_steps(*common.interval, run.scale(), "checkpoint.interval");
+  const std::optional<Duration>& evaluations = run.config().trainer.eval_interval;
+  return common.keep_best && evaluations ? in_steps(*evaluations, run.scale(), "trainer.eval_interval") : 0;
 }
 
 bool is_ours(const ActivePlugin& plugin) {
@@ -28,7 +31,7 @@ Checkpoints::Checkpoints(Run& run, LoopHost& host, const std::string& folder, bo
       writes_(writes),
       plugin_(&run.checkpointer()),
       store_(folder, retention(plugin_->as<Checkpointer>().common, run.scale())),
-      every_(interval(plugin_->as<Checkpointer>().common, run.scale())) {
+      every_(interval(plugin_->as<Checkpointer>().common, run)) {
   open(*plugin_);
 }
 
@@ -53,7 +56,7 @@ void Checkpoints::open(ActivePlugin& plugin) {
   if (!is_ours(plugin)) return;
   const CheckpointCommon& common = plugin.as<Checkpointer>().common;
   retention(common, run_.scale());  // throws for what this run cannot count
-  interval(common, run_.scale());
+  interval(common, run_);
   guarded(plugin.slot(), 0, [&] { plugin.as<Checkpointer>().open(store_); });
 }
 
@@ -67,7 +70,7 @@ void Checkpoints::use(ActivePlugin& plugin) {
   plugin_ = &plugin;
   const CheckpointCommon& common = plugin.as<Checkpointer>().common;
   store_.set_retention(retention(common, run_.scale()));
-  every_ = interval(common, run_.scale());
+  every_ = interval(common, run_);
 }
 
 std::optional<Saved> Checkpoints::take_committed() {

@@ -11,14 +11,13 @@
 
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/train/loop.hpp"
+#include "core/rundir/as_left.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/quarantine.hpp"
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/changes.hpp"
-#include "core/runfile/live_config.hpp"
-#include "core/runfile/load.hpp"
 #include "core/runfile/planned_swaps.hpp"
-#include "core/runfile/rank_place.hpp"
+#include "core/runfile/print.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -26,18 +25,14 @@ namespace {
 namespace fs = std::filesystem;
 using report::RunDirectory;
 
-/// A resolved run file as the tree that it was printed from.
-Table tree(const std::string& name, const std::string& text) {
-  config::Document document = config::load_resolved(name, text);
-  if (document.findings.failed()) throw ConfigError(document.findings.text());
-  return std::move(document.root);
-}
-
-/// The run file in a checkpoint: "file", as it was given, or "config", as swaps had left it by then.
-Table tree_in(const checkpoint::Loaded& loaded, const char* which) {
-  const State* const run = loaded.find("run");
-  if (run == nullptr) throw DataError(loaded.path + " holds no state of a run");
-  return tree(loaded.path, StateReader(*run).text(which));
+/// The run file among the states of a checkpoint.
+control::SwappedFile file_in(const std::vector<State>& states, const std::string& checkpoint) {
+  const auto run = std::ranges::find(states, "run", &State::owner);
+  if (run == states.end()) throw DataError(checkpoint + " holds no state of a run");
+  const auto table = [&](const char* which) {
+    return control::resolved_table(checkpoint, StateReader(*run).text(which));
+  };
+  return {table("file"), table("config"), checkpoint};
 }
 
 /// The new file against the one that the run was begun with.
@@ -90,7 +85,7 @@ void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& 
     (before ? befores[before->first] : states).push_back(std::move(state));
   }
   loaded.states = std::move(states);
-  beginning.planned = planned_in(tree_in(loaded, "file"));
+  beginning.planned = planned_in(file_in(loaded.states, loaded.path).given);
   const auto before = [&](std::int64_t number) {
     std::vector<State> found = std::move(befores[number]);
     const auto needed = [](const State& each) { return each.owner == "run" || each.owner == "model"; };
@@ -112,34 +107,16 @@ void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& 
 /// watched are made again on it.
 config::RunConfig effective(const Beginning& beginning, const config::RunConfig& config,
                             const plugins::Registry& registry) {
-  checkpoint::Loaded bottom{.path = beginning.loaded->path, .step = 0, .states = {}};
   const std::vector<State>& states =
       beginning.made.empty() ? beginning.loaded->states : beginning.made.front().before;
-  std::copy_if(states.begin(), states.end(), std::back_inserter(bottom.states),
-               [](const State& each) { return each.owner == "run"; });
-  const Table saved = tree_in(bottom, "config");
-  Table file = tree_in(bottom, "file");
-  const std::vector<config::Difference> differences = config::diff(file, config.resolved);
-  file.erase("swap");
-  if (config::diff(saved, file).empty()) return config;
-  config::Document document;
-  document.root = config::with_changes(saved, differences, config.resolved);
-  document.root.erase("swap");
-  document.file = bottom.path;
-  document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // perhaps not as many as saved it
-  config::Resolution resolution = config::live_config(std::move(document), registry);
-  if (!resolution.config)
-    throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
-                      resolution.findings.text());
-  resolution.config->swaps = config.swaps;
-  return std::move(*resolution.config);
+  return control::as_left(file_in(states, beginning.loaded->path), config, registry);
 }
 
 /// The run that lies in its directory, from a checkpoint on.
 void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
                 const plugins::Registry& registry) {
   for (const std::string& line :
-       checked_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step))
+       checked_changes(config::diff(file_in(loaded.states, loaded.path).given, config.resolved), loaded.step))
     beginning.notes.push_back("changed: " + line);
   beginning.loaded = std::move(loaded);
   if (beginning.home == beginning.directory.path()) blame_swaps(beginning);
@@ -157,6 +134,14 @@ void drop_stop(checkpoint::Loaded& loaded) {
           value = StateReader(state).integer(name) & ~static_cast<std::int64_t>(Control::stop_run);
 }
 
+ConfigError no_checkpoint(const std::string& run) {
+  return ConfigError(
+      "'" + run +
+      "' holds no checkpoint to go on from, as checkpoint.interval has a run keep: "
+      "--overwrite begins anew, and another run can begin with the weights alone, by run.resume = \"" +
+      run + "\" and run.load = \"weights\"");
+}
+
 Beginning anew(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {
   return {.directory = RunDirectory::create(config.run.output_dir, resolved_toml, overwrite),
           .home = config.run.output_dir,
@@ -166,11 +151,12 @@ Beginning anew(const config::RunConfig& config, const std::string& resolved_toml
 std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::Registry& registry,
                                const std::string& resolved_toml) {
   const std::string& path = config.run.output_dir;
-  const Table before = tree(path + "/config.toml", RunDirectory::read_config(path));
+  const Table before = control::resolved_table(path + "/config.toml", RunDirectory::read_config(path));
   const bool completed = RunDirectory::status(path) == report::Status::completed;
   const bool stopped = RunDirectory::status(path) == report::Status::stopped;
   if (completed && checked_changes(config::diff(before, config.resolved), 0).empty()) return std::nullopt;
 
+  if (completed && checkpoint::list(path + "/checkpoints").empty()) throw no_checkpoint(path);
   RunDirectory directory = RunDirectory::extend(path);
   const std::string folder = checkpoint_folder(directory);
   std::vector<std::string> notes;
@@ -181,8 +167,7 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
   if (!loaded && !notes.empty())
     throw DataError("none of the checkpoints in " + folder + " is whole: " + notes.front() +
                     "; --overwrite begins anew");
-  if (!loaded && (completed || config.run.resume == "must"))
-    throw ConfigError("'" + path + "' holds no checkpoint to go on from; --overwrite begins anew");
+  if (!loaded && config.run.resume == "must") throw no_checkpoint(path);
   if (!loaded || loaded->step == 0) {
     // Nothing that was trained is left; what was asked of the run is.
     { const RunDirectory unlocked = std::move(directory); }
@@ -209,7 +194,7 @@ bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& confi
   Table file = config.resolved;
   file.erase("swap");
   config::Findings findings;
-  config::check_changes(config::diff(tree_in(loaded, "config"), file), loaded.step, findings);
+  config::check_changes(config::diff(file_in(loaded.states, loaded.path).live, file), loaded.step, findings);
   return !findings.failed();
 }
 
@@ -218,8 +203,8 @@ bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& confi
 bool check_elsewhere(const checkpoint::Loaded& loaded, const config::RunConfig& config,
                      std::vector<std::string>& changes) {
   config::Findings refused;
-  changes =
-      config::check_changes(config::diff(tree_in(loaded, "file"), config.resolved), loaded.step, refused);
+  changes = config::check_changes(config::diff(file_in(loaded.states, loaded.path).given, config.resolved),
+                                  loaded.step, refused);
   const bool swapped = refused.failed() && as_swapped(loaded, config);
   if (refused.failed() && !swapped) throw ConfigError(refused.text());
   return swapped;
@@ -253,7 +238,8 @@ Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registr
                                      });
   if (!loaded)
     throw DataError("run.resume: '" + config.run.resume + "' holds no checkpoint that is whole" +
-                    (notes.empty() ? "" : ": " + notes.front()));
+                    (notes.empty() ? "; run.load = \"weights\" takes the weights that it ended with"
+                                   : ": " + notes.front()));
   std::vector<std::string> changes;
   check_elsewhere(*loaded, config, changes);  // before the folder of another run is replaced
   Beginning beginning = anew(config, resolved_toml, overwrite);

@@ -7,14 +7,16 @@
 #include "core/engine/train/run.hpp"
 #include "core/engine/train/weights.hpp"
 #include "core/engine/verbs/terminal.hpp"
+#include "core/rundir/as_left.hpp"
 #include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
-int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry,
+int evaluate_command(const config::RunConfig& given, const plugins::Registry& registry,
                      const std::string& weights, bool json) {
+  const std::string path = checkpoint::weights_path(weights, given.run.output_dir);
+  const config::RunConfig config = control::as_left(path, given, registry);
   if (!config.val && !config.test)
     throw ConfigError("there is nothing to evaluate on: the run file has neither [data.val] nor [data.test]");
-  const std::string path = checkpoint::weights_path(weights, config.run.output_dir);
   Run run(config, registry, to_terminal(), nullptr, report::learned_beside(path));
   run.build_model();
   Loop& loop = run.build_loop({});

@@ -12,6 +12,8 @@
 namespace trainyard::train {
 namespace {
 
+constexpr const char* initial = "initial";  ///< the weights that the model begins with
+
 /// Of everything that a run saves, on storage of its own.
 std::vector<State> copies_of(std::vector<State> states) {
   for (State& state : states)
@@ -31,7 +33,7 @@ std::map<std::string, std::string> digests_of(const std::vector<State>& states) 
 
 std::string RunWorkshop::path_of(const std::string& weights, const config::RunConfig& config) {
   const std::string& home = config.run.output_dir;
-  return weights.empty() ? home : checkpoint::weights_path(weights, home);
+  return weights == initial ? weights : checkpoint::weights_path(weights.empty() ? home : weights, home);
 }
 
 RunWorkshop::RunWorkshop(Run& run, const std::string& tool, const std::string& path)
@@ -45,22 +47,13 @@ RunWorkshop::RunWorkshop(Run& run, const std::string& tool, const std::string& p
 }
 
 void RunWorkshop::load_weights(const std::string& path) {
-  if (path == "initial") {
-    source_ = path;
-    return;
-  }
+  source_ = path;
+  if (path == initial) return;
   if (!std::filesystem::exists(path))
     throw DataError(path +
                     ": there are no weights: train first (trainyard train), or name some with --weights");
-  // Of a run that takes no checkpoints there are the weights that it ended with.
-  const std::string last = path + "/model.safetensors";
-  if (!checkpoint::step_of(path) && checkpoint::list(path + "/checkpoints").empty() &&
-      std::filesystem::exists(last))
-    return load_weights(last);
-  if (!std::filesystem::is_directory(path)) {
-    source_ = path;
+  if (!std::filesystem::is_directory(path))
     return copy_weights(run_.weights(), checkpoint::load_weights(path), path);
-  }
   loaded_ = checkpoint::load(checkpoint::find(path).back());
   source_ = loaded_->path;
   const State* const model = loaded_->find("model");

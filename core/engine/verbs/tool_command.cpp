@@ -17,6 +17,7 @@
 #include "core/engine/verbs/run_workshop.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
+#include "core/rundir/as_left.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
 
@@ -104,7 +105,8 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
   const std::string path = RunWorkshop::path_of(weights, config);
-  Run run(quiet(config), registry, to_terminal(), nullptr, report::learned_beside(path), Run::Data::closed);
+  Run run(quiet(control::as_left(path, config, registry)), registry, to_terminal(), nullptr,
+          report::learned_beside(path), Run::Data::closed);
   ActivePlugin plugin = run.make_plugin(slot, registry);
   auto& tool = plugin.as<Tool>();
   RunData data(run, slot.type);

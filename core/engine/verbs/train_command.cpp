@@ -18,6 +18,7 @@
 #include "core/engine/verbs/messages.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/training.hpp"
+#include "core/rundir/folder.hpp"
 #include "core/rundir/run_directory.hpp"
 
 namespace trainyard::train {
@@ -97,10 +98,11 @@ int train_ranks(distributed::World* world, const config::RunConfig& config, cons
   std::optional<Beginning> beginning = begin_all(world, config, registry, options);
   if (!beginning) {
     if (first)
-      std::printf(
-          "%s: complete already, in %s; raise trainer.max_duration to train on, or begin anew with "
-          "--overwrite\n",
-          config.run.name.c_str(), config.run.output_dir.c_str());
+      std::printf("%s: complete already, in %s; %sbegin anew with --overwrite\n", config.run.name.c_str(),
+                  config.run.output_dir.c_str(),
+                  checkpoint::list(config.run.output_dir + "/checkpoints").empty()
+                      ? ""
+                      : "raise trainer.max_duration to train on, or ");
     return static_cast<int>(ExitCode::done);
   }
   report::RunDirectory& directory = beginning->directory;

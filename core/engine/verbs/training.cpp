@@ -14,6 +14,7 @@
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/state_copy.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
+#include "core/rundir/as_left.hpp"
 #include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
@@ -232,12 +233,17 @@ void Training::leave_out() {
 
 void Training::train(report::RunResult& result) {
   const Ending ending = run_->loop().fit([this] { restore(); });
+  if (ending == Ending::completed) check_schedule();
   run_->check_weights();
   result.weights_step = best_step_.value_or(run_->clock().step);
   result.model_digest = run_->model_digest();
   result.optimizer_digest = run_->optimizer_digest();
   if (world_ != nullptr) compare_weights(*world_, result.model_digest);
-  if (first_) write_safetensors(beginning_.directory.file("model.safetensors"), run_->weights());
+  if (first_) {
+    if (run_->live().swaps > 0)
+      report::write_atomically(beginning_.directory.file(control::live_name), run_->live().config_text);
+    write_safetensors(beginning_.directory.file(checkpoint::weights_name), run_->weights());
+  }
   result.status = status_of(ending);
   result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
 }
@@ -327,6 +333,19 @@ void Training::journal(std::string_view who, std::string_view what, std::string_
 void Training::at_safe_point() {
   if (options_.kill_at != 0 && run_->clock().step == options_.kill_at) raise(SIGKILL);
   commander_->at_safe_point();
+  constexpr std::int64_t early = 1000;  // many times the updates that an executor has in flight
+  if (run_->clock().step == early) check_schedule();
+}
+
+/// The schedule is read at updates: where the executor makes fewer than steps, its curve is left half way.
+void Training::check_schedule() {
+  const std::int64_t steps = run_->clock().step, made = run_->loop().updates();
+  if (!first_ || 10 * made >= 9 * steps) return;
+  const std::int64_t all = run_->scale().total_steps, last = made * all / steps;
+  if (run_->schedule().factor(last) == run_->schedule().factor(all)) return;
+  run_->warn("[schedule] goes by updates, and the executor made " + std::to_string(made) + " in " +
+             std::to_string(steps) + " steps: the curve ends at update " + std::to_string(last) + " of " +
+             std::to_string(all) + "; schedule.budget = \"" + std::to_string(last) + "ba\" has it end there");
 }
 
 bool Training::recover(const Error& error) {

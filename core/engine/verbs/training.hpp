@@ -61,6 +61,7 @@ class Training final : public LoopHost {
   void leave_out();
   void restore();
   void survive();
+  void check_schedule();
   bool restore_best();
   void train(report::RunResult& result);
   void conclude(report::RunResult& result);

@@ -18,6 +18,7 @@
 
 #include <trainyard/host.hpp>
 #include <trainyard/optimizer.hpp>
+#include <trainyard/ranks.hpp>
 #include <trainyard/recorder.hpp>
 #include <trainyard/state.hpp>
 
@@ -89,6 +90,8 @@ class TrialRecorder final : public Recorder {
   }
 
   void attach(std::vector<NamedRule> rules, const RunScale& scale) override {
+    const auto scales_lr = [](const NamedRule& each) { return each.rule->common.action == "lr_scale"; };
+    shares_lr_ |= host().run().ranks != nullptr && std::ranges::any_of(rules, scales_lr);
     agenda_->set_rules(rules, scale);
     watcher_->attach(std::move(rules), scale);
     capture_.forget_names();
@@ -242,6 +245,7 @@ class TrialRecorder final : public Recorder {
     if (sampled_) phases_.begin();
     if (capture_.active() && context.repeats() == 0) capture_.gradients(context, /*scaled=*/false);
     if (std::exchange(skip_, false)) context.request(Control::skip_step, "asked for by a rule");
+    if (shares_lr_) share_lr();
     if (lr_ == 1.0) [[likely]]
       return;
     for (ParamGroup& group : context.optimizer().groups()) group.lr *= lr_;
@@ -407,17 +411,29 @@ class TrialRecorder final : public Recorder {
     if (action == "checkpoint_and_stop") context.request(Control::checkpoint, why);
     if (action == "checkpoint_and_stop" || action == "stop") context.request(Control::stop_run, why);
     if (action == "skip_step") skip_ = true;
-    if (action == "lr_scale") {
-      lr_ *= firing.lr_scale;
-      host().journal("lr_scale",
-                     "the learning rate is multiplied by " + std::to_string(lr_) + " from here on: " + why);
-    }
+    if (action == "lr_scale" && (!shares_lr_ || host().run().ranks->rank() == 0))
+      set_lr(lr_ * firing.lr_scale, why);
     if (action != "swap") return;
     try {
       host().swap(firing.swap.slot, firing.swap.type, firing.swap.set);
     } catch (const Error& error) {
       host().log(LogLevel::error, "rules." + firing.rule + ".swap: " + error.what());
     }
+  }
+
+  void set_lr(double factor, const std::string& why) {
+    lr_ = factor;
+    host().journal("lr_scale",
+                   "the learning rate is multiplied by " + std::to_string(lr_) + " from here on: " + why);
+  }
+
+  /// The threads of the rules find something sooner on one rank than on another. All ranks take the factor of
+  /// the first one at the same step, so that their weights stay the same.
+  void share_lr() {
+    Ranks& ranks = *host().run().ranks;
+    const at::Tensor factor = at::full({}, lr_, at::device(host().run().device).dtype(at::kDouble));
+    ranks.broadcast(factor, 0)->wait();
+    if (const double first = factor.item().toDouble(); first != lr_) set_lr(first, "as on rank 0");
   }
 
   Options options_;
@@ -447,7 +463,8 @@ class TrialRecorder final : public Recorder {
 
   std::int64_t evaluations_ = 0;
   std::atomic<std::int64_t> samples_{0}, dropped_{0};
-  double lr_ = 1.0;  ///< product of what rules did to the learning rate
+  double lr_ = 1.0;         ///< product of what rules did to the learning rate
+  bool shares_lr_ = false;  ///< a rule may change it, and several ranks train
   bool skip_ = false;
   std::vector<Firing> pending_;  ///< whose actions are to come
 };
