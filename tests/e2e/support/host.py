@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
+from support.ends import children, end_children, limit_wait
+
 SOURCE = pathlib.Path(os.environ.get("TRAINYARD_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[3]))
 BUILD = pathlib.Path(os.environ.get("TRAINYARD_BINARY_DIR", SOURCE / "build" / "release"))
 TRAINYARD = BUILD / "bin" / "trainyard"
@@ -101,6 +103,8 @@ class HostTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="trainyard-e2e-")
         self.addCleanup(folder.cleanup)
+        self.addCleanup(end_children, children())  # a training may still write into the folder
+        limit_wait()
         self.folder = pathlib.Path(folder.name)
 
     def write(self, name, content):
