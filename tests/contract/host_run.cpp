@@ -20,11 +20,6 @@ const test::TempFolder& folder() {
   return made;
 }
 
-const check::Materials& materials() {
-  static const check::Materials made{&test::shipped(), check::write_samples(folder().path("samples"))};
-  return made;
-}
-
 /// What keeps a run from training; empty: nothing.
 std::string refusal(const HostRun& run) {
   if (needs_ranks(run.plugin)) {
@@ -57,6 +52,18 @@ HostRun search(const plugins::PluginFile& plugin) {
 }
 
 }  // namespace
+
+const check::Materials& materials() {
+  static const check::Materials made{&test::shipped(), check::write_samples(folder().path("samples"))};
+  return made;
+}
+
+config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks) {
+  static const auto all =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  const std::string file = folder().write("run.toml", text);
+  return config::resolve(config::load({file}, sets, {folder().path(""), ranks}), all);
+}
 
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host) {
   return check::candidates(option, host, materials());

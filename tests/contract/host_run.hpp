@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check/small_run.hpp"
+#include "core/runfile/resolve.hpp"
 
 namespace trainyard::contract {
 
@@ -17,6 +18,12 @@ const std::vector<plugins::PluginFile>& alone();
 /// The first run that trains with this plugin, on two ranks where it needs them. Fails the test, with every
 /// reason, where none does.
 const HostRun& host_run(const plugins::PluginFile& plugin);
+
+/// What options of the run files are filled with.
+const check::Materials& materials();
+
+/// A run file, `sets` on top, on so many ranks, with the shipped plugins and those of tests/faulty.
+config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks);
 
 /// Texts of values that an option might need, most likely first.
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host);
