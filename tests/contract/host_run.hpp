@@ -19,6 +19,9 @@ const std::vector<plugins::PluginFile>& alone();
 /// reason, where none does.
 const HostRun& host_run(const plugins::PluginFile& plugin);
 
+/// A run file with this plugin, too, as its own run has it: in its slot, or behind the others of its list.
+std::string with_plugin(const std::string& text, const HostRun& other);
+
 /// What options of the run files are filled with.
 const check::Materials& materials();
 

@@ -59,10 +59,15 @@ struct Case {
   const PluginFile* plugin;
   std::string precision;
   int ranks;
+  const PluginFile* beside = nullptr;  ///< another plugin in the run of that one
 
-  std::vector<std::pair<std::string, std::string>> keys() const {
-    return {{"executor", mode->executor},      {"mode", mode->name},     {"kind", plugin->manifest.kind},
-            {"plugin", plugin->manifest.name}, {"precision", precision}, {"ranks", std::to_string(ranks)}};
+  using Keys = std::vector<std::pair<std::string, std::string>>;
+  Keys keys() const {
+    Keys all = {{"executor", mode->executor},    {"mode", mode->name},
+                {"kind", plugin->manifest.kind}, {"plugin", plugin->manifest.name},
+                {"precision", precision},        {"ranks", std::to_string(ranks)}};
+    if (beside != nullptr) all.emplace_back("beside", title(*beside));
+    return all;
   }
   /// As TRAINYARD_MATRIX_ONLY takes it.
   std::string name() const {
@@ -91,12 +96,14 @@ struct Finding {
   std::string text;       ///< of the run file
 };
 
-std::string run_text(const HostRun& run, const std::string& executor, const std::string& place) {
+std::string run_text(const HostRun& run, const Case& which, const std::string& executor,
+                     const std::string& place) {
   std::string text = run.text();
   // Sinks and records of tensors as by default: what they leave is compared, too.
   for (const std::string off : {"sinks = []\n", "save = false\n"})
     if (const std::size_t at = text.find(off); at != std::string::npos) text.erase(at, off.size());
   if (run.plugin.manifest.kind != "checkpointer") text += "[checkpoint]\ntype = \"full\"\n";
+  if (which.beside != nullptr) text = with_plugin(text, host_run(*which.beside));
   return text + executor + "[[hooks]]\ntype = \"killer\"\nplace = \"" + place + "\"\n";
 }
 
@@ -131,8 +138,8 @@ Trained train(const Apart& run, const Case& which, const Sets& more = {}) {
 /// A run in a folder of its own.
 class Folder {
  public:
-  Folder(const HostRun& run, const std::string& executor) {
-    apart_.write(run_text(run, executor, apart_.folder().path("place")));
+  Folder(const HostRun& run, const Case& which, const std::string& executor) {
+    apart_.write(run_text(run, which, executor, apart_.folder().path("place")));
   }
   const Apart& operator*() const { return apart_; }
   const Apart* operator->() const { return &apart_; }
@@ -156,8 +163,8 @@ class References {
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
     Reference made;
-    made.end = train(*Folder(run, eager), which);
-    if (made.end.ended()) made.begin = train(*Folder(run, eager), which, {"optimizer.lr=1e-30"});
+    made.end = train(*Folder(run, which, eager), which);
+    if (made.end.ended()) made.begin = train(*Folder(run, which, eager), which, {"optimizer.lr=1e-30"});
     return known_.emplace(key, std::move(made)).first->second;
   }
 
@@ -229,7 +236,7 @@ std::string disagreement(const Trained& found, const Reference& reference, const
 
 /// What becomes of a run that is killed and gone on with and is not of the one that was left alone; empty: nothing.
 std::string lost_by_a_kill(const HostRun& run, const Case& which, const Trained& whole) {
-  const Folder folder(run, which.mode->table());
+  const Folder folder(run, which, which.mode->table());
   folder->folder().write("place", "batch_end 4");
   Trained killed;
   killed.status = folder->train(which.sets(), which.ranks);
@@ -257,7 +264,9 @@ Finding refused(const std::string& said, const Case& which, const std::string& t
     if (said.find(key) != std::string::npos) sides.insert(key);
   if (sides.size() < 2)
     return {Verdict::failed, "validation refuses it and does not name both sides: " + said, 0.0, text};
-  return {sides.contains(which.plugin->manifest.name) ? Verdict::refused : Verdict::beside, said, 0.0, text};
+  const bool own = sides.contains(which.plugin->manifest.name) &&
+                   (which.beside == nullptr || sides.contains(which.beside->manifest.name));
+  return {own ? Verdict::refused : Verdict::beside, said, 0.0, text};
 }
 
 /// A run that validation takes; else why it takes none.
@@ -268,13 +277,14 @@ struct Accepted {
 
 Accepted accepted(const Case& which, References& references) {
   const auto resolved = [&](const HostRun& run) {
-    return resolve(run_text(run, which.mode->table(), "place"), which.sets(), which.ranks);
+    return resolve(run_text(run, which, which.mode->table(), "place"), which.sets(), which.ranks);
   };
   const HostRun& first = host_run(*which.plugin);
   const config::Resolution resolution = resolved(first);
   if (resolution.config) return {first, {}};
-  Finding refusal = refused(resolution.findings.text(), which, run_text(first, which.mode->table(), "place"));
-  if (refusal.verdict != Verdict::beside) return {std::nullopt, refusal};
+  Finding refusal =
+      refused(resolution.findings.text(), which, run_text(first, which, which.mode->table(), "place"));
+  if (refusal.verdict != Verdict::beside || which.beside != nullptr) return {std::nullopt, refusal};
   std::string reasons;
   return {check::find_run(
               *which.plugin, materials(),
@@ -290,8 +300,9 @@ Finding tried(const Case& which, References& references) {
   const Accepted found = accepted(which, references);
   if (!found.run) return found.refusal;
   const HostRun& run = *found.run;
-  Finding finding{.verdict = Verdict::failed, .why = {}, .text = run_text(run, which.mode->table(), "place")};
-  const Folder folder(run, which.mode->table());
+  Finding finding{
+      .verdict = Verdict::failed, .why = {}, .text = run_text(run, which, which.mode->table(), "place")};
+  const Folder folder(run, which, which.mode->table());
   const Trained whole = train(*folder, which);
   if (!whole.ended()) {
     const int status = folder->check(which.sets(), which.ranks);  // of what it builds validation says more
@@ -320,6 +331,26 @@ Finding tried_or_not(const Case& which, References& references) {
   }
 }
 
+/// Whether a plugin of this kind, in the run of another, may be in the way of it; whatever looks on may not.
+bool takes_part(const PluginFile& file) {
+  static const std::set<std::string> kinds = {"dropout",    "sampler",      "optimizer", "schedule",
+                                              "compressor", "checkpointer", "hook"};
+  return kinds.contains(file.manifest.kind);
+}
+
+/// Two plugins in a run of the executor `eager`.
+std::vector<Case> pairs_of(const PluginFile& plugin, const Mode& mode) {
+  std::vector<Case> all;
+  const bool list = plugins::find_kind(plugin.manifest.kind)->place == plugins::KindRow::Place::list;
+  for (const PluginFile& other : shipped().files()) {
+    if (!takes_part(other) || &other == &plugin || (!list && other.manifest.kind == plugin.manifest.kind))
+      continue;
+    if (takes_part(plugin) && &other < &plugin) continue;  // the other way round
+    all.push_back({&mode, &plugin, "fp32", needs_ranks(plugin) || needs_ranks(other) ? 2 : 1, &other});
+  }
+  return all;
+}
+
 /// All there are, those of a plugin together.
 std::vector<Case> all_cases() {
   std::vector<Case> all;
@@ -328,6 +359,8 @@ std::vector<Case> all_cases() {
     for (const std::string_view precision : precisions)
       for (const int ranks : {1, 2})
         for (const Mode& mode : modes()) all.push_back({&mode, &plugin, std::string(precision), ranks});
+    for (const Mode& mode : modes())
+      if (mode.table() == eager) std::ranges::copy(pairs_of(plugin, mode), std::back_inserter(all));
   }
   return all;
 }

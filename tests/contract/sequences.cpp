@@ -1,6 +1,6 @@
 // Random plans, commands, kills and resumes, over every slot, every shipped plugin and its options, half of them
-// with another executor and precision: no run ends that validation accepted, what is refused changes nothing, and
-// the bits are those of a run whose file plans what was made in the end.
+// with other plugins, another executor and precision: no run ends that validation accepted, what is refused changes
+// nothing, and the bits are those of a run whose file plans what was made in the end.
 //   TRAINYARD_SEQUENCES=2000 TRAINYARD_SEED=1 build/release/bin/contract_tests "random plans*"
 // On two ranks TRAINYARD_RANK_SEQUENCES says how many; a swap may fail on one of them, and is none then.
 // TRAINYARD_SUBJECT="rule confusion" has all runs made around one plugin.
@@ -15,6 +15,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <trainyard/executor.hpp>
@@ -94,7 +95,7 @@ class Subject {
     }
     bool hears_all = plugin.manifest.fires.size() == std::size(micro_events);
     if (plugin.manifest.kind != Executor::kind.name) hears_all = dice.chance(50) ? vary() : true;
-    if (plugin.manifest.kind != "checkpointer")
+    if (text_.find("[checkpoint]\n") == std::string::npos)
       text_ += "[checkpoint]\ntype = \"" + std::string(dice.chance(50) ? "full" : "async") + "\"\n";
     if (hears_all) {
       text_ += "[[hooks]]\ntype = \"faulty\"\nstep = 100000\nway = \"throw\"\n";
@@ -156,17 +157,27 @@ class Subject {
   std::vector<std::string> sets_;
   std::vector<config::SlotConfig> slots_;
 
-  /// Another executor and another precision, where validation takes them. Whether all events of a micro-batch are
-  /// fired then.
+  /// Other plugins, another executor and another precision, each where validation takes it beside the others. Whether
+  /// all events of a micro-batch are fired then.
   bool vary() {
-    const Mode& mode = dice_.one_of(modes());
+    for (int more = dice_.below(3); more > 0; --more) {
+      const PluginFile& file = dice_.one_of(ranks_ > 1 ? shipped().files() : alone());
+      static const std::set<std::string> of_host = {"dataset", "model", "loss",
+                                                    "executor"};  // they fit each other
+      if (of_host.contains(file.manifest.kind) || plugins::find_kind(file.manifest.kind)->beside) continue;
+      if (text_.find("\"" + file.manifest.name + "\"") == std::string::npos)
+        take(with_plugin(text_, host_run(file)), sets_);
+    }
     std::vector<std::string> sets = sets_;
     sets.push_back("trainer.precision=" + std::string(dice_.one_of(precisions)));
-    const std::string text = text_ + mode.table();
-    if (!resolve(text, sets, ranks_).config) return true;
+    const Mode& mode = dice_.one_of(modes());
+    return !take(text_ + mode.table(), sets) || mode.fires_all;
+  }
+  bool take(const std::string& text, const std::vector<std::string>& sets) {
+    if (!resolve(text, sets, ranks_).config) return false;
     text_ = text;
     sets_ = sets;
-    return mode.fires_all;
+    return true;
   }
 };
 
