@@ -75,11 +75,15 @@ const check::Materials& materials() {
   return made;
 }
 
-config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks) {
+const plugins::Registry& all_plugins() {
   static const auto all =
       plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return all;
+}
+
+config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks) {
   const std::string file = folder().write("run.toml", text);
-  return config::resolve(config::load({file}, sets, {folder().path(""), ranks}), all);
+  return config::resolve(config::load({file}, sets, {folder().path(""), ranks}), all_plugins());
 }
 
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host) {

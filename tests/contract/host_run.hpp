@@ -25,7 +25,10 @@ std::string with_plugin(const std::string& text, const HostRun& other);
 /// What options of the run files are filled with.
 const check::Materials& materials();
 
-/// A run file, `sets` on top, on so many ranks, with the shipped plugins and those of tests/faulty.
+/// The shipped plugins and those of tests/faulty.
+const plugins::Registry& all_plugins();
+
+/// A run file, `sets` on top, on so many ranks, with any of these.
 config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks);
 
 /// Texts of values that an option might need, most likely first.

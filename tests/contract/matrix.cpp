@@ -83,6 +83,25 @@ struct Case {
   }
 };
 
+/// Hooks of tests/faulty that do by the contract what no shipped one does: they write gradients, the learning rate and the
+/// labels, and skip steps.
+const std::vector<PluginFile>& probes() {
+  static const std::vector<PluginFile> found = [] {
+    std::vector<PluginFile> files;
+    for (const char* name : {"halving", "braking", "permuted_labels", "skipping"})
+      files.push_back(*all_plugins().find("hook", name).at(0));
+    return files;
+  }();
+  return found;
+}
+
+const HostRun& run_of(const PluginFile& plugin) {
+  static std::map<std::string, HostRun> of_probes;
+  if (plugin.path.find("/tests/faulty/") == std::string::npos) return host_run(plugin);
+  return of_probes.try_emplace(plugin.path, HostRun{&check::surroundings().front(), plugin, {}})
+      .first->second;
+}
+
 enum class Verdict { refused, beside, agrees, late, alone, failed };
 /// "beside": validation refuses the run for the sake of another plugin that is in it, and no other run was found.
 constexpr const char* verdict_names[] = {"refused",        "refused beside",        "agrees",
@@ -103,7 +122,7 @@ std::string run_text(const HostRun& run, const Case& which, const std::string& e
   for (const std::string off : {"sinks = []\n", "save = false\n"})
     if (const std::size_t at = text.find(off); at != std::string::npos) text.erase(at, off.size());
   if (run.plugin.manifest.kind != "checkpointer") text += "[checkpoint]\ntype = \"full\"\n";
-  if (which.beside != nullptr) text = with_plugin(text, host_run(*which.beside));
+  if (which.beside != nullptr) text = with_plugin(text, run_of(*which.beside));
   return text + executor + "[[hooks]]\ntype = \"killer\"\nplace = \"" + place + "\"\n";
 }
 
@@ -279,7 +298,7 @@ Accepted accepted(const Case& which, References& references) {
   const auto resolved = [&](const HostRun& run) {
     return resolve(run_text(run, which, which.mode->table(), "place"), which.sets(), which.ranks);
   };
-  const HostRun& first = host_run(*which.plugin);
+  const HostRun& first = run_of(*which.plugin);
   const config::Resolution resolution = resolved(first);
   if (resolution.config) return {first, {}};
   Finding refusal =
@@ -331,6 +350,19 @@ Finding tried_or_not(const Case& which, References& references) {
   }
 }
 
+/// All that a run may have beside its executor.
+const std::vector<PluginFile>& plugins_of_runs() {
+  static const std::vector<PluginFile> plugins = [] {
+    std::vector<PluginFile> files = shipped().files();
+    std::ranges::copy(probes(), std::back_inserter(files));
+    std::erase_if(files, [](const PluginFile& file) {
+      return file.manifest.kind == "executor" || plugins::find_kind(file.manifest.kind)->beside;
+    });
+    return files;
+  }();
+  return plugins;
+}
+
 /// Whether a plugin of this kind, in the run of another, may be in the way of it; whatever looks on may not.
 bool takes_part(const PluginFile& file) {
   static const std::set<std::string> kinds = {"dropout",    "sampler",      "optimizer", "schedule",
@@ -342,7 +374,7 @@ bool takes_part(const PluginFile& file) {
 std::vector<Case> pairs_of(const PluginFile& plugin, const Mode& mode) {
   std::vector<Case> all;
   const bool list = plugins::find_kind(plugin.manifest.kind)->place == plugins::KindRow::Place::list;
-  for (const PluginFile& other : shipped().files()) {
+  for (const PluginFile& other : plugins_of_runs()) {
     if (!takes_part(other) || &other == &plugin || (!list && other.manifest.kind == plugin.manifest.kind))
       continue;
     if (takes_part(plugin) && &other < &plugin) continue;  // the other way round
@@ -354,8 +386,7 @@ std::vector<Case> pairs_of(const PluginFile& plugin, const Mode& mode) {
 /// All there are, those of a plugin together.
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const PluginFile& plugin : shipped().files()) {
-    if (plugin.manifest.kind == "executor" || plugins::find_kind(plugin.manifest.kind)->beside) continue;
+  for (const PluginFile& plugin : plugins_of_runs()) {
     for (const std::string_view precision : precisions)
       for (const int ranks : {1, 2})
         for (const Mode& mode : modes()) all.push_back({&mode, &plugin, std::string(precision), ranks});
@@ -395,7 +426,7 @@ void share_out(std::vector<Case>& cases, const std::string& share) {
   const std::size_t slash = share.find('/'), own = std::stoul(share),
                     of = std::stoul(share.substr(slash + 1));
   std::erase_if(cases, [&](const Case& which) {
-    return static_cast<std::size_t>(which.plugin - shipped().files().data()) % of != own;
+    return static_cast<std::size_t>(which.plugin - plugins_of_runs().data()) % of != own;
   });
 }
 
