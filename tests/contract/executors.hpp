@@ -1,0 +1,29 @@
+// The shipped executors in each of their modes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::contract {
+
+/// An executor with options that make another algorithm of it, or another way to compute the same.
+struct Mode {
+  std::string executor;
+  std::string name;     ///< "round"; of one without a choice "plain"
+  std::string options;  ///< as lines of TOML
+  bool late =
+      false;  ///< some of its gradients are of older weights, by design: it comes to other weights than `eager`
+  bool fires_all = false;  ///< events of a micro-batch: any hook goes with it
+  bool pauses = false;     ///< its bits depend on where evaluations, checkpoints and swaps are
+
+  /// The table of the run file.
+  std::string table() const { return "[executor]\ntype = \"" + executor + "\"\n" + options; }
+};
+
+/// By the first choice of words that each manifest has, and a few that no word makes.
+const std::vector<Mode>& modes();
+
+inline constexpr std::string_view precisions[] = {"fp32", "bf16-mixed", "fp64"};
+
+}  // namespace trainyard::contract
