@@ -2,6 +2,7 @@
 // the rest to the engine.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <string_view>
@@ -71,6 +72,8 @@ int code_of(int argc, char** argv) {
 }  // namespace trainyard::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // past `ulimit -f` a write is to fail, with its reason, and not to end the process
   const int code = trainyard::cli::code_of(argc, argv);
 #ifndef __SANITIZE_ADDRESS__  // which looks for leaks at the end
   // LibTorch takes a tenth of a second to take down its tables of operators, which nobody reads any more.

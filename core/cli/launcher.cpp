@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include <trainyard/error.hpp>
 
@@ -18,7 +20,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto patience = std::chrono::seconds(20);  ///< for ranks to end once another has failed
+// Once a rank has failed the others end by themselves, in a few seconds. Those that wait for it before they have met,
+// or to meet again, end when they are told.
+constexpr auto told_after = std::chrono::seconds(4), killed_after = std::chrono::seconds(20);
 
 void set(const char* name, int value) {
   setenv(name, std::to_string(value).c_str(), 1);
@@ -48,6 +52,7 @@ struct Rank {
   End end;
   bool running = true;
   bool replaced = false;  ///< where it is killed
+  bool joining = false;   ///< in the place of one that was; it has not met the others yet
 };
 
 /// The ranks of a run as child processes.
@@ -76,8 +81,11 @@ class Ranks {
 
   /// Looks who has ended since; those that were killed and can be are replaced. Whether one failed.
   bool reap() {
-    for (std::int32_t rank = 0; read(pipe_.reads, &rank, sizeof rank) == sizeof rank;)
-      all_.at(static_cast<std::size_t>(rank)).replaced = true;
+    for (std::int32_t number = 0; read(pipe_.reads, &number, sizeof number) == sizeof number;) {
+      Rank& rank = all_.at(static_cast<std::size_t>(number));
+      rank.replaced = true;
+      rank.joining = false;
+    }
     bool failed = false;
     for (Rank& rank : all_) {
       if (!rank.running || waitpid(rank.end.child, &rank.end.status, WNOHANG) != rank.end.child) continue;
@@ -90,6 +98,10 @@ class Ranks {
         std::fprintf(stderr, "trainyard: rank %d %s; the others end\n", rank.number, rank.end.text().c_str());
     }
     failed_ = failed_ || failed;
+    // Whom it is to meet has ended: it would wait.
+    if (!std::ranges::all_of(all_, &Rank::running))
+      for (const Rank& rank : all_)
+        if (rank.running && rank.joining) kill(rank.end.child, SIGKILL);
     return failed;
   }
 
@@ -128,7 +140,7 @@ class Ranks {
     std::fprintf(stderr, "trainyard: rank %d %s; a new process takes its place\n", rank.number,
                  rank.end.text().c_str());
     rank.end = {begin(rank.number)};
-    return rank.running = true;
+    return rank.running = rank.joining = true;
   }
 
   const std::vector<std::string>& words_;
@@ -145,17 +157,16 @@ class Ranks {
 int launch(const std::vector<std::string>& words, int ranks) {
   const HeldSignals signals;
   Ranks all(words, ranks, signals);
-  bool failed = false;
-  auto until = std::chrono::steady_clock::time_point::max();
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> failed;
+  bool told = false;
   while (all.any_running()) {
     const int number = signals.next(milliseconds(failed ? 200 : 60'000));
     if (number != 0 && number != SIGCHLD) all.tell(number);
-    if (all.reap() && !failed) {
-      failed = true;
-      until = std::chrono::steady_clock::now() + patience;
-    }
-    if (std::chrono::steady_clock::now() < until) continue;
-    all.tell(SIGKILL);
+    if (all.reap() && !failed) failed = Clock::now();
+    if (!failed || Clock::now() < *failed + told_after) continue;
+    if (!std::exchange(told, true)) all.tell(SIGTERM);
+    if (Clock::now() > *failed + killed_after) all.tell(SIGKILL);
   }
   return all.code();
 }

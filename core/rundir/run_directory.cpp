@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
 namespace trainyard::report {
@@ -201,6 +202,13 @@ void RunDirectory::journal(const JournalEntry& entry) {
     journal_.append(text);
   }
   if (!entry.details.empty()) journal_.sync();  // a resume depends on it
+}
+
+void RunDirectory::check_there() const {
+  struct stat status {};
+  if (::fstat(journal_.descriptor(), &status) == 0 && status.st_nlink > 0) return;
+  throw DataError("the run's folder '" + path_ +
+                  "' was removed while the run went on: nothing of it can be kept, so it ends here");
 }
 
 std::vector<JournalEntry> RunDirectory::read_journal(const std::string& path) {

@@ -97,6 +97,9 @@ class RunDirectory {
   /// Any thread.
   void journal(const JournalEntry& entry);
 
+  /// Throws DataError where somebody has removed the folder: what is written goes nowhere then.
+  void check_there() const;
+
   /// Replaces config.toml, when a run goes on with changes.
   void set_config(std::string_view resolved_toml);
 

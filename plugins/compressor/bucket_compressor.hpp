@@ -2,6 +2,7 @@
 // the count of what goes over the wire.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,6 +85,14 @@ class BucketCompressor : public Compressor {
   /// Of their hook at after_step.
   void take_step() {
     for (Residuals* each : kept_) each->take();
+  }
+  /// Of their hook at fit_end: no update of the weights has it, and none comes any more.
+  void tell_kept_back() {
+    double squares = 0.0;
+    for (const Residuals* each : kept_) squares += each->squares();
+    if (squares > 0.0)
+      host().log(LogLevel::info, "gradients of norm " + std::to_string(std::sqrt(squares)) +
+                                     " are kept back: the last checkpoint has them, the weights have not");
   }
 
   Ranks& ranks() const { return *ranks_; }

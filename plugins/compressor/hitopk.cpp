@@ -38,6 +38,8 @@ class HiTopK final : public BucketCompressor {
   struct Options : SelectionOptions {
     std::int64_t local_world_size = 0;
     AutoDense auto_dense = AutoDense::formula;
+
+    Options() { method = kernels::Method::radix; }  // the fastest here, and exact
   };
   static void describe(Manifest<Options>& m) {
     m.name("hitopk").version("1.0.0").summary(
@@ -52,11 +54,13 @@ class HiTopK final : public BucketCompressor {
         "(3 nodes) for values of 16 bits); or as measured in the first ten steps, which may come out "
         "otherwise in another run");
     m.hook<&HiTopK::stepped>(Event::after_step);
+    m.hook<&HiTopK::ended>(Event::fit_end).sink();
   }
   explicit HiTopK(const Options& options)
       : BucketCompressor(options), options_(options), pairs_(options.selection(), options.value_dtype) {}
 
   void stepped(StepContext&) { take_step(); }
+  void ended(StepContext&) { tell_kept_back(); }
 
   void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
     BucketCompressor::open(ranks, buckets, scale);

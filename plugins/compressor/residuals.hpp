@@ -2,11 +2,13 @@
 // sent is added to the next one.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
@@ -24,7 +26,7 @@ using namespace trainyard;
 class Residuals {
  public:
   /// `name`: of its tensors in a state.
-  explicit Residuals(std::string name = "residual") : name_(std::move(name)) {}
+  explicit Residuals(std::string name = waiting) : name_(std::move(name)) {}
 
   /// Of so many elements each, nothing yet.
   void open(const std::vector<std::int64_t>& elements) {
@@ -61,6 +63,13 @@ class Residuals {
     begin();
   }
   std::size_t size() const { return of_.size(); }
+  /// The sum of the squares of what waits to be sent; 0 of what is kept for another reason.
+  double squares() const {
+    double sum = 0.0;
+    for (std::size_t bucket = 0; name_ == waiting && bucket < of_.size(); ++bucket)
+      sum += std::pow(at::linalg_vector_norm(of_[bucket]).item<double>(), 2.0);
+    return sum;
+  }
 
   std::string key(std::size_t bucket) const { return name_ + "/" + std::to_string(bucket); }
 
@@ -100,6 +109,8 @@ class Residuals {
     begun_[bucket] = true;
     return next_[bucket];
   }
+
+  static constexpr const char* waiting = "residual";
 
   const std::string name_;
   std::vector<at::Tensor> of_, next_;

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import unittest
 
 from support.host import BUILD, ROWS, SMALL, SPARSE, HostTest, rows
@@ -292,6 +293,26 @@ class BadSurroundings(HostTest):
         if (mount / "run/result.json").exists():
             self.assertEqual(self.result(mount / "run")["status"], "failed")
         self.assertGreaterEqual(self.host("ckpt", "verify", mount / "run").stdout.count(": whole"), 3)
+
+    def test_a_file_that_may_not_grow(self):
+        """Past `ulimit -f` a write fails; by itself its signal would end the process without a word."""
+        self.write("run.toml", SMALL.replace("[8, 16, 3]", "[8, 80000, 3]") + '[checkpoint]\ninterval = "1ba"\n')  # weights of 3.8 MB
+        done = subprocess.run(["bash", "-c", 'ulimit -f 2000; exec "$@"', "bash", *self.command("train", "run.toml", "-q")], cwd=self.folder,
+                              env=self.environment(), text=True, capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, FAILED_DATA, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(self.result()["status"], "failed")
+
+    def test_a_folder_that_is_removed_ends_the_run(self):
+        self.write("run.toml", SMALL.replace('"2ep"', '"1000000ep"'))
+        run = subprocess.Popen(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment(), text=True, stderr=subprocess.PIPE)
+        metrics = self.folder / "runs/small/metrics.jsonl"
+        while not metrics.exists() or metrics.stat().st_size == 0:
+            time.sleep(0.01)
+        shutil.rmtree(self.folder / "runs/small")
+        said = run.communicate(timeout=30)[1]
+        self.assertEqual(run.returncode, FAILED_DATA, said)
+        self.assertIn("the run's folder 'runs/small' was removed while the run went on", said)
 
     def test_standard_output_is_full(self):
         """Nobody reads what is printed: the training ends as it would."""

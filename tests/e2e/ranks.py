@@ -63,9 +63,12 @@ class Ranks(RankTest):
         self.on(1)
         expected = self.weights()
         shutil.rmtree(self.run_folder)
-        for ranks, until in ((1, 11), (2, 23), (4, 37), (1, 50)):
-            result = self.train(RUN, *(("--ranks", ranks) if ranks > 1 else ()), "--set", f"trainer.max_duration={until}ba")
-            self.assertEqual(result["steps"], until)
+        for verb, ranks, until in (("train", 1, 11), ("train", 2, 23), ("resume", 4, 37), ("resume", 1, 50)):
+            with self.subTest(verb=verb, ranks=ranks):
+                which = "run.toml" if verb == "train" else self.run_folder
+                self.host(verb, which, "-q", *(("--ranks", ranks) if ranks > 1 else ()), "--set", f"trainer.max_duration={until}ba")
+                result = self.result()
+                self.assertEqual(result["steps"], until)
         self.assertLess(self.furthest(self.weights(), expected), 1e-6)
         self.assertEqual(result["samples"], 50 * 16 - 10 * 8)  # each epoch of 72 has four whole steps and one of eight
 
@@ -179,7 +182,10 @@ class Ranks(RankTest):
     def test_a_plugin_that_writes_on_one_rank_alone_is_found_out(self):
         text = RUN + '[[hooks]]\ntype = "faulty"\nat = "after_step"\nstep = 50\ntouch = "model"\nrank = 1\n'
         said = self.on(2, text, "--plugins", FAULTY, code=6)["error"]
-        self.assertIn("rank 1 has other weights than rank 0 at the end", said)
+        self.assertIn("rank 1 has other weights than rank 0 at the end: a plugin writes", said)
+        compressed = text.replace("step = 50", "step = 2") + '[distributed.compressor]\ntype = "fp16"\nmin_compress_elements = 1\n'
+        said = self.on(2, compressed, "--plugins", FAULTY, "--set", "trainer.max_duration=2ba", code=6)["error"]
+        self.assertIn("at the end: [distributed.compressor] fp16 gives them other sums, or a plugin writes", said)
 
     def test_a_loss_that_is_not_finite_on_one_rank_ends_all(self):
         text = RUN + '[[hooks]]\ntype = "poison"\ninto = "outputs"\nstep = 3\nrank = 1\n'
@@ -213,6 +219,20 @@ class Ranks(RankTest):
         self.assertGreater(kills, 0)
         result = self.train(text, "--ranks", 4)
         self.assertEqual(result["digest"], whole["digest"])
+
+    def test_a_first_rank_that_is_killed_before_the_ranks_meet_ends_the_others(self):
+        run = self.start("--ranks", 2)
+        self.until(lambda: len(self.ranks_of(run.pid)) == 2)
+        os.kill(self.ranks_of(run.pid)[0], signal.SIGKILL)
+        began = time.monotonic()
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 6, said)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertIn("rank 0 died by signal 9", said)
+
+    def test_where_another_program_starts_the_ranks_none_is_replaced_and_the_run_says_so(self):
+        self.unlike([(), ()], 0, RUN.replace('type = "full"', 'type = "cpr"').replace("50ba", "2ba"))
+        self.assertIn("a rank that is killed ends the run: `trainyard train --ranks` alone replaces it", (self.run_folder / "run.log").read_text())
 
     def test_a_rank_that_only_went_silent_is_told_and_waited_for(self):
         text = RUN.replace('max_duration = "50ba"', 'max_duration = "1000ba"')

@@ -74,6 +74,18 @@ class ReplacedRanks(ReplacingTest):
                     self.assertEqual(result["digest"], expected)
                     self.assertEqual(len(self.journal(1 - rank, "replaced")), int(place != "-"))
 
+    def test_a_rank_that_is_killed_when_the_others_end_leaves_none_waiting(self):
+        for place, rank in (("fit_end 12", 0), ("shutdown 12", 0), ("fit_end 12", 1)):
+            with self.subTest(place=place, rank=rank):
+                shutil.rmtree(self.run_folder, ignore_errors=True)
+                self.write("place", place)
+                run = self.start("--ranks", 2, "--plugins", FAULTY, text=PLACED.replace("{rank}", str(rank)))
+                self.until(lambda: not (self.folder / "place").exists())
+                began = time.monotonic()
+                said = run.communicate(timeout=120)[1]
+                self.assertEqual(run.returncode, 6, said)
+                self.assertLess(time.monotonic() - began, 12)
+
     def test_swaps_and_killed_ranks_in_any_order(self):
         expected = None
         for place, second, rank in (("-", "-", 1), ("after_backward 5", "-", 1), ("before_fetch 8", "-", 0), ("after_step 9", "-", 1),
@@ -127,6 +139,7 @@ class ReplacedRanks(ReplacingTest):
                 if kind == "topk":
                     self.assertEqual(norms[victim], 0.0)
                 self.assertGreater(norms[1 - victim], 0.0)
+                self.assertRegex((self.run_folder / "run.log").read_text(), r"gradients of norm \d+\.\d+ are kept back: the last checkpoint has them")
 
     def test_where_a_compressor_has_groups_of_ranks_a_killed_one_ends_the_run(self):
         self.write("place", "after_backward 6")

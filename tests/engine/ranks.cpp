@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>  // first: it has a CHECK of its own
 
 #include <signal.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <atomic>
 #include <numeric>
@@ -541,6 +543,34 @@ TEST_CASE("A rank that writes to one that is gone has an error, and is not ended
     CHECK_HERE(sigaction(SIGPIPE, nullptr, &now) == 0);
     CHECK_HERE(now.sa_handler == SIG_IGN);
   });
+}
+
+TEST_CASE("A heartbeat goes on once the store answers again") {
+  control::Listening listening;
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  config::RankPlace place{.serves = true, .launcher = pipe[1]};
+  place.port = listening.port();
+  place.listening = listening.release();
+  World world(place, std::chrono::seconds(5), {.beat = World::Milliseconds(10)});
+  world.replace_lost();
+  c10d::TCPStoreOptions options;
+  options.port = place.port;
+  c10d::TCPStore store("127.0.0.1", options);
+  const std::string alive = "trainyard///alive/0", called = "trainyard///replacement";
+  const auto beats = [&] {
+    const auto before = store.get(alive);
+    for (int wait = 0; wait < 200; ++wait, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      if (store.get(alive) != before) return true;
+    return false;
+  };
+  CHECK(beats());
+  store.set(called, std::vector<std::uint8_t>{'x'});  // no number: the heartbeat throws
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  store.deleteKey(called);
+  CHECK(beats());
+  CHECK_NOTHROW(world.check_others());
+  for (const int end : pipe) ::close(end);
 }
 
 TEST_CASE("A rank that is gone without a word is named, and one that is busy is waited for") {

@@ -23,7 +23,8 @@ class RankKiller final : public Hook {
                                      Event::after_reduce, Event::before_step,       Event::after_step,
                                      Event::batch_end,    Event::eval_start,        Event::eval_batch_end,
                                      Event::eval_end,     Event::before_checkpoint, Event::after_checkpoint,
-                                     Event::safe_point,   Event::swap_out,          Event::swap_in};
+                                     Event::safe_point,   Event::swap_out,          Event::swap_in,
+                                     Event::fit_end,      Event::shutdown};
   static void describe(Manifest<Options>& m) {
     m.name("rank_killer").version("1.0.0").summary("Kills one rank where it is told.");
     m.option("place", &Options::place, "file with the event and the step").required();

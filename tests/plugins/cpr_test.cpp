@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <thread>
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,13 +16,21 @@
 #include <ATen/ATen.h>
 #include <catch2/catch.hpp>
 
+#include <trainyard/checkpointer.hpp>
+#include <trainyard/sharded.hpp>
+#include <trainyard/testing/ranks.hpp>
+#include <trainyard/testing/run.hpp>
+#include <trainyard/testing/store.hpp>
+
 #include "plugins/checkpointer/cpr/controller.hpp"
 #include "plugins/checkpointer/cpr/overhead.hpp"
 #include "plugins/checkpointer/cpr/row_priority.hpp"
 #include "plugins/checkpointer/cpr/shard_image.hpp"
 #include "support/files.hpp"
+#include "support/plugin.hpp"
 
-using namespace cpr;
+namespace cpr {
+
 using Catch::Contains;
 using trainyard::test::message_of;
 using trainyard::test::TempFolder;
@@ -494,12 +503,52 @@ TEST_CASE("cpr: an image is its base and the newest record of each row") {
   CHECK(image.step() == 40);
   check_image(image, steps);
   check_image(ShardImage(path), steps);
-  CHECK(std::distance(std::filesystem::directory_iterator(path), {}) == 2);
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(path), {}); };
+  CHECK(files() == 7);  // this one and the one before, a manifest each
   image.write_records(50, {records_of("tables.1.weight", 40, {5}, 50)});
   steps[5] = 50;
   check_image(ShardImage(path), steps);
   image.write_base(60, tables_at(60));
   check_image(ShardImage(path), std::vector<std::int64_t>(40, 60));
+  CHECK(files() == 5);
+}
+
+TEST_CASE("cpr: where a file of an image is damaged the image before it is loaded, and gone on from") {
+  for (const std::string damaged : {"base-20-", "records-30-", "manifest"}) {
+    const TempFolder folder;
+    const std::string path = folder.path("shard");
+    std::vector<std::int64_t> steps(40, 10);
+    {
+      ShardImage image(path);
+      image.write_base(10, tables_at(10));
+      image.write_records(20, {records_of("tables.1.weight", 40, {5}, 20)});
+      image.compact();
+      image.write_records(30, {records_of("tables.1.weight", 40, {7}, 30)});
+    }
+    steps[5] = 20;
+    const std::string file = file_of(path, damaged);
+    std::string content = content_of(file);
+    content[content.size() / 2] ^= 1;
+    write(file, content);
+    ShardImage image(path);
+    image.load_whole();
+    INFO(damaged);
+    CHECK_THAT(image.damage(), Contains(damaged));
+    CHECK(image.base_step() == 10);
+    check_image(image, steps);
+    check_image(ShardImage(path), steps);
+    write(path + "/manifest", "cut");
+    write(path + "/manifest.before", "cut");
+    CHECK_THAT(message_of<DataError>([&] { ShardImage(path).load_whole(); }), Contains("manifest.before"));
+  }
+}
+
+TEST_CASE("cpr: a file that cannot be written leaves the one before") {
+  const TempFolder folder;
+  replace_file(folder.path(""), "losses.json", "one");
+  std::filesystem::create_symlink("/dev/full", folder.path("losses.json.tmp"));
+  CHECK_THROWS_AS(replace_file(folder.path(""), "losses.json", "another"), DataError);
+  CHECK(content_of(folder.path("losses.json")) == "one");
 }
 
 TEST_CASE("cpr: what does not fit an image is refused") {
@@ -612,3 +661,85 @@ TEST_CASE("cpr: a writer killed at any moment leaves a whole image, never a mixe
   ::munmap(shared, sizeof begun);
   CHECK(reached.size() > 3);
 }
+
+// ranks
+// --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A network one of whose parameters passes for the rows of a table that a rank owns.
+class Sharded final : public Network, public ShardsTables {
+ public:
+  at::Tensor forward(const Batch& batch, const ForwardContext& context) override {
+    return inner_->forward(batch, context);
+  }
+  std::vector<NamedTensor> parameters() const override { return inner_->parameters(); }
+  std::vector<NamedTensor> buffers() const override { return {}; }
+  std::vector<std::int64_t> output_shape() const override { return inner_->output_shape(); }
+  void to(at::Device) override {}
+  std::vector<ShardedTable> sharded() const override { return {{"fc1.weight", 16}}; }
+  void lend(std::vector<at::Tensor>) override {}
+  void on_lookup(std::function<void(std::size_t, std::span<const std::int64_t>)>) override {}
+
+ private:
+  std::unique_ptr<Network> inner_ = testing::tiny_network(testing::tiny_schema());
+};
+
+/// The process of a rank.
+struct Process {
+  Process(const std::string& folder, Ranks& ranks)
+      : cpr(trainyard::test::shipped_file("checkpointer", "cpr"),
+            {{"target_pls", 0.5}, {"mtbf", 4.0}, {"priority", "vanilla"}}),
+        run({.steps = 40}) {
+    std::filesystem::create_directories(folder);
+    cpr.host().facts.directory = folder;
+    cpr.host().facts.ranks = &ranks;
+    cpr->open(store);
+    run.use(std::make_unique<Sharded>());
+    run.add(cpr);
+  }
+  void replaced(const Replacement& what) {
+    cpr->replaces_ranks()->replaced(what, run.network(), run.optimizer());
+  }
+
+  testing::FakeStore store;
+  testing::Made<Checkpointer> cpr;
+  testing::TinyRun run;
+};
+
+}  // namespace
+
+TEST_CASE("cpr: ranks plan by the same figures whatever their clocks say, and lose what the image lacks") {
+  const TempFolder folder;
+  std::map<std::string, std::vector<double>, std::less<>> before[2], after[2];
+  std::string told[2];
+  testing::on_ranks(2, [&](Ranks& ranks) {
+    const int rank = ranks.rank();
+    const std::string own = folder.path(rank == 0 ? "run" : "run/ranks/1"), tables = own + "/tables";
+    auto process = std::make_unique<Process>(own, ranks);
+    for (int step = 1; step <= 20; ++step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank == 0 ? 5 : 20));
+      process->run.step();
+      if (rank == 0 && step == 5) process->cpr->take(testing::tiny_snapshot(step));
+    }
+    before[rank] = process->cpr.host().metrics;
+    if (rank == 1) {  // lost, and what it wrote last is damaged
+      process = std::make_unique<Process>(own, ranks);
+      process->run.step(0);
+      const std::string file = file_of(tables, "base-" + std::to_string(ShardImage(tables).base_step()));
+      write(file, content_of(file) + "x");
+    }
+    process->cpr.host().metrics.clear();
+    process->replaced({.ranks = {1}, .step = 20, .samples = 160, .seconds = 0.1 + rank});
+    after[rank] = process->cpr.host().metrics;
+    told[rank] = process->cpr.host().journal_entries.back().second;
+  });
+  CHECK(before[0]["cpr/save"].size() == 2);  // at the beginning, and once behind it
+  CHECK((before[0] == before[1]));
+  CHECK((after[0] == after[1]));
+  CHECK(after[0]["cpr/pls"] == std::vector<double>{0.25});  // all of 160 of 320 samples, of half the rows
+  for (const std::string& each : told)
+    CHECK_THAT(each, Contains("160 samples lost by the rows of 1 of 2 ranks"));
+}
+
+}  // namespace cpr

@@ -14,11 +14,13 @@ namespace trainyard::cli {
 namespace {
 
 struct Given {
+  explicit Given(const CommandLine& typed) : line(typed) {}
+
+  const CommandLine& line;  ///< starts the ranks of a run, and what is supervised
   RunFileOptions run_file;
   train::TrainOptions train;
   bool supervise = false;
   std::string run;  ///< of resume
-  const CommandLine* line = nullptr;
 };
 
 /// The same command as a child, without the option that has it run as one, and without `values` of that.
@@ -50,8 +52,8 @@ int train(Given& given) {
     if (given.supervise && ranks > 1)
       throw ConfigError(
           "--supervise is for a run of one rank; of several, leave one of --supervise and --ranks out");
-    if (given.supervise) return supervised(run.config.run.output_dir, *given.line);
-    if (ranks > 1) return control::launch(words_without("--ranks", 1, *given.line), ranks);
+    if (given.supervise) return supervised(run.config.run.output_dir, given.line);
+    if (ranks > 1) return control::launch(words_without("--ranks", 1, given.line), ranks);
     control::follow_parent();
     given.train.resolved_toml = config::toml_file(run.config.resolved);
     given.train.color = isatty(STDOUT_FILENO) == 1;
@@ -70,8 +72,7 @@ int resume(Given& given) {
 
 void add_train(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("train", "train a model");
-  const auto given = std::make_shared<Given>();
-  given->line = &line;
+  const auto given = std::make_shared<Given>(line);
   add_run_file(verb, given->run_file);
   verb.flag("--overwrite", given->train.overwrite, "replace the run directory if it exists");
   verb.flag("-q,--quiet", given->train.quiet, "print errors only");
@@ -85,7 +86,7 @@ void add_train(Arguments command, CommandLine& line) {
 
 void add_resume(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("resume", "go on with a run from its newest checkpoint");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<Given>(line);
   verb.add("run", given->run, "the run's directory or name").required().run().existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");
   add_plugin_folders(verb, given->run_file);

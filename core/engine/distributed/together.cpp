@@ -2,19 +2,11 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 #include <numeric>
-#include <span>
 
 namespace trainyard::distributed {
-namespace {
-
-template <class Number>
-std::string_view bytes_of(const std::vector<Number>& numbers) {
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
-}
-
-}  // namespace
 
 unsigned any(World& world, unsigned bits) {
   const at::Tensor own = at::empty({1}, at::kLong), all = at::empty({world.size()}, at::kLong);
@@ -27,12 +19,11 @@ unsigned any(World& world, unsigned bits) {
 }
 
 std::vector<double> sum(World& world, const std::vector<double>& values) {
-  std::vector<double> total(values.size(), 0.0), theirs(values.size());
-  for (const std::string& each : world.gather(bytes_of(values))) {
-    std::memcpy(theirs.data(), each.data(), std::min(each.size(), theirs.size() * sizeof(double)));
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += theirs[i];
-  }
-  return total;
+  const at::Tensor total = at::empty({std::ssize(values)}, at::kDouble);
+  double* const all = total.mutable_data_ptr<double>();
+  std::ranges::copy(values, all);
+  world.all_reduce(total)->wait();
+  return {all, all + values.size()};
 }
 
 Values from_first(World& world, const Values& own) {

@@ -18,7 +18,7 @@ using Values = std::map<std::string, double, std::less<>>;
 
 /// Every bit that a rank has.
 unsigned any(World& world, unsigned bits);
-/// The sum over the ranks of each, added up in their order.
+/// The sum over the ranks of each.
 std::vector<double> sum(World& world, const std::vector<double>& values);
 /// Those of rank 0.
 Values from_first(World& world, const Values& own);

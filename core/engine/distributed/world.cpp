@@ -17,8 +17,6 @@
 #include <mutex>
 #include <utility>
 
-#include <trainyard/helpers/gather.hpp>
-
 #include "core/engine/distributed/group.hpp"
 #include "core/engine/distributed/nccl.hpp"
 
@@ -30,6 +28,8 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr auto grace = Milliseconds(3000);       ///< for the one that failed to say why
 constexpr auto patience = Milliseconds(30'000);  ///< for a process in the place of one that was killed
+constexpr auto heeding = Milliseconds(5000);     ///< of a wait for the others: from then on a signal ends it
+constexpr auto reconnecting = Milliseconds(1000);  ///< of the heartbeat, to the store
 constexpr auto endless = std::chrono::hours(24 * 365);
 constexpr const char* failed_key = "failed";
 constexpr const char* called_key = "replacement";  ///< the number of the newest one
@@ -79,19 +79,21 @@ struct World::Connection {
   std::unique_ptr<Group> all;
   std::atomic<bool> failed{false};  ///< this rank or another: what is under way may never end
 
+  Connection(const config::RankPlace& place, Milliseconds timeout)
+      : store(open(place, timeout, place.serves)), beats(open(place, timeout, false)) {}
+
   /// `timeout`: of what is waited for at the store.
-  Connection(const config::RankPlace& place, Milliseconds timeout) {
+  static c10::intrusive_ptr<c10d::Store> open(const config::RankPlace& place, Milliseconds timeout,
+                                              bool serves) {
     c10d::TCPStoreOptions options;
     options.port = place.port;
-    options.isServer = place.serves;
+    options.isServer = serves;
     options.numWorkers = place.size;
     options.waitWorkers = false;
     options.timeout = timeout;
     options.masterListenFd = place.listening;
-    const auto base = c10::make_intrusive<c10d::TCPStore>(place.address, options);
-    const std::string prefix = "trainyard/" + place.start;
-    store = c10::make_intrusive<c10d::PrefixStore>(prefix, base);
-    beats = c10::make_intrusive<c10d::PrefixStore>(prefix, base->clone());
+    return c10::make_intrusive<c10d::PrefixStore>(
+        "trainyard/" + place.start, c10::make_intrusive<c10d::TCPStore>(place.address, options));
   }
 
   std::unique_ptr<Group> make(World& world, const std::string& name, int rank, int size) const {
@@ -152,7 +154,7 @@ World::~World() {
 void World::replace_lost() {
   c10::initLogging();  // TORCH_CPP_LOG_LEVEL: c10d would tell of each lost connection, with its stack
   const std::int32_t rank = place_.rank;
-  replaces_ = place_.launcher && write(*place_.launcher, &rank, sizeof rank) == sizeof rank;
+  replaces_ = newcomer() || (place_.launcher && write(*place_.launcher, &rank, sizeof rank) == sizeof rank);
 }
 
 RankGroup& World::everybody() {
@@ -174,22 +176,6 @@ void World::connect(at::Device device) {
   if (device.is_cpu() || newcomer()) return;  // which has it with the others, once they have met
   all_reduce(at::zeros({1}, device))->wait();
   settle();
-}
-
-std::unique_ptr<Exchange> World::all_reduce(const at::Tensor& tensor) {
-  return everybody().all_reduce(tensor);
-}
-
-std::unique_ptr<Exchange> World::all_gather(const at::Tensor& all, const at::Tensor& own) {
-  return everybody().all_gather(all, own);
-}
-
-std::unique_ptr<Exchange> World::reduce_scatter(const at::Tensor& own, const at::Tensor& all) {
-  return everybody().reduce_scatter(own, all);
-}
-
-std::unique_ptr<Exchange> World::broadcast(const at::Tensor& tensor, int root) {
-  return everybody().broadcast(tensor, root);
 }
 
 std::unique_ptr<RankGroup> World::group(const std::vector<int>& ranks) {
@@ -254,14 +240,6 @@ std::string World::agree(const std::string& trouble) {
   }
 }
 
-std::vector<std::string> World::gather(std::string_view own) {
-  return trainyard::gather(*this, own);
-}
-
-std::string World::from_first(std::string_view own) {
-  return gather(rank() == 0 ? own : std::string_view()).front();
-}
-
 std::string World::share(std::string_view own, int root, const std::vector<int>& group) {
   const std::unique_ptr<RankGroup> members = make_group(group);
   if (!members) return {};
@@ -302,7 +280,8 @@ bool World::await(int meeting, SteadyClock::time_point until) const {
   std::vector<std::string> all;
   for (int each = 0; each < size(); ++each) all.push_back(there_key(meeting, each));
   while (!store.check(all)) {
-    if (called() != meeting || store.check({failed_key}) || SteadyClock::now() > until) return false;
+    if (called() != meeting || store.check({failed_key}) || told_to_end() || SteadyClock::now() > until)
+      return false;
     std::this_thread::sleep_for(Milliseconds(10));
   }
   return true;
@@ -310,7 +289,7 @@ bool World::await(int meeting, SteadyClock::time_point until) const {
 
 /// Nothing where they do not come together this time.
 std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_point until) {
-  if (!connection_) connection_ = std::make_unique<Connection>(place_, patience);
+  if (!connection_) connection_ = std::make_unique<Connection>(place_, heeding);  // else it is tried again
   const int meeting = called();
   if (meeting <= met_) return {};
   // The others come at their next exchange, which may be long behind what they are at.
@@ -325,9 +304,11 @@ std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_poi
 
 std::vector<std::string> World::meet_again(std::string_view own) {
   const auto until = SteadyClock::now() + patience;
+  heeds_from_ = SteadyClock::now() + heeding;
   heart_ = {};
   std::string why = "no process took the place of one that is gone";
   while (SteadyClock::now() < until) {
+    if (told_to_end()) throw DistributedError("a rank was lost, and a signal ended the wait for another one");
     try {
       if (connection_) leave();  // whoever waits for this rank there goes to the meeting as well
       std::vector<std::string> all = meet(own, until);
@@ -477,8 +458,12 @@ void World::watch(const std::stop_token& stop) {
       said_ = store.check({failed_key});
       if (replaces_ && store.check({called_key})) called_ = std::stoi(text(store.get(called_key)));
     } catch (const std::exception&) {
-      called_ = std::numeric_limits<int>::max();
-      return;  // the store is gone; the next collective tells
+      try {
+        connection_->beats = Connection::open(place_, reconnecting, false);
+      } catch (const std::exception&) {
+        called_ = std::numeric_limits<int>::max();
+        return;  // the store is gone; the next collective tells
+      }
     }
 }
 

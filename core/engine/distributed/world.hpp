@@ -16,6 +16,7 @@
 
 #include <c10/core/Device.h>
 
+#include <trainyard/helpers/gather.hpp>
 #include <trainyard/ranks.hpp>
 
 #include "core/engine/distributed/lookout.hpp"
@@ -45,10 +46,18 @@ class World final : public Ranks, public Lookout {
   int local_rank() const override { return place_.local_rank; }
   /// 1 where the machines have not all as many.
   int local_size() const override { return local_size_; }
-  std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override;
-  std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override;
-  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override;
-  std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override;
+  std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override {
+    return everybody().all_reduce(tensor);
+  }
+  std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) override {
+    return everybody().all_gather(all, own);
+  }
+  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) override {
+    return everybody().reduce_scatter(own, all);
+  }
+  std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override {
+    return everybody().broadcast(tensor, root);
+  }
   /// Throws where a rank says in agree() why it does not come.
   std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) override;
   /// What keeps the first rank from going on that has such trouble, the same on all; empty where none has. All ranks
@@ -75,15 +84,19 @@ class World final : public Ranks, public Lookout {
   /// again. Gives what each says of itself. Groups made before serve no more. Throws DistributedError where
   /// no process comes, or where a rank failed by itself.
   std::vector<std::string> meet_again(std::string_view own);
+  /// The number of a signal, once there is one: such waits end by it, some seconds after they have begun.
+  void heed(const std::atomic<int>& signal) { signal_ = &signal; }
   /// Since the last meeting: another rank may be gone.
   bool exchange_failed() const;
   /// What rank `root` gives, on the ranks of `group` alone; `root` is among them, and all ranks call it.
   std::string share(std::string_view own, int root, const std::vector<int>& group);
 
   /// What each rank gives, in their order. A collective that waits.
-  std::vector<std::string> gather(std::string_view own);
+  std::vector<std::string> gather(std::string_view own) { return trainyard::gather(*this, own); }
   /// What rank 0 gives; others give nothing. A collective that waits.
-  std::string from_first(std::string_view own);
+  std::string from_first(std::string_view own) {
+    return gather(rank() == 0 ? own : std::string_view()).front();
+  }
 
   /// Says to the others why this rank leaves them; they stop waiting for it. Once, and last.
   void fail(const std::string& why) noexcept;
@@ -104,6 +117,7 @@ class World final : public Ranks, public Lookout {
   std::vector<std::string> meet(std::string_view own, SteadyClock::time_point until);
   bool await(int meeting, SteadyClock::time_point until) const;
   int called() const;
+  bool told_to_end() const { return signal_ && *signal_ > 0 && SteadyClock::now() > heeds_from_; }
   void drop_dead_store() noexcept;
   std::optional<std::string> last_words() const noexcept;
   DistributedError blame(const std::string& what);
@@ -124,6 +138,8 @@ class World final : public Ranks, public Lookout {
   bool replaces_ = false;
   int met_ = 0;  ///< the number of the last replacement whose meeting this rank came to
   std::function<void(const std::string&)> tell_;
+  const std::atomic<int>* signal_ = nullptr;
+  SteadyClock::time_point heeds_from_;
   std::atomic<int> silent_{-1};    ///< a rank, not told yet
   std::atomic<int> lost_{-1};      ///< one that has been silent for too long
   std::atomic<int> called_{0};     ///< the newest replacement that the heartbeat has heard of

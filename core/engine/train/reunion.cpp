@@ -146,7 +146,7 @@ void Reunion::exchange() {
 /// The checkpointer, and the journal.
 void Reunion::tell() {
   const Clock& clock = run_.clock();
-  const Replacement what{.ranks = std::exchange(replaced_, {}),
+  const Replacement what{.ranks = replaced_,
                          .step = clock.step,
                          .samples = clock.samples,
                          .seconds = std::chrono::duration<double>(SteadyClock::now() - began_).count()};
@@ -155,6 +155,7 @@ void Reunion::tell() {
     if (ReplacesRanks* const replaces = plugin.as<Checkpointer>().replaces_ranks())
       replaces->replaced(what, run_.network(), run_.optimizer());
   });
+  replaced_.clear();  // not where another one was lost meanwhile
   std::string norms;
   for (const double norm : kept_back_) norms += (norms.empty() ? "" : ", ") + text_of(norm, "%.6g");
   if (!norms.empty())

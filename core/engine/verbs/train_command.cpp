@@ -94,6 +94,7 @@ events::Watchdog::Answers answers(const config::GuardKeys& guard, Messages& mess
 int train_ranks(distributed::World* world, const config::RunConfig& config, const plugins::Registry& registry,
                 const TrainOptions& options) {
   const SignalScope signals;
+  if (world != nullptr) world->heed(SignalScope::caught());
   const bool first = world == nullptr || world->rank() == 0;
   std::optional<Beginning> beginning = begin_all(world, config, registry, options);
   if (!beginning) {

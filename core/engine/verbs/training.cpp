@@ -80,13 +80,15 @@ std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& p
 }
 
 /// Of all ranks at the end: a plugin that goes by something of its own rank has them drift apart.
-void compare_weights(distributed::World& world, const std::string& digest) {
+void compare_weights(distributed::World& world, const std::string& digest,
+                     const config::SlotConfig* compressor) {
   const std::vector<std::string> all = world.gather(digest);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != all.front())
-      throw DistributedError("rank " + std::to_string(rank) +
-                             " has other weights than rank 0 at the end: a plugin writes what differs from "
-                             "rank to rank");
+      throw DistributedError(
+          "rank " + std::to_string(rank) + " has other weights than rank 0 at the end: " +
+          (compressor ? "[distributed.compressor] " + compressor->type + " gives them other sums, or " : "") +
+          "a plugin writes what differs from rank to rank");
 }
 
 bool is_sink(const ActivePlugin& plugin) {
@@ -238,7 +240,8 @@ void Training::train(report::RunResult& result) {
   result.weights_step = best_step_.value_or(run_->clock().step);
   result.model_digest = run_->model_digest();
   result.optimizer_digest = run_->optimizer_digest();
-  if (world_ != nullptr) compare_weights(*world_, result.model_digest);
+  if (world_ != nullptr)
+    compare_weights(*world_, result.model_digest, run_->config().find("distributed.compressor"));
   if (first_) {
     if (run_->live().swaps > 0)
       report::write_atomically(beginning_.directory.file(control::live_name), run_->live().config_text);
@@ -251,11 +254,11 @@ void Training::train(report::RunResult& result) {
 /// From here on the run goes on without ranks that are killed, where its checkpointer sees to it.
 void Training::survive() {
   if (world_ == nullptr || run_->checkpointer().as<Checkpointer>().replaces_ranks() == nullptr) return;
-  if (world_->has_groups())
-    return messages_.send(LogLevel::warning,
-                          "a rank that is killed ends the run: [distributed.compressor] has groups of ranks");
-  if (!newcomer_) world_->replace_lost();
-  if (world_->replaces_lost()) reunion_.emplace(*run_, *world_);
+  if (!world_->has_groups()) world_->replace_lost();
+  if (world_->replaces_lost()) return void(reunion_.emplace(*run_, *world_));
+  const char* const why = world_->has_groups() ? "[distributed.compressor] has groups of ranks"
+                                               : "`trainyard train --ranks` alone replaces it";
+  messages_.send(LogLevel::warning, std::string("a rank that is killed ends the run: ") + why);
 }
 
 void Training::restore() {

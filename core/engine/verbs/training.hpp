@@ -36,7 +36,10 @@ class Training final : public LoopHost {
  private:
   // The run's.
   bool log_due(std::int64_t step) override { return sinks_->due(step); }
-  void record(Record&& record) override { sinks_->push(std::move(record)); }
+  void record(Record&& record) override {
+    beginning_.directory.check_there();
+    sinks_->push(std::move(record));
+  }
   void journal(std::string_view who, std::string_view what, std::string_view why) override;
   void at_safe_point() override;
   bool has_orders() const override { return commander_->has_orders(); }

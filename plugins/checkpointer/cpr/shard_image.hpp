@@ -1,12 +1,13 @@
 // What a shard of embedding tables can be loaded from: a base with all rows, and on top of it the newest
 // record of each row that was written since. A folder of safetensors files and a manifest, which has the
 // SHA-256 of every tensor and of itself. What the manifest does not name does not exist: a write is complete
-// when the manifest that names it is renamed into place, and until then the folder holds the one before.
+// when the manifest that names it is renamed into place, and until then the folder holds the one before. The image
+// that a base has replaced stays until the next base: it is loaded where a file of the newer one is damaged.
 //
 //   ShardImage image(folder);
 //   image.write_base(0, tables);
 //   image.write_records(100, {{"tables.3.weight", rows, values}});
-//   for (const ShardTable& table : image.load()) ...
+//   for (const ShardTable& table : image.load_whole()) ...
 #pragma once
 
 #include <fcntl.h>
@@ -39,6 +40,26 @@ namespace cpr {
 
 using namespace trainyard;
 
+/// Waits until the names in a folder are on the disk.
+inline void sync_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool done = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!done) throw DataError("cannot sync '" + folder + "': " + std::strerror(reason));
+}
+
+/// Replaces a file of the folder in one step, on the disk when this returns. Throws DataError; the file is as it
+/// was then.
+inline void replace_file(const std::string& folder, const std::string& name, const std::string& text) {
+  const std::string path = folder + "/" + name;
+  AppendFile file(path + ".tmp", AppendFile::Mode::replace);
+  file.append(text);
+  file.sync();
+  std::filesystem::rename(path + ".tmp", path);
+  sync_folder(folder);
+}
+
 /// What is kept of each row, by name: "weight", and what the optimizer holds of it, such as "sum". Each
 /// tensor [rows, ...], on the CPU.
 using RowValues = std::map<std::string, at::Tensor>;
@@ -62,17 +83,27 @@ class ShardImage {
  public:
   explicit ShardImage(std::string folder) : folder_(std::move(folder)) {
     std::filesystem::create_directories(folder_);
-    if (std::filesystem::exists(path(manifest_name))) read_manifest();
+    try {
+      if (has(manifest_name) || has(before_name))
+        files_ = read_manifest(has(manifest_name) ? manifest_name : before_name);
+    } catch (const DataError& error) {
+      if (!has(before_name)) throw;
+      go_back(error);
+    }
     sweep();
   }
 
   bool empty() const { return files_.empty(); }
   /// Of the newest write.
   std::int64_t step() const { return files_.empty() ? 0 : files_.back().step; }
+  /// All rows are at least as new as this.
+  std::int64_t base_step() const { return files_.empty() ? 0 : files_.front().step; }
+  /// What was found damaged, where the image is the one before because of that; empty: nothing was.
+  const std::string& damage() const { return damage_; }
   /// Files of records on top of the base.
   std::size_t records() const { return files_.empty() ? 0 : files_.size() - 1; }
 
-  /// All rows of all tables as they are at `step`; what was there before is dropped.
+  /// All rows of all tables as they are at `step`.
   void write_base(std::int64_t step, const std::vector<ShardTable>& tables) {
     std::vector<NamedTensor> tensors;
     for (const ShardTable& table : tables) {
@@ -117,6 +148,21 @@ class ShardImage {
     commit_base(step(), tensors);
   }
 
+  /// Every row as it was last written; where a file of that is damaged, as the image before has it, from which this
+  /// one then goes on.
+  std::vector<ShardTable> load_whole() {
+    try {
+      return load();
+    } catch (const DataError& error) {
+      if (!damage_.empty() || !has(before_name)) throw;
+      go_back(error);
+    }
+    std::vector<ShardTable> tables = load();
+    commit(files_);
+    sweep();
+    return tables;
+  }
+
   /// Every row as it was last written.
   std::vector<ShardTable> load() const {
     if (files_.empty()) throw DataError(folder_ + ": there is no base to load");
@@ -145,10 +191,12 @@ class ShardImage {
     std::map<std::string, std::string> digests;  ///< by tensor
   };
   static constexpr const char* manifest_name = "manifest";
-  static constexpr const char* rows_name = "@rows";    ///< which rows a record has
-  static constexpr const char* saved_name = "@saved";  ///< which steps the rows of a base are of
+  static constexpr const char* before_name = "manifest.before";  ///< of the image that the base has replaced
+  static constexpr const char* rows_name = "@rows";              ///< which rows a record has
+  static constexpr const char* saved_name = "@saved";            ///< which steps the rows of a base are of
 
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  bool has(const std::string& name) const { return std::filesystem::exists(path(name)); }
   static std::string key(const std::string& table, const std::string& value) { return table + "|" + value; }
   static std::pair<std::string, std::string> parts(const std::string& key) {
     const std::size_t bar = key.rfind('|');
@@ -211,57 +259,59 @@ class ShardImage {
     table.saved_at.index_fill_(0, rows, file.step);
   }
 
+  void go_back(const DataError& damage) {
+    damage_ = damage.what();
+    files_ = read_manifest(before_name);
+  }
+
+  /// A kill between the two renames leaves the image before, which is whole.
   void commit_base(std::int64_t step, const std::vector<NamedTensor>& tensors) {
-    commit({write_file("base", step, tensors)});
+    const File base = write_file("base", step, tensors);
+    if (has(manifest_name)) std::filesystem::rename(path(manifest_name), path(before_name));
+    commit({base});
     sweep();
   }
 
   /// The files, which are on the disk, become what the folder holds.
   void commit(std::vector<File> files) {
-    sync_folder();  // their names, too, ahead of the manifest that gives them
+    sync_folder(folder_);  // their names, too, ahead of the manifest that gives them
     nlohmann::json list = nlohmann::json::array();
     for (const File& file : files)
       list.push_back({{"file", file.name}, {"step", file.step}, {"tensors", file.digests}});
     const std::string text = list.dump(1);
-    const std::string temporary = path(manifest_name) + std::string(".tmp");
-    AppendFile manifest(temporary, AppendFile::Mode::replace);
-    manifest.append(digest_of(text) + "\n" + text);
-    manifest.sync();
-    std::filesystem::rename(temporary, path(manifest_name));
-    sync_folder();
+    replace_file(folder_, manifest_name, digest_of(text) + "\n" + text);
     files_ = std::move(files);
   }
 
-  void read_manifest() {
-    std::ifstream in(path(manifest_name), std::ios::binary);
+  std::vector<File> read_manifest(const char* name) const {
+    std::ifstream in(path(name), std::ios::binary);
     std::ostringstream content;
     content << in.rdbuf();
     const std::string whole = content.str();
     const std::size_t end = whole.find('\n');
     if (!in || end == std::string::npos || digest_of(whole.substr(end + 1)) != whole.substr(0, end))
-      throw DataError(path(manifest_name) +
-                      ": its bytes are not those that were written: the file is damaged");
+      throw DataError(path(name) + ": its bytes are not those that were written: the file is damaged");
+    std::vector<File> files;
     for (const nlohmann::json& entry : nlohmann::json::parse(whole.substr(end + 1)))
-      files_.push_back({entry["file"], entry["step"], entry["tensors"]});
+      files.push_back({entry["file"], entry["step"], entry["tensors"]});
+    return files;
   }
 
-  /// Removes what a write that was cut short left, and what the manifest names no more.
+  /// Removes what a write that was cut short left, and what neither image names.
   void sweep() const {
     std::set<std::string> kept;
     for (const File& file : files_) kept.insert(file.name);
+    try {
+      if (has(before_name))
+        for (const File& file : read_manifest(before_name)) kept.insert(file.name);
+    } catch (const DataError&) {
+      // It is of no use any more, and the next base replaces it.
+    }
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
       const bool ours = name.starts_with("base-") || name.starts_with("records-");
       if (ours && !kept.contains(name)) std::filesystem::remove(entry.path());
     }
-  }
-
-  void sync_folder() const {
-    const int descriptor = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool done = descriptor >= 0 && ::fsync(descriptor) == 0;
-    const int reason = errno;
-    if (descriptor >= 0) ::close(descriptor);
-    if (!done) throw DataError("cannot sync '" + folder_ + "': " + std::strerror(reason));
   }
 
   static std::string digest_of(const std::string& text) {
@@ -272,6 +322,7 @@ class ShardImage {
 
   std::string folder_;
   std::vector<File> files_;  ///< the base, and the records in the order of their steps
+  std::string damage_;
 };
 
 }  // namespace cpr
