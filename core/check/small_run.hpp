@@ -25,7 +25,7 @@ const std::vector<Surroundings>& surroundings();
 struct Materials {
   const plugins::Registry* registry = nullptr;  ///< plugins that others are made of
   std::vector<std::string> files;               ///< of each format, write_samples()
-  std::vector<std::string> sets = {};  ///< KEY=VALUE, on top of the run file; with some, all that must be given is
+  std::vector<std::string> sets = {};  ///< KEY=VALUE, on top of the run file, which fills in nothing then
 };
 
 /// A plugin in its slot of a run, with the options that it needs. Two epochs of three steps.

@@ -33,7 +33,7 @@ class Seeded(CheckTest):
         sources = sorted((SOURCE / "tests/seeded").glob("*.cpp"))
         self.assertGreaterEqual(len(sources), 25)
 
-        self.write("points.txt", "24\n")
+        self.write("points.txt", "points 24\n")
 
         def found(source):
             kind, name = source.stem.split("_", 1)
@@ -74,7 +74,7 @@ class Seeded(CheckTest):
         self.assertIn("give one with --set data.path=FILE", results["run.trains"]["what"])
         self.assertIn("see run.trains", results["resume.bits"]["what"])
         [results] = self.check(library, "--only", "run.trains", "--set", "data.path=none.txt", code=PLUGIN).values()
-        self.assertIn("none.txt: is no count of points", results["run.trains"]["what"])
+        self.assertIn("none.txt does not exist", results["run.trains"]["what"])
 
 
 class Shipped(CheckTest):

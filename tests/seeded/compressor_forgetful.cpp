@@ -19,7 +19,7 @@ class Forgetful final : public Compressor {
   }
   std::unique_ptr<Exchange> reduce(std::size_t i, const at::Tensor& gradients, std::int64_t) override {
     const at::Tensor narrow = gradients.add_(kept_[i]).to(at::kBFloat16);
-    kept_[i] = gradients - narrow;
+    kept_[i] = gradients.sub(narrow);
     return then(ranks_->all_reduce(narrow), [=] { gradients.copy_(narrow); });
   }
   void save(StateWriter& state) const override { state.tensor("kept", at::cat(kept_)); }

@@ -15,7 +15,7 @@ class Rounding final : public Compressor {
   bool takes(const NamedTensor& each) const override { return each.tensor.numel() >= 65536; }
   void open(Ranks& ranks, std::span<const BucketPlan>, const RunScale&) override { ranks_ = &ranks; }
   std::unique_ptr<Exchange> reduce(std::size_t, const at::Tensor& gradients, std::int64_t) override {
-    const at::Tensor narrow = gradients.to(at::kBFloat16), lost = gradients - narrow;
+    const at::Tensor narrow = gradients.to(at::kBFloat16), lost = gradients.sub(narrow);
     return then(ranks_->all_reduce(narrow), [=] { gradients.copy_(narrow).add_(lost); });
   }
   void load_all(std::span<const State>) override {}
