@@ -122,7 +122,7 @@ class Network:
 # Operators. Each takes the network, a value and the shape of its samples, and gives the value that it makes.
 
 def placed(n, kernel, most):
-    """Where windows lie: strides, and padding of each side less than `most`, or by a rule, under which onnxruntime crops
+    """Where windows lie: strides, and padding of each side less than `most`, or by a rule, by which onnxruntime crops
     and our graph does not where strides are longer than windows."""
     if n.rng.random() < 0.3:
         rule = n.rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
@@ -276,8 +276,8 @@ def squeeze(n, x, shape):
 
 IMAGES = (conv, conv, conv, average_pool, average_pool, max_pool, max_pool, global_average_pool, batch_norm)
 VECTORS = (gemm, gemm, matmul, batch_norm)
-ALWAYS = (relu, relu, elementwise, elementwise, negate, nothing, add, concat, split, flatten, reshape, transpose, cut, pad,
-          pad, squeeze, layer_norm)
+ALWAYS = (relu, relu, elementwise, elementwise, negate, nothing, add, concat, split, flatten, reshape, transpose, cut,
+          pad, pad, squeeze, layer_norm)
 OPERATORS = ("Add AveragePool BatchNormalization Concat Conv Div Dropout Flatten Gemm GlobalAveragePool Identity "
              "LayerNormalization MatMul MaxPool Mul Neg Pad Relu Reshape Slice Split Squeeze Sub Transpose "
              "Unsqueeze").split()
