@@ -179,16 +179,17 @@ class Gpupoly(HostTest):
     def compare(self, weak, strong):
         """Verdicts sample by sample: `weak` may have searched for counterexamples, `strong` has not."""
         for a, b in zip(weak, strong, strict=True):
-            self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("sat", "unknown"), ("unknown", "unknown"), ("unknown", "unsat")})
+            self.assertIn((a, b), {("unsat", "unsat"), ("sat", "sat"), ("sat", "unknown"), ("unknown", "unknown"),
+                                   ("unknown", "unsat")})
 
     def test_near_digits(self):
-        """Of each sample: what intervals prove, forms prove; what forms prove without a search, no search of another run refutes."""
+        """Sample by sample: what intervals prove, forms prove, and the search of another run does not refute."""
         run = ("--set", "run.name=digits", "--set", f"run.output_dir={self.folder}/digits")
         path = SOURCE / "configs/digits_mlp.toml"
         self.host("train", path, "-q", "--set", "trainer.max_duration=5ep", *run)
         verdicts, facts = {}, {}
-        for name, words in (("ibp", ("--restarts", 0)), ("crown", ("--restarts", 0)), ("deeppoly", ("--restarts", 0)), ("attack", ())):
-            method = "ibp" if name == "attack" else name
+        for name in ("ibp", "crown", "deeppoly", "attack"):
+            method, words = ("ibp", ()) if name == "attack" else (name, ("--restarts", 0))
             done = self.host("gpupoly", path, "--eps", 0.02, "--subset", 60, "--method", method, "--format", "json", *words, *run)
             report = json.loads(done.stdout)
             facts[name], verdicts[name] = report["facts"], [row["verdict"] for row in report["rows"]]
@@ -238,7 +239,7 @@ class Gpupoly(HostTest):
         self.assertAlmostEqual(some[0] * 40, round(some[0] * 40), delta=1e-9)
 
     def test_hooks_train_with_layer_normalisation_and_in_mixed_precision(self):
-        """To the end, with bounds in the loss from the second step on; a model that they cannot bound is refused with both names."""
+        """To the end, with bounds in the loss from the second step on; another model is refused with both names."""
         text = SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "residual_mlp"\nwidth = 8\nblocks = 2') + """
 [[hooks]]
 type = "certified_loss"
@@ -258,10 +259,11 @@ clip = []
         self.assertEqual([line["values"]["certified_eps"] for line in self.lines("metrics.jsonl", "train")][-1:], [0.01])
         self.write("run.toml", text.replace('type = "residual_mlp"\nwidth = 8\nblocks = 2', 'type = "lstm"'))
         for hook in ("certified", "certified_loss"):
-            self.assertRegex(self.host("validate", "run.toml", code=2).stderr, f'hook "{hook}" cannot be in a run with the model "lstm"')
+            self.assertRegex(self.host("validate", "run.toml", code=2).stderr,
+                             f'hook "{hook}" cannot be in a run with the model "lstm"')
 
     def test_at_half_the_distance(self):
-        """Sample by sample: what intervals prove, forms prove; what forms prove without a search, no search of another run refutes."""
+        """Sample by sample: what intervals prove, forms prove, and the search of another run does not refute."""
         path, proven = SOURCE / "configs/digits_certified.toml", {}
         epochs, samples = ("200ep", 360) if LONGER else ("60ep", 90)
         for name, kappa in (("alone", 1.0), ("ibp", 0.5)):

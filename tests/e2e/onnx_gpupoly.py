@@ -1,8 +1,8 @@
-"""Whether gpupoly's bounds hold, judged by onnxruntime: random networks of all operators that it takes, with random attributes, over
-random boxes. Every value of a network at points of a box has to lie within the bounds of that value, and the bounds of a box that is
-a point have to be near its output. No search for counterexamples takes part.
+"""Whether gpupoly's bounds hold, judged by onnxruntime: random networks of all operators that it takes, with random
+attributes, over random boxes. Every value of a network at points of a box has to lie within the bounds of that value,
+and the bounds of a box that is a point have to be near its output. No search for counterexamples takes part.
 
-TRAINYARD_LONGER=1 tries 2,200 networks at a million points (some minutes)."""
+TRAINYARD_LONGER=1 tries 2,200 networks at a million points (half a minute)."""
 import collections
 import json
 import os
@@ -25,6 +25,7 @@ from support.host import BUILD, HostTest
 
 LONGER = bool(os.environ.get("TRAINYARD_LONGER"))
 NETWORKS, POINTS = (2200, 96) if LONGER else (160, 32)
+SHAPES = (2,), (3,), (6,), (3, 4), (1, 2, 2), (1, 3, 3), (2, 3, 4), (1, 5, 4), (2, 4, 4), (3, 5, 5)
 BATCH, MOST = 6, 150  # samples that shapes are found with; elements of a value
 # Nodes as they are: bounds are of each value, and no node may be computed together with another.
 PLAIN = onnxruntime.SessionOptions()
@@ -58,7 +59,7 @@ class Network:
         self.rng = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.nodes, self.weights, self.values, self.operators = [], {}, {}, collections.Counter()
-        shape = self.rng.choice([(2,), (3,), (6,), (3, 4), (1, 2, 2), (1, 3, 3), (2, 3, 4), (1, 5, 4), (2, 4, 4), (3, 5, 5)])
+        shape = self.rng.choice(SHAPES)
         self.shape = shape
         self.center = (self.numbers.normal(size=shape) + self.rng.choice((0, 0, 0, 1, -3))).astype(np.float32)
         self.values["x"] = self.center + 0.3 * self.numbers.normal(size=(BATCH, *shape)).astype(np.float32)
@@ -76,13 +77,14 @@ class Network:
         return self.weight(numbers, np.int64)
 
     def node(self, op, inputs, count=1, **attributes):
-        """Its outputs, one or a list; raises what onnxruntime says of it, and ValueError where they are empty or large."""
+        """Its outputs, one or a list; raises what onnxruntime says, and ValueError where they are empty or large."""
         names = [f"v{len(self.values) + i}" for i in range(count)]
         made = helper.make_node(op, inputs, names, name=f"n{len(self.nodes)}", **attributes)
         given = {name: self.values[name] for name in inputs if name in self.values}
         found = outputs(model([made], {name: array.shape[1:] for name, array in given.items()},
                               {name: self.weights[name] for name in inputs if name in self.weights}, names), given)
-        if not all(0 < array.size <= MOST * BATCH and len(array) == BATCH and np.isfinite(array).all() for array in found):
+        fits = lambda array: 0 < array.size <= MOST * BATCH and len(array) == BATCH and np.isfinite(array).all()
+        if not all(map(fits, found)):
             raise ValueError(f"{op}: nothing, or too much")
         self.nodes.append(made)
         self.operators[op] += 1
@@ -120,10 +122,11 @@ class Network:
 # Operators. Each takes the network, a value and the shape of its samples, and gives the value that it makes.
 
 def placed(n, kernel, most):
-    """Where windows lie: strides, and padding of each side less than `most` or by a rule, under which onnxruntime crops, and our graph
-    does not, where strides are longer than windows."""
+    """Where windows lie: strides, and padding of each side less than `most`, or by a rule, by which onnxruntime crops
+    and our graph does not where strides are longer than windows."""
     if n.rng.random() < 0.3:
-        return {"auto_pad": n.rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID")), "strides": [n.rng.randint(1, k) for k in kernel]}
+        rule = n.rng.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+        return {"auto_pad": rule, "strides": [n.rng.randint(1, k) for k in kernel]}
     return {"pads": [n.rng.randrange(0, k) for k in (*most, *most)], "strides": sizes(n, 3)}
 
 
@@ -133,7 +136,8 @@ def pool(n, op, x, **attributes):
     where = placed(n, kernel, kernel)
     if "auto_pad" in where:
         attributes.pop("dilations", None)
-    return n.node(op, [x], kernel_shape=kernel, ceil_mode=n.rng.randrange(2) if "pads" in where else 0, **where, **attributes)
+    ceil = n.rng.randrange(2) if "pads" in where else 0
+    return n.node(op, [x], kernel_shape=kernel, ceil_mode=ceil, **where, **attributes)
 
 
 def sizes(n, most):
@@ -144,8 +148,10 @@ def conv(n, x, shape):
     group = n.rng.choice([g for g in range(1, shape[0] + 1) if shape[0] % g == 0])
     out, kernel = group * n.rng.randint(1, 2), sizes(n, 3)
     into = shape[0] // group
-    return n.node("Conv", [x, n.normal(out, into, *kernel, fan=into * kernel[0] * kernel[1])] + ([n.normal(out)] if n.rng.random() < 0.7 else []),
-                  group=group, dilations=sizes(n, 2), **placed(n, kernel, (3, 3)))
+    inputs = [x, n.normal(out, into, *kernel, fan=into * kernel[0] * kernel[1])]
+    if n.rng.random() < 0.7:
+        inputs.append(n.normal(out))
+    return n.node("Conv", inputs, group=group, dilations=sizes(n, 2), **placed(n, kernel, (3, 3)))
 
 
 def average_pool(n, x, shape):
@@ -178,15 +184,17 @@ def relu(n, x, shape):
 
 def batch_norm(n, x, shape):
     c = shape[0]
-    return n.node("BatchNormalization", [x, n.normal(c), n.normal(c), n.normal(c), n.weight(n.numbers.uniform(0.2, 2, c))],
-                  epsilon=n.rng.choice((1e-5, 1e-2)))
+    inputs = [x, n.normal(c), n.normal(c), n.normal(c), n.weight(n.numbers.uniform(0.2, 2, c))]
+    return n.node("BatchNormalization", inputs, epsilon=n.rng.choice((1e-5, 1e-2)))
 
 
 def layer_norm(n, x, shape):
     axis = 1 if len(shape) == 3 else n.rng.randint(1, len(shape))
     over = shape[axis - 1:]
-    return n.node("LayerNormalization", [x, n.normal(*over)] + ([n.normal(*over)] if n.rng.random() < 0.5 else []), axis=axis,
-                  epsilon=n.rng.choice((1e-5, 1e-1)))
+    inputs = [x, n.normal(*over)]
+    if n.rng.random() < 0.5:
+        inputs.append(n.normal(*over))
+    return n.node("LayerNormalization", inputs, axis=axis, epsilon=n.rng.choice((1e-5, 1e-1)))
 
 
 def elementwise(n, x, shape):
@@ -248,12 +256,16 @@ def cut(n, x, shape):
 
 
 def pad(n, x, shape):
-    mode = n.rng.choice(("constant", "constant", "constant", "reflect", "edge", "wrap")) if len(shape) > 1 else "constant"
-    sides = [n.rng.choice((-1, 0, 1, 1, 2)) if mode == "constant" else n.rng.randrange(2) for _ in range(2 * len(shape))]
+    mode, inputs = "constant", []
+    if len(shape) > 1:
+        mode = n.rng.choice(("constant", "constant", "constant", "reflect", "edge", "wrap"))
+    size = lambda: n.rng.choice((-1, 0, 1, 1, 2)) if mode == "constant" else n.rng.randrange(2)
+    sides = [size() for _ in range(2 * len(shape))]
     if mode != "constant":  # which our graph has behind the second dimension only
         sides[0] = sides[len(shape)] = 0
-    fill = [n.weight(np.float32(n.rng.choice((0, 1, 2, 0.5, -0.5, -1, 3, -7.25))))] if mode == "constant" and n.rng.random() < 0.8 else []
-    return n.node("Pad", [x, n.integers(0, *sides[:len(shape)], 0, *sides[len(shape):]), *fill], mode=mode)
+    if mode == "constant" and n.rng.random() < 0.8:
+        inputs.append(n.weight(np.float32(n.rng.choice((0, 1, 2, 0.5, -0.5, -1, 3, -7.25)))))
+    return n.node("Pad", [x, n.integers(0, *sides[:len(shape)], 0, *sides[len(shape):]), *inputs], mode=mode)
 
 
 def squeeze(n, x, shape):
@@ -264,9 +276,11 @@ def squeeze(n, x, shape):
 
 IMAGES = (conv, conv, conv, average_pool, average_pool, max_pool, max_pool, global_average_pool, batch_norm)
 VECTORS = (gemm, gemm, matmul, batch_norm)
-ALWAYS = (relu, relu, elementwise, elementwise, negate, nothing, add, concat, split, flatten, reshape, transpose, cut, pad, pad, squeeze, layer_norm)
-OPERATORS = ("Add AveragePool BatchNormalization Concat Conv Div Dropout Flatten Gemm GlobalAveragePool Identity LayerNormalization MatMul MaxPool "
-             "Mul Neg Pad Relu Reshape Slice Split Squeeze Sub Transpose Unsqueeze").split()
+ALWAYS = (relu, relu, elementwise, elementwise, negate, nothing, add, concat, split, flatten, reshape, transpose, cut,
+          pad, pad, squeeze, layer_norm)
+OPERATORS = ("Add AveragePool BatchNormalization Concat Conv Div Dropout Flatten Gemm GlobalAveragePool Identity "
+             "LayerNormalization MatMul MaxPool Mul Neg Pad Relu Reshape Slice Split Squeeze Sub Transpose "
+             "Unsqueeze").split()
 
 
 def made(seed):
@@ -289,17 +303,24 @@ def made(seed):
             return network
 
 
+SWITCHES = "area", "best_of_depth", "early_termination", "unstable_only", "windows"
+
+
 def boxes_of(network):
     """Boxes and settings of a network: a point, and some around it."""
     rng, boxes = network.rng, []
-    for radius in (0.0, rng.choice((1e-4, 1e-3, 1e-2)), rng.choice((0.03, 0.1, 0.3)), rng.choice((0.1, 0.5, 1.0)), rng.choice((1e-3, 0.1, 0.3))):
-        size = network.numbers.uniform(0, 1, network.shape) * (network.numbers.uniform(size=network.shape) < rng.choice((0.3, 1.0)))
+    radii = ((1e-4, 1e-3, 1e-2), (0.03, 0.1, 0.3), (0.1, 0.5, 1.0), (1e-3, 0.1, 0.3))
+    for radius in (0.0, *map(rng.choice, radii)):
+        size = network.numbers.uniform(0, 1, network.shape)
+        size *= network.numbers.uniform(size=network.shape) < rng.choice((0.3, 1.0))
         rows = np.concatenate([np.eye(3), network.numbers.normal(size=(1, 3))])
-        boxes.append({"lower": np.float32(network.center - radius * size), "upper": np.float32(network.center + radius * size),
+        boxes.append({"lower": np.float32(network.center - radius * size),
+                      "upper": np.float32(network.center + radius * size),
                       "forms": np.concatenate([rows, -rows]),
-                      "soundness": rng.choice((1, 2, 3, 3, 3, 4)), "method": rng.choice(("ibp", "crown", "deeppoly", "deeppoly")),
+                      "soundness": rng.choice((1, 2, 3, 3, 3, 4)),
+                      "method": rng.choice(("ibp", "crown", "deeppoly", "deeppoly")),
                       "memory": rng.choice((1, 4096, 1 << 30)),
-                      **{name: rng.random() < 0.7 for name in ("area", "best_of_depth", "early_termination", "unstable_only", "windows")}})
+                      **{name: rng.random() < 0.7 for name in SWITCHES}})
     return boxes
 
 
@@ -314,14 +335,14 @@ class Bounds:
 
     def __init__(self, folder):
         self.folder = folder
-        self.program = subprocess.Popen([BUILD / "bin" / "gpupoly_bounds"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.program = subprocess.Popen([BUILD / "bin" / "gpupoly_bounds"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     def of(self, network, boxes):
         path = self.folder / "net.onnx"
         onnx.save(network.proto(), path)
-        plain = [{key: value.ravel().tolist() if key in ("lower", "upper") else value.tolist() if key == "forms" else value
-                  for key, value in box.items()} for box in boxes]
+        plain = [{**box, "lower": box["lower"].ravel().tolist(), "upper": box["upper"].ravel().tolist(),
+                  "forms": box["forms"].tolist()} for box in boxes]
         self.program.stdin.write(json.dumps({"model": str(path), "shape": network.shape, "boxes": plain}) + "\n")
         self.program.stdin.flush()
         line = self.program.stdout.readline()
@@ -357,15 +378,16 @@ class Soundness(HostTest):
         self.counts.update(network.operators)
         inputs = [points_of(network, box) for box in boxes]
         everything = outputs(network.proto(every=True), {"x": np.concatenate(inputs)})
-        wrong = [each for i, (box, answer) in enumerate(zip(boxes, found["boxes"]))
-                 for each in self.check_box(network, i, box, answer, [part[i * POINTS:(i + 1) * POINTS] for part in everything])]
+        wrong = []
+        for i, (box, answer) in enumerate(zip(boxes, found["boxes"])):
+            wrong += self.check_box(network, i, box, answer, [part[i * POINTS:(i + 1) * POINTS] for part in everything])
         return wrong[:1]  # what follows it is wrong by it
 
     def check_box(self, network, number, box, answer, parts):
         self.counts["points"] += POINTS
         nodes = {name: node for node in network.nodes for name in node.output}
         exact, wrong = box["soundness"] >= 3, []
-        # Of a variance near 0 a program in single precision, which may take it as a difference of squares, says nothing.
+        # Of a variance near 0 a program in single precision, which may take it as a difference, says nothing.
         point = number == 0 and not (exact and "LayerNormalization" in network.operators)
 
         def compare(what, values, low, up):
@@ -374,8 +396,9 @@ class Soundness(HostTest):
             slack = 0 if exact else 1e-4 * size
             outside = (values < low - slack) | (values > up + slack)
             if outside.any():
-                wrong.append(f"seed {network.seed}, box {number}, {what}: {int(outside.sum())} of {values.size} outside, by "
-                             f"{np.maximum(low - values, values - up).max():.3g}; {({key: box[key] for key in box if key not in ('lower', 'upper', 'forms')})}")
+                settings = {key: value for key, value in box.items() if not isinstance(value, np.ndarray)}
+                wrong.append(f"seed {network.seed}, box {number}, {what}: {int(outside.sum())} of {values.size} "
+                             f"outside, by {np.maximum(low - values, values - up).max():.3g}; {settings}")
             if point and not (up - low <= 0.1 * size).all():
                 wrong.append(f"seed {network.seed}, {what}: bounds of a point are {(up - low).max():.3g} apart")
 
@@ -399,7 +422,8 @@ class Soundness(HostTest):
         for seed in [*range(NETWORKS * 3 // 4), *range(drawn, drawn + NETWORKS // 4)]:
             wrong += self.check(seed)
         kinds = ", ".join(f"{op} {self.counts[op]}" for op in OPERATORS)
-        print(f"{self.counts['points']:,} points, {self.counts['numbers']:,} numbers; refused {self.refused.total()} of {NETWORKS}; {kinds}")
+        print(f"{self.counts['points']:,} points, {self.counts['numbers']:,} numbers; "
+              f"refused {self.refused.total()} of {NETWORKS}; {kinds}")
         self.assertEqual(wrong[:20], [])
         self.assertLess(self.refused.total(), NETWORKS // 5)
         self.assertEqual([op for op in OPERATORS if self.counts[op] == 0], [])
@@ -411,7 +435,8 @@ class Verdicts(HostTest):
         size = outputs(made, {"x": np.zeros((1, *shape), np.float32)})[0].shape[1]
         made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", size]))
         onnx.save(made, self.folder / "net.onnx")
-        inputs = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} {box[0]}))(assert (<= X_{i} {box[1]}))\n" for i in range(int(np.prod(shape))))
+        inputs = "".join(f"(declare-const X_{i} Real)(assert (>= X_{i} {box[0]}))(assert (<= X_{i} {box[1]}))\n"
+                         for i in range(int(np.prod(shape))))
         self.write("p.vnnlib", inputs + "".join(f"(declare-const Y_{i} Real)\n" for i in range(size)) + assertion)
         done = self.host("gpupoly", "net.onnx", "--property", "p.vnnlib", "--restarts", 0, "--format", "json")
         return json.loads(done.stdout)["facts"]["verdict"]
