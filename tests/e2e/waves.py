@@ -85,6 +85,17 @@ class Waves(KilledTest):
                 self.assertNotEqual(expected, undisturbed)
                 self.assertEqual(self.killed(text, "before_step 16"), expected)
 
+    def test_a_pause_under_the_watch_of_a_swap_comes_again_once_that_is_taken_back(self):
+        swaps = planned(10, "optimizer", "troubled", 9, at="step", step=4)
+        swaps += planned(12, "optimizer", "troubled", 5, at="swap_in")
+        for interval, places in (("9ba", ("before_step 16",)), ("4ba", ("before_step 14", "before_step 18"))):
+            with self.subTest(interval):
+                text = RUN.replace("9ba", interval) + waves(RULES[1]) + swaps
+                expected = self.whole(text)
+                paused = [line["step"] for line in self.lines("journal.jsonl", "executor_paused")]
+                self.assertEqual(paused, [12, 10])
+                self.assertEqual(self.killed(text, *places), expected)
+
     def test_a_command_pauses_the_waves_in_a_resume_too(self):
         """It goes on from a checkpoint ahead of the command, with the journal that tells of it and without."""
         slow = 'type = "delayed"\nseconds = 0.004'
