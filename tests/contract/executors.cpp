@@ -20,7 +20,8 @@ const std::map<std::string, Mode> more_modes = {
     {"pipelined",
      {.executor = "pipelined",
       .name = "one stage",
-      .options = "mode = \"sim\"\nstages = 1\nupdate_size = 8\nmitigation = \"none\"\n"}},
+      .options = "mode = \"sim\"\nstages = 1\nupdate_size = 8\nmitigation = \"none\"\n",
+      .whole = true}},
 };
 const std::vector<std::string> late = {"pipelined sim",  "pipelined threads", "pipelined dist",
                                        "wavelet stale1", "wavelet replica",   "wavelet rolling"};
