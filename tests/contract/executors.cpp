@@ -20,7 +20,8 @@ const std::map<std::string, Mode> more_modes = {
     {"pipelined",
      {.executor = "pipelined",
       .name = "one stage",
-      .options = "mode = \"sim\"\nstages = 1\nupdate_size = 8\nmitigation = \"none\"\n"}},
+      .options = "mode = \"sim\"\nstages = 1\nupdate_size = 8\nmitigation = \"none\"\n",
+      .whole = true}},
 };
 const std::vector<std::string> late = {"pipelined sim",  "pipelined threads", "pipelined dist",
                                        "wavelet stale1", "wavelet replica",   "wavelet rolling"};
@@ -39,6 +40,7 @@ std::vector<Mode> modes_of(const ManifestData& executor) {
   if (const auto more = more_modes.find(executor.name); more != more_modes.end()) all.push_back(more->second);
   for (Mode& mode : all) {
     mode.fires_all = executor.fires.size() == std::size(micro_events);
+    mode.own_statistics = mode.executor == "wavelet";
     mode.late = std::ranges::count(late, mode.executor + " " + mode.name) > 0;
     mode.pauses = std::ranges::count(pausing, mode.executor + " " + mode.name) > 0;
   }

@@ -12,9 +12,11 @@ struct Mode {
   std::string executor;
   std::string name;     ///< "round"; of one without a choice "plain"
   std::string options;  ///< as lines of TOML
-  bool late =
-      false;  ///< some of its gradients are of older weights, by design: it comes to other weights than `eager`
+  bool late = false;    ///< by design, some of its gradients are of older weights than with `eager`
+  bool own_statistics =
+      false;               ///< its waves have running statistics of their own, whose mean is taken at a pause
   bool fires_all = false;  ///< events of a micro-batch: any hook goes with it
+  bool whole = false;      ///< a step is one micro-batch: it would make an update of each
   bool pauses = false;     ///< its bits depend on where evaluations, checkpoints and swaps are
 
   /// The table of the run file.

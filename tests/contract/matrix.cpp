@@ -76,10 +76,11 @@ struct Case {
     return text;
   }
   Sets sets() const {
-    return {"run.resume=auto",           "trainer.max_duration=6ba",
-            "trainer.eval_interval=3ba", "trainer.precision=" + precision,
-            "checkpoint.interval=2ba",   "logging.interval=1ba",
-            "data.train.batch_size=8",   "data.train.micro_batch_size=4"};
+    return {
+        "run.resume=auto",           "trainer.max_duration=6ba",
+        "trainer.eval_interval=3ba", "trainer.precision=" + precision,
+        "checkpoint.interval=2ba",   "logging.interval=1ba",
+        "data.train.batch_size=8",   "data.train.micro_batch_size=" + std::string(mode->whole ? "8" : "4")};
   }
 };
 
@@ -114,9 +115,10 @@ const HostRun& run_of(const PluginFile& plugin) {
   return found.emplace(plugin.path, std::move(run)).first->second;
 }
 
-enum class Verdict { refused, beside, agrees, late, alone, failed };
-/// "beside": validation refuses the run for the sake of another plugin that is in it, and no other run was found.
-constexpr const char* verdict_names[] = {"refused",        "refused beside",        "agrees",
+enum class Verdict { refused, beside, agrees, warned, late, alone, failed };
+/// "warned": it agrees but for records that are not there, as validation has said with both names. "beside":
+/// validation refuses the run for the sake of another plugin that is in it, and no other run was found.
+constexpr const char* verdict_names[] = {"refused",        "refused beside",        "agrees", "as warned",
                                          "late by design", "eager has no such run", "FAILED"};
 
 /// What came of a case.
@@ -190,7 +192,7 @@ class References {
   const Reference& of(const HostRun& run, const Case& which) {
     if (run.plugin.path != plugin_) known_.clear();
     plugin_ = run.plugin.path;
-    const std::string key = which.precision + std::to_string(which.ranks) + run.text();
+    const std::string key = which.sets().back() + which.precision + std::to_string(which.ranks) + run.text();
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
     Reference made;
@@ -210,9 +212,11 @@ struct Place {
   double direction = 1.0;  ///< cosine of the angle between the ways
 };
 
-Place place_of(const Trained& found, const Reference& reference) {
+/// `own_statistics`: those of normalisation are other ones, by design.
+Place place_of(const Trained& found, const Reference& reference, bool own_statistics) {
   double apart = 0.0, way = 0.0, own = 0.0, both = 0.0;
   for (const auto& [name, end] : reference.end.weights) {
+    if (own_statistics && name.find("running_") != std::string::npos) continue;
     const at::Tensor& begin = reference.begin.weights.at(name);
     const at::Tensor moved = found.weights.at(name) - begin, expected = end - begin;
     apart += (moved - expected).square().sum().item<double>();
@@ -241,9 +245,9 @@ std::string disagreement(const Trained& found, const Reference& reference, const
     if (const auto own = found.weights.find(name);
         own == found.weights.end() || own->second.sizes() != weight.sizes())
       return "the weight " + name + " is not there, or of another shape";
-  const Place place = place_of(found, reference);
+  const Place place = place_of(found, reference, which.mode->own_statistics);
   distance = place.distance;
-  if (which.mode->late && !(place.direction > 0.2))
+  if (which.mode->late && !(place.direction > 0.0))
     return "the weights go another way than with eager: cosine " + std::to_string(place.direction);
   if (!which.mode->late && !(place.distance <= tolerance))
     return "the weights are " + std::to_string(place.distance) + " of eager's way apart from eager's, and " +
@@ -255,19 +259,25 @@ std::string disagreement(const Trained& found, const Reference& reference, const
     if (!std::isfinite(own[name]) || !(near || which.mode->late))
       return name + " is " + std::to_string(own[name]) + ", with eager " + std::to_string(value);
   }
+  return {};
+}
+
+/// Which records of the run, or of its tensors, are fewer than with `eager`; empty where none are. Where gradients come
+/// late, some of the losses do, and those of the last steps never.
+std::string fewer_records(const Trained& found, const Reference& reference, const Case& which) {
   for (const auto& [name, lines] : reference.end.remains) {
     if (name.starts_with("state of ")) continue;
     const auto left = found.remains.find(name);
     const std::size_t count = left == found.remains.end() ? 0 : left->second.size();
-    if (count < lines.size())
+    if (count < (which.mode->late ? (lines.size() + 1) / 2 : lines.size()))
       return name + " has " + std::to_string(count) + " lines, with eager " + std::to_string(lines.size());
   }
   return {};
 }
 
 /// What becomes of a run that is killed and gone on with and is not of the one that was left alone; empty: nothing.
-std::string lost_by_a_kill(const HostRun& run, const Case& which, const Trained& whole) {
-  const Folder folder(run, which, which.mode->table());
+std::string lost_by_a_kill(const Folder& folder, const Case& which, const Trained& whole) {
+  std::filesystem::remove_all(folder->run());
   folder->folder().write("place", "batch_end 4");
   Trained killed;
   killed.status = folder->train(which.sets(), which.ranks);
@@ -281,18 +291,23 @@ std::string lost_by_a_kill(const HostRun& run, const Case& which, const Trained&
   return differs.empty() ? "" : "killed and gone on with, " + differs;
 }
 
+bool is_plugin(const std::string& name) {
+  return std::ranges::any_of(all_plugins().files(),
+                             [&](const PluginFile& file) { return file.manifest.name == name; });
+}
+
 /// A refusal: of this plugin and another side (a plugin of the run, its precision, its ranks), of two others, or one
 /// that does not say who cannot be with whom.
 Finding refused(const std::string& said, const Case& which, const std::string& text) {
-  const auto named = [&](const std::string& name) {
-    return said.find('"' + name + '"') != std::string::npos;
-  };
   std::set<std::string> sides;
-  static const std::regex type("type = \"(\\w+)\"");
-  for (std::sregex_iterator each(text.begin(), text.end(), type), end; each != end; ++each)
-    if (named((*each)[1])) sides.insert((*each)[1]);
-  for (const char* key : {"trainer.precision", "rank"})
-    if (said.find(key) != std::string::npos) sides.insert(key);
+  // Lines of the run file that a message shows are no part of what it says.
+  static const std::regex shown("(^|\n) *[0-9]* \\|[^\n]*"),
+      side("\"(\\w+)\"|\\brank|\\b(trainer|data|checkpoint|optimizer|schedule)\\.[a-z_.]+");
+  const std::string told = std::regex_replace(said, shown, "");
+  for (std::sregex_iterator each(told.begin(), told.end(), side), end; each != end; ++each) {
+    const std::string name = (*each)[1].matched ? (*each)[1] : (*each)[0];
+    if (!(*each)[1].matched || is_plugin(name)) sides.insert(name);
+  }
   if (sides.size() < 2)
     return {Verdict::failed, "validation refuses it and does not name both sides: " + said, 0.0, text};
   const bool own = sides.contains(which.plugin->manifest.name) &&
@@ -304,6 +319,7 @@ Finding refused(const std::string& said, const Case& which, const std::string& t
 struct Accepted {
   std::optional<HostRun> run;
   Finding refusal;
+  std::string warnings;  ///< of the run
 };
 
 Accepted accepted(const Case& which, References& references) {
@@ -312,7 +328,7 @@ Accepted accepted(const Case& which, References& references) {
   };
   const HostRun& first = run_of(*which.plugin);
   const config::Resolution resolution = resolved(first);
-  if (resolution.config) return {first, {}};
+  if (resolution.config) return {first, {}, resolution.findings.text()};
   Finding refusal =
       refused(resolution.findings.text(), which, run_text(first, which, which.mode->table(), "place"));
   if (refusal.verdict != Verdict::beside || which.beside != nullptr) return {std::nullopt, refusal};
@@ -341,13 +357,21 @@ Finding tried(const Case& which, References& references) {
     finding.why = "validation accepts it, and " + whole.end();
     return finding;
   }
-  const Reference& reference = references.of(run, which);
-  if (reference.begin.ended()) finding.why = disagreement(whole, reference, which, finding.distance);
-  if (finding.why.empty()) finding.why = lost_by_a_kill(run, which, whole);
-  if (finding.why.empty())
-    finding.verdict = !reference.begin.ended() ? Verdict::alone
-                      : which.mode->late       ? Verdict::late
-                                               : Verdict::agrees;
+  finding.verdict = which.mode->late ? Verdict::late : Verdict::agrees;
+  if (which.mode->table() != eager) {
+    const Reference& reference = references.of(run, which);
+    if (!reference.begin.ended())
+      finding.verdict = Verdict::alone;
+    else if (finding.why = disagreement(whole, reference, which, finding.distance); finding.why.empty()) {
+      finding.why = fewer_records(whole, reference, which);
+      if (!finding.why.empty() && refused(found.warnings, which, finding.text).verdict == Verdict::refused) {
+        finding.verdict = Verdict::warned;
+        finding.why.clear();
+      }
+    }
+  }
+  if (finding.why.empty()) finding.why = lost_by_a_kill(folder, which, whole);
+  if (!finding.why.empty()) finding.verdict = Verdict::failed;
   return finding;
 }
 
