@@ -14,6 +14,7 @@
 #include <trainyard/dataset.hpp>
 
 #include "files.hpp"
+#include "learned_classes.hpp"
 
 namespace datasets {
 
@@ -45,7 +46,8 @@ struct ImageOptions : ImageOutputOptions {
 
 template <class Options>
 void describe_images(Manifest<Options>& m) {
-  m.option("classes", &Options::classes, "labels run from 0 to classes - 1; 0: up to the highest in the data")
+  m.option("classes", &Options::classes,
+           "labels run from 0 to classes - 1; 0: up to the highest in the training split")
       .range(0, 256);
   describe_image_output(m);
   m.option("fraction", &Options::fraction, "[from, to]: the part of the images to take").range(0.0, 1.0);
@@ -128,7 +130,7 @@ class ImageOutput {
   std::vector<std::array<float, 256>> tables_;  ///< per channel: what a byte becomes
 };
 
-class ImageDataset : public Dataset {
+class ImageDataset : public Dataset, public Learns {
  public:
   explicit ImageDataset(const ImageOptions& options) : image_options_(options), output_(options) {}
 
@@ -136,10 +138,18 @@ class ImageDataset : public Dataset {
     const files::Fraction fraction(image_options_.fraction);
     load();
     keep(fraction);
-    classes_ = image_options_.classes;
-    if (classes_ == 0) classes_ = 1 + *std::max_element(labels_.begin(), labels_.end());
+    const std::vector<std::int64_t> all = labels();
+    const std::vector<bool> taken = mask_of(taken_, size());
+    if (!learned_.known()) learned_.learn(all, taken);  // nothing was given: this is the training split
+    classes_ = image_options_.classes > 0 ? image_options_.classes : learned_.count();
+    ungraded_ = learned_.find_unseen(split, all, taken, classes_, "record", host());
     output_.open(split, channels_, height_, width_);
   }
+
+  void set_taken(TakenSamples taken) final { taken_ = std::move(taken); }
+  Table learned() const final { return learned_.to_table(); }
+  void use(const Table& learned) final { learned_.use(learned); }
+  std::vector<std::int64_t> ungraded() const final { return ungraded_; }
 
   std::int64_t size() const final { return static_cast<std::int64_t>(labels_.size()); }
 
@@ -197,6 +207,9 @@ class ImageDataset : public Dataset {
 
   ImageOptions image_options_;
   ImageOutput output_;
+  TakenSamples taken_;
+  NumberedClasses learned_;
+  std::vector<std::int64_t> ungraded_;
   std::int64_t classes_ = 0;
 };
 

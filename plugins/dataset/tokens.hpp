@@ -17,10 +17,7 @@ using namespace trainyard;
 
 class TokenDataset : public Dataset {
  public:
-  std::int64_t size() const final {
-    const auto tokens = static_cast<std::int64_t>(tokens_.size());
-    return tokens <= seq_len_ ? 0 : (tokens - seq_len_ - 1) / stride_ + 1;
-  }
+  std::int64_t size() const final { return windows_in(std::ssize(tokens_)); }
 
   BatchSchema schema() const final {
     return {.inputs = {{"tokens", {seq_len_}, at::kLong}},
@@ -47,6 +44,11 @@ class TokenDataset : public Dataset {
   }
 
  protected:
+  /// How many samples a run of so many tokens makes.
+  std::int64_t windows_in(std::int64_t tokens) const {
+    return tokens <= seq_len_ ? 0 : (tokens - seq_len_ - 1) / stride_ + 1;
+  }
+
   /// Of a window that is read, and where it begins: throws DataError where a token is none.
   virtual void check(std::int64_t /*begin*/, std::span<const std::uint16_t> /*window*/) const {}
 

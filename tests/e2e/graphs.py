@@ -78,6 +78,25 @@ class Folds(HostTest):
                 self.assertEqual(self.train(text.replace(f"{split} = {{", f'{split} = {{ take = "{take}",'), "--overwrite")["status"], "completed")
 
 
+class Arrays(HostTest):
+    def test_files_of_numpy_train_to_the_same_bits_in_either_order_of_their_elements(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        random = numpy.random.default_rng(1)
+        masks = random.random((10, 40)) < 0.5
+        arrays = {"node_features": random.standard_normal((40, 4), dtype="f4"), "node_labels": numpy.arange(40) % 3,
+                  "edges": random.integers(0, 40, (90, 2)), "train_masks": masks, "val_masks": ~masks}
+        text = GRAPH.replace('layout = "synthetic"', 'layout = "npz"\npath = "graph.npz"').replace(
+            GRAPH[GRAPH.index("synthetic = {"):GRAPH.index("}", GRAPH.index("synthetic = {")) + 1], "")
+        digests = set()
+        for save, order in ((numpy.savez, numpy.ascontiguousarray), (numpy.savez_compressed, numpy.asfortranarray)):
+            save(self.folder / "graph.npz", **{name: order(array) for name, array in arrays.items()})
+            digests.add(self.train(text, "--overwrite")["digest"]["model"])
+        self.assertEqual(len(digests), 1)
+
+
 class Change(HostTest):
     def test_fanouts_and_threads_change_in_the_middle_of_an_epoch_and_no_batch_is_lost_or_repeated(self):
         text = (GRAPH.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("batch_size = 16, shuffle", "batch_size = 5, shuffle") +

@@ -305,7 +305,112 @@ class OwnImages(HostTest):
         shutil.rmtree(self.folder / "val/day")
         self.train(IMAGES)
         self.write("val/dusk/0.png", png((90, 90, 90)))
-        self.assertIn("val/dusk: `classes` does not have \"dusk\"", self.train(IMAGES, "--overwrite", code=4)["printed"])
+        self.assertRegex(self.train(IMAGES, "--overwrite")["printed"],
+                         r'no sample of the class "dusk" \(1 sample, \S*val/dusk/0.png\)')
+        named = IMAGES.replace("size = [8]", 'size = [8]\nclasses = ["day", "night"]')
+        self.assertIn("val/dusk: `classes` does not have \"dusk\"", self.train(named, "--overwrite", code=4)["printed"])
+
+
+NUMBERED = IMAGES.replace('type = "image_folder"\nsize = [8]\nflip = true\ncrop_padding = 2\n', "").replace(
+    'path = "train", ', "").replace('path = "val", ', "").replace("layers = [192, 8, 2]", "layers = [WIDTH, 8, 3]")
+
+
+# Fifty samples of a dataset that learns, those of some numbers made nonsense of a class of its own; gives the run file.
+def of_csv(test, nonsense):
+    lines = table(50).splitlines(keepends=True)
+    for row in nonsense:
+        lines[1 + row] = f"nonsense,{'' if row % 2 else 1e6},{-1e6},astronaut,never\n"
+    test.write("data.csv", "".join(lines))
+    return TABLE.replace('path = "train.csv", ', "").replace('path = "val.csv", ', "").replace(
+        "[data]", '[data]\npath = "data.csv"')
+
+
+def of_text(level, units, nonsense_unit, between):
+    def write(test, nonsense):
+        text = list(units)
+        for sample in nonsense:  # one ends where the next one begins
+            text[8 * sample + 1:8 * sample + 8] = [nonsense_unit] * 7
+        test.write("data.txt", between.join(text))
+        return TEXT.replace('"bpe"\nvocabulary = 270', f'"{level}"').replace(
+            "seq_len = 16", 'seq_len = 8\npath = "data.txt"').replace('path = "train.txt", ', "").replace(
+            'path = "val.txt", ', "")
+    return write
+
+
+def of_images(test, nonsense):
+    shutil.rmtree(test.folder / "data", ignore_errors=True)
+    for i in range(50):
+        folder = "zebra" if i in nonsense else "day" if i < 25 else "night"
+        test.write(f"data/{folder}/{i:02}.png", png((200, 0, 200) if i in nonsense else (5 * i, 10, 20)))
+    return IMAGES.replace('path = "train", ', "").replace('path = "val", ', "").replace(
+        "size = [8]", 'size = [8]\npath = "data"')
+
+
+def of_cache(test, nonsense):
+    text = of_images(test, nonsense)
+    begin, end = text.index('type = "image_folder"'), text.index("train = {")
+    options = text[begin:end].strip().replace("\n", ", ")
+    return f'{text[:begin]}type = "cache"\nof = [{{ {options} }}]\n{text[end:]}'
+
+
+def of_idx(test, nonsense):
+    test.write("labels", struct.pack(">II", 0x801, 50) + bytes(9 if i in nonsense else i % 3 for i in range(50)))
+    pixels = bytes(255 if i in nonsense else (i * 7 + p) % 50 for i in range(50) for p in range(16))
+    test.write("images", struct.pack(">IIII", 0x803, 50, 4, 4) + pixels)
+    return NUMBERED.replace("[data]", '[data]\ntype = "idx"\nimages = "images"\nlabels = "labels"').replace(
+        "WIDTH", "16")
+
+
+def of_cifar(test, nonsense):
+    records = (bytes([9] + [255] * 3072 if i in nonsense else [i % 3] + [i] * 3072) for i in range(50))
+    test.write("data.bin", b"".join(records))
+    return NUMBERED.replace("[data]", '[data]\ntype = "cifar"\nfiles = ["data.bin"]').replace("WIDTH", "3072")
+
+
+def of_graph(test, nonsense):
+    """Every second node is for training; the class of the others may be nonsense, too."""
+    def label(node):
+        return 7 if node // 2 in nonsense else node % 3
+    nodes = (f"{i}\t{label(i)}\t{('train', 'val')[i % 2]}\t{i % 5} {5 + i % 3}\n" for i in range(100))
+    test.write("graph/g.nodes.tsv", "".join(nodes))
+    test.write("graph/g.edges.tsv", "".join(f"{i}\t{i + 1}\n" for i in range(99)))
+    return NUMBERED.replace('type = "mlp"\nlayers = [WIDTH, 8, 3]', 'type = "sage"\nlayers = 1\nhidden = 8').replace(
+        "[data]", '[data]\ntype = "graph"\nlayout = "planetoid"\npath = "graph"\nfanouts = [-1]')
+
+
+class Leaks(HostTest):
+    """Whatever is in the samples that training leaves out, data.json and weights have the same bits."""
+    LAST, FIRST = ("last 20%", range(45, 50)), ("first 10", range(5))
+    SAID = ('the training split has no sample of the class "{}" (5 samples, the first of them {}): '
+            "evaluations leave such samples out")
+    CASES = {  # what of each, what is said of it, what is left out
+        "csv": (of_csv, SAID.format("never", "in line 47"), LAST),
+        "csv, its first rows": (of_csv, SAID.format("never", "in line 2"), FIRST),
+        "text of characters": (of_text("char", (RHYME * 8)[:401], "\u00e9", ""),
+                               "does not have the characters '\u00e9' (35 times, first at byte 361)", LAST),
+        "text of words": (of_text("word", RHYME.replace(",", "").split() * 32, "plugh", " "), "become <unk>", FIRST),
+        "image_folder": (of_images, SAID.format("zebra", "{}/data/zebra/45.png"), LAST),
+        "cache": (of_cache, SAID.format("zebra", "{}/data/zebra/45.png"), LAST),
+        "idx": (of_idx, SAID.format(9, "record 45"), LAST),
+        "cifar": (of_cifar, SAID.format(9, "record 0"), FIRST),
+        "graph": (of_graph, SAID.format(7, "sample 45"), LAST),
+    }
+
+    def trained(self, text, part):
+        for split, take in (("train", f"all but {part}"), ("val", part)):
+            text = text.replace(f"{split} = {{", f'{split} = {{ take = "{take}",')
+        result = self.train(text, "--overwrite")
+        learned = [path.read_text() for path in self.folder.glob("runs/small/data.json")]
+        return (result["digest"], learned), result["printed"]
+
+    def test_samples_that_are_left_out_teach_nothing(self):
+        for name, (write, said, (part, nonsense)) in self.CASES.items():
+            with self.subTest(name):
+                expected, _ = self.trained(write(self, ()), part)
+                learned, printed = self.trained(write(self, nonsense), part)
+                self.assertEqual(learned, expected)
+                self.assertIn(said.replace("{}", str(self.folder)), printed)
+                self.assertEqual(printed.count(said[:40]), 1)
 
 
 class RealTable(HostTest):

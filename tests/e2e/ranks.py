@@ -179,6 +179,29 @@ class Ranks(RankTest):
                 said = self.unlike([("--overwrite",), ("--overwrite",)], 4, text, folders)
                 self.assertRegex(said, "rank 1 reads other data than rank 0: the (first batch|samples) of train differs?")
 
+    def test_ranks_whose_data_differ_in_one_place_are_refused_and_told_where(self):
+        lines = rows(120).splitlines(keepends=True)
+
+        def others(**changed):
+            return [changed.get(f"line_{number}", line) for number, line in enumerate(lines)]
+
+        swapped = others(line_99=lines[102], line_102=lines[99])
+        variants = [("first batch of train differs", others(line_2=lines[2][:-2] + "0\n")),  # a label
+                    ("first batch of train differs", others(line_1="8" + lines[1][1:])),  # a value
+                    # And what is read later: a label, a value, two rows of a class, a blank line.
+                    ("classes of train differ", others(line_100=lines[100][:-2] + "0\n")),
+                    ("file of data.train.path differs", others(line_100="9" + lines[100][1:])),
+                    ("file of data.train.path differs", swapped),
+                    (f"file of data.train.path differs ({len(''.join(lines)) + 1} bytes", [*lines, "\n"])]
+        text = ROWS.replace('path = "rows.csv"', 'path = "/proc/self/cwd/rows.csv"').replace(
+            "shuffle = true", "shuffle = false").replace(
+            "train = { batch_size = 16", "train = { batch_size = 14, micro_batch_size = 2")
+        contents = [lines, *(content for _, content in variants)]
+        folders = [self.write(f"{rank}/rows.csv", "".join(each)).parent for rank, each in enumerate(contents)]
+        said = self.unlike([("--overwrite",)] * len(folders), 4, text, folders)
+        for rank, (expected, _) in enumerate(variants, 1):
+            self.assertIn(f"rank {rank} reads other data than rank 0: the {expected}", said)
+
     def test_a_plugin_that_writes_on_one_rank_alone_is_found_out(self):
         text = RUN + '[[hooks]]\ntype = "faulty"\nat = "after_step"\nstep = 50\ntouch = "model"\nrank = 1\n'
         said = self.on(2, text, "--plugins", FAULTY, code=6)["error"]

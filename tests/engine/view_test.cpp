@@ -103,4 +103,15 @@ TEST_CASE("take: what is no part of the samples is told") {
              Catch::Contains("leaves none"));
 }
 
+TEST_CASE("take: samples that cannot be graded are left out of what is taken") {
+  View view("data.val.take", config::parse_take("last 5").value(), 10);
+  CHECK(view.samples() == range(5, 10));
+  view.leave_out("data.val", {0, 6, 9});
+  REQUIRE(view.size() == 3);
+  CHECK(view.of(range(0, 10)) == std::vector<std::int64_t>{5, 7, 8});
+  CHECK(test::message_of<DataError>([&] {
+          view.leave_out("data.val", {5, 7, 8});
+        }) == "none of the 3 samples of data.val can be graded: the training split has nothing like them");
+}
+
 }  // namespace trainyard::train

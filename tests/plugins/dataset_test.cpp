@@ -1,4 +1,5 @@
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <set>
@@ -7,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 #include <trainyard/dataset.hpp>
+#include <trainyard/learns.hpp>
 
 #include "support/files.hpp"
 #include "support/folder.hpp"
@@ -540,9 +542,12 @@ TEST_CASE("text: fractions of one file share its vocabulary and leave nothing ou
   const TempFolder folder;
   const std::string path = folder.write("t.txt", std::string(60, 'a') + std::string(43, 'z'));
   const auto part = [&](double from, double to) {
-    return open("text", table({{"path", path}, {"seq_len", 1}, {"fraction", Array{from, to}}}));
+    return make<Dataset>("text", table({{"path", path}, {"seq_len", 1}, {"fraction", Array{from, to}}}));
   };
   const auto train = part(0.0, 0.7), val = part(0.7, 1.0);
+  train->open("train");
+  dynamic_cast<Learns&>(*val).use(dynamic_cast<const Learns&>(*train).learned());
+  val->open("val");
   CHECK(train->schema().vocabulary == 2);
   CHECK(val->schema().vocabulary == 2);
   CHECK(train->size() + 1 + val->size() + 1 == 103);
@@ -569,6 +574,61 @@ TEST_CASE("text: Tiny Shakespeare") {
   const auto data = open("text", table({{"path", path}, {"fraction", Array{0.0, 0.9}}, {"seq_len", 128}}));
   CHECK(data->schema().vocabulary == 65);
   CHECK(data->size() == (1003854 - 129) / 128 + 1);
+}
+
+TEST_CASE("text: what is learned comes from the fraction of the file that is for training") {
+  const TempFolder folder;
+  const auto vocabulary = [&](const std::string& text) {
+    return open("text",
+                table({{"path", folder.write("t.txt", text)}, {"seq_len", 1}, {"fraction", Array{0.0, 0.5}}}))
+        ->schema()
+        .vocabulary;
+  };
+  CHECK(vocabulary("abéabcde") == 3);
+  CHECK(vocabulary("abéaaaaa") == 3);
+}
+
+// what is learned
+// --------------------------------------------------------------------------------------------------
+
+/// Leaks of tests/e2e/own_data.py has a case for each of these.
+TEST_CASE("datasets that learn are those that are tried for leaks") {
+  std::set<std::string> learning;
+  for (const auto& file : std::filesystem::directory_iterator(TRAINYARD_PLUGIN_DIR "/dataset")) {
+    const std::string name = file.path().stem().string().substr(std::string_view("lib").size());
+    if (file.path().extension() == ".so" && dynamic_cast<Learns*>(make<Dataset>(name).get()) != nullptr)
+      learning.insert(name);
+  }
+  CHECK(learning == std::set<std::string>{"cache", "cifar", "csv", "graph", "idx", "image_folder", "text"});
+}
+
+TEST_CASE("idx: classes are those of the samples that training takes") {
+  const TempFolder folder;
+  const auto file = [&](const std::string& labels) {
+    return table({{"images", folder.write("i", idx({4, 1, 1}, ramp(4, 10)))},
+                  {"labels", folder.write("l", idx({4}, labels))}});
+  };
+  const auto train = make<Dataset>("idx", file({"\x01\x00\x02\x09", 4}));
+  auto& learns = dynamic_cast<Learns&>(*train);
+  learns.set_taken([](std::int64_t size) {
+    CHECK(size == 4);
+    return Classes{0, 1, 2};
+  });
+  train->open("train");
+  CHECK(train->schema().classes == 3);
+  const auto opened = [&](const std::string& labels, const std::string& split) {
+    auto dataset = make<Dataset>("idx", file(labels));
+    dynamic_cast<Learns&>(*dataset).use(learns.learned());
+    dataset->open(split);
+    return dataset;
+  };
+  const auto val = opened({"\x01\x09\x01\x03", 4}, "val");
+  CHECK(val->schema().classes == 3);
+  CHECK(dynamic_cast<const Learns&>(*val).ungraded() == Classes{1, 3});
+  CHECK_THAT(message_of<DataError>([&] {
+               opened({"\x01\x09\x01\x03", 4}, "train");
+             }),
+             Contains("record 1 is of class 9, and the run was trained with 3 classes"));
 }
 
 // synthetic

@@ -14,6 +14,7 @@
 #include <trainyard/helpers/blocks.hpp>
 
 #include "plugins/dataset/graph/kept.hpp"
+#include "plugins/dataset/graph/npz.hpp"
 #include "support/files.hpp"
 #include "support/npz_file.hpp"
 #include "support/plugin.hpp"
@@ -279,6 +280,22 @@ TEST_CASE("graph: npz files, stored and deflated, of all versions and types") {
   check(Arrays{.edges = npy<std::uint16_t>("<u2", "2, 2", {0, 1, 1, 2})}.file());
   check(Arrays{.edges = npy<std::uint64_t>("<u8", "2, 2", {0, 1, 1, 2})}.file());
   check(Arrays{.train = npy<std::int32_t>("<i4", "3, 2", {1, 0, 0, 1, 0, 1})}.file());  // [nodes, splits]
+  // Fortran order, as the published files of the heterophilous benchmarks have it.
+  check(Arrays{.features = npy<float>("<f4", "3, 2", {1, 3, 5, 2, 4, 6}, 1, true),
+               .labels = npy<std::int64_t>("<i8", "3,", {0, 1, -1}, 1, true),
+               .train = npy<std::uint8_t>("|b1", "2, 3", {1, 0, 0, 1, 0, 1}, 1, true),
+               .packed = true}
+            .file());
+  check(Arrays{.features = npy<double>("<f8", "3, 2", {1, 3, 5, 2, 4, 6}, 2, true),
+               .train = npy<std::int32_t>("<i4", "3, 2", {1, 0, 0, 0, 1, 1}, 1, true)}
+            .file());
+}
+
+TEST_CASE("graph: an npz array of three dimensions in Fortran order") {
+  const std::string file =
+      npy<std::int16_t>("<i2", "2, 3, 2", {0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11}, 1, true);
+  const graph::NpyArray array("here", {file.begin(), file.end()});
+  for (std::int64_t i = 0; i < 12; ++i) CHECK(array.integer(i) == i);
 }
 
 TEST_CASE("graph: npz edges as pairs, index, row and col, and compressed rows") {
@@ -348,8 +365,10 @@ TEST_CASE("graph: npz files that are no good are refused by name") {
   CHECK_THAT(data_error(npz(folder.path(""))), Contains("cannot be read") || Contains("no file"));
   CHECK_THAT(message(""), Contains("bad.npz: it is truncated, or no .npz file"));
   CHECK_THAT(message("a,b\n1,2\n"), Contains("no .npz file"));
-  CHECK_THAT(message(Arrays{.features = npy<float>("<f4", "2, 3", {1, 2, 3, 4, 5, 6}, 1, true)}.file()),
-             Contains("array node_features: it is in Fortran order: save it after numpy.ascontiguousarray"));
+  std::string no_order = npy<float>("<f4", "3, 2", {1, 2, 3, 4, 5, 6});
+  no_order.replace(no_order.find("False"), 5, "Maybe");
+  CHECK_THAT(message(Arrays{.features = no_order}.file()),
+             Contains("array node_features: its header says no order of its elements"));
   CHECK_THAT(message(Arrays{.features = npy<float>(">f4", "3, 2", {1, 2, 3, 4, 5, 6})}.file()),
              Contains("its type is '>f4'"));
   CHECK_THAT(message(Arrays{.features = npy<float>("|O", "3, 2", {})}.file()), Contains("its type is '|O'"));

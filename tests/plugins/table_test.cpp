@@ -112,10 +112,55 @@ TEST_CASE("csv: classes are texts or integers, whatever they are called") {
   const auto val = [&](const std::string& label) {
     return data_error(table({{"path", folder.write("v.csv", "1," + label + "\n")}}), svm.get());
   };
-  CHECK_THAT(val("7"),
+  CHECK_THAT(val(""), Contains("the field is empty: every row needs a class"));
+  // A class that training never saw: an evaluation leaves the row out, a training that goes on refuses it.
+  const Table others = table({{"path", folder.write("v.csv", "1,7\n2,10\n")}});
+  const auto other = open(others, svm.get());
+  CHECK(other->labels() == Classes{-1, 2});
+  CHECK(dynamic_cast<const Learns&>(*other).ungraded() == Classes{0});
+  CHECK_THAT(message_of<DataError>([&] {
+               auto again = make<Dataset>("csv", others);
+               dynamic_cast<Learns&>(*again).use(dynamic_cast<const Learns&>(*svm).learned());
+               again->open("train");
+             }),
              Contains("v.csv:1: column 2: '7' is none of the 3 classes of the training split: \"-1\"") &&
                  Contains("labels"));
-  CHECK_THAT(val(""), Contains("the field is empty: every row needs a class"));
+}
+
+TEST_CASE("csv: rows that a training split does not take teach it nothing, whichever they are") {
+  const TempFolder folder;
+  const RandomStream draws(1, "leaks");
+  for (std::uint64_t trial = 0; trial < 20; ++trial) {
+    std::vector<bool> taken;
+    for (std::uint64_t row = 0; row < 24; ++row) taken.push_back(draws.at(trial).below(row, 3) > 0);
+    const auto learned = [&](const std::string& nonsense) {
+      std::string text = "day,age,job,class\n";
+      for (std::size_t row = 0; row < taken.size(); ++row)
+        text += taken[row] ? "x," + std::to_string(row % 5) + (row % 2 == 0 ? ",u," : ",v,") +
+                                 (row % 3 == 0 ? "no\n" : "yes\n")
+                           : nonsense;
+      auto dataset = make<Dataset>("csv", table({{"path", folder.write("t.csv", text)},
+                                                 {"missing", "median"},
+                                                 {"indicator", true},
+                                                 {"standardize", true},
+                                                 {"exclude", Array{"day"}}}));
+      auto& learns = dynamic_cast<Learns&>(*dataset);
+      std::vector<std::int64_t> rows;
+      for (std::size_t row = 0; row < taken.size(); ++row)
+        if (taken[row]) rows.push_back(static_cast<std::int64_t>(row));
+      learns.set_taken([&](std::int64_t size) {
+        CHECK(size == 24);
+        return rows;
+      });
+      dataset->open("train");
+      const Batch batch = dataset->read(rows, {RandomStream(1, "data", 0), 0});
+      return std::tuple(dynamic_cast<const ReadsNewData&>(*dataset).class_names(), values(batch.input()),
+                        std::vector<std::int64_t>(batch.target.const_data_ptr<std::int64_t>(),
+                                                  batch.target.const_data_ptr<std::int64_t>() + rows.size()));
+    };
+    CHECK(learned("x,1,u,no\n") == learned("y,1e9,w,never\n"));
+    CHECK(learned("x,1,u,no\n") == learned(",,,maybe\n"));
+  }
 }
 
 TEST_CASE("csv: a column that cannot be a feature is refused by name, with the option that mends it") {

@@ -103,15 +103,49 @@ TEST_CASE("text: other splits go by the vocabulary of the training split, and sa
   const Table cab = table({{"path", folder.write("v.txt", "ca")}});
   CHECK(targets(*open("text", cab, train.get())) == Tokens{0});
   CHECK(open("text", cab, train.get())->schema().vocabulary == 3);
+  // A character that training never saw: an evaluation leaves its samples out, a training that goes on refuses it.
+  const Table abxab = table({{"path", folder.write("w.txt", "abxab")}, {"seq_len", 1}});
+  const auto other = open("text", abxab, train.get());
+  CHECK(other->size() == 4);
+  CHECK(dynamic_cast<const Learns&>(*other).ungraded() == Tokens{1, 2});
   CHECK_THAT(
       message_of<DataError>([&] {
-        open("text", table({{"path", folder.write("w.txt", "abx")}}), train.get());
+        auto again = make<Dataset>("text", abxab);
+        dynamic_cast<Learns&>(*again).use(dynamic_cast<const Learns&>(*train).learned());
+        again->open("train");
       }),
       Contains("w.txt: byte 2: the training split does not have the character 'x'") && Contains("bpe"));
+  CHECK_THAT(message_of<DataError>([&] { tokenizer(*train).encode("abx"); }), Contains("the text: byte 2"));
   CHECK_THAT(message_of<ConfigError>([&] {
                open("text", table({{"path", folder.path("v.txt")}, {"level", "byte"}}), train.get());
              }),
              Contains("trained with level = \"char\""));
+}
+
+TEST_CASE("text: windows that a training split does not take teach it nothing") {
+  const TempFolder folder;
+  const auto learned = [&](const std::string& text, const char* level, std::int64_t seq_len,
+                           std::int64_t stride) {
+    auto dataset = make<Dataset>("text", table({{"path", folder.write("t.txt", text)},
+                                                {"level", level},
+                                                {"seq_len", seq_len},
+                                                {"stride", stride}}));
+    auto& learns = dynamic_cast<Learns&>(*dataset);
+    learns.set_taken([](std::int64_t size) {
+      Tokens all(static_cast<std::size_t>(size));
+      std::iota(all.begin(), all.end(), 0);
+      all.erase(all.begin() + 1);
+      return all;
+    });
+    dataset->open("train");
+    Tokens ungraded = learns.ungraded();
+    return std::pair(dataset->schema().vocabulary, ungraded);
+  };
+  // Three windows of three: abc bcd..., of which the second ends with the first of the third.
+  CHECK(learned("abcXaba", "char", 2, 2) == std::pair(std::int64_t{3}, Tokens{1}));
+  CHECK(learned("abcXaba", "char", 2, 1) == std::pair(std::int64_t{4}, Tokens{}));  // X is in the third, too
+  CHECK(learned("a b c X a b a", "word", 2, 2).first == 4);                         // with <unk>
+  CHECK_THAT(message_of<ConfigError>([&] { learned("abcXaba", "bpe", 2, 2); }), Contains("fraction"));
 }
 
 TEST_CASE("text: new text in windows, the last one as long as the others") {

@@ -26,6 +26,10 @@ namespace {
 
 constexpr const char* row_names[] = {"one a sample", "offsets", "free"};
 
+View part_of(const std::string& split, const std::string& take, std::int64_t size) {
+  return {"data." + split + ".take = \"" + take + "\"", *config::parse_take(take), size};
+}
+
 }  // namespace
 
 /// Of other kinds the run asks nothing before its first step.
@@ -69,6 +73,8 @@ void Opening::dataset(ActivePlugin& plugin) {
   auto* const learns = dynamic_cast<Learns*>(&dataset);
   const bool known = run_.learned && run_.learned->type == type;
   if (learns != nullptr && known) learns->use(run_.learned->values);
+  if (const std::string& take = config_.split(split)->take; learns != nullptr && !take.empty())
+    learns->set_taken([split, take](std::int64_t size) { return part_of(split, take, size).samples(); });
   dataset.open(split);
   if (learns != nullptr && !known && split == "train") run_.learned = {type, learns->learned()};
   if (dataset.size() <= 0) throw DataError("holds no sample");
@@ -185,16 +191,19 @@ Split Opening::split(const std::string& name, bool whole) {
 
 std::optional<View> Opening::view_of(const std::string& split, const Dataset& dataset) const {
   const std::string& text = config_.split(split)->take;
-  if (text.empty()) return std::nullopt;
-  const std::string key = "data." + split + ".take = \"" + text + "\"";
-  const config::Take take = *config::parse_take(text);
   const auto* const linked = dynamic_cast<const LinkedSamples*>(&dataset);
-  if (linked != nullptr && split == "train" && take.part == config::Take::Part::fold)
+  if (linked != nullptr && split == "train" && text.find("fold") != text.npos)
     if (const std::string mend = linked->parted_by(); !mend.empty())
-      throw ConfigError(key +
-                        " is no honest test: the samples of one fold are seen with those of the others, " +
+      throw ConfigError("data.train.take = \"" + text +
+                        "\" is no honest test: the samples of one fold are seen with those of the others, " +
                         "as edges are that messages go over; leave take out, and part the data by " + mend);
-  return View(key, take, dataset.size());
+  const auto* const learns = dynamic_cast<const Learns*>(&dataset);
+  std::vector<std::int64_t> ungraded;
+  if (learns != nullptr && split != "train") ungraded = learns->ungraded();
+  if (text.empty() && ungraded.empty()) return std::nullopt;
+  View view = part_of(split, text.empty() ? "first 100%" : text, dataset.size());
+  if (!ungraded.empty()) view.leave_out("data." + split, ungraded);
+  return view;
 }
 
 void Opening::check_schema(const std::string& name, const BatchSchema& schema) const {

@@ -47,7 +47,7 @@ class Opening {
   void schedule(ActivePlugin& plugin);
   void recorder(ActivePlugin& plugin);
   void compressor(ActivePlugin& plugin);
-  /// The part of a dataset of `size` samples that the file gives the split; none: all of it.
+  /// The part of a dataset that the file gives the split, without what cannot be graded; none: all of it.
   std::optional<View> view_of(const std::string& split, const Dataset& dataset) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 

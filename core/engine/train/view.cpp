@@ -1,5 +1,6 @@
 #include "core/engine/train/view.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <trainyard/error.hpp>
@@ -31,6 +32,22 @@ View::View(const std::string& key, const config::Take& take, std::int64_t size) 
   if (size_ == 0) throw ConfigError(key + " leaves none of the " + std::to_string(size) + " samples");
 }
 
+void View::leave_out(const std::string& split, const std::vector<std::int64_t>& samples) {
+  std::vector<std::int64_t> left = this->samples();
+  std::erase_if(left, [&](std::int64_t each) { return std::ranges::binary_search(samples, each); });
+  if (left.empty())
+    throw DataError("none of the " + std::to_string(size_) + " samples of " + split +
+                    " can be graded: the training split has nothing like them");
+  size_ = std::ssize(left);
+  left_ = std::move(left);
+}
+
+std::vector<std::int64_t> View::samples() const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t sample = 0; sample < size_; ++sample) all.push_back((*this)[sample]);
+  return all;
+}
+
 /// Where the sample of the fold stands among those of a block: each fold has one, and each place is as likely.
 /// (Fisher and Yates's shuffle, of which one card is followed from where it lies in the beginning.)
 std::int64_t View::place_in(std::int64_t block) const {
@@ -49,6 +66,7 @@ std::int64_t View::place_in(std::int64_t block) const {
 }
 
 std::int64_t View::operator[](std::int64_t sample) const {
+  if (!left_.empty()) return left_[static_cast<std::size_t>(sample)];
   if (take_.part != config::Take::Part::fold) return first_ + sample;
   if (!take_.all_but) return sample * take_.folds + place_in(sample);
   const std::int64_t others = take_.folds - 1;
@@ -59,8 +77,7 @@ std::int64_t View::operator[](std::int64_t sample) const {
 std::vector<std::int64_t> View::of(const std::vector<std::int64_t>& all) const {
   std::vector<std::int64_t> part;
   if (all.empty()) return part;
-  for (std::int64_t sample = 0; sample < size_; ++sample)
-    part.push_back(all[static_cast<std::size_t>((*this)[sample])]);
+  for (const std::int64_t sample : samples()) part.push_back(all[static_cast<std::size_t>(sample)]);
   return part;
 }
 

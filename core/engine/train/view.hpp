@@ -21,9 +21,14 @@ class View {
   /// than are asked for; `key` is the name of `take` in messages.
   View(const std::string& key, const config::Take& take, std::int64_t size);
 
+  /// Throws DataError where nothing is left; `samples` of the dataset ascend.
+  void leave_out(const std::string& split, const std::vector<std::int64_t>& samples);
+
   std::int64_t size() const { return size_; }
   /// The dataset's number of a sample in [0, size()).
   std::int64_t operator[](std::int64_t sample) const;
+  /// All of them, by the dataset's numbers.
+  std::vector<std::int64_t> samples() const;
   /// Of what there is for each sample of the dataset; nothing where there is nothing.
   std::vector<std::int64_t> of(const std::vector<std::int64_t>& all) const;
 
@@ -33,7 +38,8 @@ class View {
   config::Take take_;
   RandomStream folds_{0, "folds"};
   std::int64_t size_ = 0;
-  std::int64_t first_ = 0;  ///< where the samples are one range
+  std::int64_t first_ = 0;          ///< where the samples are one range
+  std::vector<std::int64_t> left_;  ///< all of the samples, once some are left out
 };
 
 }  // namespace trainyard::train

@@ -14,7 +14,9 @@
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/state_copy.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
+#include "core/plugins/sha256.hpp"
 #include "core/rundir/as_left.hpp"
+#include "core/rundir/data_file.hpp"
 #include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
@@ -145,18 +147,40 @@ void Training::load() {
 
 /// The ranks read the same data, or one learns from what the others never see.
 void Training::compare_data() {
-  State data;
-  for (const char* split : {"train", "val", "test"})
-    data.scalars[std::string("samples of ") + split] = run_->samples(split);
-  const std::vector<Batch> batches = run_->first_batches("train", 1);
-  for (const Batch& batch : batches)
-    for (const at::Tensor& input : batch.inputs) data.scalars["first batch of train"] = digest(input);
-  const std::vector<std::vector<State>> all = distributed::gather(*world_, {data});
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    for (const auto& [what, value] : all[rank].front().scalars)
-      if (value != all.front().front().scalars.at(what))
-        throw DataError("rank " + std::to_string(rank) + " reads other data than rank 0: the " + what +
-                        " differs; give all ranks the same files");
+  std::vector<std::string> facts;  // in the order in which a difference is told
+  State own;
+  const auto add = [&](const std::string& fact, const std::string& value) {
+    facts.push_back(fact);
+    own.scalars.emplace(fact, value);
+  };
+  for (ActivePlugin& plugin : run_->plugins()) {
+    if (plugin.slot().kind != Dataset::kind.name) continue;
+    const std::string split = plugin.slot().slot.substr(std::string_view("data.").size());
+    std::string read;
+    for (const Batch& batch : run_->first_batches(split, 2)) {
+      for (const at::Tensor& input : batch.inputs) read += digest(input);
+      if (batch.target.defined()) read += digest(batch.target);
+    }
+    const auto classes = guarded(plugin.slot(), 0, [&] { return plugin.as<Dataset>().labels(); });
+    add("samples of " + split + " differ", std::to_string(run_->samples(split)));
+    add("first batch of " + split + " differs", plugins::Sha256::of(read));
+    add("classes of " + split + " differ", plugins::Sha256::of({reinterpret_cast<const char*>(classes.data()),
+                                                                classes.size() * sizeof(std::int64_t)}));
+    for (const auto& [option, identity] : report::file_identities(plugin.manifest(), plugin.slot().options))
+      add("file of data." + split + "." + option + " differs", identity);
+  }
+  const std::vector<std::vector<State>> all = distributed::gather(*world_, {own});
+  const auto value = [&](std::size_t rank, const std::string& fact) {
+    return std::get<std::string>(all[rank].front().scalars.at(fact));
+  };
+  std::string found;
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (const auto fact = std::ranges::find_if(
+            facts, [&](const auto& each) { return value(rank, each) != value(0, each); });
+        fact != facts.end())
+      found += "rank " + std::to_string(rank) + " reads other data than rank 0: the " + *fact + " (" +
+               value(rank, *fact) + ", on rank 0 " + value(0, *fact) + "); ";
+  if (!found.empty()) throw DataError(found + "give all ranks the same files");
 }
 
 /// What plugins ask for as they please, from the moment on that they are made.

@@ -60,8 +60,10 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
       throw ConfigError("of: the dataset \"" + options_.of.tables.front().find("type")->as<std::string>() +
                         "\" does not tell apart what can be kept of a sample and what is random "
                         "(StagedDataset): take it without a cache");
-    if (auto* const learns = dynamic_cast<Learns*>(made_.get()); learns != nullptr && learned_)
-      learns->use(*learned_);
+    if (auto* const learns = dynamic_cast<Learns*>(made_.get())) {
+      if (taken_) learns->set_taken(taken_);
+      if (learned_) learns->use(*learned_);
+    }
     made_->open(split);
     split_ = split;
     name_ = name_of(source_->source());
@@ -79,6 +81,11 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
     return learns != nullptr ? learns->learned() : Table();
   }
   void use(const Table& learned) override { learned_ = learned; }
+  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
+  std::vector<std::int64_t> ungraded() const override {
+    const auto* const learns = dynamic_cast<const Learns*>(made_.get());
+    return learns != nullptr ? learns->ungraded() : std::vector<std::int64_t>();
+  }
   std::unique_ptr<NewData> read_new(const std::string& path) const override {
     if (const auto* const reader = dynamic_cast<const ReadsNewData*>(made_.get()))
       return reader->read_new(path);
@@ -171,6 +178,7 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
   std::unique_ptr<Dataset> made_;
   const StagedDataset* source_ = nullptr;  ///< the same
   std::optional<Table> learned_;           ///< for it
+  TakenSamples taken_;                     ///< for it; empty: all samples
   std::string split_, name_;
   std::unique_ptr<cache::DiskLevel> disk_;      ///< null: none
   std::unique_ptr<cache::MemoryLevel> memory_;  ///< null: none

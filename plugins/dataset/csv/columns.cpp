@@ -128,6 +128,7 @@ Table to_table(const Columns& columns) {
   table.set("count", static_cast<std::int64_t>(columns.count));
   table.set("target", static_cast<std::int64_t>(columns.target));
   table.set("labels", Array(columns.labels.begin(), columns.labels.end()));
+  if (!columns.seen.empty()) table.set("seen", Array(columns.seen.begin(), columns.seen.end()));
   Array features;
   for (const Column& column : columns.features) {
     Table each;
@@ -210,6 +211,9 @@ Columns from_table(const Table& table) {
   columns.count = take_place(table, "count", 1 << 24);
   columns.target = take_place(table, "target", columns.count);
   columns.labels = take_texts(table, "labels");
+  if (table.find("seen") != nullptr)
+    for (const Value& each : take<Array>(table, "seen"))
+      if (const auto* number = each.get_if<std::int64_t>()) columns.seen.push_back(*number);
   for (const Value& each : take<Array>(table, "features")) {
     if (each.get_if<Table>() == nullptr)
       throw DataError("what was learned of the table has a damaged column");

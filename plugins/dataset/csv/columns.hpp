@@ -45,6 +45,8 @@ struct Columns {
   std::size_t target = 0;
   std::vector<Column> features;
   std::vector<std::string> labels;  ///< of the classes; empty: they are integers, or there are none
+  /// Where the options name the classes: those that the training split has, ascending; empty: all of them.
+  std::vector<std::int64_t> seen;
 
   std::int64_t width() const;
   std::string target_text() const;

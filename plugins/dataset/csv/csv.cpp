@@ -7,6 +7,7 @@
 #include <trainyard/learns.hpp>
 #include <trainyard/new_data.hpp>
 
+#include "../learned_classes.hpp"
 #include "../rows.hpp"
 #include "encoder.hpp"
 #include "learning.hpp"
@@ -84,6 +85,8 @@ class Csv final : public datasets::RowDataset, public trainyard::Learns, public 
   explicit Csv(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override;
+  void set_taken(trainyard::TakenSamples taken) override { choose_ = std::move(taken); }
+  std::vector<std::int64_t> ungraded() const override { return ungraded_; }
   trainyard::Table learned() const override { return to_table(*columns_); }
   void use(const trainyard::Table& learned) override { columns_ = from_table(learned); }
   std::unique_ptr<trainyard::NewData> read_new(const std::string& path) const override {
@@ -94,7 +97,11 @@ class Csv final : public datasets::RowDataset, public trainyard::Learns, public 
  private:
   void check_options() const;
   Columns learn() const;
+  std::int64_t rows_of_split() const;
+  bool takes(std::size_t row) const { return taken_.empty() || taken_[row]; }
   void read(const std::string& split);
+  void read_class(const std::vector<std::string>& fields, const Records& at, const Encoder& encoder,
+                  bool counts, const std::string& split);
   void set_shape();
 
   /// Calls row(fields, records) for each row that the split takes; gives how many the file has.
@@ -103,6 +110,10 @@ class Csv final : public datasets::RowDataset, public trainyard::Learns, public 
 
   Options options_;
   std::optional<Columns> columns_;
+  trainyard::TakenSamples choose_;
+  std::vector<bool> taken_;  ///< for each row whether the split takes it; empty: it takes all
+  std::vector<std::int64_t> ungraded_;
+  datasets::UnseenClasses unlearned_, unseen_;  ///< of taken rows; without a number, and with one
 };
 
 void Csv::describe(trainyard::Manifest<Options>& m) {
@@ -189,10 +200,23 @@ std::uint64_t Csv::each_row(const std::string& path, bool whole, First&& first, 
   return count;
 }
 
-/// From the training split, or the file that stands in for it.
+/// Those that fall into `fraction`.
+std::int64_t Csv::rows_of_split() const {
+  std::int64_t count = 0;
+  each_row(
+      options_.path, false,
+      [&](const std::vector<std::string>& first, const Records& at) {
+        return is_header(first, options_, columns_ ? &*columns_ : nullptr, at);
+      },
+      [&](const std::vector<std::string>&, const Records&) { ++count; });
+  return count;
+}
+
+/// From the rows that the training split takes, or the file that stands in for it.
 Columns Csv::learn() const {
   const bool whole = !options_.standardize_with.empty();
   const std::string& path = whole ? options_.standardize_with : options_.path;
+  std::size_t row = 0;
   std::optional<Learning> learning;
   bool any = false;
   const std::uint64_t rows = each_row(
@@ -203,7 +227,7 @@ Columns Csv::learn() const {
         return header;
       },
       [&](const std::vector<std::string>& fields, const Records& at) {
-        learning->add(fields, at.line());
+        if (whole || takes(row++)) learning->add(fields, at.line());
         any = true;
       });
   if (!any)
@@ -213,6 +237,7 @@ Columns Csv::learn() const {
 
 void Csv::open(const std::string& split) {
   check_options();
+  if (choose_) taken_ = datasets::mask_of(choose_, rows_of_split());
   const bool knows = columns_.has_value();
   if (!knows) columns_ = learn();
   width_ = columns_->width();
@@ -230,6 +255,7 @@ void Csv::open(const std::string& split) {
 
 void Csv::read(const std::string& split) {
   Encoder encoder(*columns_, options_);
+  std::size_t row = 0;
   const std::uint64_t rows = each_row(
       options_.path, false,
       [&](const std::vector<std::string>& first, const Records& at) {
@@ -238,9 +264,10 @@ void Csv::read(const std::string& split) {
         return header;
       },
       [&](const std::vector<std::string>& fields, const Records& at) {
-        encoder.features(fields, at, features_);
+        const bool counts = takes(row++);
+        encoder.features(fields, at, features_, counts);
         if (options_.classification())
-          class_of_.push_back(encoder.class_of(fields, at));
+          read_class(fields, at, encoder, counts, split);
         else
           value_of_.push_back(encoder.value_of(fields, at));
       });
@@ -249,6 +276,21 @@ void Csv::read(const std::string& split) {
                     " rows falls into fraction: widen it");
   for (const std::string& line : encoder.unseen())
     host().log(trainyard::LogLevel::warning, "the split " + split + ", " + line);
+  const std::string where = "the split " + split + ", " + columns_->target_text();
+  unlearned_.warn(host(), where, datasets::UnseenClasses::left_out);
+  unseen_.warn(host(), where, datasets::UnseenClasses::graded);
+}
+
+/// `counts`: the split takes the row. A training split must know the class of such a row.
+void Csv::read_class(const std::vector<std::string>& fields, const Records& at, const Encoder& encoder,
+                     bool counts, const std::string& split) {
+  const std::optional<std::int64_t> found = encoder.class_of(fields, at, counts && split == "train");
+  const std::vector<std::int64_t>& seen = columns_->seen;
+  const bool known = seen.empty() || std::binary_search(seen.begin(), seen.end(), found.value_or(-1));
+  if (!found) ungraded_.push_back(std::ssize(class_of_));
+  if (counts && !(found && known))
+    (found ? unseen_ : unlearned_).add(encoder.class_name(fields), "in line " + std::to_string(at.line()));
+  class_of_.push_back(found.value_or(-1));
 }
 
 void Csv::set_shape() {

@@ -133,11 +133,12 @@ void Encoder::fail_target(const Records& at, const std::string& message) const {
   fail(at, *target_, columns_.names.empty() ? "" : columns_.names[columns_.target], message);
 }
 
-void Encoder::features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out) {
+void Encoder::features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out,
+                       bool counts) {
   for (std::size_t f = 0; f < places_.size(); ++f) {
     const std::string& text = fields[places_[f]];
     if (columns_.features[f].categorical)
-      level_of(f, text, at, out);
+      level_of(f, text, at, out, counts);
     else
       number_of(f, text, at, out);
     if (columns_.features[f].indicator) out.push_back(is_missing(text, options_) ? 1.0f : 0.0f);
@@ -167,7 +168,7 @@ void Encoder::number_of(std::size_t feature, const std::string& text, const Reco
 }
 
 void Encoder::level_of(std::size_t feature, const std::string& text, const Records& at,
-                       std::vector<float>& out) {
+                       std::vector<float>& out, bool counts) {
   const Column& column = columns_.features[feature];
   const bool gap = is_missing(text, options_);
   if (gap && !column.fill_level)
@@ -181,13 +182,16 @@ void Encoder::level_of(std::size_t feature, const std::string& text, const Recor
   out.resize(begin + column.levels.size(), 0.0f);
   if (level != levels_[feature].end())
     out[begin + level->second] = 1.0f;
+  else if (!counts)
+    return;
   else if (unseen_[feature].size() < 1000 || unseen_[feature].contains(text))
     ++unseen_[feature][text];
   else
     ++unseen_[feature]["others"];
 }
 
-std::int64_t Encoder::class_of(const std::vector<std::string>& fields, const Records& at) const {
+std::optional<std::int64_t> Encoder::class_of(const std::vector<std::string>& fields, const Records& at,
+                                              bool strict) const {
   const std::string& text = fields[*target_];
   if (!columns_.labels.empty()) {
     const auto given = classes_.find(text),
@@ -196,6 +200,7 @@ std::int64_t Encoder::class_of(const std::vector<std::string>& fields, const Rec
     if (is_missing(text, options_))
       fail_target(at, (text.empty() ? "the field is empty" : shown(text) + " stands for a gap") +
                           ": every row needs a class; take the row out");
+    if (options_.labels.empty() && !strict) return std::nullopt;
     fail_target(
         at, shown(text) + (options_.labels.empty()
                                ? " is none of the " + std::to_string(columns_.labels.size()) +

@@ -29,9 +29,15 @@ class Encoder {
   /// In a file that was fitted, columns that the training file does not have.
   const std::vector<std::string>& extra() const { return extra_; }
 
-  /// Appends columns.width() numbers. Throws DataError that names line and column.
-  void features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out);
-  std::int64_t class_of(const std::vector<std::string>& fields, const Records& at) const;
+  /// Appends columns.width() numbers. Throws DataError that names line and column. `counts`: a level that the training
+  /// split does not have is remembered for unseen().
+  void features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out,
+                bool counts = true);
+  /// Nothing for a class that was to be learned, and that the training split does not have; with `strict` that throws.
+  std::optional<std::int64_t> class_of(const std::vector<std::string>& fields, const Records& at,
+                                       bool strict) const;
+  /// Of the target.
+  const std::string& class_name(const std::vector<std::string>& fields) const { return fields[*target_]; }
   float value_of(const std::vector<std::string>& fields, const Records& at) const;
 
   /// Levels that the training split does not have, a line a column.
@@ -43,7 +49,8 @@ class Encoder {
   };
   void number_of(std::size_t feature, const std::string& text, const Records& at,
                  std::vector<float>& out) const;
-  void level_of(std::size_t feature, const std::string& text, const Records& at, std::vector<float>& out);
+  void level_of(std::size_t feature, const std::string& text, const Records& at, std::vector<float>& out,
+                bool counts);
   [[noreturn]] void fail(const Records& at, std::size_t place, const std::string& name,
                          const std::string& message) const;
   [[noreturn]] void fail_target(const Records& at, const std::string& message) const;

@@ -207,9 +207,21 @@ void Learning::settle_levels(Column& column, const Seen& seen) const {
   sort_levels(column.levels);
 }
 
+/// Of classes that the options name: those that rows have.
+void Learning::settle_seen() {
+  if (targets_.size() > most_classes) return;  // which are not all of them
+  for (std::size_t i = 0; i < options_.labels.size(); ++i)
+    if (targets_.contains(options_.labels[i]) || targets_.contains(class_text(options_.labels[i])))
+      columns_.seen.push_back(static_cast<std::int64_t>(i));
+  if (options_.classes > 0)
+    for (const auto& [text, line] : targets_)
+      if (const auto number = datasets::parsed<std::int64_t>(text)) columns_.seen.push_back(*number);
+  std::sort(columns_.seen.begin(), columns_.seen.end());
+}
+
 void Learning::settle_labels() {
   if (!options_.labels.empty()) columns_.labels = options_.labels;
-  if (!options_.labels.empty() || options_.classes > 0) return;
+  if (!options_.labels.empty() || options_.classes > 0) return settle_seen();
   std::size_t fractions = 0;
   for (const auto& [text, line] : targets_) {
     const std::optional<double> value = number(text);

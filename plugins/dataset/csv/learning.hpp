@@ -42,6 +42,7 @@ class Learning {
   void settle_numbers(Column& column, Seen& seen) const;
   void settle_levels(Column& column, const Seen& seen) const;
   void settle_labels();
+  void settle_seen();
   [[noreturn]] void fail(const Column& column, std::int64_t line, const std::string& message) const;
 
   Columns columns_;

@@ -15,9 +15,11 @@
 #include <trainyard/dataset.hpp>
 #include <trainyard/helpers/blocks.hpp>
 #include <trainyard/keeps_data.hpp>
+#include <trainyard/learns.hpp>
 #include <trainyard/linked_samples.hpp>
 
 #include "../kept_file.hpp"
+#include "../learned_classes.hpp"
 #include "links.hpp"
 #include "neighbours.hpp"
 #include "node_graph.hpp"
@@ -65,7 +67,7 @@ Block joined(const TensorHops& hops, std::int64_t nodes) {
   return block;
 }
 
-class GraphData final : public Dataset, public LinkedSamples, public KeepsData {
+class GraphData final : public Dataset, public LinkedSamples, public KeepsData, public Learns {
  public:
   struct Options {
     std::string task = "node";
@@ -101,6 +103,13 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData {
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override;
   std::vector<std::int64_t> labels() const override;
   KeptFacts keep(const std::string& split, const KeptProgress& progress) override;
+  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
+  /// Classes; nothing of links and numbers.
+  Table learned() const override { return learned_.known() ? learned_.to_table() : Table(); }
+  void use(const Table& learned) override {
+    if (targets() == graph::Targets::classes) learned_.use(learned);
+  }
+  std::vector<std::int64_t> ungraded() const override { return ungraded_; }
   /// Messages go over all edges for training.
   std::string parted_by() const override { return links_ ? "data.shares" : ""; }
 
@@ -125,6 +134,7 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData {
   void check_options() const;
   void open_nodes(const std::string& split);
   void open_links(const std::string& split);
+  void learn_classes(const std::string& split);
   /// Features, blocks and degrees of the neighbourhoods of `seeds`, in the order of the schema.
   std::vector<at::Tensor> around(std::span<const std::int64_t> seeds, const ReadContext& context) const;
   Batch read_nodes(std::span<const std::int64_t> indices, const ReadContext& context) const;
@@ -139,6 +149,10 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData {
   at::Tensor degrees_of(std::span<const std::int64_t> nodes) const;
 
   Options options_;
+  TakenSamples taken_;
+  datasets::NumberedClasses learned_;
+  std::vector<std::int64_t> ungraded_;
+  std::int64_t classes_ = 0;
   graph::Plan plan_;
   graph::IdMap ids_ = graph::IdMap::direct;
   std::shared_ptr<const graph::NodeGraph> graph_;
@@ -187,7 +201,8 @@ void GraphData::describe(Manifest<Options>& m) {
            "messages go both ways, and edges that are given twice count once");
   m.option("self_loops", &Options::self_loops, "keep: those of the files; add: one for each node; drop: none")
       .one_of({"keep", "add", "drop"});
-  m.option("classes", &Options::classes, "of the nodes; 0: as many as the highest label says")
+  m.option("classes", &Options::classes,
+           "of the nodes; 0: as many as the highest label of the training split says")
       .range(0, 1 << 24);
   m.option("split_index", &Options::split_index, "which split, where a file has several").min(0);
   m.option("degree", &Options::degree, "gives the degrees of the nodes in the whole graph, which gcn needs");
@@ -255,6 +270,7 @@ void GraphData::open(const std::string& split) {
            options_.replace};
   graph_ = graph::open_graph(source());
   targets() == graph::Targets::links ? open_links(split) : open_nodes(split);
+  if (targets() == graph::Targets::classes) learn_classes(split);
   const bool fits = csr().nodes() * 4 <= options_.map_budget << 20;
   ids_ = options_.id_map == "direct" || (options_.id_map == "auto" && fits) ? graph::IdMap::direct
                                                                             : graph::IdMap::flat;
@@ -299,6 +315,17 @@ void GraphData::open_nodes(const std::string& split) {
   seeds_ = &found->second;
 }
 
+/// As many classes as the options say, or else as the highest label among the training samples does. Made-up graphs
+/// have as many as they were made with.
+void GraphData::learn_classes(const std::string& split) {
+  const std::vector<std::int64_t> all = labels();
+  const std::vector<bool> taken = datasets::mask_of(taken_, size());
+  if (!learned_.known()) learned_.learn(all, taken);  // nothing was given: this is the training split
+  const bool fixed = options_.classes > 0 || options_.layout == "synthetic";
+  classes_ = fixed ? graph_->classes : learned_.count();
+  ungraded_ = learned_.find_unseen(split, all, taken, classes_, "sample", host());
+}
+
 void GraphData::open_links(const std::string& split) {
   const graph::Shares shares = source().shares;
   links_ = graph::open_links(graph_, options_.undirected, shares);
@@ -333,7 +360,7 @@ BatchSchema GraphData::schema() const {
   schema.target = {"class", {}, at::kLong};
   if (links_) schema.target = {"link", {pairs}, at::kFloat};
   if (graph_->numbers.defined()) schema.target = {"numbers", {graph_->numbers.size(1)}, at::kFloat};
-  schema.classes = links_ ? 2 : graph_->classes;
+  schema.classes = links_ ? 2 : classes_;
   return schema;
 }
 

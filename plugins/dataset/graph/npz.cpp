@@ -83,6 +83,34 @@ NpyArray::NpyArray(std::string place, std::vector<std::uint8_t> bytes)
   if (found != expected)
     fail("it has " + std::to_string(found) + " bytes, expected " + std::to_string(expected) +
          " for its shape");
+  if (by_columns_ && shape_.size() > 1) order_by_rows();
+}
+
+/// Moves the elements of an array in Fortran order, where the first index runs fastest, into C order, where the last
+/// one does.
+void NpyArray::order_by_rows() {
+  const auto width = static_cast<std::size_t>(width_);
+  std::vector<std::size_t> strides;  // of each index in Fortran order, in bytes
+  std::size_t stride = width;
+  for (const std::int64_t length : shape_) {
+    strides.push_back(stride);
+    stride *= static_cast<std::size_t>(length);
+  }
+  std::vector<std::uint8_t> rows;
+  rows.reserve(bytes_.size() - begin_);
+  std::vector<std::int64_t> index(shape_.size(), 0);
+  const std::uint8_t* from = bytes_.data() + begin_;
+  for (std::int64_t i = 0; i < size_; ++i) {
+    rows.insert(rows.end(), from, from + width);
+    for (std::size_t axis = shape_.size(); axis-- > 0;) {
+      from += strides[axis];
+      if (++index[axis] < shape_[axis]) break;
+      from -= strides[axis] * static_cast<std::size_t>(shape_[axis]);
+      index[axis] = 0;
+    }
+  }
+  bytes_ = std::move(rows);
+  begin_ = 0;
 }
 
 void NpyArray::read_header(const std::string& text) {
@@ -112,8 +140,8 @@ void NpyArray::read_header(const std::string& text) {
     size_ *= length;
     shape.remove_prefix(static_cast<std::size_t>(end - shape.data()));
   }
-  if (!order.starts_with("False") && shape_.size() > 1)
-    fail("it is in Fortran order: save it after numpy.ascontiguousarray");
+  by_columns_ = order.starts_with("True");
+  if (!by_columns_ && !order.starts_with("False")) fail("its header says no order of its elements");
 }
 
 template <class T>

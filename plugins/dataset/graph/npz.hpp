@@ -9,12 +9,11 @@
 
 namespace graph {
 
-/// One array, in C order.
+/// One array. In memory it lies in C order, in the file perhaps in Fortran order.
 class NpyArray {
  public:
   /// `place` is for messages. Throws DataError: no .npy, fewer bytes than its shape says, numbers of another
-  /// kind than little-endian integers, floating point of 2, 4 or 8 bytes, or truth values, or in Fortran
-  /// order.
+  /// kind than little-endian integers, floating point of 2, 4 or 8 bytes, or truth values.
   NpyArray(std::string place, std::vector<std::uint8_t> bytes);
 
   const std::vector<std::int64_t>& shape() const { return shape_; }
@@ -29,6 +28,7 @@ class NpyArray {
 
  private:
   void read_header(const std::string& text);
+  void order_by_rows();
   template <class T>
   T at(std::int64_t i) const;
 
@@ -37,8 +37,9 @@ class NpyArray {
   std::size_t begin_ = 0;  ///< of the elements
   std::vector<std::int64_t> shape_;
   std::int64_t size_ = 1;
-  char kind_ = 0;  ///< f, i, u or b
-  int width_ = 0;  ///< bytes an element
+  bool by_columns_ = false;  ///< in the file: Fortran order
+  char kind_ = 0;            ///< f, i, u or b
+  int width_ = 0;            ///< bytes an element
 };
 
 class Npz {

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 
 #include <trainyard/host.hpp>
@@ -12,6 +14,7 @@
 #include <trainyard/state.hpp>
 
 #include "../images.hpp"
+#include "../learned_classes.hpp"
 #include "resize.hpp"
 
 namespace {
@@ -166,29 +169,30 @@ class ImageFolder final : public StagedDataset, public Learns, public ReadsNewDa
                         " numbers: give [height, width], or [side]");
     output_.open(split, channels(), height(), width());
     plain_.open("", channels(), height(), width());
-    if (!options_.classes.empty()) classes_ = options_.classes;
     const std::vector<fs::directory_entry> found = entries(options_.path);
-    if (classes_.empty())  // nothing was learned: this is the training split
-      for (const fs::directory_entry& entry : found)
-        if (entry.is_directory()) classes_.push_back(entry.path().filename().string());
     for (const fs::directory_entry& entry : found)
       if (entry.is_directory()) list(entry);
     if (files_.empty())
       throw DataError(options_.path + ": no image in a folder of it: expected CLASS/NAME.jpg or .png");
     if (options_.broken == "leave_out") leave_out_broken();
+    const std::vector<bool> taken = datasets::mask_of(taken_, size());
+    if (seen_.empty()) learn(found, taken);  // nothing was given: this is the training split
+    if (!options_.classes.empty()) classes_ = options_.classes;
+    label(split, taken);
   }
+
+  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
+  std::vector<std::int64_t> ungraded() const override { return ungraded_; }
 
   Table learned() const override {
     Table table;
     table.set("classes", Array(classes_.begin(), classes_.end()));
+    if (seen_ != classes_) table.set("seen", Array(seen_.begin(), seen_.end()));
     return table;
   }
   void use(const Table& learned) override {
-    const Value* const names = learned.find("classes");
-    if (names == nullptr || names->get_if<Array>() == nullptr)
-      throw DataError("what was learned of the folders has no classes");
-    for (const Value& name : names->as<Array>())
-      if (const auto* text = name.get_if<std::string>()) classes_.push_back(*text);
+    classes_ = names_in(learned, "classes");
+    seen_ = learned.find("seen") != nullptr ? names_in(learned, "seen") : classes_;
   }
   std::vector<std::string> class_names() const override { return classes_; }
   std::unique_ptr<NewData> read_new(const std::string& path) const override {
@@ -258,13 +262,58 @@ class ImageFolder final : public StagedDataset, public Learns, public ReadsNewDa
     return image;
   }
 
+  static std::vector<std::string> names_in(const Table& learned, const char* key) {
+    const Value* const names = learned.find(key);
+    if (names == nullptr || names->get_if<Array>() == nullptr)
+      throw DataError(std::string("what was learned of the folders has no ") + key);
+    std::vector<std::string> found;
+    for (const Value& name : names->as<Array>())
+      if (const auto* text = name.get_if<std::string>()) found.push_back(*text);
+    return found;
+  }
+
+  std::string folder_of(std::size_t i) const { return files_[i].substr(0, files_[i].find('/')); }
+
+  /// Classes are the folders of which the training split takes a file, or all of them where it takes every file.
+  void learn(const std::vector<fs::directory_entry>& found, const std::vector<bool>& taken) {
+    for (std::size_t i = 0; i < files_.size(); ++i)
+      if (taken[i] && (seen_.empty() || seen_.back() != folder_of(i))) seen_.push_back(folder_of(i));
+    classes_ = seen_;
+    if (taken_) return;
+    classes_.clear();
+    for (const fs::directory_entry& entry : found)
+      if (entry.is_directory()) classes_.push_back(entry.path().filename().string());
+  }
+
+  /// Throws DataError for a folder that `classes` of the options does not name, and for one of a training split that
+  /// was given its classes and takes a file of it.
+  void label(const std::string& split, const std::vector<bool>& taken) {
+    std::map<std::string, std::int64_t> numbers;
+    for (const std::string& name : classes_) numbers.emplace(name, std::ssize(numbers));
+    const std::set<std::string> seen(seen_.begin(), seen_.end());
+    datasets::UnseenClasses unlearned, unseen;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const std::string folder = folder_of(i);
+      const auto found = numbers.find(folder);
+      const bool known = found != numbers.end();
+      if (!known && (!options_.classes.empty() || (split == "train" && taken[i])))
+        throw DataError(options_.path + "/" + folder + ": `classes` does not have \"" + folder +
+                        "\": add it, or move the folder away");
+      if (!known) ungraded_.push_back(static_cast<std::int64_t>(i));
+      labels_.push_back(known ? found->second : -1);
+      if (taken[i] && !seen.contains(folder))
+        (known ? unseen : unlearned).add(folder, path(static_cast<std::int64_t>(i)));
+    }
+    unlearned.warn(host(), "the split " + split, datasets::UnseenClasses::left_out);
+    unseen.warn(host(), "the split " + split, datasets::UnseenClasses::graded);
+  }
+
   void leave_out_broken() {
     constexpr std::size_t most_named = 5;
     std::size_t broken = 0, kept = 0;
     for (std::size_t i = 0; i < files_.size(); ++i) try {
         pixels_of(path(static_cast<std::int64_t>(i)), bytes_of(path(static_cast<std::int64_t>(i))));
-        files_[kept] = files_[i];
-        labels_[kept++] = labels_[i];
+        files_[kept++] = files_[i];
       } catch (const DataError& error) {
         if (++broken <= most_named) host().log(LogLevel::warning, error.what());
       }
@@ -274,7 +323,6 @@ class ImageFolder final : public StagedDataset, public Learns, public ReadsNewDa
     if (kept == 0) throw DataError(told + ": nothing is left");
     host().log(LogLevel::warning, told + ", and are left out");
     files_.resize(kept);
-    labels_.resize(kept);
   }
 
   std::int64_t channels() const { return options_.grey ? 1 : 3; }
@@ -286,22 +334,20 @@ class ImageFolder final : public StagedDataset, public Learns, public ReadsNewDa
 
   void list(const fs::directory_entry& folder) {
     const std::string name = folder.path().filename().string();
-    const auto label = std::find(classes_.begin(), classes_.end(), name);
-    if (label == classes_.end())
-      throw DataError(folder.path().string() + ": `classes` does not have \"" + name +
-                      "\": add it, or move the folder away");
     for (const fs::directory_entry& entry : entries(folder.path().string())) {
       check_image_file(entry);
       files_.push_back(name + "/" + entry.path().filename().string());
-      labels_.push_back(label - classes_.begin());
     }
   }
 
   Options options_;
   datasets::ImageOutput output_, plain_;  ///< of the split; of new images, which are not augmented
   std::vector<std::string> classes_;
+  std::vector<std::string> seen_;   ///< those of which the training split has a file
   std::vector<std::string> files_;  ///< "CLASS/NAME"
   std::vector<std::int64_t> labels_;
+  std::vector<std::int64_t> ungraded_;
+  TakenSamples taken_;
 };
 
 }  // namespace

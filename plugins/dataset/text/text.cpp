@@ -1,7 +1,8 @@
 // A text file as tokens of a language model.
 #include <algorithm>
+#include <map>
 #include <memory>
-#include <mutex>
+#include <set>
 
 #include <trainyard/host.hpp>
 #include <trainyard/learns.hpp>
@@ -76,10 +77,9 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
         .required()
         .file();
     m.option("level", &Options::level,
-             "char: the distinct characters of the whole file, sorted, are the vocabulary; word: what stands "
-             "between "
-             "blanks, and line ends, the most frequent first; bpe: pairs of bytes that come often; byte: the "
-             "256 bytes")
+             "char: the distinct characters of the training split, sorted, are the vocabulary; word: what "
+             "stands between blanks, and line ends, the most frequent first; bpe: pairs of bytes that come "
+             "often; byte: the 256 bytes")
         .one_of({"char", "byte", "word", "bpe"});
     m.option("vocabulary", &Options::vocabulary,
              "tokens at most, of words and pairs; 0: 65536 words, or 4096 bytes and pairs")
@@ -96,6 +96,8 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
   explicit Text(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override;
+  void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
+  std::vector<std::int64_t> ungraded() const override { return ungraded_; }
 
   Table learned() const override { return words_->to_table(); }
   void use(const Table& learned) override { words_ = text::from_table(learned, options_.level); }
@@ -118,10 +120,18 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
  private:
   void check_options() const;
   std::vector<std::uint16_t> encoded(std::string_view text, const std::string& name) const;
+  [[noreturn]] static void fail_lost(const text::Lost& lost, std::string_view text);
+  void tell_unknown(const std::string& name, std::int64_t lost, std::int64_t words) const;
+  std::string_view part_of(std::string_view content) const;
+  std::vector<bool> taken_units(std::string_view part) const;
+  void leave_out(const std::string& split, const std::vector<text::Lost>& lost, std::string_view content,
+                 const std::vector<bool>& taken);
 
   Options options_;
   std::unique_ptr<text::Vocabulary> words_;
+  TakenSamples taken_;  ///< empty: all samples
   std::vector<std::uint16_t> own_;
+  std::vector<std::int64_t> ungraded_;
 };
 
 void Text::check_options() const {
@@ -130,65 +140,127 @@ void Text::check_options() const {
                       " does not hold the 256 bytes that pairs are made of: make it 256 or more");
 }
 
+/// A text of a user's own.
 std::vector<std::uint16_t> Text::encoded(std::string_view text, const std::string& name) const {
   std::vector<std::uint16_t> tokens;
   try {
-    const std::int64_t lost = words_->encode(text, tokens);
-    if (lost > 0)
-      host().log(LogLevel::warning, name + ": " + std::to_string(lost) + " of " +
-                                        std::to_string(tokens.size()) +
-                                        " words are not in the vocabulary, and become <unk>");
+    const std::vector<text::Lost> lost = words_->encode(text, tokens);
+    if (!lost.empty() && !words_->has_unknown()) fail_lost(lost.front(), text);
+    tell_unknown(name, std::ssize(lost), std::ssize(tokens));
   } catch (const DataError& error) {
     throw DataError(name + ": " + error.what());
   }
   return tokens;
 }
 
-/// Characters are those of the whole file, as there is none that the others could do without; what is counted, words
-/// and pairs, is counted in the part that the split takes.
-void Text::open(const std::string&) {
-  check_options();
+void Text::fail_lost(const text::Lost& lost, std::string_view text) {
+  throw DataError(
+      "byte " + std::to_string(lost.text.data() - text.data()) +
+      ": the training split does not have the character '" + std::string(lost.text) +
+      "': take it out, or train with level = \"bpe\" or \"byte\", which have a token for every text");
+}
+
+void Text::tell_unknown(const std::string& name, std::int64_t lost, std::int64_t words) const {
+  if (lost > 0)
+    host().log(LogLevel::warning, name + ": " + std::to_string(lost) + " of " + std::to_string(words) +
+                                      " words are not in the vocabulary, and become <unk>");
+}
+
+/// What `fraction` takes of the file: a share of its characters, or of its bytes.
+std::string_view Text::part_of(std::string_view content) const {
   const datasets::files::Fraction fraction(options_.fraction);
+  if (fraction.from == 0.0 && fraction.to == 1.0) return content;
+  const bool characters = options_.level == "char";
+  const auto all = static_cast<double>(characters ? text::count_units("char", content) : content.size());
+  const auto begin = static_cast<std::size_t>(fraction.from * all),
+             end = static_cast<std::size_t>(fraction.to * all);
+  if (characters) return text::characters_between(content, begin, end);
+  std::string_view part = content.substr(begin, end - begin);
+  if (options_.level != "word") return part;
+  const auto continues = [](char byte) { return (static_cast<std::uint8_t>(byte) & 0xc0) == 0x80; };
+  while (!part.empty() && continues(part.front())) part.remove_prefix(1);  // not within a character
+  for (std::size_t at = end; at < content.size() && continues(content[at]); ++at)
+    part = {part.data(), part.size() + 1};
+  return part;
+}
+
+/// Which characters or words of the part belong to a sample that the split takes; empty: all.
+std::vector<bool> Text::taken_units(std::string_view part) const {
+  if (!taken_ || options_.level == "byte") return {};
+  if (options_.level == "bpe") {
+    if (words_) return {};  // every text has tokens
+    throw ConfigError(
+        "take cannot tell samples before they are made, and level = \"bpe\" makes them of pairs that it "
+        "learns "
+        "from them: take a part of the file with fraction, or take another level");
+  }
+  const std::size_t units = text::count_units(options_.level, part);
+  std::vector<bool> taken(units);
+  for (const std::int64_t sample : taken_(windows_in(static_cast<std::int64_t>(units)))) {
+    const auto begin = taken.begin() + sample * stride_;
+    std::fill(begin, begin + seq_len_ + 1, true);
+  }
+  return taken;
+}
+
+/// Samples with a character that has no token are left out of evaluations; a training split has none of them.
+void Text::leave_out(const std::string& split, const std::vector<text::Lost>& lost, std::string_view content,
+                     const std::vector<bool>& taken) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> characters;  // how often, and the first byte
+  std::set<std::int64_t> samples;
+  for (const text::Lost& each : lost) {
+    const bool counts = taken.empty() || taken[each.token];
+    if (counts && split == "train") fail_lost(each, content);
+    const auto token = static_cast<std::int64_t>(each.token);
+    const std::int64_t first = std::max<std::int64_t>((token - seq_len_ + stride_ - 1) / stride_, 0),
+                       last = std::min(token / stride_, windows_in(std::ssize(own_)) - 1);
+    for (std::int64_t sample = first; sample <= last; ++sample) samples.insert(sample);
+    if (counts)
+      ++characters.try_emplace(std::string(each.text), 0, each.text.data() - content.data())
+            .first->second.first;
+  }
+  ungraded_.assign(samples.begin(), samples.end());
+  if (characters.empty()) return;
+  constexpr std::size_t most_named = 5;
+  std::string names;
+  std::size_t named = 0;
+  for (const auto& [character, found] : characters)
+    if (named++ < most_named)
+      names += (names.empty() ? "'" : ", '") + character + "' (" + std::to_string(found.first) +
+               (found.first == 1 ? " time, at byte " : " times, first at byte ") +
+               std::to_string(found.second) + ")";
+  if (named > most_named) names += " and " + std::to_string(named - most_named) + " more";
+  host().log(LogLevel::warning, "the split " + split + ": the training split does not have the characters " +
+                                    names + ": evaluations leave samples with them out");
+}
+
+/// What is learned comes from the samples of the training split.
+void Text::open(const std::string& split) {
+  check_options();
   seq_len_ = options_.seq_len;
   stride_ = options_.stride.value_or(seq_len_);
   Reader file(options_.path);
   const std::string content = content_of(file);
-  const auto part = [&](std::size_t size) {
-    const auto all = static_cast<double>(size);
-    return std::pair(static_cast<std::size_t>(fraction.from * all),
-                     static_cast<std::size_t>(fraction.to * all));
-  };
-  std::string_view taken = content;
-  const bool cut_first = options_.level == "word" || options_.level == "bpe";
-  if (cut_first) {
-    const auto [begin, end] = part(content.size());
-    taken = taken.substr(begin, end - begin);
-    if (options_.level == "word") {  // not within a character
-      while (!taken.empty() && (static_cast<std::uint8_t>(taken.front()) & 0xc0) == 0x80)
-        taken.remove_prefix(1);
-      const std::size_t last = taken.data() + taken.size() - content.data();
-      for (std::size_t at = last;
-           at < content.size() && (static_cast<std::uint8_t>(content[at]) & 0xc0) == 0x80; ++at)
-        taken = {taken.data(), taken.size() + 1};
-    }
-  }
-  if (!words_) try {
-      words_ = text::learn({options_.level, options_.vocabulary, options_.min_count}, taken);
-    } catch (const DataError& error) {
-      file.fail(error.what());
-    }
-  vocabulary_ = words_->size();
-  own_ = encoded(taken, options_.path);
-  if (!cut_first) {
-    const auto [begin, end] = part(own_.size());
-    own_.resize(end);
-    own_.erase(own_.begin(), own_.begin() + static_cast<std::ptrdiff_t>(begin));
+  try {
+    const std::string_view part = part_of(content);
+    const std::vector<bool> taken = taken_units(part);
+    if (!words_) words_ = text::learn({options_.level, options_.vocabulary, options_.min_count}, part, taken);
+    vocabulary_ = words_->size();
+    const std::vector<text::Lost> lost = words_->encode(part, own_);
+    const auto counts = [&](const text::Lost& each) { return taken.empty() || taken[each.token]; };
+    if (!words_->has_unknown())
+      leave_out(split, lost, content, taken);
+    else
+      tell_unknown(options_.path, std::ranges::count_if(lost, counts),
+                   taken.empty() ? std::ssize(own_) : std::ranges::count(taken, true));
+  } catch (const DataError& error) {
+    file.fail(error.what());
   }
   own_.shrink_to_fit();
   tokens_ = own_;
   if (size() == 0)
-    file.fail("fraction = [" + std::to_string(fraction.from) + ", " + std::to_string(fraction.to) +
-              "] of it is " + std::to_string(tokens_.size()) +
+    file.fail("fraction = [" + std::to_string(options_.fraction[0]) + ", " +
+              std::to_string(options_.fraction[1]) + "] of it is " + std::to_string(tokens_.size()) +
               " tokens; one sample needs seq_len + 1 = " + std::to_string(seq_len_ + 1));
 }
 

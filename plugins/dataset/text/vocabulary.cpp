@@ -1,7 +1,7 @@
 #include "vocabulary.hpp"
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <unordered_map>
 
 #include <trainyard/error.hpp>
@@ -30,9 +30,9 @@ Table table_of(const char* level, const char* key, Array values) {
 class Bytes final : public Vocabulary {
  public:
   std::int64_t size() const override { return 256; }
-  std::int64_t encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
+  std::vector<Lost> encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
     for (const char byte : text) tokens.push_back(static_cast<std::uint8_t>(byte));
-    return 0;
+    return {};
   }
   std::string decode(std::uint16_t token) const override { return {static_cast<char>(token)}; }
   Table to_table() const override { return table_of("byte", "", {}); }
@@ -46,39 +46,46 @@ std::size_t character(std::string_view text, std::size_t at) {
   return point->length;
 }
 
+template <class Tell>
+void each_character(std::string_view text, Tell&& tell) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character(text, at);
+    tell(text.substr(at, length));
+    at += length;
+  }
+}
+
+bool is_taken(const std::vector<bool>& taken, std::size_t unit) {
+  return taken.empty() || taken[unit];
+}
+
 /// The distinct characters, sorted.
 class Characters final : public Vocabulary {
  public:
-  explicit Characters(std::string_view text) {
-    std::map<std::string_view, int> seen;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t length = character(text, at);
-      seen.emplace(text.substr(at, length), 0);
-      at += length;
-    }
+  Characters(std::string_view text, const std::vector<bool>& taken) {
+    std::set<std::string_view> seen;
+    std::size_t place = 0;
+    each_character(text, [&](std::string_view letter) {
+      if (is_taken(taken, place++)) seen.insert(letter);
+    });
     if (seen.size() > most_tokens)
       throw DataError("it has " + std::to_string(seen.size()) +
                       " distinct characters; at most 65536 are supported");
-    for (const auto& [letter, unused] : seen) add(std::string(letter));
+    for (const std::string_view letter : seen) add(std::string(letter));
   }
   explicit Characters(const std::vector<std::string>& letters) {
     for (const std::string& letter : letters) add(letter);
   }
 
   std::int64_t size() const override { return std::ssize(letters_); }
-  std::int64_t encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t length = character(text, at);
-      const auto found = tokens_.find(std::string(text.substr(at, length)));
-      if (found == tokens_.end())
-        throw DataError(
-            "byte " + std::to_string(at) + ": the training split does not have the character '" +
-            std::string(text.substr(at, length)) +
-            "': take it out, or train with level = \"bpe\" or \"byte\", which have a token for every text");
-      tokens.push_back(found->second);
-      at += length;
-    }
-    return 0;
+  std::vector<Lost> encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
+    std::vector<Lost> lost;
+    each_character(text, [&](std::string_view letter) {
+      const auto found = tokens_.find(std::string(letter));
+      if (found == tokens_.end()) lost.push_back({tokens.size(), letter});
+      tokens.push_back(found == tokens_.end() ? std::uint16_t{0} : found->second);
+    });
+    return lost;
   }
   std::string decode(std::uint16_t token) const override { return letters_.at(token); }
   Table to_table() const override {
@@ -97,9 +104,12 @@ class Characters final : public Vocabulary {
 /// What stands between blanks, and the ends of lines. Token 0 is <unk>.
 class Words final : public Vocabulary {
  public:
-  Words(const Wish& wish, std::string_view text) {
+  Words(const Wish& wish, std::string_view text, const std::vector<bool>& taken) {
     std::unordered_map<std::string_view, std::int64_t> counts;
-    each(text, [&](std::string_view word) { ++counts[word]; });
+    std::size_t place = 0;
+    each(text, [&](std::string_view word) {
+      if (is_taken(taken, place++)) ++counts[word];
+    });
     std::vector<std::pair<std::int64_t, std::string_view>> words;
     for (const auto& [word, count] : counts)
       if (count >= wish.least_count && word != unknown) words.emplace_back(-count, word);
@@ -114,23 +124,22 @@ class Words final : public Vocabulary {
   }
 
   std::int64_t size() const override { return std::ssize(words_); }
-  std::int64_t encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
-    std::int64_t lost = 0;
+  std::vector<Lost> encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
+    std::vector<Lost> lost;
     each(text, [&](std::string_view word) {
       const auto found = tokens_.find(std::string(word));
+      if (found == tokens_.end()) lost.push_back({tokens.size(), word});
       tokens.push_back(found == tokens_.end() ? std::uint16_t{0} : found->second);
-      lost += found == tokens_.end() ? 1 : 0;
     });
     return lost;
   }
+  bool has_unknown() const override { return true; }
   std::string decode(std::uint16_t token) const override {
     return words_.at(token) == "\n" ? "\n" : words_[token] + " ";
   }
   Table to_table() const override { return table_of("word", "tokens", Array(words_.begin(), words_.end())); }
 
- private:
-  static constexpr std::string_view unknown = "<unk>";
-
+  /// Calls tell(word) for each.
   template <class Tell>
   static void each(std::string_view text, Tell&& tell) {
     for (std::size_t at = 0; at < text.size();) {
@@ -148,6 +157,10 @@ class Words final : public Vocabulary {
       at = end;
     }
   }
+
+ private:
+  static constexpr std::string_view unknown = "<unk>";
+
   void add(std::string word) {
     tokens_.emplace(word, static_cast<std::uint16_t>(words_.size()));
     words_.push_back(std::move(word));
@@ -168,14 +181,14 @@ class Pairs final : public Vocabulary {
   }
 
   std::int64_t size() const override { return std::ssize(texts_); }
-  std::int64_t encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
+  std::vector<Lost> encode(std::string_view text, std::vector<std::uint16_t>& tokens) override {
     while (!text.empty()) {
       const std::string_view part = next_part(text);
       text.remove_prefix(part.size());
       const std::vector<std::uint16_t>& known = tokens_of(part);
       tokens.insert(tokens.end(), known.begin(), known.end());
     }
-    return 0;
+    return {};
   }
   std::string decode(std::uint16_t token) const override { return texts_.at(token); }
   Table to_table() const override {
@@ -262,9 +275,27 @@ Merges merges_in(const Table& table) {
 
 }  // namespace
 
-std::unique_ptr<Vocabulary> learn(const Wish& wish, std::string_view text) {
-  if (wish.level == "char") return std::make_unique<Characters>(text);
-  if (wish.level == "word") return std::make_unique<Words>(wish, text);
+std::size_t count_units(const std::string& level, std::string_view text) {
+  std::size_t count = 0;
+  const auto add = [&](std::string_view) { ++count; };
+  level == "word" ? Words::each(text, add) : each_character(text, add);
+  return count;
+}
+
+std::string_view characters_between(std::string_view text, std::size_t begin, std::size_t end) {
+  std::size_t place = 0, first = text.size(), last = text.size();
+  each_character(text, [&](std::string_view letter) {
+    const auto at = static_cast<std::size_t>(letter.data() - text.data());
+    if (place == begin) first = at;
+    if (place == end) last = at;
+    ++place;
+  });
+  return text.substr(first, last - first);
+}
+
+std::unique_ptr<Vocabulary> learn(const Wish& wish, std::string_view text, const std::vector<bool>& taken) {
+  if (wish.level == "char") return std::make_unique<Characters>(text, taken);
+  if (wish.level == "word") return std::make_unique<Words>(wish, text, taken);
   if (wish.level == "byte") return std::make_unique<Bytes>();
   const std::int64_t size = wish.most > 0 ? wish.most : 4096;
   return std::make_unique<Pairs>(

@@ -17,21 +17,35 @@ struct Wish {
   std::int64_t least_count = 1;  ///< that a word comes in the training split
 };
 
+/// A part of a text that has no token of its own.
+struct Lost {
+  std::size_t token = 0;  ///< its place among the tokens
+  std::string_view text;
+};
+
 class Vocabulary {
  public:
   virtual ~Vocabulary() = default;
 
   virtual std::int64_t size() const = 0;
-  /// Appends the tokens of the text; gives how many of it have no token of their own. Throws DataError for a text
-  /// that it cannot take, with the byte where that is.
-  virtual std::int64_t encode(std::string_view text, std::vector<std::uint16_t>& tokens) = 0;
+  /// Appends the tokens of the text; gives what has no token of its own, which becomes token 0. Throws DataError for a
+  /// text that it cannot take, with the byte where that is.
+  virtual std::vector<Lost> encode(std::string_view text, std::vector<std::uint16_t>& tokens) = 0;
+  /// Whether token 0 stands for what has no token of its own.
+  virtual bool has_unknown() const { return false; }
   virtual std::string decode(std::uint16_t token) const = 0;
   /// What from_table() makes the same vocabulary of.
   virtual trainyard::Table to_table() const = 0;
 };
 
-/// What the text of a training split has. Throws DataError.
-std::unique_ptr<Vocabulary> learn(const Wish& wish, std::string_view text);
+/// Characters or words of a text, one a token, in its order. Throws DataError for what is no UTF-8.
+std::size_t count_units(const std::string& level, std::string_view text);
+/// The characters from number `begin` up to number `end`, both from 0.
+std::string_view characters_between(std::string_view text, std::size_t begin, std::size_t end);
+
+/// What the text of a training split has. `taken`: which of its characters or words it learns from; empty: all. Throws
+/// DataError.
+std::unique_ptr<Vocabulary> learn(const Wish& wish, std::string_view text, const std::vector<bool>& taken);
 /// Throws DataError where the table is damaged or of another level than `level`.
 std::unique_ptr<Vocabulary> from_table(const trainyard::Table& table, const std::string& level);
 
