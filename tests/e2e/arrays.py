@@ -79,6 +79,19 @@ class Arrays(KilledTest):
         found, _ = self.killed(text, "batch_end 40")
         self.assertEqual(found, expected)
 
+    def test_a_finished_run_is_one_of_its_leader(self):
+        """Whose seed is another than the run's; also where it is trained for a step that is undone."""
+        text = RUN.replace('[[hooks]]\ntype = "killer"\nplace = "place"\n', "") + section("executor", "hfta", array())
+        loss = self.train(text)["metrics"]["val/loss"]
+        found = json.loads(self.host("eval", "runs/small", "--format", "json").stdout)
+        self.assertAlmostEqual(found["val/loss"], loss, delta=1e-5)
+        self.assertEqual([name for name in found if name[0].isdigit()], [])
+        facts = json.loads(self.host("audit", "runs/small", "--format", "json").stdout)["facts"]
+        self.assertAlmostEqual(facts["val/loss"], loss, delta=1e-5)
+        self.assertEqual(facts["not moved in 1 steps"], 0)
+        self.host("predict", "runs/small", "--out", "said.safetensors")
+        self.host("export", "runs/small", "--to", "safetensors", "--file", "out.safetensors")
+
     def test_a_member_that_cannot_be_is_named(self):
         for key, says in (("optimizer.lr=x", "expected a float"), ("optimizer.lrr=1", "unknown key"), ("run.seed=-1", "out of range")):
             text = RUN + section("executor", "hfta", {"members": [{}, {"set": [key]}]})

@@ -1,11 +1,14 @@
 // The cut between the loop and the executor: an executor that goes its own way comes to the bits of the plain
 // one, also where it is swapped in and out, and what it leaves in flight is finished at every pause.
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
 #include "support/live.hpp"
 #include "support/run.hpp"
+#include "support/trained.hpp"
 
 using namespace trainyard;
 using Catch::Matchers::Contains;
@@ -244,4 +247,116 @@ TEST_CASE("what the host finds wrong within an executor is not laid at its door"
     LiveRun run(run_with(executor, "[optimizer]\ntype = \"sgd\"\nlr = 1e38\n"), registry());
     CHECK_THROWS_WITH(run.fit(), Catch::Matchers::StartsWith("the training loss is"));
   }
+}
+
+TEST_CASE("inputs that are not those of the model are refused in the same words by every executor") {
+  const std::string sgd = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n";
+  const auto trained = [&](const std::string& executor, const std::string& with) {
+    LiveRun run(
+        run_with(executor, sgd + "[[hooks]]\ntype = \"meddling\"\nstep = 2\nwith = \"" + with + "\"\n"),
+        registry());
+    run.fit();
+  };
+  for (const char* executor :
+       {"type = \"eager\"\n", "type = \"compiled\"\n", "type = \"compiled\"\nfuse = \"none\"\n",
+        "type = \"hfta\"\nmembers = [{ set = [\"optimizer.lr=0.1\"] }, { set = [\"optimizer.lr=0.2\"] }]\n"})
+    for (const auto& [with, says] :
+         {std::pair{"doubles", "input \"features\" holds Double, the graph takes Float"},
+          {"integers", "input \"features\" holds Long, the graph takes Float"},
+          {"fewer columns", "input \"features\" has shape [4, 4], the graph takes [batch, 8]"},
+          {"more columns", "input \"features\" has shape [4, 128], the graph takes [batch, 8]"},
+          {"second input", "the batch has 2 inputs, the graph takes 1"},
+          {"rows twice", "the model gives 8 rows for 4 targets"}}) {
+      INFO(executor << with);
+      CHECK_THROWS_WITH(trained(executor, with), Contains("step 2") && Contains(says));
+    }
+}
+
+TEST_CASE(
+    "with every dropout compiled trains as eager does, and so does the leader of an array, each time alike") {
+  const auto weights_of = [](const std::string& text) {
+    LiveRun run(text, registry());
+    run.fit();
+    std::vector<at::Tensor> all;
+    for (const NamedTensor& each : run->weights()) all.push_back(each.tensor.detach().reshape(-1).clone());
+    return at::cat(all);
+  };
+  const std::string rows = "kind = \"classification\"\nshape = [8]\nclasses = 3\n",
+                    images = "kind = \"classification\"\nshape = [2, 8, 8]\nclasses = 3\n",
+                    tokens = "kind = \"language\"\nseq_len = 6\nvocabulary = 9\n";
+  struct Model {
+    std::string table, data;
+  };
+  const Model mlp{"type = \"mlp\"\nlayers = [8, 64, 64, 3]\n", rows},
+      selu{"type = \"mlp\"\nlayers = [8, 16, 16, 3]\nactivation = \"selu\"\n", rows},
+      normed{
+          "type = \"sequential\"\nlayers = [{ type = \"linear\", out = 16 }, { type = \"batch_norm\" }, "
+          "{ type = \"relu\" }, { type = \"dropout\" }, { type = \"linear\", out = 3 }]\n",
+          rows},
+      blocks{"type = \"resnet\"\ndepth = 8\nwidth = 2\ndropout_sites = \"blocks\"\n", images},
+      branches{"type = \"resnet\"\ndepth = 8\nwidth = 2\ndropout_sites = \"branches\"\n", images},
+      lstm{"type = \"lstm\"\nn_layer = 1\nhidden = 6\n", tokens};
+  const std::string several = "type = \"multi_sample\"\nsamples = 3\n";
+  for (const auto& [model, dropout] : std::vector<std::pair<Model, std::string>>{
+           {mlp, "type = \"standard\"\n"},
+           {mlp, "type = \"gyro\"\nsigma = 8\ntau = 4\n"},
+           {mlp, "type = \"blockwise\"\nsigma = 8\ntau = 4\nblock = 8\n"},
+           {mlp, "type = \"dropconnect\"\n"},
+           {mlp, several},
+           {normed, several + "when = \"late\"\ncutoff = \"3ba\"\n"},
+           {normed, several + "when = \"early\"\ncutoff = \"3ba\"\n"},
+           {lstm, several},
+           {selu, "type = \"alpha\"\np = 0.3\n"},
+           {blocks, "type = \"dropblock\"\nblock = 3\np = 0.3\n"},
+           {blocks, "type = \"spatial\"\np = 0.3\n"},
+           {branches, "type = \"droppath\"\np = 0.4\n"},
+           {lstm, "type = \"variational\"\n"},
+           {lstm, "type = \"zoneout\"\n"}}) {
+    const auto text = [&, &model = model, &dropout = dropout](const std::string& executor) {
+      return "schema = 1\n[run]\nseed = 3\nthreads = { intra_op = 1, inter_op = 1 }\n[model]\n" +
+             model.table + "[model.dropout]\n" + dropout + "[loss]\ntype = \"cross_entropy\"\n[data]\n" +
+             "type = \"synthetic\"\n" + model.data +
+             "train = { size = 44, batch_size = 12, micro_batch_size = 4 }\nval = { size = 8, batch_size = 8 "
+             "}\n"
+             "[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n[schedule]\ntype = \"constant\"\n"
+             "[logging]\nsinks = []\n[trainer]\nmax_duration = \"7ba\"\n[executor]\n" +
+             executor;
+    };
+    const at::Tensor expected = weights_of(text(eager));
+    for (const char* executor : {"type = \"compiled\"\n", "type = \"compiled\"\nfuse = \"none\"\n",
+                                 "type = \"hfta\"\nmembers = [{}, { set = [\"optimizer.lr=0.2\"] }]\n"}) {
+      const bool is_array = executor[8] == 'h';
+      if (is_array &&
+          (dropout.starts_with("type = \"blockwise") || dropout.starts_with("type = \"dropconnect")))
+        continue;  // it refuses what does not drop activations
+      INFO(model.table << dropout << executor);
+      const at::Tensor found = weights_of(text(executor));
+      CHECK((found - expected).norm().item<double>() <= 1e-4 * expected.norm().item<double>());
+      CHECK(at::equal(weights_of(text(executor)), found));
+    }
+  }
+}
+
+TEST_CASE("the executor compiled says once why passes run as eager runs them") {
+  const auto said = [](const std::string& text, const std::string& part) {
+    test::Trained run;
+    REQUIRE(run.train(text, {"model.dropout.p=0.3", "logging.sinks=[]"}) == 0);
+    std::size_t lines = 0;
+    const std::string log = run.log();
+    for (std::size_t at = log.find(part); at != std::string::npos; at = log.find(part, at + 1)) ++lines;
+    CHECK(run.journal("left to eager").size() == lines);
+    return lines;
+  };
+  const std::string compiled = "type = \"compiled\"\n", sgd = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n";
+  const auto blockwise = [](std::string text) {
+    return text.replace(text.find("type = \"standard\""), 17,
+                        "type = \"blockwise\"\nsigma = 8\ntau = 4\nblock = 8");
+  };
+  CHECK(said(run_with(compiled, sgd), "as eager does") == 0);
+  CHECK(said(run_with(compiled, "precision = \"bf16-mixed\"\n" + sgd), "trainer.precision is a mixed one") ==
+        1);
+  CHECK(said(run_with(compiled, "precision = \"fp64\"\n" + sgd), "the kernels are of floats") == 1);
+  CHECK(said(blockwise(run_with(compiled, sgd)), "the dropout of the run masks weights") == 1);
+  CHECK(said(run_with(compiled + "on_new_shape = \"eager\"\n", sgd), "as executor.on_new_shape says") == 1);
+  CHECK(said(run_with(compiled, sgd + "[[rules]]\ntype = \"dead_relu\"\n"), "looks at nodes") == 1);
 }

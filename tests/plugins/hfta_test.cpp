@@ -487,8 +487,9 @@ TEST_CASE("optimizers of an array move each member as the plugin moves a plain r
   constexpr std::size_t members = 3;
   double worst = 0.0;
   for (const Optimizing& test : optimizings())
-    for (const bool grouped : {false, true}) {
-      INFO(test.type << (grouped ? " in groups" : ""));
+    for (const auto& [grouped, hooked] :
+         {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+      INFO(test.type << (grouped ? " in groups" : "") << (hooked ? " that a hook changes" : ""));
       hfta::Array array = small_array(members);
       std::vector<Table> tables;
       std::vector<std::unique_ptr<Network>> networks;
@@ -500,19 +501,31 @@ TEST_CASE("optimizers of an array move each member as the plugin moves a plain r
         plain.push_back(test::make<Optimizer>(test.type, tables.back()));
         plain.back()->open(make_groups(networks.back()->parameters(), plain.back()->common));
       }
-      hfta::ArrayOptimizer optimizer(tables, tables.front(), array);
+      hfta::ArrayOptimizer optimizer(tables, tables.back(), array);
+      std::vector<ParamGroup> shown = plain.back()->groups();
       at::Generator generator = at::detail::createCPUGenerator(3);
       for (int step = 0; step < 6; ++step) {
         at::Tensor(array.gradients()).copy_(at::randn(array.gradients().sizes(), generator, at::kDouble));
         const double factor = 1.0 - 0.1 * step;
-        optimizer.step(array, {.factor = factor, .momentum = {}}, {});
+        // As the host sets the rate, and a hook changes it: of all groups alike, then of the last alone.
+        const auto set = [&, hooked = hooked](std::vector<ParamGroup>& groups) {
+          for (ParamGroup& group : groups) group.lr = group.base_lr * factor;
+          if (!hooked || step < 2) return;
+          if (step < 4)
+            for (ParamGroup& group : groups) group.lr *= 0.3;
+          else
+            groups.back().lr *= 0.3;
+          if (step % 2 == 1) groups.front().weight_decay *= 0.5;
+        };
+        set(shown);
+        optimizer.step(array, {.factor = factor, .momentum = {}}, {}, shown);
         for (std::size_t b = 0; b < members; ++b) {
           const auto member = static_cast<std::int64_t>(b);
           std::vector<NamedTensor> parameters = networks[b]->parameters(),
                                    gradients = array.row(array.gradients(), member);
           for (std::size_t i = 0; i < parameters.size(); ++i)
             parameters[i].tensor.mutable_grad() = gradients[i].tensor.clone();
-          for (ParamGroup& group : plain[b]->groups()) group.lr = group.base_lr * factor;
+          set(plain[b]->groups());
           plain[b]->step();
           for (std::size_t i = 0; i < parameters.size(); ++i) {
             INFO("member " << b << " " << parameters[i].name << " step " << step);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <trainyard/error.hpp>
+#include <trainyard/helpers/check_rows.hpp>
 #include <trainyard/mixins/reads_rows.hpp>
 
 #include "core/engine/distributed/together.hpp"
@@ -85,10 +86,6 @@ void Bench::open() {
   set_rates(rate_);  // steps without an update are logged with that of the last one
   in_executor([&](Executor& executor) { executor.open(*this); });
   is_open_ = true;
-}
-
-void Bench::reopen() {
-  if (is_open_) open();
 }
 
 void Bench::step(StepWork& work, bool logging) {
@@ -267,7 +264,7 @@ at::Tensor Bench::loss_of(const at::Tensor& output, const Batch& batch) {
   const Timer timer(seconds_, &PhaseSeconds::loss);
   const events::SpanScope span(Span::What::phase, "loss");
   return guarded(*parts_.loss.slot, context_.number_,
-                 [&] { return parts_.loss.plugin->forward(output, batch); });
+                 [&] { return parts_.loss.plugin->forward(output, check_rows(batch, output.size(0))); });
 }
 
 /// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs
@@ -448,11 +445,12 @@ std::unique_ptr<Network> Bench::twin() {
 Graded Bench::grade(Network& twin, const Batch& batch, const ForwardContext& pass) {
   const events::CallScope scope(nullptr, nullptr);
   const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
-  Graded graded;
-  graded.output = guarded(*parts_.network.slot, context_.number_, [&] { return twin.forward(batch, pass); });
-  graded.loss = guarded(*parts_.loss.slot, context_.number_,
-                        [&] { return parts_.loss.plugin->forward(graded.output, batch); });
-  return graded;
+  at::Tensor output =
+      guarded(*parts_.network.slot, context_.number_, [&] { return twin.forward(batch, pass); });
+  at::Tensor loss = guarded(*parts_.loss.slot, context_.number_, [&] {
+    return parts_.loss.plugin->forward(output, check_rows(batch, output.size(0)));
+  });
+  return {std::move(output), std::move(loss)};
 }
 
 void Bench::report(const Graded& graded, const Batch& batch) {
@@ -490,10 +488,6 @@ void Bench::clip(std::vector<at::Tensor>& gradients) const {
 
 bool Bench::autocasts() const {
   return is_mixed(parts_.config->trainer.precision);
-}
-
-bool Bench::drops() const {
-  return parts_.config->find("model.dropout") != nullptr;
 }
 
 Filling Bench::filling(std::string_view slot) const {

@@ -28,7 +28,10 @@ class Bench final : public Workbench {
   /// Opens the executor for the parts and the state as they are now.
   void open();
   /// The same where it was open: parts or state were replaced.
-  void reopen();
+  void reopen() {
+    if (is_open_) open();
+  }
+  bool is_open() const { return is_open_; }
   /// Has the executor run a step; `logging`: training metrics are taken of it. Brackets that the executor
   /// leaves open when it throws are closed.
   void step(StepWork& work, bool logging);
@@ -86,7 +89,7 @@ class Bench final : public Workbench {
   std::int64_t updates() const override { return updates_; }
   void clip(std::vector<at::Tensor>& gradients) const override;
   bool autocasts() const override;
-  bool drops() const override;
+  bool drops() const override { return parts_.config->find("model.dropout") != nullptr; }
   Filling filling(std::string_view slot) const override;
   bool heard(Event event) const override { return parts_.bus->heard(event); }
   void fire(Event event, StepWork& work, std::size_t micro, Graded& graded) override;

@@ -450,9 +450,9 @@ MetricValues Loop::look(const EvaluationSplit& split) {
   return pass_over(split);
 }
 
-/// Counts what each of several members makes of a batch, where there are several; gives that of the leading one.
+/// Counts what each member makes of a batch, of an executor that has several and is open; gives the leader's.
 Graded Loop::evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses) {
-  if (losses.empty()) return bench_.evaluate(batch, pass);
+  if (losses.empty() || !bench_.is_open()) return bench_.evaluate(batch, pass);
   const std::vector<Graded> all = bench_.evaluate_all(batch, pass);
   for (std::size_t member = 0; member < losses.size(); ++member) {
     const Graded& graded = all.at(member);

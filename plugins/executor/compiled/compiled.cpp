@@ -8,7 +8,10 @@
 #include <chrono>
 #include <list>
 #include <optional>
+#include <set>
+#include <string>
 
+#include <trainyard/graph/inputs.hpp>
 #include <trainyard/helpers/eager.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/host.hpp>
@@ -37,6 +40,10 @@ class CompiledExecutor final : public Executor {
             "Steps whose network is compiled for the shapes of the batch: fused nodes, oneDNN, memory "
             "planned ahead.");
     m.fires(micro_events);
+    for (const char* const feature : {"grads", "hyper", "batch", "outputs", "model", "taps"})
+      m.provides(feature);
+    m.needs("prefers graph").needs("prefers trainer.precision = fp32");
+    m.needs("prefers model.dropout.type != blockwise | dropconnect");
     m.option("fuse", &Options::fuse,
              "all: nodes with a rule are compiled, fused where they can be; none: each node runs by LibTorch")
         .one_of({"all", "none"});
@@ -57,22 +64,23 @@ class CompiledExecutor final : public Executor {
 
   void open(Workbench& bench) override {
     plans_.clear();
+    copies_.clear();
     network_ = dynamic_cast<GraphNetwork*>(&bench.network());
     const char* const why = reason_against(network_);
     if (why == nullptr) return;
     network_ = nullptr;
-    host().log(LogLevel::warning, std::string(why) + ": every step runs as eager does");
+    tell(LogLevel::warning, std::string(why) + ": every step runs as eager does");
   }
 
   void step(Workbench& bench, StepWork& work) override {
-    const ForwardPass forward = pass_of(bench.network());
+    const ForwardPass forward = pass_of(bench);
     do
       for (std::size_t i = 0; i < work.micros.size(); ++i) bench.backward(work, i, forward);
     while (bench.update() == Update::repeat);
   }
 
   Graded evaluate(Workbench& bench, const Batch& batch, const ForwardContext& pass) override {
-    return bench.grade(batch, pass, pass_of(bench.network()));
+    return bench.grade(batch, pass, pass_of(bench));
   }
 
   void settle(Workbench&, Pause pause) override {
@@ -97,41 +105,117 @@ class CompiledExecutor final : public Executor {
     return nullptr;
   }
 
-  ForwardPass pass_of(Network& network) {
-    return [this, &network](const Batch& batch, const ForwardContext& pass) {
-      TrackedPass* const plan = plan_for(batch, pass);
-      return plan != nullptr ? plan->forward(batch, pass) : network.forward(batch, pass);
+  ForwardPass pass_of(Workbench& bench) {
+    return [this, &bench](const Batch& batch, const ForwardContext& pass) {
+      while (TrackedPass* const plan = plan_for(bench, batch, pass)) {
+        try {
+          return plan->forward(batch, pass);
+        } catch (const OtherRows& found) {
+          copies_.erase(found.node);
+          if (found.copies > 1) copies_.emplace(found.node, found.copies);
+        }
+      }
+      return bench.network().forward(batch, pass);
     };
   }
 
-  /// Null where the pass is one that no plan makes.
-  TrackedPass* plan_for(const Batch& batch, const ForwardContext& pass) {
-    if (network_ == nullptr || batch.inputs.empty() || !batch.inputs.front().defined() ||
-        pass.training != at::GradMode::is_enabled())
-      return nullptr;
+  /// Null where the pass is one that no plan makes, which the log says.
+  TrackedPass* plan_for(Workbench& bench, const Batch& batch, const ForwardContext& pass) {
+    if (network_ == nullptr) return nullptr;
+    check_inputs(*network_->graph(), batch.inputs);
+    if (batch.inputs.empty()) return nullptr;
     const at::Device device = batch.inputs.front().device();
-    if (at::autocast::is_autocast_enabled(device.type())) return nullptr;
     PlanKey key{.training = pass.training,
-                .has_dropout = pass.training && network_->has_dropout(),
+                .has_dropout = pass.drops() && network_->has_dropout(),
                 .threads = device.is_cpu() ? at::get_num_threads() : 1,
                 .device = device};
-    for (const at::Tensor& input : batch.inputs) {
-      if (!input.defined() || input.device() != device || input.requires_grad() ||
-          input.layout() != at::kStrided)
-        return nullptr;
-      key.inputs.push_back(input.sizes().vec());
+    if (key.has_dropout) key.copies = copies_;
+    for (const at::Tensor& input : batch.inputs) key.inputs.push_back(input.sizes().vec());
+    if (const char* const why = reason_against(bench, batch, pass, key)) {
+      const bool always = why == mixed_precision || why == dropout_computes;
+      tell(always ? LogLevel::warning : LogLevel::info, why);
+      return nullptr;
     }
-    if (!network_->runs_by_nodes(pass) || (!device.is_cpu() && !records(key))) return nullptr;
-    if (options_.on_new_shape == "eager" && !is_first(key)) return nullptr;
     const auto known =
         std::find_if(plans_.begin(), plans_.end(), [&](const auto& each) { return each.first == key; });
     if (known == plans_.end()) return keep(key, make(key, batch, pass));
     plans_.splice(plans_.begin(), plans_, known);
     TrackedPass* const plan = known->second.get();
-    if (plan == nullptr || plan->is_busy()) return nullptr;
+    if (plan == nullptr) return nullptr;
+    if (plan->is_busy()) {
+      tell(LogLevel::info, second_pass);
+      return nullptr;
+    }
     if (plan->fits()) return plan;
     plans_.pop_front();
     return keep(key, make(key, batch, pass));
+  }
+
+  static constexpr const char* mixed_precision =
+      "trainer.precision is a mixed one, and what is compiled is in single precision: every pass runs as "
+      "eager does (set trainer.precision = \"fp32\", or executor.type = \"eager\")";
+  static constexpr const char* dropout_computes =
+      "the dropout of the run masks weights or computes layers: while it does, passes run as eager does "
+      "(one of activations, such as model.dropout.type = \"standard\", is compiled with the network)";
+  static constexpr const char* second_pass =
+      "a second pass of the same shapes began ahead of the backward of the first: such passes run as "
+      "eager does";
+
+  /// Why a pass runs as eager runs it, or null.
+  const char* reason_against(Workbench& bench, const Batch& batch, const ForwardContext& pass,
+                             const PlanKey& key) {
+    if (at::autocast::is_autocast_enabled(key.device.type())) return mixed_precision;
+    if (pass.training != at::GradMode::is_enabled())
+      return "gradients are off in a pass of training, or on in an evaluation: it runs as eager does";
+    for (const at::Tensor& input : batch.inputs)
+      if (input.device() != key.device || input.requires_grad() || input.layout() != at::kStrided)
+        return "inputs are on several devices, sparse, or get a gradient: such passes run as eager does";
+    if (!have_one_batch(key))
+      return "inputs have different numbers of samples: such passes run as eager does";
+    if (!network_->runs_by_nodes(pass)) return reason_in_nodes(bench, pass);
+    if (!key.device.is_cpu() && !key.training)
+      return "evaluations on a GPU are not compiled: they run as eager does";
+    if (!key.device.is_cpu() && key.has_dropout)
+      return "a pass that is recorded on a GPU draws the same numbers again: with a dropout every step "
+             "runs as eager does";
+    if (!key.device.is_cpu() && !has_device(key.device))
+      return "this plugin was built without CUDA: every step runs as eager does";
+    if (options_.on_new_shape == "eager" && !is_first(key))
+      return "a batch has other shapes than the first: it runs as eager does, as executor.on_new_shape says";
+    return nullptr;
+  }
+
+  /// Of a pass that is not node by node: a twin of the network has its dropout, and nobody who looks at its nodes.
+  const char* reason_in_nodes(Workbench& bench, const ForwardContext& pass) const {
+    const auto computes = [&] {
+      return bench.drops() && !dynamic_cast<GraphNetwork&>(*bench.twin()).runs_by_nodes(pass);
+    };
+    if (told_.contains(dropout_computes) || computes()) return dropout_computes;
+    return "a rule, a recorder or a hook looks at nodes: the passes that it looks at run as eager does";
+  }
+
+  /// Says once, in the log and in the journal of the run, why passes run as eager runs them.
+  void tell(LogLevel level, const std::string& why) {
+    if (!told_.insert(why).second) return;
+    host().log(level, why);
+    host().journal("left to eager", why);
+  }
+
+  /// Whether all inputs are of as many samples.
+  bool have_one_batch(const PlanKey& key) const {
+    const Graph& graph = *network_->graph();
+    std::optional<std::int64_t> samples;
+    for (std::size_t i = 0; i < key.inputs.size(); ++i) {
+      const std::vector<std::int64_t>& expected =
+          graph.values[static_cast<std::size_t>(graph.inputs[i])].shape;
+      for (std::size_t d = 0; d < expected.size(); ++d) {
+        if (expected[d] >= 0) continue;
+        if (samples.value_or(key.inputs[i][d] / -expected[d]) * -expected[d] != key.inputs[i][d])
+          return false;
+        samples = key.inputs[i][d] / -expected[d];
+      }
+    }
+    return true;
   }
 
   /// Whether it has the shapes of the first of training, which a run that goes on elsewhere has to know, or of this
@@ -148,13 +232,9 @@ class CompiledExecutor final : public Executor {
     return text;
   }
 
-  /// Whether passes are recorded on a device: those of training, but where a dropout draws other numbers for each.
-  bool records(const PlanKey& key) {
-    if (!key.device.is_cuda() || !key.training || key.has_dropout) return false;
-    if (device_ && device_->first == key.device) return device_->second != nullptr;
-    device_.emplace(key.device, cuda_device(key.device));
-    if (device_->second == nullptr)
-      host().log(LogLevel::warning, "this plugin was built without CUDA: every step runs as eager does");
+  /// Whether there is what records passes on a device.
+  bool has_device(at::Device device) {
+    if (!device_ || device_->first != device) device_.emplace(device, cuda_device(device));
     return device_->second != nullptr;
   }
 
@@ -176,8 +256,9 @@ class CompiledExecutor final : public Executor {
                                      " steps, recorded forward and backward");
       return plan;
     } catch (const std::exception& error) {  // of whatever it is, eager runs the pass or says what is wrong
-      host().log(LogLevel::warning, "steps of this shape run as eager does, as theirs cannot be recorded: " +
-                                        std::string(error.what()));
+      tell(LogLevel::warning,
+           "steps of " + shapes_text(key) +
+               "run as eager does, as theirs cannot be recorded: " + std::string(error.what()));
       return nullptr;
     }
   }
@@ -205,6 +286,8 @@ class CompiledExecutor final : public Executor {
 
   Options options_;
   std::string first_trained_, first_evaluated_;  ///< shapes, where others run as eager does
+  Copies copies_;                                ///< that the dropout made last
+  std::set<std::string, std::less<>> told_;      ///< why passes ran as eager runs them
   GraphNetwork* network_ = nullptr;
   std::optional<std::pair<at::Device, std::unique_ptr<Device>>> device_;  ///< null: of no use
   /// The last used first. Null: what it would be made for runs as eager does.

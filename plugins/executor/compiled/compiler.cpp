@@ -64,7 +64,7 @@ void Contribution::finish() const {
 }
 
 Compiler::Compiler(const Graph& graph, const PlanKey& key, const Choices& choices)
-    : Progress(graph, key.inputs),
+    : Progress(graph, key.inputs, key.copies),
       is_training_(key.training),
       has_dropout_(key.has_dropout),
       choices_(choices),

@@ -67,6 +67,7 @@ struct PlanKey {
   std::vector<std::vector<std::int64_t>> inputs;  ///< shapes
   bool training = true;                           ///< in evaluation there is no way back
   bool has_dropout = false;
+  Copies copies;  ///< that the dropout makes
   int threads = 1;
   at::Device device = at::kCPU;
   bool operator==(const PlanKey&) const = default;

@@ -1,7 +1,7 @@
 // A step of a plan, forward and backward.
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -20,6 +20,13 @@ class Compiler;
 struct Pass {
   trainyard::GraphNetwork& network;
   trainyard::ForwardContext context;
+};
+
+/// Thrown by a forward pass in which a node gives `copies` times as many rows as it takes, and the plan was made for
+/// another number of them.
+struct OtherRows {
+  std::size_t node;
+  std::int64_t copies;
 };
 
 class Instruction {

@@ -7,6 +7,9 @@
 
 #include <cstring>
 
+#include <trainyard/error.hpp>
+#include <trainyard/helpers/shape_text.hpp>
+
 #include "compiler.hpp"
 #include "loops.hpp"
 
@@ -27,8 +30,10 @@ class ByLibTorch final : public Instruction {
                  .dtype = value.dtype,
                  .wants_gradient = value.wants_gradient};
     }
-    for (const std::optional<ValueNumber>& output : outputs_)
+    for (const std::optional<ValueNumber>& output : outputs_) {
       places_.push_back(output ? std::optional(compiler.place(*output)) : std::nullopt);
+      shapes_.push_back(output ? compiler.value(*output).dims : Dims());
+    }
   }
 
   void forward(const Pass& pass) override {
@@ -47,6 +52,7 @@ class ByLibTorch final : public Instruction {
     kept_.clear();
     for (std::size_t i = 0; i < made_.size(); ++i) {
       if (!places_[i]) continue;
+      if (made_[i].sizes() != at::IntArrayRef(shapes_[i])) refuse_shape(pass, made_[i], shapes_[i]);
       // One that lies in an input, or not in the order of its dimensions, is copied.
       at::Tensor& kept = kept_.emplace_back(made_[i].detach().contiguous());
       for (const at::Tensor& input : given_)
@@ -101,10 +107,22 @@ class ByLibTorch final : public Instruction {
     at::ScalarType dtype = at::kFloat;
     bool wants_gradient = false;
   };
+  /// The plan would go on with the first rows of it, or with memory behind them.
+  [[noreturn]] void refuse_shape(const Pass& pass, const at::Tensor& made, const Dims& expected) const {
+    const trainyard::Node& node = pass.network.graph()->nodes[node_];
+    const at::IntArrayRef given = given_.front().sizes();
+    if (node.op == "Dropout" && made.sizes().slice(1) == given.slice(1) && made.size(0) % given[0] == 0)
+      throw OtherRows{node_, made.size(0) / given[0]};
+    throw trainyard::PluginError("node \"" + node.name + "\" (" + node.op + ") gives the shape " +
+                                 trainyard::shape_text(made.sizes().vec()) + ", and its graph says " +
+                                 trainyard::shape_text(expected) + ": set executor.type = \"eager\"");
+  }
+
   std::size_t node_;
   std::vector<std::optional<ValueNumber>> inputs_, outputs_;
   std::vector<Operand> operands_;
   std::vector<std::optional<Place>> places_;
+  std::vector<Dims> shapes_;  ///< of the outputs
   std::vector<std::optional<dnnl::memory>> gradients_;
   std::vector<std::optional<Contribution>> into_;
   std::vector<at::Tensor> given_, made_, kept_;

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -35,6 +36,14 @@ Plan::Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& 
     into_.push_back(its);
   }
   gradients_.resize(parameters_.size());
+  if (key.training && key.has_dropout)
+    for (const trainyard::Node& node : graph.nodes)
+      if (node.op == "BatchNormalization")
+        for (const std::size_t input : {3, 4}) {
+          const auto id = static_cast<std::size_t>(node.inputs[input]);
+          if (graph.values[id].initializer.defined()) statistics_.push_back(id);
+        }
+  kept_.resize(statistics_.size());
 
   std::vector<std::size_t> offsets;
   arena_bytes_ = lay_out(compiler_.buffers_, offsets);
@@ -73,12 +82,29 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
   renew(result_, value.dims);
   const Place place = compiler_.place(output_);
   if (hands_out_) place.place(result_.mutable_data_ptr());
-  for (const Compiler::Entry& entry : compiler_.instructions_) entry.instruction->forward(current_);
+  run_forward();
 
   if (!hands_out_)
     std::memcpy(result_.mutable_data_ptr(), place.data(),
                 static_cast<std::size_t>(result_.numel()) * sizeof(float));
   return track(result_.detach());
+}
+
+void Plan::run_forward() {
+  const auto running = [&](std::size_t i) -> at::Tensor {
+    return network_.graph()->values[statistics_[i]].initializer;
+  };
+  for (std::size_t i = 0; i < statistics_.size(); ++i) {
+    const at::Tensor now = running(i);
+    kept_[i].assign(now.const_data_ptr<float>(), now.const_data_ptr<float>() + now.numel());
+  }
+  try {
+    for (const Compiler::Entry& entry : compiler_.instructions_) entry.instruction->forward(current_);
+  } catch (const OtherRows&) {
+    for (std::size_t i = 0; i < statistics_.size(); ++i)
+      std::copy(kept_[i].begin(), kept_[i].end(), running(i).mutable_data_ptr<float>());
+    throw;
+  }
 }
 
 std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {

@@ -20,6 +20,7 @@ class Plan final : public TrackedPass {
   /// The network outlives it. Throws dnnl::error where oneDNN refuses what the rules made.
   Plan(trainyard::GraphNetwork& network, const PlanKey& key, const Choices& choices);
 
+  /// Throws OtherRows where a dropout makes other copies than the plan is for: nothing has happened then.
   at::Tensor forward(const trainyard::Batch& batch, const trainyard::ForwardContext& context) override;
 
   /// Of what is forwarded: nodes that LibTorch computes, the number of steps, and the bytes of the arena.
@@ -30,6 +31,7 @@ class Plan final : public TrackedPass {
  private:
   std::vector<at::Tensor> backward(const at::Tensor& gradient) override;
   void bind_parameters();
+  void run_forward();
 
   trainyard::GraphNetwork& network_;
   Compiler compiler_;
@@ -38,6 +40,9 @@ class Plan final : public TrackedPass {
   std::vector<ValueNumber> inputs_;
   std::vector<std::pair<std::size_t, ValueNumber>> initializers_;  ///< value of the graph, of the plan
   std::vector<ValueNumber> into_;                                  ///< whose gradients are the parameters'
+  std::vector<std::size_t>
+      statistics_;  ///< values of the graph that a pass which has to be taken back has written
+  std::vector<std::vector<float>> kept_;  ///< what they were ahead of it
   std::vector<at::Tensor> gradients_;
   std::vector<at::Tensor> kept_inputs_;
   at::Tensor result_;

@@ -3,17 +3,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include <trainyard/graph/graph.hpp>
 
 namespace compiled {
 
+/// How many times as many rows as it takes a node gives, by its number: a dropout may make copies at a head
+/// (Dropout::apply). Other nodes give as many.
+using Copies = std::map<std::size_t, std::int64_t>;
+
 /// The graph outlives it.
 class Progress {
  public:
   /// `inputs`: the shapes of the graph's.
-  Progress(const trainyard::Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs);
+  Progress(const trainyard::Graph& graph, const std::vector<std::vector<std::int64_t>>& inputs,
+           const Copies& copies = {});
   virtual ~Progress() = default;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -32,8 +38,8 @@ class Progress {
 
  private:
   const trainyard::Graph& graph_;
-  std::int64_t batch_ = 0;
-  std::vector<bool> taken_;  ///< nodes
+  std::vector<std::int64_t> batches_;  ///< by value: the samples that it is of, copies counted
+  std::vector<bool> taken_;            ///< nodes
 };
 
 }  // namespace compiled

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <trainyard/error.hpp>
+#include <trainyard/graph/inputs.hpp>
 
 namespace hfta {
 namespace {
@@ -175,9 +176,10 @@ at::Tensor Array::forward(const std::vector<at::Tensor>& inputs, const ForwardCo
       throw ConfigError(
           "[model.dropout] computes layers or masks weights, which are fused here: take one that "
           "drops activations, or the executor \"eager\"");
+  check_inputs(*graph_, inputs);
   std::vector<Fused> frame = frame_;
-  for (std::size_t i = 0; i < graph_->inputs.size(); ++i)
-    frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs.at(i), Layout::shared};
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    frame[static_cast<std::size_t>(graph_->inputs[i])] = {inputs[i], Layout::shared};
   for (std::size_t number = 0; number < graph_->nodes.size(); ++number) {
     const Node& node = graph_->nodes[number];
     if (is_taken_[number]) {

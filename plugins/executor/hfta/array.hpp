@@ -33,7 +33,8 @@ class Array {
   std::int64_t members() const { return weights_.size(0); }
   const std::vector<Place>& places() const { return places_; }
 
-  /// The outputs [B, N, ...] for the inputs of one batch, which all members see.
+  /// The outputs [B, N, ...] for the inputs of one batch, which all members see. Throws PluginError where they are not
+  /// those of the graph.
   at::Tensor forward(const std::vector<at::Tensor>& inputs, const ForwardContext& pass);
 
   /// Puts the gradients of `losses` [B], each times `share`, in the place of those that are there, or adds them.

@@ -2,6 +2,7 @@
 // Squeezer for Training Novel Deep Learning Models", MLSys 2021): models of one structure that differ in numbers are
 // trained as one, on the same batches, each operator for all of them at once.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 
@@ -13,6 +14,7 @@
 #include <span>
 
 #include <trainyard/error.hpp>
+#include <trainyard/helpers/check_rows.hpp>
 #include <trainyard/helpers/eager.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/loss.hpp>
@@ -80,6 +82,16 @@ class Hfta final : public Eager {
     m.option("compact_at", &Options::compact_at, "frozen share of the array from which on it is made smaller")
         .range(0.0, 1.0);
     m.fires(micro_events);
+    // The members are not in the network that hooks see, which is the leader's.
+    m.provides("hyper").provides("batch");
+    for (const char* const feature : {"grads", "outputs", "model", "taps"})
+      m.provides(std::string(feature) + " where members = none");
+    m.needs("graph where members != none").needs("one rank where members != none");
+    m.needs("trainer.precision = fp32 | fp64 where members != none");
+    std::string fused;
+    for (const std::string& name : fused_optimizers()) fused += (fused.empty() ? "" : " | ") + name;
+    m.needs("optimizer.type = " + fused + " where members != none");
+    m.needs("model.dropout.type != blockwise | dropconnect where members != none");
   }
   explicit Hfta(const Options& options) : options_(options) {}
 
@@ -94,7 +106,7 @@ class Hfta final : public Eager {
     if (members() == 1) return check_single();
     check_run(bench.run_file({}));
     std::optional<State> from = std::exchange(saved_, std::nullopt);
-    if (!from && is_array()) {
+    if (!from && has_begun_) {
       from.emplace();
       StateWriter writer(*from);
       save(writer);
@@ -105,6 +117,7 @@ class Hfta final : public Eager {
       saved_ = std::move(from);
       throw;
     }
+    has_begun_ = from.has_value();
     show_leader(bench);
     const std::vector<std::string> unfused = array_->unfused();
     if (unfused.empty() || std::exchange(told_, true)) return;
@@ -115,6 +128,7 @@ class Hfta final : public Eager {
 
   void step(Workbench& bench, StepWork& work) override {
     if (!is_array()) return Eager::step(bench, work);
+    has_begun_ = true;
     do {
       has_gradients_ = false;
       for (std::size_t micro = 0; micro < work.micros.size(); ++micro) run_micro(bench, work, micro);
@@ -136,13 +150,14 @@ class Hfta final : public Eager {
 
   /// The run's optimizer is the leader's wherever it is looked at.
   void settle(Workbench& bench, Pause pause) override {
-    if (!is_array() || pause == Pause::evaluation) return;
+    if (!has_begun_ || pause == Pause::evaluation) return;
     const State state = optimizer_->state_of(*array_, row_of(leader()));
     bench.optimizer().load(StateReader(state));
   }
 
+  /// Nothing ahead of its first step: open() makes the same array again.
   void save(StateWriter& state) const override {
-    if (!is_array()) return;
+    if (!has_begun_) return;
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       const std::string of = "row/" + std::to_string(row);
       state.scalar(of, static_cast<std::int64_t>(rows_[row]));
@@ -163,6 +178,7 @@ class Hfta final : public Eager {
       saved_ = state.state();
     else
       array_.reset();
+    has_begun_ = has_begun_ && is_array();
   }
 
  private:
@@ -239,18 +255,9 @@ class Hfta final : public Eager {
       seeds.push_back(value_at(own, "run", "seed")->as<std::int64_t>());
       networks.push_back(bench.build(static_cast<std::uint64_t>(seeds.back())));
     }
-    // Members of the run's seed begin where its network does, which may come from a file.
     const at::NoGradGuard untracked;
-    const auto copy = [](const std::vector<NamedTensor>& to, const std::vector<NamedTensor>& from) {
-      for (std::size_t i = 0; i < to.size(); ++i) at::Tensor(to.at(i).tensor).copy_(from.at(i).tensor);
-    };
-    Network& shown = bench.network();
-    const auto seed = value_at(file, "run", "seed")->as<std::int64_t>();
-    for (std::size_t member = 0; member < networks.size(); ++member) {
-      if (seeds[member] != seed || from || bench.updates() > 0) continue;
-      copy(networks[member]->parameters(), shown.parameters());
-      copy(networks[member]->buffers(), shown.buffers());
-    }
+    if (!from && bench.updates() == 0)
+      begin(bench, static_cast<std::uint64_t>(value_at(file, "run", "seed")->as<std::int64_t>()), networks);
     Array array(std::move(networks));
     ArrayOptimizer optimizer(std::move(optimizers), file.find("optimizer")->as<Table>(), array);
     std::vector<std::size_t> rows(members());
@@ -267,6 +274,23 @@ class Hfta final : public Eager {
     rows_ = std::move(rows);
     frozen_ = std::move(frozen);
     seeds_ = std::move(seeds);
+  }
+
+  /// What the network of the run has from elsewhere than its seed, a file or a hook, all members begin with.
+  static void begin(Workbench& bench, std::uint64_t seed,
+                    const std::vector<std::unique_ptr<Network>>& networks) {
+    const std::unique_ptr<Network> bare = bench.build(seed);
+    const auto copy = [&](std::vector<NamedTensor> (Network::*all)() const) {
+      const std::vector<NamedTensor> shown = (bench.network().*all)(), of_seed = (*bare.*all)();
+      for (const std::unique_ptr<Network>& network : networks) {
+        const std::vector<NamedTensor> own = ((*network).*all)();
+        for (std::size_t i = 0; i < own.size(); ++i)
+          if (!at::equal(shown.at(i).tensor, of_seed.at(i).tensor))
+            at::Tensor(own[i].tensor).copy_(shown[i].tensor);
+      }
+    };
+    copy(&Network::parameters);
+    copy(&Network::buffers);
   }
 
   /// Members that `only` does not name, and those that it names have to be there.
@@ -381,6 +405,7 @@ class Hfta final : public Eager {
   }
 
   at::Tensor losses_of(Workbench& bench, const at::Tensor& outputs, const Batch& batch) const {
+    check_rows(batch, outputs.size(1));
     if (const auto* at_once = dynamic_cast<const GradesMembers*>(&bench.loss()))
       return at_once->forward_members(outputs, batch);
     std::vector<at::Tensor> losses;
@@ -482,7 +507,7 @@ class Hfta final : public Eager {
     std::vector<std::int64_t> frozen;
     for (std::size_t row = 0; row < rows_.size(); ++row)
       if (frozen_.contains(rows_[row])) frozen.push_back(static_cast<std::int64_t>(row));
-    optimizer_->step(*array_, bench.rate(bench.updates()), frozen);
+    optimizer_->step(*array_, bench.rate(bench.updates()), frozen, bench.optimizer().groups());
   }
 
   void compact(Workbench& bench) {
@@ -508,6 +533,7 @@ class Hfta final : public Eager {
   std::set<std::size_t> frozen_;     ///< those that have a row and are trained no more
   std::vector<std::int64_t> seeds_;  ///< of the members
   std::optional<Clip> clip_;
+  bool has_begun_ = false;      ///< the array has made a step, or comes from one that had
   bool has_gradients_ = false;  ///< of this step
   bool told_ = false;
 };

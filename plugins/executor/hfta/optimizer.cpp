@@ -149,7 +149,8 @@ void adam_step(Update& u, const at::Tensor& g) {
 /// Adam, and AdamW where decay is `decoupled`, in one pass over all that it reads and writes, a row a member. Of floats in
 /// memory, whose members have one rate each; whether it was that.
 bool adam_in_one_pass(Update& u, bool decoupled) {
-  if (!u.weights.is_cpu() || u.weights.scalar_type() != at::kFloat || u.rate.size(1) > 1 || u.flag("amsgrad"))
+  if (!u.weights.is_cpu() || u.weights.scalar_type() != at::kFloat || u.rate.size(1) > 1 ||
+      (u.decay.defined() && u.decay.size(1) > 1) || u.flag("amsgrad"))
     return false;
   const std::vector<double>& beta1 = u.numbers("betas", 0);
   const std::vector<double>& beta2 = u.numbers("betas", 1);
@@ -350,6 +351,11 @@ ArrayOptimizer::ArrayOptimizer(std::vector<Table> options, const Table& file, co
     slots_.push_back({std::move(name), at::zeros_like(array.weights())});
   if (type_ == "adagrad") slots_.front().values.add_(option("initial_accumulator").tensor);
   read_groups(array);
+  shown_ = make_groups(array.parameters(0), common_of(file));
+  for (const Place& place : array.places())
+    for (std::size_t g = 0; g < shown_.size(); ++g)
+      if (std::ranges::find(shown_[g].names, place.name) != shown_[g].names.end()) group_of_.push_back(g);
+  for (ParamGroup& group : shown_) group.params.clear();
 }
 
 /// A column where no parameter of a member has other numbers than the rest.
@@ -405,7 +411,54 @@ const ArrayOptimizer::Column& ArrayOptimizer::option(const std::string& name,
   return columns_.emplace(key, std::move(made)).first->second;
 }
 
-void ArrayOptimizer::step(const Array& array, const Rate& rate, const std::vector<std::int64_t>& frozen) {
+/// At a rate, with what hooks have made of the run's groups.
+ArrayOptimizer::Numbers ArrayOptimizer::numbers_of(const Array& array, const Rate& rate,
+                                                   std::span<const ParamGroup> groups) const {
+  const Numbers own{rate.factor == 1.0 ? rates_ : rates_ * rate.factor, decays_, rate.momentum};
+  if (groups.empty()) return own;
+  if (groups.size() != shown_.size())
+    throw PluginError("the optimizer has " + std::to_string(groups.size()) + " groups, the run file " +
+                      std::to_string(shown_.size()));
+  std::vector<double> rates, set_rates, decays, set_decays;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    rates.push_back(shown_[g].base_lr * rate.factor);
+    set_rates.push_back(groups[g].lr);
+    decays.push_back(shown_[g].weight_decay);
+    set_decays.push_back(groups[g].weight_decay);
+    if (groups[g].momentum != groups[0].momentum)
+      throw ConfigError(
+          "a hook gives the groups of the optimizer different momenta, and an array of models has one for "
+          "all "
+          "parameters: take the hook out, or set executor.type = \"eager\"");
+  }
+  return {changed(array, own.rates, rates, set_rates), changed(array, own.decays, decays, set_decays),
+          groups[0].momentum};
+}
+
+/// The members' numbers `own`, where a hook changed those of the run's groups from `before` to `now`.
+at::Tensor ArrayOptimizer::changed(const Array& array, const at::Tensor& own,
+                                   const std::vector<double>& before, const std::vector<double>& now) const {
+  if (now == before) return own;
+  std::vector<double> factors, put;
+  for (std::size_t g = 0; g < now.size(); ++g) {
+    const bool scales = before[g] != 0.0 || now[g] == 0.0;
+    factors.push_back(!scales ? 0.0 : now[g] == before[g] ? 1.0 : now[g] / before[g]);
+    put.push_back(scales ? 0.0 : now[g]);
+  }
+  const auto is_first = [&](double factor) { return std::abs(factor - factors[0]) <= 1e-12 * factors[0]; };
+  if (std::ranges::all_of(factors, is_first) && std::ranges::count(put, 0.0) == std::ssize(put))
+    return own.defined() ? own * factors[0] : own;
+  const auto of_places = [&](const std::vector<double>& of_groups) {
+    at::Tensor all = at::zeros_like(array.weights());
+    for (std::size_t i = 0; i < array.places().size(); ++i)
+      all.narrow(1, array.places()[i].first, array.places()[i].count).fill_(of_groups[group_of_[i]]);
+    return all;
+  };
+  return own.defined() ? own * of_places(factors) + of_places(put) : of_places(put);
+}
+
+void ArrayOptimizer::step(const Array& array, const Rate& rate, const std::vector<std::int64_t>& frozen,
+                          std::span<const ParamGroup> groups) {
   const at::NoGradGuard untracked;
   // Rows of frozen members are put back: the others are updated by the very operations of a whole array.
   std::vector<std::pair<at::Tensor, at::Tensor>> before;
@@ -415,13 +468,8 @@ void ArrayOptimizer::step(const Array& array, const Rate& rate, const std::vecto
     for (const Slot& slot : slots_) before.emplace_back(slot.values, slot.values.index_select(0, rows));
   }
   for (std::int64_t& each : updates_) ++each;
-  Update update{*this,
-                array,
-                array.weights(),
-                array.gradients(),
-                rate.factor == 1.0 ? rates_ : rates_ * rate.factor,
-                decays_,
-                rate.momentum};
+  const Numbers now = numbers_of(array, rate, groups);
+  Update update{*this, array, array.weights(), array.gradients(), now.rates, now.decays, now.momentum};
   rule_of(type_).update(update);
   if (frozen.empty()) return;
   const at::Tensor rows = at::tensor(frozen, at::kLong).to(array.weights().device());

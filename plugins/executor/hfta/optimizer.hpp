@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/executor.hpp>
+#include <trainyard/optimizer.hpp>
 #include <trainyard/state.hpp>
 #include <trainyard/value.hpp>
 
@@ -25,8 +27,11 @@ class ArrayOptimizer {
   /// has in common.
   ArrayOptimizer(std::vector<Table> options, const Table& file, const Array& array);
 
-  /// One update of all members but those that `frozen` names.
-  void step(const Array& array, const Rate& rate, const std::vector<std::int64_t>& frozen);
+  /// One update of all members but those that `frozen` names. `groups`: those of the plugin that the run file names,
+  /// with what hooks have made of the rate's numbers in them; what they multiply is multiplied for each member, and
+  /// what they put in the place of 0 is all members'. None: as the rate says.
+  void step(const Array& array, const Rate& rate, const std::vector<std::int64_t>& frozen,
+            std::span<const ParamGroup> groups = {});
 
   /// Leaves the members that `rows` names.
   void keep(const Array& array, const std::vector<std::int64_t>& rows);
@@ -57,6 +62,15 @@ class ArrayOptimizer {
   const Column& option(const std::string& name, std::optional<std::size_t> element = std::nullopt) const;
   void read_groups(const Array& array);
 
+  /// What an update goes by: [B, 1], or [B, P] where groups differ; decays undefined where all are 0.
+  struct Numbers {
+    at::Tensor rates, decays;
+    std::optional<double> momentum;  ///< in place of the options'
+  };
+  Numbers numbers_of(const Array& array, const Rate& rate, std::span<const ParamGroup> groups) const;
+  at::Tensor changed(const Array& array, const at::Tensor& own, const std::vector<double>& before,
+                     const std::vector<double>& now) const;
+
   struct Slot {
     std::string name;
     at::Tensor values;  ///< [B, P]
@@ -65,7 +79,9 @@ class ArrayOptimizer {
   std::string type_;
   std::vector<Table> options_;
   at::TensorOptions numbers_;
-  at::Tensor rates_, decays_;  ///< [B, 1], or [B, P] where groups differ; decays undefined where all are 0
+  at::Tensor rates_, decays_;          ///< as Numbers has them
+  std::vector<ParamGroup> shown_;      ///< as the plugin that the run file names has them
+  std::vector<std::size_t> group_of_;  ///< the number of its group, of each place
   std::vector<Slot> slots_;
   std::vector<std::int64_t> updates_;                           ///< of each member
   mutable std::map<std::string, Column, std::less<>> columns_;  ///< that were asked for

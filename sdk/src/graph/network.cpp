@@ -10,11 +10,33 @@
 #include <utility>
 
 #include <trainyard/error.hpp>
+#include <trainyard/graph/inputs.hpp>
 
 #include "operators/dropout_places.hpp"
 #include "operators/operator.hpp"
 
 namespace trainyard {
+
+void check_inputs(const Graph& graph, const std::vector<at::Tensor>& inputs) {
+  if (inputs.size() != graph.inputs.size())
+    throw PluginError("model: the batch has " + std::to_string(inputs.size()) + " inputs, the graph takes " +
+                      std::to_string(graph.inputs.size()));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const GraphValue& expected = graph.values[static_cast<std::size_t>(graph.inputs[i])];
+    if (!inputs[i].defined()) throw PluginError("model: input \"" + expected.name + "\" is undefined");
+    const at::IntArrayRef sizes = inputs[i].sizes();
+    bool fits = sizes.size() == expected.shape.size();
+    for (std::size_t d = 0; fits && d < sizes.size(); ++d)
+      fits = expected.shape[d] < 0 || expected.shape[d] == sizes[d];
+    if (!fits)
+      throw PluginError("model: input \"" + expected.name + "\" has shape " + shape_text(sizes.vec()) +
+                        ", the graph takes " + shape_text(expected.shape));
+    if (inputs[i].scalar_type() != expected.dtype)
+      throw PluginError("model: input \"" + expected.name + "\" holds " +
+                        c10::toString(inputs[i].scalar_type()) + ", the graph takes " +
+                        c10::toString(expected.dtype));
+  }
+}
 
 struct GraphNetwork::Program {
   struct Step {
@@ -176,24 +198,8 @@ struct GraphNetwork::Program {
   }
 
   void take_inputs(const std::vector<at::Tensor>& inputs) {
-    if (inputs.size() != graph.inputs.size())
-      throw PluginError("model: the batch has " + std::to_string(inputs.size()) +
-                        " inputs, the graph takes " + std::to_string(graph.inputs.size()));
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const GraphValue& expected = graph.values[static_cast<std::size_t>(graph.inputs[i])];
-      const at::IntArrayRef sizes = inputs[i].sizes();
-      bool fits = sizes.size() == expected.shape.size();
-      for (std::size_t d = 0; fits && d < sizes.size(); ++d)
-        fits = expected.shape[d] < 0 || expected.shape[d] == sizes[d];
-      if (!fits)
-        throw PluginError("model: input \"" + expected.name + "\" has shape " + shape_text(sizes.vec()) +
-                          ", the graph takes " + shape_text(expected.shape));
-      if (inputs[i].scalar_type() != expected.dtype)
-        throw PluginError("model: input \"" + expected.name + "\" holds " +
-                          c10::toString(inputs[i].scalar_type()) + ", the graph takes " +
-                          c10::toString(expected.dtype));
-      frame[graph.inputs[i]] = inputs[i];
-    }
+    check_inputs(graph, inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) frame[graph.inputs[i]] = inputs[i];
   }
 
   const GraphValue& only_output() const {
