@@ -319,7 +319,7 @@ TEST_CASE("row-wise Adagrad leaves rows without a gradient, and has one number f
   const at::Tensor dense = at::randn({5, 4});
   dense[1].zero_();
   dense[3].zero_();
-  const at::Tensor rows = at::tensor({0, 2, 4});
+  const at::Tensor rows = at::tensor({0, 2, 4}, at::kLong);
   const at::Tensor sparse =
       at::sparse_coo_tensor(rows.unsqueeze(0), dense.index_select(0, rows), {5, 4}).coalesce();
   const std::vector<at::Tensor> expected = step(dense, dense), found = step(sparse, sparse);
