@@ -46,9 +46,22 @@ void CheckedFile::check_header() const {
   check("its header", 0, entry_.header, entry_.header_digest);
 }
 
-void CheckedFile::check(const TensorEntry& tensor) const {
-  check("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", tensor.offset, tensor.length,
-        tensor.digest);
+void CheckedFile::check(const TensorEntry& tensor, std::uint64_t begin, std::uint64_t end) const {
+  const std::string what = "tensor \"" + stored_name(tensor.owner, tensor.name) + "\"";
+  if (tensor.parts.empty()) return check(what, tensor.offset, tensor.length, tensor.digest);
+  std::uint64_t at = 0;
+  for (std::size_t rank = 0; rank < tensor.parts.size(); ++rank) {
+    const PartEntry& part = tensor.parts[rank];
+    if (at < end && at + part.length > begin)
+      check("the part of rank " + std::to_string(rank) + " of " + what, tensor.offset + at, part.length,
+            part.digest);
+    at += part.length;
+  }
+}
+
+void CheckedFile::check(const TensorEntry& tensor, std::string_view bytes) const {
+  compare("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", plugins::Sha256::of(bytes),
+          tensor.digest);
 }
 
 void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,
@@ -58,7 +71,12 @@ void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint
                     std::to_string(size_));
   plugins::Sha256 hash;
   read(offset, length, [&](std::string_view bytes) { hash.update(bytes.data(), bytes.size()); });
-  if (const std::string found = hash.hex(); found != digest)
+  compare(what, hash.hex(), digest);
+}
+
+void CheckedFile::compare(const std::string& what, const std::string& found,
+                          const std::string& digest) const {
+  if (found != digest)
     fail(path_, what + " is not as it was written: its SHA-256 is " + found + " instead of " + digest);
 }
 

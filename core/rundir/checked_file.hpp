@@ -22,7 +22,12 @@ class CheckedFile {
   const std::string& path() const { return path_; }
   void check_size() const;
   void check_header() const;
-  void check(const TensorEntry& tensor) const;
+  void check(const TensorEntry& tensor) const { check(tensor, 0, tensor.length); }
+  /// Of a tensor in parts, those alone that have bytes from `begin` to `end` of it.
+  void check(const TensorEntry& tensor, std::uint64_t begin, std::uint64_t end) const;
+
+  /// Of one that is not in parts, what was read of it.
+  void check(const TensorEntry& tensor, std::string_view bytes) const;
 
   /// The bytes of the file from `offset` on, in order and in pieces.
   void read(std::uint64_t offset, std::uint64_t length,
@@ -31,6 +36,7 @@ class CheckedFile {
  private:
   void check(const std::string& what, std::uint64_t offset, std::uint64_t length,
              const std::string& digest) const;
+  void compare(const std::string& what, const std::string& found, const std::string& digest) const;
 
   const FileEntry& entry_;
   std::string path_;

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <trainyard/error.hpp>
 
@@ -19,6 +23,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step-";
 constexpr std::uintmax_t longest_manifest = 256 << 20;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw DataError(what + ": " + std::strerror(errno));
+}
 
 /// "RUN/checkpoints/step-00000600/" is the same as without the slash.
 std::string without_slash(const std::string& path) {
@@ -113,6 +121,48 @@ Manifest read_manifest(const std::string& checkpoint) {
   if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
     throw DataError(path + ": cannot be read: " + std::strerror(errno));
   return from_text(text, path);
+}
+
+void check_parts(const std::string& checkpoint) {
+  const Manifest manifest = read_manifest(checkpoint);
+  for (const FileEntry& entry : manifest.files)
+    for (const TensorEntry& tensor : manifest.tensors)
+      if (tensor.file == entry.name && !tensor.parts.empty()) CheckedFile(checkpoint, entry).check(tensor);
+}
+
+std::vector<std::int64_t> best_steps(const std::vector<std::string>& checkpoints, const std::string& metric,
+                                     bool largest, std::int64_t count) {
+  std::vector<std::pair<double, std::int64_t>> values;
+  for (const std::string& checkpoint : checkpoints) {
+    try {
+      const Manifest manifest = read_manifest(checkpoint);
+      const auto value = manifest.metrics.find(metric);
+      if (value == manifest.metrics.end() || std::isnan(value->second)) continue;
+      values.emplace_back(largest ? -value->second : value->second, *step_of(checkpoint));
+    } catch (const DataError&) {
+      // Damaged: not among the best. Loading tells of it.
+    }
+  }
+  std::sort(values.begin(), values.end());
+  std::vector<std::int64_t> steps;
+  for (const auto& [value, step] : values)
+    if (std::ssize(steps) < count) steps.push_back(step);
+  return steps;
+}
+
+void publish(const std::string& temporary, const std::string& path, const std::string& aside) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno == EEXIST &&
+      ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0)
+    return;
+  if (errno != EINVAL && errno != ENOSYS) fail("cannot rename '" + temporary + "' to '" + path + "'");
+  // A network file system that knows neither: two steps.
+  const bool replaced = ::rename(path.c_str(), aside.c_str()) == 0;
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const int reason = errno;
+  if (replaced) ::rename(aside.c_str(), path.c_str());
+  errno = reason;
+  fail("cannot rename '" + temporary + "' to '" + path + "'");
 }
 
 std::vector<std::string> verify(const std::string& checkpoint) {

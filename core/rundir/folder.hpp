@@ -41,12 +41,24 @@ std::string weights_in(const std::string& path);
 /// DataError where the run keeps no best.
 std::string weights_path(const std::string& word, const std::string& run);
 
+/// Of these checkpoints, the steps of those with the best values of a metric, the best first; of equal ones the older
+/// is the better.
+std::vector<std::int64_t> best_steps(const std::vector<std::string>& checkpoints, const std::string& metric,
+                                     bool largest, std::int64_t count);
+
+/// Gives the folder its name. Where another has it they change places, in one step where the file system can:
+/// there is no moment without a checkpoint.
+void publish(const std::string& temporary, const std::string& path, const std::string& aside);
+
 /// Reads and checks the manifest of one checkpoint. Throws DataError.
 Manifest read_manifest(const std::string& checkpoint);
 
 /// Everything that is wrong with a checkpoint, one message each with the name of the tensor, header or file
 /// that it concerns; empty where every byte is as it was written.
 std::vector<std::string> verify(const std::string& checkpoint);
+
+/// Throws DataError where a tensor in parts is not as the ranks have written it.
+void check_parts(const std::string& checkpoint);
 
 /// Removes what an interrupted save or removal left: "*.tmp-*" and "*.old-*". The caller holds the run's
 /// lock.

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int format = 1;
+constexpr int format = 1, format_in_parts = 2;
 constexpr std::string_view before_digest = "{\n\"digest\": \"";
 constexpr std::size_t digest_length = 64;
 
@@ -115,20 +115,26 @@ FileEntry file_of(const Json& json) {
 }
 
 Json json_of(const TensorEntry& tensor) {
-  return {{"owner", tensor.owner},   {"name", tensor.name},    {"dtype", tensor.dtype},
-          {"shape", tensor.shape},   {"file", tensor.file},    {"offset", tensor.offset},
-          {"length", tensor.length}, {"digest", tensor.digest}};
+  Json json = {{"owner", tensor.owner},   {"name", tensor.name},    {"dtype", tensor.dtype},
+               {"shape", tensor.shape},   {"file", tensor.file},    {"offset", tensor.offset},
+               {"length", tensor.length}, {"digest", tensor.digest}};
+  for (const PartEntry& part : tensor.parts)
+    json["parts"].push_back({{"length", part.length}, {"digest", part.digest}});
+  return json;
 }
 
 TensorEntry tensor_of(const Json& json) {
-  return {.owner = json.at("owner"),
-          .name = json.at("name"),
-          .dtype = json.at("dtype"),
-          .shape = json.at("shape"),
-          .file = json.at("file"),
-          .offset = json.at("offset"),
-          .length = json.at("length"),
-          .digest = json.at("digest")};
+  TensorEntry tensor{.owner = json.at("owner"),
+                     .name = json.at("name"),
+                     .dtype = json.at("dtype"),
+                     .shape = json.at("shape"),
+                     .file = json.at("file"),
+                     .offset = json.at("offset"),
+                     .length = json.at("length"),
+                     .digest = json.at("digest")};
+  for (const Json& part : json.value("parts", Json::array()))
+    tensor.parts.push_back({.length = part.at("length"), .digest = part.at("digest")});
+  return tensor;
 }
 
 /// One element a line, so that two manifests can be compared by eye.
@@ -168,6 +174,10 @@ void check(const Manifest& manifest, const std::string& path) {
     if (file == tensors.end() || !owners.contains(tensor.owner))
       fail(path, "tensor \"" + tensor.name + "\" lies in no known file, or belongs to no state");
     file->second.push_back(&tensor);
+    std::uint64_t covered = 0;
+    for (const PartEntry& part : tensor.parts) covered += part.length;
+    if (!tensor.parts.empty() && (covered != tensor.length || digest_of(tensor.parts) != tensor.digest))
+      fail(path, "the parts of tensor \"" + tensor.name + "\" are not all of it");
   }
   for (const FileEntry& file : manifest.files) {
     auto& inside = tensors[file.name];
@@ -192,12 +202,20 @@ std::string stored_name(std::string_view owner, std::string_view name) {
   return owner == "model" ? std::string(name) : std::string(owner) + ":" + std::string(name);
 }
 
+std::string digest_of(const std::vector<PartEntry>& parts) {
+  std::string digests;
+  for (const PartEntry& part : parts) digests += part.digest;
+  return plugins::Sha256::of(digests);
+}
+
 std::string to_text(const Manifest& manifest) {
   Json metrics = Json::object();
   for (const auto& [name, value] : manifest.metrics) metrics[name] = json_of(value);
+  const bool in_parts =
+      std::ranges::any_of(manifest.tensors, [](const TensorEntry& each) { return !each.parts.empty(); });
   std::string text(before_digest);
   text.append(digest_length, '0');
-  text += "\",\n\"format\": " + std::to_string(format);
+  text += "\",\n\"format\": " + std::to_string(in_parts ? format_in_parts : format);
   text += ",\n\"step\": " + std::to_string(manifest.step);
   text += ",\n\"written\": " + Json(manifest.written).dump();
   text += ",\n\"metrics\": " + metrics.dump();
@@ -213,9 +231,9 @@ Manifest from_text(std::string_view text, const std::string& path) {
   if (text.substr(before_digest.size(), digest_length) != digest_of(std::string(text)))
     fail(path, "is not as it was written: its SHA-256 is not the one that stands in it");
   try {
-    if (const int found = Json::parse(text).at("format"); found != format)
-      fail(path,
-           "is of format " + std::to_string(found) + ", this host reads format " + std::to_string(format));
+    if (const int found = Json::parse(text).at("format"); found < format || found > format_in_parts)
+      fail(path, "is of format " + std::to_string(found) + ", this host reads format " +
+                     std::to_string(format_in_parts) + " and those before it");
     Manifest manifest = parse(text);
     check(manifest, path);
     return manifest;

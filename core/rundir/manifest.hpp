@@ -17,14 +17,23 @@ using Scalar = std::variant<bool, std::int64_t, double, std::string>;
 /// find them.
 std::string stored_name(std::string_view owner, std::string_view name);
 
+/// The bytes of a tensor that one rank has written, behind those of the rank before.
+struct PartEntry {
+  std::uint64_t length = 0;
+  std::string digest;  ///< SHA-256
+};
+
 struct TensorEntry {
   std::string owner, name;
   std::string dtype;  ///< as safetensors writes it: "F32"
   std::vector<std::int64_t> shape;
   std::string file;
   std::uint64_t offset = 0, length = 0;  ///< bytes in the file
-  std::string digest;                    ///< SHA-256 of them
+  std::string digest;                    ///< SHA-256 of them; of a tensor in parts, of the digests of these
+  std::vector<PartEntry> parts = {};     ///< by rank; none: one process has written all of it
 };
+/// Of a tensor in parts.
+std::string digest_of(const std::vector<PartEntry>& parts);
 
 struct FileEntry {
   std::string name;

@@ -25,8 +25,8 @@ using namespace trainyard;
 
 class WeightAverage : public Hook {
  public:
-  /// At model_ready: which tensors are averaged. Integer buffers (counters) never are. Throws ConfigError where tables lie in
-  /// parts on the ranks: evaluations read whole ones, of which no rank has an average.
+  /// At model_ready: which tensors are averaged. Integer buffers (counters) never are. Throws ConfigError where tables
+  /// lie in parts on the ranks: nobody would have the averages of rows that a lost rank had.
   void find_weights(StepContext& context) {
     const auto* const tables = dynamic_cast<const ShardsTables*>(&context.network());
     if (tables != nullptr && !tables->sharded().empty())

@@ -41,14 +41,14 @@ Clicks find_clicks(const BatchSchema& schema) {
 }
 
 /// Tables on all ranks, and behind them the rest of the model, which each rank has.
-class ShardedDlrm final : public Network, public ShardsTables {
+class ShardedDlrm final : public Network, public ShardsTables, public ReadsRows {
  public:
   ShardedDlrm(const Clicks& clicks, models::ShardedTables tables, Graph rest)
       : clicks_(clicks), tables_(std::move(tables)), rest_(std::move(rest)) {}
 
   at::Tensor forward(const Batch& batch, const ForwardContext& context) override {
     const at::Tensor& ids = batch.inputs[clicks_.ids];
-    const at::Tensor vectors = context.training ? tables_.look_up(ids) : tables_.look_up_whole(ids);
+    const at::Tensor vectors = context.training ? tables_.look_up(ids) : tables_.look_up_apart(ids);
     std::vector<at::Tensor> inputs;
     if (clicks_.features) inputs.push_back(batch.inputs[*clicks_.features]);
     inputs.push_back(vectors);
@@ -67,10 +67,12 @@ class ShardedDlrm final : public Network, public ShardsTables {
   }
 
   std::vector<ShardedTable> sharded() const override { return tables_.sharded(); }
-  void lend(std::vector<at::Tensor> whole) override { tables_.lend(std::move(whole)); }
+  void begin_evaluation() override { tables_.begin_evaluation(); }
+  void end_evaluation() override { tables_.end_evaluation(); }
   void on_lookup(models::ShardedTables::Listener listener) override {
     tables_.on_lookup(std::move(listener));
   }
+  void on_read(ReadsRows::Listener listener) override { tables_.on_read(std::move(listener)); }
 
  private:
   const Clicks clicks_;

@@ -2,7 +2,6 @@
 //   g <- g + weight_decay * w;  s <- s + g^2;  w <- w - lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)
 // A row without a gradient stays as it is, so that sparse gradients are dense ones with zeros.
 #include <ATen/ops/_fused_adagrad.h>
-#include <ATen/ops/div.h>
 
 #include "sparse_rows.hpp"
 
@@ -44,9 +43,7 @@ class Adagrad final : public SlotOptimizer {
         optimizers::update_rows(lists, [&](const at::Tensor& param, const std::vector<at::Tensor>& slots,
                                            const at::Tensor& rows, const at::Tensor& gradient) {
           optimizers::require_no_decay(groups_[group].weight_decay);
-          at::Tensor sum = slots[0].index_select(0, rows).addcmul_(gradient, gradient);
-          slots[0].index_copy_(0, rows, sum);
-          param.index_add_(0, rows, gradient.div(sum.sqrt_().add_(options_.eps)), -rate);
+          optimizers::adagrad_rows(param, slots[0], rows, gradient, rate, options_.eps);
         });
     if (!dense.params.empty()) update_dense(group, dense, updates);
   }

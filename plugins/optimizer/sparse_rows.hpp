@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/div.h>
+
 #include <trainyard/helpers/slot_optimizer.hpp>
 #include <trainyard/helpers/sparse.hpp>
 
@@ -42,6 +44,14 @@ inline void require_no_decay(double weight_decay) {
     throw ConfigError(
         "a parameter has a sparse gradient, and optimizer.weight_decay = " + std::to_string(weight_decay) +
         " moves rows without one: set it to 0, or choose lazy_adam");
+}
+
+/// Adagrad of some rows, each once, with a sum of squares for each element.
+inline void adagrad_rows(const at::Tensor& param, const at::Tensor& sums, const at::Tensor& rows,
+                         const at::Tensor& gradient, double rate, double eps) {
+  at::Tensor sum = sums.index_select(0, rows).addcmul_(gradient, gradient);
+  sums.index_copy_(0, rows, sum);
+  param.index_add_(0, rows, gradient.div(sum.sqrt_().add_(eps)), -rate);
 }
 
 }  // namespace optimizers

@@ -1,13 +1,17 @@
-"""Embedding tables whose rows lie on different ranks train as whole ones do; and where a rank is killed, the others load
-nothing, and its rows alone come from the disk."""
+"""Embedding tables whose rows lie on different ranks train as whole ones do, in the memory of a rank's own rows; and
+where a rank is killed, the others load nothing, and its rows alone come from the disk."""
+import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
+import subprocess
 import time
 import unittest
 
+from support.host import tensors
 from support.ranks import ReplacingTest
 
 KILLS = int(os.environ.get("TRAINYARD_KILLS", 2))
@@ -22,7 +26,7 @@ deterministic = "strict"
 threads = { intra_op = 1, inter_op = 1 }
 [model]
 type = "dlrm"
-dim = 8
+dim = 6
 bottom = [16]
 top = [16]
 tables = [10, 203, 5000, 20001]
@@ -34,7 +38,7 @@ type = "ctr"
 rows = [10, 203, 5000, 20001]
 features = 4
 train = { size = 6464, batch_size = 64, micro_batch_size = 8, shuffle = true, drop_last = true }
-val = { size = 400, batch_size = 100 }
+val = { size = 430, batch_size = 100 }
 [[metrics]]
 type = "auc"
 [optimizer]
@@ -53,6 +57,14 @@ type = "full"
 interval = "10ba"
 """
 WHOLE = RUN.replace("sharded = true", "sharded = false")
+SIX = RUN.replace("batch_size = 64", "batch_size = 96")  # for 1 to 4 and 6 ranks
+# One table that is nearly all of the model.
+LARGE = (SIX.replace("dim = 6", "dim = 256").replace("[10, 203, 5000, 20001]", "[ROWS]")
+         .replace('"30ba"', '"4ba"').replace('"20ba"', '"2ba"').replace('interval = "10ba"', 'interval = "2ba"')
+         .replace("size = 6464", "size = 640").replace("size = 430", "size = 130"))
+MEBIBYTES = int(os.environ.get("TRAINYARD_TABLE", 64))  # of that table
+LARGE_RANKS = int(os.environ.get("TRAINYARD_RANKS", 2))
+LIMIT = int(os.environ.get("TRAINYARD_MEMORY", 0))  # MiB that a rank is given beside those that it needs anyway
 CPR = (RUN.replace('type = "full"\ninterval = "10ba"', 'type = "cpr"\ntarget_pls = 0.3\nmtbf = 50')
        .replace("30ba", f"{60 * (KILLS + 1)}ba").replace('eval_interval = "20ba"', 'eval_interval = "1000ba"'))
 
@@ -85,6 +97,90 @@ class ShardedTables(ReplacingTest):
         weights = self.weights()
         self.on(2, RUN, *words)
         self.assertLess(self.furthest(self.weights(), weights), 1e-6)
+
+    def peak(self, ranks, text, *words, limit=None):
+        """The largest memory of a process of the run, in bytes, or of this one where it begins."""
+        self.write("run.toml", text)
+        limited = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))) if limit else None
+        run = subprocess.Popen(self.command("train", "run.toml", "-q", "--ranks", ranks, *words), cwd=self.folder,
+                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment(),
+                               preexec_fn=limited)
+        said = run.stdout.read()
+        run.stdout.close()
+        _, status, used = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(run.returncode, 0, said)
+        return used.ru_maxrss * 1024
+
+    def test_a_rank_has_memory_for_its_own_rows_alone(self):
+        """Where it draws, trains, evaluates and saves them, and where it loads those of another number of ranks."""
+        table = MEBIBYTES << 20
+        large = LARGE.replace("ROWS", str(table // 1024))
+        base = self.peak(LARGE_RANKS, LARGE.replace("ROWS", "1000"))
+        limit = LIMIT and base + (LIMIT << 20)
+        began = self.peak(LARGE_RANKS, large, "--overwrite", limit=limit)
+        ended = [self.run_folder / "checkpoints/step-00000004/model.safetensors", self.run_folder / "model.safetensors"]
+        for number, path in enumerate(ended):
+            shutil.copy(path, self.folder / str(number))
+        went_on = self.peak(LARGE_RANKS + 1, large.replace('"4ba"', '"6ba"'), limit=limit)
+        more = [(each - base) / table for each in (began, went_on)]
+        print("peak memory beside that of a small table, as a part of the table:", *(f"{each:.2f}" for each in more))
+        self.assertLess(more[0], 1.0 / LARGE_RANKS + 0.15)
+        self.assertLess(more[1], 2.0 / (LARGE_RANKS + 1) + 0.15)  # what is loaded, and what it goes into
+        # Last, as memory of this process counts where others begin.
+        self.assertTrue(tensors(self.folder / "0") == tensors(self.folder / "1"))
+
+    def test_ranks_take_over_the_bytes_of_any_other_number_of_them(self):
+        """Of a run that is killed on two of them, goes on with three, which write beside the training, and with one."""
+        run = self.going(2, SIX.replace('"30ba"', '"3000ba"'))
+        self.until(lambda: run.poll() is not None or (self.run_folder / "checkpoints/latest").exists())
+        for process in self.ranks_of(run.pid).values():
+            os.kill(process, signal.SIGKILL)
+        run.communicate(timeout=60)
+        for ranks in (3, 1):
+            on = ("--ranks", ranks) if ranks > 1 else ()
+            saved = sorted((self.run_folder / "checkpoints").glob("step-" + 8 * "[0-9]"))[-1]
+            step = int(saved.name.split("-")[1])
+            self.train(SIX, *on, "--set", f"run.resume={saved}", "--set", "run.output_dir=elsewhere",
+                       "--set", f"trainer.max_duration={step}ba", run="elsewhere")
+            taken = tensors(self.folder / "elsewhere/model.safetensors")
+            self.assertTrue(taken == tensors(saved / "model.safetensors"))  # too much to print
+            shutil.rmtree(self.folder / "elsewhere")
+            self.train(SIX, *on, "--set", f"trainer.max_duration={step + 10}ba", "--set", "checkpoint.type=async")
+
+    def test_the_tools_know_checkpoints_in_parts(self):
+        self.train(RUN, "--ranks", 2, "--set", "trainer.max_duration=20ba", "--set", "checkpoint.keep_last=2")
+        first, last = (self.run_folder / f"checkpoints/step-{step:08}" for step in (10, 20))
+        self.host("ckpt", "verify", self.run_folder)
+        self.assertIn("tables.3.weight  F32 [20001, 6]", self.host("ckpt", "inspect", last).stdout)
+        self.host("ckpt", "convert", last, "whole.safetensors")
+        self.assertTrue(tensors(self.folder / "whole.safetensors") == tensors(last / "model.safetensors"))
+        found = self.result()["metrics"]
+        for weights in (self.run_folder / "model.safetensors", last):
+            values = json.loads(self.host("eval", "run.toml", "--weights", weights, "--format", "json").stdout)
+            self.assertAlmostEqual(values["val/auc"], found["val/auc"], delta=1e-6)
+        entries = json.loads((last / "manifest.json").read_text())["tensors"]
+        table = next(each for each in entries if each["name"] == "tables.3.weight")
+        with open(last / "model.safetensors", "r+b") as file:
+            file.seek(table["offset"] + table["length"] - 1)
+            file.write(b"!")
+        said = self.host("ckpt", "verify", self.run_folder, code=4).stdout
+        self.assertIn('the part of rank 1 of tensor "tables.3.weight" is not as it was written', said)
+        self.train(RUN, "--ranks", 2, "--set", "trainer.max_duration=30ba")
+        self.assertTrue([line for line in self.lines("journal.jsonl", "resume") if "passed over" in line["why"]])
+        self.assertIn(first.name, self.lines("journal.jsonl", "resumed")[-1]["why"])
+
+    def test_an_optimizer_takes_the_gradients_of_rows_or_refuses_them(self):
+        """Adam moves all rows: lazy_adam does so ahead of their being read, for another rank too."""
+        def run(text, optimizer):
+            return text.replace('type = "rowwise_adagrad"\ntables = ["tables.*"]\nlr = 0.05', optimizer)
+        words = ("--set", "trainer.max_duration=12ba")
+        self.on(1, run(WHOLE, 'type = "adam"\nlr = 0.01'), *words)
+        weights = self.weights()
+        self.on(2, run(RUN, 'type = "lazy_adam"\nlr = 0.01'), *words)
+        self.assertLess(self.furthest(self.weights(), weights), 1e-4)
+        said = self.on(2, run(RUN, 'type = "adam"\nlr = 0.01'), *words, code=2)["printed"]
+        self.assertIn("has a sparse gradient, which this optimizer does not take", said)
 
     def test_averaged_weights_are_refused(self):
         """Evaluations would read the tables themselves, and the average of one rank be that of all behind a resume."""

@@ -300,6 +300,31 @@ TEST_CASE("row-wise Adagrad leaves rows without a gradient, and has one number f
   // Other types, and other devices, take another way.
   CHECK(at::allclose(run(at::kFloat), run(at::kDouble), 1e-5, 1e-6));
 
+  // So do gradients of the rows that have one.
+  const auto step = [](const at::Tensor& table_gradient, const at::Tensor& other_gradient) {
+    at::manual_seed(2);
+    std::vector<at::Tensor> ends;
+    const NamedTensor tables{"tables.0.weight", at::randn({5, 4}).set_requires_grad(true)};
+    const NamedTensor other{"top.weight", at::randn({5, 4}).set_requires_grad(true)};
+    const auto optimizer =
+        test::make<Optimizer>("rowwise_adagrad", test::table({{"lr", 0.1}, {"tables", Array{"tables.*"}}}));
+    optimizer->open(make_groups({tables, other}, optimizer->common));
+    tables.tensor.mutable_grad() = table_gradient;
+    other.tensor.mutable_grad() = other_gradient;
+    optimizer->step();
+    for (const auto& [name, tensor] : saved(*optimizer).tensors) ends.push_back(tensor);
+    ends.insert(ends.end(), {tables.tensor.detach(), other.tensor.detach()});
+    return ends;
+  };
+  const at::Tensor dense = at::randn({5, 4});
+  dense[1].zero_();
+  dense[3].zero_();
+  const at::Tensor rows = at::tensor({0, 2, 4}, at::kLong);
+  const at::Tensor sparse =
+      at::sparse_coo_tensor(rows.unsqueeze(0), dense.index_select(0, rows), {5, 4}).coalesce();
+  const std::vector<at::Tensor> expected = step(dense, dense), found = step(sparse, sparse);
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(at::allclose(found[i], expected[i], 1e-6, 1e-7));
+
   Problem problem;
   const auto unfit =
       test::make<Optimizer>("rowwise_adagrad", test::table({{"lr", 0.1}, {"tables", Array{"table.*"}}}));

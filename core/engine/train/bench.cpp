@@ -10,6 +10,7 @@
 
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/check_rows.hpp>
+#include <trainyard/helpers/sparse.hpp>
 #include <trainyard/mixins/reads_rows.hpp>
 
 #include "core/engine/distributed/together.hpp"
@@ -376,7 +377,7 @@ bool Bench::sum_up() {
   own_loss_ = {};
   for (at::Tensor& parameter : sharded_)
     if (parameter.grad().defined() && all.weight > 0.0)
-      parameter.mutable_grad().mul_(share_weight_ / all.weight);
+      stored(parameter.grad()).mul_(share_weight_ / all.weight);
   loss_meter_.add_sum(all.loss, all.counted);
   if (!scaler_ && !std::isfinite(all.loss)) refuse_loss(all.loss / all.counted);
   context_.agree(all.bits);

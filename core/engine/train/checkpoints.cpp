@@ -43,8 +43,14 @@ void Checkpoints::call(Call&& call) {
 void Checkpoints::save() {
   run_.check_weights();  // ahead of everything that could let go of the last good one
   Snapshot snapshot = run_.snapshot_of_ranks();
-  if (!writes_) return;
+  const Shards* const shards = run_.shards();
+  if (!writes_ && shards == nullptr) return;
   host_.complete(snapshot);
+  if (shards != nullptr) {
+    checkpoint::Written written = shards->write(writes_ ? store_.folder_ahead(snapshot.step) : "", snapshot);
+    if (writes_) store_.take(snapshot.step, std::move(written));
+  }
+  if (!writes_) return;
   call([&](Checkpointer& plugin) { plugin.take(std::move(snapshot)); });
 }
 

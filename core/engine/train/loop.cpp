@@ -139,7 +139,6 @@ void Loop::run_steps() {
 
 void Loop::run_step() {
   arrived_ = false;  // what comes from here on comes by steps
-  parts_.owner->release();
   parts_.host->begin_step();
   context_.number_ = context_.clock_.step + 1;
   const bool logging = parts_.host->log_due(context_.number_);
@@ -279,7 +278,6 @@ void Loop::share_buffers() {
   std::vector<at::Tensor> buffers;
   for (const NamedTensor& buffer : parts_.network.plugin->buffers()) buffers.push_back(buffer.tensor);
   distributed::take_from_first(*parts_.world, buffers);
-  parts_.owner->gather();
 }
 
 void Loop::request(Control control, std::string_view who, std::string_view why) {
@@ -482,6 +480,7 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
   MetricValues values;
   brackets_.bracket(Event::eval_start, Event::eval_end, [&] {
     split.loader->seek(0, 0);
+    parts_.owner->begin_evaluation();
     const auto ranks = static_cast<std::uint32_t>(parts_.world != nullptr ? parts_.world->size() : 1);
     while (std::optional<data::StepData> step = split.loader->next()) {
       const BatchScope batch_scope(context_);
@@ -501,8 +500,10 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
         context_.output_.reset();
         context_.loss_.reset();
       }
-      if (signalled()) return;  // half a pass gives no value
+      if (signalled()) break;
     }
+    parts_.owner->end_evaluation();
+    if (signalled()) return;  // half a pass gives no value
     if (parts_.world != nullptr) {
       losses.merge(*parts_.world);
       merge(parts_.metrics, context_.number_, *parts_.world);

@@ -83,10 +83,9 @@ class LoopOwner {
 
   /// Ahead of everything that may write weights or the optimizer's state: until then others read them.
   virtual void settle() {}
-  /// Of tables that lie in parts on the ranks: ahead of looking at weights, all ranks together; and ahead of
-  /// the next step.
-  virtual void gather() {}
-  virtual void release() {}
+  /// All ranks, ahead of the passes of an evaluation and behind them: who makes fewer waits for the others.
+  virtual void begin_evaluation() {}
+  virtual void end_evaluation() {}
   /// At safe points: throws what a plugin's own threads threw; with --strict-state, looks for state that is not
   /// saved.
   virtual void check_threads() {}

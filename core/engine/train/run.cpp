@@ -13,6 +13,7 @@
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/events/exit_watch.hpp"
 #include "core/engine/events/spans.hpp"
+#include "core/engine/save/load.hpp"
 #include "core/engine/train/device.hpp"
 #include "core/engine/train/finite_check.hpp"
 #include "core/engine/train/guard.hpp"
@@ -374,8 +375,6 @@ Snapshot Run::snapshot() const {
 
 Snapshot Run::snapshot_of_ranks() const {
   Snapshot all = snapshot();
-  for (State& state : all.states)
-    if (shards_ && state.owner == "optimizer") state = shards_->gathered(std::move(state));
   if (live_.world == nullptr || live_.config.find("distributed.compressor") == nullptr) return all;
   const std::vector<std::vector<State>> ranks = distributed::gather(*live_.world, own_states());
   for (std::size_t rank = 1; rank < ranks.size(); ++rank)
@@ -414,7 +413,7 @@ void Run::drop_requests(const State& run) {
 }
 
 void Run::restore(const std::vector<State>& given, const std::function<void(const std::string&)>& note) {
-  const std::vector<State> states = shards_ ? shards_->own(given, snapshot().states) : given;
+  const std::vector<State> states = shards_ ? shards_->rows.own(given, snapshot().states) : given;
   std::map<std::string_view, const State*> saved;
   for (const State& state : states) saved.emplace(state.owner, &state);
   const auto take = [&](std::string_view owner) -> const State* {
@@ -495,7 +494,7 @@ std::vector<State> Run::common_states(bool weights) const {
     const config::SlotConfig* const slot = live_.config.find(each.owner);
     return slot != nullptr && slot->kind == Compressor::kind.name;
   });
-  if (weights) return shards_ ? shards_->without(std::move(states)) : states;
+  if (weights) return shards_ ? shards_->rows.without(std::move(states)) : states;
   std::erase_if(states, [](const State& each) { return each.owner == "optimizer" || each.owner == "model"; });
   states.push_back(buffers());
   return states;
@@ -555,20 +554,19 @@ std::vector<NamedTensor> Run::weights() const {
   std::vector<NamedTensor> all = network.parameters();
   const std::vector<NamedTensor> buffers = network.buffers();
   all.insert(all.end(), buffers.begin(), buffers.end());
-  return shards_ ? shards_->whole(std::move(all)) : all;
+  return all;
 }
 
-void Run::load_weights(std::vector<NamedTensor> from, const std::string& source,
-                       const std::vector<std::string>& patterns) {
-  if (shards_)
-    for (NamedTensor& each : from) each.tensor = shards_->own(each.name, each.tensor);
-  copy_weights(weights(), from, source, patterns);
+void Run::load_weights(const std::string& path, const std::vector<std::string>& patterns) {
+  copy_weights(weights(),
+               checkpoint::load_weights(path, shards_ ? shards_->rows.wanted() : RowsWanted(all_rows)), path,
+               patterns);
 }
 
 std::string Run::model_digest() const {
   State state;
   for (const NamedTensor& each : weights()) state.tensors.emplace(each.name, each.tensor);
-  return digest(state);
+  return shards_ ? shards_->rows.digest(std::move(state)) : digest(state);
 }
 
 State Run::optimizer_state() const {
@@ -579,7 +577,7 @@ State Run::optimizer_state() const {
 }
 
 std::string Run::optimizer_digest() const {
-  return digest(shards_ ? shards_->gathered(optimizer_state()) : optimizer_state());
+  return shards_ ? shards_->rows.digest(optimizer_state()) : digest(optimizer_state());
 }
 
 void Run::fire_quietly(Event event) {

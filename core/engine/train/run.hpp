@@ -92,12 +92,14 @@ class Run : LoopOwner {
   void tell(const ActivePlugin& plugin, Event event);
   /// Waits until what is copied of the run may be written again.
   void settle() override;
-  void gather() override {
-    if (shards_) shards_->gather();
+  void begin_evaluation() override {
+    if (shards_) shards_->begin_evaluation();
   }
-  void release() override {
-    if (shards_) shards_->release();
+  void end_evaluation() override {
+    if (shards_) shards_->end_evaluation();
   }
+  /// Null: each rank has the whole network.
+  const Shards* shards() const { return shards_.get(); }
   void set_copying(std::shared_ptr<StateCopy> copy) { copying_ = std::move(copy); }
 
   ActivePlugin& checkpointer() { return live_.layer.plugin("checkpoint"); }
@@ -120,12 +122,11 @@ class Run : LoopOwner {
   /// Host::batches, of all ranks alike.
   std::vector<Batch> first_batches(std::string_view split, std::int64_t count);
 
-  /// Parameters, then buffers: what a file of weights holds.
+  /// Parameters, then buffers: what a file of weights holds; of tables in parts, own rows.
   std::vector<NamedTensor> weights() const;
 
-  /// Weights from elsewhere in the place of these; of tables in parts, whole ones. As copy_weights().
-  void load_weights(std::vector<NamedTensor> from, const std::string& source,
-                    const std::vector<std::string>& patterns);
+  /// Weights from elsewhere in the place of these: checkpoint::load_weights(), copy_weights().
+  void load_weights(const std::string& path, const std::vector<std::string>& patterns = {});
 
   /// SHA-256 over named parameters and buffers; over the optimizer's state. Wait for the device.
   std::string model_digest() const;

@@ -1,15 +1,12 @@
 #include "core/engine/train/shards.hpp"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
 #include <trainyard/error.hpp>
+#include <trainyard/formats/shared_safetensors.hpp>
 
 namespace trainyard::train {
 
@@ -44,85 +41,34 @@ std::unique_ptr<Shards> Shards::of(Network& network, distributed::World* world,
   return std::unique_ptr<Shards>(new Shards(network, *tables, *world));
 }
 
-/// Of a parameter, or of what an optimizer has of one: "sum/tables.0.weight".
-const ShardedTable* Shards::table_of(std::string_view name) const {
-  const auto found = std::ranges::find_if(all_, [&](const ShardedTable& table) {
-    return name == table.name || name.ends_with("/" + table.name);
-  });
-  return found == all_.end() ? nullptr : &*found;
-}
-
-/// The parts of the ranks one behind the other.
-at::Tensor Shards::gathered(const at::Tensor& own, std::int64_t rows) const {
-  const int ranks = world_.size();
-  const std::int64_t most = (rows + ranks - 1) / ranks;
-  std::vector<std::int64_t> shape = own.sizes().vec();
-  shape.front() = most;
-  const at::Tensor mine = at::zeros(shape, own.options().requires_grad(false));
-  mine.narrow(0, 0, own.size(0)).copy_(own);
-  shape.front() = most * ranks;
-  const at::Tensor all = at::empty(shape, mine.options());
-  world_.all_gather(all, mine)->wait();
-  std::vector<at::Tensor> parts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto [first, last] = rows_of_rank(rows, rank, ranks);
-    parts.push_back(all.narrow(0, rank * most, last - first));
+checkpoint::Written Shards::write(const std::string& folder, Snapshot& snapshot) const {
+  checkpoint::Written written{.folder = world_.from_first(folder), .files = {}, .tensors = {}};
+  std::set<std::string> names;  // of files
+  for (const std::vector<State>* states : {&snapshot.states, &snapshot.fixed})
+    for (const State& state : *states)
+      if (std::ranges::any_of(state.tensors, [&](const auto& each) {
+            return rows.rows_of(each.first, each.second).has_value();
+          }))
+        names.insert(checkpoint::file_of(state.owner));
+  for (const std::string& name : names) {
+    std::vector<checkpoint::Item> items;
+    for (std::vector<State>* states : {&snapshot.states, &snapshot.fixed})
+      for (State& state : *states)
+        if (checkpoint::file_of(state.owner) == name)
+          for (auto& [tensor_name, tensor] : std::exchange(state.tensors, {}))
+            items.push_back({state.owner, tensor_name, tensor, rows.rows_of(tensor_name, tensor)});
+    checkpoint::write_file(name, std::move(items), &world_, written);
   }
-  return at::cat(parts);
+  return written;
 }
 
-void Shards::gather() {
-  const at::NoGradGuard no_grad;
-  whole_.clear();
-  const std::vector<NamedTensor> parameters = network_.parameters();
-  for (const ShardedTable& table : all_)
-    whole_.push_back(
-        gathered(std::ranges::find(parameters, table.name, &NamedTensor::name)->tensor, table.rows));
-  tables_.lend(whole_);
-}
-
-void Shards::release() {
-  if (!std::exchange(whole_, {}).empty()) tables_.lend({});
-}
-
-std::vector<NamedTensor> Shards::whole(std::vector<NamedTensor> weights) const {
-  for (std::size_t i = 0; i < whole_.size(); ++i)
-    std::ranges::find(weights, all_[i].name, &NamedTensor::name)->tensor = whole_[i];
-  return weights;
-}
-
-State Shards::gathered(State state) const {
-  const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : state.tensors)
-    if (const ShardedTable* const table = table_of(name); table != nullptr && tensor.dim() > 0)
-      tensor = gathered(tensor, table->rows);
-  return state;
-}
-
-at::Tensor Shards::own(std::string_view name, const at::Tensor& whole) const {
-  const ShardedTable* const table = table_of(name);
-  if (table == nullptr || whole.dim() == 0 || whole.size(0) != table->rows) return whole;
-  const auto [first, last] = rows_of_rank(table->rows, world_.rank(), world_.size());
-  return whole.narrow(0, first, last - first).clone();
-}
-
-std::vector<State> Shards::own(std::vector<State> states, const std::vector<State>& now) const {
-  for (State& state : states) {
-    if (state.owner != "model" && state.owner != "optimizer") continue;
-    for (auto& [name, tensor] : state.tensors) tensor = own(name, tensor);
-    for (const State& own : now)
-      if (own.owner == state.owner)
-        for (const auto& [name, tensor] : own.tensors)
-          if (table_of(name) != nullptr) state.tensors.emplace(name, tensor);
-  }
-  return states;
-}
-
-std::vector<State> Shards::without(std::vector<State> states) const {
-  for (State& state : states)
-    if (state.owner == "model" || state.owner == "optimizer")
-      std::erase_if(state.tensors, [&](const auto& each) { return table_of(each.first) != nullptr; });
-  return states;
+void Shards::write(const std::string& path, const std::vector<NamedTensor>& weights) const {
+  std::vector<SharedTensor> tensors;
+  for (const NamedTensor& each : weights)
+    tensors.push_back({each.name, each.tensor, rows.rows_of(each.name, each.tensor)});
+  const std::string first = world_.from_first(std::filesystem::absolute(path).string());
+  write_together(first + ".tmp", tensors, &world_);
+  if (world_.rank() == 0) std::filesystem::rename(first + ".tmp", first);
 }
 
 }  // namespace trainyard::train

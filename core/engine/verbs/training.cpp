@@ -201,8 +201,7 @@ HostOutputs Training::outputs() {
 void Training::build() {
   const config::RunKeys& keys = run_->config().run;
   run_->build_model();
-  if (keys.load == config::RunKeys::Load::weights)
-    run_->load_weights(checkpoint::load_weights(keys.resume), keys.resume, keys.load_match);
+  if (keys.load == config::RunKeys::Load::weights) run_->load_weights(keys.resume, keys.load_match);
   open_sinks();
   checkpoints_.emplace(*run_, *this, checkpoint_folder(beginning_.directory), first_);
   LoopParts parts;
@@ -210,7 +209,8 @@ void Training::build() {
   parts.saver = &*checkpoints_;
   parts.signal = &SignalScope::caught();
   run_->build_loop(std::move(parts));
-  check_space(beginning_.directory.path(), bytes_of(run_->snapshot()));
+  check_space(beginning_.directory.path(),
+              bytes_of(run_->snapshot()) * (run_->shards() != nullptr ? world_->size() : 1));
 }
 
 void Training::open_sinks() {
@@ -266,11 +266,13 @@ void Training::train(report::RunResult& result) {
   result.optimizer_digest = run_->optimizer_digest();
   if (world_ != nullptr)
     compare_weights(*world_, result.model_digest, run_->config().find("distributed.compressor"));
-  if (first_) {
-    if (run_->live().swaps > 0)
-      report::write_atomically(beginning_.directory.file(control::live_name), run_->live().config_text);
-    write_safetensors(beginning_.directory.file(checkpoint::weights_name), run_->weights());
-  }
+  if (first_ && run_->live().swaps > 0)
+    report::write_atomically(beginning_.directory.file(control::live_name), run_->live().config_text);
+  const std::string weights = beginning_.directory.file(checkpoint::weights_name);
+  if (const Shards* const shards = run_->shards())
+    shards->write(weights, run_->weights());
+  else if (first_)
+    write_safetensors(weights, run_->weights());
   result.status = status_of(ending);
   result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
 }
@@ -401,8 +403,7 @@ bool Training::restore_best() {
   const std::optional<std::int64_t> step = checkpoint::step_of(path);
   if (step == run_->clock().step) return true;
   StateCopy last(run_->snapshot().states);
-  run_->release();
-  run_->load_weights(checkpoint::load_weights(path), path, {});
+  run_->load_weights(path);
   for (const EvaluationSplit& split : run_->loop().evaluations())
     if (run_->loop().look(split).empty()) {
       run_->go_back(last.states());

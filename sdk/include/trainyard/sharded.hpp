@@ -29,16 +29,18 @@ inline std::pair<std::int64_t, std::int64_t> rows_of_rank(std::int64_t rows, int
 }
 
 /// Of a network, by dynamic_cast. In training all ranks make the same passes, with the same micro-batches of
-/// the same size: the gradient that backward leaves for own rows is already the sum over the ranks. Passes of
-/// an evaluation exchange nothing: the host lends whole tables for them. Loop thread.
+/// the same size. The gradient that backward leaves for own rows is the sum over the ranks, and sparse: the rows
+/// that any rank looked up. Loop thread.
 class ShardsTables {
  public:
   virtual ~ShardsTables() = default;
 
   virtual std::vector<ShardedTable> sharded() const = 0;
 
-  /// Whole tables in the order of sharded(), for passes that do not train; empty: they are gone.
-  virtual void lend(std::vector<at::Tensor> whole) = 0;
+  /// Ahead of passes that do not train and behind them, on all ranks. A rank may make any number of such passes, of
+  /// any size; at the end it gives the others its rows until all are there.
+  virtual void begin_evaluation() = 0;
+  virtual void end_evaluation() = 0;
 
   /// Called in each training pass with the own rows of a table that any rank looked up, counted from the
   /// first own one, as often as they were. One listener.

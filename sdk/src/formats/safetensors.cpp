@@ -1,23 +1,18 @@
 #include <trainyard/formats/safetensors.hpp>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include <trainyard/error.hpp>
+#include "plain_file.hpp"
 
 namespace trainyard {
 namespace {
 
+using formats::fail, formats::File;
 using nlohmann::json;
 
 constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's bound
@@ -30,56 +25,6 @@ constexpr DtypeName dtype_names[] = {{at::kFloat, "F32"},     {at::kDouble, "F64
                                      {at::kBFloat16, "BF16"}, {at::kLong, "I64"},   {at::kInt, "I32"},
                                      {at::kShort, "I16"},     {at::kChar, "I8"},    {at::kByte, "U8"},
                                      {at::kBool, "BOOL"}};
-
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw DataError(path + ": " + what);
-}
-
-/// A file descriptor that is closed when it goes.
-class File {
- public:
-  File(const std::string& path, int flags)
-      : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644)) {
-    if (descriptor_ < 0) fail(path, std::strerror(errno));
-  }
-  ~File() { ::close(descriptor_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  void write(const void* data, std::size_t size) {
-    const auto* bytes = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t done = ::write(descriptor_, bytes, size);
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) fail(path_, std::strerror(errno));
-      bytes += done;
-      size -= static_cast<std::size_t>(done);
-    }
-  }
-  void read(void* data, std::size_t size) {
-    auto* bytes = static_cast<char*>(data);
-    while (size > 0) {
-      const ssize_t done = ::read(descriptor_, bytes, size);
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) fail(path_, std::strerror(errno));
-      if (done == 0) fail(path_, "the file ends early: it was truncated");
-      bytes += done;
-      size -= static_cast<std::size_t>(done);
-    }
-  }
-  void sync() {
-    if (::fsync(descriptor_) != 0) fail(path_, std::strerror(errno));
-  }
-  std::uint64_t size() const {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) fail(path_, "not a regular file");
-    return static_cast<std::uint64_t>(status.st_size);
-  }
-
- private:
-  std::string path_;
-  int descriptor_;
-};
 
 struct Placed {
   std::string name;
@@ -185,7 +130,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   File(slash == std::string::npos ? "." : path.substr(0, slash + 1), O_RDONLY | O_DIRECTORY).sync();
 }
 
-std::vector<NamedTensor> read_safetensors(const std::string& path) {
+std::vector<NamedTensor> read_safetensors(const std::string& path, const RowsWanted& wanted) {
   File file(path, O_RDONLY);
   const std::uint64_t size = file.size();
   std::uint64_t length = 0;
@@ -213,8 +158,15 @@ std::vector<NamedTensor> read_safetensors(const std::string& path) {
                      (each.begin < expected ? "inside the one before" : "after a gap") + " that ends at " +
                      std::to_string(expected));
     expected = each.end;
-    at::Tensor tensor = at::empty(each.shape, at::TensorOptions().dtype(each.type));
-    file.read(tensor.mutable_data_ptr(), tensor.nbytes());
+    std::vector<std::int64_t> shape = each.shape;
+    std::uint64_t begin = sizeof length + length + each.begin;
+    if (const auto rows = wanted(each.name, shape); rows && shape.front() > 0) {
+      begin += (each.end - each.begin) / static_cast<std::uint64_t>(shape.front()) *
+               static_cast<std::uint64_t>(rows->first);
+      shape.front() = rows->second - rows->first;
+    }
+    at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(each.type));
+    file.read_at(begin, tensor.mutable_data_ptr(), tensor.nbytes());
     tensors.push_back({each.name, std::move(tensor)});
   }
   if (expected != size - sizeof length - length) fail(path, "bytes after the last tensor belong to none");

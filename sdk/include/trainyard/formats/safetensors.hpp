@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <trainyard/helpers/rows_wanted.hpp>
 #include <trainyard/named_tensor.hpp>
 
 namespace trainyard {
@@ -21,9 +22,9 @@ std::string safetensors_header(const std::string& path, const std::vector<NamedT
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// All tensors, on the CPU, in the order of their bytes. Throws DataError for a file that is not exactly of
-/// this format: header too long or malformed, a tensor out of bounds, overlapping, with a gap before it, or
-/// twice.
-std::vector<NamedTensor> read_safetensors(const std::string& path);
+/// All tensors, on the CPU, in the order of their bytes; of each the rows that are wanted, and no others are read.
+/// Throws DataError for a file that is not exactly of this format: header too long or malformed, a tensor out of
+/// bounds, overlapping, with a gap before it, or twice.
+std::vector<NamedTensor> read_safetensors(const std::string& path, const RowsWanted& wanted = all_rows);
 
 }  // namespace trainyard
