@@ -20,7 +20,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <trainyard/error.hpp>
-#include <trainyard/helpers/reads_rows.hpp>
+#include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/named_tensor.hpp>
 #include <trainyard/random.hpp>
 #include <trainyard/ranks.hpp>
