@@ -316,7 +316,7 @@ TEST_CASE(
       return "schema = 1\n[run]\nseed = 3\nthreads = { intra_op = 1, inter_op = 1 }\n[model]\n" +
              model.table + "[model.dropout]\n" + dropout + "[loss]\ntype = \"cross_entropy\"\n[data]\n" +
              "type = \"synthetic\"\n" + model.data +
-             "train = { size = 45, batch_size = 12, micro_batch_size = 4 }\nval = { size = 8, batch_size = 8 "
+             "train = { size = 44, batch_size = 12, micro_batch_size = 4 }\nval = { size = 8, batch_size = 8 "
              "}\n"
              "[optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n[schedule]\ntype = \"constant\"\n"
              "[logging]\nsinks = []\n[trainer]\nmax_duration = \"7ba\"\n[executor]\n" +
