@@ -40,6 +40,10 @@ class CompiledExecutor final : public Executor {
             "Steps whose network is compiled for the shapes of the batch: fused nodes, oneDNN, memory "
             "planned ahead.");
     m.fires(micro_events);
+    for (const char* const feature : {"grads", "hyper", "batch", "outputs", "model", "taps"})
+      m.provides(feature);
+    m.needs("prefers graph").needs("prefers trainer.precision = fp32");
+    m.needs("prefers model.dropout.type != blockwise | dropconnect");
     m.option("fuse", &Options::fuse,
              "all: nodes with a rule are compiled, fused where they can be; none: each node runs by LibTorch")
         .one_of({"all", "none"});

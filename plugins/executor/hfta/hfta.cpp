@@ -82,6 +82,16 @@ class Hfta final : public Eager {
     m.option("compact_at", &Options::compact_at, "frozen share of the array from which on it is made smaller")
         .range(0.0, 1.0);
     m.fires(micro_events);
+    // The members are not in the network that hooks see, which is the leader's.
+    m.provides("hyper").provides("batch");
+    for (const char* const feature : {"grads", "outputs", "model", "taps"})
+      m.provides(std::string(feature) + " where members = none");
+    m.needs("graph where members != none").needs("one rank where members != none");
+    m.needs("trainer.precision = fp32 | fp64 where members != none");
+    std::string fused;
+    for (const std::string& name : fused_optimizers()) fused += (fused.empty() ? "" : " | ") + name;
+    m.needs("optimizer.type = " + fused + " where members != none");
+    m.needs("model.dropout.type != blockwise | dropconnect where members != none");
   }
   explicit Hfta(const Options& options) : options_(options) {}
 
