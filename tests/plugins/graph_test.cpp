@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/helpers/blocks.hpp>
+#include <trainyard/learns.hpp>
 
 #include "plugins/dataset/graph/kept.hpp"
 #include "plugins/dataset/graph/npz.hpp"
@@ -122,7 +123,13 @@ TEST_CASE("graph: planetoid files give features, neighbours, labels and splits")
   const auto data =
       open(planetoid(folder, nodes_text, edges_text, {{"fanouts", Array{-1}}, {"degree", true}}));
   REQUIRE(data->size() == 2);
-  CHECK(data->schema().classes == 3);
+  CHECK(data->schema().classes == 2);  // those of the nodes for training; that for test has a third
+  const auto test = make<Dataset>("graph", planetoid(folder, nodes_text, edges_text));
+  dynamic_cast<Learns&>(*test).use(dynamic_cast<const Learns&>(*data).learned());
+  test->open("test");
+  CHECK(test->schema().classes == 2);
+  CHECK(dynamic_cast<const Learns&>(*test).ungraded() == Numbers{0});
+  CHECK(open(planetoid(folder, nodes_text, edges_text, {{"classes", 3}}))->schema().classes == 3);
   CHECK(data->labels() == Numbers{1, 0});
   check_batch_fits_schema(*data);
   const Batch batch = read(*data, {1, 0});
