@@ -556,8 +556,9 @@ TEST_CASE("A heartbeat goes on once the store answers again") {
   world.replace_lost();
   c10d::TCPStoreOptions options;
   options.port = place.port;
+  options.timeout = std::chrono::seconds(5);
   c10d::TCPStore store("127.0.0.1", options);
-  const std::string alive = "trainyard///alive/0", called = "trainyard///replacement";
+  const std::string alive = "trainyard//alive/0", called = "trainyard//replacement";
   const auto beats = [&] {
     const auto before = store.get(alive);
     for (int wait = 0; wait < 200; ++wait, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
