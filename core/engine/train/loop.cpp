@@ -461,6 +461,14 @@ Graded Loop::evaluate(const Batch& batch, const ForwardContext& pass, std::vecto
   return all.at(parts_.executor.plugin->leader());
 }
 
+/// Of several ranks: none has a batch left.
+void Loop::end_pass(LossMeter& losses) {
+  parts_.owner->end_evaluation();
+  if (parts_.world == nullptr || signalled()) return;
+  losses.merge(*parts_.world);
+  merge(parts_.metrics, context_.number_, *parts_.world);
+}
+
 MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
   const events::SpanScope span(Span::What::phase, "evaluation");
@@ -502,12 +510,8 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
       }
       if (signalled()) break;
     }
-    parts_.owner->end_evaluation();
+    end_pass(losses);
     if (signalled()) return;  // half a pass gives no value
-    if (parts_.world != nullptr) {
-      losses.merge(*parts_.world);
-      merge(parts_.metrics, context_.number_, *parts_.world);
-    }
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
     const auto put = [&](std::string name, double value) { values[std::move(name)] = value; };
     each_metric(

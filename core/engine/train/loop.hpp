@@ -135,6 +135,7 @@ class Loop {
   template <class TakeLoss, class Put>
   void each_metric(const std::string& of, const TakeLoss& take_loss, const Put& put);
   Graded evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses);
+  void end_pass(LossMeter& losses);
   MetricValues pass_over(const EvaluationSplit& split);
   bool finished();
   void poll();
