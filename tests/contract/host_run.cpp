@@ -20,11 +20,6 @@ const test::TempFolder& folder() {
   return made;
 }
 
-const check::Materials& materials() {
-  static const check::Materials made{&test::shipped(), check::write_samples(folder().path("samples"))};
-  return made;
-}
-
 /// What keeps a run from training; empty: nothing.
 std::string refusal(const HostRun& run) {
   if (needs_ranks(run.plugin)) {
@@ -56,7 +51,40 @@ HostRun search(const plugins::PluginFile& plugin) {
   return *found;
 }
 
+/// Where a table of a run file begins, and where the next one does; the end of the text where it has none such.
+std::pair<std::size_t, std::size_t> table_at(const std::string& text, const std::string& header) {
+  const std::size_t begin =
+      text.starts_with(header) ? 0 : std::min(text.find("\n" + header), text.size() - 1) + 1;
+  return {begin, std::min(text.find("\n[", begin), text.size() - 1) + 1};
+}
+
 }  // namespace
+
+std::string with_plugin(const std::string& text, const HostRun& other) {
+  const plugins::KindRow& kind = *plugins::find_kind(other.plugin.manifest.kind);
+  const bool list = kind.place == plugins::KindRow::Place::list;
+  const std::string section(kind.section), header = (list ? "[[" : "[") + section + (list ? "]]\n" : "]\n");
+  const std::string own = other.text();
+  const auto [begin, end] = table_at(own, header);
+  const auto [from, to] = list ? std::pair(text.size(), text.size()) : table_at(text, header);
+  return text.substr(0, from) + own.substr(begin, end - begin) + text.substr(to);
+}
+
+const check::Materials& materials() {
+  static const check::Materials made{&test::shipped(), check::write_samples(folder().path("samples"))};
+  return made;
+}
+
+const plugins::Registry& all_plugins() {
+  static const auto all =
+      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
+  return all;
+}
+
+config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks) {
+  const std::string file = folder().write("run.toml", text);
+  return config::resolve(config::load({file}, sets, {folder().path(""), ranks}), all_plugins());
+}
 
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host) {
   return check::candidates(option, host, materials());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check/small_run.hpp"
+#include "core/runfile/resolve.hpp"
 
 namespace trainyard::contract {
 
@@ -17,6 +18,18 @@ const std::vector<plugins::PluginFile>& alone();
 /// The first run that trains with this plugin, on two ranks where it needs them. Fails the test, with every
 /// reason, where none does.
 const HostRun& host_run(const plugins::PluginFile& plugin);
+
+/// A run file with this plugin, too, as its own run has it: in its slot, or behind the others of its list.
+std::string with_plugin(const std::string& text, const HostRun& other);
+
+/// What options of the run files are filled with.
+const check::Materials& materials();
+
+/// The shipped plugins and those of tests/faulty.
+const plugins::Registry& all_plugins();
+
+/// A run file, `sets` on top, on so many ranks, with any of these.
+config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks);
 
 /// Texts of values that an option might need, most likely first.
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host);

@@ -13,9 +13,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 
 #include "core/cli/listening.hpp"
+#include "core/engine/train/run.hpp"
 #include "core/engine/verbs/train_command.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
@@ -40,16 +42,32 @@ namespace trainyard::contract {
 namespace {
 
 constexpr std::size_t longest_request = 1 << 16;
-int requests = -1;  ///< socket to the process that forks
+constexpr unsigned longest_run = 120;  ///< seconds; then SIGALRM ends it
+int requests = -1;                     ///< socket to the process that forks
 
-/// Exit code of the training that a request describes: number of ranks, run file and changes, a line each.
-int train(const std::string& request, int rank, const plugins::Registry& registry) {
+/// The verb and its number of ranks, in the first line of a request.
+struct Asked {
+  std::string verb;
+  int ranks = 1;
+
+  explicit Asked(const std::string& request) { std::istringstream(request) >> verb >> ranks; }
+};
+
+/// As validation builds it.
+void build(config::RunConfig config, const plugins::Registry& registry) {
+  train::Run run(config, registry);
+  run.build_model();
+  run.build_loop({});
+}
+
+/// Exit code of what a request asks for: verb and number of ranks, run file and changes, a line each.
+int answer(const std::string& request, int rank, const plugins::Registry& registry) {
   std::vector<std::string> lines;
   for (std::size_t at = 0, end = 0; at < request.size(); at = end + 1) {
     end = std::min(request.find('\n', at), request.size());
     lines.push_back(request.substr(at, end - at));
   }
-  const int ranks = std::stoi(lines[0]);
+  const Asked asked(lines[0]);
   const std::string file = lines[1];
   const std::string said = file + ".said" + (rank == 0 ? "" : std::to_string(rank));
   if (freopen(said.c_str(), "w", stderr) == nullptr) return 99;
@@ -57,9 +75,14 @@ int train(const std::string& request, int rank, const plugins::Registry& registr
   lines.erase(lines.begin(), lines.begin() + 2);
   try {
     const std::string folder = file.substr(0, file.rfind('/'));
-    config::Resolution resolution = config::resolve(config::load({file}, lines, {folder, ranks}), registry);
+    config::Resolution resolution =
+        config::resolve(config::load({file}, lines, {folder, asked.ranks}), registry);
     std::fputs(resolution.findings.text().c_str(), stderr);
     if (!resolution.config) return 2;
+    if (asked.verb == "check") {
+      build(std::move(*resolution.config), registry);
+      return 0;
+    }
     train::TrainOptions options;
     options.quiet = true;
     options.resolved_toml = config::toml_file(resolution.config->resolved);
@@ -86,7 +109,8 @@ void place(int rank, int ranks, const control::Listening& store) {
                                                  TRAINYARD_BINARY_DIR "/tests/contract/throwers"});
   std::string request(longest_request, '\0');
   for (ssize_t size; (size = recv(socket, request.data(), request.size(), 0)) > 0;) {
-    const int ranks = std::stoi(request);
+    const Asked asked(request);
+    const int ranks = asked.verb == "train" ? asked.ranks : 1;
     std::optional<control::Listening> store;
     if (ranks > 1) store.emplace();
     std::vector<pid_t> children;
@@ -95,7 +119,8 @@ void place(int rank, int ranks, const control::Listening& store) {
       if (children.back() != 0) continue;
       close(socket);
       if (store) place(rank, ranks, *store);
-      const int code = train(request.substr(0, static_cast<std::size_t>(size)), rank, registry);
+      alarm(longest_run);
+      const int code = answer(request.substr(0, static_cast<std::size_t>(size)), rank, registry);
       std::fflush(nullptr);
       _exit(code);
     }
@@ -148,9 +173,9 @@ CATCH_REGISTER_LISTENER(Server)
 
 }  // namespace
 
-int Apart::train(std::vector<std::string> sets, int ranks) const {
+int Apart::ask(const std::string& verb, std::vector<std::string> sets, int ranks) const {
   sets.push_back("run.output_dir=" + run());
-  std::string request = std::to_string(ranks) + "\n" + file_;
+  std::string request = verb + " " + std::to_string(ranks) + "\n" + file_;
   for (const std::string& set : sets) request += "\n" + set;
   int status = -1;
   if (request.size() > longest_request || send(requests, request.data(), request.size(), MSG_NOSIGNAL) < 0 ||

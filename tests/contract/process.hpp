@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract/host_run.hpp"
@@ -22,11 +23,20 @@ class Apart {
 
   /// Begins the run, or goes on with it, on so many ranks. Gives what waitpid says, of the first rank that did
   /// not end in order.
-  int train(std::vector<std::string> sets, int ranks = 1) const;
+  int train(std::vector<std::string> sets, int ranks = 1) const {
+    return ask("train", std::move(sets), ranks);
+  }
+  /// What `trainyard validate` makes of the run: data is read, and all that trains is built. One process, whatever
+  /// the ranks.
+  int check(std::vector<std::string> sets, int ranks = 1) const {
+    return ask("check", std::move(sets), ranks);
+  }
   /// What the first rank printed.
   std::string said() const;
 
  private:
+  int ask(const std::string& verb, std::vector<std::string> sets, int ranks) const;
+
   test::TempFolder folder_;
   std::string file_;
 };

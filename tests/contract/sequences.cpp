@@ -3,7 +3,8 @@
 // plans what was made in the end.
 //   TRAINYARD_SEQUENCES=2000 TRAINYARD_SEED=1 build/release/bin/contract_tests "random plans*"
 // On two ranks TRAINYARD_RANK_SEQUENCES says how many; a swap may fail on one of them, and is none then.
-// TRAINYARD_SUBJECT="rule confusion" has all runs made around one plugin.
+// TRAINYARD_SUBJECT="rule confusion" has all runs made around one plugin. TRAINYARD_VARIED=50 gives half of them
+// other plugins, another executor and precision, where validation takes them.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -15,10 +16,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <trainyard/executor.hpp>
 
+#include "contract/executors.hpp"
 #include "contract/host_run.hpp"
 #include "contract/process.hpp"
 #include "core/cli/client.hpp"
@@ -39,22 +42,9 @@ namespace {
 
 constexpr int run_steps = 60;
 
-const plugins::Registry& all_plugins() {
-  static const auto made =
-      plugins::Registry::scan({TRAINYARD_PLUGIN_DIR, TRAINYARD_BINARY_DIR "/tests/faulty"});
-  return made;
-}
-
 int from_environment(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
   return text == nullptr ? otherwise : std::atoi(text);
-}
-
-/// Of a run on so many ranks, which must be valid.
-config::Resolution resolve(const std::string& text, const std::vector<std::string>& sets, int ranks) {
-  static const test::TempFolder folder;
-  return config::resolve(config::load({folder.write("run.toml", text)}, sets, {folder.path(""), ranks}),
-                         all_plugins());
 }
 
 class Dice {
@@ -97,19 +87,21 @@ class Subject {
   Subject(Dice& dice, const PluginFile& plugin, int ranks)
       : dice_(dice), host_(*host_run(plugin).host), ranks_(ranks) {
     text_ = host_run(plugin).text();
-    if (plugin.manifest.kind != "checkpointer")
-      text_ += "[checkpoint]\ntype = \"" + std::string(dice.chance(50) ? "full" : "async") + "\"\n";
-    if (plugin.manifest.kind != Executor::kind.name ||
-        plugin.manifest.fires.size() == std::size(micro_events)) {  // they hear all events
-      text_ += "[[hooks]]\ntype = \"faulty\"\nstep = 100000\nway = \"throw\"\n";
-      text_ += "[[hooks]]\ntype = \"dawdling\"\nsteps = 1\nseconds = 0.001\n";
-    }
     sets_ = {"run.resume=auto", "trainer.max_duration=20ep", "logging.interval=10ba",
              "checkpoint.interval=" + std::to_string(3 + dice.below(12)) + "ba",
              "trainer.eval_interval=" + std::to_string(3 + dice.below(9)) + "ba"};
     if (ranks > 1) {  // three steps an epoch, the last of which has nothing for the second rank
       sets_.push_back("data.train.batch_size=8");
       sets_.push_back("data.train.micro_batch_size=2");
+    }
+    bool hears_all = plugin.manifest.fires.size() == std::size(micro_events);
+    if (plugin.manifest.kind != Executor::kind.name)
+      hears_all = dice.chance(from_environment("TRAINYARD_VARIED", 0)) ? vary() : true;
+    if (text_.find("[checkpoint]\n") == std::string::npos)
+      text_ += "[checkpoint]\ntype = \"" + std::string(dice.chance(50) ? "full" : "async") + "\"\n";
+    if (hears_all) {
+      text_ += "[[hooks]]\ntype = \"faulty\"\nstep = 100000\nway = \"throw\"\n";
+      text_ += "[[hooks]]\ntype = \"dawdling\"\nsteps = 1\nseconds = 0.001\n";
     }
     const config::Resolution found = resolve(text_, sets_, ranks);
     if (!found.config) throw std::runtime_error(found.findings.text() + text_);
@@ -166,6 +158,29 @@ class Subject {
   std::string text_;
   std::vector<std::string> sets_;
   std::vector<config::SlotConfig> slots_;
+
+  /// Other plugins, another executor and another precision, each where validation takes it beside the others. Whether
+  /// all events of a micro-batch are fired then.
+  bool vary() {
+    for (int more = dice_.below(3); more > 0; --more) {
+      const PluginFile& file = dice_.one_of(ranks_ > 1 ? shipped().files() : alone());
+      static const std::set<std::string> of_host = {"dataset", "model", "loss",
+                                                    "executor"};  // they fit each other
+      if (of_host.contains(file.manifest.kind) || plugins::find_kind(file.manifest.kind)->beside) continue;
+      if (text_.find("\"" + file.manifest.name + "\"") == std::string::npos)
+        take(with_plugin(text_, host_run(file)), sets_);
+    }
+    std::vector<std::string> sets = sets_;
+    sets.push_back("trainer.precision=" + std::string(dice_.one_of(precisions)));
+    const Mode& mode = dice_.one_of(modes());
+    return !take(text_ + mode.table(), sets) || mode.fires_all;
+  }
+  bool take(const std::string& text, const std::vector<std::string>& sets) {
+    if (!resolve(text, sets, ranks_).config) return false;
+    text_ = text;
+    sets_ = sets;
+    return true;
+  }
 };
 
 std::string random_plan(Dice& dice, Subject& subject) {
@@ -277,6 +292,13 @@ std::string made(const std::string& run) {
   return plan;
 }
 
+/// Whether bits depend on where the run was looked at: on pauses, which commands and signals make.
+bool has_pauses(const std::string& text) {
+  return std::ranges::any_of(modes(), [&](const Mode& mode) {
+    return mode.pauses && text.find(mode.options.substr(0, mode.options.size() - 1)) != std::string::npos;
+  });
+}
+
 /// Whether a rule did something to the run: it looks beside it, and acts a step sooner or later.
 bool rules_acted(const std::string& run) {
   for (const std::string& text : test::lines(run + "/journal.jsonl"))
@@ -298,7 +320,7 @@ std::string outcome(const std::string& run) {
 
 struct Tally {
   int runs = 0, starts = 0, kills = 0, signals = 0, commands = 0, swaps = 0, refused_at_start = 0,
-      steered_by_rules = 0;
+      steered_by_rules = 0, looked_at = 0;
 };
 
 const PluginFile& subject_of(Dice& dice, int ranks) {
@@ -380,6 +402,8 @@ void sequence(int seed, Tally& tally, int ranks) {
   if (!ended) return;
   if (rules_acted(run) || rules_acted(plain.run()))
     ++tally.steered_by_rules;
+  else if (has_pauses(subject.text() + plan + as_made))
+    ++tally.looked_at;
   else
     CHECK(outcome(run) == outcome(plain.run()));
 }
@@ -401,7 +425,8 @@ void sequences(int count, int ranks) {
   WARN(tally.runs << " runs with " << tally.swaps << " swaps, " << tally.starts << " starts, " << tally.kills
                   << " kills, " << tally.signals << " signals, " << tally.commands << " commands; "
                   << tally.refused_at_start << " plans refused before the first step; "
-                  << tally.steered_by_rules << " runs steered by rules, whose bits are not compared");
+                  << tally.steered_by_rules << " runs steered by rules and " << tally.looked_at
+                  << " that depend on where they pause, whose bits are not compared");
   CHECK(tally.runs > count / 2);
 }
 
