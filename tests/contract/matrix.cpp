@@ -1,8 +1,8 @@
-// Every executor in each of its modes, with every plugin of every other kind, in three precisions, on one rank and on two:
-// validation refuses the run and names both sides, or six steps come to what those of `eager` come to, also where the run is
-// killed and gone on with. The test draws some; tools/matrix has them all, and counts.
+// Every executor in each of its modes, with every plugin of every other kind, in three precisions, on one rank and on
+// two: validation refuses the run and names both sides, or six steps come to what those of `eager` come to, also where
+// the run is killed and gone on with. The test draws some; tools/matrix has them all, and counts.
 //   TRAINYARD_MATRIX=whole  all, or how many are drawn; TRAINYARD_SEED  which
-//   TRAINYARD_MATRIX_ONLY="executor=hfta kind=hook"  also mode, plugin, precision, ranks: a glance at some
+//   TRAINYARD_MATRIX_ONLY="executor=hfta,kind=hook"  also mode, plugin, precision, ranks: a glance at some
 //   TRAINYARD_MATRIX_RESULTS=FILE  a line for each that was tried; what has one is not tried again
 //   TRAINYARD_MATRIX_SHARE=0/2  of two processes the first
 #include <signal.h>
@@ -84,8 +84,8 @@ struct Case {
   }
 };
 
-/// Hooks of tests/faulty that do by the contract what no shipped one does: they write gradients, the learning rate and the
-/// labels, and skip steps.
+/// Hooks of tests/faulty that do by the contract what no shipped one does: they write gradients, the learning rate and
+/// the labels, and skip steps.
 const std::vector<PluginFile>& probes() {
   static const std::vector<PluginFile> found = [] {
     std::vector<PluginFile> files;

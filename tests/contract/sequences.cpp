@@ -1,9 +1,10 @@
-// Random plans, commands, kills and resumes, over every slot, every shipped plugin and its options, half of them
-// with other plugins, another executor and precision: no run ends that validation accepted, what is refused changes
-// nothing, and the bits are those of a run whose file plans what was made in the end.
+// Random plans, commands, kills and resumes, over every slot, every shipped plugin and its options: no run
+// ends that validation accepted, what is refused changes nothing, and the bits are those of a run whose file
+// plans what was made in the end.
 //   TRAINYARD_SEQUENCES=2000 TRAINYARD_SEED=1 build/release/bin/contract_tests "random plans*"
 // On two ranks TRAINYARD_RANK_SEQUENCES says how many; a swap may fail on one of them, and is none then.
-// TRAINYARD_SUBJECT="rule confusion" has all runs made around one plugin.
+// TRAINYARD_SUBJECT="rule confusion" has all runs made around one plugin. TRAINYARD_VARIED=50 gives half of them
+// other plugins, another executor and precision, where validation takes them.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -94,7 +95,8 @@ class Subject {
       sets_.push_back("data.train.micro_batch_size=2");
     }
     bool hears_all = plugin.manifest.fires.size() == std::size(micro_events);
-    if (plugin.manifest.kind != Executor::kind.name) hears_all = dice.chance(50) ? vary() : true;
+    if (plugin.manifest.kind != Executor::kind.name)
+      hears_all = dice.chance(from_environment("TRAINYARD_VARIED", 0)) ? vary() : true;
     if (text_.find("[checkpoint]\n") == std::string::npos)
       text_ += "[checkpoint]\ntype = \"" + std::string(dice.chance(50) ? "full" : "async") + "\"\n";
     if (hears_all) {
