@@ -168,10 +168,10 @@ Argument Arguments::add(const std::string& name, const Take& take, const std::st
 }
 
 void Arguments::flag(const std::string& name, bool& value, const std::string& help) {
-  app_->add_flag(name, value, help);
+  app_->add_flag(name, value, help)->disable_flag_override();  // --name=value
 }
 void Arguments::flag(const std::string& name, const std::function<void()>& given, const std::string& help) {
-  app_->add_flag_callback(name, given, help);
+  app_->add_flag_callback(name, given, help)->disable_flag_override();
 }
 void Arguments::footer(const std::string& text) {
   app_->footer(text);

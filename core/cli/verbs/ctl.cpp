@@ -28,6 +28,7 @@ void add_ctl(Arguments command, CommandLine& line) {
   const auto given = std::make_shared<Given>();
   Arguments verb = command.verb("ctl", "ask and steer a run that is going");
   verb.fall_through();
+  verb.footer("Exit codes: 0 done, 1 no run answers, 2 the run refuses.");
   verb.add("run", given->options.run, "directory of the run, or its name below runs/")
       .required()
       .offers("run");
