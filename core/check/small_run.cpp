@@ -157,9 +157,10 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
 std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materials& materials,
                                  const Refusal& refusal, std::string& reasons) {
   constexpr std::size_t most = 32;
+  const auto open = materials.sets.empty() ? plugin.manifest.options : std::vector<OptionSpec>();
   const auto search = [&](const auto& ways) -> std::optional<SmallRun> {
     for (const Surroundings& host : surroundings())
-      for (const std::string& filling : fillings(plugin.manifest.options, host, materials, most))
+      for (const std::string& filling : fillings(open, host, materials, most))
         for (const std::string& options : ways(filling, host)) {
           SmallRun run{&host, plugin, options};
           const std::string reason = refusal(run);
@@ -198,10 +199,9 @@ std::string SmallRun::text() const {
     table += "every = \"1ba\"\n";
     tables["recorder"] = "save = false\n";
   }
-  // Two ranks are two nodes, and parameters are small.
+  // Two ranks are two nodes.
   for (const OptionSpec& option : plugin.manifest.options)
-    if (needs_ranks(plugin) && (option.name == "min_compress_elements" || option.name == "local_world_size"))
-      table += option.name + " = 1\n";
+    if (needs_ranks(plugin) && option.name == "local_world_size") table += option.name + " = 1\n";
   if (kind != "sink") tables["logging"] += "sinks = []\n";
   return toml(tables, place.list ? place.table : "");
 }
@@ -212,6 +212,13 @@ std::string SmallRun::without_plugin() const {
   return toml(tables, "");
 }
 
+std::string missing_file(const plugins::PluginFile& plugin, const Materials& materials) {
+  const auto missing = [&](const OptionSpec& option) { return option.required && option.file; };
+  const auto option = std::ranges::find_if(plugin.manifest.options, missing);
+  return option == plugin.manifest.options.end() || !materials.sets.empty() ? ""
+                                                                            : set_path(plugin, option->name);
+}
+
 bool needs_ranks(const plugins::PluginFile& plugin) {
   return std::ranges::count(plugin.manifest.needs, "distributed") > 0;
 }
@@ -219,11 +226,6 @@ bool needs_ranks(const plugins::PluginFile& plugin) {
 std::string set_path(const plugins::PluginFile& plugin, const std::string& option) {
   const Slot place = slot(plugin.manifest.kind);
   return place.table + (place.list ? ".0." : ".") + option;
-}
-
-std::string message_path(const plugins::PluginFile& plugin, const std::string& option) {
-  const Slot place = slot(plugin.manifest.kind);
-  return place.table + (place.list ? "[0]." : ".") + option;
 }
 
 std::string title(const plugins::PluginFile& plugin) {

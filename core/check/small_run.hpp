@@ -25,6 +25,7 @@ const std::vector<Surroundings>& surroundings();
 struct Materials {
   const plugins::Registry* registry = nullptr;  ///< plugins that others are made of
   std::vector<std::string> files;               ///< of each format, write_samples()
+  std::vector<std::string> sets = {};  ///< KEY=VALUE, on top of the run file, which fills in nothing then
 };
 
 /// A plugin in its slot of a run, with the options that it needs. Two epochs of three steps.
@@ -48,12 +49,14 @@ using Refusal = std::function<std::string(const SmallRun&)>;
 std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materials& materials,
                                  const Refusal& refusal, std::string& reasons);
 
+/// Where --set gives it a file that it must have and nobody gave: "data.path"; empty where there is none.
+std::string missing_file(const plugins::PluginFile& plugin, const Materials& materials);
+
 /// Whether it works on several ranks alone.
 bool needs_ranks(const plugins::PluginFile& plugin);
 
-/// Where the run file has an option of the plugin: "optimizer.lr" for --set, and as messages write it.
+/// Where the run file has an option of the plugin, for --set: "optimizer.lr".
 std::string set_path(const plugins::PluginFile& plugin, const std::string& option);
-std::string message_path(const plugins::PluginFile& plugin, const std::string& option);
 
 /// "optimizer sgd".
 std::string title(const plugins::PluginFile& plugin);

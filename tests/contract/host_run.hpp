@@ -8,8 +8,15 @@
 
 namespace trainyard::contract {
 
-using check::message_path, check::needs_ranks, check::set_path, check::Surroundings, check::title;
+using check::needs_ranks, check::set_path, check::Surroundings, check::title;
 using HostRun = check::SmallRun;
+
+/// Where messages say that the run file has an option of the plugin: "hooks[0].momentum".
+inline std::string message_path(const plugins::PluginFile& plugin, const std::string& option) {
+  std::string path = set_path(plugin, option);
+  if (const std::size_t at = path.find(".0."); at != std::string::npos) path.replace(at, 3, "[0].");
+  return path;
+}
 
 /// Of the shipped plugins, those that train on one rank; tests/contract/ranks.cpp has the others, too.
 const std::vector<plugins::PluginFile>& alone();

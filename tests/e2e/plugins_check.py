@@ -33,11 +33,14 @@ class Seeded(CheckTest):
         sources = sorted((SOURCE / "tests/seeded").glob("*.cpp"))
         self.assertGreaterEqual(len(sources), 25)
 
+        self.write("points.txt", "points 24\n")
+
         def found(source):
             kind, name = source.stem.split("_", 1)
-            test = re.match(r"// Caught by ([a-z_.]+): ", source.read_text())[1]
+            test, words = re.match(r"// Caught by ([a-z_.]+)( with .*?)?: ", source.read_text()).groups("")
             library = SEEDED / kind / f"lib{name}.so"
-            done = self.run_host("plugins", "check", library, "--only", test, "--timeout", "20", "--format", "json")
+            done = self.run_host("plugins", "check", library, "--only", test, *words.split()[1:], "--timeout", "20",
+                                 "--format", "json")
             [report] = json.loads(done.stdout)
             return source, test, {each["name"]: each for each in report["tests"]}, done.returncode
 
@@ -62,6 +65,16 @@ class Seeded(CheckTest):
         [results] = self.check(SEEDED / "schedule/libby_zero.so", "--only", "options.bounds", code=PLUGIN).values()
         self.assertEqual(results["options.bounds"]["verdict"], "crash")
         self.assertIn("schedule.period=0", results["options.bounds"]["what"])
+
+
+    def test_a_dataset_whose_file_nobody_gave_is_skipped_by_name(self):
+        library = SEEDED / "dataset/libcounting.so"
+        [results] = self.check(library, "--only", "run.trains", "--only", "resume").values()
+        self.assertEqual({test["verdict"] for test in results.values()}, {"skip"})
+        self.assertIn("give one with --set data.path=FILE", results["run.trains"]["what"])
+        self.assertIn("see run.trains", results["resume.bits"]["what"])
+        [results] = self.check(library, "--only", "run.trains", "--set", "data.path=none.txt", code=PLUGIN).values()
+        self.assertIn("none.txt does not exist", results["run.trains"]["what"])
 
 
 class Shipped(CheckTest):

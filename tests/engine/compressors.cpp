@@ -15,6 +15,7 @@
 
 #include <trainyard/compressor.hpp>
 #include <trainyard/context.hpp>
+#include <trainyard/testing/compressor.hpp>
 
 #include "core/engine/distributed/reduction.hpp"
 #include "support/plugin.hpp"
@@ -163,6 +164,14 @@ TEST_CASE(
       for (const std::string& each : digests) CHECK(each == digests.front());
       for (const std::string& each : resumed) CHECK(each == digests.front());
     }
+}
+
+TEST_CASE("`plugins check` finds nothing wrong with the sums and the states of a compressor") {
+  for (const auto& [name, options] : all_of_them()) {
+    INFO(name);
+    CHECK(testing::wrong_sums(test::shipped_file("compressor", name), options) == "");
+    CHECK(testing::wrong_states(test::shipped_file("compressor", name), options) == "");
+  }
 }
 
 TEST_CASE("A step that is not taken leaves no trace, whatever its gradients were") {

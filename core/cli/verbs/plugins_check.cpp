@@ -46,6 +46,7 @@ int check_plugins(Given& given) {
   given.options.format = given.format == "json"    ? Format::json
                          : given.format == "junit" ? Format::junit
                                                    : Format::text;
+  given.options.sets = given.run_file.sets;
   given.options.seed = static_cast<std::uint64_t>(given.seed);
   return engine().check_plugins(files, registry, given.options);
 }
@@ -64,6 +65,7 @@ void add_plugins_check(Arguments plugins, CommandLine& line) {
   verb.add("--seed", given->seed, "of random options and states; 1 by default").within(0.0, largest_seed);
   verb.add("--timeout", given->options.timeout, "seconds that a test may take; 60 by default")
       .within(1.0, longest);
+  add_set(verb, given->run_file, "data.path=rows.bin");
   add_plugin_folders(verb, given->run_file);
   when_chosen(verb, line, given, check_plugins);
 }

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which need nothing, code that opens, a run that trains, or one that does so on a single rank.
-enum class Needs : std::uint8_t { nothing, code, run, rank };
+/// Which need nothing, code that opens, options for an object, a run that trains, or one that does so on a single rank.
+enum class Needs : std::uint8_t { nothing, code, object, run, rank };
 struct Test {
   std::string_view name;
   Outcome (*run)(const Subject&);
@@ -36,8 +36,10 @@ constexpr Test functions[] = {
     {"static.libraries", libraries, Needs::nothing},
     {"life.opens", opens, Needs::nothing},
     {"run.trains", trains, Needs::code},
-    {"life.thousand", thousand, Needs::code},
-    {"life.order", order, Needs::code},
+    {"life.thousand", thousand, Needs::object},
+    {"life.order", order, Needs::object},
+    {"ranks.sums", rank_sums, Needs::object},
+    {"ranks.states", rank_states, Needs::object},
     {"run.long", long_run, Needs::run},
     {"run.quiet", quiet, Needs::rank},
     {"options.bounds", bounds, Needs::run},
@@ -110,8 +112,7 @@ class Check {
  private:
   bool run_wanted() const {
     return std::ranges::any_of(functions, [&](const Test& test) {
-      const bool made = test.run == thousand || test.run == order;  // with options of the run
-      return (test.needs > Needs::code || made) && wanted(test.name, options_.only);
+      return test.needs > Needs::code && wanted(test.name, options_.only);
     });
   }
 
@@ -119,7 +120,10 @@ class Check {
   std::string obstacle(const Test& test) const {
     if (test.needs == Needs::nothing) return {};
     if (!opens_) return "the file does not open: see life.opens";
-    if (test.run == thousand || test.run == order) return {};
+    if (test.needs == Needs::object) {
+      const bool lacks = std::ranges::any_of(subject_.file.manifest.options, &OptionSpec::required);
+      return lacks && !subject_.run ? "options that it must have could not be chosen: see run.trains" : "";
+    }
     if (plugins::find_kind(subject_.file.manifest.kind)->beside)
       return "a training has no plugin of this kind";
     if (test.needs != Needs::code && !subject_.run) return "no run trains with it: see run.trains";
@@ -179,6 +183,7 @@ Report check_one(const std::string& path, const plugins::Registry& registry, con
   const Folder folder;
   Subject subject{.file = file, .registry = with(file, registry), .seed = options.seed};
   subject.materials.files = write_samples(folder / "samples");
+  subject.materials.sets = options.sets;
   Check check(std::move(subject), options, folder);
   return check.run();
 }

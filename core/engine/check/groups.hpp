@@ -16,6 +16,8 @@ Outcome libraries(const Subject& subject);
 Outcome opens(const Subject& subject);
 Outcome thousand(const Subject& subject);
 Outcome order(const Subject& subject);
+Outcome rank_sums(const Subject& subject);
+Outcome rank_states(const Subject& subject);
 
 // Of the run. `trains` looks for one, which its outcome hands to take_run().
 Outcome trains(const Subject& subject);

@@ -1,9 +1,10 @@
-// life.*: objects of the plugin, outside of a run.
+// life.*, ranks.*: objects of the plugin, outside of a run.
 #include <malloc.h>
 
 #include <filesystem>
 
 #include <trainyard/state.hpp>
+#include <trainyard/testing/compressor.hpp>
 
 #include "core/engine/check/groups.hpp"
 #include "core/plugins/loader.hpp"
@@ -37,13 +38,14 @@ Table options_of(const Subject& subject) {
   return {};
 }
 
-bool lacks_options(const Subject& subject) {
-  for (const OptionSpec& option : subject.file.manifest.options)
-    if (option.required && !subject.run) return true;
-  return false;
+/// `wrong`: says what is wrong with a compressor.
+Outcome on_two_ranks(const Subject& subject,
+                     std::string (*wrong)(const std::string& file, const Table& options, int ranks)) {
+  if (subject.file.manifest.kind != "compressor") return {Verdict::skip, "it is no compressor", {}};
+  doing("two ranks sum what it takes");
+  const std::string found = wrong(subject.file.path, options_of(subject), 2);
+  return found.empty() ? Outcome{} : failed(found);
 }
-const Outcome no_options = {
-    Verdict::skip, "options that it must have could not be chosen: see run.trains", {}};
 
 }  // namespace
 
@@ -56,7 +58,6 @@ Outcome opens(const Subject& subject) {
 }
 
 Outcome thousand(const Subject& subject) {
-  if (lacks_options(subject)) return no_options;
   const plugins::LoadedPlugin code = plugins::load(subject.file);
   const Table options = options_of(subject);
   constexpr std::size_t times = 1000, warm = 100;
@@ -80,7 +81,6 @@ Outcome thousand(const Subject& subject) {
 }
 
 Outcome order(const Subject& subject) {
-  if (lacks_options(subject)) return no_options;
   const plugins::LoadedPlugin code = plugins::load(subject.file);
   const plugins::LoadedPlugin::Instance object = code.create(options_of(subject));
   doing("an object that was only made is saved");
@@ -93,6 +93,14 @@ Outcome order(const Subject& subject) {
   }
   doing("an object that was only made is destroyed");
   return {};
+}
+
+Outcome rank_sums(const Subject& subject) {
+  return on_two_ranks(subject, testing::wrong_sums);
+}
+
+Outcome rank_states(const Subject& subject) {
+  return on_two_ranks(subject, testing::wrong_states);
 }
 
 }  // namespace trainyard::check

@@ -1,5 +1,6 @@
 // options.*: what the manifest allows is taken, the rest refused, and a run ends in order with either.
 #include <algorithm>
+#include <csignal>
 #include <random>
 
 #include "core/check/values.hpp"
@@ -49,7 +50,7 @@ class Trials {
     std::optional<Outcome> bad = bad_end(trained, Allow::messages);
     const bool memory = bad && (bad->what.find("alloc") != std::string::npos ||
                                 bad->what.find("memory") != std::string::npos);
-    if (!trained.overdue() && !memory) return bad;
+    if (!trained.died_by(SIGALRM) && !memory) return bad;
     if (large_++ == 0) first_ = said;
     return std::nullopt;
   }

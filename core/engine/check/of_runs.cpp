@@ -83,6 +83,11 @@ Outcome trains(const Subject& subject) {
   if (fatal) return *fatal;
   constexpr std::size_t enough = 2000;
   if (reasons.size() > enough) reasons = reasons.substr(0, reasons.rfind('\n', enough)) + "\nand so on";
+  const std::string file = missing_file(subject.file, subject.materials);
+  if (!run && !file.empty())
+    return {Verdict::skip,
+            "no file that the check makes suits it: give one with --set " + file + "=FILE\n" + reasons,
+            {}};
   if (!run) return failed("no run trains with it:\n" + reasons);
   const auto& all = surroundings();
   return {Verdict::pass,

@@ -6,18 +6,13 @@
 #include <ATen/Functions.h>
 
 #include <trainyard/state.hpp>
+#include <trainyard/testing/state.hpp>
 
 #include "core/engine/check/built.hpp"
 #include "core/engine/check/groups.hpp"
 
 namespace trainyard::check {
 namespace {
-
-State copy_of(const State& state) {
-  State copy = state;
-  for (auto& [name, tensor] : copy.tensors) tensor = tensor.clone();
-  return copy;
-}
 
 bool empty(const State& state) {
   return state.scalars.empty() && state.tensors.empty();
@@ -30,7 +25,7 @@ State trained_state(const Subject& subject) {
   doing("a run trains");
   used.fit();
   doing("it is saved");
-  return copy_of(used.saved());
+  return testing::copy(used.saved());
 }
 
 /// Loads a state into a fresh object; the message with which it was refused, or nothing.
@@ -42,18 +37,6 @@ std::string load(Built& fresh, const State& state, const std::string& what) {
   } catch (const std::exception& error) {
     return *error.what() == '\0' ? "?" : error.what();
   }
-}
-
-/// The first name that differs.
-std::string differing(const State& a, const State& b) {
-  for (const auto& [name, value] : a.scalars)
-    if (const auto other = b.scalars.find(name); other == b.scalars.end() || other->second != value)
-      return name;
-  for (const auto& [name, tensor] : a.tensors)
-    if (const auto other = b.tensors.find(name);
-        other == b.tensors.end() || trainyard::digest(other->second) != trainyard::digest(tensor))
-      return name;
-  return "a name that was not saved";
 }
 
 Scalar random_scalar(const Scalar& like, std::mt19937_64& dice) {
@@ -99,13 +82,14 @@ Outcome round_trip(const Subject& subject) {
   const State state = trained_state(subject);
   if (empty(state)) return stateless;
   Built fresh(subject);
-  if (const std::string refused = load(fresh, copy_of(state), "what it saved is loaded into a fresh object");
+  if (const std::string refused =
+          load(fresh, testing::copy(state), "what it saved is loaded into a fresh object");
       !refused.empty())
     return failed("what it saved is refused by a fresh object: " + refused);
   doing("it is saved again");
-  const State again = fresh.saved();
-  if (trainyard::digest(again) == trainyard::digest(state)) return {};
-  return failed("`" + differing(state, again) +
+  const std::vector<std::string> differing = testing::differences(state, fresh.saved());
+  if (differing.empty()) return {};
+  return failed("`" + differing.front() +
                 "` was saved, and is another after load: save and load have to agree "
                 "on every name");
 }
@@ -119,7 +103,7 @@ Outcome truncated(const Subject& subject) {
   const auto try_part = [&](const std::string& name, const State& part) {
     Built fresh(subject);
     const std::string anew = trainyard::digest(fresh.saved());
-    if (!load(fresh, copy_of(part), "a state is loaded without `" + name + "`").empty()) return;
+    if (!load(fresh, testing::copy(part), "a state is loaded without `" + name + "`").empty()) return;
     const std::string now = trainyard::digest(fresh.saved());
     if (now != anew && now != trainyard::digest(part) && taken.empty()) taken = name;
   };
@@ -148,7 +132,7 @@ Outcome random_state(const Subject& subject) {
   std::mt19937_64 dice(subject.seed);
   for (int trial = 0; trial < trials; ++trial) {
     Built fresh(subject);
-    const State other = random_like(copy_of(state), dice);
+    const State other = random_like(testing::copy(state), dice);
     const std::string what = "a state of random values is loaded (" + std::to_string(trial + 1) + " of " +
                              std::to_string(trials) + ", --seed " + std::to_string(subject.seed) + ")";
     if (!load(fresh, other, what).empty()) continue;
@@ -168,7 +152,7 @@ Outcome older(const Subject& subject) {
   for (const char* version : {"0.0.1", "0.9", "1", ""}) {
     state.version = version;
     Built fresh(subject);
-    load(fresh, copy_of(state), std::string("a state of version \"") + version + "\" is loaded");
+    load(fresh, testing::copy(state), std::string("a state of version \"") + version + "\" is loaded");
   }
   return {};
 }

@@ -14,7 +14,6 @@
 #include <iterator>
 #include <random>
 
-#include "core/check/remains.hpp"
 #include "core/engine/verbs/train_command.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
@@ -55,6 +54,13 @@ void bound(unsigned seconds) {
   alarm(seconds);
 }
 
+/// Those of the command line, then those of the test.
+std::vector<std::string> all_sets(const Subject& subject, const std::vector<std::string>& own) {
+  std::vector<std::string> sets = subject.materials.sets;
+  sets.insert(sets.end(), own.begin(), own.end());
+  return sets;
+}
+
 /// A program that starts ranks is started as such: nothing of LibTorch's is shared between ranks.
 int train_ranks(const Subject& subject, const Training& training, const std::string& folder) {
   const std::string file = folder + ".toml";
@@ -62,7 +68,7 @@ int train_ranks(const Subject& subject, const Training& training, const std::str
   std::vector<std::string> words = {
       fs::read_symlink("/proc/self/exe").string(),       "train", file, "-q", "--ranks", "2", "--plugins",
       fs::path(subject.file.path).parent_path().string()};
-  for (const std::string& set : training.sets) words.insert(words.end(), {"--set", set});
+  for (const std::string& set : all_sets(subject, training.sets)) words.insert(words.end(), {"--set", set});
   words.insert(words.end(), {"--set", "run.output_dir=" + folder});
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
@@ -100,12 +106,8 @@ std::int64_t Subject::steps_within(double seconds, std::int64_t most) const {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds / step_seconds));
 }
 
-bool Trained::killed() const {
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-}
-
-bool Trained::overdue() const {
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+bool Trained::died_by(int signal) const {
+  return WIFSIGNALED(status) && WTERMSIG(status) == signal;
 }
 
 int Trained::code() const {
@@ -119,7 +121,8 @@ config::RunConfig valid(const Subject& subject, const std::string& text,
   config::Environment environment;
   environment.data_root = subject.folder;
   if (needs_ranks(subject.file)) environment.ranks = environment.local_ranks = 2;
-  config::Resolution resolution = config::resolve(config::load({file}, sets, environment), subject.registry);
+  config::Resolution resolution =
+      config::resolve(config::load({file}, all_sets(subject, sets), environment), subject.registry);
   if (!resolution.config) throw ConfigError(resolution.findings.text());
   return std::move(*resolution.config);
 }
@@ -183,15 +186,6 @@ std::optional<Outcome> bad_end(const Trained& trained, Allow allow) {
   const bool told = trained.result.is_object() && trained.result["error"].is_string();
   const std::string why = told ? trained.result["error"].get<std::string>() : last_lines(trained.said);
   return failed("the run ended with exit code " + std::to_string(code) + done_last() + ": " + why);
-}
-
-std::string difference(const Trained& found, const Trained& expected) {
-  return difference(remains_of(found.folder), remains_of(expected.folder));
-}
-
-std::string with_checkpoints(const Subject& subject) {
-  const std::string text = subject.run->text();
-  return subject.file.manifest.kind == "checkpointer" ? text : text + "[checkpoint]\ntype = \"full\"\n";
 }
 
 }  // namespace trainyard::check

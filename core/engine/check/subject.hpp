@@ -47,8 +47,7 @@ struct Trained {
   std::string said;       ///< on standard output and error
   nlohmann::json result;  ///< result.json; null where it wrote none
 
-  bool killed() const;
-  bool overdue() const;  ///< Training::seconds were up
+  bool died_by(int signal) const;  ///< SIGALRM: Training::seconds were up
   int code() const;
 };
 
@@ -66,11 +65,5 @@ std::string fresh_folder(const Subject& subject);
 enum class Allow : std::uint8_t { success, messages };
 /// What is wrong with how a training ended; nothing where it ended as it should.
 std::optional<Outcome> bad_end(const Trained& trained, Allow allow = Allow::success);
-
-/// The first of what two runs left (remains.hpp) that differs, in words; empty where nothing does.
-std::string difference(const Trained& found, const Trained& expected);
-
-/// The tables of TOML that a run file has more than `text` where it saves checkpoints.
-std::string with_checkpoints(const Subject& subject);
 
 }  // namespace trainyard::check

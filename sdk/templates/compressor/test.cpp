@@ -1,6 +1,7 @@
 #include <ATen/ops/full.h>
 
 #include <trainyard/compressor.hpp>
+#include <trainyard/testing/compressor.hpp>
 #include <trainyard/testing/expect.hpp>
 #include <trainyard/testing/plugin.hpp>
 #include <trainyard/testing/ranks.hpp>
@@ -20,5 +21,7 @@ int main() {
   });
   EXPECT(sums[0].allclose(at::full({100}, 0.6), 0.01));
   EXPECT(sums[1].equal(sums[0]) && sums[2].equal(sums[0]));
+  EXPECT(testing::wrong_sums(PLUGIN_FILE) == "");
+  EXPECT(testing::wrong_states(PLUGIN_FILE) == "");
   return testing::done();
 }
