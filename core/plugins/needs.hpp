@@ -40,6 +40,7 @@ inline constexpr Provided provided_features[] = {
     {"free_rows", "dataset", "inputs without one row a sample"},
     {"momentum", "optimizer", "momentum of its own"},
     {"lazy_rows", "optimizer", "rows whose updates wait until they are read"},
+    {"sparse_rows", "optimizer", "updates of the rows that sparse gradients have"},
     {"taps", "executor", "outputs of single nodes"},
     {"grads", "executor", "gradients that hooks can read and write"},
     {"hyper", "executor", "learning rates that hooks can set"},

@@ -19,6 +19,7 @@ class Adagrad final : public SlotOptimizer {
   static void describe(Manifest<Options>& m) {
     m.name("adagrad").version("1.0.0").summary(
         "Steps scaled by the sum of squared gradients: for sparse features.");
+    m.provides("sparse_rows where weight_decay = 0");
     m.option("lr_decay", &Options::lr_decay, "the rate of update t is divided by 1 + (t - 1) lr_decay")
         .min(0.0);
     m.option("initial_accumulator", &Options::initial_accumulator, "the sum of squares at the start")

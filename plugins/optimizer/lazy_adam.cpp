@@ -89,7 +89,7 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
     m.name("lazy_adam")
         .version("1.0.0")
         .summary("Adam that updates the rows of a matrix that have a gradient.");
-    m.needs("fp32").provides("momentum").provides("lazy_rows");
+    m.needs("fp32").provides("momentum").provides("lazy_rows").provides("sparse_rows");
     m.option("betas", &Options::betas, "decay of the averages of the gradient and of its square")
         .count(2)
         .min(0.0)

@@ -35,6 +35,7 @@ class RowwiseAdagrad final : public SlotOptimizer {
     m.name("rowwise_adagrad")
         .version("1.0.0")
         .summary("Adagrad with one sum of squares a row: for embedding tables.");
+    m.provides("sparse_rows where weight_decay = 0");
     m.option("tables", &Options::tables,
              "names of the matrices that have one sum a row, * and ? allowed; others have one an element");
     m.option("lr_decay", &Options::lr_decay, "the rate of update t is divided by 1 + (t - 1) lr_decay")

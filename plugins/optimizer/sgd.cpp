@@ -23,6 +23,7 @@ class Sgd final : public SlotOptimizer {
   static void describe(Manifest<Options>& m) {
     m.name("sgd").version("1.0.0").summary("Stochastic gradient descent, with momentum and Nesterov's form.");
     m.provides("momentum where momentum != 0");
+    m.provides("sparse_rows where momentum = 0 and weight_decay = 0");
     m.option("momentum", &Options::momentum, "share of the last update kept in the next; 0: no momentum")
         .min(0.0)
         .below(1.0);

@@ -35,7 +35,7 @@ class Slide final : public Model {
   static void describe(Manifest<Options>& m) {
     m.name("slide").version("1.0.0").summary(
         "Sparse features to very many classes; training computes the logits that hash tables find.");
-    m.needs("fp32").needs("run.device = cpu").needs("one rank where precision = bf16");
+    m.needs("fp32").needs("sparse_rows").needs("run.device = cpu").needs("one rank where precision = bf16");
     m.needs("run.deterministic = off where mode = hogwild");
     m.option("hidden", &Options::hidden, "width of the hidden layer").range(1, 1 << 16);
     m.option("output", &Options::output,

@@ -493,6 +493,7 @@ class Manifest : public Fields<Options> {
   ///   "batch_norm"       of a model: it normalises over the batch
   ///   "sharded_tables"   of a model: its tables lie in parts on the ranks
   ///   "momentum"         of an optimizer: it has momentum (Optimizer::has_momentum)
+  ///   "sparse_rows"      of an optimizer: it takes sparse gradients (Optimizer::step)
   ///   "lazy_rows"        of an optimizer: updates of rows wait until the rows are read
   ///   "divides_network"  of an executor: each rank has a part of the network (Executor::divides_network)
   ///   "taps"       of an executor: it shows the output of each node to taps
