@@ -36,6 +36,7 @@ struct Provided {
 inline constexpr Provided provided_features[] = {
     {"graph", "model", "a graph"},
     {"batch_norm", "model", "normalisation over the batch"},
+    {"tied_weights", "model", "weights that several layers share"},
     {"sharded_tables", "model", "tables that lie in parts on the ranks"},
     {"free_rows", "dataset", "inputs without one row a sample"},
     {"momentum", "optimizer", "momentum of its own"},

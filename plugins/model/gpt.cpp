@@ -24,7 +24,7 @@ class Gpt final : public Model {
   };
   static void describe(Manifest<Options>& m) {
     m.name("gpt").version("1.0.0").summary("Pre-norm transformer language model with tied embeddings.");
-    m.provides("graph");
+    m.provides("graph").provides("tied_weights");
     m.option("n_layer", &Options::n_layer, "blocks of attention and MLP").range(1, 1 << 16);
     m.option("n_head", &Options::n_head, "attention heads; divides d_model").min(1);
     m.option("d_model", &Options::d_model, "width").min(1);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <trainyard/executor.hpp>
+#include <trainyard/helpers/check_rows.hpp>
 #include <trainyard/helpers/gather.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/loss.hpp>
@@ -112,7 +113,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     m.needs("graph").needs("rows").needs("no model.dropout").needs("trainer.precision = fp32");
     m.needs("optimizer.type = sgd").needs("optimizer.nesterov = false").needs("optimizer.dampening = 0");
     m.needs("optimizer.momentum != 0 where mitigation = lwpv | lwpv+sc | gsc");
-    m.needs("no batch_norm where update_size = 1");
+    m.needs("no batch_norm where update_size = 1").needs("no tied_weights where stages != 1");
     m.needs("distributed where mode = dist").needs("one rank where mode = sim | threads");
     m.needs("run.device = cpu where mode = dist");
     m.provides("batch").provides("outputs").provides("divides_network where mode = dist");
@@ -367,7 +368,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     shown_ = unit.batch;
     graded_ = {output, {}};
     fire(Event::before_loss, unit);
-    graded_.loss = bench_->loss().forward(graded_.output, shown_);
+    graded_.loss = bench_->loss().forward(graded_.output, check_rows(shown_, graded_.output.size(0)));
     fire(Event::after_loss, unit);
     bench_->report(graded_, shown_);
     fire(Event::before_backward, unit);
