@@ -37,7 +37,7 @@ inline constexpr Provided provided_features[] = {
     {"graph", "model", "a graph"},
     {"batch_norm", "model", "normalisation over the batch"},
     {"tied_weights", "model", "weights that several layers share"},
-    {"sharded_tables", "model", "tables that lie in parts on the ranks"},
+    {"sharded_rows", "model", "tables whose rows lie on different ranks"},
     {"free_rows", "dataset", "inputs without one row a sample"},
     {"momentum", "optimizer", "momentum of its own"},
     {"lazy_rows", "optimizer", "rows whose updates wait until they are read"},

@@ -96,7 +96,7 @@ class Dlrm final : public Model {
   static void describe(Manifest<Options>& m) {
     m.name("dlrm").version("1.0.0").summary(
         "Clicks from features and categories: embedding tables, dot products of all pairs, two MLPs.");
-    m.provides("graph").provides("sharded_tables where sharded = true and distributed.ranks != 1");
+    m.provides("graph").provides("sharded_rows where sharded = true and distributed.ranks != 1");
     for (const char* const need :
          {"data.train.drop_last = true", "no trainer.grad_clip", "no distributed.compressor",
           "trainer.precision = fp32 | bf16-mixed", "run.device = cpu", "no divides_network", "sparse_rows"})

@@ -492,7 +492,7 @@ class Manifest : public Fields<Options> {
   ///   "free_rows"  of a dataset: its batches have inputs without one row a sample (Rows)
   ///   "batch_norm"       of a model: it normalises over the batch
   ///   "tied_weights"     of a model: several of its layers share weights
-  ///   "sharded_tables"   of a model: its tables lie in parts on the ranks
+  ///   "sharded_rows"   of a model: its tables lie in parts on the ranks
   ///   "momentum"         of an optimizer: it has momentum (Optimizer::has_momentum)
   ///   "sparse_rows"      of an optimizer: it takes sparse gradients (Optimizer::step)
   ///   "lazy_rows"        of an optimizer: updates of rows wait until the rows are read
