@@ -261,6 +261,12 @@ clip = []
         for hook in ("certified", "certified_loss"):
             self.assertRegex(self.host("validate", "run.toml", code=2).stderr,
                              f'hook "{hook}" cannot be in a run with the model "lstm"')
+        # Proofs of programs in single precision are none of those that run in less.
+        mixed = ("--set", "trainer.precision=bf16-mixed")
+        self.write("run.toml", text)
+        said = self.host("validate", "run.toml", *mixed, "--set", "hooks.1.soundness=3", code=2).stderr
+        self.assertRegex(said, r'hook "certified".*trainer\.precision = fp32')
+        self.assertRegex(self.host("gpupoly", "run.toml", *mixed, code=2).stderr, r'tool "gpupoly".*trainer\.precision = fp32')
 
     def test_at_half_the_distance(self):
         """Sample by sample: what intervals prove, forms prove, and the search of another run does not refute."""

@@ -97,12 +97,6 @@ std::vector<Sample> samples() {
         {made("resnet", test::table({{"depth", 8}, {"width", 4}, {"shortcut", shortcut}}), {2, 12, 12}),
          {2, 12, 12}});
   all.push_back({made("residual_mlp", test::table({{"width", 8}, {"blocks", 2}}), {6}), {6}});
-  GraphBuilder b(schema({6}), 1);
-  const ValueId normed = b.layer_norm(b.linear(b.input(), "first", 8), "norm");
-  all.push_back({std::make_unique<GraphNetwork>(b.finish(b.linear(b.relu(normed), "last", 3))), {6}});
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : all.back().net->parameters())  // factors of both signs
-    if (name.starts_with("norm")) tensor.copy_(at::randn_like(tensor));
   return all;
 }
 
@@ -182,7 +176,7 @@ TEST_CASE("certified_loss: margins hold where forms end in intervals on their wa
 }
 
 TEST_CASE("certified_loss: gradients of the margins are those that differences of them give", "[certified]") {
-  const std::size_t index = GENERATE(1, 4);
+  const std::size_t index = GENERATE(1, 3);
   const Sample sample = std::move(samples()[index]);
   const Box box = box_of(sample.shape, 0.01);
   const at::Tensor target = at::tensor({0, 2, 1, 2}, at::kLong);

@@ -35,6 +35,8 @@ class Certified final : public Hook {
   static void describe(Manifest<Options>& m) {
     m.name("certified").version("1.0.0").summary("Counts samples near which no other class is, by proof.");
     m.needs("fp32").needs("graph").conflicts("gpt").conflicts("lstm").conflicts("dlrm");
+    m.needs("trainer.precision = fp32 where soundness = 3 | 4");
+    m.needs("model.activation != gelu | selu | sigmoid | tanh");
     m.option("eps", &Options::eps, "largest change of an input, before the data's mean and std").min(0);
     m.option("subset", &Options::subset,
              "samples of a split, drawn by the run's seed, the same ones at each evaluation")

@@ -55,6 +55,7 @@ class GpuPoly final : public Tool {
   };
   static void describe(Manifest<Options>& m) {
     m.name("gpupoly").version("1.0.0").summary("Proves properties of a network for all inputs of a box.");
+    m.needs("trainer.precision = fp32 where soundness = 3 | 4");
     m.option(
          "property", &Options::property,
          "VNN-LIB file that says what would violate it; empty: that no input within eps of a sample of the "
