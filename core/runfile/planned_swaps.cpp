@@ -124,9 +124,12 @@ PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugin
     Resolution then =
         live_config(with_swaps(now.resolved, {place.swap.request}, registry, place.at), registry);
     if (then.config) check_swaps(now, *then.config, {place.swap.request}, registry, place.at, then.findings);
-    for (const Finding& finding : then.findings.list())
-      findings.error(finding.code, finding.at.line > 0 ? finding.at : place.at,
-                     "swap[" + std::to_string(place.index) + "]: " + finding.message, finding.hint);
+    for (const Finding& finding : then.findings.list()) {
+      const auto report =
+          finding.severity == Finding::Severity::error ? &Findings::error : &Findings::warning;
+      (findings.*report)(finding.code, finding.at.line > 0 ? finding.at : place.at,
+                         "swap[" + std::to_string(place.index) + "]: " + finding.message, finding.hint);
+    }
     if (then.config && !then.findings.failed()) now = std::move(*then.config);
     planned.swaps.push_back(std::move(place.swap));
   }

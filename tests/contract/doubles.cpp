@@ -45,7 +45,8 @@ const std::vector<std::string> doubled = {"trainer.precision=fp64"};
 const std::set<std::string> beside_such = {"dataset xc"};
 
 std::string refusal(const std::string& kind, const std::string& name) {
-  return "the " + kind + " \"" + name + "\" works in single precision, and trainer.precision is \"fp64\"";
+  return "the " + kind + " \"" + name +
+         "\" needs weights of single precision, and trainer.precision is \"fp64\"";
 }
 
 /// Trains to the end. Findings of validation, empty where there are none.

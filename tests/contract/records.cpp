@@ -113,14 +113,14 @@ Lines read_trial(const std::string& folder) {
 
 /// What has the time in everything, and a name drawn at random: tests/e2e/sinks.py and trace.py read these.
 bool by_the_clock(const std::string& name) {
-  return name == "mllog.txt" || name == "mlflow_run_id" || name == "trace.json";
+  return name == "mllog.txt" || name == "mlflow_run_id" || name.starts_with("trace.json");
 }
 
 /// What the host itself leaves, and says when it did what.
 bool of_host(const std::string& name) {
-  static const std::set<std::string> names = {"config.toml", "journal.jsonl",    "run.log",
-                                              "result.json", "checkpoints",      "ctl.sock",
-                                              "run.lock",    "model.safetensors"};
+  static const std::set<std::string> names = {"config.toml", "journal.jsonl", "run.log",  "result.json",
+                                              "checkpoints", "ctl.sock",      "run.lock", "model.safetensors",
+                                              "ranks",       "swapped.toml"};
   return names.contains(name);
 }
 

@@ -49,15 +49,21 @@ std::string observers(const PluginFile& except, const std::set<std::string>& ref
 Outcome train_watched(const PluginFile& file, std::string text, std::map<std::string, int>& refusals) {
   if (const std::size_t none = text.find("sinks = []\n"); none != std::string::npos) text.erase(none, 11);
   std::set<std::string> refused;
-  for (;;) {
-    Outcome outcome = train_apart(text + observers(file, refused));
-    static const std::regex refusal(R"(^\[hooks\[\d+\]\] (\w+) at )");
+  const auto leave_out = [&](const std::string& said, const std::regex& refusal) {
     std::smatch found;
-    constexpr int bad_configuration = 2;
-    if (outcome.exit_code != bad_configuration || !std::regex_search(outcome.error, found, refusal))
-      return outcome;
-    if (!refused.insert(found[1]).second) return outcome;
+    if (!std::regex_search(said, found, refusal) || !refused.insert(found[1]).second) return false;
     ++refusals[found[1]];
+    return true;
+  };
+  static const std::regex at_validation("hooks\\[\\d+\\]: the hook \"(\\w+)\""),
+      later("^\\[hooks\\[\\d+\\]\\] (\\w+) at ");
+  for (;;) {
+    const std::string watched = text + observers(file, refused);
+    const config::Resolution resolution = test::resolve(watched);
+    if (!resolution.config && leave_out(resolution.findings.text(), at_validation)) continue;
+    Outcome outcome = train_apart(watched);
+    constexpr int bad_configuration = 2;
+    if (outcome.exit_code != bad_configuration || !leave_out(outcome.error, later)) return outcome;
   }
 }
 

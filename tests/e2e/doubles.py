@@ -115,7 +115,7 @@ class Doubles(RankTest):
             self.write("more.toml", lines)
             for level in ("files", "build"):
                 said = self.host("validate", "run.toml", "more.toml", *FP64, "--level", level, code=2).stderr
-                self.assertIn(f"{name} works in single precision, and trainer.precision is \"fp64\"", said)
+                self.assertIn(f"{name} needs weights of single precision, and trainer.precision is \"fp64\"", said)
 
     def test_compiled_runs_as_eager_does_and_says_so(self):
         expected = self.on(1, RUN, *FP64)["digest"]

@@ -49,7 +49,7 @@ class LazyRows(HostTest):
                     self.assertEqual([len(each) for each in behind["averages"].values()], [4] * 3)
 
     def test_swaps_to_another_optimizer_and_to_all_logits(self):
-        swaps = {"optimizer": 'type = "adagrad"\noptions = { lr = 0.01 }\n', "model": 'output = "full"\n'}
+        swaps = {"optimizer": 'type = "adagrad"\noptions = { lr = 0.01, weight_decay = 0.0 }\n', "model": 'output = "full"\n'}
         for slot, lines in swaps.items():
             with self.subTest(slot):
                 never, behind = self.both(SAVED + f'[[swap]]\nat = "9ba"\nslot = "{slot}"\n{lines}')

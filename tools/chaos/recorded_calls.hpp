@@ -166,6 +166,17 @@ __attribute__((visibility("default"))) ssize_t write(int descriptor, const void*
                        std::string(static_cast<const char*>(data), static_cast<std::size_t>(done)));
   return done;
 }
+__attribute__((visibility("default"))) ssize_t pwrite(int descriptor, const void* data, size_t size,
+                                                      off_t offset) {
+  using namespace trainyard::chaos;
+  TRAINYARD_REAL(pwrite);
+  const auto lock = recorder().lock();
+  const ssize_t done = real(descriptor, data, size, offset);
+  if (done > 0 && recorder().on())
+    recorder().content(Call::What::write, recorder().node_of(descriptor), offset,
+                       std::string(static_cast<const char*>(data), static_cast<std::size_t>(done)));
+  return done;
+}
 __attribute__((visibility("default"))) ssize_t writev(int descriptor, const struct iovec* parts, int count) {
   ssize_t all = 0;
   for (int i = 0; i < count; ++i) {

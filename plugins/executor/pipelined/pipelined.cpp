@@ -110,7 +110,8 @@ class Pipelined final : public Executor, pipelined::Judge {
         .summary(
             "Layers as stages of a pipeline that is never drained: updates of a few samples, with delayed "
             "gradients.");
-    m.needs("graph").needs("rows").needs("no model.dropout").needs("trainer.precision = fp32");
+    m.needs("graph").needs("rows").needs("no model.dropout");
+    m.needs("fp32").needs("trainer.precision != bf16-mixed | fp16-mixed");
     m.needs("optimizer.type = sgd").needs("optimizer.nesterov = false").needs("optimizer.dampening = 0");
     m.needs("optimizer.momentum != 0 where mitigation = lwpv | lwpv+sc | gsc");
     m.needs("no batch_norm where update_size = 1").needs("no tied_weights where stages != 1");

@@ -68,7 +68,6 @@ class Wavelet final : public Eager {
     for (const char* const need : {"distributed", "rows", "no model.dropout",
                                    "trainer.precision = fp32 | fp64", "executor.timeline = false"})
       m.needs(std::string(need) + " where sync = round | rolling");
-    m.needs("executor.waves = 1 | 2 where sync = joint | stale1 | replica");
     m.needs("trainer.precision != fp16-mixed where sync = stale1 | replica and waves != 1");
     for (const char* const need : {"graph", "run.device = cpu", "no lazy_rows", "no sharded_rows"})
       for (const char* const where : {" where waves != 1", " where sync = round | rolling"})
