@@ -199,9 +199,10 @@ std::string SmallRun::text() const {
     table += "every = \"1ba\"\n";
     tables["recorder"] = "save = false\n";
   }
-  // Two ranks are two nodes.
+  // Two ranks are two nodes, and parameters are small: wider ones have other bits with two threads.
   for (const OptionSpec& option : plugin.manifest.options)
-    if (needs_ranks(plugin) && option.name == "local_world_size") table += option.name + " = 1\n";
+    if (needs_ranks(plugin) && (option.name == "min_compress_elements" || option.name == "local_world_size"))
+      table += option.name + " = 1\n";
   if (kind != "sink") tables["logging"] += "sinks = []\n";
   return toml(tables, place.list ? place.table : "");
 }

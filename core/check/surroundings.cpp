@@ -13,7 +13,7 @@ const std::vector<Surroundings>& surroundings() {
   };
   static const std::vector<Surroundings> all = {
       {"classification", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 10\n"),
-       mlp("[16, 64, 10]"), cross_entropy, "[16, 8, 10]"},
+       mlp("[16, 8, 10]"), cross_entropy, "[16, 8, 10]"},
       {"two classes", synthetic("kind = \"classification\"\nshape = [16]\nclasses = 2\n"), mlp("[16, 8, 1]"),
        "type = \"bce_with_logits\"\n", "[16, 8, 1]"},
       {"regression", synthetic("kind = \"regression\"\nshape = [16]\n"), mlp("[16, 8, 1]"),

@@ -142,7 +142,8 @@ class Together {
     });
     if (other == nullptr) return {};
     const std::string kind(feature.kind), what(feature.what);
-    const std::string article = kind == "executor" || kind == "optimizer" ? "an " : "a ";
+    const std::string article =
+        std::string_view("aeiou").find(kind.front()) != std::string_view::npos ? "an " : "a ";
     return {article + kind + (absent ? " without " : " with ") + what,
             named(*other) + (absent ? " has it" : " has none"),
             "take another " + kind + ", or drop this plugin"};

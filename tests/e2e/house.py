@@ -257,7 +257,7 @@ class Kinds(unittest.TestCase):
                                     "recorder", "rule",    # rules need one
                                     "metric",              # "loss" is no free id
                                     "hook"},               # keys of the host in its table
-        "runfile/plugins_together.cpp": {"executor"}, # it fires what others hear
+        "runfile/plugins_together.cpp": {"executor", "rule", "recorder"}, # it fires what others hear
         "runfile/rule_actions.cpp": {"rule"},        # one of its actions is a swap
         "runfile/swap.cpp": {"schedule"},            # its curve can be carried over
         "runfile/watched_metrics.cpp": {"metric"},   # whose names may be watched

@@ -43,8 +43,8 @@ class File {
       const ssize_t done = ::pwrite(descriptor_, bytes, size, static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
       if (done < 0 && (errno == ENOSPC || errno == EDQUOT))
-        fail(path_, std::string(std::strerror(errno)) +
-                        "; free some space, or set run.output_dir to another disk");
+        fail(path_,
+             std::string(std::strerror(errno)) + "; free some space, or set run.output_dir to another disk");
       if (done < 0) fail(path_, std::strerror(errno));
       bytes += done;
       offset += static_cast<std::uint64_t>(done);

@@ -8,11 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include <trainyard/contract.hpp>
 #include <trainyard/helpers/rows_wanted.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/ranks.hpp>
 #include <trainyard/sharded.hpp>
 #include <trainyard/state.hpp>
+
+TRAINYARD_CONTRACT("helpers/own_rows.hpp");
 
 namespace trainyard {
 

@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("helpers/rows_wanted.hpp");
+
 namespace trainyard {
 
 using RowRange = std::pair<std::int64_t, std::int64_t>;  ///< [first, second)
