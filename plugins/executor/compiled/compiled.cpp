@@ -39,9 +39,7 @@ class CompiledExecutor final : public Executor {
         .summary(
             "Steps whose network is compiled for the shapes of the batch: fused nodes, oneDNN, memory "
             "planned ahead.");
-    m.fires(micro_events);
-    for (const char* const feature : {"grads", "hyper", "batch", "outputs", "model", "taps"})
-      m.provides(feature);
+    Eager::offer_all(m);
     m.needs("prefers graph").needs("prefers trainer.precision = fp32");
     m.needs("prefers model.dropout.type != blockwise | dropconnect");
     m.option("fuse", &Options::fuse,

@@ -82,7 +82,7 @@ void Agenda::set_rules(const std::vector<NamedRule>& rules, const RunScale& scal
   }
   rules_ = std::move(cadences);
   ids_ = std::move(ids);
-  for (const std::string& id : ids_) sightings_.erase(id);  // other options, perhaps
+  for (const std::string& id : ids_) sightings_[id] = {};  // other options, perhaps; plans refer to them
   plans_.clear();
 }
 
@@ -115,7 +115,10 @@ std::shared_ptr<Plan> Agenda::at(Mode mode, std::int64_t step) {
 }
 
 Sighting* Agenda::sighting(const std::string& who, bool training) {
-  return &sightings_.try_emplace(who, Sighting{.who = who, .training = training}).first->second;
+  Sighting& sighting = sightings_[who];
+  sighting.who = who;
+  sighting.training = training;
+  return &sighting;
 }
 
 std::vector<std::string> Agenda::never_seen() {
