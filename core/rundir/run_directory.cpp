@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -14,6 +13,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
+
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -29,18 +30,6 @@ constexpr const char* status_names[] = {"completed", "stopped", "interrupted", "
 /// Text of other programs' making (a path, a message) need not be UTF-8.
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-/// JSON has no such numbers; a reader of every language takes these words.
-Json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
-Json named(const NamedSeconds& all) {
-  Json json = Json::object();
-  for (const auto& [what, seconds] : all) json[what] = seconds;
-  return json;
 }
 
 /// A run locks its journal while it writes. Who only asks whether one does shares the lock for microseconds:
@@ -235,8 +224,9 @@ void RunDirectory::set_config(std::string_view resolved_toml) {
 
 void RunDirectory::finish(const RunResult& result) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  const auto named = [](const NamedSeconds& all) { return Json::object_t(all.begin(), all.end()); };
   Json metrics = Json::object();
-  for (const auto& [name, value] : result.metrics) metrics[name] = number(value);
+  for (const auto& [name, value] : result.metrics) metrics[name] = config::json_of(value);
   Json plugins = Json::array();
   for (const PluginUse& plugin : result.plugins) {
     plugins.push_back({{"name", plugin.name},
