@@ -15,7 +15,7 @@ namespace {
 
 using plugins::Comparison, plugins::Feature;
 
-/// Whether a value of the run file is what a word of a manifest says.
+/// Whether a value of the run file is what a word of a manifest says; "none" says that it is absent or empty.
 bool is_word(const Value* value, std::string_view word) {
   if (value == nullptr) return word == "none";
   if (const auto* text = value->get_if<std::string>())
