@@ -83,15 +83,13 @@ std::optional<RunFile> read_run_file(RunFileOptions options) {
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);
-  std::optional<RunFile> run;
-  if (resolution.config) run = RunFile{std::move(registry), std::move(*resolution.config)};
   if (options.json)
     std::printf("%s\n", resolution.findings.json().c_str());
   else if (!resolution.findings.empty() &&
            (resolution.findings.failed() || config::RankPlace::of_process().rank == 0))
     std::fputs(resolution.findings.text(isatty(STDERR_FILENO) == 1).c_str(), stderr);
-  if (resolution.findings.failed()) return std::nullopt;
-  return run;
+  if (resolution.findings.failed() || !resolution.config) return std::nullopt;
+  return RunFile{std::move(registry), std::move(*resolution.config), std::move(resolution.findings)};
 }
 
 }  // namespace trainyard::cli

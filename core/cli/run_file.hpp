@@ -24,6 +24,7 @@ struct RunFileOptions {
 struct RunFile {
   plugins::Registry registry;
   config::RunConfig config;
+  config::Findings findings;  ///< warnings
 };
 
 /// Folders that plugins are looked for in: those given, then [plugins] paths, TRAINYARD_PLUGINS

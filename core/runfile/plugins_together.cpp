@@ -37,7 +37,9 @@ std::string named(const PluginInUse& used) {
   return "the " + used.plugin->manifest.kind + " \"" + used.plugin->manifest.name + "\"";
 }
 
-bool is_of_step(Event event) {
+/// Whether a step reads what hooks write into a region at an event: rates and decay from the start of its epoch on.
+bool of_step(Event event, Region region) {
+  if (event == Event::epoch_start || event == Event::epoch_end) return region == Region::hyper;
   return event >= Event::batch_start && event <= Event::batch_end;
 }
 
@@ -95,7 +97,7 @@ class Together {
       return refuse("E322", used, "has a hook on " + at + "fire",
                     "drop the plugin, or take an executor that fires it");
     for (const Region region : {Region::grads, Region::hyper, Region::batch, Region::outputs, Region::model})
-      if (is_of_step(hook.event) && hook.writes.contains(region) && !provides(*executor_, name(region)))
+      if (of_step(hook.event, region) && hook.writes.contains(region) && !provides(*executor_, name(region)))
         refuse("E322", used, "writes " + std::string(name(region)) + " at " + at + "honour",
                "drop the plugin, or take an executor that honours it");
   }

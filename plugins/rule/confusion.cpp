@@ -17,7 +17,7 @@ class Confusion final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("confusion").version("1.0.0").summary("Too many of a class are predicted as another.");
-    m.needs("outputs");
+    m.needs("predictions");
     m.option("labels", &Options::labels, "expression of the labels");
     m.option("predictions", &Options::predictions, "expression of the predicted classes or their scores");
     m.option("min_diag", &Options::min_diag, "least share of a class that is predicted right")

@@ -36,6 +36,8 @@ class Certified final : public Hook {
     m.name("certified").version("1.0.0").summary("Counts samples near which no other class is, by proof.");
     m.needs("fp32").needs("graph").conflicts("gpt").conflicts("lstm").conflicts("dlrm");
     m.needs("trainer.precision = fp32 where soundness = 3 | 4");
+    // Whose proofs are not of convolutions by transforms: the other networks have none.
+    m.needs("prefers executor.winograd = false where soundness = 3 | 4 and model.type != mlp | residual_mlp");
     m.needs("model.activation != gelu | selu | sigmoid | tanh");
     m.option("eps", &Options::eps, "largest change of an input, before the data's mean and std").min(0);
     m.option("subset", &Options::subset,

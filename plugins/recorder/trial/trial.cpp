@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 
@@ -137,7 +138,7 @@ class TrialRecorder final : public Recorder {
     push_late();
     if (storing_) store_->end();
     stop(end_patience);
-    for (const std::string& who : agenda_->never_seen()) tell_missed(who);
+    for (const std::string& found : agenda_->never_seen()) tell_missed(found);
     for (const Firing& firing : std::exchange(pending_, {})) tell(firing);
     if (const std::int64_t dropped = dropped_; dropped > 0)
       host().log(LogLevel::warning,
@@ -158,11 +159,13 @@ class TrialRecorder final : public Recorder {
     std::shared_ptr<Plan> plan = agenda_->at(Mode::train, step);
     if (!plan) return;
     loss_.reset();
+    loss_shares_ = 0.0;
     capture_.begin(std::move(plan), {.mode = Mode::train,
                                      .mode_step = step,
                                      .step = step + evaluations_,
                                      .seconds = seconds(),
                                      .tensors = {}});
+    capture_.expect_all(context);
     capture_.inputs(context.batch());
     capture_.weights(context);
     capture_.optimizer(context);
@@ -188,6 +191,7 @@ class TrialRecorder final : public Recorder {
     if (!capture_.active() || context.repeats() > 0) return;
     const at::Tensor loss = at::mul(context.loss().detach().to(at::kDouble), context.loss_share());
     loss_ = loss_.defined() ? at::add(loss_, loss) : loss;
+    loss_shares_ += context.loss_share();
   }
   void micro_end(StepContext& context) {
     if (capture_.active() && context.repeats() == 0 && context.micro() == context.micros() - 1)
@@ -197,7 +201,7 @@ class TrialRecorder final : public Recorder {
     step_now_ = 1 + step_now_;
     push_late();
     if (!capture_.active()) return;
-    capture_.scalar("loss_output_0", loss_);
+    capture_.loss(loss_.defined() ? at::div(loss_, loss_shares_) : loss_);
     push(capture_.finish());
   }
 
@@ -366,16 +370,17 @@ class TrialRecorder final : public Recorder {
   /// One whose tensors are on a device is kept until the step after: by then it is there, and nobody waits.
   void push(Capture::Draft draft) {
     push_late();
-    for (const std::string& who : draft.missed) tell_missed(who);
+    for (const std::string& found : draft.missed) tell_missed(found);
     if (!draft.record) return;
     late_ = std::move(draft);
     if (!late_->late) push_late();
   }
 
   /// Silence of a rule means that all is well only where it had something to look at.
-  void tell_missed(const std::string& who) {
-    host().log(LogLevel::warning,
-               who + " found none of the tensors that it watches: the network or the executor has none");
+  void tell_missed(const std::string& found) {
+    const std::string text = found + ": the network or the executor has none";
+    host().log(LogLevel::warning, text);
+    host().journal("not recorded", text);
   }
 
   void push_late() {
@@ -455,8 +460,10 @@ class TrialRecorder final : public Recorder {
   bool first_ = true;      ///< no step was seen yet
   bool evaluating_ = false;
   bool sampled_ = false;
-  bool behind_ = false;                 ///< rules or disk were, at the last checkpoint
-  at::Tensor loss_;                     ///< of the micro-batches so far, where their tensors are
+  bool behind_ = false;  ///< rules or disk were, at the last checkpoint
+  at::Tensor
+      loss_;  ///< the sum over the micro-batches that were seen, each times its share; where their tensors are
+  double loss_shares_ = 0.0;  ///< of them: a rank has a part of the step's, a pipeline that of other steps
   std::optional<Capture::Draft> late_;  ///< a record that is not handed on yet
   std::atomic<double> initialization_{0.0};
   std::atomic<std::int64_t> step_now_{0};
