@@ -179,12 +179,12 @@ class ShardedTables(ReplacingTest):
         def on(ranks, what, *words, copies=1, **more):
             peak = self.peak(ranks, large, "--plugins", FAULTY, *words, **more)
             print(f"{ranks} ranks, {what}: {peak >> 20} MiB, beside a small table {(peak - base) / table:.2f} of the table")
-            self.assertLess((peak - base) / table, copies / ranks + 0.15)
+            if ranks > 1:  # one alone has the table whole
+                self.assertLess((peak - base) / table, copies / ranks + 0.15)
 
         limit = LIMIT << 20
         on(LARGE_RANKS, "trained", "--overwrite", limit=limit)
         whole, metrics = digests(model), self.result()["metrics"]
-        self.assertIn("val/auc", metrics)
         self.write("place", "before_step 3")
         on(LARGE_RANKS, "killed", "--overwrite", limit=limit, code=-signal.SIGKILL)
         (self.folder / "place").unlink()
@@ -192,7 +192,8 @@ class ShardedTables(ReplacingTest):
         on(LARGE_RANKS, "resumed", limit=limit, copies=loads)
         self.assertEqual(len(self.lines("journal.jsonl", "resumed")), 1)
         self.assertEqual(digests(model), whole)
-        self.assertEqual(self.result()["metrics"], metrics)
+        for each in ("val/auc", "val/loss"):
+            self.assertEqual(self.result()["metrics"][each], metrics[each])
         for step, ranks in ((4, 2), (6, 3), (8, 1)):
             saved = self.run_folder / f"checkpoints/step-{step:08}"
             on(ranks, "with what others saved", "--set", f"run.resume={saved}", "--set", "run.output_dir=elsewhere",
