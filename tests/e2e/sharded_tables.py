@@ -62,8 +62,8 @@ interval = "10ba"
 """
 WHOLE = RUN.replace("sharded = true", "sharded = false")
 SIX = RUN.replace("batch_size = 64", "batch_size = 96")  # for 1 to 4 and 6 ranks
-# One table that is nearly all of the model.
-LARGE = (SIX.replace("dim = 6", "dim = 256").replace("[10, 203, 5000, 20001]", "[ROWS]")
+# One table that is nearly all of the model, with long rows: the data have some bytes for each row on every rank.
+LARGE = (SIX.replace("dim = 6", "dim = 1024").replace("[10, 203, 5000, 20001]", "[ROWS]")
          .replace('"30ba"', '"4ba"').replace('"20ba"', '"2ba"').replace('interval = "10ba"', 'interval = "2ba"')
          .replace("size = 6464", "size = 640").replace("size = 430", "size = 130"))
 MEBIBYTES = int(os.environ.get("TRAINYARD_TABLE", 64))  # of that table
@@ -171,7 +171,7 @@ class ShardedTables(ReplacingTest):
     def test_a_rank_has_memory_for_its_own_rows_alone(self):
         """Where it draws, trains, evaluates and saves them, is killed, and loads them again, also on other numbers of ranks."""
         table = MEBIBYTES << 20
-        large = LARGE.replace("ROWS", str(table // 1024)) + KILLER
+        large = LARGE.replace("ROWS", str(table // 4096)) + KILLER
         base = self.peak(LARGE_RANKS, LARGE.replace("ROWS", "1000"))
         print(f"a rank with a small table: {base >> 20} MiB")
         model = self.run_folder / "model.safetensors"
