@@ -593,7 +593,7 @@ TEST_CASE("A heartbeat looks for a store that is away until it is back, or the t
   {
     World world(place, std::chrono::seconds(60), {.beat = World::Milliseconds(10)});
     store.reset();
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::this_thread::sleep_for(std::chrono::seconds(4));  // one try to connect takes up to two
     store = serve(place.port);
     CHECK(within_10_s([&] { return store->check({alive}); }));
     CHECK_NOTHROW(world.check_others());

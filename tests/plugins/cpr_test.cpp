@@ -544,7 +544,7 @@ TEST_CASE("cpr: where a file of an image is damaged the image before it is loade
 }
 
 TEST_CASE("cpr: an image that was loaded behind a damaged one is what the next base falls back to") {
-  for (const std::string damaged : {"base-20-", "manifest"}) {
+  for (const std::string damaged : {"manifest", "base-20-"}) {
     const TempFolder folder;
     const std::string path = folder.path("shard-0");
     const auto damage = [&](const std::string& file) {
