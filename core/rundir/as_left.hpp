@@ -1,6 +1,7 @@
 // A run as its swaps have left it: what a resume, an evaluation and the tools go by. Torch-free.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "core/plugins/registry.hpp"
@@ -25,8 +26,10 @@ config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& conf
                           const plugins::Registry& registry);
 
 /// The same for the run that wrote the weights at `path`, a file or a checkpoint's folder. Returns `config` as it is
-/// where they do not lie in its run.output_dir.
+/// where they do not lie in its run.output_dir, and calls `warn` if swaps of their run set keys that `config` has
+/// otherwise.
 config::RunConfig as_left(const std::string& path, const config::RunConfig& config,
-                          const plugins::Registry& registry);
+                          const plugins::Registry& registry,
+                          const std::function<void(const std::string&)>& warn);
 
 }  // namespace trainyard::control

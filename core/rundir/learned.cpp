@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
@@ -17,10 +16,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* file_name = "data.json";
 
-Json json_of(const Table& table);
-
 Json json_of(const Value& value) {
-  if (const auto* table = value.get_if<Table>()) return json_of(*table);
+  if (const auto* table = value.get_if<Table>()) {
+    Json all = Json::object();
+    for (const Table::Entry& entry : table->entries()) all[entry.key] = json_of(entry.value);
+    return all;
+  }
   if (const auto* array = value.get_if<Array>()) {
     Json all = Json::array();
     for (const Value& each : *array) all.push_back(json_of(each));
@@ -32,16 +33,12 @@ Json json_of(const Value& value) {
   return value.as<bool>();
 }
 
-Json json_of(const Table& table) {
-  Json all = Json::object();
-  for (const Table::Entry& entry : table.entries()) all[entry.key] = json_of(entry.value);
-  return all;
-}
-
-Table table_from(const Json& json);
-
 Value value_from(const Json& json) {
-  if (json.is_object()) return table_from(json);
+  if (json.is_object()) {
+    Table table;
+    for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
+    return table;
+  }
   if (json.is_array()) {
     Array all;
     for (const Json& each : json) all.push_back(value_from(each));
@@ -54,12 +51,6 @@ Value value_from(const Json& json) {
   throw DataError("it holds a null");
 }
 
-Table table_from(const Json& json) {
-  Table table;
-  for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
-  return table;
-}
-
 Learned read(const fs::path& path) {
   const auto damaged = [&](const std::string& why) {
     return DataError(
@@ -69,13 +60,12 @@ Learned read(const fs::path& path) {
   };
   std::ifstream file(path, std::ios::binary);
   if (!file) throw damaged("it cannot be opened");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("type") || !json["type"].is_string() || !json.contains("learned") ||
       !json["learned"].is_object())
     throw damaged("it is damaged");
   try {
-    return {json["type"].get<std::string>(), table_from(json["learned"])};
+    return {json["type"].get<std::string>(), value_from(json["learned"]).as<Table>()};
   } catch (const DataError& error) {
     throw damaged(error.what());
   }
@@ -84,7 +74,7 @@ Learned read(const fs::path& path) {
 }  // namespace
 
 void write_learned(const std::string& folder, const Learned& learned) {
-  const Json json = {{"type", learned.type}, {"learned", json_of(learned.values)}};
+  const Json json = {{"type", learned.type}, {"learned", json_of(Value(learned.values))}};
   std::string text;
   try {
     text = json.dump(1);

@@ -233,6 +233,12 @@ std::optional<double> number(const Json& json) {
   return std::nullopt;
 }
 
+Json named(const std::vector<std::pair<std::string, double>>& all) {
+  Json json = Json::object();
+  for (const auto& [what, seconds] : all) json[what] = number(seconds);
+  return json;
+}
+
 Json object_in(std::string_view text) {
   constexpr int deepest = 16;
   Json json = Json::parse(
@@ -243,12 +249,6 @@ Json object_in(std::string_view text) {
 namespace {
 
 using Named = std::vector<std::pair<std::string, double>>;
-
-Json named(const Named& all) {
-  Json json = Json::object();
-  for (const auto& [what, seconds] : all) json[what] = number(seconds);
-  return json;
-}
 
 /// Of a run of an older release there is none.
 Named named_in(const Json& json, const char* key) {

@@ -399,6 +399,23 @@ class Ranks(RankTest):
         self.assertAlmostEqual(result["metrics"]["lr"], 0.01 * scaled[-1], 6)
         self.assertLess(scaled[-1], 0.9)
 
+    def test_a_rule_that_one_rank_does_not_take_leaves_no_other_waiting_for_a_rate(self):
+        rule = '[[rules]]\ntype = "probe"\nevery = "1ba"\n'
+        swap = '[[swap]]\nat = "3ba"\nslot = "rules.probe"\naction = "lr_scale"\nlr_scale = 0.5\nrefused_by = 1\n'
+        expected = self.on(2, RUN + rule, "--plugins", FAULTY)["digest"]
+        result = self.on(2, RUN + rule + swap, "--plugins", FAULTY)
+        self.assertEqual(result["swaps"], {"made": 0, "refused": 1, "rolled_back": 0})
+        self.assertEqual(result["digest"], expected)
+
+    def test_what_a_compressor_kept_back_at_the_end_is_where_the_log_says(self):
+        text = RUN.replace("50ba", "12ba") + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
+        kept, lost = "the last checkpoint has them, the weights have not", "neither the weights nor a checkpoint have them"
+        for file, said, unsaid in ((text, kept, lost), (text.replace('interval = "5ba"\n', ""), lost, kept)):
+            self.on(2, file)
+            log = (self.run_folder / "run.log").read_text()
+            self.assertRegex(log, rf"gradients of norm \d+\.\d+ are kept back: {said}")
+            self.assertNotIn(unsaid, log)
+
     def test_a_request_that_waits_for_the_others_is_in_the_checkpoint(self):
         place = self.folder / "place"
         text = RUN + f'[[hooks]]\ntype = "asking"\nat = "safe_point"\nstep = 10\nrank = 1\n[[hooks]]\ntype = "killer"\nplace = "{place}"\n'

@@ -153,6 +153,17 @@ class ReplacedRanks(ReplacingTest):
                     self.longer = getattr(self, "longer", longer["digest"])
                     self.assertEqual(longer["digest"], self.longer)
 
+    def test_ranks_that_have_shared_a_learning_rate_do_so_with_a_new_one(self):
+        """Also after the rule that may scale it was swapped out."""
+        rule = '[[rules]]\ntype = "probe"\nevery = "1ba"\naction = "lr_scale"\nlr_scale = 0.9\n'
+        text = PLACED.replace("{rank}", "1") + rule + '[[swap]]\nat = "3ba"\nslot = "rules.probe"\naction = "report"\nwatch = "0ba"\n'
+        self.write("place", "-")
+        expected = self.on(2, text, "--plugins", FAULTY)["digest"]
+        self.write("place", "after_backward 8")
+        self.assertEqual(self.on(2, text, "--plugins", FAULTY)["digest"], expected)
+        self.assertEqual([line["step"] for line in self.journal(0, "swap")], [3])
+        self.assertEqual(len(self.journal(0, "replaced")), 1)
+
     def test_a_rank_that_is_killed_while_it_prepares_a_swap_is_replaced_and_the_swap_is_made(self):
         run = self.going(2, PLACED.replace("{rank}", "1").replace('"12ba"', '"1000000ba"'), "--plugins", FAULTY)
         self.write("place", "construction")

@@ -1,6 +1,5 @@
 #include "core/engine/verbs/run_workshop.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 

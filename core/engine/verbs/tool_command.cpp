@@ -1,7 +1,6 @@
 #include "core/engine/verbs/tool_command.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
 #include "core/rundir/as_left.hpp"
+#include "core/rundir/protocol.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
 
@@ -33,15 +33,10 @@ config::RunConfig quiet(config::RunConfig config) {
   return config;
 }
 
-/// JSON has no number for what is not finite.
 Json json_of(const Value& value) {
   if (const auto* held = value.get_if<bool>()) return *held;
   if (const auto* held = value.get_if<std::int64_t>()) return *held;
-  if (const auto* held = value.get_if<double>()) {
-    if (std::isnan(*held)) return "nan";
-    if (std::isinf(*held)) return *held > 0 ? "inf" : "-inf";
-    return *held;
-  }
+  if (const auto* held = value.get_if<double>()) return control::number(*held);
   if (const auto* held = value.get_if<std::string>()) return *held;
   return config::toml_text(value);
 }
@@ -105,7 +100,7 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
   const std::string path = RunWorkshop::path_of(weights, config);
-  Run run(quiet(control::as_left(path, config, registry)), registry, to_terminal(), nullptr,
+  Run run(quiet(control::as_left(path, config, registry, to_stderr)), registry, to_terminal(), nullptr,
           report::learned_beside(path), Run::Data::closed);
   ActivePlugin plugin = run.make_plugin(slot, registry);
   auto& tool = plugin.as<Tool>();

@@ -92,7 +92,7 @@ class TrialRecorder final : public Recorder {
 
   void attach(std::vector<NamedRule> rules, const RunScale& scale) override {
     const auto scales_lr = [](const NamedRule& each) { return each.rule->common.action == "lr_scale"; };
-    shares_lr_ |= host().run().ranks != nullptr && std::ranges::any_of(rules, scales_lr);
+    wants_shared_lr_ = host().run().ranks != nullptr && std::ranges::any_of(rules, scales_lr);
     agenda_->set_rules(rules, scale);
     watcher_->attach(std::move(rules), scale);
     capture_.forget_names();
@@ -106,6 +106,7 @@ class TrialRecorder final : public Recorder {
     state.scalar("evaluations", evaluations_);
     state.scalar("samples", samples_.load());
     state.scalar("lr", lr_);
+    state.scalar("shared_lr", shared_lr_);
     state.scalar("skip", skip_);
     state.scalar("dropped", dropped_.load());
     state.scalar("verdicts", text_of(pending_));
@@ -115,6 +116,7 @@ class TrialRecorder final : public Recorder {
     evaluations_ = any ? state.integer("evaluations") : 0;
     samples_ = any ? state.integer("samples") : 0;
     lr_ = any ? state.number("lr") : 1.0;
+    shared_lr_ = state.has_scalar("shared_lr") && state.boolean("shared_lr");
     skip_ = any && state.boolean("skip");
     dropped_ = any ? state.integer("dropped") : 0;
     pending_ = any ? firings_of(state.text("verdicts")) : std::vector<Firing>();
@@ -249,7 +251,7 @@ class TrialRecorder final : public Recorder {
     if (sampled_) phases_.begin();
     if (capture_.active() && context.repeats() == 0) capture_.gradients(context, /*scaled=*/false);
     if (std::exchange(skip_, false)) context.request(Control::skip_step, "asked for by a rule");
-    if (shares_lr_) share_lr();
+    if (shares_lr()) share_lr();
     if (lr_ == 1.0) [[likely]]
       return;
     for (ParamGroup& group : context.optimizer().groups()) group.lr *= lr_;
@@ -416,7 +418,7 @@ class TrialRecorder final : public Recorder {
     if (action == "checkpoint_and_stop") context.request(Control::checkpoint, why);
     if (action == "checkpoint_and_stop" || action == "stop") context.request(Control::stop_run, why);
     if (action == "skip_step") skip_ = true;
-    if (action == "lr_scale" && (!shares_lr_ || host().run().ranks->rank() == 0))
+    if (action == "lr_scale" && (!shares_lr() || host().run().ranks->rank() == 0))
       set_lr(lr_ * firing.lr_scale, why);
     if (action != "swap") return;
     try {
@@ -432,9 +434,14 @@ class TrialRecorder final : public Recorder {
                    "the learning rate is multiplied by " + std::to_string(lr_) + " from here on: " + why);
   }
 
+  /// Whether the ranks take the factor of rank 0 at every step. Ranks that did so once do it until the end, also after
+  /// the rule was swapped out, since it may have fired on some of them only.
+  bool shares_lr() const { return wants_shared_lr_ || (shared_lr_ && host().run().ranks != nullptr); }
+
   /// The threads of the rules find something sooner on one rank than on another. All ranks take the factor of
   /// the first one at the same step, so that their weights stay the same.
   void share_lr() {
+    shared_lr_ = true;
     Ranks& ranks = *host().run().ranks;
     const at::Tensor factor = at::full({}, lr_, at::device(host().run().device).dtype(at::kDouble));
     ranks.broadcast(factor, 0)->wait();
@@ -470,8 +477,9 @@ class TrialRecorder final : public Recorder {
 
   std::int64_t evaluations_ = 0;
   std::atomic<std::int64_t> samples_{0}, dropped_{0};
-  double lr_ = 1.0;         ///< product of what rules did to the learning rate
-  bool shares_lr_ = false;  ///< a rule may change it, and several ranks train
+  double lr_ = 1.0;               ///< product of what rules did to the learning rate
+  bool wants_shared_lr_ = false;  ///< several ranks train, and a rule that the run has may scale the rate
+  bool shared_lr_ = false;        ///< the ranks have shared the factor at a step
   bool skip_ = false;
   std::vector<Firing> pending_;  ///< whose actions are to come
 };
