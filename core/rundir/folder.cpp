@@ -33,6 +33,14 @@ std::string without_slash(const std::string& path) {
   return path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
 }
 
+/// As find(), and empty where there is none.
+std::vector<std::string> all_in(const std::string& plain) {
+  if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
+  for (const std::string& folder : {plain + "/checkpoints", plain})
+    if (std::vector<std::string> found = list(folder); !found.empty()) return found;
+  return {};
+}
+
 }  // namespace
 
 std::string folder_name(std::int64_t step) {
@@ -60,18 +68,6 @@ std::vector<std::string> list(const std::string& folder) {
             [](const std::string& a, const std::string& b) { return *step_of(a) < *step_of(b); });
   return checkpoints;
 }
-
-namespace {
-
-/// As find(), and empty where there is none.
-std::vector<std::string> all_in(const std::string& plain) {
-  if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
-  for (const std::string& folder : {plain + "/checkpoints", plain})
-    if (std::vector<std::string> found = list(folder); !found.empty()) return found;
-  return {};
-}
-
-}  // namespace
 
 std::vector<std::string> find(const std::string& path) {
   const std::string plain = without_slash(path);

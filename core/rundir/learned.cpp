@@ -7,6 +7,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/rundir/run_directory.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -15,23 +16,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* file_name = "data.json";
-
-Json json_of(const Value& value) {
-  if (const auto* table = value.get_if<Table>()) {
-    Json all = Json::object();
-    for (const Table::Entry& entry : table->entries()) all[entry.key] = json_of(entry.value);
-    return all;
-  }
-  if (const auto* array = value.get_if<Array>()) {
-    Json all = Json::array();
-    for (const Value& each : *array) all.push_back(json_of(each));
-    return all;
-  }
-  if (const auto* text = value.get_if<std::string>()) return *text;
-  if (const auto* integer = value.get_if<std::int64_t>()) return *integer;
-  if (const auto* real = value.get_if<double>()) return *real;
-  return value.as<bool>();
-}
 
 Value value_from(const Json& json) {
   if (json.is_object()) {
@@ -73,16 +57,18 @@ Learned read(const fs::path& path) {
 
 }  // namespace
 
-void write_learned(const std::string& folder, const Learned& learned) {
-  const Json json = {{"type", learned.type}, {"learned", json_of(Value(learned.values))}};
-  std::string text;
+std::string text_of(const Learned& learned) {
+  const Json json = {{"type", learned.type}, {"learned", config::json_of(learned.values)}};
   try {
-    text = json.dump(1);
+    return json.dump(1) + "\n";
   } catch (const Json::exception&) {
     throw DataError("the dataset " + learned.type +
                     " learned a text that is no UTF-8, which cannot be kept in the run: convert its files");
   }
-  write_atomically(folder + "/" + file_name, text + "\n");
+}
+
+void write_learned(const std::string& folder, const Learned& learned) {
+  write_atomically(folder + "/" + file_name, text_of(learned));
 }
 
 std::optional<Learned> learned_beside(const std::string& given) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/runfile/suggest.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -220,11 +221,6 @@ std::string line_of(const Answer& answer) {
                                  " that may be sent"});
 }
 
-Json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
 std::optional<double> number(const Json& json) {
   if (json.is_number()) return json.get<double>();
   if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
@@ -235,7 +231,7 @@ std::optional<double> number(const Json& json) {
 
 Json named(const std::vector<std::pair<std::string, double>>& all) {
   Json json = Json::object();
-  for (const auto& [what, seconds] : all) json[what] = number(seconds);
+  for (const auto& [what, seconds] : all) json[what] = config::json_of(seconds);
   return json;
 }
 
@@ -264,7 +260,7 @@ Named named_in(const Json& json, const char* key) {
 
 void to_json(Json& json, const Status& status) {
   Json metrics = Json::object();
-  for (const auto& [key, value] : status.metrics) metrics[key] = number(value);
+  for (const auto& [key, value] : status.metrics) metrics[key] = config::json_of(value);
   Json slots = Json::array();
   for (const Status::Slot& slot : status.slots)
     slots.push_back({{"slot", slot.slot},
@@ -272,16 +268,16 @@ void to_json(Json& json, const Status& status) {
                      {"version", slot.version},
                      {"swaps", slot.swaps},
                      {"digest", slot.digest},
-                     {"seconds", number(slot.seconds)}});
+                     {"seconds", config::json_of(slot.seconds)}});
   json = {{"run", status.run},
           {"pid", status.pid},
           {"state", name(status.state)},
           {"step", status.step},
           {"total_steps", status.total_steps},
           {"epoch", status.epoch},
-          {"samples_per_second", number(status.samples_per_second)},
-          {"seconds", number(status.seconds)},
-          {"seconds_left", status.seconds_left ? number(*status.seconds_left) : Json()},
+          {"samples_per_second", config::json_of(status.samples_per_second)},
+          {"seconds", config::json_of(status.seconds)},
+          {"seconds_left", status.seconds_left ? config::json_of(*status.seconds_left) : Json()},
           {"metrics", std::move(metrics)},
           {"slots", std::move(slots)},
           {"time", named(status.time)},

@@ -107,8 +107,7 @@ struct Status {
   std::string last_checkpoint;  ///< its folder; empty: none yet
 };
 
-/// JSON has no NaN and no infinity: they are the strings "nan", "inf" and "-inf", as in metrics.jsonl.
-Json number(double value);
+/// What config::json_of made of a number.
 std::optional<double> number(const Json& json);
 /// An object of numbers by their names.
 Json named(const std::vector<std::pair<std::string, double>>& all);

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/rundir/protocol.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -226,7 +227,7 @@ void RunDirectory::set_config(std::string_view resolved_toml) {
 void RunDirectory::finish(const RunResult& result) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   Json metrics = Json::object();
-  for (const auto& [name, value] : result.metrics) metrics[name] = control::number(value);
+  for (const auto& [name, value] : result.metrics) metrics[name] = config::json_of(value);
   Json plugins = Json::array();
   for (const PluginUse& plugin : result.plugins) {
     plugins.push_back({{"name", plugin.name},

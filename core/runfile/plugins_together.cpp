@@ -15,10 +15,11 @@ namespace {
 
 using plugins::Comparison, plugins::Feature;
 
-/// Whether a value of the run file is what a word of a manifest says.
+/// Whether a value of the run file is what a word of a manifest says; "none" says that it is absent or empty.
 bool is_word(const Value* value, std::string_view word) {
   if (value == nullptr) return word == "none";
-  if (const auto* text = value->get_if<std::string>()) return *text == word;
+  if (const auto* text = value->get_if<std::string>())
+    return *text == word || (text->empty() && word == "none");
   if (const auto* truth = value->get_if<bool>()) return word == (*truth ? "true" : "false");
   if (const auto* array = value->get_if<Array>()) return array->empty() && word == "none";
   double number = 0.0;

@@ -11,6 +11,7 @@ import subprocess
 import time
 import unittest
 
+from own_data import IMAGES, png
 from support.host import BUILD, ROWS, SOURCE, rows
 from support.ranks import RUN, RankTest
 
@@ -201,6 +202,41 @@ class Ranks(RankTest):
         said = self.unlike([("--overwrite",)] * len(folders), 4, text, folders)
         for rank, (expected, _) in enumerate(variants, 1):
             self.assertIn(f"rank {rank} reads other data than rank 0: the {expected}", said)
+
+    def test_ranks_whose_folders_or_data_for_evaluations_differ_are_refused_and_told_where(self):
+        def placed(text):
+            return text.replace('path = "', 'path = "/proc/self/cwd/')
+
+        evaluated = placed(ROWS.replace("batch_size = 16, shuffle", "batch_size = 18, shuffle").replace('path = "rows.csv"', "").replace("train = {", 'train = { path = "rows.csv",').replace(
+            "val = {", 'val = { path = "val.csv", standardize_with = "/proc/self/cwd/statistics",'))
+        val = rows(60).splitlines(keepends=True)
+        val[50] = "8" + val[50][1:]
+        images = placed(IMAGES.replace("shuffle = true", "shuffle = false"))
+        begin, end = images.index('type = "image_folder"'), images.index("train = {")
+        cached = (images[:begin] + 'type = "cache"\nof = [{ ' + images[begin:end].strip().replace("\n", ", ") + ', path = "/proc/self/cwd/train" }]\n'
+                  + images[end:].replace('path = "/proc/self/cwd/train", ', "").replace('path = "/proc/self/cwd/val", ', ""))
+        ranks = [self.folder / str(rank) for rank in range(4)]
+        for rank, folder in enumerate(ranks):
+            self.write(folder / "rows.csv", rows(60))
+            self.write(folder / "val.csv", "".join(val) if rank == 1 else rows(60))
+            self.write(folder / ("statistics/any" if rank == 2 else "statistics"), "1,2\n")
+            for split in ("train", "val"):
+                for i in range(40):
+                    last = rank == 1 and split == "train" and i == 39
+                    self.write(folder / split / ("day" if i < 20 else "night") / f"{i:02}.png", png((5 * i, 10, 21 if last else 20)))
+        for text, expected in ((evaluated, ["file of data.val.path differs (1", "file of data.val.standardize_with differs (1 files of 4 bytes"]),
+                               (images, ["file of data.train.path differs (40 files of "]),
+                               (cached, ["file of data.train.of[0].path differs (40 files of "])):
+            said = self.unlike([("--overwrite",)] * (1 + len(expected)), 4, text, ranks[:1 + len(expected)])
+            for rank, each in enumerate(expected, 1):
+                self.assertIn(f"rank {rank} reads other data than rank 0: the {each}", said)
+
+    def test_copies_of_data_may_be_others_on_each_rank(self):
+        text = ROWS.replace('type = "csv"\npath = "rows.csv"\nclasses = 3', """type = "graph"\nlayout = "synthetic"\ntask = "graph"
+synthetic = { graphs = 80, nodes = 5, edges = 9, features = 2, classes = 3 }\nshares = [0.5, 0.5, 0.0]
+keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "gin"\nhidden = 4')
+        folders = [self.write(f"{rank}/kept/of_rank_{rank}", str(rank)).parent.parent for rank in range(2)]
+        self.unlike([("--overwrite",)] * 2, 0, text, folders)
 
     def test_a_plugin_that_writes_on_one_rank_alone_is_found_out(self):
         text = RUN + '[[hooks]]\ntype = "faulty"\nat = "after_step"\nstep = 50\ntouch = "model"\nrank = 1\n'

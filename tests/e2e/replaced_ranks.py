@@ -8,7 +8,7 @@ import signal
 import time
 import unittest
 
-from support.host import BUILD, SMALL
+from support.host import BUILD, SMALL, rows
 from support.images import png
 from support.ranks import RUN, ReplacingTest
 
@@ -104,6 +104,18 @@ class ReplacedRanks(ReplacingTest):
         said = run.communicate(timeout=400)[1]
         self.assertEqual(run.returncode, 0, said)
         self.assertEqual(self.result()["digest"], whole["digest"])
+
+    def test_a_process_that_would_read_other_data_than_the_others_takes_no_place(self):
+        text = SURVIVES.replace('type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3', 'type = "csv"\npath = "rows.csv"').replace(
+            "size = 72, ", "").replace("size = 32, ", "").replace(f'"{STEPS}ba"', '"1000000ba"')
+        self.write("rows.csv", rows(72))
+        run = self.going(2, text)
+        changed = rows(72).splitlines(keepends=True)
+        self.write("rows.csv", "".join([*changed[:-1], "9" + changed[-1][1:]]))
+        os.kill(self.ranks_of(run.pid)[1], signal.SIGKILL)
+        said = run.communicate(timeout=60)[1]
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("rank 1 reads other data than the other ranks: the file of data.train.path differs (", said)
 
     def test_a_rank_is_killed_anywhere_in_a_step_and_around_it(self):
         expected = None

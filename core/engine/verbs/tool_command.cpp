@@ -17,9 +17,9 @@
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/engine/verbs/terminal.hpp"
 #include "core/rundir/as_left.hpp"
-#include "core/rundir/protocol.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -31,14 +31,6 @@ config::RunConfig quiet(config::RunConfig config) {
   static const std::set<std::string> out = {Sink::kind.name, Rule::kind.name, Recorder::kind.name};
   std::erase_if(config.slots, [](const config::SlotConfig& slot) { return out.contains(slot.kind); });
   return config;
-}
-
-Json json_of(const Value& value) {
-  if (const auto* held = value.get_if<bool>()) return *held;
-  if (const auto* held = value.get_if<std::int64_t>()) return *held;
-  if (const auto* held = value.get_if<double>()) return control::number(*held);
-  if (const auto* held = value.get_if<std::string>()) return *held;
-  return config::toml_text(value);
 }
 
 std::string text_of(const Value& value) {
@@ -53,10 +45,10 @@ std::string text_of(const Value& value) {
 
 void print_json(const std::string& tool, const Report& report) {
   Json facts = Json::object(), rows = Json::array();
-  for (const auto& [name, value] : report.facts) facts[name] = json_of(value);
+  for (const auto& [name, value] : report.facts) facts[name] = config::json_of(value);
   for (const std::vector<Value>& row : report.rows) {
     Json object = Json::object();
-    for (std::size_t i = 0; i < row.size(); ++i) object[report.columns[i]] = json_of(row[i]);
+    for (std::size_t i = 0; i < row.size(); ++i) object[report.columns[i]] = config::json_of(row[i]);
     rows.push_back(std::move(object));
   }
   const Json all = {{"tool", tool}, {"facts", std::move(facts)}, {"rows", std::move(rows)}};

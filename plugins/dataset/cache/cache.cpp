@@ -6,6 +6,7 @@
 
 #include <trainyard/helpers/rank_folder.hpp>
 #include <trainyard/host.hpp>
+#include <trainyard/keeps_data.hpp>
 #include <trainyard/learns.hpp>
 #include <trainyard/new_data.hpp>
 #include <trainyard/ranks.hpp>
@@ -22,7 +23,7 @@ using namespace trainyard;
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-class Cache final : public Dataset, public Learns, public ReadsNewData {
+class Cache final : public Dataset, public KeepsFolders, public Learns, public ReadsNewData {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -85,6 +86,7 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
     return learns != nullptr ? learns->learned() : Table();
   }
   void use(const Table& learned) override { learned_ = learned; }
+  std::vector<std::string> kept_folders() const override { return {"disk"}; }
   void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
   std::vector<std::int64_t> ungraded() const override {
     const auto* const learns = dynamic_cast<const Learns*>(made_.get());
