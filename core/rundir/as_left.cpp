@@ -45,7 +45,7 @@ Table resolved_table(const std::string& source, const std::string& text) {
 }
 
 config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& config,
-                          const plugins::Registry& registry) {
+                          const plugins::Registry& registry, bool trains) {
   Table begun = file.given;
   begun.erase("swap");
   if (config::diff(file.live, begun).empty()) return config;
@@ -54,6 +54,7 @@ config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& conf
   document.root.erase("swap");
   document.file = file.source;
   document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // perhaps not as many as saved it
+  document.trains = trains;
   config::Resolution resolution = config::live_config(std::move(document), registry);
   if (!resolution.config)
     throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
@@ -68,7 +69,7 @@ config::RunConfig as_left(const std::string& path, const config::RunConfig& conf
   const fs::path within = fs::weakly_canonical(path).lexically_relative(home);
   if (!fs::exists(path) || within.empty() || *within.begin() == "..") return config;
   const std::optional<SwappedFile> file = beside(path);
-  return file ? as_left(*file, config, registry) : config;
+  return file ? as_left(*file, config, registry, false) : config;
 }
 
 }  // namespace trainyard::control

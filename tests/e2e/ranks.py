@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support.host import BUILD, ROWS, SOURCE, rows
+from support.host import BUILD, ROWS, SOURCE, planned, rows
 from support.ranks import RUN, RankTest
 
 OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "rowwise_adagrad", "sgd")
@@ -356,13 +356,12 @@ class Ranks(RankTest):
 
     def test_a_run_with_a_compressor_is_used_and_gone_on_with_by_one_rank(self):
         text = RUN + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
-        loss = self.on(2, text)["metrics"]["val/loss"]
-        done = self.host("eval", "small", "--format", "json")
-        self.assertAlmostEqual(json.loads(done.stdout)["val/loss"], loss, 6)
-        self.assertEqual(done.stderr, "")
-        facts = json.loads(self.host("audit", "run.toml", "--format", "json").stdout)["facts"]
-        self.assertAlmostEqual(facts["val/loss"], loss, 6)
-        self.host("predict", "small")
+        self.on(2, text)
+        self.assert_used_alone()
+        text += planned(20, "distributed.compressor", "mstopk", 0, density=0.2) + planned(55, "distributed.compressor", "topk", 0, density=0.1)
+        self.on(2, text)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap")), 1)
+        self.assert_used_alone()
         said = self.host("validate", "run.toml", code=2).stderr
         self.assertIn("needs a run of several ranks", said)
         said = self.host("resume", "runs/small", "-q", "--set", "trainer.max_duration=60ba").stderr
@@ -370,6 +369,8 @@ class Ranks(RankTest):
         self.assertEqual(self.result()["steps"], 60)
         (changed,) = [line["why"] for line in self.lines("journal.jsonl", "resume") if "compressor.type" in line["why"]]
         self.assertIn('"topk" -> (none)', changed)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap", "swap_refused")), 1)
+        self.host("train", "runs/small/config.toml", "-q", "--set", "trainer.max_duration=65ba")
 
     # --- signals, requests
 

@@ -165,6 +165,12 @@ class WavesRanks(ReplacingTest):
         self.on(2, text + waves("round", 2), "--plugins", FAULTY)
         self.assertLess(self.furthest(self.weights(), expected), 1e-6)
 
+    def test_a_run_of_two_ranks_is_used_by_one_process(self):
+        for rule, text in (("round", STAGES), ("rolling", WHOLE)):
+            with self.subTest(rule):
+                self.on(2, text + waves(rule))
+                self.assert_used_alone()
+
     def test_what_stages_cannot_do_is_refused(self):
         for rule in ("round", "rolling"):
             self.write("run.toml", STAGES + waves(rule))
