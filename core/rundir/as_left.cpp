@@ -58,13 +58,14 @@ Table resolved_table(const std::string& source, const std::string& text) {
 }
 
 config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& config,
-                          const plugins::Registry& registry) {
+                          const plugins::Registry& registry, bool trains) {
   if (swapped(file).empty()) return config;
   config::Document document;
   document.root = config::with_changes(file.live, config::diff(file.given, config.resolved), config.resolved);
   document.root.erase("swap");
   document.file = file.source;
   document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // perhaps not as many as saved it
+  document.trains = trains;
   config::Resolution resolution = config::live_config(std::move(document), registry);
   if (!resolution.config)
     throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
@@ -80,7 +81,7 @@ config::RunConfig as_left(const std::string& path, const config::RunConfig& conf
   if (!file) return config;
   const fs::path home = fs::weakly_canonical(config.run.output_dir);
   const fs::path within = fs::weakly_canonical(path).lexically_relative(home);
-  if (!within.empty() && *within.begin() != "..") return as_left(*file, config, registry);
+  if (!within.empty() && *within.begin() != "..") return as_left(*file, config, registry, false);
   std::string lacking;
   const std::vector<config::Difference> by_swaps = swapped(*file);
   for (const config::Difference& each : config::diff(config.resolved, file->live))

@@ -128,6 +128,18 @@ std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+using Named = std::vector<std::pair<std::string, double>>;
+
+/// Of a run of an older release there is none.
+Named named_in(const Json& json, const char* key) {
+  Named all;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return all;
+  for (const auto& [what, value] : found->items())
+    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
+  return all;
+}
+
 }  // namespace
 
 std::string_view name(Verb verb) {
@@ -241,22 +253,6 @@ Json object_in(std::string_view text) {
       text, [](int depth, Json::parse_event_t, const Json&) { return depth < deepest; }, false);
   return json.is_object() ? json : Json();
 }
-
-namespace {
-
-using Named = std::vector<std::pair<std::string, double>>;
-
-/// Of a run of an older release there is none.
-Named named_in(const Json& json, const char* key) {
-  Named all;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_object()) return all;
-  for (const auto& [what, value] : found->items())
-    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
-  return all;
-}
-
-}  // namespace
 
 void to_json(Json& json, const Status& status) {
   Json metrics = Json::object();

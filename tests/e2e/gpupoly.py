@@ -297,6 +297,20 @@ clip = []
         for text, *sets in (images(3), compiled, "executor.winograd=false"), (images(3), compiled, "hooks.0.soundness=2"), (images(3),), (SMALL, compiled):
             self.assertNotIn("winograd", warnings(text, *sets))
 
+    def test_hooks_refuse_networks_as_the_run_is_built(self):
+        """Whoever made them: layers of a run file, or a file of another program."""
+        self.write("run.toml", SMALL.replace("layers = [8, 16, 3]", 'layers = [8, 16, 3]\nactivation = "gelu"'))
+        self.host("export", "run.toml", "--weights", "initial", "--to", "onnx", "--file", "net.onnx")
+        gelu = 'type = "sequential"\nlayers = [{ type = "linear", out = 16 }, { type = "gelu" }, { type = "linear", out = 3 }]'
+        for model in (gelu, 'type = "onnx"\nfile = "net.onnx"'):
+            text = SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', model)
+            self.host("validate", self.write("run.toml", text))
+            for hook in ("certified", "certified_loss"):
+                with self.subTest(hook, model=model):
+                    self.write("run.toml", text + f'[[hooks]]\ntype = "{hook}"\n')
+                    said = self.host("validate", "run.toml", code=2).stderr
+                    self.assertRegex(said, rf'\[hooks\[0\]\] {hook} at model_ready.*node "\w+" \(\w+\).*README')
+
     def test_at_half_the_distance(self):
         """Sample by sample: what intervals prove, forms prove, and the search of another run does not refute."""
         path, proven = SOURCE / "configs/digits_certified.toml", {}

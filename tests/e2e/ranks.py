@@ -11,8 +11,9 @@ import subprocess
 import time
 import unittest
 
-from own_data import IMAGES, png
-from support.host import BUILD, ROWS, SOURCE, rows
+from own_data import IMAGES
+from support.host import BUILD, ROWS, SOURCE, planned, rows
+from support.images import png
 from support.ranks import RUN, RankTest
 
 OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "rowwise_adagrad", "sgd")
@@ -392,13 +393,12 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
 
     def test_a_run_with_a_compressor_is_used_and_gone_on_with_by_one_rank(self):
         text = RUN + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
-        loss = self.on(2, text)["metrics"]["val/loss"]
-        done = self.host("eval", "small", "--format", "json")
-        self.assertAlmostEqual(json.loads(done.stdout)["val/loss"], loss, 6)
-        self.assertEqual(done.stderr, "")
-        facts = json.loads(self.host("audit", "run.toml", "--format", "json").stdout)["facts"]
-        self.assertAlmostEqual(facts["val/loss"], loss, 6)
-        self.host("predict", "small")
+        self.on(2, text)
+        self.assert_used_alone()
+        text += planned(20, "distributed.compressor", "mstopk", 0, density=0.2) + planned(55, "distributed.compressor", "topk", 0, density=0.1)
+        self.on(2, text)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap")), 1)
+        self.assert_used_alone()
         said = self.host("validate", "run.toml", code=2).stderr
         self.assertIn("needs a run of several ranks", said)
         said = self.host("resume", "runs/small", "-q", "--set", "trainer.max_duration=60ba").stderr
@@ -406,6 +406,8 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
         self.assertEqual(self.result()["steps"], 60)
         (changed,) = [line["why"] for line in self.lines("journal.jsonl", "resume") if "compressor.type" in line["why"]]
         self.assertIn('"topk" -> (none)', changed)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap", "swap_refused")), 1)
+        self.host("train", "runs/small/config.toml", "-q", "--set", "trainer.max_duration=65ba")
 
     # --- signals, requests
 

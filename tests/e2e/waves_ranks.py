@@ -184,6 +184,12 @@ class WavesRanks(ReplacingTest):
                 self.train(text + asks.replace("11", "1000") + KILLER, "--plugins", FAULTY, "--ranks", 2, *OFTEN)
                 self.assertEqual(self.furthest(self.weights(), expected[0]), 0.0)
 
+    def test_a_run_of_two_ranks_is_used_by_one_process(self):
+        for rule, text in (("round", STAGES), ("rolling", WHOLE)):
+            with self.subTest(rule):
+                self.on(2, text + waves(rule))
+                self.assert_used_alone()
+
     def test_what_stages_cannot_do_is_refused(self):
         for rule in ("round", "rolling"):
             self.write("run.toml", STAGES + waves(rule))

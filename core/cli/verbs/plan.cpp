@@ -7,7 +7,6 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 /// "executor compiled: does all it can only with ...", as validation warns of it.

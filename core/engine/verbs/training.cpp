@@ -423,6 +423,7 @@ bool Training::restore_best() {
 }
 
 void Training::complete(Snapshot& snapshot) {
+  beginning_.directory.check_there();
   sinks_->flush();  // what a checkpoint has behind it is not told again
   commander_->complete(snapshot);
 }
