@@ -20,7 +20,7 @@ class Meddling final : public Hook {
     m.name("meddling").version("1.0.0").summary("Changes what a step works with.");
     m.option("with", &Options::with, "what")
         .one_of({"nothing", "doubles", "integers", "fewer columns", "more columns", "second input",
-                 "rows twice", "rate", "decay"});
+                 "rows twice", "1 to 50 rows", "rate", "decay"});
     m.option("step", &Options::step, "number of the first step in which it does");
     m.option("group", &Options::group, "of the optimizer; -1: all");
     m.option("factor", &Options::factor, "on the learning rate, or on the weight decay");
@@ -39,6 +39,12 @@ class Meddling final : public Hook {
     if (options_.with == "more columns") x = x.repeat({1, 16});
     if (options_.with == "second input") inputs.push_back(at::Tensor(inputs.front()));
     if (options_.with == "rows twice") x = at::cat({x, x});
+    if (options_.with == "1 to 50 rows") {
+      at::Tensor& target = context.mutable_batch().target;
+      const std::int64_t rows = 1 + context.step_number() % 50;
+      x = x.narrow(0, 0, rows).contiguous();
+      target = target.narrow(0, 0, rows).contiguous();
+    }
   }
 
   void before_step(StepContext& context) {
