@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import unittest
 
 import numpy
@@ -174,13 +175,15 @@ def holds(path):
         self.assert_close("whole", "eager")
         self.train_("swapped", "executor.type=compiled", THERE_AND_BACK)
         self.assert_close("swapped", "eager")
-        again = (self.folder / "whole/config.toml").read_text() + KILLER
-        words = [word for each in (f"run.output_dir={self.folder}/cut", 'run.resume="auto"', "checkpoint.type=full", "checkpoint.interval=1ba")
-                 for word in ("--set", each)]
+        again = (self.folder / "whole/config.toml").read_text()
+        hooks = [*tomllib.loads(again).get("hooks", []), {"type": "killer", "place": "place"}]
+        inline = ", ".join("{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in hook.items()) + " }" for hook in hooks)
+        words = [word for each in (f"run.output_dir={self.folder}/cut", 'run.resume="auto"', "checkpoint.type=full", "checkpoint.interval=1ba",
+                                   f"hooks=[{inline}]") for word in ("--set", each)]
         self.killed_at(again, "batch_end 2", *words)
         self.host("train", "run.toml", "-q", "--plugins", FAULTY, *words)
         self.assertEqual(self.result("cut")["digest"], whole["digest"])
-        self.assertIn('"what":"resume"', (self.folder / "cut/journal.jsonl").read_text())
+        self.assertIn('"what":"resumed"', (self.folder / "cut/journal.jsonl").read_text())
 
     return test
 
