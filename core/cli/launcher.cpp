@@ -20,8 +20,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Once a rank has failed the others end by themselves, in a few seconds. Those that wait for it before they have met,
-// or to meet again, end when they are told.
+// Once a rank has failed the others end by themselves, in a few seconds, and say why. Those that wait for it before they
+// have met, or to meet again, end when they are told.
 constexpr auto told_after = std::chrono::seconds(4), killed_after = std::chrono::seconds(20);
 
 void set(const char* name, int value) {
@@ -72,6 +72,13 @@ class Ranks {
   }
 
   bool any_running() const { return std::ranges::any_of(all_, &Rank::running); }
+  bool all_running() const { return std::ranges::all_of(all_, &Rank::running); }
+
+  /// Ends processes that wait to meet the others: where one of those has ended, they would wait in vain.
+  void end_joining() {
+    for (const Rank& rank : all_)
+      if (rank.running && rank.joining) kill(rank.end.child, SIGKILL);
+  }
 
   void tell(int signal) {
     told_ = true;
@@ -98,10 +105,6 @@ class Ranks {
         std::fprintf(stderr, "trainyard: rank %d %s; the others end\n", rank.number, rank.end.text().c_str());
     }
     failed_ = failed_ || failed;
-    // Whom it is to meet has ended: it would wait.
-    if (!std::ranges::all_of(all_, &Rank::running))
-      for (const Rank& rank : all_)
-        if (rank.running && rank.joining) kill(rank.end.child, SIGKILL);
     return failed;
   }
 
@@ -158,12 +161,14 @@ int launch(const std::vector<std::string>& words, int ranks) {
   const HeldSignals signals;
   Ranks all(words, ranks, signals);
   using Clock = std::chrono::steady_clock;
-  std::optional<Clock::time_point> failed;
+  std::optional<Clock::time_point> ended, failed;  // when the first rank did
   bool told = false;
   while (all.any_running()) {
-    const int number = signals.next(milliseconds(failed ? 200 : 60'000));
+    const int number = signals.next(milliseconds(ended ? 200 : 60'000));
     if (number != 0 && number != SIGCHLD) all.tell(number);
     if (all.reap() && !failed) failed = Clock::now();
+    if (!all.all_running() && !ended) ended = Clock::now();
+    if (ended && Clock::now() >= *ended + told_after) all.end_joining();
     if (!failed || Clock::now() < *failed + told_after) continue;
     if (!std::exchange(told, true)) all.tell(SIGTERM);
     if (Clock::now() > *failed + killed_after) all.tell(SIGKILL);
