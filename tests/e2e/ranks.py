@@ -14,7 +14,7 @@ import unittest
 from own_data import IMAGES
 from support.host import BUILD, ROWS, SOURCE, planned, rows
 from support.images import png
-from support.ranks import RUN, RankTest
+from support.ranks import RUN, RankTest, load_file, numpy
 
 OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "rowwise_adagrad", "sgd")
 KILLS = int(os.environ.get("TRAINYARD_KILLS", 1))
@@ -73,6 +73,27 @@ class Ranks(RankTest):
                 self.assertEqual(result["steps"], until)
         self.assertLess(self.furthest(self.weights(), expected), 1e-6)
         self.assertEqual(result["samples"], 50 * 16 - 10 * 8)  # each epoch of 72 has four whole steps and one of eight
+
+    def kept_back(self, step, ranks, local):
+        """What a checkpoint holds of gradients that no rank has sent, of all ranks together. `local`: those that hold a bucket in shards."""
+        held = load_file(self.run_folder / f"checkpoints/step-{step:08}/state.safetensors")
+        of_ranks = [held[(f"rank/{rank}/" if rank > 0 else "") + "distributed.compressor:residual/0"] for rank in range(ranks)]
+        elements = sum(weight.size for weight in self.weights().values())
+        return sum(numpy.concatenate(of_ranks[first:first + local])[:elements] for first in range(0, ranks, local))
+
+    def test_what_compressors_keep_back_goes_along_from_four_ranks_to_two(self):
+        """The first two steps on two ranks are skipped, so that their checkpoint holds what four ranks have handed on."""
+        skips = '[[hooks]]\ntype = "skipping"\nfirst = 20\nperiod = 1\n'
+        nodes = 'type = "hitopk"\nauto_dense = "never"\nlocal_world_size = LOCAL\n'
+        for options, four_are, two_are in (('type = "topk"\n', 1, 1), (nodes, 1, 1), (nodes, 2, 1)):
+            with self.subTest(options, local=four_are):
+                text = RUN + skips + f"[distributed.compressor]\n{options}density = 0.1\nmin_compress_elements = 1\n"
+                self.on(4, text.replace("LOCAL", str(four_are)), "--plugins", FAULTY, "--set", "trainer.max_duration=20ba")
+                four = self.kept_back(20, 4, four_are)
+                self.train(text.replace("LOCAL", str(two_are)), "--ranks", 2, "--plugins", FAULTY, "--set", "trainer.max_duration=22ba")
+                self.assertEqual(self.result()["steps"], 22)
+                self.assertGreater(float(numpy.abs(four).max()), 1e-4)
+                self.assertLessEqual(float(numpy.abs(self.kept_back(22, 2, two_are) - four).max() / numpy.abs(four).max()), 1e-6)
 
     def test_one_rank_that_skips_a_batch_leaves_the_mean_to_the_others(self):
         asks = '[[hooks]]\ntype = "asking"\nask = "skip_batch"\nat = "batch_start"\nrank = 1\n'

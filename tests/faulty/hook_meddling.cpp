@@ -28,7 +28,12 @@ class Meddling final : public Hook {
 
   void before_forward(StepContext& context) {
     if (context.step_number() < options_.step) return;
-    misfeed(context.mutable_batch(), options_.with);
+    Batch& batch = context.mutable_batch();
+    misfeed(batch, options_.with);
+    if (options_.with != "1 to 50 rows") return;
+    const std::int64_t rows = 1 + context.step_number() % 50;
+    batch.inputs.front() = batch.inputs.front().narrow(0, 0, rows).contiguous();
+    batch.target = batch.target.narrow(0, 0, rows).contiguous();
   }
 
   void before_step(StepContext& context) {
@@ -43,7 +48,7 @@ class Meddling final : public Hook {
 
  private:
   static std::vector<std::string> all_words() {
-    std::vector<std::string> words = {"nothing", "rate", "decay"};
+    std::vector<std::string> words = {"nothing", "1 to 50 rows", "rate", "decay"};
     words.insert(words.end(), misfeeds.begin(), misfeeds.end());
     return words;
   }
