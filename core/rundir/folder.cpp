@@ -15,6 +15,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/rundir/checked_file.hpp"
+#include "core/rundir/run_directory.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
@@ -90,6 +91,7 @@ std::optional<std::string> best(const std::string& path) {
 std::string weights_in(const std::string& path) {
   const std::string plain = without_slash(path), last = plain + "/" + weights_name;
   if (!fs::is_directory(plain)) return path;
+  if (report::RunDirectory::status(plain) == report::Status::completed && fs::exists(last)) return last;
   if (std::vector<std::string> found = all_in(plain); !found.empty()) return found.back();
   return fs::exists(last) ? last : path;
 }

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
@@ -18,10 +17,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* file_name = "data.json";
 
-Table table_from(const Json& json);
-
 Value value_from(const Json& json) {
-  if (json.is_object()) return table_from(json);
+  if (json.is_object()) {
+    Table table;
+    for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
+    return table;
+  }
   if (json.is_array()) {
     Array all;
     for (const Json& each : json) all.push_back(value_from(each));
@@ -34,12 +35,6 @@ Value value_from(const Json& json) {
   throw DataError("it holds a null");
 }
 
-Table table_from(const Json& json) {
-  Table table;
-  for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
-  return table;
-}
-
 Learned read(const fs::path& path) {
   const auto damaged = [&](const std::string& why) {
     return DataError(
@@ -49,13 +44,12 @@ Learned read(const fs::path& path) {
   };
   std::ifstream file(path, std::ios::binary);
   if (!file) throw damaged("it cannot be opened");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("type") || !json["type"].is_string() || !json.contains("learned") ||
       !json["learned"].is_object())
     throw damaged("it is damaged");
   try {
-    return {json["type"].get<std::string>(), table_from(json["learned"])};
+    return {json["type"].get<std::string>(), value_from(json["learned"]).as<Table>()};
   } catch (const DataError& error) {
     throw damaged(error.what());
   }

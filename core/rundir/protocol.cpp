@@ -128,6 +128,18 @@ std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+using Named = std::vector<std::pair<std::string, double>>;
+
+/// Of a run of an older release there is none.
+Named named_in(const Json& json, const char* key) {
+  Named all;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return all;
+  for (const auto& [what, value] : found->items())
+    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
+  return all;
+}
+
 }  // namespace
 
 std::string_view name(Verb verb) {
@@ -229,34 +241,18 @@ std::optional<double> number(const Json& json) {
   return std::nullopt;
 }
 
+Json named(const std::vector<std::pair<std::string, double>>& all) {
+  Json json = Json::object();
+  for (const auto& [what, seconds] : all) json[what] = config::json_of(seconds);
+  return json;
+}
+
 Json object_in(std::string_view text) {
   constexpr int deepest = 16;
   Json json = Json::parse(
       text, [](int depth, Json::parse_event_t, const Json&) { return depth < deepest; }, false);
   return json.is_object() ? json : Json();
 }
-
-namespace {
-
-using Named = std::vector<std::pair<std::string, double>>;
-
-Json named(const Named& all) {
-  Json json = Json::object();
-  for (const auto& [what, seconds] : all) json[what] = config::json_of(seconds);
-  return json;
-}
-
-/// Of a run of an older release there is none.
-Named named_in(const Json& json, const char* key) {
-  Named all;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_object()) return all;
-  for (const auto& [what, value] : found->items())
-    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
-  return all;
-}
-
-}  // namespace
 
 void to_json(Json& json, const Status& status) {
   Json metrics = Json::object();

@@ -109,6 +109,8 @@ struct Status {
 
 /// What config::json_of made of a number.
 std::optional<double> number(const Json& json);
+/// An object of numbers by their names.
+Json named(const std::vector<std::pair<std::string, double>>& all);
 
 /// What is written in one of a run's files; null where it is no object of JSON. Whoever wrote it: of what is
 /// nested deeper than a run nests anything, which no reader of ours could even copy, nothing is left.

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
+#include "core/rundir/protocol.hpp"
 #include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
@@ -84,13 +85,18 @@ bool half_made(const fs::path& folder) {
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
 
+/// An object without members where there is no result. Not in order: that would copy what is read, and a copy of what
+/// is nested without end takes the stack.
+nlohmann::json result_in(const std::string& path) {
+  std::ifstream file(path + "/" + result_name);
+  nlohmann::json result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return result.is_object() ? result : nlohmann::json::object();
+}
+
 /// It failed ahead of its first step: the run file is mended and run again, and nobody asks for what it left.
 bool failed_at_once(const std::string& path) {
-  std::ifstream file(path + "/" + result_name);
-  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return result.is_object() &&
-         result.value("status", Json()) == status_names[static_cast<int>(Status::failed)] &&
-         result.value("steps", Json()) == 0 && !fs::exists(path + "/checkpoints/latest");
+  return RunDirectory::status(path) == Status::failed &&
+         result_in(path).value("steps", nlohmann::json()) == 0 && !fs::exists(path + "/checkpoints/latest");
 }
 
 void check_free(const std::string& path, bool overwrite) {
@@ -168,12 +174,8 @@ std::string RunDirectory::read_config(const std::string& path) {
 }
 
 std::optional<Status> RunDirectory::status(const std::string& path) {
-  std::ifstream file(path + "/" + result_name);
-  // Not in order: that would copy what is read, and a copy of what is nested without end takes the stack.
-  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!result.is_object() || !result.contains("status") || !result["status"].is_string()) return std::nullopt;
-  const auto* found =
-      std::find(std::begin(status_names), std::end(status_names), result["status"].get<std::string>());
+  const auto* found = std::find(std::begin(status_names), std::end(status_names),
+                                result_in(path).value("status", nlohmann::json()));
   if (found == std::end(status_names)) return std::nullopt;
   return static_cast<Status>(found - std::begin(status_names));
 }
@@ -224,7 +226,6 @@ void RunDirectory::set_config(std::string_view resolved_toml) {
 
 void RunDirectory::finish(const RunResult& result) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  const auto named = [](const NamedSeconds& all) { return Json::object_t(all.begin(), all.end()); };
   Json metrics = Json::object();
   for (const auto& [name, value] : result.metrics) metrics[name] = config::json_of(value);
   Json plugins = Json::array();
@@ -234,7 +235,7 @@ void RunDirectory::finish(const RunResult& result) {
                        {"version", plugin.version},
                        {"digest", plugin.digest},
                        {"seconds", plugin.seconds}});
-    if (!plugin.events.empty()) plugins.back()["events"] = named(plugin.events);
+    if (!plugin.events.empty()) plugins.back()["events"] = control::named(plugin.events);
   }
   const Json json = {
       {"status", status_names[static_cast<int>(result.status)]},
@@ -248,7 +249,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"digest",
        {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
       {"plugins", std::move(plugins)},
-      {"time", named(result.time)},
+      {"time", control::named(result.time)},
       {"swaps",
        {{"made", result.swaps.made},
         {"refused", result.swaps.refused},

@@ -13,11 +13,12 @@ class Confusion final : public Rule {
     std::string predictions = "^output_0$";
     double min_diag = 0.9;
     double max_off_diag = 0.1;
-    std::int64_t samples = 1;
+    std::int64_t samples = 500;
   };
   static void describe(Manifest<Options>& m) {
     m.name("confusion").version("1.0.0").summary("Too many of a class are predicted as another.");
-    m.needs("outputs");
+    m.needs("predictions");
+    m.common_default("start", Duration{500.0, Duration::Unit::steps});  // an untrained model confuses all
     m.option("labels", &Options::labels, "expression of the labels");
     m.option("predictions", &Options::predictions, "expression of the predicted classes or their scores");
     m.option("min_diag", &Options::min_diag, "least share of a class that is predicted right")

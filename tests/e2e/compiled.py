@@ -2,10 +2,12 @@
 swapped to eager and back, and a run that was cut ends with the bits of one that was not. Names of files, or `all`, as
 arguments; by default some."""
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import unittest
 
 import numpy
@@ -51,11 +53,36 @@ class Networks(HostTest):
                     self.assertLessEqual((apart[:20] / eager[:20]).max(), first)
                     self.assertLessEqual((apart / (eager + 0.01)).max(), later)
 
+    def test_the_plan_says_what_an_executor_leaves_out(self):
+        said = {}
+        for executor in ("eager", "compiled"):
+            self.write("run.toml", SMALL + f'[executor]\ntype = "{executor}"\n')
+            for precision in ("fp32", "bf16-mixed"):
+                said[executor, precision] = self.host("plan", "run.toml", "--set", f"trainer.precision={precision}").stdout.partition("\n")[0]
+        self.assertEqual(said, {
+            ("eager", "fp32"): "executor eager: does all it can", ("eager", "bf16-mixed"): "executor eager: does all it can",
+            ("compiled", "fp32"): "executor compiled: does all it can",
+            ("compiled", "bf16-mixed"): 'executor compiled: does all it can only with trainer.precision = fp32, and it is "bf16-mixed"'})
+
     def test_two_shapes_are_compiled_once_each(self):
         self.losses(NETWORKS["cnn"], "compiled")
         log = (self.folder / "runs/small/run.log").read_text()
         self.assertEqual(len(re.findall(r"compiled for \[", log)), 2)
         self.assertEqual(len(re.findall("compiled for evaluations of", log)), 1)
+
+    def test_several_samples_of_the_dropout_on_two_ranks(self):
+        """The network makes several rows of each: losses and weights are those of eager."""
+        text = NETWORKS["mlp"].replace('"200ba"', '"12ba"').replace('type = "standard"', 'type = "multi_sample"\nsamples = 3')
+        found = {}
+        for executor in ("eager", "compiled"):
+            losses = self.losses(text, executor, "", "--ranks", 2)
+            found[executor] = losses, tensors(self.folder / "runs/small/model.safetensors")
+        (expected, weights), (losses, ends) = found.values()
+        self.assertGreater(len(expected), 5)
+        self.assertLessEqual(numpy.abs(losses - expected).max(), 1e-4)
+        for name, value in weights.items():
+            apart = numpy.abs(numpy.frombuffer(ends[name], numpy.float32) - numpy.frombuffer(value, numpy.float32))
+            self.assertLessEqual(apart.max(), 1e-3, name)
 
     def test_on_a_gpu_steps_are_recorded(self):
         if gpus.gpus() == 0:
@@ -85,6 +112,26 @@ class Networks(HostTest):
         for key, value in found["eager"].items():
             if key != "samples_per_second":
                 self.assertAlmostEqual(found["compiled"][key], value, delta=1e-4 * max(1, abs(value)), msg=key)
+
+
+class Shapes(HostTest):
+    """50 shapes in turn, with a plan kept for each, and with fewer plans than shapes, so that every step makes one. TRAINYARD_STEPS
+    is the number of steps, 10000 for the whole."""
+    STEPS = int(os.environ.get("TRAINYARD_STEPS", "2000"))
+
+    def test_memory_does_not_grow(self):
+        text = LONG.replace('"200ba"', f'"{self.STEPS}ba"').replace("size = 64, batch_size = 16", "size = 512, batch_size = 64").replace(
+            'eval_interval = "1ep"', f'eval_interval = "{self.STEPS}ba"').replace('interval = "1ba"', f'interval = "{self.STEPS}ba"')
+        text += f'[[hooks]]\ntype = "meddling"\nwith = "1 to 50 rows"\nstep = 0\n[[hooks]]\ntype = "resident"\nfile = "{self.folder}/resident"\n'
+        for plans, made in ((50, 50), (8, self.STEPS)):
+            with self.subTest(plans=plans):
+                self.train(text + f'[executor]\ntype = "compiled"\nplans = {plans}\n', "--plugins", FAULTY, "--overwrite")
+                log = (self.folder / "runs/small/run.log").read_text()
+                self.assertEqual(len(re.findall(r"compiled for \[", log)), made)
+                kib = [int(line.split()[1]) for line in (self.folder / "resident").read_text().splitlines()]
+                settled = kib[self.STEPS // 200:]  # behind the first half, or the first 1,000 of 2,000
+                print(f"{plans} plans, {self.STEPS} steps: {min(settled)} to {max(settled)} KiB behind the first half")
+                self.assertLessEqual(max(settled), 1.01 * settled[0])
 
 
 class Resumed(KilledTest):
@@ -122,7 +169,7 @@ class Resumed(KilledTest):
         self.assertEqual(self.killed(watched, "batch_end 9", "before_step 22"), expected)
 
 
-class Compiled(HostTest):
+class Compiled(KilledTest):
     def train_(self, name, *sets, code=0):
         words = [word for each in ("trainer.max_duration=4ba", "schedule.warmup=0ba", "run.threads.intra_op=1", *sets) for word in ("--set", each)]
         self.host("train", str(self.path), "-q", "--set", f"run.output_dir={self.folder}/{name}", *words, *self.small, code=code)
@@ -153,9 +200,15 @@ def holds(path):
         self.assert_close("whole", "eager")
         self.train_("swapped", "executor.type=compiled", THERE_AND_BACK)
         self.assert_close("swapped", "eager")
-        cut = ("executor.type=compiled", 'run.resume="auto"', "checkpoint.type=full")
-        self.train_("cut", *cut, "trainer.max_wall_time=0.000001s", code=75)
-        self.assertEqual(self.train_("cut", *cut)["digest"], whole["digest"])
+        again = (self.folder / "whole/config.toml").read_text()
+        hooks = [*tomllib.loads(again).get("hooks", []), {"type": "killer", "place": "place"}]
+        inline = ", ".join("{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in hook.items()) + " }" for hook in hooks)
+        words = [word for each in (f"run.output_dir={self.folder}/cut", 'run.resume="auto"', "checkpoint.type=full", "checkpoint.interval=1ba",
+                                   f"hooks=[{inline}]") for word in ("--set", each)]
+        self.killed_at(again, "batch_end 2", *words)
+        self.host("train", "run.toml", "-q", "--plugins", FAULTY, *words)
+        self.assertEqual(self.result("cut")["digest"], whole["digest"])
+        self.assertIn('"what":"resumed"', (self.folder / "cut/journal.jsonl").read_text())
 
     return test
 

@@ -1,6 +1,7 @@
 """Graphs and sparse samples through the real executable: what keeps their data, and what is refused of it."""
 import hashlib
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -99,13 +100,14 @@ class Arrays(HostTest):
 
 class Change(HostTest):
     def test_fanouts_and_threads_change_in_the_middle_of_an_epoch_and_no_batch_is_lost_or_repeated(self):
+        """Both by a stop and a resume with other options; fanouts also by swaps in a run that goes on."""
         text = (GRAPH.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("batch_size = 16, shuffle", "batch_size = 5, shuffle") +
                 f'[checkpoint]\ntype = "full"\n[plugins]\npaths = ["{BUILD / "tests/faulty"}"]\n[[hooks]]\ntype = "witness"\nfile = "seen"\n')
 
         def seen():
             return (self.folder / "seen").read_text().splitlines()
 
-        self.train(text)
+        alone = self.train(text)["digest"]["model"]
         expected = seen()
         for part in (expected[:len(expected) // 2], expected[len(expected) // 2:]):
             samples = [sample for line in part for sample in line.split()[1:]]
@@ -117,18 +119,35 @@ class Change(HostTest):
         self.train(text, *stop, "--set", "data.workers=2", "--set", "data.fanouts=[2]", code=75)
         self.train(text, "--set", "data.workers=1", "--set", "data.prefetch=4", "--set", "data.fanouts=[-1]")
         self.assertEqual(seen(), expected)
+        (self.folder / "seen").unlink()
+        shutil.rmtree(self.folder / "runs")
+        swaps = "".join(f'[[swap]]\nat = "{at}ba"\nslot = "data"\nwatch = "0ba"\n{options}\n'
+                        for at, options in ((3, "fanouts = [2]"), (7, "fanouts = [-1]")))
+        result = self.train(text + swaps)
+        self.assertEqual(seen(), expected)
+        self.assertEqual([(line["step"], line["what"]) for line in self.lines("journal.jsonl", "swap", "swap_refused", "swap_rolled_back")],
+                         [(3, "swap"), (7, "swap")])
+        self.assertNotEqual(result["digest"]["model"], alone)  # the neighbours are others
 
 
 class Inference(HostTest):
-    """Of the card: ten draws of 20, 20 and 20 neighbours against all of them, by a model of three layers."""
+    """Ten draws of 20, 20 and 20 neighbours against all of them, by a model of three layers."""
 
     def test_sampled_neighbours_say_what_all_say(self):
-        if not (DATA / "graph/cora_planetoid").exists():
-            self.skipTest("graph/cora_planetoid is not here")
-        config = SOURCE / "configs/cora_sage.toml"
-        words = ["--set", "model.layers=3", "--set", f"run.output_dir={self.folder}/run"]
-        self.host("train", config, "-q", *words, "--set", "data.fanouts=[10,10,10]", "--set", "trainer.max_duration=60ep",
-                  "--set", "trainer.eval_interval=60ep", TRAINYARD_DATA=str(DATA))
+        self.holds("cora_planetoid", SOURCE / "configs/cora_sage.toml", 60)
+
+    @unittest.skipUnless(os.environ.get("TRAINYARD_LONG"), "takes minutes: TRAINYARD_LONG=1")
+    def test_sampled_neighbours_of_tolokers_say_what_all_say(self):
+        """A node has 88 neighbours here, and 4 in Cora."""
+        self.holds("heterophilous/tolokers.npz", SOURCE / "configs/minesweeper_sage.toml", 40, "metrics=[{type=\"accuracy\"}]",
+                   "data.path=${run.data}/graph/heterophilous/tolokers.npz", "data.train.batch_size=1000", "data.test.batch_size=500")
+
+    def holds(self, data, config, epochs, *more):
+        if not (DATA / "graph" / data).exists():
+            self.skipTest(f"graph/{data} is not here")
+        words = [word for each in ("model.layers=3", f"run.output_dir={self.folder}/run", *more) for word in ("--set", each)]
+        self.host("train", config, "-q", *words, "--set", "data.fanouts=[10,10,10]", "--set", f"trainer.max_duration={epochs}ep",
+                  "--set", f"trainer.eval_interval={epochs}ep", timeout=1800, TRAINYARD_DATA=str(DATA))
 
         def accuracy(fanout, seed):
             done = self.host("eval", config, "--weights", self.folder / "run/model.safetensors", "--format", "json", *words, "--set",

@@ -10,9 +10,9 @@ import subprocess
 import tomllib
 import unittest
 import zipfile
-import zlib
 
 from support.host import DATA, SMALL, HostTest
+from support.images import png
 
 HEAD = SMALL[:SMALL.index("[model]")]
 TAIL = SMALL[SMALL.index("[optimizer]"):] + '[checkpoint]\ntype = "full"\ninterval = "2ba"\n'
@@ -246,14 +246,6 @@ class OwnText(HostTest):
         self.write("val.csv", table(48))
         self.train(TABLE, "--overwrite")
         self.assertIn("no language model", self.host("predict", "runs/small", "--generate", "3", code=2).stderr)
-
-
-def png(colour, side=10):
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-    rows = b"".join(b"\0" + bytes(colour) * side for _ in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 IMAGES = HEAD + """

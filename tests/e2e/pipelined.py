@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from support.host import FAULTY, KILLER, planned, with_momentum
+from support.host import FAULTY, KILLER, planned, tensors, with_momentum
 from support.ranks import RankTest
 
 STEPS = 60
@@ -201,6 +201,97 @@ class Pipelined(RankTest):
         digest, weights = plan(2)
         self.assertEqual(plan(2)[0], digest)
         self.assertLess(self.furthest(weights, plan(1)[1]), 1e-5)  # eager sums over ranks in another order
+
+    def test_a_run_of_two_ranks_is_used_by_one_process(self):
+        self.on(2, RUN + executor("sc", "dist"))
+        self.assert_used_alone()
+        self.on(2, RUN + planned(15, "executor", "pipelined", 0, mitigation="sc", mode="dist"))
+        self.assert_used_alone()
+
+    # --- what it cannot run, and what it keeps
+
+    def test_what_it_cannot_run_is_refused_by_name(self):
+        """Each run file is valid without the change that is refused."""
+        text = RUN + executor("sc", "sim")
+        network = 'type = "residual_mlp"\nwidth = 8\nblocks = 6'
+        self.assertIn(network, text)
+        normalised = text.replace(network, 'type = "sequential"\nlayers = [{ type = "linear", out = 16 }, { type = "batch_norm" }, { type = "linear", out = 3 }]')
+        tied = text.replace(network, 'type = "gpt"\nn_layer = 1\nn_head = 2\nd_model = 8').replace(
+            'kind = "classification"\nshape = [8]\nclasses = 3', 'kind = "language"\nseq_len = 6\nvocabulary = 9')
+        for valid, words in ((text, ()), (normalised, ("--set", "executor.update_size=2")), (tied, ("--set", "executor.stages=1"))):
+            self.host("validate", self.write("run.toml", valid), *words)
+
+        def rule(type, more=""):
+            return f'rules=[{{type="{type}"{more}}}]'
+
+        for of, change, *names in (
+                (text, 'optimizer={type="adamw",lr=0.01}', '"pipelined" needs optimizer.type = sgd', '"adamw"'),
+                (text, "optimizer.nesterov=true", "optimizer.nesterov"),
+                (text, "optimizer.dampening=0.1", "optimizer.dampening"),
+                (text, 'optimizer.momentum=0;executor.mitigation="lwpv"', "optimizer.momentum", "lwpv"),
+                (text, 'optimizer.momentum=0;executor.mitigation="lwpv+sc"', "optimizer.momentum", "lwpv+sc"),
+                (text, 'optimizer.momentum=0;executor.mitigation="gsc"', "optimizer.momentum", "gsc"),
+                (normalised, "executor.update_size=1", 'node "batch_norm1" normalises over the batch'),
+                (tied, "executor.stages=0", '"gpt"', "weights that several layers share"),
+                (text, "model.dropout.type=standard", "model.dropout"),
+                (text, "trainer.precision=bf16-mixed", "trainer.precision"),
+                (text, "trainer.precision=fp16-mixed", "trainer.precision"),
+                (text, "trainer.precision=fp64", "fp32"),
+                (text, rule("vanishing_gradient"), '"vanishing_gradient"', "gradients"),
+                (text, rule("dead_relu"), '"dead_relu"', "outputs of single nodes"),
+                (text, rule("exploding_tensor", ',action="lr_scale"'), "learning rate"),
+                (text, 'hooks=[{type="halving"}]', '"halving" writes grads at before_step'),
+                (text, 'hooks=[{type="rdrop"}]', '"rdrop" has a hook on micro_start'),
+                (text, 'hooks=[{type="meddling"}]', '"meddling" has a hook on before_forward')):
+            with self.subTest(change):
+                words = [word for each in change.split(";") for word in ("--set", each)]
+                said = self.host("validate", self.write("run.toml", of), "--plugins", FAULTY, *words, code=2).stderr
+                for name in ("pipelined", *names):
+                    self.assertIn(name, said)
+
+    def test_tables_in_parts_are_refused(self):
+        text = RUN + executor("sc", "dist")
+        text = text.replace(text[text.index("[model]"):text.index("[[metrics]]")], """[model]
+type = "dlrm"
+dim = 4
+tables = [8, 8]
+sharded = true
+[loss]
+type = "bce_with_logits"
+[data]
+type = "ctr"
+rows = [8, 8]
+features = 4
+train = { size = 64, batch_size = 16 }
+val = { size = 32, batch_size = 16 }
+""").replace('type = "accuracy"', 'type = "auc"')
+        said = self.host("validate", self.write("run.toml", text), "--ranks", 2, code=2).stderr
+        for name in ('"pipelined"', '"dlrm" needs an executor without parts of the network on different ranks'):
+            self.assertIn(name, said)
+
+    def test_what_a_hook_wants_of_a_batch_that_is_in_the_pipeline_ends_the_run_with_the_names(self):
+        for what, says in (("repeat_step", "a hook wants the gradients of a batch again"), ("skip_micro", "a hook wants a micro-batch left out")):
+            said = self.train(RUN + executor("sc", "sim") + f'[[hooks]]\ntype = "wanting"\nwhat = "{what}"\n', "--plugins", FAULTY, "--overwrite",
+                              code=3)["error"]
+            for name in ("pipelined", says, 'take the executor "eager" with it'):
+                self.assertIn(name, said)
+
+    def test_versions_of_weights_cost_what_they_say(self):
+        """The most that the process has resident, by the kernel: in flight S stages keep as many copies of the weights, and none where
+        the pipeline runs empty ahead of a pause."""
+        text = RUN.replace("width = 8\nblocks = 6", "width = 256\nblocks = 16").replace(f'"{STEPS}ba"', '"6ba"')
+        peaks = {}
+        for keep in ("in_flight", "drain"):
+            self.write("run.toml", text + executor("sc", "sim") + f'checkpoint = "{keep}"\n' + '[trainer.grad_clip]\ntype = "norm"\nmax = 0.001\n')
+            run = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite", "--set", "checkpoint.interval=1000ba"),
+                                   cwd=self.folder, env=self.environment())
+            _, status, usage = os.wait4(run.pid, 0)
+            run.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(run.returncode, 0)
+            peaks[keep] = usage.ru_maxrss * 1024
+        copies = (peaks["in_flight"] - peaks["drain"]) / sum(map(len, tensors(self.run_folder / "model.safetensors").values()))
+        print(f"18 stages: {peaks['in_flight'] >> 20} MiB in flight, {peaks['drain'] >> 20} MiB with drain: {copies:.1f} copies of the weights")
+        self.assertAlmostEqual(copies, 18, delta=3.6)
 
     def test_what_cannot_be_on_ranks_is_refused(self):
         for mode, words, says in (("sim", ("--ranks", 2), "trains on one rank"), ("dist", (), "several ranks")):

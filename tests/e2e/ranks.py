@@ -11,9 +11,10 @@ import subprocess
 import time
 import unittest
 
-from own_data import IMAGES, png
-from support.host import BUILD, ROWS, SOURCE, rows
-from support.ranks import RUN, RankTest
+from own_data import IMAGES
+from support.host import BUILD, ROWS, SOURCE, planned, rows
+from support.images import png
+from support.ranks import RUN, RankTest, load_file, numpy
 
 OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "rowwise_adagrad", "sgd")
 KILLS = int(os.environ.get("TRAINYARD_KILLS", 1))
@@ -72,6 +73,27 @@ class Ranks(RankTest):
                 self.assertEqual(result["steps"], until)
         self.assertLess(self.furthest(self.weights(), expected), 1e-6)
         self.assertEqual(result["samples"], 50 * 16 - 10 * 8)  # each epoch of 72 has four whole steps and one of eight
+
+    def kept_back(self, step, ranks, local):
+        """What a checkpoint holds of gradients that no rank has sent, of all ranks together. `local`: those that hold a bucket in shards."""
+        held = load_file(self.run_folder / f"checkpoints/step-{step:08}/state.safetensors")
+        of_ranks = [held[(f"rank/{rank}/" if rank > 0 else "") + "distributed.compressor:residual/0"] for rank in range(ranks)]
+        elements = sum(weight.size for weight in self.weights().values())
+        return sum(numpy.concatenate(of_ranks[first:first + local])[:elements] for first in range(0, ranks, local))
+
+    def test_what_compressors_keep_back_goes_along_from_four_ranks_to_two(self):
+        """The first two steps on two ranks are skipped, so that their checkpoint holds what four ranks have handed on."""
+        skips = '[[hooks]]\ntype = "skipping"\nfirst = 20\nperiod = 1\n'
+        nodes = 'type = "hitopk"\nauto_dense = "never"\nlocal_world_size = LOCAL\n'
+        for options, four_are, two_are in (('type = "topk"\n', 1, 1), (nodes, 1, 1), (nodes, 2, 1)):
+            with self.subTest(options, local=four_are):
+                text = RUN + skips + f"[distributed.compressor]\n{options}density = 0.1\nmin_compress_elements = 1\n"
+                self.on(4, text.replace("LOCAL", str(four_are)), "--plugins", FAULTY, "--set", "trainer.max_duration=20ba")
+                four = self.kept_back(20, 4, four_are)
+                self.train(text.replace("LOCAL", str(two_are)), "--ranks", 2, "--plugins", FAULTY, "--set", "trainer.max_duration=22ba")
+                self.assertEqual(self.result()["steps"], 22)
+                self.assertGreater(float(numpy.abs(four).max()), 1e-4)
+                self.assertLessEqual(float(numpy.abs(self.kept_back(22, 2, two_are) - four).max() / numpy.abs(four).max()), 1e-6)
 
     def test_one_rank_that_skips_a_batch_leaves_the_mean_to_the_others(self):
         asks = '[[hooks]]\ntype = "asking"\nask = "skip_batch"\nat = "batch_start"\nrank = 1\n'
@@ -392,13 +414,12 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
 
     def test_a_run_with_a_compressor_is_used_and_gone_on_with_by_one_rank(self):
         text = RUN + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
-        loss = self.on(2, text)["metrics"]["val/loss"]
-        done = self.host("eval", "small", "--format", "json")
-        self.assertAlmostEqual(json.loads(done.stdout)["val/loss"], loss, 6)
-        self.assertEqual(done.stderr, "")
-        facts = json.loads(self.host("audit", "run.toml", "--format", "json").stdout)["facts"]
-        self.assertAlmostEqual(facts["val/loss"], loss, 6)
-        self.host("predict", "small")
+        self.on(2, text)
+        self.assert_used_alone()
+        text += planned(20, "distributed.compressor", "mstopk", 0, density=0.2) + planned(55, "distributed.compressor", "topk", 0, density=0.1)
+        self.on(2, text)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap")), 1)
+        self.assert_used_alone()
         said = self.host("validate", "run.toml", code=2).stderr
         self.assertIn("needs a run of several ranks", said)
         said = self.host("resume", "runs/small", "-q", "--set", "trainer.max_duration=60ba").stderr
@@ -406,6 +427,8 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
         self.assertEqual(self.result()["steps"], 60)
         (changed,) = [line["why"] for line in self.lines("journal.jsonl", "resume") if "compressor.type" in line["why"]]
         self.assertIn('"topk" -> (none)', changed)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap", "swap_refused")), 1)
+        self.host("train", "runs/small/config.toml", "-q", "--set", "trainer.max_duration=65ba")
 
     # --- signals, requests
 
@@ -434,6 +457,23 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
         self.assertEqual(scaled, sorted(scaled, reverse=True))
         self.assertAlmostEqual(result["metrics"]["lr"], 0.01 * scaled[-1], 6)
         self.assertLess(scaled[-1], 0.9)
+
+    def test_a_rule_that_one_rank_does_not_take_leaves_no_other_waiting_for_a_rate(self):
+        rule = '[[rules]]\ntype = "probe"\nevery = "1ba"\n'
+        swap = '[[swap]]\nat = "3ba"\nslot = "rules.probe"\naction = "lr_scale"\nlr_scale = 0.5\nrefused_by = 1\n'
+        expected = self.on(2, RUN + rule, "--plugins", FAULTY)["digest"]
+        result = self.on(2, RUN + rule + swap, "--plugins", FAULTY)
+        self.assertEqual(result["swaps"], {"made": 0, "refused": 1, "rolled_back": 0})
+        self.assertEqual(result["digest"], expected)
+
+    def test_what_a_compressor_kept_back_at_the_end_is_where_the_log_says(self):
+        text = RUN.replace("50ba", "12ba") + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
+        kept, lost = "the last checkpoint has them, the weights have not", "neither the weights nor a checkpoint have them"
+        for file, said, unsaid in ((text, kept, lost), (text.replace('interval = "5ba"\n', ""), lost, kept)):
+            self.on(2, file)
+            log = (self.run_folder / "run.log").read_text()
+            self.assertRegex(log, rf"gradients of norm \d+\.\d+ are kept back: {said}")
+            self.assertNotIn(unsaid, log)
 
     def test_a_request_that_waits_for_the_others_is_in_the_checkpoint(self):
         place = self.folder / "place"

@@ -413,17 +413,19 @@ TEST_CASE("pipelined: delays, cycles, and what is in flight") {
     Squares judge;
     Pipeline pipeline = chain.pipeline(with(Mitigation::none), judge);
     Pipeline stashing = chain.pipeline(with(Mitigation::stash), judge);
+    Pipeline keeping = chain.pipeline(with(Mitigation::sc, true), judge);
     const std::int64_t units = 2 * stages + 9;
     for (std::int64_t i = 0; i < units; ++i) {
       pipeline.feed({sample(i)});
       stashing.feed({sample(i)});
+      keeping.feed({sample(i)});
       for (std::int64_t s = 0; s < stages; ++s)
         if (const std::int64_t newest = i - s; newest >= 0 && s + 1 < stages)
           CHECK(pipeline.stage(s).passed().back().version ==
                 std::max<std::int64_t>(newest - 2 * (stages - 1 - s), 0));
     }
     CHECK(pipeline.cycles() == units);
-    std::size_t sets = 0;
+    std::size_t sets = 0, copies = 0;
     for (std::int64_t s = 0; s < stages; ++s) {
       const Stage& stage = pipeline.stage(s);
       CHECK(stage.delay() == 2 * (stages - 1 - s));
@@ -432,10 +434,13 @@ TEST_CASE("pipelined: delays, cycles, and what is in flight") {
       std::size_t versions = 0, stashed = 0;
       for (const Stage::Passed& each : stage.passed()) versions += each.weights.size();
       for (const Stage::Passed& each : stashing.stage(s).passed()) stashed += each.weights.size();
+      for (const Stage::Passed& each : keeping.stage(s).passed()) copies += each.weights.size() / 2;
       CHECK(versions == 0);
       CHECK(stashed == 2 * static_cast<std::size_t>(stage.delay()));  // between cycles; within one, one more
     }
     CHECK(sets == static_cast<std::size_t>(stages * stages));
+    // What the option checkpoint = "in_flight" costs: of weights of a stage, as many between cycles.
+    CHECK(copies == static_cast<std::size_t>(stages * (stages - 1)));
     pipeline.drain();
     CHECK(pipeline.cycles() == units + 2 * (stages - 1));
     for (std::int64_t s = 0; s < stages; ++s) CHECK(pipeline.stage(s).updates() == units);

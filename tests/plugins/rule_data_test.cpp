@@ -22,23 +22,27 @@ using Steps = std::vector<std::int64_t>;
 std::vector<Shown> predicted(const std::vector<std::int64_t>& classes, std::int64_t step = 0) {
   return {{.tensors = {raw("label", at::arange(10)), raw("output_0", at::tensor(classes))}, .step = step}};
 }
+const std::pair<const char*, Value> from_the_first{"start", std::string("0ba")};
 const std::vector<std::int64_t> identity = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 const std::vector<std::int64_t> four_as_seven = {0, 1, 2, 3, 7, 5, 6, 7, 8, 9};
 
 }  // namespace
 
 TEST_CASE("confusion is silent for the identity, and fires for one 4 as 7") {
-  CHECK(watch("confusion", {}, predicted(identity)).empty());
-  const auto fired = watch("confusion", {}, predicted(four_as_seven));
+  const Table at_once = table({from_the_first, {"samples", 1}});
+  CHECK(watch("confusion", at_once, predicted(identity)).empty());
+  const auto fired = watch("confusion", at_once, predicted(four_as_seven));
   REQUIRE(fired.size() == 1);
   CHECK(fired[0].finding.message ==
         "output_0: 0 % of class 4 are predicted right, expected at least 90 %; and 1 other");
   const auto off =
-      watch("confusion", table({{"min_diag", 0.0}, {"max_off_diag", 0.01}}), predicted(four_as_seven));
+      watch("confusion", table({from_the_first, {"samples", 1}, {"min_diag", 0.0}, {"max_off_diag", 0.01}}),
+            predicted(four_as_seven));
   REQUIRE(off.size() == 1);
   CHECK(off[0].finding.message ==
         "output_0: 100 % of class 4 are predicted as class 7, expected at most 1 %");
-  CHECK(watch("confusion", table({{"min_diag", 0.0}, {"max_off_diag", 1.0}}), predicted(four_as_seven))
+  CHECK(watch("confusion", table({from_the_first, {"samples", 1}, {"min_diag", 0.0}, {"max_off_diag", 1.0}}),
+              predicted(four_as_seven))
             .empty());
 }
 
@@ -47,7 +51,9 @@ TEST_CASE(
     "two") {
   const at::Tensor scores = at::one_hot(at::tensor(four_as_seven), 10).to(at::kFloat);
   const auto one = [](const at::Tensor& labels, const at::Tensor& predictions) {
-    return watch("confusion", {}, {{.tensors = {raw("label", labels), raw("output_0", predictions)}}}).size();
+    return watch("confusion", table({from_the_first, {"samples", 1}}),
+                 {{.tensors = {raw("label", labels), raw("output_0", predictions)}}})
+        .size();
   };
   CHECK(one(at::arange(10), scores) == 1);
   CHECK(one(at::tensor(four_as_seven), scores) == 0);
@@ -65,7 +71,7 @@ TEST_CASE(
   // Labels below 0 are ignored.
   CHECK(one(at::tensor({-100, 1}), at::tensor({5, 1})) == 0);
 
-  test::RuleRun misfit("confusion", {});
+  test::RuleRun misfit("confusion", table({from_the_first}));
   CHECK_FALSE(misfit.show({.tensors = {raw("label", at::arange(10)), raw("output_0", at::ones({21}))}}));
   REQUIRE(misfit.complaints.size() == 1);
   CHECK(misfit.complaints[0].find("21 numbers do not fit the 10 labels of \"label\"") != std::string::npos);
@@ -75,9 +81,9 @@ TEST_CASE("confusion and class_imbalance gather labels over steps, then begin af
   std::vector<Shown> run;
   for (int step = 0; step < 6; ++step)
     run.push_back(predicted(step == 1 ? four_as_seven : identity, step)[0]);
-  CHECK(steps("confusion", table({{"samples", 21}}), run) == Steps{2});
-  CHECK(steps("confusion", table({{"samples", 20}, {"min_diag", 0.5}, {"max_off_diag", 0.5}}), run) ==
-        Steps{});
+  CHECK(steps("confusion", table({from_the_first, {"samples", 21}}), run) == Steps{2});
+  CHECK(steps("confusion", table({from_the_first, {"samples", 20}, {"min_diag", 0.5}, {"max_off_diag", 0.5}}),
+              run) == Steps{});
 }
 
 TEST_CASE("class_imbalance fires for 990 zeros and 10 ones") {

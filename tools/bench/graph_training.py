@@ -3,7 +3,8 @@
 
   tools/bench/graph_training.py [--quick] [overlap] [memory]
 
-overlap: the loop alone, which prepares a batch and computes with it, against a thread that prepares beside it; one thread each.
+overlap: the loop alone, which prepares a batch and computes with it, against a thread that prepares beside it; one thread each. Of the
+         model of 256, whose computing is nearly all of a step, and of one of 4, where preparing takes about as long.
 memory: what a run has resident behind each of 20 epochs, with two loader threads."""
 import json
 import pathlib
@@ -32,12 +33,12 @@ def graph(nodes, edges):
     return f"vars.nodes={nodes}", f"vars.edges={edges}", "data.synthetic.features=128"
 
 
-def steps(folder, workers, count):
+def steps(folder, workers, count, hidden):
     """Seconds a step, and those of them until its batch was there."""
     batch = 64 if QUICK else 1024
     size = graph(3000, 20_000) if QUICK else graph(169_343, 1_166_243)
     subprocess.run(command(folder, *size, f"data.workers={workers}", f"data.train.batch_size={batch}", f"trainer.max_duration={count}ba",
-                           f"trainer.eval_interval={count}ba", "data.val.take=first 1", f"logging.interval={count // 4}ba"), check=True)
+                           f"trainer.eval_interval={count}ba", "data.val.take=first 1", f"logging.interval={count // 4}ba", f"model.hidden={hidden}"), check=True)
     rates = [line["values"]["samples_per_second"] for line in records(folder, "train")][1:]
     step = batch * sum(1 / rate for rate in rates) / len(rates)
     result = json.loads((pathlib.Path(folder) / "run/result.json").read_text())
@@ -46,12 +47,16 @@ def steps(folder, workers, count):
 
 
 def overlap():
-    count = 8 if QUICK else 60
+    for hidden in (256, 4):
+        overlap_of(hidden, 8 if QUICK else 60)
+
+
+def overlap_of(hidden, count):
     with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
-        alone, prepare = steps(folder, 0, count)
-        beside, blocked = steps(folder, 1, count)
+        alone, prepare = steps(folder, 0, count, hidden)
+        beside, blocked = steps(folder, 1, count, hidden)
     compute = alone - prepare
-    print(f"one thread: {1e3 * alone:.1f} ms a step, {1e3 * prepare:.1f} of them to prepare a batch, {1e3 * compute:.1f} to compute")
+    print(f"three layers of {hidden}, one thread: {1e3 * alone:.1f} ms a step, {1e3 * prepare:.1f} of them to prepare a batch, {1e3 * compute:.1f} to compute")
     print(f"a thread beside it: {1e3 * beside:.1f} ms a step, {1e3 * blocked:.1f} of them waiting for data ({100 * blocked / beside:.1f} %): "
           f"{beside / max(prepare, compute):.2f} x the longer part (bar 1.15)")
 

@@ -46,8 +46,17 @@ def rate_for(share, quick):
     return f"{8e-6 * size / (share * computing):.0f}mbit"
 
 
+# 97.5th percentiles of Student's t, by degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
 def spread(values, digits):
-    return f"{statistics.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    """The mean, with its 95 % interval where there are several seeds."""
+    mean = f"{statistics.mean(values):.{digits}f}"
+    if len(values) == 1:
+        return mean
+    half = STUDENT[min(len(values) - 2, len(STUDENT) - 1)] * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean} +- {half:.{digits}f}"
 
 
 def ways_of(given):
@@ -68,7 +77,7 @@ def one(where, task, table, seed, name, **how):
 
 def table_of(taken, timed):
     base = next(iter(taken.values()))
-    print(f"{'mean (range over seeds)':26} {'accuracy, %':>24} {'against the first':>24} {'loss':>26} {'loss over the first':>24}"
+    print(f"{'mean, 95 % interval':26} {'accuracy, %':>24} {'against the first':>24} {'loss':>26} {'loss over the first':>24}"
           + (f" {'ms a step':>24} {'steps/s over the first':>24}" if timed else ""))
     for name, rows in taken.items():
         print(f"{name:26} {spread([row[1] for row in rows], 2):>24} {spread([row[1] - b[1] for b, row in zip(base, rows)], 2):>24} "

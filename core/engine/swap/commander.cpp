@@ -371,8 +371,6 @@ bool Commander::recover(const Error& error) {
 }
 
 void Commander::complete(Snapshot& snapshot) {
-  if (run_.loop().world() != nullptr && !checkpoints_.empty())
-    note_pause("for a checkpoint that was asked for");
   write_lines();  // a checkpoint that holds the end of a request as settled comes after the journal's line
   Ledger ledger{.next = next_number_, .open = {}, .made = {}};
   if (current_) ledger.open.push_back(current_->entry);

@@ -1,6 +1,5 @@
 #include "core/engine/train/meeting.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "core/engine/distributed/together.hpp"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
-#include <utility>
 
 #include <trainyard/checkpointer.hpp>
 

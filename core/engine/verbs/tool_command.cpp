@@ -92,7 +92,7 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
   const std::string path = RunWorkshop::path_of(weights, config);
-  Run run(quiet(control::as_left(path, config, registry)), registry, to_terminal(), nullptr,
+  Run run(quiet(control::as_left(path, config, registry, to_stderr)), registry, to_terminal(), nullptr,
           report::learned_beside(path), Run::Data::closed);
   ActivePlugin plugin = run.make_plugin(slot, registry);
   auto& tool = plugin.as<Tool>();

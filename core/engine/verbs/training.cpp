@@ -271,8 +271,11 @@ void Training::train(report::RunResult& result) {
   result.optimizer_digest = run_->optimizer_digest();
   if (world_ != nullptr)
     compare_weights(*world_, result.model_digest, run_->config().find("distributed.compressor"));
-  if (first_ && run_->live().swaps > 0)
-    report::write_atomically(beginning_.directory.file(control::live_name), run_->live().config_text);
+  if (const std::string live = beginning_.directory.file(control::live_name);
+      first_ && run_->live().swaps > 0)
+    report::write_atomically(live, run_->live().config_text);
+  else if (first_)  // an earlier process of the run may have written it before the swaps were taken back
+    std::filesystem::remove(live);
   const std::string weights = beginning_.directory.file(checkpoint::weights_name);
   if (const Shards* const shards = run_->shards())
     shards->write(weights, run_->weights());
@@ -420,6 +423,7 @@ bool Training::restore_best() {
 }
 
 void Training::complete(Snapshot& snapshot) {
+  beginning_.directory.check_there();
   sinks_->flush();  // what a checkpoint has behind it is not told again
   commander_->complete(snapshot);
 }

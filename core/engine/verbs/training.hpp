@@ -51,6 +51,7 @@ class Training final : public LoopHost {
   }
   void update_as_others(const Error& error) override { reunion_->update_as_others(error); }
   bool closing() override;
+  void pausing(std::string_view why) override { commander_->note_pause(std::string(why)); }
   void complete(Snapshot& snapshot) override;
   void open(ActivePlugin& plugin) override;
   void settle(ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
