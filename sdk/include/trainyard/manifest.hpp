@@ -473,7 +473,7 @@ class Manifest : public Fields<Options> {
   ///   "rows"      each input of the data has one row a sample
   ///   "steps"     the length of the run can be counted in steps
   ///   "grads", "hyper", "batch", "outputs", "model"  the executor honours this region (provides)
-  ///   "taps"      the executor shows the output of each node to taps (Network::add_tap)
+  ///   "taps", "losses", "predictions"  it shows outputs of nodes (add_tap), losses, or outputs in their own step
   ///   "no SLOT"   the run has no plugin, or no table, of this path: "no model.dropout", "no trainer.grad_clip"
   ///   "no FEATURE"  no plugin of the run provides it: "no momentum"
   ///   "KEY = WORD | WORD"  the run file, defaults included, has one of these words, numbers or booleans at this
@@ -497,7 +497,7 @@ class Manifest : public Fields<Options> {
   ///   "sparse_rows"      of an optimizer: it takes sparse gradients (Optimizer::step)
   ///   "lazy_rows"        of an optimizer: updates of rows wait until the rows are read
   ///   "divides_network"  of an executor: each rank has a part of the network (Executor::divides_network)
-  ///   "taps"       of an executor: it shows the output of each node to taps
+  ///   "taps", "losses", "predictions"  of an executor, as above; "members": it trains several models side by side
   ///   "grads", "hyper", "batch", "outputs", "model"  of an executor: inside a step, hooks find in this region what
   ///                the step works with, and what they write there has its effect. A run with a hook that writes a
   ///                region at an event of a step which the executor does not honour is refused.
