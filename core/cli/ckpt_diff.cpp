@@ -11,6 +11,7 @@
 #include "core/cli/values.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/protocol.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -108,8 +109,8 @@ Json json_of(const Difference& difference) {
   if (const auto& values = difference.values)
     json["values"] = {{"elements", values->elements},
                       {"differ", values->differ},
-                      {"largest_absolute", control::number(values->largest_absolute)},
-                      {"largest_relative", control::number(values->largest_relative)},
+                      {"largest_absolute", config::json_of(values->largest_absolute)},
+                      {"largest_relative", config::json_of(values->largest_relative)},
                       {"first", values->first}};
   return json;
 }

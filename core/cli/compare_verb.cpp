@@ -4,6 +4,7 @@
 #include "core/cli/report_verb.hpp"
 #include "core/cli/run_state.hpp"
 #include "core/report/compare.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -16,7 +17,7 @@ std::string text_of(const report::Point& point) {
 }
 
 Json json_of(const report::Point& point) {
-  return {{"step", point.step}, {"value", control::number(point.value)}};
+  return {{"step", point.step}, {"value", config::json_of(point.value)}};
 }
 
 Json json_of(const std::vector<RunData>& runs) {

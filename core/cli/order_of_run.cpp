@@ -1,16 +1,16 @@
 #include "core/cli/order_of_run.hpp"
 
+#include <algorithm>
+#include <vector>
+
+#include "core/plugins/order.hpp"
 #include "core/runfile/hook_order.hpp"
 
 namespace trainyard::cli {
 
-OrderOfRun order_of(const config::RunConfig& config, const plugins::Registry& registry) {
-  OrderOfRun result{config::participants(config, registry), {}};
-  result.order = events::make_order(result.participants);
-  return result;
-}
-
-std::string OrderOfRun::text() const {
+std::string order_of_run(const config::RunConfig& config, const plugins::Registry& registry) {
+  const std::vector<events::Participant> participants = config::participants(config, registry);
+  const events::Order order = events::make_order(participants);
   std::string text;
   for (std::size_t e = 0; e < event_count; ++e) {
     if (order.places[e].empty()) continue;

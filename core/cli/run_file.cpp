@@ -40,17 +40,26 @@ void take_run(RunFileOptions& options) {
         "run.output_dir=" + config::toml_text(Value(std::filesystem::path(file).parent_path().string())));
 }
 
-/// A single rank has no gradients to sum. A run that several ranks began goes on without its compressor, and that is said.
-void leave_out_compressor(config::Document& document, bool trains) {
-  const Value* const compressor = config::value_at(document.root, "distributed.compressor");
+/// A single rank has no gradients to sum. A run that several ranks began is resumed without its compressor, and that is
+/// said, and without the swaps that its file plans for it.
+void leave_out_compressor(config::Document& document) {
+  constexpr const char* slot = "distributed.compressor";
+  const Value* const compressor = config::value_at(document.root, slot);
   const auto* const resume = config::at_path<std::string>(document.root, "run.resume");
-  if (compressor == nullptr || document.ranks > 1) return;
-  if (trains && (resume == nullptr || *resume != "must")) return;
-  if (trains)
-    document.findings.warning("E303", compressor->origin,
-                              "distributed.compressor is left out: a single rank has no gradients to sum",
-                              "start it with --ranks N to keep it");
+  if (!document.trains || document.ranks > 1 || compressor == nullptr || resume == nullptr ||
+      *resume != "must")
+    return;
+  document.findings.warning("E303", compressor->origin,
+                            std::string(slot) + " is left out: a single rank has no gradients to sum",
+                            "start it with --ranks N to keep it");
   document.root.find("distributed")->as<Table>().erase("compressor");
+  Value* const swaps = document.root.find("swap");
+  if (swaps == nullptr || swaps->get_if<Array>() == nullptr) return;
+  std::erase_if(swaps->as<Array>(), [&](const Value& each) {
+    const auto* const table = each.get_if<Table>();
+    const auto* const of = table == nullptr ? nullptr : config::at_path<std::string>(*table, "slot");
+    return of != nullptr && *of == slot;
+  });
 }
 
 }  // namespace
@@ -79,19 +88,18 @@ std::optional<RunFile> read_run_file(RunFileOptions options) {
     throw ConfigError("--ranks beside WORLD_SIZE in the environment: torchrun has started the ranks already");
   if (options.ranks > 0) environment.ranks = environment.local_ranks = options.ranks;
   config::Document document = config::load(options.files, options.sets, environment, options.tool);
-  leave_out_compressor(document, options.trains);
+  document.trains = options.trains || document.ranks > 1;
+  leave_out_compressor(document);
   plugins::Registry registry =
       plugins::Registry::scan(plugin_folders(options.plugin_folders, config::plugin_paths(document)));
   config::Resolution resolution = config::resolve(std::move(document), registry);
-  std::optional<RunFile> run;
-  if (resolution.config) run = RunFile{std::move(registry), std::move(*resolution.config)};
   if (options.json)
     std::printf("%s\n", resolution.findings.json().c_str());
   else if (!resolution.findings.empty() &&
            (resolution.findings.failed() || config::RankPlace::of_process().rank == 0))
     std::fputs(resolution.findings.text(isatty(STDERR_FILENO) == 1).c_str(), stderr);
-  if (resolution.findings.failed()) return std::nullopt;
-  return run;
+  if (resolution.findings.failed() || !resolution.config) return std::nullopt;
+  return RunFile{std::move(registry), std::move(*resolution.config), std::move(resolution.findings)};
 }
 
 }  // namespace trainyard::cli

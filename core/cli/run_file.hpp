@@ -18,12 +18,13 @@ struct RunFileOptions {
   int ranks = 0;       ///< that the run is for; 0: as the environment says
   bool json = false;   ///< findings as JSON
   std::string tool;    ///< the one that the run file is read for
-  bool trains = true;  ///< else a single rank needs no compressor, which sums gradients of several
+  bool trains = true;  ///< config::Document::trains
 };
 
 struct RunFile {
   plugins::Registry registry;
   config::RunConfig config;
+  config::Findings findings;  ///< warnings
 };
 
 /// Folders that plugins are looked for in: those given, then [plugins] paths, TRAINYARD_PLUGINS

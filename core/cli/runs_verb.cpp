@@ -6,6 +6,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/columns.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -45,7 +46,7 @@ double age(const RunState& run) {
 
 Json json_of(const RunState& run) {
   Json metrics = Json::object();
-  for (const auto& [key, value] : run.metrics) metrics[key] = control::number(value);
+  for (const auto& [key, value] : run.metrics) metrics[key] = config::json_of(value);
   return {{"path", run.path},
           {"state", name(run.life)},
           {"steps", run.steps},

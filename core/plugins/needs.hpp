@@ -16,13 +16,12 @@ struct Comparison {
 
 /// A need, or a feature that is provided. It refers to the text that it was parsed from.
 struct Feature {
-  std::string_view text;          ///< without its conditions
-  bool wish = false;              ///< "prefers ...": the plugin works without it, and not in full
-  bool absent = false;            ///< "no NAME"
-  std::string_view name;          ///< of the feature, or of a slot; empty where `key` is there
-  std::optional<Comparison> key;  ///< of the run file
-  std::vector<Comparison>
-      conditions;  ///< all of them: on options of the plugin, or on keys of the run file, with a dot
+  std::string_view text;               ///< without its conditions
+  bool wish = false;                   ///< "prefers ...": the plugin works without it, and not in full
+  bool absent = false;                 ///< "no NAME"
+  std::string_view name;               ///< of the feature, or of a slot; empty where `key` is there
+  std::optional<Comparison> key;       ///< of the run file
+  std::vector<Comparison> conditions;  ///< all: on its options or, with a dot, on keys of the run file
 };
 
 /// Nothing where the text is no such thing.
@@ -43,6 +42,9 @@ inline constexpr Provided provided_features[] = {
     {"lazy_rows", "optimizer", "rows whose updates wait until they are read"},
     {"sparse_rows", "optimizer", "updates of the rows that sparse gradients have"},
     {"taps", "executor", "outputs of single nodes"},
+    {"losses", "executor", "losses that hooks can read"},
+    {"predictions", "executor", "outputs that hooks can read in their step"},
+    {"members", "executor", "an array of models"},
     {"grads", "executor", "gradients that hooks can read and write"},
     {"hyper", "executor", "learning rates that hooks can set"},
     {"batch", "executor", "batches that hooks can change"},

@@ -1,9 +1,8 @@
-// SHA-256 as hex text.
+// SHA-256, and bytes as hexadecimal text.
 #pragma once
 
 #include <openssl/evp.h>
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -11,6 +10,13 @@
 #include <string_view>
 
 namespace trainyard::plugins {
+
+inline std::string hex_of(std::string_view bytes) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : bytes) (text += digits[byte >> 4]) += digits[byte & 15];
+  return text;
+}
 
 class Sha256 {
  public:
@@ -22,14 +28,10 @@ class Sha256 {
 
   /// 64 lower-case hexadecimal digits. Ends the object's use.
   std::string hex() {
-    std::array<unsigned char, 32> digest;
-    require(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
-    std::string text;
-    for (const unsigned char byte : digest) {
-      text += "0123456789abcdef"[byte >> 4];
-      text += "0123456789abcdef"[byte & 15];
-    }
-    return text;
+    std::string digest(32, '\0');
+    require(EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(digest.data()), nullptr) ==
+            1);
+    return hex_of(digest);
   }
 
   static std::string of(std::string_view bytes) {

@@ -20,10 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What lies beside weights, or in their checkpoint; nothing where no run with swaps wrote them.
+/// Returns the run file that lies beside weights, or in the manifest of their checkpoint; nothing where no run, or a run
+/// without swaps, wrote them.
 std::optional<SwappedFile> beside(const fs::path& weights) {
   const std::string folder = (fs::is_directory(weights) ? weights : weights.parent_path()).string();
-  if (std::ifstream live(folder + "/" + live_name); live && weights.filename() == checkpoint::weights_name)
+  if (std::ifstream live(folder + "/" + live_name);
+      live && fs::exists(folder + "/config.toml") && weights.filename() == checkpoint::weights_name)
     return SwappedFile{resolved_table(folder, report::RunDirectory::read_config(folder)),
                        resolved_table(folder, {std::istreambuf_iterator<char>(live), {}}), folder};
   if (!fs::exists(folder + "/" + checkpoint::manifest_name)) return std::nullopt;
@@ -31,9 +33,20 @@ std::optional<SwappedFile> beside(const fs::path& weights) {
   const auto run = std::ranges::find(states, "run", &checkpoint::StateEntry::owner);
   if (run == states.end()) return std::nullopt;
   const auto table = [&](const char* name) {
-    return resolved_table(folder, std::get<std::string>(run->scalars.at(name)));
+    if (const auto text = run->scalars.find(name); text != run->scalars.end())
+      return resolved_table(folder, std::get<std::string>(text->second));
+    throw DataError(folder + ": its manifest has no '" + name +
+                    "' of the run, as an older release wrote it; copy " + checkpoint::weights_name +
+                    " elsewhere to use the weights as a run file says");
   };
   return SwappedFile{table("file"), table("config"), folder};
+}
+
+/// The keys that swaps changed in the run that wrote the weights, with their values by then.
+std::vector<config::Difference> swapped(const SwappedFile& file) {
+  Table begun = file.given;
+  begun.erase("swap");
+  return config::diff(begun, file.live);
 }
 
 }  // namespace
@@ -45,15 +58,14 @@ Table resolved_table(const std::string& source, const std::string& text) {
 }
 
 config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& config,
-                          const plugins::Registry& registry) {
-  Table begun = file.given;
-  begun.erase("swap");
-  if (config::diff(file.live, begun).empty()) return config;
+                          const plugins::Registry& registry, bool trains) {
+  if (swapped(file).empty()) return config;
   config::Document document;
   document.root = config::with_changes(file.live, config::diff(file.given, config.resolved), config.resolved);
   document.root.erase("swap");
   document.file = file.source;
   document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // perhaps not as many as saved it
+  document.trains = trains;
   config::Resolution resolution = config::live_config(std::move(document), registry);
   if (!resolution.config)
     throw ConfigError("the run as its swaps have left it cannot go on with this host:\n" +
@@ -63,12 +75,23 @@ config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& conf
 }
 
 config::RunConfig as_left(const std::string& path, const config::RunConfig& config,
-                          const plugins::Registry& registry) {
+                          const plugins::Registry& registry,
+                          const std::function<void(const std::string&)>& warn) {
+  const std::optional<SwappedFile> file = fs::exists(path) ? beside(path) : std::nullopt;
+  if (!file) return config;
   const fs::path home = fs::weakly_canonical(config.run.output_dir);
   const fs::path within = fs::weakly_canonical(path).lexically_relative(home);
-  if (!fs::exists(path) || within.empty() || *within.begin() == "..") return config;
-  const std::optional<SwappedFile> file = beside(path);
-  return file ? as_left(*file, config, registry) : config;
+  if (!within.empty() && *within.begin() != "..") return as_left(*file, config, registry, false);
+  std::string lacking;
+  const std::vector<config::Difference> by_swaps = swapped(*file);
+  for (const config::Difference& each : config::diff(config.resolved, file->live))
+    if (std::ranges::find(by_swaps, each.key, &config::Difference::key) != by_swaps.end())
+      lacking += (lacking.empty() ? "" : ", ") + each.key + " = " + (each.b.empty() ? "nothing" : each.b);
+  if (!lacking.empty())
+    warn(path + " lies outside of " + config.run.output_dir +
+         " and is taken as the run file says; in its run swaps had set " + lacking +
+         "; say so by --set, or name it where that run lies");
+  return config;
 }
 
 }  // namespace trainyard::control

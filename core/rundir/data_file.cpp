@@ -5,6 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
 
@@ -13,39 +16,79 @@
 namespace trainyard::report {
 namespace {
 
-std::string identity_of(const std::string& path) {
-  constexpr std::streamoff pieces = 64, length = 1 << 20;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file.tellg();
-  const std::streamoff step = size > pieces * length ? (size - length) / (pieces - 1) : length;
+namespace fs = std::filesystem;
+
+std::string identity_of(const std::string& path) try {
+  constexpr std::uintmax_t pieces = 64, length = 1 << 20;
+  std::map<fs::path, std::uintmax_t> files;  // with their sizes
+  const bool folder = fs::is_directory(path);
+  if (!folder) files.emplace(path, fs::file_size(path));
+  if (folder)
+    for (const fs::directory_entry& each :
+         fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink))
+      if (each.is_regular_file()) files.emplace(each.path(), each.file_size());
   plugins::Sha256 hash;
-  std::string piece(length, '\0');
-  for (std::streamoff at = 0; at < size; at += step) {
-    file.seekg(at);
-    file.read(piece.data(), std::min(length, size - at));
-    hash.update(piece.data(), static_cast<std::size_t>(file.gcount()));
+  std::uintmax_t size = 0, begin = 0;  // of all files, and of the one that is read among the bytes of all
+  for (const auto& [file, bytes] : files) {
+    size += bytes;
+    const std::string line = file.lexically_relative(path).string() + " " + std::to_string(bytes) + "\n";
+    if (folder) hash.update(line.data(), line.size());
   }
-  if (!file) throw DataError(path + ": " + std::strerror(errno));
-  return std::to_string(size) + " bytes, SHA-256 " + hash.hex();
+  const std::uintmax_t step = size > pieces * length ? (size - length) / (pieces - 1) : length;
+  std::string piece(length, '\0');
+  for (const auto& [file, bytes] : files) {
+    for (std::uintmax_t at = begin / step * step; at < begin + bytes; at += step) {
+      const std::uintmax_t from = std::max(at, begin), to = std::min(at + length, begin + bytes);
+      if (from >= to) continue;  // between two pieces
+      std::ifstream stream(file, std::ios::binary);
+      stream.seekg(static_cast<std::streamoff>(from - begin));
+      if (!stream.read(piece.data(), static_cast<std::streamsize>(to - from)))
+        throw DataError(file.string() + ": " + std::strerror(errno));
+      hash.update(piece.data(), to - from);
+    }
+    begin += bytes;
+  }
+  return (folder ? std::to_string(files.size()) + " files of " : "") + std::to_string(size) +
+         " bytes, SHA-256 " + hash.hex();
+} catch (const fs::filesystem_error& error) {
+  throw DataError(path + ": " + error.code().message());
 }
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> file_identities(const ManifestData& manifest,
-                                                                 const Table& options) {
-  std::vector<std::pair<std::string, std::string>> files;
-  for (const OptionSpec& option : manifest.options) {
-    const Value* const value = option.file ? options.find(option.name) : nullptr;
-    if (value == nullptr) continue;
-    for (const Value& each : option.list ? value->as<Array>() : Array{*value}) {
-      const auto& path = each.as<std::string>();
-      std::error_code error;
-      if (!std::filesystem::is_regular_file(path, error)) continue;
-      const std::string place = option.list ? "[" + std::to_string(files.size()) + "]" : "";
-      files.emplace_back(option.name + place, identity_of(path));
+Facts file_identities(const std::vector<OptionSpec>& specs, const Table& options,
+                      const plugins::Registry& registry, const std::vector<std::string>& kept,
+                      const std::string& prefix) {
+  Facts facts;
+  for (const OptionSpec& spec : specs) {
+    const Value* const value = options.find(spec.name);
+    if (value == nullptr || std::ranges::find(kept, prefix + spec.name) != kept.end()) continue;
+    const Array all = spec.list ? value->as<Array>() : Array{*value};
+    for (std::size_t i = 0; i < all.size() && (spec.file || !spec.plugins.empty()); ++i) {
+      const std::string name = prefix + spec.name + (spec.list ? "[" + std::to_string(i) + "]" : "");
+      if (spec.file && !all[i].as<std::string>().empty())
+        facts.emplace_back(name, identity_of(all[i].as<std::string>()));
+      if (spec.file) continue;
+      const Table& table = all[i].as<Table>();
+      for (const auto* file : registry.find(spec.plugins, table.find("type")->as<std::string>()))
+        std::ranges::move(file_identities(file->manifest.options, table, registry, kept, name + "."),
+                          std::back_inserter(facts));
     }
   }
-  return files;
+  return facts;
+}
+
+std::string difference(const std::string& here, const std::string& there, const std::string& other) {
+  const Facts own = nlohmann::json::parse(here), others = nlohmann::json::parse(there);
+  const auto value = [](const Facts& facts, const std::string& fact) {
+    const auto found = std::ranges::find(facts, fact, &Facts::value_type::first);
+    return found == facts.end() ? "nothing" : found->second;
+  };
+  for (const Facts* facts : {&own, &others})
+    for (const auto& [fact, any] : *facts)
+      if (value(own, fact) != value(others, fact))
+        return fact + " (" + value(own, fact) + ", on " + other + " " + value(others, fact) + ")";
+  return {};
 }
 
 }  // namespace trainyard::report

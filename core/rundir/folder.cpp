@@ -15,6 +15,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/rundir/checked_file.hpp"
+#include "core/rundir/run_directory.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
@@ -31,6 +32,14 @@ constexpr std::uintmax_t longest_manifest = 256 << 20;
 /// "RUN/checkpoints/step-00000600/" is the same as without the slash.
 std::string without_slash(const std::string& path) {
   return path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
+}
+
+/// As find(), and empty where there is none.
+std::vector<std::string> all_in(const std::string& plain) {
+  if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
+  for (const std::string& folder : {plain + "/checkpoints", plain})
+    if (std::vector<std::string> found = list(folder); !found.empty()) return found;
+  return {};
 }
 
 }  // namespace
@@ -61,18 +70,6 @@ std::vector<std::string> list(const std::string& folder) {
   return checkpoints;
 }
 
-namespace {
-
-/// As find(), and empty where there is none.
-std::vector<std::string> all_in(const std::string& plain) {
-  if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
-  for (const std::string& folder : {plain + "/checkpoints", plain})
-    if (std::vector<std::string> found = list(folder); !found.empty()) return found;
-  return {};
-}
-
-}  // namespace
-
 std::vector<std::string> find(const std::string& path) {
   const std::string plain = without_slash(path);
   if (std::vector<std::string> found = all_in(plain); !found.empty()) return found;
@@ -94,6 +91,7 @@ std::optional<std::string> best(const std::string& path) {
 std::string weights_in(const std::string& path) {
   const std::string plain = without_slash(path), last = plain + "/" + weights_name;
   if (!fs::is_directory(plain)) return path;
+  if (report::RunDirectory::status(plain) == report::Status::completed && fs::exists(last)) return last;
   if (std::vector<std::string> found = all_in(plain); !found.empty()) return found.back();
   return fs::exists(last) ? last : path;
 }

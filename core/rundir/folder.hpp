@@ -33,8 +33,8 @@ std::optional<std::string> best(const std::string& path);
 /// What a run calls the file of the weights that it ends with, and a checkpoint that of its own.
 inline constexpr const char* weights_name = "model.safetensors";
 
-/// The weights that a folder stands for: its newest checkpoint, else those with which a run that keeps no checkpoints
-/// ended. Any other path stays as it is.
+/// The weights that a folder stands for: those that a completed run ended with, else its newest checkpoint. Any other
+/// path stays as it is.
 std::string weights_in(const std::string& path);
 
 /// What a user means by weights of this run: "best" is that checkpoint, everything else a path for weights_in(). Throws

@@ -2,12 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
 
 #include "core/rundir/run_directory.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -17,31 +17,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* file_name = "data.json";
 
-Json json_of(const Table& table);
-
-Json json_of(const Value& value) {
-  if (const auto* table = value.get_if<Table>()) return json_of(*table);
-  if (const auto* array = value.get_if<Array>()) {
-    Json all = Json::array();
-    for (const Value& each : *array) all.push_back(json_of(each));
-    return all;
-  }
-  if (const auto* text = value.get_if<std::string>()) return *text;
-  if (const auto* integer = value.get_if<std::int64_t>()) return *integer;
-  if (const auto* real = value.get_if<double>()) return *real;
-  return value.as<bool>();
-}
-
-Json json_of(const Table& table) {
-  Json all = Json::object();
-  for (const Table::Entry& entry : table.entries()) all[entry.key] = json_of(entry.value);
-  return all;
-}
-
-Table table_from(const Json& json);
-
 Value value_from(const Json& json) {
-  if (json.is_object()) return table_from(json);
+  if (json.is_object()) {
+    Table table;
+    for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
+    return table;
+  }
   if (json.is_array()) {
     Array all;
     for (const Json& each : json) all.push_back(value_from(each));
@@ -54,12 +35,6 @@ Value value_from(const Json& json) {
   throw DataError("it holds a null");
 }
 
-Table table_from(const Json& json) {
-  Table table;
-  for (const auto& [key, value] : json.items()) table.set(key, value_from(value));
-  return table;
-}
-
 Learned read(const fs::path& path) {
   const auto damaged = [&](const std::string& why) {
     return DataError(
@@ -69,13 +44,12 @@ Learned read(const fs::path& path) {
   };
   std::ifstream file(path, std::ios::binary);
   if (!file) throw damaged("it cannot be opened");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("type") || !json["type"].is_string() || !json.contains("learned") ||
       !json["learned"].is_object())
     throw damaged("it is damaged");
   try {
-    return {json["type"].get<std::string>(), table_from(json["learned"])};
+    return {json["type"].get<std::string>(), value_from(json["learned"]).as<Table>()};
   } catch (const DataError& error) {
     throw damaged(error.what());
   }
@@ -83,16 +57,18 @@ Learned read(const fs::path& path) {
 
 }  // namespace
 
-void write_learned(const std::string& folder, const Learned& learned) {
-  const Json json = {{"type", learned.type}, {"learned", json_of(learned.values)}};
-  std::string text;
+std::string text_of(const Learned& learned) {
+  const Json json = {{"type", learned.type}, {"learned", config::json_of(learned.values)}};
   try {
-    text = json.dump(1);
+    return json.dump(1) + "\n";
   } catch (const Json::exception&) {
     throw DataError("the dataset " + learned.type +
                     " learned a text that is no UTF-8, which cannot be kept in the run: convert its files");
   }
-  write_atomically(folder + "/" + file_name, text + "\n");
+}
+
+void write_learned(const std::string& folder, const Learned& learned) {
+  write_atomically(folder + "/" + file_name, text_of(learned));
 }
 
 std::optional<Learned> learned_beside(const std::string& given) {

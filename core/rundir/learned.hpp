@@ -13,6 +13,9 @@ struct Learned {
   Table values;
 };
 
+/// The text of the file. Throws DataError for a text that is no UTF-8.
+std::string text_of(const Learned& learned);
+
 /// Whole or not at all, on the disk when this returns. Throws DataError.
 void write_learned(const std::string& folder, const Learned& learned);
 

@@ -38,15 +38,6 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-std::string hex(std::string_view bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 std::string bytes_of(const std::string& text) {
   std::string bytes;
   for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
@@ -73,7 +64,7 @@ Json json_of(const Scalar& value) {
   if (const auto* held = std::get_if<std::int64_t>(&value)) return *held;
   const auto& text = std::get<std::string>(value);
   if (is_utf8(text)) return text;
-  return {{"bytes", hex(text)}};
+  return {{"bytes", plugins::hex_of(text)}};
 }
 
 Scalar scalar_of(const Json& json) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/runfile/suggest.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -127,6 +128,18 @@ std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+using Named = std::vector<std::pair<std::string, double>>;
+
+/// Of a run of an older release there is none.
+Named named_in(const Json& json, const char* key) {
+  Named all;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return all;
+  for (const auto& [what, value] : found->items())
+    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
+  return all;
+}
+
 }  // namespace
 
 std::string_view name(Verb verb) {
@@ -220,17 +233,18 @@ std::string line_of(const Answer& answer) {
                                  " that may be sent"});
 }
 
-Json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
 std::optional<double> number(const Json& json) {
   if (json.is_number()) return json.get<double>();
   if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (json == "inf") return std::numeric_limits<double>::infinity();
   if (json == "-inf") return -std::numeric_limits<double>::infinity();
   return std::nullopt;
+}
+
+Json named(const std::vector<std::pair<std::string, double>>& all) {
+  Json json = Json::object();
+  for (const auto& [what, seconds] : all) json[what] = config::json_of(seconds);
+  return json;
 }
 
 Json object_in(std::string_view text) {
@@ -240,31 +254,9 @@ Json object_in(std::string_view text) {
   return json.is_object() ? json : Json();
 }
 
-namespace {
-
-using Named = std::vector<std::pair<std::string, double>>;
-
-Json named(const Named& all) {
-  Json json = Json::object();
-  for (const auto& [what, seconds] : all) json[what] = number(seconds);
-  return json;
-}
-
-/// Of a run of an older release there is none.
-Named named_in(const Json& json, const char* key) {
-  Named all;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_object()) return all;
-  for (const auto& [what, value] : found->items())
-    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
-  return all;
-}
-
-}  // namespace
-
 void to_json(Json& json, const Status& status) {
   Json metrics = Json::object();
-  for (const auto& [key, value] : status.metrics) metrics[key] = number(value);
+  for (const auto& [key, value] : status.metrics) metrics[key] = config::json_of(value);
   Json slots = Json::array();
   for (const Status::Slot& slot : status.slots)
     slots.push_back({{"slot", slot.slot},
@@ -272,16 +264,16 @@ void to_json(Json& json, const Status& status) {
                      {"version", slot.version},
                      {"swaps", slot.swaps},
                      {"digest", slot.digest},
-                     {"seconds", number(slot.seconds)}});
+                     {"seconds", config::json_of(slot.seconds)}});
   json = {{"run", status.run},
           {"pid", status.pid},
           {"state", name(status.state)},
           {"step", status.step},
           {"total_steps", status.total_steps},
           {"epoch", status.epoch},
-          {"samples_per_second", number(status.samples_per_second)},
-          {"seconds", number(status.seconds)},
-          {"seconds_left", status.seconds_left ? number(*status.seconds_left) : Json()},
+          {"samples_per_second", config::json_of(status.samples_per_second)},
+          {"seconds", config::json_of(status.seconds)},
+          {"seconds_left", status.seconds_left ? config::json_of(*status.seconds_left) : Json()},
           {"metrics", std::move(metrics)},
           {"slots", std::move(slots)},
           {"time", named(status.time)},

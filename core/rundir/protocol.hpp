@@ -107,9 +107,10 @@ struct Status {
   std::string last_checkpoint;  ///< its folder; empty: none yet
 };
 
-/// JSON has no NaN and no infinity: they are the strings "nan", "inf" and "-inf", as in metrics.jsonl.
-Json number(double value);
+/// What config::json_of made of a number.
 std::optional<double> number(const Json& json);
+/// An object of numbers by their names.
+Json named(const std::vector<std::pair<std::string, double>>& all);
 
 /// What is written in one of a run's files; null where it is no object of JSON. Whoever wrote it: of what is
 /// nested deeper than a run nests anything, which no reader of ours could even copy, nothing is left.

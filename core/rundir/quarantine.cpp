@@ -33,10 +33,6 @@ const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry&
   return nullptr;
 }
 
-std::string name_of(const config::SlotConfig& slot) {
-  return "[" + slot.slot + "] " + slot.type;
-}
-
 }  // namespace
 
 std::vector<Quarantined> read_quarantine(const std::string& directory) {
@@ -63,7 +59,8 @@ std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Reg
   for (const config::SlotConfig& slot : config.slots) {
     const Quarantined* found = find(slot, registry, quarantined);
     if (found == nullptr) continue;
-    const std::string why = name_of(slot) + " is quarantined (" + found->reason + "), and ";
+    const std::string why =
+        "[" + slot.slot + "] " + slot.type + " is quarantined (" + found->reason + "), and ";
     const std::string mend = ": mend the plugin, or take another one";
     if (!plugins::can_be_left_out(slot.kind))
       throw PluginError(why + "the run cannot do without " + slot.slot + mend);

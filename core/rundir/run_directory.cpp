@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -14,6 +13,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
+
+#include "core/rundir/protocol.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -29,18 +31,6 @@ constexpr const char* status_names[] = {"completed", "stopped", "interrupted", "
 /// Text of other programs' making (a path, a message) need not be UTF-8.
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-/// JSON has no such numbers; a reader of every language takes these words.
-Json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
-Json named(const NamedSeconds& all) {
-  Json json = Json::object();
-  for (const auto& [what, seconds] : all) json[what] = seconds;
-  return json;
 }
 
 /// A run locks its journal while it writes. Who only asks whether one does shares the lock for microseconds:
@@ -95,13 +85,18 @@ bool half_made(const fs::path& folder) {
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
 
+/// An object without members where there is no result. Not in order: that would copy what is read, and a copy of what
+/// is nested without end takes the stack.
+nlohmann::json result_in(const std::string& path) {
+  std::ifstream file(path + "/" + result_name);
+  nlohmann::json result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return result.is_object() ? result : nlohmann::json::object();
+}
+
 /// It failed ahead of its first step: the run file is mended and run again, and nobody asks for what it left.
 bool failed_at_once(const std::string& path) {
-  std::ifstream file(path + "/" + result_name);
-  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return result.is_object() &&
-         result.value("status", Json()) == status_names[static_cast<int>(Status::failed)] &&
-         result.value("steps", Json()) == 0 && !fs::exists(path + "/checkpoints/latest");
+  return RunDirectory::status(path) == Status::failed &&
+         result_in(path).value("steps", nlohmann::json()) == 0 && !fs::exists(path + "/checkpoints/latest");
 }
 
 void check_free(const std::string& path, bool overwrite) {
@@ -179,12 +174,8 @@ std::string RunDirectory::read_config(const std::string& path) {
 }
 
 std::optional<Status> RunDirectory::status(const std::string& path) {
-  std::ifstream file(path + "/" + result_name);
-  // Not in order: that would copy what is read, and a copy of what is nested without end takes the stack.
-  const auto result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!result.is_object() || !result.contains("status") || !result["status"].is_string()) return std::nullopt;
-  const auto* found =
-      std::find(std::begin(status_names), std::end(status_names), result["status"].get<std::string>());
+  const auto* found = std::find(std::begin(status_names), std::end(status_names),
+                                result_in(path).value("status", nlohmann::json()));
   if (found == std::end(status_names)) return std::nullopt;
   return static_cast<Status>(found - std::begin(status_names));
 }
@@ -236,7 +227,7 @@ void RunDirectory::set_config(std::string_view resolved_toml) {
 void RunDirectory::finish(const RunResult& result) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   Json metrics = Json::object();
-  for (const auto& [name, value] : result.metrics) metrics[name] = number(value);
+  for (const auto& [name, value] : result.metrics) metrics[name] = config::json_of(value);
   Json plugins = Json::array();
   for (const PluginUse& plugin : result.plugins) {
     plugins.push_back({{"name", plugin.name},
@@ -244,7 +235,7 @@ void RunDirectory::finish(const RunResult& result) {
                        {"version", plugin.version},
                        {"digest", plugin.digest},
                        {"seconds", plugin.seconds}});
-    if (!plugin.events.empty()) plugins.back()["events"] = named(plugin.events);
+    if (!plugin.events.empty()) plugins.back()["events"] = control::named(plugin.events);
   }
   const Json json = {
       {"status", status_names[static_cast<int>(result.status)]},
@@ -258,7 +249,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"digest",
        {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},
       {"plugins", std::move(plugins)},
-      {"time", named(result.time)},
+      {"time", control::named(result.time)},
       {"swaps",
        {{"made", result.swaps.made},
         {"refused", result.swaps.refused},

@@ -27,36 +27,6 @@ const char* mend(const std::string& key) {
   return "keep it, or begin anew with run.resume = \"never\" and another run.output_dir";
 }
 
-}  // namespace
-
-ChangeClass classify(const std::string& key) {
-  const Section* in = &section("");
-  for (const Section& candidate : schema())
-    if (within(key, candidate.path) && candidate.path.size() > in->path.size()) in = &candidate;
-  const std::string rest =
-      key.size() > in->path.size() && !in->path.empty() ? key.substr(in->path.size() + 1) : key;
-  if (rest == "type") return in->type_change;
-  const auto found = std::ranges::find(in->keys, rest, &Key::name);
-  return found == in->keys.end() ? in->change : found->change.value_or(in->change);
-}
-
-std::vector<std::string> check_changes(const std::vector<Difference>& differences, std::int64_t since,
-                                       Findings& findings) {
-  std::vector<std::string> lines;
-  for (const Difference& each : differences) {
-    const ChangeClass change = classify(each.key);
-    if (change == ChangeClass::refused)
-      findings.error("E502", {},
-                     "resume: " + line(each) + " since step " + std::to_string(since) +
-                         " does not fit the state that was saved",
-                     mend(each.key));
-    if (change == ChangeClass::journalled) lines.push_back(line(each));
-  }
-  return lines;
-}
-
-namespace {
-
 /// The value at a dotted path with indices, or null.
 Value* find(Value& root, std::string_view path) {
   Value* value = &root;
@@ -84,6 +54,32 @@ bool alike(const Value& a, const Value& b) {
 }
 
 }  // namespace
+
+ChangeClass classify(const std::string& key) {
+  const Section* in = &section("");
+  for (const Section& candidate : schema())
+    if (within(key, candidate.path) && candidate.path.size() > in->path.size()) in = &candidate;
+  const std::string rest =
+      key.size() > in->path.size() && !in->path.empty() ? key.substr(in->path.size() + 1) : key;
+  if (rest == "type") return in->type_change;
+  const auto found = std::ranges::find(in->keys, rest, &Key::name);
+  return found == in->keys.end() ? in->change : found->change.value_or(in->change);
+}
+
+std::vector<std::string> check_changes(const std::vector<Difference>& differences, std::int64_t since,
+                                       Findings& findings) {
+  std::vector<std::string> lines;
+  for (const Difference& each : differences) {
+    const ChangeClass change = classify(each.key);
+    if (change == ChangeClass::refused)
+      findings.error("E502", {},
+                     "resume: " + line(each) + " since step " + std::to_string(since) +
+                         " does not fit the state that was saved",
+                     mend(each.key));
+    if (change == ChangeClass::journalled) lines.push_back(line(each));
+  }
+  return lines;
+}
 
 Table with_changes(Table root, const std::vector<Difference>& differences, const Table& changed) {
   Value target(std::move(root));

@@ -18,8 +18,6 @@
 namespace trainyard::config {
 namespace {
 
-using plugins::KindRow;
-
 /// What the run file says of when and where a hook runs.
 void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings) {
   read(checked.host, slot.hook);
@@ -42,7 +40,8 @@ class Resolver {
         registry_(registry),
         findings_(document.findings),
         checker_(findings_, has_steps(root_)),
-        tables_(document, registry, checker_, findings_) {}
+        tables_(document, registry, checker_, findings_),
+        trains_(document.trains) {}
 
   std::optional<RunConfig> run() {
     if (!schema_version()) return std::nullopt;
@@ -138,16 +137,23 @@ class Resolver {
   /// Whether the run has the slot of a section that its file leaves out.
   bool goes_without_saying(const Section& section) const {
     if (section.kind == "recorder") return !config_.of_kind("rule").empty();  // which look at what it takes
-    return plugins::find_kind(section.kind)->place == KindRow::Place::needed;
+    return plugins::find_kind(section.kind)->place == plugins::KindRow::Place::needed;
   }
 
-  /// The plugin of a section that is not a list.
+  /// The plugin of a section that is not a list. A single process that trains nothing takes the default, or none, in
+  /// place of one that needs several ranks.
   void slot(const Section& section) {
     const Value* value = tables_.given(section);
     if (value == nullptr && !goes_without_saying(section)) return;
     if (value == nullptr && section.default_types.empty()) return tables_.missing(section);
-    const Checked checked = tables_.slot(section, value, section.path,
-                                         section.default_types.empty() ? "" : section.default_types.front());
+    const std::string standard = section.default_types.empty() ? "" : section.default_types.front();
+    Checked checked = tables_.slot(section, value, section.path, standard);
+    const bool free = !standard.empty() || !goes_without_saying(section);
+    const plugins::PluginFile* const plugin = checked.filling.plugin;
+    if (!trains_ && free && plugin != nullptr && needs_ranks(*plugin, checked.options, resolved_)) {
+      if (standard.empty()) return;
+      checked = tables_.slot(section, nullptr, section.path, standard);
+    }
     put(section, Value(checked.table()));
     config_.slots.push_back(tables_.use(section, section.path, checked));
   }
@@ -216,6 +222,7 @@ class Resolver {
   Findings& findings_;
   Checker checker_;
   Tables tables_;
+  const bool trains_;
   Table resolved_;
   RunConfig config_;
 };

@@ -34,6 +34,7 @@ struct Document {
   bool readable = true;             ///< every file could be read; else nothing further can be said
   int ranks = 1;                    ///< that train together
   int local_ranks = 1;              ///< of them, on this machine
+  bool trains = true;               ///< false: for a verb that evaluates or looks, in a single process
   std::string default_name;         ///< of the run: the first file's name without folder and extension
   Findings findings;                ///< syntax, extends, --set and ${} so far
 };

@@ -15,10 +15,11 @@ namespace {
 
 using plugins::Comparison, plugins::Feature;
 
-/// Whether a value of the run file is what a word of a manifest says.
+/// Whether a value of the run file is what a word of a manifest says; "none" says that it is absent or empty.
 bool is_word(const Value* value, std::string_view word) {
   if (value == nullptr) return word == "none";
-  if (const auto* text = value->get_if<std::string>()) return *text == word;
+  if (const auto* text = value->get_if<std::string>())
+    return *text == word || (text->empty() && word == "none");
   if (const auto* truth = value->get_if<bool>()) return word == (*truth ? "true" : "false");
   if (const auto* array = value->get_if<Array>()) return array->empty() && word == "none";
   double number = 0.0;
@@ -33,11 +34,21 @@ bool holds(const Comparison& comparison, const Value* value) {
   return std::ranges::any_of(comparison.words, is_it) == comparison.equal;
 }
 
+/// Whether what a plugin says goes for its options, and for this run.
+bool applies(const Feature& feature, const Table& options, const Table& run) {
+  return std::ranges::all_of(feature.conditions, [&](const Comparison& condition) {
+    const bool of_run = condition.key.find('.') != std::string_view::npos;
+    return holds(condition, value_at(of_run ? run : options, condition.key));
+  });
+}
+
 std::string named(const PluginInUse& used) {
   return "the " + used.plugin->manifest.kind + " \"" + used.plugin->manifest.name + "\"";
 }
 
-bool is_of_step(Event event) {
+/// Whether a step reads what hooks write into a region at an event: rates and decay from the start of its epoch on.
+bool of_step(Event event, Region region) {
+  if (event == Event::epoch_start || event == Event::epoch_end) return region == Region::hyper;
   return event >= Event::batch_start && event <= Event::batch_end;
 }
 
@@ -54,7 +65,8 @@ class Together {
     for (const PluginInUse& used : plugins_) {
       for (const HookSpec& hook : used.plugin->manifest.hooks)
         if (executor_ != nullptr) check_hook(used, hook);
-      check_needs(used);
+      for (const std::string& need : used.plugin->manifest.needs) check_need(used, need);
+      if (used.plugin->manifest.kind == "rule") check_need(used, "hyper where action = lr_scale");
       check_conflicts(used);
     }
   }
@@ -66,18 +78,10 @@ class Together {
     return found == plugins_.end() ? nullptr : &*found;
   }
 
-  /// Whether what a plugin says goes for its options, and for this run.
-  bool applies(const Feature& feature, const PluginInUse& used) const {
-    return std::ranges::all_of(feature.conditions, [&](const Comparison& condition) {
-      const bool of_run = condition.key.find('.') != std::string_view::npos;
-      return holds(condition, value_at(of_run ? resolved_ : used.options, condition.key));
-    });
-  }
-
   bool provides(const PluginInUse& used, std::string_view name) const {
     return std::ranges::any_of(used.plugin->manifest.provides, [&](const std::string& text) {
       const std::optional<Feature> feature = plugins::parse_feature(text);
-      return feature && feature->name == name && applies(*feature, used);
+      return feature && feature->name == name && applies(*feature, used.options, resolved_);
     });
   }
 
@@ -95,19 +99,14 @@ class Together {
       return refuse("E322", used, "has a hook on " + at + "fire",
                     "drop the plugin, or take an executor that fires it");
     for (const Region region : {Region::grads, Region::hyper, Region::batch, Region::outputs, Region::model})
-      if (is_of_step(hook.event) && hook.writes.contains(region) && !provides(*executor_, name(region)))
+      if (of_step(hook.event, region) && hook.writes.contains(region) && !provides(*executor_, name(region)))
         refuse("E322", used, "writes " + std::string(name(region)) + " at " + at + "honour",
                "drop the plugin, or take an executor that honours it");
   }
 
-  void check_needs(const PluginInUse& used) {
-    for (const std::string& text : used.plugin->manifest.needs) check_need(used, text);
-    if (used.plugin->manifest.kind == "rule") check_need(used, "hyper where action = lr_scale");
-  }
-
   void check_need(const PluginInUse& used, std::string_view text) {
     const std::optional<Feature> need = plugins::parse_feature(text);
-    if (!need || !applies(*need, used)) return;
+    if (!need || !applies(*need, used.options, resolved_)) return;
     const Lack lack = need->key ? lack_of_key(*need->key, need->text)
                       : plugins::find_provided(need->name) != nullptr
                           ? lack_of_feature(*plugins::find_provided(need->name), need->absent)
@@ -204,15 +203,20 @@ void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& re
   for (const PluginInUse& used : plugins)
     for (const HookSpec& hook : used.plugin->manifest.hooks)
       if (hook.event == Event::eval_start && hook.writes.contains(Region::model))
-        findings.error(
-            "E323", used.at,
-            used.slot + ": the " + used.plugin->manifest.kind + " \"" + used.plugin->manifest.name +
-                "\" puts other weights in place for evaluations, and trainer.restore_best takes back those "
-                "of the model alone",
-            "drop one of the two");
+        findings.error("E323", used.at,
+                       used.slot + ": " + named(used) + " puts other weights in place for evaluations, and " +
+                           "trainer.restore_best takes back those of the model alone",
+                       "drop one of the two");
 }
 
 }  // namespace
+
+bool needs_ranks(const plugins::PluginFile& plugin, const Table& options, const Table& run) {
+  return std::ranges::any_of(plugin.manifest.needs, [&](const std::string& text) {
+    const std::optional<Feature> need = plugins::parse_feature(text);
+    return need && !need->wish && need->name == "distributed" && applies(*need, options, run);
+  });
+}
 
 void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, const RunOffer& offer,
                     Findings& findings) {

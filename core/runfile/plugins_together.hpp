@@ -22,6 +22,9 @@ struct RunOffer {
   int ranks = 1;      ///< that train together
 };
 
+/// Whether the plugin, with these options and in this run, works on several ranks only.
+bool needs_ranks(const plugins::PluginFile& plugin, const Table& options, const Table& run);
+
 /// Reports needs that the run does not meet, hooks that its executor does not serve, and conflicts.
 void check_together(const std::vector<PluginInUse>& plugins, const Table& resolved, const RunOffer& offer,
                     Findings& findings);

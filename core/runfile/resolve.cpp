@@ -7,7 +7,8 @@ namespace trainyard::config {
 
 Resolution resolve(Document document, const plugins::Registry& registry) {
   const Value* const given = document.root.find("swap");
-  const std::optional<Value> entries = given == nullptr ? std::nullopt : std::optional(*given);
+  const std::optional<Value> entries =
+      given == nullptr || !document.trains ? std::nullopt : std::optional(*given);
   Resolution result = live_config(std::move(document), registry);
   if (!result.config) return result;
   RunConfig& config = *result.config;

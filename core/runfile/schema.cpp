@@ -104,6 +104,19 @@ std::vector<Section> make_schema() {
   return all;
 }
 
+std::vector<Section> sections_below(const std::string& path) {
+  std::vector<Section> found;
+  std::vector<std::string> paths;
+  for (const Section& section : schema()) {
+    const bool below = path.empty() || section.path == path || section.path.starts_with(path + ".");
+    if (below) found.push_back(section);
+    if (!section.path.empty()) paths.push_back(section.path);
+  }
+  if (found.empty())
+    throw ConfigError("a run file has no table \"" + path + "\"; " + suggestion(path, paths, "there are"));
+  return found;
+}
+
 }  // namespace
 
 const std::vector<Section>& schema() {
@@ -145,23 +158,6 @@ std::string header(const Section& section) {
   if (section.path.empty()) return "the run file";
   return section.list ? "[[" + section.path + "]]" : "[" + section.path + "]";
 }
-
-namespace {
-
-std::vector<Section> sections_below(const std::string& path) {
-  std::vector<Section> found;
-  std::vector<std::string> paths;
-  for (const Section& section : schema()) {
-    const bool below = path.empty() || section.path == path || section.path.starts_with(path + ".");
-    if (below) found.push_back(section);
-    if (!section.path.empty()) paths.push_back(section.path);
-  }
-  if (found.empty())
-    throw ConfigError("a run file has no table \"" + path + "\"; " + suggestion(path, paths, "there are"));
-  return found;
-}
-
-}  // namespace
 
 std::string schema_text(const std::string& path) {
   std::string out;

@@ -51,18 +51,6 @@ void drop_own_options(Table& table, const plugins::PluginFile& plugin) {
     if (!option.common) table.erase(option.name);
 }
 
-}  // namespace
-
-Carry carry_of(std::string_view word) {
-  const auto* found = std::find(std::begin(carry_words), std::end(carry_words), word);
-  if (found == std::end(carry_words))
-    throw ConfigError("\"" + std::string(word) +
-                      "\" is nothing that a swap can carry over: expected state, fresh, restart or splice");
-  return static_cast<Carry>(found - std::begin(carry_words));
-}
-
-namespace {
-
 void put_swap(Document& document, const SwapRequest& swap, const plugins::Registry& registry,
               const Origin& at) {
   Place place;
@@ -115,6 +103,14 @@ const HookSpec* too_late(const ManifestData& manifest) {
 }
 
 }  // namespace
+
+Carry carry_of(std::string_view word) {
+  const auto* found = std::find(std::begin(carry_words), std::end(carry_words), word);
+  if (found == std::end(carry_words))
+    throw ConfigError("\"" + std::string(word) +
+                      "\" is nothing that a swap can carry over: expected state, fresh, restart or splice");
+  return static_cast<Carry>(found - std::begin(carry_words));
+}
 
 Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps,
                     const plugins::Registry& registry, const Origin& at) {

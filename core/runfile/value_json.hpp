@@ -1,4 +1,4 @@
-// A value of a run file or a manifest as JSON.
+// A value as JSON, which has no word for a number that is not finite: that is the text "nan", "inf" or "-inf".
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -39,11 +39,25 @@ class McDropout final : public Hook {
   static void describe(Manifest<Options>& m) {
     m.name("mc_dropout").version("1.0.0").summary("Evaluates the mean of passes with dropout on.");
     m.option("samples", &Options::samples, "passes of a batch").range(2, 10000);
+    m.hook<&McDropout::check_run>(Event::model_ready);
     m.hook<&McDropout::begin>(Event::eval_start);
     m.hook<&McDropout::add_batch>(Event::eval_batch_end);
     m.hook<&McDropout::report>(Event::eval_end);
   }
   explicit McDropout(const Options& options) : options_(options) {}
+
+  /// Refuses outputs that it cannot compare with the targets, while the run is built: `trainyard validate` builds it, too.
+  void check_run(StepContext& context) {
+    const std::vector<std::int64_t> shape = context.network().output_shape();
+    for (const Batch& batch : host().batches("train", 1)) {
+      std::int64_t numbers = batch.size();
+      for (const std::int64_t length : shape) numbers *= length;
+      if (!has_classes(batch))
+        check_numbers(numbers, batch.target.numel());
+      else
+        check_items(shape.empty() ? numbers : numbers / shape.back(), batch.target.numel());
+    }
+  }
 
   void begin(StepContext&) {
     sums_.clear();
@@ -53,7 +67,7 @@ class McDropout final : public Hook {
   void add_batch(StepContext& context) {
     const Batch& batch = context.batch();
     if (batch.weight <= 0.0) return;
-    classes_ = at::isIntegralType(batch.target.scalar_type(), /*includeBool=*/false);
+    classes_ = has_classes(batch);
     const at::Tensor sums = (classes_ ? sums_of_classes(context) : sums_of_numbers(context)).cpu();
     sums_.resize(static_cast<std::size_t>(sums.numel()));
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += sums.const_data_ptr<double>()[i];
@@ -86,6 +100,23 @@ class McDropout final : public Hook {
   }
 
  private:
+  static bool has_classes(const Batch& batch) {
+    return at::isIntegralType(batch.target.scalar_type(), /*includeBool=*/false);
+  }
+
+  static void check_items(std::int64_t scored, std::int64_t targets) {
+    if (scored != targets)
+      throw ConfigError("hook mc_dropout: the model scores " + std::to_string(scored) +
+                        " items, and there are " + std::to_string(targets) +
+                        " targets; it takes one class an item, not several labels: leave it out");
+  }
+  static void check_numbers(std::int64_t given, std::int64_t targets) {
+    if (given != targets)
+      throw ConfigError("hook mc_dropout: the model gives " + std::to_string(given) + " numbers for " +
+                        std::to_string(targets) +
+                        " targets; with targets that are no classes it needs one for each");
+  }
+
   at::Tensor pass(StepContext& context, std::int64_t sample) const {
     return context.network()
         .forward(context.batch(), {.sampling = true,
@@ -100,10 +131,7 @@ class McDropout final : public Hook {
     at::Tensor mixture, entropies, hits;  // log of the sum of probabilities; sums over the passes
     for (std::int64_t sample = 0; sample < options_.samples; ++sample) {
       const at::Tensor log = log_probabilities(pass(context, sample));
-      if (log.size(0) != target.numel())
-        throw ConfigError("hook mc_dropout: the model scores " + std::to_string(log.size(0)) +
-                          " items, and there are " + std::to_string(target.numel()) +
-                          " targets; it takes one class an item, not several labels: leave it out");
+      check_items(log.size(0), target.numel());
       const at::Tensor entropy = entropy_of(log), right = right_of(log, target);
       mixture = sample == 0 ? log : at::logaddexp(mixture, log);
       entropies = sample == 0 ? entropy : entropies.add_(entropy);
@@ -122,10 +150,7 @@ class McDropout final : public Hook {
     at::Tensor mean = at::zeros_like(target), squares = at::zeros_like(target);
     for (std::int64_t sample = 0; sample < options_.samples; ++sample) {
       const at::Tensor output = pass(context, sample).reshape(-1);
-      if (output.numel() != target.numel())
-        throw ConfigError("hook mc_dropout: the model gives " + std::to_string(output.numel()) +
-                          " numbers for " + std::to_string(target.numel()) +
-                          " targets; with targets that are no classes it needs one for each");
+      check_numbers(output.numel(), target.numel());
       // Welford's, which loses nothing where the variance is small.
       const at::Tensor off = at::sub(output, mean);
       mean.add_(off, 1.0 / static_cast<double>(sample + 1));

@@ -15,6 +15,7 @@
 
 #include <trainyard/context.hpp>
 #include <trainyard/hook.hpp>
+#include <trainyard/host.hpp>
 #include <trainyard/network.hpp>
 
 namespace {
@@ -30,12 +31,18 @@ class RDrop final : public Hook {
     m.name("rdrop").version("1.0.0").summary("Two passes with other dropout masks are to agree (R-Drop).");
     m.needs("rows");
     m.option("alpha", &Options::alpha, "weight of the divergence of both predictions").min(0.0);
+    m.hook<&RDrop::check_run>(Event::model_ready);
     // After what else changes the batch.
     m.hook<&RDrop::double_batch>(Event::micro_start).writes(Region::batch).priority(90);
     m.hook<&RDrop::add_divergence>(Event::after_loss).writes(Region::outputs);
     m.hook<&RDrop::restore_batch>(Event::micro_end).writes(Region::batch).priority(90);
   }
   explicit RDrop(const Options& options) : options_(options) {}
+
+  /// Refuses networks and data without classes, while the run is built: `trainyard validate` builds it, too.
+  void check_run(StepContext& context) {
+    for (const Batch& batch : host().batches("train", 1)) check(context.network().output_shape(), batch);
+  }
 
   void double_batch(StepContext& context) {
     Batch& batch = context.mutable_batch();
@@ -69,8 +76,7 @@ class RDrop final : public Hook {
     if (!at::isIntegralType(batch.target.scalar_type(), /*includeBool=*/false))
       throw ConfigError(
           "hook rdrop compares distributions over classes, but the targets of this data are no classes; "
-          "leave "
-          "the hook out");
+          "leave the hook out");
     if (output.empty() || output.back() < 2)
       throw ConfigError(
           "hook rdrop compares distributions over classes, but the model gives a single score; give it an "

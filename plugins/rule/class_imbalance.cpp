@@ -19,7 +19,7 @@ class ClassImbalance final : public Rule {
     m.name("class_imbalance")
         .version("1.0.0")
         .summary("A class is too rare among the labels, or mostly predicted wrong.");
-    m.needs("outputs");
+    m.needs("predictions");
     m.option("labels", &Options::labels, "expression of the labels");
     m.option(
         "predictions", &Options::predictions,

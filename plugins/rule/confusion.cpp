@@ -17,7 +17,7 @@ class Confusion final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("confusion").version("1.0.0").summary("Too many of a class are predicted as another.");
-    m.needs("outputs");
+    m.needs("predictions");
     m.common_default("start", Duration{500.0, Duration::Unit::steps});  // an untrained model confuses all
     m.option("labels", &Options::labels, "expression of the labels");
     m.option("predictions", &Options::predictions, "expression of the predicted classes or their scores");

@@ -9,22 +9,26 @@ using namespace rules;
 class ExplodingTensor final : public Rule {
  public:
   struct Options {
-    std::string tensors = "(weight|bias)$|[Ll]oss_output";
+    std::optional<std::string> tensors;
     bool only_nan = false;
   };
   static void describe(Manifest<Options>& m) {
     m.name("exploding_tensor").version("1.0.0").summary("A tensor has NaN or infinite elements.");
+    needs_collection(m);
+    m.needs("prefers grads where tensors = none").needs("prefers losses where tensors = none");
     m.option("tensors", &Options::tensors,
-             "collection or expression; parameters, their gradients and the loss without one");
+             "collection or expression; parameters, their gradients and the loss without one: "
+             "(weight|bias)$|[Ll]oss_output");
     m.option("only_nan", &Options::only_nan, "infinite elements are let pass");
   }
-  explicit ExplodingTensor(const Options& options) : options_(options) {}
+  explicit ExplodingTensor(const Options& options)
+      : options_(options), tensors_(options.tensors.value_or("(weight|bias)$|[Ll]oss_output")) {}
 
-  std::vector<Watch> watches() const override { return {{options_.tensors}}; }
+  std::vector<Watch> watches() const override { return {{tensors_}}; }
 
   std::optional<Finding> evaluate(const Trial& trial, const StepRecord& now) override {
     Offenders offenders;
-    for (const TensorRecord* tensor : trial.tensors(now, options_.tensors)) {
+    for (const TensorRecord* tensor : trial.tensors(now, tensors_)) {
       const Statistics numbers = tensor->numbers();
       const std::int64_t bad = options_.only_nan ? numbers.nans : numbers.nonfinite();
       if (bad == 0) continue;
@@ -39,6 +43,7 @@ class ExplodingTensor final : public Rule {
 
  private:
   Options options_;
+  std::string tensors_;  ///< which it watches
 };
 
 }  // namespace

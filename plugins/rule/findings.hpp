@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/error.hpp>
+#include <trainyard/manifest.hpp>
 #include <trainyard/rule.hpp>
 
 namespace rules {
@@ -38,6 +39,12 @@ inline std::vector<double> numbers_of(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.to(at::kDouble).contiguous();
   const double* first = flat.const_data_ptr<double>();
   return {first, first + flat.numel()};
+}
+
+/// States what a rule needs of the executor where its option names a collection that not every executor shows.
+template <class Options>
+void needs_collection(Manifest<Options>& m, const std::string& option = "tensors") {
+  m.needs("grads where " + option + " = gradients").needs("losses where " + option + " = losses");
 }
 
 class Offenders {

@@ -18,7 +18,7 @@ class LossNotDecreasing final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("loss_not_decreasing").version("1.0.0").summary("The loss does not fall.");
-    m.needs("outputs where tensors = losses and mode = train");
+    m.needs("losses where tensors = losses and mode = train");
     m.option("tensors", &Options::tensors, "collection or expression of the losses");
     m.option("num_steps", &Options::num_steps, "steps between two looks, and to the older loss at least")
         .min(1);

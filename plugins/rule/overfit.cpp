@@ -18,7 +18,7 @@ class Overfit final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("overfit").version("1.0.0").summary("The loss of evaluations is too far above that of training.");
-    m.needs("outputs where tensors = losses");
+    needs_collection(m);
     m.option("tensors", &Options::tensors, "collection or expression of the losses");
     m.option("ratio_threshold", &Options::ratio_threshold,
              "highest (validation - training) / training of the losses")

@@ -17,7 +17,7 @@ class Overtraining final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("overtraining").version("1.0.0").summary("The loss no longer improves.");
-    m.needs("outputs where tensors = losses");
+    needs_collection(m);
     m.option("tensors", &Options::tensors, "collection or expression of the losses");
     m.option("patience_train", &Options::patience_train,
              "looks in a row without a better loss of training that are one too many")

@@ -23,7 +23,7 @@ class PoorWeightInitialization final : public Rule {
     m.name("poor_weight_initialization")
         .version("1.0.0")
         .summary("Variances, gradients or the loss of the first steps tell of a bad initialisation.");
-    m.needs("taps").needs("grads where gradients = gradients").needs("outputs where losses = losses");
+    m.needs("taps").needs("grads where gradients = gradients").needs("losses where losses = losses");
     m.common_default("every", Duration{1.0, Duration::Unit::steps});
     m.common_default("end", Duration{10.0, Duration::Unit::steps});
     m.option("activation_inputs", &Options::activation_inputs, "expression of the inputs of the activations");

@@ -21,6 +21,7 @@ class SimilarAcrossRuns final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("similar_across_runs").version("1.0.0").summary("A tensor differs from that of another run.");
+    m.needs("grads where tensors = gradients").needs("prefers losses where tensors = losses");
     m.option("other", &Options::other, "folder of the other run, or of its trial").file().required();
     m.option("tensors", &Options::tensors, "collection or expression; what the other run lacks is let pass");
     m.option("rtol", &Options::rtol, "numbers may differ by atol + rtol times those of the other run")

@@ -14,7 +14,7 @@ class StalledTraining final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("stalled_training").version("1.0.0").summary("Nothing is recorded for a long time.");
-    m.needs("outputs where tensors = losses");
+    needs_collection(m);
     m.common_default("every", Duration{1.0, Duration::Unit::steps});
     m.option("threshold", &Options::threshold, "longest time between two records, in seconds").above(0.0);
     m.option("tensors", &Options::tensors, "collection or expression of what is recorded for it at least");

@@ -16,6 +16,7 @@ class TensorVariance final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("tensor_variance").version("1.0.0").summary("The variance of a tensor is too high or too low.");
+    needs_collection(m);
     m.option("tensors", &Options::tensors, "collection or expression");
     m.option("max_threshold", &Options::max_threshold, "highest variance").min(0.0);
     m.option("min_threshold", &Options::min_threshold, "lowest variance").min(0.0);

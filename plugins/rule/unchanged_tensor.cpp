@@ -20,6 +20,7 @@ class UnchangedTensor final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("unchanged_tensor").version("1.0.0").summary("A tensor does not change any more.");
+    needs_collection(m);
     m.option("tensors", &Options::tensors, "collection or expression");
     m.option("num_steps", &Options::num_steps, "looks that are compared, that of now included").min(2);
     m.option("rtol", &Options::rtol, "|x - y| may be atol + rtol |y|, y the earlier one").min(0.0);

@@ -14,7 +14,7 @@ class VanishingGradient final : public Rule {
   };
   static void describe(Manifest<Options>& m) {
     m.name("vanishing_gradient").version("1.0.0").summary("The mean of |g| of a gradient is too small.");
-    m.needs("grads where tensors = gradients");
+    needs_collection(m);
     m.option("tensors", &Options::tensors, "collection or expression of the gradients");
     m.option("threshold", &Options::threshold, "least mean of |g|").min(0.0);
   }

@@ -20,6 +20,7 @@ class WeightUpdateRatio final : public Rule {
     m.name("weight_update_ratio")
         .version("1.0.0")
         .summary("Weights are updated by too much or too little of themselves.");
+    needs_collection(m);
     m.option("tensors", &Options::tensors, "collection or expression of the weights");
     m.option("large_threshold", &Options::large_threshold, "highest ratio").min(0.0);
     m.option("small_threshold", &Options::small_threshold, "lowest ratio").min(0.0);

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from support.host import BUILD, ROWS, SMALL, SPARSE, HostTest, rows
+from support.host import BUILD, FAULTY, ROWS, SMALL, SPARSE, HostTest, rows
 
 CONFIG, PLUGIN, FAILED_DATA, NUMERIC = 2, 3, 4, 5
 
@@ -304,15 +304,22 @@ class BadSurroundings(HostTest):
         self.assertEqual(self.result()["status"], "failed")
 
     def test_a_folder_that_is_removed_ends_the_run(self):
-        self.write("run.toml", SMALL.replace('"2ep"', '"1000000ep"'))
-        run = subprocess.Popen(self.command("train", "run.toml", "-q"), cwd=self.folder, env=self.environment(), text=True, stderr=subprocess.PIPE)
-        metrics = self.folder / "runs/small/metrics.jsonl"
-        while not metrics.exists() or metrics.stat().st_size == 0:
-            time.sleep(0.01)
-        shutil.rmtree(self.folder / "runs/small")
-        said = run.communicate(timeout=30)[1]
-        self.assertEqual(run.returncode, FAILED_DATA, said)
-        self.assertIn("the run's folder 'runs/small' was removed while the run went on", said)
+        """It is noticed by whatever comes first: a log point, an evaluation or a checkpoint."""
+        never, folder = "900000ep", self.folder / "runs/small"
+        for what, first in (("logging.interval", "metrics.jsonl"), ("trainer.eval_interval", "metrics.jsonl"), ("checkpoint.interval", "checkpoints/latest")):
+            with self.subTest(what):
+                slow = SMALL.replace('type = "cross_entropy"', 'type = "delayed"\nseconds = 0.02')  # so that no checkpoint is half written
+                self.write("run.toml", slow.replace('"2ep"', '"1000000ep"').replace('"1ep"', f'"{never}"')
+                           + f'[logging]\ninterval = "{never}"\n[checkpoint]\ninterval = "{never}"\n')
+                run = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY, "--set", what + "=25ba"), cwd=self.folder,
+                                       env=self.environment(), text=True, stderr=subprocess.PIPE)
+                while run.poll() is None and not ((folder / first).exists() and (folder / first).stat().st_size > 0):
+                    time.sleep(0.01)
+                shutil.rmtree(folder)
+                said = run.communicate(timeout=30)[1]
+                self.assertEqual(run.returncode, FAILED_DATA, said)
+                self.assertIn("the run's folder 'runs/small' was removed while the run went on", said)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def test_standard_output_is_full(self):
         """Nobody reads what is printed: the training ends as it would."""

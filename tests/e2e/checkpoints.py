@@ -156,6 +156,14 @@ class BestWeights(HostTest):
                          tensors(self.folder / f"runs/small/checkpoints/step-{best:08}/model.safetensors"))
         self.assertEqual(tensors(self.folder / f"runs/small/checkpoints/step-{last:08}/model.safetensors"),
                          tensors(self.folder / "runs/plain/model.safetensors"))
+        # Whoever names the run takes what it ended with.
+        self.host("train", "run.toml", "-q", "--set", "run.name=next", "--set", "run.resume=runs/small", "--set", "run.load=weights",
+                  "--set", "trainer.restore_best=false", "--set", "schedule.type=constant", "--set", "schedule.value=0.0")
+        self.assertEqual(tensors(self.folder / "runs/next/model.safetensors"), tensors(self.folder / "runs/small/model.safetensors"))
+        for words in (("run.toml", "--weights", "runs/small"), ("small",)):
+            self.assertEqual(json.loads(self.host("eval", *words, "--format", "json").stdout)["val/loss"], losses[best], words)
+        facts = json.loads(self.host("audit", "small", "--format", "json").stdout)["facts"]
+        self.assertEqual(facts["val/loss"], losses[best])
         for name in ("plain", "small"):
             self.host("train", f"runs/{name}/config.toml", "-q", "--set", 'trainer.max_duration="14ep"', "--set", 'run.resume="auto"',
                       "--set", "trainer.restore_best=false")

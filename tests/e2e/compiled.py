@@ -53,11 +53,36 @@ class Networks(HostTest):
                     self.assertLessEqual((apart[:20] / eager[:20]).max(), first)
                     self.assertLessEqual((apart / (eager + 0.01)).max(), later)
 
+    def test_the_plan_says_what_an_executor_leaves_out(self):
+        said = {}
+        for executor in ("eager", "compiled"):
+            self.write("run.toml", SMALL + f'[executor]\ntype = "{executor}"\n')
+            for precision in ("fp32", "bf16-mixed"):
+                said[executor, precision] = self.host("plan", "run.toml", "--set", f"trainer.precision={precision}").stdout.partition("\n")[0]
+        self.assertEqual(said, {
+            ("eager", "fp32"): "executor eager: does all it can", ("eager", "bf16-mixed"): "executor eager: does all it can",
+            ("compiled", "fp32"): "executor compiled: does all it can",
+            ("compiled", "bf16-mixed"): 'executor compiled: does all it can only with trainer.precision = fp32, and it is "bf16-mixed"'})
+
     def test_two_shapes_are_compiled_once_each(self):
         self.losses(NETWORKS["cnn"], "compiled")
         log = (self.folder / "runs/small/run.log").read_text()
         self.assertEqual(len(re.findall(r"compiled for \[", log)), 2)
         self.assertEqual(len(re.findall("compiled for evaluations of", log)), 1)
+
+    def test_several_samples_of_the_dropout_on_two_ranks(self):
+        """The network makes several rows of each: losses and weights are those of eager."""
+        text = NETWORKS["mlp"].replace('"200ba"', '"12ba"').replace('type = "standard"', 'type = "multi_sample"\nsamples = 3')
+        found = {}
+        for executor in ("eager", "compiled"):
+            losses = self.losses(text, executor, "", "--ranks", 2)
+            found[executor] = losses, tensors(self.folder / "runs/small/model.safetensors")
+        (expected, weights), (losses, ends) = found.values()
+        self.assertGreater(len(expected), 5)
+        self.assertLessEqual(numpy.abs(losses - expected).max(), 1e-4)
+        for name, value in weights.items():
+            apart = numpy.abs(numpy.frombuffer(ends[name], numpy.float32) - numpy.frombuffer(value, numpy.float32))
+            self.assertLessEqual(apart.max(), 1e-3, name)
 
     def test_on_a_gpu_steps_are_recorded(self):
         if gpus.gpus() == 0:

@@ -268,6 +268,49 @@ clip = []
         self.assertRegex(said, r'hook "certified".*trainer\.precision = fp32')
         self.assertRegex(self.host("gpupoly", "run.toml", *mixed, code=2).stderr, r'tool "gpupoly".*trainer\.precision = fp32')
 
+    def test_proofs_are_not_of_convolutions_by_transforms(self):
+        """The verb says so of the networks that have some, and the hook warns of an executor that makes them, with both names."""
+        certified = '[[hooks]]\ntype = "certified"\n'
+
+        def images(kernel):
+            layers = f'{{ type = "conv2d", out = 4, kernel = {kernel} }}, {{ type = "relu" }}, {{ type = "flatten" }}, {{ type = "linear", out = 3 }}'
+            return SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', f'type = "sequential"\nlayers = [{layers}]').replace(
+                "shape = [8]", "shape = [1, 8, 8]")
+
+        for kernel in (1, 3):
+            self.write("run.toml", images(kernel))
+            self.host("train", "run.toml", "-q", "--overwrite")
+            for soundness, says in (2, "the real function of the weights"), (3, "programs on a CPU that compute each node in single precision"), \
+                                   (4, "and any rounding mode"):
+                done = self.host("gpupoly", "run.toml", "--subset", 2, "--soundness", soundness, "--format", "json")
+                holds = json.loads(done.stdout)["facts"]["proofs hold of"]
+                self.assertIn(says, holds)
+                self.assertEqual("none that convolves by transforms (executor.winograd = true)" in holds, kernel == 3 and soundness > 2, holds)
+
+        def warnings(text, *sets):
+            self.write("run.toml", text + certified)
+            words = [word for each in sets for word in ("--set", each)]
+            return self.host("validate", "run.toml", "--level", "files", *words).stderr
+
+        compiled = "executor.type=compiled"
+        self.assertRegex(warnings(images(3), compiled), r'hook "certified" does .* executor\.winograd = false .* of the executor "compiled"')
+        for text, *sets in (images(3), compiled, "executor.winograd=false"), (images(3), compiled, "hooks.0.soundness=2"), (images(3),), (SMALL, compiled):
+            self.assertNotIn("winograd", warnings(text, *sets))
+
+    def test_hooks_refuse_networks_as_the_run_is_built(self):
+        """Whoever made them: layers of a run file, or a file of another program."""
+        self.write("run.toml", SMALL.replace("layers = [8, 16, 3]", 'layers = [8, 16, 3]\nactivation = "gelu"'))
+        self.host("export", "run.toml", "--weights", "initial", "--to", "onnx", "--file", "net.onnx")
+        gelu = 'type = "sequential"\nlayers = [{ type = "linear", out = 16 }, { type = "gelu" }, { type = "linear", out = 3 }]'
+        for model in (gelu, 'type = "onnx"\nfile = "net.onnx"'):
+            text = SMALL.replace('type = "mlp"\nlayers = [8, 16, 3]', model)
+            self.host("validate", self.write("run.toml", text))
+            for hook in ("certified", "certified_loss"):
+                with self.subTest(hook, model=model):
+                    self.write("run.toml", text + f'[[hooks]]\ntype = "{hook}"\n')
+                    said = self.host("validate", "run.toml", code=2).stderr
+                    self.assertRegex(said, rf'\[hooks\[0\]\] {hook} at model_ready.*node "\w+" \(\w+\).*README')
+
     def test_at_half_the_distance(self):
         """Sample by sample: what intervals prove, forms prove, and the search of another run does not refute."""
         path, proven = SOURCE / "configs/digits_certified.toml", {}

@@ -111,6 +111,13 @@ class Contract(unittest.TestCase):
     LISTED = set(re.findall(r'\{"([\w./]+)", "', (BUILD / "core/contract.cpp").read_text()))
     TYPE = re.compile(r"^(?:class|struct|union|enum(?: class)?) (\w+)(?: final)?\s*(?::[^;{]*)?\{", re.M)  # of a namespace
     CAST = re.compile(r"dynamic_(?:pointer_)?cast<(?:const )?(?:\w+::)*(\w+)")
+    # Helpers that plugins of several kinds include, and in which none of them relies on what another one was built with.
+    CODE_ALONE = {
+        "helpers/elementwise.hpp": "checks shapes that the contract describes; its words about labels are those of labels.hpp",
+        "helpers/gather.hpp": "exchanges bytes between the ranks of one build, which are refused where their plugins differ",
+        "helpers/shape_text.hpp": "writes shapes for messages",
+        "helpers/sparse.hpp": "reads tensors that LibTorch describes",
+    }
 
     def others(self):
         """Types by header, of those that are not listed; what lies below testing/ no plugin includes."""
@@ -125,7 +132,7 @@ class Contract(unittest.TestCase):
                 self.assertEqual(own & types, set(), f'{how}: say TRAINYARD_CONTRACT("{header}") there')
 
     def test_types_that_are_found_by_cast_are_listed(self):
-        texts = [path.read_text() for folder in ("core", "plugins") for path in sources(folder)]
+        texts = [path.read_text() for folder in ("core", "plugins", "sdk/include", "sdk/src") for path in sources(folder)]
         self.check({name for text in texts for name in self.CAST.findall(text)}, "found by cast")
 
     def test_types_of_exported_symbols_are_listed(self):
@@ -139,6 +146,23 @@ class Contract(unittest.TestCase):
         for name in sorted(self.LISTED):
             for number, _, what in includes(SDK / "trainyard" / name):
                 self.assertNotIn(what.removeprefix("trainyard/"), bare, f"{name}:{number}")
+
+    def test_helpers_that_plugins_of_several_kinds_share_are_listed_or_code_alone(self):
+        """A dataset and a loss that were built with different texts of one would misunderstand each other in silence."""
+        kinds = {}
+        def visit(header, kind):
+            name = header.removeprefix("trainyard/")
+            if name == header or kind in kinds.setdefault(name, set()):
+                return
+            kinds[name].add(kind)
+            for _, _, further in includes(SDK / header):
+                visit(further, kind)
+        for path in sources("plugins"):
+            for _, _, what in includes(path):
+                visit(what, path.relative_to(SOURCE / "plugins").parts[0])
+        shared = {name for name, several in kinds.items() if name.startswith("helpers/") and len(several) > 1}
+        self.assertGreater(len(shared), 5)
+        self.assertEqual(shared - self.LISTED, set(self.CODE_ALONE), "say TRAINYARD_CONTRACT there, or why it needs none here")
 
 
 class Directions(unittest.TestCase):

@@ -34,14 +34,15 @@ PLAIN.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_
 PLAIN.intra_op_num_threads = PLAIN.inter_op_num_threads = 1
 OURS = AttributeError, KeyError, NameError, TypeError  # mistakes of this file, not of what it drew
 # What may be refused of these networks, by the node's name: by gpupoly, and by the model `onnx`.
-REFUSED = re.compile(r'node "n\d+" \((MaxPool|AveragePool)\): (one of its windows lies in the padding alone'
+REFUSED = re.compile(r'node "n\d+" \(Slice\): step -1 is not supported|'
+                     r'node "n\d+" \((MaxPool|AveragePool)\): (one of its windows lies in the padding alone'
                      r"|padding \d+ is more than half of the window|.* is smaller than the window)")
 
 
-def model(nodes, shapes, weights, outputs):
+def model(nodes, shapes, weights, outputs, batch="batch"):
     """`shapes`: {input: shape of a sample}."""
     value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    graph = helper.make_graph(nodes, "made", [value(name, ["batch", *shape]) for name, shape in shapes.items()],
+    graph = helper.make_graph(nodes, "made", [value(name, [batch, *shape]) for name, shape in shapes.items()],
                               [value(name, None) for name in outputs],
                               [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
@@ -59,19 +60,27 @@ class Network:
         self.rng = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.nodes, self.weights, self.values, self.operators = [], {}, {}, collections.Counter()
+        self.folded = {}  # constants that nodes make of constants
+        self.batch = self.rng.choice(("batch", "batch", "batch", 1))  # of the file that gpupoly reads
         shape = self.rng.choice(SHAPES)
         self.shape = shape
         self.center = (self.numbers.normal(size=shape) + self.rng.choice((0, 0, 0, 1, -3))).astype(np.float32)
         self.values["x"] = self.center + 0.3 * self.numbers.normal(size=(BATCH, *shape)).astype(np.float32)
         self.last = "x"
 
-    def weight(self, array, dtype=np.float32):
+    def weight(self, array, dtype=np.float32, folds=True):
+        """A constant; where it `folds`, perhaps one that a node makes of another."""
         name = f"w{len(self.weights)}"
         self.weights[name] = np.asarray(array, dtype)
-        return name
+        if not folds or dtype is not np.float32 or self.rng.random() > 0.1:
+            return name
+        self.folded["c" + name] = -self.weights[name]
+        self.nodes.append(helper.make_node("Neg", [name], ["c" + name], name=f"n{len(self.nodes)}"))
+        self.operators["constant"] += 1
+        return "c" + name
 
-    def normal(self, *shape, fan=1):
-        return self.weight(self.numbers.normal(size=shape) / np.sqrt(fan))
+    def normal(self, *shape, fan=1, folds=True):
+        return self.weight(self.numbers.normal(size=shape) / np.sqrt(fan), folds=folds)
 
     def integers(self, *numbers):
         return self.weight(numbers, np.int64)
@@ -82,7 +91,7 @@ class Network:
         made = helper.make_node(op, inputs, names, name=f"n{len(self.nodes)}", **attributes)
         given = {name: self.values[name] for name in inputs if name in self.values}
         found = outputs(model([made], {name: array.shape[1:] for name, array in given.items()},
-                              {name: self.weights[name] for name in inputs if name in self.weights}, names), given)
+                              {name: array for name, array in {**self.weights, **self.folded}.items() if name in inputs}, names), given)
         fits = lambda array: 0 < array.size <= MOST * BATCH and len(array) == BATCH and np.isfinite(array).all()
         if not all(map(fits, found)):
             raise ValueError(f"{op}: nothing, or too much")
@@ -95,13 +104,13 @@ class Network:
         """One operator more, or none where onnxruntime does not take what was drawn."""
         x = self.values[self.last]
         kinds = kinds or ALWAYS + {2: VECTORS, 4: IMAGES}.get(x.ndim, ())
-        known = list(self.nodes), dict(self.weights), dict(self.values), self.operators.copy()
+        known = list(self.nodes), dict(self.weights), dict(self.values), self.operators.copy(), dict(self.folded)
         try:
             self.last = self.rng.choice(kinds)(self, self.last, x.shape[1:])
         except Exception as error:  # of onnxruntime's many kinds
             if isinstance(error, OURS):
                 raise
-            self.nodes, self.weights, self.values, self.operators = known
+            self.nodes, self.weights, self.values, self.operators, self.folded = known
 
     def finish(self):
         shape = self.values[self.last].shape[1:]
@@ -109,14 +118,17 @@ class Network:
             self.last = self.node("Flatten", [self.last])
         count = self.values[self.last].shape[1]
         self.last = self.node("Gemm", [self.last, self.normal(count, 3, fan=count), self.normal(3)])
+        if self.rng.random() < 0.2:  # the output has a reader, of which nothing comes
+            self.node("Relu", [self.last])
         used = set()
         for node in reversed(self.nodes):
             if node.output[0] == self.last or any(name in used for name in node.output):
                 used.update(node.input)
-        self.used = [name for node in self.nodes for name in node.output if name in used or name == self.last]
+        self.used = [name for node in self.nodes for name in node.output
+                     if name not in self.folded and (name in used or name == self.last)]
 
     def proto(self, every=False):
-        return model(self.nodes, {"x": self.shape}, self.weights, self.used if every else [self.last])
+        return model(self.nodes, {"x": self.shape}, self.weights, self.used if every else [self.last], "batch" if every else self.batch)
 
 
 # Operators. Each takes the network, a value and the shape of its samples, and gives the value that it makes.
@@ -169,7 +181,7 @@ def global_average_pool(n, x, shape):
 def gemm(n, x, shape):
     out, turned = n.rng.randint(1, 6), n.rng.randrange(2)
     matrix = n.normal(out, *shape, fan=shape[0]) if turned else n.normal(*shape, out, fan=shape[0])
-    bias = n.rng.choice(([], [n.normal(out)], [n.normal(1, out)], [n.normal(1)]))
+    bias = n.rng.choice(([], [n.normal(out)], [n.normal(1, out)], [n.normal(1)], [n.normal()]))
     factors = {"alpha": n.rng.uniform(-2, 2), "beta": n.rng.uniform(-2, 2)} if n.rng.random() < 0.5 else {}
     return n.node("Gemm", [x, matrix, *bias], transB=turned, **factors)
 
@@ -184,7 +196,7 @@ def relu(n, x, shape):
 
 def batch_norm(n, x, shape):
     c = shape[0]
-    inputs = [x, n.normal(c), n.normal(c), n.normal(c), n.weight(n.numbers.uniform(0.2, 2, c))]
+    inputs = [x, *(n.normal(c, folds=False) for _ in range(3)), n.weight(n.numbers.uniform(0.2, 2, c), folds=False)]
     return n.node("BatchNormalization", inputs, epsilon=n.rng.choice((1e-5, 1e-2)))
 
 
@@ -223,14 +235,16 @@ def add(n, x, shape):
 
 
 def concat(n, x, shape):
-    branch = n.rng.choice((relu, negate, elementwise))(n, x, shape)
-    return n.node("Concat", n.rng.sample([x, branch], 2), axis=n.rng.randint(1, len(shape)))
+    branches = [n.rng.choice((relu, negate, elementwise))(n, x, shape) for _ in range(n.rng.randint(1, 3))]
+    return n.node("Concat", n.rng.sample([x, *branches], 1 + len(branches)), axis=n.rng.randint(1, len(shape)))
 
 
 def split(n, x, shape):
     axis = n.rng.choice([i + 1 for i, size in enumerate(shape) if size > 1])
-    first = n.rng.randrange(1, shape[axis - 1])
-    parts = n.node("Split", [x, n.integers(first, shape[axis - 1] - first)], 2, axis=axis)
+    size = shape[axis - 1]
+    ends = sorted(n.rng.sample(range(1, size), min(size - 1, n.rng.randint(1, 3)))) + [size]
+    lengths = [end - begin for begin, end in zip([0, *ends], ends)]
+    parts = n.node("Split", [x, n.integers(*lengths)], len(lengths), axis=axis)
     return n.node("Concat", parts[::-1], axis=axis) if n.rng.random() < 0.5 else n.rng.choice(parts)
 
 
@@ -251,7 +265,7 @@ def transpose(n, x, shape):
 
 def cut(n, x, shape):
     axis = n.rng.randint(1, len(shape))
-    begin, end, step = n.rng.choice(((0, 2, 1), (1, 100, 1), (0, 100, 2), (-2, 100, 1), (-3, -1, 1)))
+    begin, end, step = n.rng.choice(((0, 2, 1), (1, 100, 1), (0, 100, 2), (-2, 100, 1), (-3, -1, 1), (-1, -100, -1)))
     return n.node("Slice", [x, n.integers(begin), n.integers(end), n.integers(axis), n.integers(step)])
 
 
@@ -278,7 +292,7 @@ IMAGES = (conv, conv, conv, average_pool, average_pool, max_pool, max_pool, glob
 VECTORS = (gemm, gemm, matmul, batch_norm)
 ALWAYS = (relu, relu, elementwise, elementwise, negate, nothing, add, concat, split, flatten, reshape, transpose, cut,
           pad, pad, squeeze, layer_norm)
-OPERATORS = ("Add AveragePool BatchNormalization Concat Conv Div Dropout Flatten Gemm GlobalAveragePool Identity "
+OPERATORS = ("constant Add AveragePool BatchNormalization Concat Conv Div Dropout Flatten Gemm GlobalAveragePool Identity "
              "LayerNormalization MatMul MaxPool Mul Neg Pad Relu Reshape Slice Split Squeeze Sub Transpose "
              "Unsqueeze").split()
 

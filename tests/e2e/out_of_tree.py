@@ -85,11 +85,14 @@ type = "my_schedule"
     refused({**added, **extra}, "header trainyard/extra.hpp is ", ", the host has none of that name", "header trainyard/schedule.hpp")
     # So are interfaces that are found by cast, and what they give by value.
     text = (source / "my_schedule.cpp").read_text()
-    mixins = "#include <trainyard/mixins/halves.hpp>\n#include <trainyard/mixins/reads_rows.hpp>\n"
+    mixins = ("#include <trainyard/helpers/sparse_rows.hpp>\n"
+              "#include <trainyard/mixins/halves.hpp>\n#include <trainyard/mixins/reads_rows.hpp>\n")
     (source / "my_schedule.cpp").write_text(mixins + text)
     rows = changed("mixins/reads_rows.hpp", "  virtual void on_read(", "  virtual void nobody_asked() {}\n\n  virtual void on_read(")
     halves = changed("mixins/halves.hpp", "  at::Tensor upper, lower;", "  at::Tensor upper, lower, nobody_asked;")
-    refused({**rows, **halves}, "header trainyard/mixins/halves.hpp is ", "header trainyard/mixins/reads_rows.hpp is ")
+    # So is the order of the inputs that a dataset and a model agree on.
+    order = changed("helpers/sparse_rows.hpp", "{batch.inputs[0], batch.inputs[1],", "{batch.inputs[1], batch.inputs[0],")
+    refused({**rows, **halves, **order}, "header trainyard/helpers/sparse_rows.hpp is ", "header trainyard/mixins/halves.hpp is ", "header trainyard/mixins/reads_rows.hpp is ")
     (source / "my_schedule.cpp").write_text(text)
     # They are seen as well where they came precompiled.
     with (source / "CMakeLists.txt").open("a") as lists:

@@ -7,10 +7,12 @@ import json
 import shutil
 import struct
 import subprocess
+import tomllib
 import unittest
-import zlib
+import zipfile
 
 from support.host import DATA, SMALL, HostTest
+from support.images import png
 
 HEAD = SMALL[:SMALL.index("[model]")]
 TAIL = SMALL[SMALL.index("[optimizer]"):] + '[checkpoint]\ntype = "full"\ninterval = "2ba"\n'
@@ -229,6 +231,14 @@ class OwnText(HostTest):
         printed = self.train(TEXT.replace('level = "bpe"\nvocabulary = 270', 'level = "word"'))["printed"]
         self.assertIn("val.txt: 2 of 287 words are not in the vocabulary, and become <unk>", printed)
 
+    def test_samples_cannot_be_taken_of_text_in_pairs(self):
+        taken = 'take = "all but last 20%"'
+        self.write("run.toml", TEXT.replace("train = {", f"train = {{ {taken},"))
+        said = self.host("validate", "run.toml", code=2).stderr
+        self.assertRegex(said, r'data\.train: the dataset "text" needs data\.train\.take = none where level = bpe, and it is "all but last 20%"')
+        self.write("run.toml", TEXT.replace("val = {", f"val = {{ {taken},"))
+        self.host("validate", "run.toml")
+
     def test_what_makes_no_text_is_refused(self):
         self.train(TEXT)
         self.assertIn("--prompt", self.host("predict", "runs/small", "val.txt", "--generate", "3", code=2).stderr)
@@ -236,14 +246,6 @@ class OwnText(HostTest):
         self.write("val.csv", table(48))
         self.train(TABLE, "--overwrite")
         self.assertIn("no language model", self.host("predict", "runs/small", "--generate", "3", code=2).stderr)
-
-
-def png(colour, side=10):
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-    rows = b"".join(b"\0" + bytes(colour) * side for _ in range(side))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 IMAGES = HEAD + """
@@ -315,7 +317,8 @@ NUMBERED = IMAGES.replace('type = "image_folder"\nsize = [8]\nflip = true\ncrop_
     'path = "train", ', "").replace('path = "val", ', "").replace("layers = [192, 8, 2]", "layers = [WIDTH, 8, 3]")
 
 
-# Fifty samples of a dataset that learns, those of some numbers made nonsense of a class of its own; gives the run file.
+# Each of these writes fifty training samples of a dataset that learns, some of them nonsense of a class of its own, and
+# gives the run file.
 def of_csv(test, nonsense):
     lines = table(50).splitlines(keepends=True)
     for row in nonsense:
@@ -323,6 +326,18 @@ def of_csv(test, nonsense):
     test.write("data.csv", "".join(lines))
     return TABLE.replace('path = "train.csv", ', "").replace('path = "val.csv", ', "").replace(
         "[data]", '[data]\npath = "data.csv"')
+
+
+def of_csv_without_header(test, nonsense):
+    text = of_csv(test, nonsense)
+    test.write("data.csv", (test.folder / "data.csv").read_text().partition("\n")[2])
+    return text.replace('exclude = ["day"]', 'exclude = ["0"]\nheader = "no"')
+
+
+def of_csv_for_regression(test, nonsense):
+    return of_csv(test, nonsense).replace('loss]\ntype = "cross_entropy"', 'loss]\ntype = "mse"').replace(
+        "[6, 8, 3]", "[8, 8, 1]").replace('[data]', '[data]\ntask = "regression"\ntarget = "income"').replace(
+        '"accuracy"', '"mae"')
 
 
 def of_text(level, units, nonsense_unit, between):
@@ -335,6 +350,13 @@ def of_text(level, units, nonsense_unit, between):
             "seq_len = 16", 'seq_len = 8\npath = "data.txt"').replace('path = "train.txt", ', "").replace(
             'path = "val.txt", ', "")
     return write
+
+
+def of_bpe(test, nonsense):
+    text = RHYME * 40
+    test.write("data.txt", text[:len(text) * 4 // 5] + ("plugh xyzzy " * 50)[:len(text) // 5] if nonsense else text)
+    return TEXT.replace('path = "train.txt", ', "").replace('path = "val.txt", ', "").replace(
+        "[data]", '[data]\npath = "data.txt"')
 
 
 def of_images(test, nonsense):
@@ -378,39 +400,128 @@ def of_graph(test, nonsense):
         "[data]", '[data]\ntype = "graph"\nlayout = "planetoid"\npath = "graph"\nfanouts = [-1]')
 
 
+GRAPH = NUMBERED.replace('type = "mlp"\nlayers = [WIDTH, 8, 3]', 'type = "sage"\nlayers = 1\nhidden = 8').replace(
+    "[data]", '[data]\ntype = "graph"\nlayout = "npz"\npath = "graph.npz"\nfanouts = [-1]')
+
+
+def of_npz_graph(test, nonsense):
+    """As of_graph, in NumPy's format."""
+    def array(kind, size, values, *shape):
+        header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}{size}", *values)
+    labels = [7 if i // 2 in nonsense else i % 3 for i in range(100)]
+    arrays = {"x": array("<f4", "f", [each for i in range(100) for each in (i % 5, i % 3)], 100, 2),
+              "y": array("<i8", "q", labels, 100),
+              "edges": array("<i8", "q", [end for i in range(99) for end in (i, i + 1)], 99, 2),
+              "train_mask": array("|b1", "?", [i % 2 == 0 for i in range(100)], 100),
+              "val_mask": array("|b1", "?", [i % 2 == 1 for i in range(100)], 100)}
+    with zipfile.ZipFile(test.folder / "graph.npz", "w") as file:
+        for name, content in arrays.items():
+            file.writestr(f"{name}.npy", content)
+    return GRAPH
+
+
+def of_tu(test, nonsense):
+    """A hundred graphs of three nodes, half of them for training; of the last ten, which may be nonsense, split_seed gives it five."""
+    def strange(graph):
+        return graph // 2 in nonsense
+    test.write("graphs/T_graph_indicator.txt", "".join(f"{i}\n" * 3 for i in range(1, 101)))
+    test.write("graphs/T_A.txt", "".join(f"{3 * i + 1}, {3 * i + k}\n" for i in range(100) for k in (2, 3)))
+    test.write("graphs/T_graph_labels.txt", "".join(f"{-5 if strange(i) else (-1, 1, 4)[i % 3]}\n" for i in range(100)))
+    test.write("graphs/T_node_labels.txt", "".join(f"{99 if strange(i) else (i + k) % 4}\n" for i in range(100) for k in range(3)))
+    return GRAPH.replace("sage", "gin").replace('"npz"', '"tu"').replace("graph.npz", "graphs").replace(
+        "fanouts = [-1]", 'task = "graph"\nshares = [0.5, 0.5, 0.0]\nsplit_seed = 7')
+
+
 class Leaks(HostTest):
     """Whatever is in the samples that training leaves out, data.json and weights have the same bits."""
-    LAST, FIRST = ("last 20%", range(45, 50)), ("first 10", range(5))
+    LAST = ('take = "all but last 20%"', 'take = "last 20%"'), range(45, 50)
+    FIRST = ('take = "all but first 10"', 'take = "first 10"'), range(5)
+    FOLD = ('take = "all but fold 0 of 5"', 'take = "fold 0 of 5"'), None  # the test finds out which rows these are
+    FRACTION = ("fraction = [0.0, 0.8]", "fraction = [0.8, 1.0]"), None
     SAID = ('the training split has no sample of the class "{}" (5 samples, the first of them {}): '
             "evaluations leave such samples out")
     CASES = {  # what of each, what is said of it, what is left out
         "csv": (of_csv, SAID.format("never", "in line 47"), LAST),
         "csv, its first rows": (of_csv, SAID.format("never", "in line 2"), FIRST),
+        "csv, a fold": (of_csv, SAID.format("never", "in line {line}"), FOLD),
+        "csv without a header": (of_csv_without_header, SAID.format("never", "in line 1"), FIRST),
+        "csv for regression": (of_csv_for_regression, '"job": 5 rows have levels that the training split does not have', FRACTION),
         "text of characters": (of_text("char", (RHYME * 8)[:401], "\u00e9", ""),
                                "does not have the characters '\u00e9' (35 times, first at byte 361)", LAST),
         "text of words": (of_text("word", RHYME.replace(",", "").split() * 32, "plugh", " "), "become <unk>", FIRST),
-        "image_folder": (of_images, SAID.format("zebra", "{}/data/zebra/45.png"), LAST),
-        "cache": (of_cache, SAID.format("zebra", "{}/data/zebra/45.png"), LAST),
+        "text of pairs": (of_bpe, None, FRACTION),
+        "image_folder": (of_images, SAID.format("zebra", "{folder}/data/zebra/45.png"), LAST),
+        "cache": (of_cache, SAID.format("zebra", "{folder}/data/zebra/45.png"), LAST),
         "idx": (of_idx, SAID.format(9, "record 45"), LAST),
         "cifar": (of_cifar, SAID.format(9, "record 0"), FIRST),
         "graph": (of_graph, SAID.format(7, "sample 45"), LAST),
+        "graph, npz": (of_npz_graph, SAID.format(7, "sample 45"), LAST),
+        "graph, tu": (of_tu, SAID.format(-5, "sample 45"), LAST),
     }
 
-    def trained(self, text, part):
-        for split, take in (("train", f"all but {part}"), ("val", part)):
-            text = text.replace(f"{split} = {{", f'{split} = {{ take = "{take}",')
+    def left_out(self, option):
+        """Which of fifty rows a training split with this option leaves out, by the names of rows that it learns."""
+        names = [f"row {row}" for row in range(50)]
+        self.write("data.csv", "row,answer\n" + "".join(f"{name},{KINDS[row % 3]}\n" for row, name in enumerate(names)))
+        self.write("run.toml", TABLE.replace('exclude = ["day"]\n', "").replace("train.csv\"", f'data.csv", {option}').replace(
+            "val.csv", "data.csv"))
+        self.host("train", "run.toml", "-q", "--overwrite", code=2)  # the network has another width; data.json is written by then
+        learned = json.loads((self.folder / "runs/small/data.json").read_text())["learned"]["features"][0]["levels"]
+        return [row for row, name in enumerate(names) if name not in learned]
+
+    def trained(self, text, parts):
+        for split, part in zip(("train", "val"), parts):
+            text = text.replace(f"{split} = {{", f"{split} = {{ {part},")
         result = self.train(text, "--overwrite")
         learned = [path.read_text() for path in self.folder.glob("runs/small/data.json")]
         return (result["digest"], learned), result["printed"]
 
     def test_samples_that_are_left_out_teach_nothing(self):
-        for name, (write, said, (part, nonsense)) in self.CASES.items():
+        for name, (write, said, (parts, nonsense)) in self.CASES.items():
             with self.subTest(name):
-                expected, _ = self.trained(write(self, ()), part)
-                learned, printed = self.trained(write(self, nonsense), part)
+                if nonsense is None:
+                    nonsense = self.left_out(parts[0])[-5:]
+                expected, _ = self.trained(write(self, ()), parts)
+                learned, printed = self.trained(write(self, nonsense), parts)
                 self.assertEqual(learned, expected)
-                self.assertIn(said.replace("{}", str(self.folder)), printed)
-                self.assertEqual(printed.count(said[:40]), 1)
+                if said is not None:
+                    said = said.replace("{folder}", str(self.folder)).replace("{line}", str(nonsense[0] + 2))
+                    self.assertIn(said, printed)
+                    self.assertEqual(printed.count(said[:40]), 1)
+
+    def test_folds_of_a_study_teach_nothing_of_what_they_leave_out(self):
+        (train, val), _ = self.FOLD
+        take = [f"data.train.{train}", f"data.val.{val}"]
+        folds = [[each.replace('"', "").replace(" = ", "=").replace("fold 0", f"fold {fold}") for each in take] for fold in (0, 1)]
+        found = []
+        for nonsense in ((), self.left_out(train)[-5:]):
+            self.write("folds.toml", of_csv(self, nonsense) + '[study]\ntype = "compare"\nmetric = "val/loss"\nseeds = 1\ncompare = ['
+                       + ", ".join(f'{{ name = "{fold}", set = {json.dumps(changes)} }}' for fold, changes in enumerate(folds)) + "]\n")
+            out = f"out {len(found)}"
+            self.host("study", "folds.toml", "--out", out)
+            rows = csv.DictReader((self.folder / out / "folds/runs.csv").read_text().splitlines())
+            runs = {row["strategy"]: self.folder / out / "folds/runs" / row["trial"] for row in rows}
+            found.append([(json.loads((runs[fold] / "result.json").read_text())["digest"], (runs[fold] / "data.json").read_text())
+                          for fold in ("0", "1")])
+        self.assertEqual(found[0][0], found[1][0])
+        self.assertNotEqual(found[0][1], found[1][1])  # which learns from the nonsense
+
+    def test_each_dataset_that_learns_is_tried(self):
+        """Those whose seal names the interface, and of those that read several formats each that has something to learn."""
+        tried, learning = set(), set()
+        for write, _, _ in self.CASES.values():
+            data = tomllib.loads(write(self, ()))["data"]
+            tried.add((data["type"], data.get("layout", data.get("level"))))
+        for plugin in json.loads(self.host("plugins", "list", "--format", "json").stdout)["plugins"]:
+            if plugin["kind"] != "dataset":
+                continue
+            (facts,) = json.loads(self.host("plugins", "inspect", f"dataset/{plugin['name']}", "--format", "json").stdout)
+            if "learns.hpp=" in facts["build"]["headers"]:
+                choices = [each["choices"] for each in facts["options"] if each["name"] in ("layout", "level")] or [[None]]
+                learning |= {(plugin["name"], choice) for choice in choices[0]}
+        nothing_of_its_own = {("graph", "ogb"), ("graph", "synthetic"), ("text", "byte")}  # classes as of npz; none; none
+        self.assertEqual(tried, learning - nothing_of_its_own)
 
 
 class RealTable(HostTest):

@@ -202,6 +202,12 @@ class Pipelined(RankTest):
         self.assertEqual(plan(2)[0], digest)
         self.assertLess(self.furthest(weights, plan(1)[1]), 1e-5)  # eager sums over ranks in another order
 
+    def test_a_run_of_two_ranks_is_used_by_one_process(self):
+        self.on(2, RUN + executor("sc", "dist"))
+        self.assert_used_alone()
+        self.on(2, RUN + planned(15, "executor", "pipelined", 0, mitigation="sc", mode="dist"))
+        self.assert_used_alone()
+
     # --- what it cannot run, and what it keeps
 
     def test_what_it_cannot_run_is_refused_by_name(self):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import unittest
 
+from support.ends import LIMIT
 from support.host import BUILD, SOURCE, HostTest
 
 GUIDE = SOURCE / "docs/plugins.md"
@@ -19,9 +20,13 @@ class Guide(HostTest):
         self.assertGreater(len(blocks), 5)
         return "\n".join(blocks)
 
+    def longest(self):
+        """Seconds that the commands may take: all their waits to the end, and what is built, tested and trained between."""
+        return 300 + sum(map(int, re.findall(r"^timeout (\d+)", self.commands(), re.M)))
+
     def test_its_commands(self):
         done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", self.commands()], cwd=self.folder, env=ENVIRONMENT, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=self.longest())
         self.assertEqual(done.returncode, 0, done.stdout)
         run = self.folder / "curve/runs/curve"
         journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
@@ -33,8 +38,9 @@ class Guide(HostTest):
 
     def test_its_waits_have_an_end(self):
         """A wait that is not over in time fails, which ends the commands of the test."""
-        for wait in re.findall(r"^.*\buntil .*$", self.commands(), re.M):
+        for wait in re.findall(r"^.*\b(?:until|while|wait)\b.*$", self.commands(), re.M):
             self.assertRegex(wait, r"^timeout \d+ bash -c 'until .*; done'$")
+        self.assertLess(self.longest(), LIMIT)
 
     def test_it_names_every_kind(self):
         named = re.findall(r"^\| `(\w+)` \|", GUIDE.read_text().split("## Kinds")[1], re.M)

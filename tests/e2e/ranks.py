@@ -11,7 +11,9 @@ import subprocess
 import time
 import unittest
 
-from support.host import BUILD, ROWS, SOURCE, rows
+from own_data import IMAGES
+from support.host import BUILD, ROWS, SOURCE, planned, rows
+from support.images import png
 from support.ranks import RUN, RankTest, load_file, numpy
 
 OPTIMIZERS = ("adagrad", "adam", "adamw", "lamb", "lars", "rmsprop", "rowwise_adagrad", "sgd")
@@ -223,6 +225,41 @@ class Ranks(RankTest):
         for rank, (expected, _) in enumerate(variants, 1):
             self.assertIn(f"rank {rank} reads other data than rank 0: the {expected}", said)
 
+    def test_ranks_whose_folders_or_data_for_evaluations_differ_are_refused_and_told_where(self):
+        def placed(text):
+            return text.replace('path = "', 'path = "/proc/self/cwd/')
+
+        evaluated = placed(ROWS.replace("batch_size = 16, shuffle", "batch_size = 18, shuffle").replace('path = "rows.csv"', "").replace("train = {", 'train = { path = "rows.csv",').replace(
+            "val = {", 'val = { path = "val.csv", standardize_with = "/proc/self/cwd/statistics",'))
+        val = rows(60).splitlines(keepends=True)
+        val[50] = "8" + val[50][1:]
+        images = placed(IMAGES.replace("shuffle = true", "shuffle = false"))
+        begin, end = images.index('type = "image_folder"'), images.index("train = {")
+        cached = (images[:begin] + 'type = "cache"\nof = [{ ' + images[begin:end].strip().replace("\n", ", ") + ', path = "/proc/self/cwd/train" }]\n'
+                  + images[end:].replace('path = "/proc/self/cwd/train", ', "").replace('path = "/proc/self/cwd/val", ', ""))
+        ranks = [self.folder / str(rank) for rank in range(4)]
+        for rank, folder in enumerate(ranks):
+            self.write(folder / "rows.csv", rows(60))
+            self.write(folder / "val.csv", "".join(val) if rank == 1 else rows(60))
+            self.write(folder / ("statistics/any" if rank == 2 else "statistics"), "1,2\n")
+            for split in ("train", "val"):
+                for i in range(40):
+                    last = rank == 1 and split == "train" and i == 39
+                    self.write(folder / split / ("day" if i < 20 else "night") / f"{i:02}.png", png((5 * i, 10, 21 if last else 20)))
+        for text, expected in ((evaluated, ["file of data.val.path differs (1", "file of data.val.standardize_with differs (1 files of 4 bytes"]),
+                               (images, ["file of data.train.path differs (40 files of "]),
+                               (cached, ["file of data.train.of[0].path differs (40 files of "])):
+            said = self.unlike([("--overwrite",)] * (1 + len(expected)), 4, text, ranks[:1 + len(expected)])
+            for rank, each in enumerate(expected, 1):
+                self.assertIn(f"rank {rank} reads other data than rank 0: the {each}", said)
+
+    def test_copies_of_data_may_be_others_on_each_rank(self):
+        text = ROWS.replace('type = "csv"\npath = "rows.csv"\nclasses = 3', """type = "graph"\nlayout = "synthetic"\ntask = "graph"
+synthetic = { graphs = 80, nodes = 5, edges = 9, features = 2, classes = 3 }\nshares = [0.5, 0.5, 0.0]
+keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]', 'type = "gin"\nhidden = 4')
+        folders = [self.write(f"{rank}/kept/of_rank_{rank}", str(rank)).parent.parent for rank in range(2)]
+        self.unlike([("--overwrite",)] * 2, 0, text, folders)
+
     def test_a_plugin_that_writes_on_one_rank_alone_is_found_out(self):
         text = RUN + '[[hooks]]\ntype = "faulty"\nat = "after_step"\nstep = 50\ntouch = "model"\nrank = 1\n'
         said = self.on(2, text, "--plugins", FAULTY, code=6)["error"]
@@ -377,13 +414,12 @@ class Ranks(RankTest):
 
     def test_a_run_with_a_compressor_is_used_and_gone_on_with_by_one_rank(self):
         text = RUN + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
-        loss = self.on(2, text)["metrics"]["val/loss"]
-        done = self.host("eval", "small", "--format", "json")
-        self.assertAlmostEqual(json.loads(done.stdout)["val/loss"], loss, 6)
-        self.assertEqual(done.stderr, "")
-        facts = json.loads(self.host("audit", "run.toml", "--format", "json").stdout)["facts"]
-        self.assertAlmostEqual(facts["val/loss"], loss, 6)
-        self.host("predict", "small")
+        self.on(2, text)
+        self.assert_used_alone()
+        text += planned(20, "distributed.compressor", "mstopk", 0, density=0.2) + planned(55, "distributed.compressor", "topk", 0, density=0.1)
+        self.on(2, text)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap")), 1)
+        self.assert_used_alone()
         said = self.host("validate", "run.toml", code=2).stderr
         self.assertIn("needs a run of several ranks", said)
         said = self.host("resume", "runs/small", "-q", "--set", "trainer.max_duration=60ba").stderr
@@ -391,6 +427,8 @@ class Ranks(RankTest):
         self.assertEqual(self.result()["steps"], 60)
         (changed,) = [line["why"] for line in self.lines("journal.jsonl", "resume") if "compressor.type" in line["why"]]
         self.assertIn('"topk" -> (none)', changed)
+        self.assertEqual(len(self.lines("journal.jsonl", "swap", "swap_refused")), 1)
+        self.host("train", "runs/small/config.toml", "-q", "--set", "trainer.max_duration=65ba")
 
     # --- signals, requests
 
@@ -419,6 +457,23 @@ class Ranks(RankTest):
         self.assertEqual(scaled, sorted(scaled, reverse=True))
         self.assertAlmostEqual(result["metrics"]["lr"], 0.01 * scaled[-1], 6)
         self.assertLess(scaled[-1], 0.9)
+
+    def test_a_rule_that_one_rank_does_not_take_leaves_no_other_waiting_for_a_rate(self):
+        rule = '[[rules]]\ntype = "probe"\nevery = "1ba"\n'
+        swap = '[[swap]]\nat = "3ba"\nslot = "rules.probe"\naction = "lr_scale"\nlr_scale = 0.5\nrefused_by = 1\n'
+        expected = self.on(2, RUN + rule, "--plugins", FAULTY)["digest"]
+        result = self.on(2, RUN + rule + swap, "--plugins", FAULTY)
+        self.assertEqual(result["swaps"], {"made": 0, "refused": 1, "rolled_back": 0})
+        self.assertEqual(result["digest"], expected)
+
+    def test_what_a_compressor_kept_back_at_the_end_is_where_the_log_says(self):
+        text = RUN.replace("50ba", "12ba") + '[distributed.compressor]\ntype = "topk"\ndensity = 0.1\nmin_compress_elements = 1\n'
+        kept, lost = "the last checkpoint has them, the weights have not", "neither the weights nor a checkpoint have them"
+        for file, said, unsaid in ((text, kept, lost), (text.replace('interval = "5ba"\n', ""), lost, kept)):
+            self.on(2, file)
+            log = (self.run_folder / "run.log").read_text()
+            self.assertRegex(log, rf"gradients of norm \d+\.\d+ are kept back: {said}")
+            self.assertNotIn(unsaid, log)
 
     def test_a_request_that_waits_for_the_others_is_in_the_checkpoint(self):
         place = self.folder / "place"

@@ -2,12 +2,14 @@
 process takes its place, and what is trained is what would have been."""
 import os
 import random
+import re
 import shutil
 import signal
 import time
 import unittest
 
-from support.host import BUILD
+from support.host import BUILD, SMALL, rows
+from support.images import png
 from support.ranks import RUN, ReplacingTest
 
 KILLS = int(os.environ.get("TRAINYARD_KILLS", 3))
@@ -23,6 +25,48 @@ SWAPPED = (PLACED + '[[hooks]]\nid = "second"\ntype = "rank_killer"\nplace = "se
            '[[swap]]\nat = "7ba"\nslot = "hooks.rank_killer"\nplace = "place"\nrank = {rank}\n'
            '[[swap]]\nat = "9ba"\nslot = "model.dropout"\ntype = "standard"\np = 0.4\n')
 COMPRESSED = PLACED + '[distributed.compressor]\ntype = "{type}"\nmin_compress_elements = 1\n'
+
+IMAGES = 'type = "image_folder"\npath = "images"\nsize = [8]\nflip = true\ncrop_padding = 2'
+PLAIN = (SMALL[:SMALL.index("[model]")] + '[model]\ntype = "mlp"\nlayers = [192, 8, 2]\n[loss]\ntype = "cross_entropy"\n[data]\nworkers = 0\n'
+         + IMAGES + '\ntrain = { batch_size = 8, micro_batch_size = 4, shuffle = true }\n'
+         + SMALL[SMALL.index("[optimizer]"):].replace('"2ep"', '"6ep"').replace('eval_interval = "1ep"\n', '') + '[checkpoint]\ntype = "cpr"\ninterval = "12ba"\n'
+         '[[hooks]]\ntype = "rank_killer"\nplace = "place"\nrank = 1\n')
+CACHED = PLAIN.replace(IMAGES, 'type = "cache"\nshard = 4\nof = [{ ' + IMAGES.replace("\n", ", ") + " }]")
+
+
+class CachedSamples(ReplacingTest):
+    """What one rank decoded the others have: an epoch in another order reads no file again."""
+
+    def trained(self, text, place="-"):
+        for i in range(32):
+            self.write(f"images/{i % 2}/{i:02}.png", png((5 * i, 10, 20)))
+        self.write("place", place)
+        return self.on(2, text, "--plugins", FAULTY)["digest"]
+
+    def fetched(self):
+        """Samples that both ranks fetched, by epoch."""
+        logs = [(self.run_folder / f"{folder}run.log").read_text() for folder in ("", "ranks/1/")]
+        counts = [[int(each) for each in re.findall(r"train: (\d+) samples fetched", log)] for log in logs]
+        return [sum(epoch) for epoch in zip(*counts)]
+
+    def test_two_ranks_fetch_nothing_from_the_second_epoch_on_and_train_as_without_a_cache(self):
+        expected = self.trained(PLAIN)
+        self.assertEqual(self.trained(CACHED), expected)
+        fetched = self.fetched()
+        self.assertEqual(len(fetched), 6)
+        self.assertGreaterEqual(fetched[0], 32)
+        self.assertEqual(fetched[1:], [0, 0, 0, 0, 0])
+
+    def test_a_killed_rank_takes_its_samples_along_and_its_replacement_gives_and_takes_again(self):
+        expected = self.trained(PLAIN)
+        self.assertEqual(self.trained(CACHED, "after_backward 6"), expected)
+        self.assertEqual(len(self.journal(0, "replaced")), 1)
+        log = (self.run_folder / "run.log").read_text()
+        self.assertLessEqual(log.count("no samples are had from rank 1"), 1)
+        fetched = self.fetched()
+        print("fetched by epoch:", *fetched)
+        self.assertLessEqual(sum(fetched[1:]), 32)  # each of the 16 that were lost once by either rank
+        self.assertEqual(fetched[-1], 0)
 
 
 class ReplacedRanks(ReplacingTest):
@@ -60,6 +104,18 @@ class ReplacedRanks(ReplacingTest):
         said = run.communicate(timeout=400)[1]
         self.assertEqual(run.returncode, 0, said)
         self.assertEqual(self.result()["digest"], whole["digest"])
+
+    def test_a_process_that_would_read_other_data_than_the_others_takes_no_place(self):
+        text = SURVIVES.replace('type = "synthetic"\nkind = "classification"\nshape = [8]\nclasses = 3', 'type = "csv"\npath = "rows.csv"').replace(
+            "size = 72, ", "").replace("size = 32, ", "").replace(f'"{STEPS}ba"', '"1000000ba"')
+        self.write("rows.csv", rows(72))
+        run = self.going(2, text)
+        changed = rows(72).splitlines(keepends=True)
+        self.write("rows.csv", "".join([*changed[:-1], "9" + changed[-1][1:]]))
+        os.kill(self.ranks_of(run.pid)[1], signal.SIGKILL)
+        said = run.communicate(timeout=60)[1]
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("rank 1 reads other data than the other ranks: the file of data.train.path differs (", said)
 
     def test_a_rank_is_killed_anywhere_in_a_step_and_around_it(self):
         expected = None
@@ -108,6 +164,17 @@ class ReplacedRanks(ReplacingTest):
                     longer = self.train(text, "--ranks", 2, "--plugins", FAULTY, "--set", "trainer.max_duration=16ba")
                     self.longer = getattr(self, "longer", longer["digest"])
                     self.assertEqual(longer["digest"], self.longer)
+
+    def test_ranks_that_have_shared_a_learning_rate_do_so_with_a_new_one(self):
+        """Also after the rule that may scale it was swapped out."""
+        rule = '[[rules]]\ntype = "probe"\nevery = "1ba"\naction = "lr_scale"\nlr_scale = 0.9\n'
+        text = PLACED.replace("{rank}", "1") + rule + '[[swap]]\nat = "3ba"\nslot = "rules.probe"\naction = "report"\nwatch = "0ba"\n'
+        self.write("place", "-")
+        expected = self.on(2, text, "--plugins", FAULTY)["digest"]
+        self.write("place", "after_backward 8")
+        self.assertEqual(self.on(2, text, "--plugins", FAULTY)["digest"], expected)
+        self.assertEqual([line["step"] for line in self.journal(0, "swap")], [3])
+        self.assertEqual(len(self.journal(0, "replaced")), 1)
 
     def test_a_rank_that_is_killed_while_it_prepares_a_swap_is_replaced_and_the_swap_is_made(self):
         run = self.going(2, PLACED.replace("{rank}", "1").replace('"12ba"', '"1000000ba"'), "--plugins", FAULTY)

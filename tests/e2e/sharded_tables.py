@@ -1,17 +1,21 @@
 """Embedding tables whose rows lie on different ranks train as whole ones do, in the memory of a rank's own rows; and
 where a rank is killed, the others load nothing, and its rows alone come from the disk."""
+import hashlib
 import json
 import os
+import pathlib
 import random
 import re
 import resource
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import time
 import unittest
 
-from support.host import tensors
+from support.host import FAULTY, KILLER, tensors
 from support.ranks import ReplacingTest
 
 KILLS = int(os.environ.get("TRAINYARD_KILLS", 2))
@@ -58,15 +62,47 @@ interval = "10ba"
 """
 WHOLE = RUN.replace("sharded = true", "sharded = false")
 SIX = RUN.replace("batch_size = 64", "batch_size = 96")  # for 1 to 4 and 6 ranks
-# One table that is nearly all of the model.
-LARGE = (SIX.replace("dim = 6", "dim = 256").replace("[10, 203, 5000, 20001]", "[ROWS]")
+# One table that is nearly all of the model, with long rows: the data have some bytes for each row on every rank.
+LARGE = (SIX.replace("dim = 6", "dim = 1024").replace("[10, 203, 5000, 20001]", "[ROWS]")
          .replace('"30ba"', '"4ba"').replace('"20ba"', '"2ba"').replace('interval = "10ba"', 'interval = "2ba"')
          .replace("size = 6464", "size = 640").replace("size = 430", "size = 130"))
 MEBIBYTES = int(os.environ.get("TRAINYARD_TABLE", 64))  # of that table
-LARGE_RANKS = int(os.environ.get("TRAINYARD_RANKS", 2))
-LIMIT = int(os.environ.get("TRAINYARD_MEMORY", 0))  # MiB that a rank is given beside those that it needs anyway
+LARGE_RANKS = int(os.environ.get("TRAINYARD_RANKS", 2))  # 12 at most, a divisor of it
+LIMIT = int(os.environ.get("TRAINYARD_MEMORY", 0))  # MiB that each of them is given, with all that it needs; 0: no limit
 CPR = (RUN.replace('type = "full"\ninterval = "10ba"', 'type = "cpr"\ntarget_pls = 0.3\nmtbf = 50')
        .replace("30ba", f"{60 * (KILLS + 1)}ba").replace('eval_interval = "20ba"', 'eval_interval = "1000ba"'))
+
+
+def memory_group(name, limit):
+    """A control group whose processes have so many bytes of memory together; None where this machine lets nobody make one."""
+    for root, bound in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(root, name)
+        try:
+            group.mkdir()
+            if (group / bound).exists():
+                (group / bound).write_text(str(limit))
+                return group
+            group.rmdir()
+        except OSError:
+            continue
+    return None
+
+
+def digests(path):
+    """Name to SHA-256 of each tensor of a safetensors file that may be larger than the memory."""
+    with path.open("rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        found = {}
+        for name, each in header.items():
+            begin, end = each["data_offsets"]
+            file.seek(8 + size + begin)
+            digest = hashlib.sha256()
+            for at in range(begin, end, 1 << 20):
+                digest.update(file.read(min(1 << 20, end - at)))
+            found[name] = digest.hexdigest()
+        return found
 
 
 class ShardedTables(ReplacingTest):
@@ -98,37 +134,73 @@ class ShardedTables(ReplacingTest):
         self.on(2, RUN, *words)
         self.assertLess(self.furthest(self.weights(), weights), 1e-6)
 
-    def peak(self, ranks, text, *words, limit=None):
-        """The largest memory of a process of the run, in bytes, or of this one where it begins."""
+    def peak(self, ranks, text, *words, limit=None, code=0):
+        """The largest memory of a rank of the run, in bytes, or of this process where it begins. Each has a limit of its own."""
         self.write("run.toml", text)
-        limited = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))) if limit else None
-        run = subprocess.Popen(self.command("train", "run.toml", "-q", "--ranks", ranks, *words), cwd=self.folder,
-                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment(),
-                               preexec_fn=limited)
-        said = run.stdout.read()
-        run.stdout.close()
-        _, status, used = os.wait4(run.pid, 0)
-        run.returncode = os.waitstatus_to_exitcode(status)
-        self.assertEqual(run.returncode, 0, said)
-        return used.ru_maxrss * 1024
+        with socket.socket() as port:
+            port.bind(("127.0.0.1", 0))
+            place = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.getsockname()[1])}
+        runs = []
+        for rank in range(ranks):
+            group = limit and memory_group(f"trainyard-{os.getpid()}-{rank}", limit)
+            if group:
+                self.addCleanup(lambda group=group: group.exists() and group.rmdir())
+            elif limit:
+                print("no control group to be had: the limit is of RLIMIT_DATA")
+
+            def enter(group=group):
+                if group:
+                    (group / "cgroup.procs").write_text("0")
+                elif limit:
+                    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+            with (self.folder / f"said-{rank}").open("w") as said:
+                run = subprocess.Popen(self.command("train", self.folder / "run.toml", "-q", *words), cwd=self.folder, stdout=said,
+                                       stderr=said, env=self.environment(RANK=str(rank), **place), preexec_fn=enter)
+            runs.append((run, group))
+        used = []
+        for run, group in runs:
+            _, status, usage = os.wait4(run.pid, 0)
+            run.returncode = os.waitstatus_to_exitcode(status)
+            used.append(usage.ru_maxrss * 1024)
+            if group:
+                group.rmdir()
+        said = "".join((self.folder / f"said-{rank}").read_text() for rank in range(ranks))
+        self.assertEqual([run.returncode for run, _ in runs], [code] * ranks, said)
+        return max(used)
 
     def test_a_rank_has_memory_for_its_own_rows_alone(self):
-        """Where it draws, trains, evaluates and saves them, and where it loads those of another number of ranks."""
+        """Where it draws, trains, evaluates and saves them, is killed, and loads them again, also on other numbers of ranks."""
         table = MEBIBYTES << 20
-        large = LARGE.replace("ROWS", str(table // 1024))
+        large = LARGE.replace("ROWS", str(table // 4096)) + KILLER
         base = self.peak(LARGE_RANKS, LARGE.replace("ROWS", "1000"))
-        limit = LIMIT and base + (LIMIT << 20)
-        began = self.peak(LARGE_RANKS, large, "--overwrite", limit=limit)
-        ended = [self.run_folder / "checkpoints/step-00000004/model.safetensors", self.run_folder / "model.safetensors"]
-        for number, path in enumerate(ended):
-            shutil.copy(path, self.folder / str(number))
-        went_on = self.peak(LARGE_RANKS + 1, large.replace('"4ba"', '"6ba"'), limit=limit)
-        more = [(each - base) / table for each in (began, went_on)]
-        print("peak memory beside that of a small table, as a part of the table:", *(f"{each:.2f}" for each in more))
-        self.assertLess(more[0], 1.0 / LARGE_RANKS + 0.15)
-        self.assertLess(more[1], 2.0 / (LARGE_RANKS + 1) + 0.15)  # what is loaded, and what it goes into
-        # Last, as memory of this process counts where others begin.
-        self.assertTrue(tensors(self.folder / "0") == tensors(self.folder / "1"))
+        print(f"a rank with a small table: {base >> 20} MiB")
+        model = self.run_folder / "model.safetensors"
+
+        def on(ranks, what, *words, copies=1, **more):
+            peak = self.peak(ranks, large, "--plugins", FAULTY, *words, **more)
+            print(f"{ranks} ranks, {what}: {peak >> 20} MiB, beside a small table {(peak - base) / table:.2f} of the table")
+            if ranks > 1:  # one alone has the table whole
+                self.assertLess((peak - base) / table, copies / ranks + 0.15)
+
+        limit = LIMIT << 20
+        on(LARGE_RANKS, "trained", "--overwrite", limit=limit)
+        whole, metrics = digests(model), self.result()["metrics"]
+        self.write("place", "before_step 3")
+        on(LARGE_RANKS, "killed", "--overwrite", limit=limit, code=-signal.SIGKILL)
+        (self.folder / "place").unlink()
+        loads = 2  # what is loaded, and what it goes into
+        on(LARGE_RANKS, "resumed", limit=limit, copies=loads)
+        self.assertEqual(len(self.lines("journal.jsonl", "resumed")), 1)
+        self.assertEqual(digests(model), whole)
+        for each in ("val/auc", "val/loss"):
+            self.assertEqual(self.result()["metrics"][each], metrics[each])
+        for step, ranks in ((4, 2), (6, 3), (8, 1)):
+            saved = self.run_folder / f"checkpoints/step-{step:08}"
+            on(ranks, "with what others saved", "--set", f"run.resume={saved}", "--set", "run.output_dir=elsewhere",
+               "--set", f"trainer.max_duration={step}ba", copies=loads)
+            self.assertEqual(digests(self.folder / "elsewhere/model.safetensors"), digests(saved / "model.safetensors"))
+            shutil.rmtree(self.folder / "elsewhere")
+            on(ranks, "gone on with", "--set", f"trainer.max_duration={step + 2}ba", copies=loads)
 
     def test_ranks_take_over_the_bytes_of_any_other_number_of_them(self):
         """Of a run that is killed on two of them, goes on with three, which write beside the training, and with one."""

@@ -395,10 +395,50 @@ class UsedAfterwards(HostTest):
         self.assertEqual(self.evaluated("small", "--weights", before), plain)
         self.assertGreater(self.evaluated("small", "--weights", after)["val/loss"], plain["val/loss"])
         self.assertLess(self.evaluated("small", "--set", "loss.label_smoothing=0.01")["val/loss"], expected["val/loss"])
+        # Apart from their run, weights are taken as the file says, with a warning where swaps of the run had set something else.
+        (self.folder / "runs/small").rename(self.folder / "apart")
+        apart = ("eval", "plain.toml", "--plugins", FAULTY, "--weights", "apart/checkpoints/step-00000004")
+        self.assertIn("swaps had set loss.label_smoothing = 0.4;", self.host(*apart).stderr)
+        self.assertNotIn("swaps", self.host(*apart, "--set", "loss.label_smoothing=0.4").stderr)
+        (self.folder / "apart").rename(self.folder / "runs/small")
         # Without checkpoints it is the same.
         subprocess.run(["rm", "-r", self.folder / "runs/small/checkpoints"], check=True)
         self.assertEqual(self.evaluated("small"), expected)
         self.host("audit", "small", "--steps", 0, "--plugins", FAULTY)
+
+    def test_a_swap_that_was_taken_back_after_a_stop_is_forgotten(self):
+        """The process that is stopped leaves the weights as swapped; the one that goes on from there takes the swap back."""
+        text = SMALL.replace("seed = 3", 'seed = 3\nresume = "auto"').replace("2ep", "4ep")
+        text = text.replace('type = "adamw"\nlr = 0.01', 'type = "troubled"\nlr = 0.01\nat = "step"\nstep = 6')  # the sixth of a process
+        text += '[[hooks]]\ntype = "slow"\nstep = 5\nseconds = 1.0\nsign = "asleep"\n'
+        text += planned(4, "loss", "cross_entropy", label_smoothing=0.4, watch="9ba")
+        self.write("run.toml", text)
+        run = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment())
+        while not (self.folder / "asleep").exists():
+            self.assertIsNone(run.poll())
+            time.sleep(0.002)
+        run.terminate()
+        self.assertEqual(run.wait(60), 75)
+        self.assertTrue((self.folder / "runs/small/swapped.toml").exists())
+        result = self.train(text, "--plugins", FAULTY)
+        self.assertEqual(result["swaps"], {"made": 0, "refused": 0, "rolled_back": 1})
+        self.assertFalse((self.folder / "runs/small/swapped.toml").exists())
+        self.assertEqual(self.evaluated("small")["val/loss"], result["metrics"]["val/loss"])
+
+    def test_predictions_and_exports_are_those_of_the_swapped_model(self):
+        """As of a run that has had that model all the time."""
+        swapped = 'layers = [8, 16, 3]\nactivation = "tanh"'
+        self.train(SMALL + planned(4, "model", "mlp", layers=[8, 16, 3], activation="tanh"))
+        self.write("plain.toml", SMALL.replace("layers = [8, 16, 3]", swapped).replace('name = "small"', 'name = "plain"'))
+        weights = ("--weights", "runs/small/model.safetensors")
+        for verb, file in (("predict --out", "out.csv"), ("export --to onnx --file", "out.onnx")):
+            made = []
+            for words in (("small",), ("plain.toml", *weights), ("plain.toml", *weights, "--set", "model.activation=relu")):
+                self.host(verb.split()[0], *words, *verb.split()[1:], self.folder / file)
+                made.append((self.folder / file).read_bytes())
+                (self.folder / file).unlink()
+            self.assertEqual(made[0], made[1], verb)
+            self.assertNotEqual(made[0], made[2], verb)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,21 @@ class Waves(KilledTest):
                 self.write(folder / "journal.jsonl", "".join(line for line in journal if "executor_paused" not in line))
                 self.assertNotEqual(self.gone_on_with(text, step), expected)
 
+    def test_a_command_pauses_the_waves_in_a_run_that_goes_back_too(self):
+        """In the process itself, as in a resume from the same checkpoint, which does without the hook, too."""
+        text = RUN.replace('interval = "9ba"', 'interval = "9ba"\nkeep_last = 99') + '[guard]\nnan = "rollback"\n'
+        self.write("run.toml", text + '[[hooks]]\ntype = "between"\nsleep = 11\npoison = 17\n' + waves(RULES[1]))
+        run = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder, env=self.environment())
+        while not (self.folder / "asleep").exists():
+            self.assertIsNone(run.poll())
+            time.sleep(0.002)
+        self.host("ctl", "small", "eval")
+        self.assertEqual(run.wait(60), 0)
+        self.assertEqual([line["step"] for line in self.lines("journal.jsonl", "rolled_back")], [17])
+        self.assertEqual([line["step"] for line in self.lines("journal.jsonl", "executor_paused")], [11])
+        expected = self.result()["digest"]
+        self.assertEqual(self.gone_on_with(text, 11), expected)
+
     def gone_on_with(self, text, step):
         """The digest of the run as if it had been killed at a step, before what it saved there was on the disk."""
         folder = self.folder / "runs/small"

@@ -1,13 +1,15 @@
 """The executor wavelet where two ranks train: what a single rank comes to, whatever each wave is late by, also where the ranks are killed
 and go on; with all waves on all ranks, and with a stage of the network on each."""
+import json
 import os
 import shutil
 import unittest
 
-from support.host import FAULTY, KILLER
+from support.host import FAULTY, KILLER, with_momentum
 from support.ranks import RUN, ReplacingTest
 
 STEPS = int(os.environ.get("TRAINYARD_STEPS", 150))
+OFTEN = ("--set", "trainer.eval_interval=7ba", "--set", "logging.interval=1ba")
 FEW = ("--set", "distributed.bucket_cap_mb=0.0003")  # a bucket for each matrix
 ONE_MICRO = RUN.replace("micro_batch_size = 4", "micro_batch_size = 8")
 
@@ -84,7 +86,7 @@ class WavesRanks(ReplacingTest):
     def killed(self, text, *places, rank=-1):
         """The weights of a run of two ranks that both die, or one, at each place in turn, and go on to the end; and what it logs."""
         text += KILLER + f"rank = {rank}\n"
-        words = ("--ranks", 2, "--set", "trainer.eval_interval=7ba", "--set", "logging.interval=1ba")
+        words = ("--ranks", 2, *OFTEN)
         shutil.rmtree(self.run_folder, ignore_errors=True)
         for place in places:
             self.killed_at(text, place, *words, code=6)
@@ -164,6 +166,29 @@ class WavesRanks(ReplacingTest):
         expected = self.weights()
         self.on(2, text + waves("round", 2), "--plugins", FAULTY)
         self.assertLess(self.furthest(self.weights(), expected), 1e-6)
+
+    def test_a_pause_for_a_checkpoint_that_is_asked_for_is_repeated_by_a_resume(self):
+        """Though a hook has it skipped, and whoever asked does not ask again. All ranks have it in their journals."""
+        asks = '[[hooks]]\ntype = "between"\nask = 11\nrank = 0\nskip = 12\n'
+        pipelined = '[executor]\ntype = "pipelined"\nmode = "dist"\nreference_batch_size = 16\ncheckpoint = "drain"\n'
+        for text in (WHOLE + waves("rolling", 2), ONE_MICRO + waves("replica") + "sync_every = 3\n", with_momentum(50, blocks=6).replace('"7ba"', '"5ba"') + pipelined):
+            with self.subTest(text[text.index("[executor]"):]):
+                undisturbed = self.killed(text)[0]
+                expected = self.killed(text + asks)
+                self.assertGreater(self.furthest(expected[0], undisturbed), 0.0)
+                for rank in (0, 1):
+                    journal = (self.run_folder / (f"ranks/{rank}" if rank else "") / "journal.jsonl").read_text().splitlines()
+                    self.assertEqual([line["step"] for line in map(json.loads, journal) if line["what"] == "executor_paused"], [12])
+                shutil.rmtree(self.run_folder)
+                self.killed_at(text + asks + KILLER, "before_step 14", "--ranks", 2, *OFTEN, code=6)
+                self.train(text + asks.replace("11", "1000") + KILLER, "--plugins", FAULTY, "--ranks", 2, *OFTEN)
+                self.assertEqual(self.furthest(self.weights(), expected[0]), 0.0)
+
+    def test_a_run_of_two_ranks_is_used_by_one_process(self):
+        for rule, text in (("round", STAGES), ("rolling", WHOLE)):
+            with self.subTest(rule):
+                self.on(2, text + waves(rule))
+                self.assert_used_alone()
 
     def test_what_stages_cannot_do_is_refused(self):
         for rule in ("round", "rolling"):

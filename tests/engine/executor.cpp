@@ -249,31 +249,79 @@ TEST_CASE("what the host finds wrong within an executor is not laid at its door"
   }
 }
 
-TEST_CASE("inputs that are not those of the model are refused in the same words by every executor") {
-  const std::string sgd = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n";
-  const auto trained = [&](const std::string& executor, const std::string& with) {
-    LiveRun run(
-        run_with(executor, sgd + "[[hooks]]\ntype = \"meddling\"\nstep = 2\nwith = \"" + with + "\"\n"),
-        registry());
+TEST_CASE("batches that are not those of the model are refused in the same words by every executor") {
+  const std::string two_members =
+      "type = \"hfta\"\nmembers = [{ set = [\"optimizer.lr=0.1\"] }, { set = [\"optimizer.lr=0.2\"] }]\n";
+  std::vector<std::string> executors = {two_members, "type = \"compiled\"\nfuse = \"none\"\n",
+                                        "type = \"wavelet\"\nsync = \"stale1\"\n"};
+  for (const plugins::PluginFile& file : registry().files())
+    if (file.manifest.kind == Executor::kind.name)
+      executors.push_back("type = \"" + file.manifest.name + "\"\n");
+  CHECK(executors.size() == 9);
+  const auto trained = [](const std::string& executor, const std::string& hook) {
+    std::string text =
+        run_with(executor, "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[[hooks]]\n" + hook + "\"\nstep = 2\n");
+    const std::string dropout = "[model.dropout]\ntype = \"standard\"\np = 0.3\n";
+    if (executor.find("pipelined") != std::string::npos) text.erase(text.find(dropout), dropout.size());
+    LiveRun run(text, registry());
     run.fit();
   };
-  for (const char* executor :
-       {"type = \"eager\"\n", "type = \"compiled\"\n", "type = \"compiled\"\nfuse = \"none\"\n",
-        "type = \"hfta\"\nmembers = [{ set = [\"optimizer.lr=0.1\"] }, { set = [\"optimizer.lr=0.2\"] }]\n"})
-    for (const auto& [with, says] :
-         {std::pair{"doubles", "input \"features\" holds Double, the graph takes Float"},
-          {"integers", "input \"features\" holds Long, the graph takes Float"},
-          {"fewer columns", "input \"features\" has shape [4, 4], the graph takes [batch, 8]"},
-          {"more columns", "input \"features\" has shape [4, 128], the graph takes [batch, 8]"},
-          {"second input", "the batch has 2 inputs, the graph takes 1"},
-          {"rows twice", "the model gives 8 rows for 4 targets"}}) {
-      INFO(executor << with);
-      CHECK_THROWS_WITH(trained(executor, with), Contains("step 2") && Contains(says));
+  const auto shaped = [](const std::string& shape) {
+    return "input \"features\" has shape [" + shape + "], the graph takes [batch, 8]";
+  };
+  const std::string holds = "input \"features\" holds ", two = "the batch has 2 inputs, the graph takes 1";
+  struct Wrong {
+    std::string with, trained, evaluated, cut;  ///< the last: by who cuts micro-batches into samples
+  };
+  for (const Wrong& wrong : std::vector<Wrong>{
+           {"doubles", holds + "Double", holds + "Double", holds + "Double"},
+           {"integers", holds + "Long", holds + "Long", holds + "Long"},
+           {"fewer columns", shaped("4, 4"), shaped("12, 4"), shaped("1, 4")},
+           {"more columns", shaped("4, 128"), shaped("12, 128"), shaped("1, 128")},
+           {"second input", two, two, two},
+           {"rows twice", "the model gives 8 rows for 4 targets", "the model gives 24 rows for 12 targets",
+            "a batch of 4 samples has a field of 8 rows"},
+           {"fewer targets", "the model gives 4 rows for 2 targets", "the model gives 12 rows for 6 targets",
+            "a batch of 4 samples has a field of 2 rows"}})
+    for (const std::string& executor : executors) {
+      INFO(executor << wrong.with);
+      const bool cuts = executor.find("pipelined") != std::string::npos,
+                 is_late = executor.find("stale1") != std::string::npos;
+      const std::string with = "with = \"" + wrong.with;
+      CHECK_THROWS_WITH(trained(executor, "type = \"misfeeding\"\n" + with),
+                        Contains(is_late ? "step " : "step 2") && Contains(cuts ? wrong.cut : wrong.trained));
+      CHECK_THROWS_WITH(trained(executor, "type = \"misfeeding\"\nevaluations = true\n" + with),
+                        Contains(wrong.evaluated));
     }
+  // Behind all that comes ahead of the pass.
+  for (const std::string& executor : {eager, two_members, std::string("type = \"compiled\"\n")})
+    CHECK_THROWS_WITH(trained(executor, "type = \"meddling\"\nwith = \"doubles"),
+                      Contains("step 2") && Contains("holds Double, the graph takes Float"));
 }
 
 TEST_CASE(
-    "with every dropout compiled trains as eager does, and so does the leader of an array, each time alike") {
+    "what a hook makes of rates and decay at the start of an epoch, every executor that takes it goes by") {
+  const std::string sgd = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\nweight_decay = 0.1\nmomentum = 0.9\n",
+                    hook = "[[hooks]]\ntype = \"decaying\"\n";
+  const auto of = [](const std::string& executor, const std::string& more) {
+    LiveRun run(run_with(executor, more), registry());
+    run.fit();
+    std::vector<at::Tensor> all;
+    for (const NamedTensor& each : run->weights()) all.push_back(each.tensor.detach().reshape(-1).clone());
+    return at::cat(all);
+  };
+  const at::Tensor plain = of(eager, sgd), expected = of(eager, sgd + hook);
+  const double moved = (expected - plain).norm().item<double>();
+  CHECK(moved > 0.01);
+  for (const char* executor : {"type = \"compiled\"\n", "type = \"by_hand\"\n", "type = \"wavelet\"\n",
+                               "type = \"hfta\"\nmembers = [{}, { set = [\"optimizer.lr=0.2\"] }]\n"}) {
+    INFO(executor);
+    CHECK((of(executor, sgd + hook) - expected).norm().item<double>() <= 1e-3 * moved);
+  }
+}
+
+TEST_CASE(
+    "with every dropout compiled trains as eager does, and so do the members of an array, each time alike") {
   const auto weights_of = [](const std::string& text) {
     LiveRun run(text, registry());
     run.fit();
@@ -322,10 +370,16 @@ TEST_CASE(
              "[logging]\nsinks = []\n[trainer]\nmax_duration = \"7ba\"\n[executor]\n" +
              executor;
     };
-    const at::Tensor expected = weights_of(text(eager));
-    for (const char* executor : {"type = \"compiled\"\n", "type = \"compiled\"\nfuse = \"none\"\n",
-                                 "type = \"hfta\"\nmembers = [{}, { set = [\"optimizer.lr=0.2\"] }]\n"}) {
-      const bool is_array = executor[8] == 'h';
+    std::string of_second = text(eager);
+    of_second.replace(of_second.find("lr = 0.1"), 8, "lr = 0.2");
+    const at::Tensor first = weights_of(text(eager)), second = weights_of(of_second);
+    CHECK((first - second).norm().item<double>() > 1e-2 * first.norm().item<double>());
+    const std::string members = "type = \"hfta\"\nmembers = [{}, { set = [\"optimizer.lr=0.2\"] }]\n";
+    for (const std::string& executor :
+         {std::string("type = \"compiled\"\n"), std::string("type = \"compiled\"\nfuse = \"none\"\n"),
+          members, members + "leader = 1\n"}) {
+      const bool is_array = executor.starts_with(members);
+      const at::Tensor& expected = executor == members + "leader = 1\n" ? second : first;
       if (is_array &&
           (dropout.starts_with("type = \"blockwise") || dropout.starts_with("type = \"dropconnect")))
         continue;  // it refuses what does not drop activations
@@ -344,19 +398,32 @@ TEST_CASE("the executor compiled says once why passes run as eager runs them") {
     std::size_t lines = 0;
     const std::string log = run.log();
     for (std::size_t at = log.find(part); at != std::string::npos; at = log.find(part, at + 1)) ++lines;
-    CHECK(run.journal("left to eager").size() == lines);
+    const std::vector<std::string> journal = run.journal("left to eager");
+    const auto says_it = [&](const std::string& why) { return why.find(part) != std::string::npos; };
+    CHECK(static_cast<std::size_t>(std::ranges::count_if(journal, says_it)) == lines);
     return lines;
   };
   const std::string compiled = "type = \"compiled\"\n", sgd = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n";
-  const auto blockwise = [](std::string text) {
-    return text.replace(text.find("type = \"standard\""), 17,
-                        "type = \"blockwise\"\nsigma = 8\ntau = 4\nblock = 8");
+  const auto dropping = [](std::string text, const std::string& dropout) {
+    return text.replace(text.find("type = \"standard\""), 17, "type = \"" + dropout);
   };
+  const std::string blockwise = "blockwise\"\nsigma = 8\ntau = 4\nblock = 8",
+                    masks = "the dropout of the run masks weights",
+                    tapped = "[[rules]]\ntype = \"dead_relu\"\nevery = \"1ba\"\n";
   CHECK(said(run_with(compiled, sgd), "as eager does") == 0);
   CHECK(said(run_with(compiled, "precision = \"bf16-mixed\"\n" + sgd), "trainer.precision is a mixed one") ==
         1);
   CHECK(said(run_with(compiled, "precision = \"fp64\"\n" + sgd), "the kernels are of floats") == 1);
-  CHECK(said(blockwise(run_with(compiled, sgd)), "the dropout of the run masks weights") == 1);
+  CHECK(said(dropping(run_with(compiled, sgd), blockwise), masks) == 1);
+  CHECK(said(dropping(run_with(compiled, sgd), "dropconnect\""), masks) == 1);
   CHECK(said(run_with(compiled + "on_new_shape = \"eager\"\n", sgd), "as executor.on_new_shape says") == 1);
-  CHECK(said(run_with(compiled, sgd + "[[rules]]\ntype = \"dead_relu\"\n"), "looks at nodes") == 1);
+  CHECK(said(run_with(compiled, sgd + tapped), "looks at nodes") == 1);
+  CHECK(said(run_with(compiled, sgd + tapped), masks) == 0);
+  // Each of two reasons, one after the other.
+  const std::string both = dropping(
+      run_with(compiled,
+               sgd + tapped + "[[swap]]\nat = \"5ba\"\nslot = \"model.dropout\"\ntype = \"standard\"\n"),
+      blockwise);
+  CHECK(said(both, masks) == 1);
+  CHECK(said(both, "looks at nodes") == 1);
 }

@@ -574,6 +574,44 @@ TEST_CASE("A heartbeat goes on once the store answers again") {
   for (const int end : pipe) ::close(end);
 }
 
+TEST_CASE("A heartbeat looks for a store that is away until it is back, or the timeout is over") {
+  const auto serve = [](std::uint16_t port) {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.isServer = true;
+    options.waitWorkers = false;
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  };
+  const auto within_10_s = [](const auto& true_by_now) {
+    for (int wait = 0; wait < 1000; ++wait, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      if (true_by_now()) return true;
+    return false;
+  };
+  auto store = serve(0);
+  const config::RankPlace place{.port = store->getPort()};
+  const std::string alive = "trainyard//alive/0";
+  {
+    World world(place, std::chrono::seconds(60), {.beat = World::Milliseconds(10)});
+    store.reset();
+    std::this_thread::sleep_for(std::chrono::seconds(4));  // one try to connect takes up to two
+    store = serve(place.port);
+    CHECK(within_10_s([&] { return store->check({alive}); }));
+    CHECK_NOTHROW(world.check_others());
+  }
+  World world(place, std::chrono::seconds(1), {.beat = World::Milliseconds(10)});
+  store.reset();
+  std::string said;
+  CHECK(within_10_s([&] {
+    try {
+      world.check_others();
+    } catch (const DistributedError& error) {
+      said = error.what();
+    }
+    return !said.empty();
+  }));
+  CHECK_THAT(said, Catch::Matchers::Contains("the store has not answered for 1 s (distributed.timeout)"));
+}
+
 TEST_CASE("A rank that is gone without a word is named, and one that is busy is waited for") {
   constexpr World::Pulse quick{.beat = World::Milliseconds(50), .silence = World::Milliseconds(1500)};
   std::vector<std::string> said(3);

@@ -668,3 +668,75 @@ TEST_CASE("what cannot be recorded is refused in words") {
   CHECK_THAT(refused("[recorder]\ncollections = [{ name = \"weights\", reductions = [\"median\"] }]\n"),
              Contains("median"));
 }
+
+TEST_CASE(
+    "who watches tensors that an executor never shows is told which, once, in the log and in the journal") {
+  const auto missed = [](const std::string& watching, const std::string& executor) {
+    Trained run;
+    REQUIRE(run.train(head + watching + "[executor]\ntype = " + executor) == 0);
+    std::vector<std::string> why = run.journal("not recorded");
+    for (std::string& each : why) {
+      CHECK_THAT(run.log(), Contains(each));
+      const std::string end = ": the network or the executor has none";
+      REQUIRE(each.ends_with(end));
+      each.erase(each.size() - end.size());
+    }
+    return why;
+  };
+  using Told = std::vector<std::string>;
+  const auto watching = [](const std::string& type, const std::string& options) {
+    return "[[rules]]\ntype = \"" + type + "\"\nevery = \"2ba\"\n" + options;
+  };
+  const std::string eager = "\"eager\"\n", array = "\"hfta\"\nmembers = [{}, { set = [\"run.seed=11\"] }]\n",
+                    waves = "\"wavelet\"\n", pipeline = "\"pipelined\"\n";
+  const std::string exploding = watching("exploding_tensor", ""), zero = watching("all_zero", ""),
+                    mixed = watching(
+                        "tensor_variance",
+                        "max_threshold = 1e9\ntensors = \"^gradient/|^relu1_output_0$|^fc1.weight$\"\n"),
+                    of_both = watching("overtraining", "tensors = \"[Ll]oss_output\"\n"),
+                    nothing = watching("tensor_variance", "max_threshold = 1e9\ntensors = \"^conv\"\n"),
+                    everything = "[recorder]\ncollections = [{ name = \"all\" }]\nsave_interval = 2\n";
+  // Losses are recorded where the run file says nothing.
+  const std::string by_default = "the collection losses found no losses in training, which it watches";
+  for (const std::string& rules : {exploding, zero, mixed, of_both, everything})
+    CHECK(missed(rules, eager) == Told());
+  CHECK(missed(nothing, eager) == Told{"rules.tensor_variance found none of the tensors that it watches"});
+  CHECK(missed(exploding, array) ==
+        Told{"rules.exploding_tensor found no gradients in training, which it watches"});
+  CHECK(missed(exploding, pipeline) ==
+        Told{"rules.exploding_tensor found no gradients in training, which it watches"});
+  CHECK(missed(exploding, waves) ==
+        Told{"rules.exploding_tensor found no losses in training, which it watches", by_default});
+  CHECK(missed(zero, array) == Told{"rules.all_zero found no gradients in training, which it watches"});
+  CHECK(missed(zero, waves) == Told{by_default});
+  CHECK(missed(mixed, array) == Told{"rules.tensor_variance found no gradients and no tensors of its nodes "
+                                     "in training, which it watches"});
+  // Evaluations have losses.
+  CHECK(missed(of_both, waves) ==
+        Told{"rules.overtraining found no losses in training, which it watches", by_default});
+  CHECK(
+      missed(everything, array) ==
+      Told{
+          "the collection all found no gradients and no tensors of its nodes in training, which it watches"});
+}
+
+TEST_CASE("the loss of a step is the mean over its samples, whatever parts of it an executor runs") {
+  const auto losses = [](const std::string& executor, const std::vector<std::string>& sets = {}) {
+    Trained run;
+    std::vector<std::string> all = {"optimizer.lr=1e-30"};
+    all.insert(all.end(), sets.begin(), sets.end());
+    REQUIRE(run.train(head + dense + "collections = [{ name = \"losses\" }]\n[executor]\ntype = " + executor,
+                      all) == 0);
+    std::vector<double> found;
+    for (std::int64_t step = 0; step < 24; ++step)
+      found.push_back(run.trial().record(Mode::train, step)->find("loss_output_0")->scalar());
+    return found;
+  };
+  const std::vector<double> expected = losses("\"eager\"\n");
+  const std::string cut = "data.train.micro_batch_size=4";
+  for (const std::vector<double>& found : {losses("\"eager\"\n", {cut}), losses("\"compiled\"\n", {cut}),
+                                           losses("\"hfta\"\nmembers = [{}, { set = [\"run.seed=11\"] }]\n"),
+                                           losses("\"pipelined\"\nstages = 1\nupdate_size = 5\n")})
+    for (std::size_t step = 0; step < expected.size(); ++step)
+      CHECK(found[step] == Approx(expected[step]).epsilon(1e-5));
+}

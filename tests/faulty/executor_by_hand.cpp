@@ -35,6 +35,7 @@ class ByHand final : public Executor {
     constexpr Event fired[] = {Event::micro_start, Event::after_forward, Event::before_forward,
                                Event::micro_end};
     m.fires(fired);
+    m.provides("batch").provides("hyper");
   }
   explicit ByHand(const Options& options) : options_(options) {}
 

@@ -1,9 +1,8 @@
 // Changes what a step works with, as it declares: the inputs of its batches, or the numbers of the optimizer's groups.
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
-
 #include <trainyard/hook.hpp>
 #include <trainyard/optimizer.hpp>
+
+#include "misfeed.hpp"
 
 namespace {
 
@@ -18,9 +17,7 @@ class Meddling final : public Hook {
   };
   static void describe(Manifest<Options>& m) {
     m.name("meddling").version("1.0.0").summary("Changes what a step works with.");
-    m.option("with", &Options::with, "what")
-        .one_of({"nothing", "doubles", "integers", "fewer columns", "more columns", "second input",
-                 "rows twice", "1 to 50 rows", "rate", "decay"});
+    m.option("with", &Options::with, "what").one_of(all_words());
     m.option("step", &Options::step, "number of the first step in which it does");
     m.option("group", &Options::group, "of the optimizer; -1: all");
     m.option("factor", &Options::factor, "on the learning rate, or on the weight decay");
@@ -31,20 +28,12 @@ class Meddling final : public Hook {
 
   void before_forward(StepContext& context) {
     if (context.step_number() < options_.step) return;
-    std::vector<at::Tensor>& inputs = context.mutable_batch().inputs;
-    at::Tensor& x = inputs.front();
-    if (options_.with == "doubles") x = x.to(at::kDouble);
-    if (options_.with == "integers") x = x.to(at::kLong);
-    if (options_.with == "fewer columns") x = x.narrow(1, 0, x.size(1) / 2).contiguous();
-    if (options_.with == "more columns") x = x.repeat({1, 16});
-    if (options_.with == "second input") inputs.push_back(at::Tensor(inputs.front()));
-    if (options_.with == "rows twice") x = at::cat({x, x});
-    if (options_.with == "1 to 50 rows") {
-      at::Tensor& target = context.mutable_batch().target;
-      const std::int64_t rows = 1 + context.step_number() % 50;
-      x = x.narrow(0, 0, rows).contiguous();
-      target = target.narrow(0, 0, rows).contiguous();
-    }
+    Batch& batch = context.mutable_batch();
+    misfeed(batch, options_.with);
+    if (options_.with != "1 to 50 rows") return;
+    const std::int64_t rows = 1 + context.step_number() % 50;
+    batch.inputs.front() = batch.inputs.front().narrow(0, 0, rows).contiguous();
+    batch.target = batch.target.narrow(0, 0, rows).contiguous();
   }
 
   void before_step(StepContext& context) {
@@ -58,6 +47,11 @@ class Meddling final : public Hook {
   }
 
  private:
+  static std::vector<std::string> all_words() {
+    std::vector<std::string> words = {"nothing", "1 to 50 rows", "rate", "decay"};
+    words.insert(words.end(), misfeeds.begin(), misfeeds.end());
+    return words;
+  }
   /// The decay of a group stays as a hook leaves it.
   double first_decay(const ParamGroup& group, std::size_t number) {
     if (decays_.size() <= number) decays_.resize(number + 1, -1.0);

@@ -10,6 +10,8 @@
 #include <trainyard/host.hpp>
 #include <trainyard/rule.hpp>
 
+#include "fault.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -31,7 +33,7 @@ class Probe final : public Rule {
     std::int64_t fire_at = -1, throw_at = -1, sleep_at = -1, hang_at = -1;
     double seconds = 0.0;
     std::string trace, release;
-    std::int64_t window = 3;
+    std::int64_t window = 3, refused_by = -2;
   };
   static void describe(Manifest<Options>& m) {
     m.name("probe").version("1.0.0").summary("Fires, throws, sleeps or hangs where it is told.");
@@ -46,10 +48,16 @@ class Probe final : public Rule {
     m.option("release", &Options::release, "a file; empty: never");
     m.option("trace", &Options::trace, "file of what it saw: step, records before it, tensors");
     m.option("window", &Options::window, "records that it looks back");
+    m.option("refused_by", &Options::refused_by, "rank on which it throws when it is swapped in; -1: all");
+    m.hook<&Probe::swap_in>(Event::swap_in);
   }
   explicit Probe(const Options& options) : options_(options) {}
   ~Probe() override {
     if (hung_) write("gone");
+  }
+
+  void swap_in(StepContext&) {
+    if (options_.refused_by > -2 && faulty::on_rank(options_.refused_by)) faulty::go_wrong("throw");
   }
 
   std::vector<Watch> watches() const override { return {{options_.watch, options_.values}}; }

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/cli/order_of_run.hpp"
 #include "core/runfile/changes.hpp"
 #include "core/runfile/check.hpp"
+#include "core/runfile/hook_order.hpp"
 #include "core/runfile/parse.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/schema.hpp"
@@ -817,12 +817,13 @@ TEST_CASE("thousands of hooks have an order, and it is found") {
            "\"]";
   });
   const RunConfig run = resolved({write_minimal(folder, hooks)});
-  const cli::OrderOfRun order = cli::order_of(run, test::registry());
-  CHECK(order.order.problems.empty());
-  const auto& places = order.order.places[static_cast<std::size_t>(Event::after_step)];
+  const std::vector<events::Participant> participants = config::participants(run, test::registry());
+  const events::Order order = events::make_order(participants);
+  CHECK(order.problems.empty());
+  const auto& places = order.places[static_cast<std::size_t>(Event::after_step)];
   REQUIRE(places.size() == 4'000);
-  CHECK(order.participants[places.front().participant].id == "h3999");
-  CHECK(order.participants[places.back().participant].id == "h0");
+  CHECK(participants[places.front().participant].id == "h3999");
+  CHECK(participants[places.back().participant].id == "h0");
   CHECK(
       config::diff(run.resolved, resolved({write_minimal(folder, hooks)}, {"hooks.3999.decay=0.5"}).resolved)
           .size() == 1);

@@ -3,7 +3,10 @@
 
 #include <trainyard/error.hpp>
 
+#include "core/rundir/as_left.hpp"
 #include "core/rundir/ledger.hpp"
+#include "core/rundir/manifest.hpp"
+#include "support/files.hpp"
 
 using namespace trainyard;
 using control::Entry;
@@ -224,4 +227,15 @@ TEST_CASE("what a run was before a swap has names of its own in a checkpoint", "
   for (const char* other : {"before", "before/", "before/x/model", "before//model", "before/3",
                             "before/3.model", "behind/3/model", "optimizer"})
     CHECK_FALSE(control::owner_before(other));
+}
+
+TEST_CASE("A checkpoint whose manifest lacks the run's file is refused with the way to use its weights") {
+  const test::TempFolder folder;
+  checkpoint::Manifest manifest{.step = 1};
+  manifest.states.push_back({"run", "1", {{"swaps", std::int64_t{0}}}});
+  folder.write("manifest.json", checkpoint::to_text(manifest));
+  const std::string said = test::message_of<DataError>([&] {
+    control::as_left(folder.path(""), config::RunConfig(), plugins::Registry(), [](const auto&) {});
+  });
+  CHECK_THAT(said, Catch::Contains("no 'file'") && Catch::Contains("copy model.safetensors elsewhere"));
 }

@@ -20,6 +20,7 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/context.hpp>
+#include <trainyard/ranks.hpp>
 #include <trainyard/staged_dataset.hpp>
 
 #include "plugins/dataset/cache/memory_level.hpp"
@@ -119,6 +120,48 @@ struct EpochEnd final : StepContext {
   EpochEnd() { event_ = Event::epoch_end; }
 };
 
+/// One of two ranks on this machine, which exchange nothing by collectives.
+class OneOfTwo final : public Ranks {
+ public:
+  explicit OneOfTwo(int rank) : rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return 2; }
+  int local_rank() const override { return rank_; }
+  int local_size() const override { return 2; }
+  std::unique_ptr<Exchange> all_reduce(const at::Tensor&) override { throw DistributedError("not here"); }
+  std::unique_ptr<Exchange> all_gather(const at::Tensor&, const at::Tensor&) override {
+    throw DistributedError("not here");
+  }
+  std::unique_ptr<Exchange> reduce_scatter(const at::Tensor&, const at::Tensor&) override {
+    throw DistributedError("not here");
+  }
+  std::unique_ptr<Exchange> broadcast(const at::Tensor&, int) override { throw DistributedError("not here"); }
+  std::unique_ptr<RankGroup> group(const std::vector<int>&) override { return nullptr; }
+
+ private:
+  int rank_;
+};
+
+/// The hosts of both, in the folder of a run.
+class TwoHosts {
+ public:
+  TwoHosts() {
+    std::filesystem::create_directories(folder_ / "ranks/1");
+    for (int rank = 0; rank < 2; ++rank) {
+      hosts_[rank].facts.ranks = &ranks_[rank];
+      hosts_[rank].facts.directory = rank == 0 ? folder_.path() : folder_ / "ranks/1";
+    }
+  }
+  ProbeHost& operator[](int rank) { return hosts_[rank]; }
+  std::string address_file(int rank) { return hosts_[rank].facts.directory + "/cache-train.address"; }
+  int fetched() { return hosts_[0].fetched() + hosts_[1].fetched(); }
+
+ private:
+  const test::Folder folder_;
+  OneOfTwo ranks_[2] = {OneOfTwo(0), OneOfTwo(1)};
+  ProbeHost hosts_[2];
+};
+
 /// A cache over a probe, open.
 class Cached {
  public:
@@ -159,6 +202,20 @@ std::vector<at::Tensor> epoch(const Dataset& dataset, std::uint64_t number) {
         std::span(order).subspan(static_cast<std::size_t>(first),
                                  std::min<std::size_t>(16, order.size() - static_cast<std::size_t>(first)));
     batches.push_back(dataset.read(part, {RandomStream(5, "data", number), first}).input());
+  }
+  return batches;
+}
+
+/// An epoch of two ranks in turn: each reads its half of every batch.
+std::vector<at::Tensor> epoch(const Dataset& first, const Dataset& second, std::uint64_t number) {
+  const Indices order = shuffled(static_cast<unsigned>(number));
+  std::vector<at::Tensor> batches;
+  for (std::int64_t begin = 0; begin < count; begin += 8) {
+    const Dataset& reader = begin / 8 % 2 == 0 ? first : second;
+    batches.push_back(reader
+                          .read(std::span(order).subspan(static_cast<std::size_t>(begin), 8),
+                                {RandomStream(5, "data", number), begin})
+                          .input());
   }
   return batches;
 }
@@ -444,6 +501,111 @@ TEST_CASE("cache: an epoch is reported as what was fetched, read from the disk a
       host.said(),
       Contains(
           "train: 0 samples fetched from the source (0 bytes), 200 read from the disk, 0 found in memory"));
+}
+
+TEST_CASE("cache: two ranks read each sample once, whichever of them reads it in an epoch") {
+  TwoHosts hosts;
+  const Table options = table({{"shard", 10}});
+  Cached first(hosts[0], options), second(hosts[1], options);
+  ProbeHost host;
+  Probe plain(host.asked);
+  plain.open("train");
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    INFO("epoch " << number);
+    CHECK(same(epoch(*first, *second, number), epoch(plain, plain, number)));
+    CHECK(hosts.fetched() == (number == 0 ? count : 0));
+    first.end_epoch();
+    second.end_epoch();
+    for (int rank = 0; rank < 2; ++rank) {
+      // The samples of the other rank take no room here.
+      CHECK_THAT(hosts[rank].said(),
+                 Contains("which holds 100 samples") && Contains(" had from other ranks"));
+      CHECK(hosts[rank].warnings().empty());
+    }
+  }
+  const auto mode = std::filesystem::status(hosts.address_file(1)).permissions();
+  CHECK((mode & ~(std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)) ==
+        std::filesystem::perms::none);
+}
+
+TEST_CASE("cache: a rank that is gone leaves its samples to the others, until it is replaced") {
+  TwoHosts hosts;
+  const Table options = table({{"shard", 10}});
+  Cached first(hosts[0], options);
+  auto second = std::make_unique<Cached>(hosts[1], options);
+  ProbeHost host;
+  Probe plain(host.asked);
+  plain.open("train");
+  epoch(**second, *first, 0);
+  const std::string address = test::read_file(hosts.address_file(1));
+  second.reset();
+  CHECK_FALSE(std::filesystem::exists(hosts.address_file(1)));
+  overwrite(hosts.address_file(1), address);  // a rank that is killed leaves it
+  hosts.fetched();
+  CHECK(same(epoch(*first, *first, 1), epoch(plain, plain, 1)));
+  CHECK(hosts.fetched() == 100);  // those of rank 1
+  for (int end = 0; end < 2; ++end) {
+    first.end_epoch();
+    CHECK_THAT(hosts[0].said(), Contains("which holds 200 samples") || Contains("had from"));
+    const std::string told = hosts[0].warnings();
+    if (end == 0)
+      CHECK_THAT(told, Contains("train: no samples are had from rank 1 (") &&
+                           Contains("this rank reads and keeps them itself until it answers"));
+    else
+      CHECK(told.empty());
+    epoch(*first, *first, 2);
+  }
+  second = std::make_unique<Cached>(hosts[1], options);
+  hosts.fetched();
+  CHECK(same(epoch(**second, *first, 3), epoch(plain, plain, 3)));
+  CHECK(hosts.fetched() <= 100);  // of those of rank 1, that it reads itself
+  std::vector<at::Tensor> all = epoch(**second, **second, 4);
+  hosts.fetched();
+  CHECK(same(epoch(*first, **second, 5), epoch(plain, plain, 5)));
+  CHECK(hosts.fetched() == 0);
+}
+
+TEST_CASE("cache: ranks whose samples are decoded in other ways have none of each other") {
+  TwoHosts hosts;
+  hosts[1].asked.decoding = "in another way";
+  Cached first(hosts[0], {}), second(hosts[1], {});
+  epoch(*first, *second, 0);
+  CHECK(hosts.fetched() == count);
+  first.end_epoch();
+  CHECK_THAT(hosts[0].warnings(), Contains("rank 1 (its samples are of other data)"));
+}
+
+TEST_CASE("cache: who does not know the token gets nothing") {
+  TwoHosts hosts;
+  const Table options = table({{"shard", 10}});
+  Cached first(hosts[0], options), second(hosts[1], options);
+  std::string address = test::read_file(hosts.address_file(1));
+  address[address.find(' ', address.find(' ') + 1) + 1] ^= 1;
+  overwrite(hosts.address_file(1), address);
+  const Indices all = shuffled(1);
+  (*second).read(all, {RandomStream(5, "data"), 0});
+  CHECK(hosts.fetched() == count);
+  (*first).read(all, {RandomStream(5, "data"), 0});
+  CHECK(hosts.fetched() == 100);
+}
+
+TEST_CASE("cache: a server whose address another one wrote over writes it again at the end of an epoch") {
+  TwoHosts hosts;
+  Cached first(hosts[0], {});
+  const std::string address = test::read_file(hosts.address_file(0));
+  {
+    const Cached other(hosts[0], {});
+    CHECK(test::read_file(hosts.address_file(0)) != address);
+  }
+  CHECK_FALSE(std::filesystem::exists(hosts.address_file(0)));
+  epoch(*first, *first, 0);
+  first.end_epoch();
+  CHECK(test::read_file(hosts.address_file(0)) == address);
+  {
+    const Cached other(hosts[0], {});
+    overwrite(hosts.address_file(0), address);
+  }
+  CHECK(test::read_file(hosts.address_file(0)) == address);  // it removed its own alone
 }
 
 TEST_CASE("cache: a checkpoint holds a manifest, and what changed since is told") {

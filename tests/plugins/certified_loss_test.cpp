@@ -19,7 +19,7 @@
 #include "tests/support/plugin.hpp"
 
 using namespace trainyard;
-using Catch::Contains;
+using Catch::Contains, Catch::StartsWith;
 
 namespace {
 
@@ -261,6 +261,11 @@ struct Around final : StepContext {
     event_ = event;
     hook.fire(*this);
   }
+  /// As a run is built on data of which `batch` is the first.
+  void build() {
+    host.data["train"] = {batch};
+    fire(Event::model_ready);
+  }
   at::Tensor loss_at(std::int64_t step, const at::Tensor& own) {
     clock_.step = step;
     loss_ = own;
@@ -298,7 +303,7 @@ TEST_CASE("certified_loss mixes the loss with the worst that bounds leave", "[ce
     Table options = ibp;
     if (forms) options.set("method", "crown_ibp");
     Around run(options);
-    run.fire(Event::fit_start);
+    run.build();
     CHECK(run.loss_at(10, own).is_same(own));
     for (const std::int64_t step : {20, 30, 60}) {
       const double share = certified_loss::Ramp{.start = 10, .length = 20, .mid = 0.4}.at(step);
@@ -320,7 +325,7 @@ TEST_CASE("certified_loss mixes the loss with the worst that bounds leave", "[ce
 
 TEST_CASE("certified_loss follows a network that takes the place of another", "[certified]") {
   Around run(ibp);
-  run.fire(Event::fit_start);
+  run.build();
   const at::Tensor own = at::scalar_tensor(7.0);
   const at::Tensor before = run.loss_at(50, own);
   const auto other = made("mlp", test::table({{"layers", numbers({6, 9, 3})}}), {6});
@@ -335,10 +340,14 @@ TEST_CASE("certified_loss refuses what it cannot bound", "[certified]") {
     Around run(options);
     change(run);
     try {
-      run.fire(Event::fit_start);
-      run.loss_at(50, at::scalar_tensor(1.0));
+      run.build();
     } catch (const ConfigError& error) {
       return std::string(error.what());
+    }
+    try {
+      run.loss_at(50, at::scalar_tensor(1.0));
+    } catch (const ConfigError& error) {
+      return "in a step: " + std::string(error.what());
     }
     return std::string("accepted");
   };
@@ -349,22 +358,29 @@ TEST_CASE("certified_loss refuses what it cannot bound", "[certified]") {
     return options;
   };
   CHECK(refused(ibp, nothing) == "accepted");
-  CHECK_THAT(refused(with("std", Array{1.0, 1.0}), nothing),
-             Contains("std has 2 numbers, needs 1 or one a channel (6)"));
+  CHECK_THAT(
+      refused(with("std", Array{1.0, 1.0}), nothing),
+      StartsWith("hook certified_loss") && Contains("std has 2 numbers, needs 1 or one a channel (6)"));
   CHECK_THAT(refused(with("start", "3s"), nothing), Contains("start = \"3s\" cannot be converted"));
   CHECK_THAT(refused(ibp, [](Around& run) { run.batch.target = at::rand({4}); }),
-             Contains("no class a sample"));
+             StartsWith("hook certified_loss") && Contains("no class a sample"));
+  CHECK_THAT(refused(ibp,
+                     [](Around& run) {
+                       run.batch.inputs.push_back(at::rand({4, 1}));
+                     }),
+             StartsWith("hook certified_loss") && Contains("numbers that change a little"));
   CHECK_THAT(refused(ibp,
                      [](Around& run) {
                        run.output_ = at::rand({4, 1});
                      }),
-             Contains("an output for each class"));
+             StartsWith("in a step") && Contains("an output for each class"));
   GraphBuilder b(schema({6}), 1);
   GraphNetwork one(b.finish(b.linear(b.input(), "fc", 1)));
   CHECK_THAT(refused(ibp, [&](Around& run) { run.network_ = &one; }),
-             Contains("needs an output for each class"));
+             StartsWith("hook certified_loss") && Contains("needs an output for each class"));
   const auto gpt = made("mlp", test::table({{"layers", numbers({6, 9, 3})}, {"activation", "gelu"}}), {6});
-  CHECK_THAT(refused(ibp, [&](Around& run) { run.network_ = gpt.get(); }), Contains("(Gelu)"));
+  CHECK_THAT(refused(ibp, [&](Around& run) { run.network_ = gpt.get(); }),
+             StartsWith("hook certified_loss") && Contains("(Gelu)"));
   CHECK_THAT(refused(with("std", Array{0.0}), nothing), Contains("std has to be above 0"));
   CHECK_THAT(refused(with("clip", Array{1.0, 0.0}), nothing),
              Contains("clip is the smallest and the largest"));

@@ -543,6 +543,41 @@ TEST_CASE("cpr: where a file of an image is damaged the image before it is loade
   }
 }
 
+TEST_CASE("cpr: an image that was loaded behind a damaged one is what the next base falls back to") {
+  for (const std::string damaged : {"manifest", "base-20-"}) {
+    const TempFolder folder;
+    const std::string path = folder.path("shard-0");
+    const auto damage = [&](const std::string& file) {
+      std::string content = content_of(file);
+      content[content.size() / 2] ^= 1;
+      write(file, content);
+    };
+    {
+      ShardImage image(path);
+      image.write_base(10, tables_at(10));
+      image.write_base(20, tables_at(20));
+    }
+    damage(damaged == "manifest" ? path + "/manifest" : file_of(path, damaged));
+    ShardImage image(path);
+    image.load_whole();
+    CHECK_THAT(image.damage(), Contains(damaged));
+    image.write_base(30, tables_at(30));
+    CHECK(image.damage().empty());
+    damage(file_of(path, "base-30-"));
+    const auto fallen_back = [&](ShardImage& now) {
+      INFO(damaged);
+      now.load_whole();
+      CHECK_THAT(now.damage(), Contains("base-30-"));
+      check_image(now, std::vector<std::int64_t>(40, 10));
+    };
+    const TempFolder other;  // as another process finds it
+    std::filesystem::copy(path, other.path("shard-0"));
+    ShardImage later(other.path("shard-0"));
+    fallen_back(later);
+    fallen_back(image);
+  }
+}
+
 TEST_CASE("cpr: a file that cannot be written leaves the one before") {
   const TempFolder folder;
   replace_file(folder.path(""), "losses.json", "one");

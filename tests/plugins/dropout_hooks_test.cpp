@@ -155,6 +155,26 @@ TEST_CASE("R-Drop and MC dropout refuse what they cannot compare", "[rdrop][mc_d
   CHECK_THROWS_WITH(run.fire(Event::micro_start), Contains("single score"));
   CHECK(run.batch.input().size(0) == 2);
   Around mc("mc_dropout", {});
+  // The same as a run is built on such data.
+  const auto build = [](Around& around, const at::Tensor& target) {
+    around.host.data["train"] = {{.inputs = {at::zeros({2, 2})}, .target = target, .indices = {0, 1}}};
+    around.fire(Event::model_ready);
+  };
+  CHECK_THROWS_WITH(build(run, classes({0, 1})), Contains("single score"));
+  run.network.shape = {3};
+  CHECK_THROWS_WITH(build(run, at::zeros({2})), Contains("rdrop") && Contains("targets"));
+  CHECK_NOTHROW(build(run, classes({0, 1})));
+  CHECK_THROWS_WITH(build(mc, at::zeros({2})), Contains("6 numbers for 2 targets"));
+  CHECK_THROWS_WITH(build(mc, classes({0, 1, 2, -1}).view({2, 2})),
+                    Contains("scores 2 items") && Contains("4 targets"));
+  CHECK_NOTHROW(build(mc, classes({0, 1})));
+  for (const std::vector<std::int64_t>& single : {std::vector<std::int64_t>{1}, {}}) {
+    mc.network.shape = single;
+    CHECK_NOTHROW(build(mc, classes({0, 1})));
+    CHECK_NOTHROW(build(mc, at::zeros({2})));
+  }
+  mc.network.shape = {4, 3};  // sequences
+  CHECK_NOTHROW(build(mc, at::zeros({2, 4}, at::kLong)));
   mc.network.outputs = {at::zeros({2, 3})};
   CHECK_THROWS_WITH(mc.evaluate({at::zeros({2})}), Contains("6 numbers for 2 targets"));
   CHECK_THROWS_WITH(mc.evaluate({classes({0, 1, 2, -1}).view({2, 2})}),

@@ -12,6 +12,7 @@
 
 #include <trainyard/dataset.hpp>
 #include <trainyard/helpers/blocks.hpp>
+#include <trainyard/learns.hpp>
 #include <trainyard/metric.hpp>
 #include <trainyard/model.hpp>
 
@@ -371,6 +372,55 @@ TEST_CASE("graph: tu files, and what is wrong in them with file and line", "[gra
   files.erase("graph_labels");
   const TempFolder folder;
   CHECK_THAT(data_error(options(folder, files)), Contains("DS_graph_labels.txt: No such file"));
+}
+
+TEST_CASE("graph: classes and columns of tu files are those of the graphs that training takes",
+          "[graph_tasks]") {
+  const TempFolder folder, shelf;
+  folder.write("DS_A.txt", "1, 2\n3, 4\n5, 6\n");
+  folder.write("DS_graph_indicator.txt", "1\n1\n2\n2\n3\n3\n");
+  folder.write("DS_node_labels.txt", "7\n7\n9\n9\n-3\n7\n");
+  std::string written;
+  const auto open_with = [&](const std::string& labels, const Table* learned, Options more = {}) {
+    if (labels != written)
+      folder.write("DS_graph_labels.txt", labels);  // a kept copy is of files with their times
+    written = labels;
+    Table options = table(
+        {{"layout", "tu"}, {"path", folder.path("")}, {"task", "graph"}, {"shares", Array{1.0, 0.0, 0.0}}});
+    for (const auto& [name, value] : more) options.set(name, value);
+    auto dataset = make<Dataset>("graph", options);
+    auto& learns = dynamic_cast<Learns&>(*dataset);
+    if (learned != nullptr) learns.use(*learned);
+    learns.set_taken([](std::int64_t) { return Numbers{0, 2}; });
+    dataset->open("train");
+    return dataset;
+  };
+  Table learned;
+  for (const char* keep_in : {"", "makes the copy", "maps it"}) {
+    INFO(keep_in);
+    const auto data = open_with("4\n-5\n1\n", nullptr, {{"keep_in", *keep_in == '\0' ? "" : shelf.path("")}});
+    CHECK(data->schema().classes == 2);
+    CHECK(data->labels() == Numbers{1, -1, 0});
+    CHECK(dynamic_cast<Learns&>(*data).ungraded() == Numbers{1});
+    const Batch batch = read(*data, {0, 2});
+    CHECK(batch.input().equal(at::tensor({0.f, 1.f, 0.f, 1.f, 1.f, 0.f, 0.f, 1.f}).view({4, 2})));
+    CHECK(batch.target.equal(at::tensor(Numbers{1, 0})));
+    learned = dynamic_cast<Learns&>(*data).learned();
+  }
+  // Files that have changed since: what a label stands for does not.
+  CHECK(open_with("4\n9\n4\n", &learned)->labels() == Numbers{1, -1, 1});
+  CHECK_THAT(message_of<DataError>([&] { open_with("4\n4\n9\n", &learned); }),
+             Contains("sample 2 is of class 9, and the run was trained with 2 classes that are others"));
+  CHECK_THAT(message_of<ConfigError>([&] {
+               open_with("4\n-5\n1\n", nullptr, {{"classes", 1}});
+             }),
+             Contains("classes is 1, and the training samples of " + folder.path("") + " have 2"));
+  learned.erase("node_labels");
+  CHECK_THAT(message_of<DataError>([&] { open_with("4\n-5\n1\n", &learned); }),
+             Contains("its nodes have labels, and the run was trained without"));
+  learned.set("format", 1);
+  CHECK_THAT(message_of<DataError>([&] { open_with("4\n-5\n1\n", &learned); }),
+             Contains("train the run anew"));
 }
 
 // models

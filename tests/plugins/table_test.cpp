@@ -163,6 +163,38 @@ TEST_CASE("csv: rows that a training split does not take teach it nothing, which
   }
 }
 
+TEST_CASE("csv: a row that the split does not take may hold anything") {
+  const TempFolder folder;
+  for (const char* task : {"classification", "regression"}) {
+    auto dataset = make<Dataset>(
+        "csv", table({{"path", folder.write("t.csv", "a,y\n1,5\n2,6\nx,never\n,\n3,5\n")}, {"task", task}}));
+    dynamic_cast<Learns&>(*dataset).set_taken([](std::int64_t) { return Classes{0, 1, 4}; });
+    dataset->open("train");
+    CHECK(dataset->size() == 5);
+    const Batch batch = dataset->read(Classes{0, 1, 4}, {RandomStream(1, "data", 0), 0});
+    CHECK(values(batch.input()) == Floats{1.f, 2.f, 3.f});
+    CHECK(dynamic_cast<Learns&>(*dataset).ungraded().empty());
+  }
+}
+
+TEST_CASE("csv: standardize_with that names the file of which training takes a part is warned of") {
+  const TempFolder folder;
+  const std::string path = folder.write("t.csv", "a,y\n1,5\n2,6\n3,5\n4,6\n");
+  const auto warned = [&](const std::string& with, const Array& fraction, bool take) {
+    test::QuietHost host;
+    auto dataset =
+        make<Dataset>("csv", table({{"path", path}, {"standardize_with", with}, {"fraction", fraction}}));
+    dataset->set_host(host);
+    if (take) dynamic_cast<Learns&>(*dataset).set_taken([](std::int64_t) { return Classes{0, 1}; });
+    dataset->open("train");
+    return host.logged("rows that it leaves out are learned from, too", LogLevel::warning);
+  };
+  CHECK(warned(folder.path("") + "/./t.csv", Array{0.0, 1.0}, true));
+  CHECK(warned(path, Array{0.0, 0.9}, false));
+  CHECK_FALSE(warned(path, Array{0.0, 1.0}, false));
+  CHECK_FALSE(warned(folder.write("other.csv", "a,y\n1,5\n2,6\n"), Array{0.0, 1.0}, true));
+}
+
 TEST_CASE("csv: a column that cannot be a feature is refused by name, with the option that mends it") {
   const TempFolder folder;
   const auto message = [&](const std::string& content, Table options = {}) {

@@ -148,6 +148,23 @@ TEST_CASE("text: windows that a training split does not take teach it nothing") 
   CHECK_THAT(message_of<ConfigError>([&] { learned("abcXaba", "bpe", 2, 2); }), Contains("fraction"));
 }
 
+TEST_CASE("text: samples that overlap are warned of where training takes a part of them") {
+  const TempFolder folder;
+  const auto warned = [&](std::int64_t stride, bool take, const char* split) {
+    test::QuietHost host;
+    auto dataset = make<Dataset>(
+        "text", table({{"path", folder.write("t.txt", "abcabcabc")}, {"seq_len", 3}, {"stride", stride}}));
+    dataset->set_host(host);
+    if (take) dynamic_cast<Learns&>(*dataset).set_taken([](std::int64_t) { return Tokens{0}; });
+    dataset->open(split);
+    return host.logged("training reads tokens of samples that take leaves out", LogLevel::warning);
+  };
+  CHECK(warned(2, true, "train"));
+  CHECK_FALSE(warned(3, true, "train"));
+  CHECK_FALSE(warned(2, false, "train"));
+  CHECK_FALSE(warned(2, true, "val"));
+}
+
 TEST_CASE("text: new text in windows, the last one as long as the others") {
   const TempFolder folder;
   const auto train = open("text", table({{"path", folder.write("t.txt", "abcdefgh")}, {"seq_len", 3}}));

@@ -43,7 +43,7 @@ class Squares final : public Loss {
 };
 
 /// What the host does of a workbench, without events.
-class PlainBench final : public Workbench {
+class PlainBench : public Workbench {
  public:
   PlainBench(Network& network, Optimizer& optimizer) : network_(network), optimizer_(optimizer) {}
 

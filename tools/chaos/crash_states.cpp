@@ -28,6 +28,7 @@
 #include "core/engine/save/store.hpp"
 #include "core/rundir/folder.hpp"
 #include "core/rundir/run_directory.hpp"
+#include "plugins/checkpointer/cpr/shard_image.hpp"
 #include "support/folder.hpp"
 #include "support/saver.hpp"
 #include "tools/chaos/disk.hpp"
@@ -305,6 +306,31 @@ Story run_folder() {
           }};
 }
 
+// --- what cpr remembers of the rows that were lost
+
+/// Before the first write there is no file.
+std::string losses_text(std::int64_t number) {
+  return number == 0 ? "" : "what was lost, the " + std::to_string(number) + ". time";
+}
+
+Story losses() {
+  const test::Folder folder;
+  recorder().begin(folder.path());
+  fs::create_directory(folder / "tables");
+  cpr::sync_folder(folder.path());
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    cpr::replace_file(folder / "tables", "losses.json", losses_text(number));
+    recorder().mark(number);
+  }
+  return {"losses.json of cpr", all_calls(folder),
+          [](const std::string& at, const Crash&, std::int64_t mark) -> std::string {
+            const std::string file = at + "/tables/losses.json";
+            const std::string found = fs::exists(file) ? test::read_file(file) : "";
+            if (found == losses_text(mark) || found == losses_text(mark + 1)) return {};
+            return "losses.json holds \"" + found + "\" after write " + std::to_string(mark);
+          }};
+}
+
 // --- crashes
 
 struct Tally {
@@ -507,6 +533,7 @@ int main(int argc, char** argv) {
     stories.push_back(
         saves("all are kept; the run goes back", checkpointer, {.keep_last = 9}, {10, 20, 30, 20, 25}, 3));
   }
+  stories.push_back(losses());
   stories.push_back(run_folder());
 
   std::printf("What a power failure leaves (seed %llu)\n  %-58s %6s %8s %8s %6s\n",
@@ -520,7 +547,8 @@ int main(int argc, char** argv) {
     good = good && tally.wrong == 0;
   }
   if (!good) std::printf("  A bar is missed: nothing may be wrong.\n");
-  const std::vector<Story> told = {stories[0], stories[1], stories[2], stories.back()};
+  const std::vector<Story> told = {stories[0], stories[1], stories[2], stories[stories.size() - 2],
+                                   stories.back()};
   if (!all_found(told, wish, quick)) {
     std::printf("  A bar is missed: what is done to the calls on purpose has to be found.\n");
     good = false;

@@ -2,7 +2,6 @@
 
 #include <sys/file.h>
 
-#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -11,6 +10,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/rundir/run_directory.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -28,11 +28,6 @@ std::size_t index_in(const char* const (&words)[Count], const std::string& word)
   throw DataError("\"" + word + "\" is none of its words");
 }
 
-Json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
 double number(const Json& value) {
   return value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>();
 }
@@ -41,9 +36,9 @@ std::string text(const LedgerEntry& entry) {
   Json told = {{"trial", entry.key.trial}, {"until", entry.key.until}, {"digest", entry.key.digest}};
   if (entry.what != What::start) {
     told["end"] = ends[static_cast<int>(entry.outcome.end)];
-    told["seconds"] = number(entry.seconds);
+    told["seconds"] = config::json_of(entry.seconds);
     told["metrics"] = Json::object();
-    for (const auto& [name, value] : entry.outcome.metrics) told["metrics"][name] = number(value);
+    for (const auto& [name, value] : entry.outcome.metrics) told["metrics"][name] = config::json_of(value);
     if (!entry.outcome.error.empty()) told["error"] = entry.outcome.error;
   }
   Json line = Json::object();

@@ -6,7 +6,6 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {

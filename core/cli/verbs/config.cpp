@@ -9,7 +9,6 @@
 #include "core/runfile/schema.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {

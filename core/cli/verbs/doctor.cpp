@@ -7,7 +7,6 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 int doctor(RunFileOptions& options) {

@@ -3,7 +3,6 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {

@@ -3,10 +3,10 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 int show(RunFileOptions& options) {
+  options.trains = false;
   return with_run(options, [](const RunFile& run) { return engine().model_show(run.config, run.registry); });
 }
 

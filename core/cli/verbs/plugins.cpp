@@ -4,7 +4,6 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {

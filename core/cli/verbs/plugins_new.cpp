@@ -7,7 +7,6 @@
 #include "core/plugins/kinds.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 /// What to type next, from where the user stands.

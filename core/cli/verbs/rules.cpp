@@ -4,7 +4,6 @@
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {
@@ -15,6 +14,7 @@ struct Given {
 
 int check(Given& given) {
   const std::string directory = find_run(given.run);
+  given.run_file.trains = false;
   given.run_file.files = {given.config.empty() ? directory + "/config.toml" : given.config};
   return with_run(given.run_file, [&](const RunFile& run) {
     return engine().check_rules(run.config, run.registry, directory + "/trial", given.format == Format::json);

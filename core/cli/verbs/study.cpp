@@ -10,7 +10,6 @@
 #include "core/runfile/suggest.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {

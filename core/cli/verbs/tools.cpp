@@ -14,7 +14,6 @@
 #include "core/runfile/print.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 using plugins::PluginFile;
@@ -145,8 +144,8 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
   add_format(verb, given->format);
   verb.add("--weights", given->weights,
            "safetensors file, checkpoint or run directory; \"best\", the run's best checkpoint; \"initial\", "
-           "what the model begins with; by default the newest checkpoint of the run, and of a network.onnx "
-           "its own");
+           "what the model begins with; by default what the run ended with, while it is not complete its "
+           "newest checkpoint, and of a network.onnx its own");
   for (const OptionSpec& option : manifest.options) {
     const bool taken = std::ranges::find(host_options, option.name) != std::end(host_options);
     if (!taken && option.name != data_option) add_option(verb, *given, option);

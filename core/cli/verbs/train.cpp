@@ -10,7 +10,6 @@
 #include "core/runfile/print.hpp"
 
 namespace trainyard::cli {
-
 namespace {
 
 struct Given {

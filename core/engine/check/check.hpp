@@ -1,7 +1,6 @@
 // `trainyard plugins check`: every test of a plugin, each in a process of its own.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,4 @@
 // options.*: what the manifest allows is taken, the rest refused, and a run ends in order with either.
-#include <algorithm>
 #include <csignal>
 #include <random>
 

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -314,6 +313,7 @@ std::vector<std::string> World::meet_again(std::string_view own) {
       std::vector<std::string> all = meet(own, until);
       if (!all.empty()) {
         silent_ = lost_ = -1;
+        storeless_ = false;
         heart_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
         return all;
       }
@@ -426,10 +426,14 @@ void World::check_others() {
   if (const int rank = lost_; rank >= 0)
     throw DistributedError(no_sign(rank, timeout_) + " (distributed.timeout)");
   if (said_) throw explain("another rank has failed");
+  if (storeless_)
+    throw explain("the store has not answered for " + std::to_string(timeout_.count() / 1000) +
+                  " s (distributed.timeout)");
   if (replaces_ && called_ > met_) throw explain("the other ranks have left it");
 }
 
-/// Says that this rank is alive, and listens for the others.
+/// Says that this rank is alive, and listens for the others. Where the store does not answer, each beat looks for it
+/// again, until the timeout.
 void World::watch(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "heartbeat");
   struct Seen {
@@ -438,6 +442,7 @@ void World::watch(const std::stop_token& stop) {
     bool told = false;
   };
   std::vector<Seen> seen(static_cast<std::size_t>(size()));
+  auto answered = SteadyClock::now();
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
@@ -457,12 +462,15 @@ void World::watch(const std::stop_token& stop) {
       }
       said_ = store.check({failed_key});
       if (replaces_ && store.check({called_key})) called_ = std::stoi(text(store.get(called_key)));
+      answered = SteadyClock::now();
     } catch (const std::exception&) {
+      storeless_ = SteadyClock::now() - answered > timeout_;
+      if (storeless_) return;
       try {
         connection_->beats = Connection::open(place_, reconnecting, false);
+        seen.assign(seen.size(), {});  // nobody could be heard meanwhile
       } catch (const std::exception&) {
-        called_ = std::numeric_limits<int>::max();
-        return;  // the store is gone; the next collective tells
+        // The next beat tries again.
       }
     }
 }

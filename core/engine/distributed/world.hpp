@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -140,11 +139,12 @@ class World final : public Ranks, public Lookout {
   std::function<void(const std::string&)> tell_;
   const std::atomic<int>* signal_ = nullptr;
   SteadyClock::time_point heeds_from_;
-  std::atomic<int> silent_{-1};    ///< a rank, not told yet
-  std::atomic<int> lost_{-1};      ///< one that has been silent for too long
-  std::atomic<int> called_{0};     ///< the newest replacement that the heartbeat has heard of
-  std::atomic<bool> said_{false};  ///< a rank has said why it failed
-  std::jthread heart_;             ///< last: ends before what it uses
+  std::atomic<int> silent_{-1};         ///< a rank, not told yet
+  std::atomic<int> lost_{-1};           ///< one that has been silent for too long
+  std::atomic<int> called_{0};          ///< the newest replacement that the heartbeat has heard of
+  std::atomic<bool> said_{false};       ///< a rank has said why it failed
+  std::atomic<bool> storeless_{false};  ///< the store has not answered the heartbeat for the timeout
+  std::jthread heart_;                  ///< last: ends before what it uses
 };
 
 /// Null for a run of one rank.

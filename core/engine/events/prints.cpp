@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdio>
 #include <iostream>
-#include <memory>
 #include <streambuf>
 
 #include "core/engine/events/fault_report.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <csignal>
-#include <cstddef>
 
 namespace trainyard::report {
 

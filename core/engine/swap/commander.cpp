@@ -12,6 +12,7 @@
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/time_use.hpp"
 #include "core/runfile/swap.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -370,8 +371,6 @@ bool Commander::recover(const Error& error) {
 }
 
 void Commander::complete(Snapshot& snapshot) {
-  if (run_.loop().world() != nullptr && !checkpoints_.empty())
-    note_pause("for a checkpoint that was asked for");
   write_lines();  // a checkpoint that holds the end of a request as settled comes after the journal's line
   Ledger ledger{.next = next_number_, .open = {}, .made = {}};
   if (current_) ledger.open.push_back(current_->entry);
@@ -507,7 +506,7 @@ void Commander::evaluate(Command* command) {
   Json values = Json::object();
   std::string message = "evaluated at step " + std::to_string(run_.clock().step);
   for (const auto& [name, value] : seen) {
-    values[name] = number(value);
+    values[name] = config::json_of(value);
     message += "\n  " + name + "  " + std::to_string(value);
   }
   command->answer({{"message", message}, {"metrics", std::move(values)}});

@@ -53,6 +53,8 @@ class Commander {
   /// LoopHost::closing: the watches end with the training. Throws as at_safe_point() does.
   void close_watches() { end_watches(std::numeric_limits<std::int64_t>::max()); }
 
+  /// LoopHost::pausing
+  void note_pause(std::string why);
   /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
   void complete(Snapshot& snapshot);
   /// Of a run that was saved while swaps were watched, and that was built as it was before them: makes them
@@ -108,7 +110,6 @@ class Commander {
   void answer_checkpoints();
   Status status() const;
   void note_end(const Entry& of, std::string_view what, std::string why);
-  void note_pause(std::string why);
   void stand(Entry pause);
   void write_lines();
   void work();

@@ -265,7 +265,7 @@ at::Tensor Bench::loss_of(const at::Tensor& output, const Batch& batch) {
   const Timer timer(seconds_, &PhaseSeconds::loss);
   const events::SpanScope span(Span::What::phase, "loss");
   return guarded(*parts_.loss.slot, context_.number_,
-                 [&] { return parts_.loss.plugin->forward(output, check_rows(batch, output.size(0))); });
+                 [&] { return parts_.loss.plugin->forward(output, check_rows(batch, output.sizes())); });
 }
 
 /// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs
@@ -449,7 +449,7 @@ Graded Bench::grade(Network& twin, const Batch& batch, const ForwardContext& pas
   at::Tensor output =
       guarded(*parts_.network.slot, context_.number_, [&] { return twin.forward(batch, pass); });
   at::Tensor loss = guarded(*parts_.loss.slot, context_.number_, [&] {
-    return parts_.loss.plugin->forward(output, check_rows(batch, output.size(0)));
+    return parts_.loss.plugin->forward(output, check_rows(batch, output.sizes()));
   });
   return {std::move(output), std::move(loss)};
 }

@@ -213,8 +213,12 @@ void Loop::after_batch() {
     stage_ = Stage::polled;
   }
   const std::int64_t every = parts_.saver != nullptr ? parts_.saver->every() : 0;
-  if (context_.take(Control::checkpoint) || (every != 0 && (step % every == 0 || finished())))
+  if (context_.take(Control::checkpoint)) {
+    parts_.host->pausing("for a checkpoint that was asked for");
     stage_ = Stage::saving;
+  } else if (every != 0 && (step % every == 0 || finished())) {
+    stage_ = Stage::saving;
+  }
   if (stage_ == Stage::saving) checkpoint();
   stage_ = Stage::settled;
 }

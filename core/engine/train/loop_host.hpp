@@ -42,6 +42,8 @@ class LoopHost {
   /// The training and its last evaluations are done: what is not settled yet has to be. May throw, and have
   /// the run go back. False where a signal cut it short.
   virtual bool closing() { return true; }
+  /// The executor is about to pause where nothing in the run file has it pause: a resume has to repeat it.
+  virtual void pausing(std::string_view /*why*/) {}
   /// Adds to what is about to be saved what the run does not know itself.
   virtual void complete(Snapshot& /*snapshot*/) {}
 

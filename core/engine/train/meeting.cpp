@@ -1,6 +1,5 @@
 #include "core/engine/train/meeting.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "core/engine/distributed/together.hpp"
@@ -97,7 +96,10 @@ Joined join(distributed::World& world) {
       for (const bool newcomers : {false, true})  // all ranks take part in both
         if (const std::vector<int> group = meeting.lacking(newcomers); group.size() > 1)
           bytes = world.share("", meeting.leader(), group);
-      return {distributed::from_bytes(bytes), meeting.position(), {replaced.begin(), replaced.end()}};
+      std::vector<State> states = distributed::from_bytes(bytes);
+      const std::string facts = StateReader(states.back()).text("facts");
+      states.pop_back();
+      return {std::move(states), facts, meeting.position(), {replaced.begin(), replaced.end()}};
     } catch (const DistributedError&) {
       if (!world.exchange_failed()) throw;
     }

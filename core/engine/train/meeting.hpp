@@ -53,6 +53,7 @@ class Meeting {
 /// What a process in the place of a lost one gets from the others.
 struct Joined {
   std::vector<State> states;  ///< as in a checkpoint
+  std::string facts;          ///< about the data that the others read: Training::compare_data
   Position position;
   std::vector<int> replaced;  ///< itself, and those that were lost with it
 };

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
-#include <utility>
 
 #include <trainyard/checkpointer.hpp>
 
@@ -135,6 +134,7 @@ void Reunion::exchange() {
     if (leads) state.states = run_.common_states(newcomers);
     if (leads && newcomers) run_.host().complete(state);
     std::ranges::move(state.fixed, std::back_inserter(state.states));
+    if (newcomers) state.states.push_back({"data", {}, {{"facts", facts_}}, {}});
     const std::string bytes =
         world_.share(leads ? distributed::to_bytes(state.states) : "", meeting_->leader(), group);
     if (leads || std::ranges::find(group, world_.rank()) == group.end()) continue;

@@ -22,8 +22,9 @@ namespace trainyard::train {
 /// Loop thread.
 class Reunion {
  public:
-  /// Of a run whose checkpointer replaces ranks. Both outlive it.
-  Reunion(Run& run, distributed::World& world) : run_(run), world_(world) {}
+  /// Of a run whose checkpointer replaces ranks. Both outlive it. `facts`: Joined::facts.
+  Reunion(Run& run, distributed::World& world, std::string facts)
+      : run_(run), world_(world), facts_(std::move(facts)) {}
 
   /// LoopHost::begin_step.
   void keep();
@@ -47,6 +48,7 @@ class Reunion {
 
   Run& run_;
   distributed::World& world_;
+  const std::string facts_;
   std::unique_ptr<StateCopy> kept_;  ///< null: the step has not begun
   std::int64_t kept_at_ = -1;
   std::optional<Meeting> meeting_;  ///< the ranks have met, and have not exchanged what they lack

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <map>
 #include <utility>
 
@@ -327,6 +326,7 @@ bool begin_again(Beginning& beginning, const events::BlamedError& error, const c
       checkpoint::load_newest(checkpoint_folder(beginning.directory), [](const auto&, const auto&) {});
   if (!loaded) return false;
   beginning.notes.clear();
+  beginning.history = RunDirectory::read_journal(beginning.home);  // it tells of this process, too
   go_on_from(std::move(*loaded), beginning, config, registry);
   beginning.left_out.push_back(error);
   beginning.directory.journal(

@@ -14,7 +14,7 @@ namespace trainyard::train {
 int evaluate_command(const config::RunConfig& given, const plugins::Registry& registry,
                      const std::string& weights, bool json) {
   const std::string path = checkpoint::weights_path(weights, given.run.output_dir);
-  const config::RunConfig config = control::as_left(path, given, registry);
+  const config::RunConfig config = control::as_left(path, given, registry, to_stderr);
   if (!config.val && !config.test)
     throw ConfigError("there is nothing to evaluate on: the run file has neither [data.val] nor [data.test]");
   Run run(config, registry, to_terminal(), nullptr, report::learned_beside(path));

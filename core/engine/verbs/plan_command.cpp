@@ -24,22 +24,16 @@ double bytes_of(const std::vector<NamedTensor>& tensors) {
   return bytes;
 }
 
-double bytes_of_state(const Plugin& plugin) {
-  State state;
-  StateWriter writer(state);
-  plugin.save(writer);
-  double bytes = 0;
-  for (const auto& [name, tensor] : state.tensors) bytes += static_cast<double>(tensor.nbytes());
-  return bytes;
-}
-
 /// What an optimizer keeps once it has made an update: many make their state in the first.
 double bytes_of_state(Run& run) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& each : run.network().parameters())
     at::Tensor(each.tensor).mutable_grad() = at::zeros_like(each.tensor);
   guarded(run.config().at("optimizer"), 1, [&] { run.optimizer().step(); });
-  return bytes_of_state(run.optimizer());
+  double bytes = 0;
+  const State state = run.live().layer.plugin("optimizer").state();
+  for (const auto& [name, tensor] : state.tensors) bytes += static_cast<double>(tensor.nbytes());
+  return bytes;
 }
 
 /// Every intermediate value of the graph once, at the size of a micro-batch: what autograd may keep at most.

@@ -1,6 +1,5 @@
 #include "core/engine/verbs/run_workshop.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -52,8 +51,13 @@ void RunWorkshop::load_weights(const std::string& path) {
   if (!std::filesystem::exists(path))
     throw DataError(path +
                     ": there are no weights: train first (trainyard train), or name some with --weights");
-  if (!std::filesystem::is_directory(path))
-    return copy_weights(run_.weights(), checkpoint::load_weights(path), path);
+  if (!std::filesystem::is_directory(path)) {
+    copy_weights(run_.weights(), checkpoint::load_weights(path), path);
+    // The run's newest checkpoint has what its plugins keep.
+    const auto kept = checkpoint::list(std::filesystem::path(path).parent_path() / "checkpoints");
+    if (!kept.empty()) loaded_ = checkpoint::load(kept.back());
+    return;
+  }
   loaded_ = checkpoint::load(checkpoint::find(path).back());
   source_ = loaded_->path;
   const State* const model = loaded_->find("model");

@@ -1,7 +1,6 @@
 #include "core/engine/verbs/tool_command.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -20,6 +19,7 @@
 #include "core/rundir/as_left.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -31,19 +31,6 @@ config::RunConfig quiet(config::RunConfig config) {
   static const std::set<std::string> out = {Sink::kind.name, Rule::kind.name, Recorder::kind.name};
   std::erase_if(config.slots, [](const config::SlotConfig& slot) { return out.contains(slot.kind); });
   return config;
-}
-
-/// JSON has no number for what is not finite.
-Json json_of(const Value& value) {
-  if (const auto* held = value.get_if<bool>()) return *held;
-  if (const auto* held = value.get_if<std::int64_t>()) return *held;
-  if (const auto* held = value.get_if<double>()) {
-    if (std::isnan(*held)) return "nan";
-    if (std::isinf(*held)) return *held > 0 ? "inf" : "-inf";
-    return *held;
-  }
-  if (const auto* held = value.get_if<std::string>()) return *held;
-  return config::toml_text(value);
 }
 
 std::string text_of(const Value& value) {
@@ -58,10 +45,10 @@ std::string text_of(const Value& value) {
 
 void print_json(const std::string& tool, const Report& report) {
   Json facts = Json::object(), rows = Json::array();
-  for (const auto& [name, value] : report.facts) facts[name] = json_of(value);
+  for (const auto& [name, value] : report.facts) facts[name] = config::json_of(value);
   for (const std::vector<Value>& row : report.rows) {
     Json object = Json::object();
-    for (std::size_t i = 0; i < row.size(); ++i) object[report.columns[i]] = json_of(row[i]);
+    for (std::size_t i = 0; i < row.size(); ++i) object[report.columns[i]] = config::json_of(row[i]);
     rows.push_back(std::move(object));
   }
   const Json all = {{"tool", tool}, {"facts", std::move(facts)}, {"rows", std::move(rows)}};
@@ -105,7 +92,7 @@ int tool_command(const config::RunConfig& config, const plugins::Registry& regis
     throw ConfigError(slot.type + " is a tool, which runs in a single process: WORLD_SIZE asks for several");
   const SignalScope signals;
   const std::string path = RunWorkshop::path_of(weights, config);
-  Run run(quiet(control::as_left(path, config, registry)), registry, to_terminal(), nullptr,
+  Run run(quiet(control::as_left(path, config, registry, to_stderr)), registry, to_terminal(), nullptr,
           report::learned_beside(path), Run::Data::closed);
   ActivePlugin plugin = run.make_plugin(slot, registry);
   auto& tool = plugin.as<Tool>();

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include <trainyard/formats/safetensors.hpp>
+#include <trainyard/keeps_data.hpp>
 
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/save/load.hpp"
@@ -16,7 +18,6 @@
 #include "core/engine/verbs/signal_scope.hpp"
 #include "core/plugins/sha256.hpp"
 #include "core/rundir/as_left.hpp"
-#include "core/rundir/data_file.hpp"
 #include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
@@ -140,19 +141,14 @@ void Training::load() {
   run_.emplace(beginning_.config, registry_, outputs(), world_,
                from.empty() ? std::nullopt : report::learned_beside(from));
   if (first_ && run_->learned()) report::write_learned(beginning_.home, *run_->learned());
-  if (world_ != nullptr && !newcomer_) compare_data();
+  if (world_ != nullptr) compare_data();
   run_->set_file(options_.resolved_toml);
   run_->set_quarantined(quarantined_);
 }
 
-/// The ranks read the same data, or one learns from what the others never see.
-void Training::compare_data() {
-  std::vector<std::string> facts;  // in the order in which a difference is told
-  State own;
-  const auto add = [&](const std::string& fact, const std::string& value) {
-    facts.push_back(fact);
-    own.scalars.emplace(fact, value);
-  };
+/// What this rank reads, and what it learned.
+report::Facts Training::data_facts() {
+  report::Facts facts;
   for (ActivePlugin& plugin : run_->plugins()) {
     if (plugin.slot().kind != Dataset::kind.name) continue;
     const std::string split = plugin.slot().slot.substr(std::string_view("data.").size());
@@ -162,24 +158,33 @@ void Training::compare_data() {
       if (batch.target.defined()) read += digest(batch.target);
     }
     const auto classes = guarded(plugin.slot(), 0, [&] { return plugin.as<Dataset>().labels(); });
-    add("samples of " + split + " differ", std::to_string(run_->samples(split)));
-    add("first batch of " + split + " differs", plugins::Sha256::of(read));
-    add("classes of " + split + " differ", plugins::Sha256::of({reinterpret_cast<const char*>(classes.data()),
-                                                                classes.size() * sizeof(std::int64_t)}));
-    for (const auto& [option, identity] : report::file_identities(plugin.manifest(), plugin.slot().options))
-      add("file of data." + split + "." + option + " differs", identity);
+    facts.emplace_back("samples of " + split + " differ", std::to_string(run_->samples(split)));
+    facts.emplace_back("first batch of " + split + " differs", plugins::Sha256::of(read));
+    facts.emplace_back("classes of " + split + " differ",
+                       plugins::Sha256::of({reinterpret_cast<const char*>(classes.data()),
+                                            classes.size() * sizeof(std::int64_t)}));
+    const auto* const keeps = dynamic_cast<const KeepsFolders*>(&plugin.as<Dataset>());
+    for (const auto& [option, identity] :
+         report::file_identities(plugin.manifest().options, plugin.slot().options, registry_,
+                                 keeps ? keeps->kept_folders() : std::vector<std::string>()))
+      facts.emplace_back("file of data." + split + "." + option + " differs", identity);
   }
-  const std::vector<std::vector<State>> all = distributed::gather(*world_, {own});
-  const auto value = [&](std::size_t rank, const std::string& fact) {
-    return std::get<std::string>(all[rank].front().scalars.at(fact));
-  };
+  if (run_->learned())
+    facts.emplace_back("text of what was learned differs", plugins::Sha256::of(text_of(*run_->learned())));
+  return facts;
+}
+
+/// The ranks read the same data, or one learns from what the others never see.
+void Training::compare_data() {
+  facts_ = nlohmann::json(data_facts()).dump();
+  const std::string other = newcomer_ ? "the other ranks" : "rank 0";
+  const std::vector<std::string> all =
+      newcomer_ ? std::vector{beginning_.joined->facts, facts_} : world_->gather(facts_);
   std::string found;
   for (std::size_t rank = 1; rank < all.size(); ++rank)
-    if (const auto fact = std::ranges::find_if(
-            facts, [&](const auto& each) { return value(rank, each) != value(0, each); });
-        fact != facts.end())
-      found += "rank " + std::to_string(rank) + " reads other data than rank 0: the " + *fact + " (" +
-               value(rank, *fact) + ", on rank 0 " + value(0, *fact) + "); ";
+    if (const std::string fact = report::difference(all[rank], all.front(), other); !fact.empty())
+      found += "rank " + std::to_string(newcomer_ ? world_->rank() : static_cast<int>(rank)) +
+               " reads other data than " + other + ": the " + fact + "; ";
   if (!found.empty()) throw DataError(found + "give all ranks the same files");
 }
 
@@ -266,8 +271,11 @@ void Training::train(report::RunResult& result) {
   result.optimizer_digest = run_->optimizer_digest();
   if (world_ != nullptr)
     compare_weights(*world_, result.model_digest, run_->config().find("distributed.compressor"));
-  if (first_ && run_->live().swaps > 0)
-    report::write_atomically(beginning_.directory.file(control::live_name), run_->live().config_text);
+  if (const std::string live = beginning_.directory.file(control::live_name);
+      first_ && run_->live().swaps > 0)
+    report::write_atomically(live, run_->live().config_text);
+  else if (first_)  // an earlier process of the run may have written it before the swaps were taken back
+    std::filesystem::remove(live);
   const std::string weights = beginning_.directory.file(checkpoint::weights_name);
   if (const Shards* const shards = run_->shards())
     shards->write(weights, run_->weights());
@@ -281,7 +289,7 @@ void Training::train(report::RunResult& result) {
 void Training::survive() {
   if (world_ == nullptr || run_->checkpointer().as<Checkpointer>().replaces_ranks() == nullptr) return;
   if (!world_->has_groups()) world_->replace_lost();
-  if (world_->replaces_lost()) return void(reunion_.emplace(*run_, *world_));
+  if (world_->replaces_lost()) return void(reunion_.emplace(*run_, *world_, facts_));
   const char* const why = world_->has_groups() ? "[distributed.compressor] has groups of ranks"
                                                : "`trainyard train --ranks` alone replaces it";
   messages_.send(LogLevel::warning, std::string("a rank that is killed ends the run: ") + why);
@@ -415,6 +423,7 @@ bool Training::restore_best() {
 }
 
 void Training::complete(Snapshot& snapshot) {
+  beginning_.directory.check_there();
   sinks_->flush();  // what a checkpoint has behind it is not told again
   commander_->complete(snapshot);
 }

@@ -18,6 +18,7 @@
 #include "core/engine/verbs/beginning.hpp"
 #include "core/engine/verbs/messages.hpp"
 #include "core/engine/verbs/train_options.hpp"
+#include "core/rundir/data_file.hpp"
 #include "core/rundir/quarantine.hpp"
 #include "core/rundir/run_directory.hpp"
 
@@ -50,6 +51,7 @@ class Training final : public LoopHost {
   }
   void update_as_others(const Error& error) override { reunion_->update_as_others(error); }
   bool closing() override;
+  void pausing(std::string_view why) override { commander_->note_pause(std::string(why)); }
   void complete(Snapshot& snapshot) override;
   void open(ActivePlugin& plugin) override;
   void settle(ActivePlugin& plugin) override { checkpoints_->settle(plugin); }
@@ -58,6 +60,7 @@ class Training final : public LoopHost {
   HostOutputs outputs();
   void load();
   void build();
+  report::Facts data_facts();
   void compare_data();
   void open_sinks();
   void plan_swaps();
@@ -82,6 +85,7 @@ class Training final : public LoopHost {
   const bool newcomer_;  ///< in the place of one that was killed
   const std::vector<control::Quarantined> quarantined_;
   std::chrono::steady_clock::time_point began_;
+  std::string facts_;                      ///< about data, for processes in the place of lost ones
   std::optional<std::int64_t> best_step_;  ///< of the weights that the run ends with, where not the last
 
   // In the order of their lives; each is there from the moment on that it is needed.

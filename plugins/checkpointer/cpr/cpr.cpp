@@ -21,6 +21,7 @@
 #include <trainyard/checkpointer.hpp>
 #include <trainyard/context.hpp>
 #include <trainyard/helpers/gather.hpp>
+#include <trainyard/helpers/rank_folder.hpp>
 #include <trainyard/host.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/optimizer.hpp>
@@ -145,10 +146,6 @@ class Cpr final : public Checkpointer, ReplacesRanks {
     return options_.priority == "vanilla" ? 1 : static_cast<int>(std::lround(1.0 / options_.share));
   }
   std::string folder() const { return host().run().directory + "/tables"; }
-  /// Of the run: those of other ranks lie in it.
-  std::string home() const {
-    return host().run().directory + (host().run().ranks->rank() == 0 ? "" : "/../..");
-  }
 
   Options options_;
   CheckpointStore* store_ = nullptr;
@@ -203,7 +200,7 @@ void Cpr::find_tables(Network& network, Optimizer& optimizer) {
 /// Of a run that begins, or was resumed. Losses behind the step that it goes on from were undone; they were failures
 /// all the same.
 void Cpr::count_run(std::int64_t step) {
-  std::ifstream in(home() + "/tables/losses.json");
+  std::ifstream in(rank_folder(host().run(), 0) + "/tables/losses.json");
   const Json found = Json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (found.is_object())  // else it was killed ahead of its first write, or it has none
     for (Loss& each : found.at("losses").get<std::vector<Loss>>()) {

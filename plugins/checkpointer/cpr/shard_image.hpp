@@ -151,14 +151,16 @@ class ShardImage {
   /// Every row as it was last written; where a file of that is damaged, as the image before has it, from which this
   /// one then goes on.
   std::vector<ShardTable> load_whole() {
+    std::vector<ShardTable> tables;
     try {
-      return load();
+      tables = load();
     } catch (const DataError& error) {
       if (!damage_.empty() || !has(before_name)) throw;
       go_back(error);
+      tables = load();
     }
-    std::vector<ShardTable> tables = load();
-    commit(files_);
+    if (damage_.empty()) return tables;
+    commit(files_);  // else the next base would keep the damaged manifest as that of the image before it
     sweep();
     return tables;
   }
@@ -269,6 +271,7 @@ class ShardImage {
     const File base = write_file("base", step, tensors);
     if (has(manifest_name)) std::filesystem::rename(path(manifest_name), path(before_name));
     commit({base});
+    damage_.clear();
     sweep();
   }
 

@@ -1,17 +1,21 @@
-// Keeps samples of another dataset near: their bytes on a local disk, decoded ones in memory. What is random
-// comes after it, so that a run has the same bits with and without.
+// Keeps samples of another dataset near: their bytes on a local disk, decoded ones in memory, that of several ranks for
+// the training split. What is random comes after it, so that a run has the same bits with and without.
 #include <atomic>
 #include <memory>
 #include <optional>
 
+#include <trainyard/helpers/rank_folder.hpp>
 #include <trainyard/host.hpp>
+#include <trainyard/keeps_data.hpp>
 #include <trainyard/learns.hpp>
 #include <trainyard/new_data.hpp>
+#include <trainyard/ranks.hpp>
 #include <trainyard/staged_dataset.hpp>
 #include <trainyard/state.hpp>
 
 #include "disk_level.hpp"
 #include "memory_level.hpp"
+#include "owners.hpp"
 
 namespace {
 
@@ -19,7 +23,7 @@ using namespace trainyard;
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-class Cache final : public Dataset, public Learns, public ReadsNewData {
+class Cache final : public Dataset, public KeepsFolders, public Learns, public ReadsNewData {
  public:
   struct Options {
     PluginList<Dataset> of;
@@ -73,6 +77,7 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
     if (options_.memory_budget > 0)
       memory_ = std::make_unique<cache::MemoryLevel>(cache::MemoryLevel::Limits{
           .budget = options_.memory_budget * mebibyte, .pinned = options_.pinned, .shard = options_.shard});
+    share_with_ranks();
   }
 
   /// All that is of the dataset within.
@@ -81,6 +86,7 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
     return learns != nullptr ? learns->learned() : Table();
   }
   void use(const Table& learned) override { learned_ = learned; }
+  std::vector<std::string> kept_folders() const override { return {"disk"}; }
   void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
   std::vector<std::int64_t> ungraded() const override {
     const auto* const learns = dynamic_cast<const Learns*>(made_.get());
@@ -120,11 +126,12 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
     tell_change(state, "decoding", source_->decoding(), "samples are decoded in another way");
   }
 
-  /// Of the last epoch. The loader reads ahead: its first batches of the next one may be counted already.
+  /// Counts the last epoch. The loader reads ahead: its first batches of the next one may be counted already.
   void report(StepContext&) {
     const std::int64_t memory = from_memory_.exchange(0), disk = from_disk_.exchange(0),
                        fetched = fetched_.exchange(0), bytes = fetched_bytes_.exchange(0);
-    if (memory + disk + fetched == 0) return;
+    const std::int64_t ranks = from_ranks_.exchange(0);
+    if (memory + disk + fetched + ranks == 0) return;
     std::string text = split_ + ": " + std::to_string(fetched) + " samples fetched from the source (" +
                        std::to_string(bytes) + " bytes), " + std::to_string(disk) + " read from the disk, " +
                        std::to_string(memory) + " found in memory";
@@ -133,10 +140,33 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
       text += ", which holds " + std::to_string(usage.samples) + " samples, " + std::to_string(usage.pinned) +
               " of them pinned (" + std::to_string(usage.bytes) + " bytes)";
     }
+    if (server_) {
+      text += "; " + std::to_string(ranks) + " had from other ranks";
+      server_->publish();
+      if (const std::string silent = owners_->silent(); !silent.empty())
+        host().log(LogLevel::warning, split_ + ": no samples are had from " + silent +
+                                          ": this rank reads and keeps them itself until it answers");
+    }
     host().log(LogLevel::info, text);
   }
 
  private:
+  /// In an evaluation each rank reads the same samples every time, and finds them in its own memory.
+  void share_with_ranks() {
+    const Ranks* const ranks = host().run().ranks;
+    if (ranks == nullptr || ranks->size() == 1 || !memory_ || split_ != "train") return;
+    cache::SampleOwners::Setup setup{.rank = ranks->rank(),
+                                     .shard = options_.shard,
+                                     .identity = name_of(source_->source() + source_->decoding())};
+    for (int rank = 0; rank < ranks->size(); ++rank)
+      setup.address_files.push_back(rank_folder(host().run(), rank) + "/cache-" + split_ + ".address");
+    server_ = std::make_unique<cache::SampleServer>(*memory_,
+                                                    setup.address_files[static_cast<std::size_t>(setup.rank)],
+                                                    setup.identity, ranks->local_size() == ranks->size());
+    owners_ = std::make_unique<cache::SampleOwners>(std::move(setup));
+    serving_ = host().thread("samples", [this](const std::stop_token& stop) { server_->serve(stop); });
+  }
+
   /// SHA-256, as a name of a folder.
   static std::string name_of(std::string source) {
     State state;
@@ -155,7 +185,14 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
         ++from_memory_;
         return std::move(*kept);
       }
+    const bool of_another = owners_ && !owners_->is_own(index);
+    if (of_another)
+      if (std::optional<Sample> kept = owners_->get(index)) {
+        ++from_ranks_;
+        return std::move(*kept);
+      }
     Sample made = decode(index);
+    if (of_another && owners_->put(index, made)) return made;
     if (memory_) memory_->put(index, made);
     return made;
   }
@@ -180,9 +217,13 @@ class Cache final : public Dataset, public Learns, public ReadsNewData {
   std::optional<Table> learned_;           ///< for it
   TakenSamples taken_;                     ///< for it; empty: all samples
   std::string split_, name_;
-  std::unique_ptr<cache::DiskLevel> disk_;      ///< null: none
-  std::unique_ptr<cache::MemoryLevel> memory_;  ///< null: none
-  mutable std::atomic<std::int64_t> from_memory_{0}, from_disk_{0}, fetched_{0}, fetched_bytes_{0};
+  std::unique_ptr<cache::DiskLevel> disk_;       ///< null: none
+  std::unique_ptr<cache::MemoryLevel> memory_;   ///< null: none
+  std::unique_ptr<cache::SampleServer> server_;  ///< null: other ranks have nothing of this one
+  std::unique_ptr<cache::SampleOwners> owners_;  ///< null where server_ is
+  mutable std::atomic<std::int64_t> from_memory_{0}, from_ranks_{0}, from_disk_{0}, fetched_{0},
+      fetched_bytes_{0};
+  std::shared_ptr<void> serving_;  ///< the thread of server_; last, so that it ends before what it uses
 };
 
 }  // namespace

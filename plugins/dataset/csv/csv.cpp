@@ -1,5 +1,6 @@
 // Tables in text files: CSV and its kin.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -101,7 +102,9 @@ class Csv final : public datasets::RowDataset, public trainyard::Learns, public 
   bool takes(std::size_t row) const { return taken_.empty() || taken_[row]; }
   void read(const std::string& split);
   void read_class(const std::vector<std::string>& fields, const Records& at, const Encoder& encoder,
-                  bool counts, const std::string& split);
+                  const std::string& split);
+  void skip_row();
+  void warn_of_held_out() const;
   void set_shape();
 
   /// Calls row(fields, records) for each row that the split takes; gives how many the file has.
@@ -216,6 +219,7 @@ std::int64_t Csv::rows_of_split() const {
 Columns Csv::learn() const {
   const bool whole = !options_.standardize_with.empty();
   const std::string& path = whole ? options_.standardize_with : options_.path;
+  if (whole) warn_of_held_out();
   std::size_t row = 0;
   std::optional<Learning> learning;
   bool any = false;
@@ -233,6 +237,18 @@ Columns Csv::learn() const {
   if (!any)
     throw DataError(path + ": none of its " + std::to_string(rows) + " rows falls into fraction: widen it");
   return learning->finish([&](const std::string& what) { host().log(trainyard::LogLevel::warning, what); });
+}
+
+/// All rows of standardize_with teach, those that the training split leaves out among them.
+void Csv::warn_of_held_out() const {
+  const bool all = taken_.empty() && options_.fraction == Options().fraction;
+  std::error_code ignored;
+  if (!all && std::filesystem::equivalent(options_.path, options_.standardize_with, ignored))
+    host().log(
+        trainyard::LogLevel::warning,
+        "standardize_with names " + options_.path +
+            ", the file that the training split takes a part of: rows that it leaves out are learned from, "
+            "too; leave standardize_with out and set standardize = true, to learn from the part alone");
 }
 
 void Csv::open(const std::string& split) {
@@ -264,10 +280,10 @@ void Csv::read(const std::string& split) {
         return header;
       },
       [&](const std::vector<std::string>& fields, const Records& at) {
-        const bool counts = takes(row++);
-        encoder.features(fields, at, features_, counts);
+        if (!takes(row++)) return skip_row();
+        encoder.features(fields, at, features_);
         if (options_.classification())
-          read_class(fields, at, encoder, counts, split);
+          read_class(fields, at, encoder, split);
         else
           value_of_.push_back(encoder.value_of(fields, at));
       });
@@ -281,14 +297,23 @@ void Csv::read(const std::string& split) {
   unseen_.warn(host(), where, datasets::UnseenClasses::graded);
 }
 
-/// `counts`: the split takes the row. A training split must know the class of such a row.
+/// Keeps the place of a row that the split does not take: nobody reads the row, whatever it holds.
+void Csv::skip_row() {
+  features_.resize(features_.size() + static_cast<std::size_t>(width_));
+  if (options_.classification())
+    class_of_.push_back(-1);
+  else
+    value_of_.push_back(0.0f);
+}
+
+/// A training split must know the class of each row.
 void Csv::read_class(const std::vector<std::string>& fields, const Records& at, const Encoder& encoder,
-                     bool counts, const std::string& split) {
-  const std::optional<std::int64_t> found = encoder.class_of(fields, at, counts && split == "train");
+                     const std::string& split) {
+  const std::optional<std::int64_t> found = encoder.class_of(fields, at, split == "train");
   const std::vector<std::int64_t>& seen = columns_->seen;
   const bool known = seen.empty() || std::binary_search(seen.begin(), seen.end(), found.value_or(-1));
   if (!found) ungraded_.push_back(std::ssize(class_of_));
-  if (counts && !(found && known))
+  if (!(found && known))
     (found ? unseen_ : unlearned_).add(encoder.class_name(fields), "in line " + std::to_string(at.line()));
   class_of_.push_back(found.value_or(-1));
 }

@@ -133,12 +133,11 @@ void Encoder::fail_target(const Records& at, const std::string& message) const {
   fail(at, *target_, columns_.names.empty() ? "" : columns_.names[columns_.target], message);
 }
 
-void Encoder::features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out,
-                       bool counts) {
+void Encoder::features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out) {
   for (std::size_t f = 0; f < places_.size(); ++f) {
     const std::string& text = fields[places_[f]];
     if (columns_.features[f].categorical)
-      level_of(f, text, at, out, counts);
+      level_of(f, text, at, out);
     else
       number_of(f, text, at, out);
     if (columns_.features[f].indicator) out.push_back(is_missing(text, options_) ? 1.0f : 0.0f);
@@ -168,7 +167,7 @@ void Encoder::number_of(std::size_t feature, const std::string& text, const Reco
 }
 
 void Encoder::level_of(std::size_t feature, const std::string& text, const Records& at,
-                       std::vector<float>& out, bool counts) {
+                       std::vector<float>& out) {
   const Column& column = columns_.features[feature];
   const bool gap = is_missing(text, options_);
   if (gap && !column.fill_level)
@@ -182,8 +181,6 @@ void Encoder::level_of(std::size_t feature, const std::string& text, const Recor
   out.resize(begin + column.levels.size(), 0.0f);
   if (level != levels_[feature].end())
     out[begin + level->second] = 1.0f;
-  else if (!counts)
-    return;
   else if (unseen_[feature].size() < 1000 || unseen_[feature].contains(text))
     ++unseen_[feature][text];
   else

@@ -29,10 +29,9 @@ class Encoder {
   /// In a file that was fitted, columns that the training file does not have.
   const std::vector<std::string>& extra() const { return extra_; }
 
-  /// Appends columns.width() numbers. Throws DataError that names line and column. `counts`: a level that the training
-  /// split does not have is remembered for unseen().
-  void features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out,
-                bool counts = true);
+  /// Appends columns.width() numbers. Throws DataError that names line and column. A level that the training split does
+  /// not have is remembered for unseen().
+  void features(const std::vector<std::string>& fields, const Records& at, std::vector<float>& out);
   /// Nothing for a class that was to be learned, and that the training split does not have; with `strict` that throws.
   std::optional<std::int64_t> class_of(const std::vector<std::string>& fields, const Records& at,
                                        bool strict) const;
@@ -49,8 +48,7 @@ class Encoder {
   };
   void number_of(std::size_t feature, const std::string& text, const Records& at,
                  std::vector<float>& out) const;
-  void level_of(std::size_t feature, const std::string& text, const Records& at, std::vector<float>& out,
-                bool counts);
+  void level_of(std::size_t feature, const std::string& text, const Records& at, std::vector<float>& out);
   [[noreturn]] void fail(const Records& at, std::size_t place, const std::string& name,
                          const std::string& message) const;
   [[noreturn]] void fail_target(const Records& at, const std::string& message) const;

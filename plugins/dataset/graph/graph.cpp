@@ -67,7 +67,11 @@ Block joined(const TensorHops& hops, std::int64_t nodes) {
   return block;
 }
 
-class GraphData final : public Dataset, public LinkedSamples, public KeepsData, public Learns {
+class GraphData final : public Dataset,
+                        public LinkedSamples,
+                        public KeepsData,
+                        public KeepsFolders,
+                        public Learns {
  public:
   struct Options {
     std::string task = "node";
@@ -93,7 +97,8 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData, 
     std::int64_t negatives = 1;
   };
   static void describe(Manifest<Options>& m);
-  explicit GraphData(const Options& options) : options_(options) {}
+  explicit GraphData(const Options& options)
+      : options_(options), learned_(options.layout == "tu" ? Labels::values : Labels::numbers) {}
 
   void open(const std::string& split) override;
   std::int64_t size() const override {
@@ -103,17 +108,18 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData, 
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override;
   std::vector<std::int64_t> labels() const override;
   KeptFacts keep(const std::string& split, const KeptProgress& progress) override;
+  std::vector<std::string> kept_folders() const override { return {"keep_in"}; }
   void set_taken(TakenSamples taken) override { taken_ = std::move(taken); }
-  /// Classes; nothing of links and numbers.
-  Table learned() const override { return learned_.known() ? learned_.to_table() : Table(); }
-  void use(const Table& learned) override {
-    if (targets() == graph::Targets::classes) learned_.use(learned);
-  }
+  /// Classes, where samples have any, and node labels of tu files.
+  Table learned() const override;
+  void use(const Table& learned) override;
   std::vector<std::int64_t> ungraded() const override { return ungraded_; }
   /// Messages go over all edges for training.
   std::string parted_by() const override { return links_ ? "data.shares" : ""; }
 
  private:
+  using Labels = datasets::NumberedClasses::Labels;
+
   /// A sampler that no other thread has.
   class Borrowed {
    public:
@@ -134,7 +140,9 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData, 
   void check_options() const;
   void open_nodes(const std::string& split);
   void open_links(const std::string& split);
+  std::vector<std::int64_t> labels_of_files() const;
   void learn_classes(const std::string& split);
+  void make_features();
   /// Features, blocks and degrees of the neighbourhoods of `seeds`, in the order of the schema.
   std::vector<at::Tensor> around(std::span<const std::int64_t> seeds, const ReadContext& context) const;
   Batch read_nodes(std::span<const std::int64_t> indices, const ReadContext& context) const;
@@ -142,6 +150,7 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData, 
   Batch read_edges(std::span<const std::int64_t> indices, const ReadContext& context) const;
   Batch read_graphs(std::span<const std::int64_t> indices) const;
   at::Tensor targets_of(std::span<const std::int64_t> indices) const;
+  std::int64_t class_of(std::int64_t label) const { return learned_.class_of(label, classes_).value_or(-1); }
   const graph::Csr& csr() const { return links_ ? links_->messages : graph_->csr; }
   std::unique_ptr<graph::NeighbourSampler> take() const;
   void give_back(std::unique_ptr<graph::NeighbourSampler> sampler) const;
@@ -150,12 +159,14 @@ class GraphData final : public Dataset, public LinkedSamples, public KeepsData, 
 
   Options options_;
   TakenSamples taken_;
-  datasets::NumberedClasses learned_;
+  bool given_ = false;  ///< what was learned before
+  datasets::NumberedClasses learned_, node_labels_{Labels::values};
   std::vector<std::int64_t> ungraded_;
   std::int64_t classes_ = 0;
   graph::Plan plan_;
   graph::IdMap ids_ = graph::IdMap::direct;
   std::shared_ptr<const graph::NodeGraph> graph_;
+  at::Tensor features_;                                  ///< of all nodes
   const std::vector<std::int64_t>* seeds_ = nullptr;     ///< nodes or graphs of the split, in graph_
   std::shared_ptr<const graph::Links> links_;            ///< where samples are edges
   const std::vector<graph::Edge>* positives_ = nullptr;  ///< of the split, in links_
@@ -271,6 +282,7 @@ void GraphData::open(const std::string& split) {
   graph_ = graph::open_graph(source());
   targets() == graph::Targets::links ? open_links(split) : open_nodes(split);
   if (targets() == graph::Targets::classes) learn_classes(split);
+  make_features();
   const bool fits = csr().nodes() * 4 <= options_.map_budget << 20;
   ids_ = options_.id_map == "direct" || (options_.id_map == "auto" && fits) ? graph::IdMap::direct
                                                                             : graph::IdMap::flat;
@@ -315,15 +327,60 @@ void GraphData::open_nodes(const std::string& split) {
   seeds_ = &found->second;
 }
 
+Table GraphData::learned() const {
+  Table table = learned_.known() ? learned_.to_table() : Table();
+  if (node_labels_.known()) table.set("node_labels", node_labels_.to_table());
+  return table;
+}
+
+void GraphData::use(const Table& learned) {
+  given_ = true;
+  if (targets() == graph::Targets::classes) learned_.use(learned);
+  const Value* const labels = learned.find("node_labels");
+  if (labels != nullptr && labels->get_if<Table>() != nullptr) node_labels_.use(labels->as<Table>());
+}
+
 /// As many classes as the options say, or else as the highest label among the training samples does. Made-up graphs
 /// have as many as they were made with.
 void GraphData::learn_classes(const std::string& split) {
-  const std::vector<std::int64_t> all = labels();
+  const std::vector<std::int64_t> all = labels_of_files();
   const std::vector<bool> taken = datasets::mask_of(taken_, size());
   if (!learned_.known()) learned_.learn(all, taken);  // nothing was given: this is the training split
   const bool fixed = options_.classes > 0 || options_.layout == "synthetic";
   classes_ = fixed ? graph_->classes : learned_.count();
+  if (learned_.count() > classes_)
+    throw ConfigError("classes is " + std::to_string(classes_) + ", and the training samples of " +
+                      options_.path + " have " + std::to_string(learned_.count()) + ": leave it out");
   ungraded_ = learned_.find_unseen(split, all, taken, classes_, "sample", host());
+}
+
+/// Of nodes with labels each label that the training samples have becomes a feature, 1 or 0, behind the attributes.
+void GraphData::make_features() {
+  const std::vector<std::int64_t>& labels = graph_->node_labels;
+  if (given_ && node_labels_.known() == labels.empty())
+    throw DataError(options_.path + ": its nodes have " + (labels.empty() ? "no labels" : "labels") +
+                    ", and the run was trained " + (labels.empty() ? "with" : "without") +
+                    ": are these the files that it was trained with?");
+  features_ = graph_->features;
+  if (labels.empty()) return;
+  if (!given_) {
+    const std::vector<bool> taken = datasets::mask_of(taken_, size());
+    std::vector<bool> nodes(labels.size());
+    for (std::size_t sample = 0; sample < taken.size(); ++sample) {
+      const auto number = static_cast<std::size_t>((*seeds_)[sample]);
+      if (taken[sample])
+        std::fill(nodes.begin() + graph_->offsets[number], nodes.begin() + graph_->offsets[number + 1], true);
+    }
+    node_labels_.learn(labels, nodes);
+  }
+  const std::int64_t columns = node_labels_.count();
+  at::Tensor made = at::zeros({std::ssize(labels), columns}, at::kFloat);
+  float* row = made.mutable_data_ptr<float>();
+  for (const std::int64_t label : labels) {
+    if (const std::optional<std::int64_t> column = node_labels_.class_of(label, columns)) row[*column] = 1.0f;
+    row += columns;
+  }
+  features_ = graph::finished(at::cat({features_, made}, 1), source());
 }
 
 void GraphData::open_links(const std::string& split) {
@@ -355,7 +412,7 @@ BatchSchema GraphData::schema() const {
   const bool one_block = plan_.mode == graph::Mode::subgraph || task == GraphTask::graph;
   const std::int64_t pairs = 1 + options_.negatives;
   BatchSchema schema;
-  schema.inputs = block_fields(graph_->features.size(1), graph_->features.scalar_type(),
+  schema.inputs = block_fields(features_.size(1), features_.scalar_type(),
                                one_block ? 1 : plan_.fanouts.size(), options_.degree, task, pairs);
   schema.target = {"class", {}, at::kLong};
   if (links_) schema.target = {"link", {pairs}, at::kFloat};
@@ -492,11 +549,19 @@ at::Tensor GraphData::targets_of(std::span<const std::int64_t> indices) const {
   std::vector<std::int64_t> samples, found;
   for (const std::int64_t index : indices) samples.push_back((*seeds_)[static_cast<std::size_t>(index)]);
   if (graph_->numbers.defined()) return graph_->numbers.index_select(0, list(samples));
-  for (const std::int64_t sample : samples) found.push_back(graph_->labels[static_cast<std::size_t>(sample)]);
+  for (const std::int64_t sample : samples)
+    found.push_back(class_of(graph_->labels[static_cast<std::size_t>(sample)]));
   return list(found);
 }
 
+/// Of no class: -1.
 std::vector<std::int64_t> GraphData::labels() const {
+  std::vector<std::int64_t> found = labels_of_files();
+  for (std::int64_t& label : found) label = class_of(label);
+  return found;
+}
+
+std::vector<std::int64_t> GraphData::labels_of_files() const {
   std::vector<std::int64_t> found;
   if (links_ || graph_->numbers.defined()) return found;
   for (const std::int64_t seed : *seeds_) found.push_back(graph_->labels[static_cast<std::size_t>(seed)]);
@@ -521,7 +586,7 @@ void GraphData::give_back(std::unique_ptr<graph::NeighbourSampler> sampler) cons
 }
 
 at::Tensor GraphData::features_of(std::span<const std::int64_t> nodes) const {
-  const at::Tensor& all = graph_->features;
+  const at::Tensor& all = features_;
   at::Tensor features = at::empty({static_cast<std::int64_t>(nodes.size()), all.size(1)}, all.scalar_type());
   const auto row = static_cast<std::size_t>(all.size(1)) * all.element_size();
   const auto* from = static_cast<const char*>(all.const_data_ptr());

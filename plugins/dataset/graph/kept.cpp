@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 namespace graph {
@@ -13,7 +14,7 @@ using datasets::KeptFile;
 constexpr std::array split_names = {"train", "val", "test"};
 
 /// The arrays of the file, in its order; those of the splits follow, from `seeds` on.
-enum Part : std::uint8_t { rowptr, col, features, labels, numbers, ends, offsets, seeds };
+enum Part : std::uint8_t { rowptr, col, features, labels, node_labels, numbers, ends, offsets, seeds };
 /// Likewise the numbers that describe them.
 enum Number : std::uint8_t { nodes, col_bytes, width, feature_bytes, classes, targets, described };
 constexpr std::size_t parts = seeds + split_names.size();
@@ -40,7 +41,7 @@ std::span<const T> numbers_of(const at::Tensor& tensor) {
 }  // namespace
 
 KeptFile kept_graph(const std::string& folder, const std::string& name) {
-  return {folder, name, "tygraph2", "graph"};
+  return {folder, name, "tygraph3", "graph"};
 }
 
 std::optional<NodeGraph> map_kept(const KeptFile& file) {
@@ -57,8 +58,12 @@ std::optional<NodeGraph> map_kept(const KeptFile& file) {
   else
     graph.csr.col = kept->part<std::int64_t>(col);
   graph.csr.owner = kept->owner;
-  graph.features = tensor(*kept, features, said[width], said[feature_bytes] == 2 ? at::kHalf : at::kFloat);
+  if (said[width] > 0)
+    graph.features = tensor(*kept, features, said[width], said[feature_bytes] == 2 ? at::kHalf : at::kFloat);
+  else
+    graph.features = at::empty({said[nodes], 0}, at::kFloat);
   graph.labels = copy(kept->part<std::int64_t>(labels));
+  graph.node_labels = copy(kept->part<std::int64_t>(node_labels));
   if (said[targets] > 0) graph.numbers = tensor(*kept, numbers, said[targets], at::kFloat);
   graph.ends = copy(kept->part<std::int64_t>(ends));
   graph.offsets = copy(kept->part<std::int64_t>(offsets));
@@ -85,6 +90,7 @@ void keep(const KeptFile& file, const NodeGraph& graph) {
       graph.csr.col);
   kept.add(numbers_of<char>(graph.features));
   kept.add(std::span<const std::int64_t>(graph.labels));
+  kept.add(std::span<const std::int64_t>(graph.node_labels));
   kept.add(graph.numbers.defined() ? numbers_of<char>(graph.numbers) : std::span<const char>());
   kept.add(std::span<const std::int64_t>(graph.ends));
   kept.add(std::span<const std::int64_t>(graph.offsets));

@@ -87,13 +87,9 @@ void check_half(const at::Tensor& features, const Source& source) {
 
 NodeGraph prepared(const Source& source) {
   NodeGraph graph = read(source);
-  if (source.normalise_features) normalise(graph.features);
-  if (source.half) {
-    check_half(graph.features, source);
-    graph.features = graph.features.to(at::kHalf);
-  }
+  if (graph.node_labels.empty()) graph.features = finished(std::move(graph.features), source);
   graph.classes = source.classes;
-  if (graph.numbers.defined()) return graph;
+  if (graph.numbers.defined() || source.layout == "tu") return graph;  // where -1 is a label as others are
   if (graph.classes == 0 && !graph.labels.empty())
     graph.classes = *std::max_element(graph.labels.begin(), graph.labels.end()) + 1;
   for (auto& [split, nodes] : graph.splits)
@@ -112,6 +108,13 @@ NodeGraph find(const Source& source, const std::string& name) {
 }
 
 }  // namespace
+
+at::Tensor finished(at::Tensor features, const Source& source) {
+  if (source.normalise_features) normalise(features);
+  if (!source.half) return features;
+  check_half(features, source);
+  return features.to(at::kHalf);
+}
 
 std::string kept_path(const Source& source) {
   return kept_graph(source.keep_in, name_of(source)).path();

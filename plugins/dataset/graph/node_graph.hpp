@@ -55,8 +55,12 @@ struct Source {
 
 struct NodeGraph {
   Csr csr;
-  at::Tensor features;               ///< [nodes, width], float or half
-  std::vector<std::int64_t> labels;  ///< [nodes], [graphs] or [edges with a target]; -1: none
+  at::Tensor
+      features;  ///< [nodes, width]; finished() unless there are node labels, for which columns are to come
+  /// [nodes], [graphs] or [edges with a target]; -1: none. Of tu files any integers, which are as in the files.
+  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t>
+      node_labels;     ///< [nodes], as in the files: they become features; empty: there are none
   at::Tensor numbers;  ///< float [as many, width], in the place of labels; undefined: there are none
   std::int64_t classes = 0;
   std::vector<std::int64_t> ends;     ///< of edges with a target [2 * edges]: from where, to where, of each
@@ -66,6 +70,9 @@ struct NodeGraph {
 
 /// Any thread. Throws DataError that names file and record; ConfigError for options that do not go together.
 std::shared_ptr<const NodeGraph> open_graph(const Source& source);
+
+/// The features of nodes as the source wants them: normalised, in its precision. Throws DataError.
+at::Tensor finished(at::Tensor features, const Source& source);
 
 /// Where Source::keep_in keeps it: the path of the file.
 std::string kept_path(const Source& source);

@@ -6,10 +6,8 @@
 // at its end.
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <set>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -84,12 +82,8 @@ std::vector<std::int64_t> read_offsets(const std::string& path) {
   return offsets;
 }
 
-/// Integers, one a line, numbered from 0: first those that rows for training have, by their order, then the others.
-struct Labels {
-  std::vector<std::int64_t> of_rows;
-  std::int64_t trained = 0;  ///< how many different ones rows for training have
-};
-Labels read_labels(const std::string& path, const std::vector<bool>& training, const char* of) {
+/// Integers, one a line.
+std::vector<std::int64_t> read_labels(const std::string& path, std::int64_t count, const char* of) {
   std::vector<std::int64_t> labels;
   for (Lines lines(path, ','); lines.next();) {
     lines.expect_fields(1, "a label");
@@ -97,18 +91,10 @@ Labels read_labels(const std::string& path, const std::vector<bool>& training, c
     if (!value) lines.fail("the label is " + datasets::shown(lines.fields()[0]) + ", expected an integer");
     labels.push_back(*value);
   }
-  if (labels.size() != training.size())
+  if (std::ssize(labels) != count)
     throw DataError(path + ": it has " + std::to_string(labels.size()) +
-                    " rows, expected one for each of the " + std::to_string(training.size()) + of);
-  std::set<std::int64_t> trained;
-  for (std::size_t row = 0; row < labels.size(); ++row)
-    if (training[row]) trained.insert(labels[row]);
-  std::map<std::int64_t, std::int64_t> numbers;
-  for (const std::int64_t value : trained) numbers.emplace(value, std::ssize(numbers));
-  for (const std::int64_t value : std::set(labels.begin(), labels.end()))
-    numbers.emplace(value, std::ssize(numbers));
-  for (std::int64_t& label : labels) label = numbers.at(label);
-  return {std::move(labels), std::ssize(trained)};
+                    " rows, expected one for each of the " + std::to_string(count) + of);
+  return labels;
 }
 
 /// As many numbers a row as the first one has.
@@ -129,37 +115,15 @@ at::Tensor read_attributes(const std::string& path, std::int64_t count, const ch
   return all;
 }
 
-/// Attributes, and a column for each label that nodes for training have; where there is neither, a one.
-at::Tensor read_features(const std::string& stem, const std::vector<bool>& training) {
-  const std::int64_t nodes = std::ssize(training);
-  std::vector<at::Tensor> parts;
+/// What a node is: labels, attributes, or, where there are neither, a one.
+void read_nodes(const std::string& stem, NodeGraph& graph) {
+  const std::int64_t nodes = graph.offsets.back();
+  if (const std::string file = file_of(stem + "_node_labels.txt"); !file.empty())
+    graph.node_labels = read_labels(file, nodes, " nodes");
   if (const std::string file = file_of(stem + "_node_attributes.txt"); !file.empty())
-    parts.push_back(read_attributes(file, nodes, " nodes"));
-  if (const std::string file = file_of(stem + "_node_labels.txt"); !file.empty()) {
-    const Labels labels = read_labels(file, training, " nodes");
-    parts.push_back(at::zeros({nodes, labels.trained}, at::kFloat));
-    float* row = parts.back().mutable_data_ptr<float>();
-    for (const std::int64_t label : labels.of_rows) {
-      if (label < labels.trained) row[label] = 1.0f;
-      row += labels.trained;
-    }
-  }
-  return parts.empty() ? at::ones({nodes, 1}, at::kFloat) : at::cat(parts, 1);
-}
-
-void read_targets(const std::string& stem, const Source& source, const std::vector<bool>& training,
-                  NodeGraph& graph) {
-  if (source.targets == Targets::numbers) {
-    graph.numbers =
-        read_attributes(required_file(stem + "_graph_attributes.txt"), std::ssize(training), " graphs");
-    return;
-  }
-  const std::string labels = required_file(stem + "_graph_labels.txt");
-  graph.labels = read_labels(labels, training, " graphs").of_rows;
-  const std::int64_t highest = *std::max_element(graph.labels.begin(), graph.labels.end());
-  if (source.classes > 0 && highest >= source.classes)
-    throw ConfigError("classes is " + std::to_string(source.classes) + ", and " + labels + " has " +
-                      std::to_string(highest + 1) + ": leave it out");
+    graph.features = read_attributes(file, nodes, " nodes");
+  else
+    graph.features = at::ones({nodes, graph.node_labels.empty() ? 1 : 0}, at::kFloat);
 }
 
 }  // namespace
@@ -168,18 +132,13 @@ NodeGraph read_tu(const Source& source) {
   const std::string stem = stem_of(source.path);
   NodeGraph graph;
   graph.offsets = read_offsets(required_file(stem + "_graph_indicator.txt"));
-  const std::size_t graphs = graph.offsets.size() - 1;
-  const std::int64_t nodes = graph.offsets.back();
-  graph.splits = split(static_cast<std::int64_t>(graphs), source.shares);
-  std::vector<bool> graphs_for_training(graphs), nodes_for_training(static_cast<std::size_t>(nodes));
-  for (const std::int64_t number : graph.splits["train"]) {
-    const auto each = static_cast<std::size_t>(number);
-    graphs_for_training[each] = true;
-    std::fill(nodes_for_training.begin() + graph.offsets[each],
-              nodes_for_training.begin() + graph.offsets[each + 1], true);
-  }
-  read_targets(stem, source, graphs_for_training, graph);
-  graph.features = read_features(stem, nodes_for_training);
+  const std::int64_t graphs = std::ssize(graph.offsets) - 1, nodes = graph.offsets.back();
+  graph.splits = split(graphs, source.shares);
+  if (source.targets == Targets::numbers)
+    graph.numbers = read_attributes(required_file(stem + "_graph_attributes.txt"), graphs, " graphs");
+  else
+    graph.labels = read_labels(required_file(stem + "_graph_labels.txt"), graphs, " graphs");
+  read_nodes(stem, graph);
   std::vector<std::array<std::int64_t, 2>> edges;
   const auto graph_of = [&](std::int64_t node) {
     return std::upper_bound(graph.offsets.begin(), graph.offsets.end(), node) - graph.offsets.begin();

@@ -92,6 +92,7 @@ class Text final : public datasets::TokenDataset, public Learns, public ReadsNew
     m.option("stride", &Options::stride, "tokens from one sample to the next; else seq_len: no overlap")
         .min(1);
     m.option("fraction", &Options::fraction, "[from, to]: the part of the file to take").range(0.0, 1.0);
+    m.needs("data.train.take = none where level = bpe");
   }
   explicit Text(const Options& options) : options_(options) {}
 
@@ -239,6 +240,11 @@ void Text::open(const std::string& split) {
   check_options();
   seq_len_ = options_.seq_len;
   stride_ = options_.stride.value_or(seq_len_);
+  if (taken_ && split == "train" && stride_ < seq_len_)
+    host().log(LogLevel::warning, "stride = " + std::to_string(stride_) +
+                                      " is less than seq_len = " + std::to_string(seq_len_) +
+                                      ": samples overlap, so that training reads tokens of samples that take "
+                                      "leaves out; leave stride out, or cut the text by fraction");
   Reader file(options_.path);
   const std::string content = content_of(file);
   try {

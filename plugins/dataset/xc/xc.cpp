@@ -20,7 +20,7 @@ namespace {
 
 using namespace trainyard;
 
-class Xc final : public Dataset, public KeepsData {
+class Xc final : public Dataset, public KeepsData, public KeepsFolders {
  public:
   struct Options {
     std::string layout = "text";
@@ -86,6 +86,7 @@ class Xc final : public Dataset, public KeepsData {
     for (std::int64_t i = 0; i < samples_.size(); ++i) width_ = std::max(width_, samples_.labels_of(i));
   }
 
+  std::vector<std::string> kept_folders() const override { return {"keep_in"}; }
   KeptFacts keep(const std::string& split, const KeptProgress& progress) override {
     return datasets::kept_by(options_.keep_in, options_.path, progress, [&] {
       const std::string file = xc::kept_samples(options_.keep_in, name(split)).path();

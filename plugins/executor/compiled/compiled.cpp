@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -63,6 +64,7 @@ class CompiledExecutor final : public Executor {
   void open(Workbench& bench) override {
     plans_.clear();
     copies_.clear();
+    untapped_.reset();
     network_ = dynamic_cast<GraphNetwork*>(&bench.network());
     const char* const why = reason_against(network_);
     if (why == nullptr) return;
@@ -183,12 +185,10 @@ class CompiledExecutor final : public Executor {
     return nullptr;
   }
 
-  /// Of a pass that is not node by node: a twin of the network has its dropout, and nobody who looks at its nodes.
-  const char* reason_in_nodes(Workbench& bench, const ForwardContext& pass) const {
-    const auto computes = [&] {
-      return bench.drops() && !dynamic_cast<GraphNetwork&>(*bench.twin()).runs_by_nodes(pass);
-    };
-    if (told_.contains(dropout_computes) || computes()) return dropout_computes;
+  /// The reason for a pass that is not node by node: a twin of the network has its dropout, and nobody looks at its nodes.
+  const char* reason_in_nodes(Workbench& bench, const ForwardContext& pass) {
+    if (bench.drops() && !untapped_) untapped_ = bench.twin();
+    if (untapped_ && !dynamic_cast<GraphNetwork&>(*untapped_).runs_by_nodes(pass)) return dropout_computes;
     return "a rule, a recorder or a hook looks at nodes: the passes that it looks at run as eager does";
   }
 
@@ -287,6 +287,7 @@ class CompiledExecutor final : public Executor {
   Copies copies_;                                ///< that the dropout made last
   std::set<std::string, std::less<>> told_;      ///< why passes ran as eager runs them
   GraphNetwork* network_ = nullptr;
+  std::unique_ptr<Network> untapped_;  ///< a twin of it on its tensors, once a pass was not node by node
   std::optional<std::pair<at::Device, std::unique_ptr<Device>>> device_;  ///< null: of no use
   /// The last used first. Null: what it would be made for runs as eager does.
   std::list<std::pair<PlanKey, std::shared_ptr<TrackedPass>>> plans_;

@@ -83,7 +83,8 @@ class Hfta final : public Eager {
         .range(0.0, 1.0);
     m.fires(micro_events);
     // The members are not in the network that hooks see, which is the leader's.
-    m.provides("hyper").provides("batch");
+    m.provides("hyper").provides("batch").provides("losses").provides("predictions");
+    m.provides("members where members != none");
     for (const char* const feature : {"grads", "outputs", "model", "taps"})
       m.provides(std::string(feature) + " where members = none");
     m.needs("graph where members != none").needs("one rank where members != none");
@@ -405,7 +406,7 @@ class Hfta final : public Eager {
   }
 
   at::Tensor losses_of(Workbench& bench, const at::Tensor& outputs, const Batch& batch) const {
-    check_rows(batch, outputs.size(1));
+    check_rows(batch, outputs.sizes().slice(1));
     if (const auto* at_once = dynamic_cast<const GradesMembers*>(&bench.loss()))
       return at_once->forward_members(outputs, batch);
     std::vector<at::Tensor> losses;

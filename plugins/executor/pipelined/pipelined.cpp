@@ -118,6 +118,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     m.needs("distributed where mode = dist").needs("one rank where mode = sim | threads");
     m.needs("run.device = cpu where mode = dist");
     m.provides("batch").provides("outputs").provides("divides_network where mode = dist");
+    m.provides("losses").provides("predictions where stages = 1");  // else outputs are of earlier steps
     constexpr Event fired[] = {Event::before_loss, Event::after_loss, Event::before_backward,
                                Event::after_backward};
     m.fires(fired);
@@ -369,7 +370,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     shown_ = unit.batch;
     graded_ = {output, {}};
     fire(Event::before_loss, unit);
-    graded_.loss = bench_->loss().forward(graded_.output, check_rows(shown_, graded_.output.size(0)));
+    graded_.loss = bench_->loss().forward(graded_.output, check_rows(shown_, graded_.output.sizes()));
     fire(Event::after_loss, unit);
     bench_->report(graded_, shown_);
     fire(Event::before_backward, unit);
@@ -385,14 +386,17 @@ class Pipelined final : public Executor, pipelined::Judge {
   }
   void clip(Tensors& gradients) override { bench_->clip(gradients); }
 
+  /// The unit's share of its step is that of its samples.
   void fire(Event event, const Unit& unit) {
-    StepWork work{.micros = {&shown_, 1},
-                  .weight = shown_.weight,
-                  .step = static_cast<std::int64_t>(unit.pass.step),
-                  .before = unit.pass.part.before,
-                  .samples = unit.pass.part.samples,
-                  .first = unit.pass.part.first,
-                  .first_micro = unit.pass.micro};
+    const StepPart& part = unit.pass.part;
+    StepWork work{
+        .micros = {&shown_, 1},
+        .weight = shown_.weight * static_cast<double>(part.samples) / static_cast<double>(part.count),
+        .step = static_cast<std::int64_t>(unit.pass.step),
+        .before = part.before,
+        .samples = part.samples,
+        .first = part.first,
+        .first_micro = unit.pass.micro};
     bench_->fire(event, work, 0, graded_);
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <trainyard/error.hpp>
+#include <trainyard/helpers/check_rows.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 #include <trainyard/loss.hpp>
 
@@ -154,7 +155,7 @@ void Stage::forward(Pass& pass) {
 void Stage::turn(Pass& pass) {
   const at::AutoGradMode tracked(true);
   const at::Tensor output = pass.outputs.front();
-  const at::Tensor loss = loss_.forward(output, pass.batch);
+  const at::Tensor loss = loss_.forward(output, check_rows(pass.batch, output.sizes()));
   pass.graded = {output.detach(), loss.detach()};
   pass.outputs = {loss};
 }

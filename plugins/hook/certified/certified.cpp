@@ -36,6 +36,8 @@ class Certified final : public Hook {
     m.name("certified").version("1.0.0").summary("Counts samples near which no other class is, by proof.");
     m.needs("fp32").needs("graph").conflicts("gpt").conflicts("lstm").conflicts("dlrm");
     m.needs("trainer.precision = fp32 where soundness = 3 | 4");
+    // Whose proofs are not of convolutions by transforms: the other networks have none.
+    m.needs("prefers executor.winograd = false where soundness = 3 | 4 and model.type != mlp | residual_mlp");
     m.needs("model.activation != gelu | selu | sigmoid | tanh");
     m.option("eps", &Options::eps, "largest change of an input, before the data's mean and std").min(0);
     m.option("subset", &Options::subset,
@@ -54,6 +56,7 @@ class Certified final : public Hook {
              "weights; 3 "
              "also the single-precision program, sums in any order; 4 that in any rounding mode")
         .range(1, 4);
+    m.hook<&Certified::check_run>(Event::model_ready);
     m.hook<&Certified::fit_start>(Event::fit_start);
     m.hook<&Certified::begin>(Event::eval_start);
     m.hook<&Certified::add_batch>(Event::eval_batch_end);
@@ -62,10 +65,14 @@ class Certified final : public Hook {
   }
   explicit Certified(const Options& options) : options_(options) {}
 
-  /// What cannot be bounded is refused before the first step.
+  /// Refuses networks and data that it has no bounds of, while the run is built: `trainyard validate` builds it, too.
+  void check_run(StepContext& context) {
+    for (const Batch& batch : host().batches("train", 1)) check(batch, context.network().output_shape());
+    ball_of(layers_of(context.network()));
+  }
+
   void fit_start(StepContext& context) {
     const gpupoly::Layers layers = layers_of(context.network());
-    ball_of(layers);
     host().log(LogLevel::info, "proofs hold of " + gpupoly::holds_of(layers, options_.soundness));
   }
 
@@ -75,7 +82,7 @@ class Certified final : public Hook {
   void add_batch(StepContext& context) {
     const Batch& batch = context.batch();
     if (batch.weight <= 0.0) return;
-    check(batch, context.output());
+    check(batch, context.output().sizes().slice(1));
     const RandomStream random = host().random(context.split());
     const at::Tensor guesses = context.output().argmax(1).cpu(),
                      labels = batch.target.to(at::kCPU, at::kLong);
@@ -135,10 +142,11 @@ class Certified final : public Hook {
 
   bool full() const { return static_cast<std::int64_t>(drawn_.size()) == options_.subset; }
 
-  static void check(const Batch& batch, const at::Tensor& output) {
+  /// `output`: the shape of what the network gives for a sample.
+  static void check(const Batch& batch, at::IntArrayRef output) {
     if (!batch.target.defined() || batch.target.dim() != 1 || at::isFloatingType(batch.target.scalar_type()))
       throw ConfigError("hook certified counts classes, and the data has no class a sample; leave it out");
-    if (output.dim() != 2 || output.size(1) < 2)
+    if (output.size() != 1 || output.front() < 2)
       throw ConfigError(
           "hook certified needs an output for each class, [batch, classes]; give the model two or more");
     if (batch.inputs.size() != 1)

@@ -74,14 +74,15 @@ class CertifiedLoss final : public Hook {
     m.option("length", &Options::length, "steps in which eps grows");
     m.option("mid", &Options::mid, "share of them in which it does as the fourth power; then it is linear")
         .range(0.01, 1.0);
-    m.hook<&CertifiedLoss::fit_start>(Event::fit_start);
+    m.hook<&CertifiedLoss::check_run>(Event::model_ready);
     // Before what adds to the loss as it is.
     m.hook<&CertifiedLoss::replace_loss>(Event::after_loss).writes(Region::outputs).priority(10);
     m.hook<&CertifiedLoss::report>(Event::batch_end);
   }
   explicit CertifiedLoss(const Options& options) : options_(options) {}
 
-  void fit_start(StepContext& context) {
+  /// Refuses networks and data that it has no bounds of, while the run is built: `trainyard validate` builds it, too.
+  void check_run(StepContext& context) {
     if (!options_.clip.empty() && (options_.clip.size() != 2 || !(options_.clip[0] < options_.clip[1])))
       throw ConfigError(
           "hook certified_loss: clip is the smallest and the largest input that there is, or empty");
@@ -90,6 +91,10 @@ class CertifiedLoss final : public Hook {
     ramp_ = {.start = steps("start", options_.start, context),
              .length = std::max<std::int64_t>(1, steps("length", options_.length, context)),
              .mid = options_.mid};
+    for (const Batch& batch : host().batches("train", 1)) {
+      check(batch, context.network().output_shape());
+      around(batch.input(), options_.eps);
+    }
     refresh(context.network());
   }
 
@@ -97,7 +102,7 @@ class CertifiedLoss final : public Hook {
     if (context.evaluating()) return;
     refresh(context.network());
     const Batch& batch = context.batch();
-    check(batch, context.output());
+    check(batch, context.output().sizes().slice(1));
     const double share = ramp_.at(context.clock().step);
     if (share == 0.0) return;
     const FullPrecision full(batch.input().device().type());
@@ -137,11 +142,12 @@ class CertifiedLoss final : public Hook {
     if (bounds_ == nullptr || &bounds_->graph() != graph) bounds_ = std::make_unique<Bounds>(*graph);
   }
 
-  static void check(const Batch& batch, const at::Tensor& output) {
+  /// `output`: the shape of what the network gives for a sample.
+  static void check(const Batch& batch, at::IntArrayRef output) {
     if (!batch.target.defined() || batch.target.dim() != 1 || at::isFloatingType(batch.target.scalar_type()))
       throw ConfigError(
           "hook certified_loss bounds classes, and the data has no class a sample; leave it out");
-    if (output.layout() != at::kStrided || output.dim() != 2 || output.size(1) < 2)
+    if (output.size() != 1 || output.front() < 2)
       throw ConfigError(
           "hook certified_loss needs an output for each class, [batch, classes]; give the model two or more");
     if (batch.inputs.size() != 1 || !at::isFloatingType(batch.input().scalar_type()))

@@ -16,6 +16,7 @@ namespace {
 
 /// Between the name of a node and the number of a tensor.
 constexpr std::string_view input_of = "_input_", output_of = "_output_";
+const std::string loss_name = "loss_output_0", output_name = "output_0";
 
 }  // namespace
 
@@ -24,7 +25,7 @@ void Capture::begin(std::shared_ptr<Plan> plan, StepRecord head) {
   plan_ = std::move(plan);
   if (!device_) device_ = spare_ ? std::move(spare_) : std::make_unique<DeviceStatistics>();
   record_ = std::make_shared<StepRecord>(std::move(head));
-  has_gradients_ = false;
+  has_gradients_ = has_output_ = false;
 }
 
 void Capture::drop() {
@@ -70,10 +71,11 @@ Capture::Taken Capture::complete(Draft draft) {
   return taken;
 }
 
-bool Capture::take(const std::string& name, const at::Tensor& tensor, bool stays) {
+bool Capture::take(Shown kind, const std::string& name, const at::Tensor& tensor, bool stays) {
   const Want& want = plan_->want(name);
   if (!want.any() || !tensor.defined() || tensor.is_complex() || tensor.is_quantized()) return false;
-  for (Sighting* each : want.by) each->seen = true;
+  for (Sighting* each : want.by)
+    each->seen |= bit(Shown::anything) | (record_->mode == Mode::train ? bit(kind) : 0U);
   const at::Tensor plain = stored(tensor.detach());
   TensorRecord record{.name = name, .shape = plain.sizes().vec(), .statistics = {}, .value = {}};
   const bool scalar = plain.numel() == 1;
@@ -93,19 +95,46 @@ void Capture::settle() {
   }
 }
 
+void Capture::expect(Shown kind, const std::string& name) {
+  for (Sighting* each : plan_->want(name).by) each->wanted |= bit(kind);
+}
+
+void Capture::expect_all(StepContext& context) {
+  if (std::exchange(plan_->expects, true)) return;
+  for (const Parameter& each : parameters(context)) {
+    expect(Shown::weights, each.name);
+    if (each.tensor.requires_grad()) expect(Shown::gradients, each.gradient);
+  }
+  expect(Shown::losses, loss_name);
+  expect(Shown::outputs, output_name);
+  if (const Graph* const graph = context.network().graph(); graph != nullptr)
+    any_node_name(*graph, [&](const std::string& name) {
+      expect(Shown::nodes, name);
+      return false;
+    });
+}
+
 void Capture::scalar(const std::string& name, const at::Tensor& value) {
-  take(name, value);
+  take(Shown::anything, name, value);
   device_->launch();
 }
 
+void Capture::loss(const at::Tensor& value) {
+  take(Shown::losses, loss_name, value);
+  device_->launch();
+}
+
+/// An executor that cuts micro-batches shows an output of each part.
 void Capture::output(const at::Tensor& output) {
-  take("output_0", output);
+  if (std::exchange(has_output_, true)) return;
+  take(Shown::outputs, output_name, output);
   device_->launch();
 }
 
 void Capture::inputs(const Batch& batch) {
-  for (std::size_t i = 0; i < batch.inputs.size(); ++i) take("input_" + std::to_string(i), batch.inputs[i]);
-  take("label", batch.target);
+  for (std::size_t i = 0; i < batch.inputs.size(); ++i)
+    take(Shown::anything, "input_" + std::to_string(i), batch.inputs[i]);
+  take(Shown::anything, "label", batch.target);
   device_->launch();
 }
 
@@ -117,7 +146,7 @@ const std::vector<Capture::Parameter>& Capture::parameters(StepContext& context)
 }
 
 void Capture::weights(StepContext& context) {
-  for (const Parameter& each : parameters(context)) take(each.name, each.tensor, true);
+  for (const Parameter& each : parameters(context)) take(Shown::weights, each.name, each.tensor, true);
   device_->launch();
 }
 
@@ -130,7 +159,8 @@ void Capture::gradients(StepContext& context, bool scaled) {
   for (const Parameter& each : parameters(context)) {
     const at::Tensor& gradient = each.tensor.grad();
     if (!gradient.defined() || !plan_->want(each.gradient).any()) continue;
-    take(each.gradient, scale == 1.0 ? gradient : at::mul(gradient.detach(), 1.0 / scale), true);
+    take(Shown::gradients, each.gradient, scale == 1.0 ? gradient : at::mul(gradient.detach(), 1.0 / scale),
+         true);
   }
   device_->launch();
   settle();
@@ -142,28 +172,31 @@ void Capture::optimizer(StepContext& context) {
   StateWriter writer(state);
   context.optimizer().save(writer);
   bool wanted = false;
-  for (const auto& [name, tensor] : state.tensors) wanted = take("optimizer/" + name, tensor) || wanted;
+  for (const auto& [name, tensor] : state.tensors)
+    wanted = take(Shown::anything, "optimizer/" + name, tensor) || wanted;
   device_->launch();
   // The first steps of an optimizer may have no state.
   if (!state.tensors.empty()) plan_->optimizer = wanted;
 }
 
-/// By names: which passes are watched, which an executor may run another way, is the same where a run goes on.
-bool Capture::wants_nodes(const Graph& graph) {
-  const auto wanted = [&](const Node& node, const std::vector<ValueId>& ids, std::string_view kind) {
+/// Visits the names of the tensors of a graph's nodes until `visit` returns true.
+template <class Visit>
+bool Capture::any_node_name(const Graph& graph, Visit&& visit) {
+  const auto any = [&](const Node& node, const std::vector<ValueId>& ids, std::string_view kind) {
     const auto count = std::ssize(ids) - std::ranges::count(ids, no_value);
     for (std::ptrdiff_t i = 0; i < count; ++i)
-      if (plan_->want(name_.assign(node.name).append(kind).append(std::to_string(i))).any()) return true;
+      if (visit(name_.assign(node.name).append(kind).append(std::to_string(i)))) return true;
     return false;
   };
   return std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    return wanted(node, node.inputs, input_of) || wanted(node, node.outputs, output_of);
+    return any(node, node.inputs, input_of) || any(node, node.outputs, output_of);
   });
 }
 
+/// By names: which passes are watched, which an executor may run another way, is the same where a run goes on.
 void Capture::watch(Network& network) {
   if (const Graph* const graph = network.graph(); graph != nullptr && plan_->nodes)
-    plan_->nodes = wants_nodes(*graph);
+    plan_->nodes = any_node_name(*graph, [&](const std::string& name) { return plan_->want(name).any(); });
   if (!plan_->nodes) return;
   node_wanted_ = node_seen_ = false;
   if (network.add_tap(this, [this](const NodeActivity& activity) { node(activity); }))
@@ -186,7 +219,7 @@ void Capture::node(const NodeActivity& activity) {
   const auto each = [&](std::span<const at::Tensor> tensors, std::string_view kind) {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       name_.assign(activity.node).append(kind).append(std::to_string(i));
-      node_wanted_ = take(name_, tensors[i]) || node_wanted_;
+      node_wanted_ = take(Shown::nodes, name_, tensors[i]) || node_wanted_;
     }
   };
   each(activity.inputs, input_of);

@@ -57,8 +57,12 @@ class Capture {
   /// Once a step; `scaled`: they have the scale of fp16 on them.
   void gradients(StepContext& context, bool scaled);
   void optimizer(StepContext& context);
+  /// The mean loss, where there is one.
+  void loss(const at::Tensor& value);
   /// A tensor of one element.
   void scalar(const std::string& name, const at::Tensor& value);
+  /// At the first step of a plan: what the network has of what its sources want.
+  void expect_all(StepContext& context);
   /// Looks on at the passes of the network, until `unwatch`.
   void watch(Network& network);
   void unwatch();
@@ -77,15 +81,18 @@ class Capture {
   };
   const std::vector<Parameter>& parameters(StepContext& context);
   /// Whether it was wanted. `stays`: it does not change until `settle`.
-  bool take(const std::string& name, const at::Tensor& tensor, bool stays = false);
+  bool take(Shown kind, const std::string& name, const at::Tensor& tensor, bool stays = false);
+  /// Notes whether anybody wants a tensor that a step of training has where the executor shows it.
+  void expect(Shown kind, const std::string& name);
   /// Waits for the statistics of tensors that are about to change; a device computes in order anyway.
   void settle();
-  bool wants_nodes(const Graph& graph);
+  template <class Visit>
+  bool any_node_name(const Graph& graph, Visit&& visit);
   void node(const NodeActivity& activity);
 
   std::shared_ptr<Plan> plan_;
   std::shared_ptr<StepRecord> record_;
-  bool has_gradients_ = false;
+  bool has_gradients_ = false, has_output_ = false;
   Tensors tensors_;
   Reductions reductions_;                     ///< of tensors_
   std::unique_ptr<DeviceStatistics> device_;  ///< of tensors_

@@ -15,6 +15,19 @@ constexpr std::size_t most_plans = 256;
 
 }  // namespace
 
+std::string Sighting::tell_missing() {
+  static constexpr const char* names[] = {
+      "", "weights", "gradients", "losses", "outputs of the network", "tensors of its nodes"};
+  const unsigned missing = wanted & ~seen & ~told;
+  if (missing == 0) return {};
+  told |= wanted;
+  if ((missing & bit(Shown::anything)) != 0) return who + " found none of the tensors that it watches";
+  std::string text;
+  for (std::size_t kind = 1; kind < std::size(names); ++kind)
+    if ((missing >> kind & 1U) != 0) text += (text.empty() ? "" : " and no ") + std::string(names[kind]);
+  return who + " found no " + text + " in training, which it watches";
+}
+
 bool Plan::for_rules() const {
   return std::any_of(sources_.begin(), sources_.end(),
                      [](const Source& source) { return source.collection == nullptr; });
@@ -29,9 +42,9 @@ const Want& Plan::want(const std::string& name) {
 std::vector<std::string> Plan::missed() const {
   std::vector<std::string> missed;
   for (const Source& source : sources_) {
-    source.sighting->due = true;
-    if (source.sighting->training && !source.sighting->seen && !std::exchange(source.sighting->told, true))
-      missed.push_back(source.sighting->who);
+    source.sighting->wanted |= bit(Shown::anything);
+    if (!source.sighting->training) continue;
+    if (std::string text = source.sighting->tell_missing(); !text.empty()) missed.push_back(std::move(text));
   }
   return missed;
 }
@@ -124,7 +137,7 @@ Sighting* Agenda::sighting(const std::string& who, bool training) {
 std::vector<std::string> Agenda::never_seen() {
   std::vector<std::string> never;
   for (auto& [who, sighting] : sightings_)
-    if (sighting.due && !sighting.seen && !std::exchange(sighting.told, true)) never.push_back(who);
+    if (std::string text = sighting.tell_missing(); !text.empty()) never.push_back(std::move(text));
   return never;
 }
 

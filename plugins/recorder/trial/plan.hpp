@@ -15,11 +15,21 @@ namespace trial {
 
 using namespace trainyard;
 
-/// Whether what somebody watches was ever there.
+/// What a step of training has, where the network and the executor show it; `anything` stands for all tensors.
+enum class Shown : std::uint8_t { anything, weights, gradients, losses, outputs, nodes };
+constexpr unsigned bit(Shown kind) {
+  return 1U << static_cast<unsigned>(kind);
+}
+
+/// Whether what somebody watches was ever there, in bits of Shown.
 struct Sighting {
   std::string who;       ///< "rules.dead_relu", "the collection gradients"
   bool training = true;  ///< it is looked for in training alone, so that one record tells
-  bool due = false, seen = false, told = false;
+  unsigned wanted = 0;   ///< by the names of the network's tensors, once it was due
+  unsigned seen = 0, told = 0;
+
+  /// What was wanted and never seen, as a sentence without its end; each kind is told once. Empty where nothing is.
+  std::string tell_missing();
 };
 
 /// What is wanted of a tensor at a step.
@@ -44,7 +54,7 @@ class Plan {
       : sources_(std::move(sources)), trial_(collections) {}
 
   bool for_rules() const;
-  /// A record of the step was made: who wanted something that was not there, each once.
+  /// A record of the step was made: what its sources wanted and did not find (Sighting::tell_missing).
   std::vector<std::string> missed() const;
   /// The loop's thread. What is returned stays until the next call.
   const Want& want(const std::string& name);
@@ -52,6 +62,7 @@ class Plan {
   /// Whether any tensor of a kind is wanted, as far as that is known: by the names of a graph, or once they were all looked
   /// at.
   bool nodes = true, optimizer = true;
+  bool expects = false;  ///< the sightings of its sources know what they want of the network
 
  private:
   Want make(const std::string& name) const;
@@ -75,7 +86,7 @@ class Agenda {
   std::shared_ptr<Plan> at(Mode mode, std::int64_t step);
   /// Whether a rule watches what is sampled of the machine and of the run's phases.
   bool looks_at_machine() const;
-  /// At the end of a training: who never found anything, and was not told of before.
+  /// At the end of a training: what nobody found, and was not told before.
   std::vector<std::string> never_seen();
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 
@@ -91,7 +92,7 @@ class TrialRecorder final : public Recorder {
 
   void attach(std::vector<NamedRule> rules, const RunScale& scale) override {
     const auto scales_lr = [](const NamedRule& each) { return each.rule->common.action == "lr_scale"; };
-    shares_lr_ |= host().run().ranks != nullptr && std::ranges::any_of(rules, scales_lr);
+    wants_shared_lr_ = host().run().ranks != nullptr && std::ranges::any_of(rules, scales_lr);
     agenda_->set_rules(rules, scale);
     watcher_->attach(std::move(rules), scale);
     capture_.forget_names();
@@ -105,6 +106,7 @@ class TrialRecorder final : public Recorder {
     state.scalar("evaluations", evaluations_);
     state.scalar("samples", samples_.load());
     state.scalar("lr", lr_);
+    state.scalar("shared_lr", shared_lr_);
     state.scalar("skip", skip_);
     state.scalar("dropped", dropped_.load());
     state.scalar("verdicts", text_of(pending_));
@@ -114,6 +116,7 @@ class TrialRecorder final : public Recorder {
     evaluations_ = any ? state.integer("evaluations") : 0;
     samples_ = any ? state.integer("samples") : 0;
     lr_ = any ? state.number("lr") : 1.0;
+    shared_lr_ = state.has_scalar("shared_lr") && state.boolean("shared_lr");
     skip_ = any && state.boolean("skip");
     dropped_ = any ? state.integer("dropped") : 0;
     pending_ = any ? firings_of(state.text("verdicts")) : std::vector<Firing>();
@@ -137,7 +140,7 @@ class TrialRecorder final : public Recorder {
     push_late();
     if (storing_) store_->end();
     stop(end_patience);
-    for (const std::string& who : agenda_->never_seen()) tell_missed(who);
+    for (const std::string& found : agenda_->never_seen()) tell_missed(found);
     for (const Firing& firing : std::exchange(pending_, {})) tell(firing);
     if (const std::int64_t dropped = dropped_; dropped > 0)
       host().log(LogLevel::warning,
@@ -158,11 +161,13 @@ class TrialRecorder final : public Recorder {
     std::shared_ptr<Plan> plan = agenda_->at(Mode::train, step);
     if (!plan) return;
     loss_.reset();
+    loss_shares_ = 0.0;
     capture_.begin(std::move(plan), {.mode = Mode::train,
                                      .mode_step = step,
                                      .step = step + evaluations_,
                                      .seconds = seconds(),
                                      .tensors = {}});
+    capture_.expect_all(context);
     capture_.inputs(context.batch());
     capture_.weights(context);
     capture_.optimizer(context);
@@ -188,6 +193,7 @@ class TrialRecorder final : public Recorder {
     if (!capture_.active() || context.repeats() > 0) return;
     const at::Tensor loss = at::mul(context.loss().detach().to(at::kDouble), context.loss_share());
     loss_ = loss_.defined() ? at::add(loss_, loss) : loss;
+    loss_shares_ += context.loss_share();
   }
   void micro_end(StepContext& context) {
     if (capture_.active() && context.repeats() == 0 && context.micro() == context.micros() - 1)
@@ -197,7 +203,7 @@ class TrialRecorder final : public Recorder {
     step_now_ = 1 + step_now_;
     push_late();
     if (!capture_.active()) return;
-    capture_.scalar("loss_output_0", loss_);
+    capture_.loss(loss_.defined() ? at::div(loss_, loss_shares_) : loss_);
     push(capture_.finish());
   }
 
@@ -245,7 +251,7 @@ class TrialRecorder final : public Recorder {
     if (sampled_) phases_.begin();
     if (capture_.active() && context.repeats() == 0) capture_.gradients(context, /*scaled=*/false);
     if (std::exchange(skip_, false)) context.request(Control::skip_step, "asked for by a rule");
-    if (shares_lr_) share_lr();
+    if (shares_lr()) share_lr();
     if (lr_ == 1.0) [[likely]]
       return;
     for (ParamGroup& group : context.optimizer().groups()) group.lr *= lr_;
@@ -366,16 +372,17 @@ class TrialRecorder final : public Recorder {
   /// One whose tensors are on a device is kept until the step after: by then it is there, and nobody waits.
   void push(Capture::Draft draft) {
     push_late();
-    for (const std::string& who : draft.missed) tell_missed(who);
+    for (const std::string& found : draft.missed) tell_missed(found);
     if (!draft.record) return;
     late_ = std::move(draft);
     if (!late_->late) push_late();
   }
 
   /// Silence of a rule means that all is well only where it had something to look at.
-  void tell_missed(const std::string& who) {
-    host().log(LogLevel::warning,
-               who + " found none of the tensors that it watches: the network or the executor has none");
+  void tell_missed(const std::string& found) {
+    const std::string text = found + ": the network or the executor has none";
+    host().log(LogLevel::warning, text);
+    host().journal("not recorded", text);
   }
 
   void push_late() {
@@ -411,7 +418,7 @@ class TrialRecorder final : public Recorder {
     if (action == "checkpoint_and_stop") context.request(Control::checkpoint, why);
     if (action == "checkpoint_and_stop" || action == "stop") context.request(Control::stop_run, why);
     if (action == "skip_step") skip_ = true;
-    if (action == "lr_scale" && (!shares_lr_ || host().run().ranks->rank() == 0))
+    if (action == "lr_scale" && (!shares_lr() || host().run().ranks->rank() == 0))
       set_lr(lr_ * firing.lr_scale, why);
     if (action != "swap") return;
     try {
@@ -427,9 +434,14 @@ class TrialRecorder final : public Recorder {
                    "the learning rate is multiplied by " + std::to_string(lr_) + " from here on: " + why);
   }
 
+  /// Whether the ranks take the factor of rank 0 at every step. Ranks that did so once do it until the end, also after
+  /// the rule was swapped out, since it may have fired on some of them only.
+  bool shares_lr() const { return wants_shared_lr_ || (shared_lr_ && host().run().ranks != nullptr); }
+
   /// The threads of the rules find something sooner on one rank than on another. All ranks take the factor of
   /// the first one at the same step, so that their weights stay the same.
   void share_lr() {
+    shared_lr_ = true;
     Ranks& ranks = *host().run().ranks;
     const at::Tensor factor = at::full({}, lr_, at::device(host().run().device).dtype(at::kDouble));
     ranks.broadcast(factor, 0)->wait();
@@ -455,16 +467,19 @@ class TrialRecorder final : public Recorder {
   bool first_ = true;      ///< no step was seen yet
   bool evaluating_ = false;
   bool sampled_ = false;
-  bool behind_ = false;                 ///< rules or disk were, at the last checkpoint
-  at::Tensor loss_;                     ///< of the micro-batches so far, where their tensors are
+  bool behind_ = false;  ///< rules or disk were, at the last checkpoint
+  at::Tensor
+      loss_;  ///< the sum over the micro-batches that were seen, each times its share; where their tensors are
+  double loss_shares_ = 0.0;  ///< of them: a rank has a part of the step's, a pipeline that of other steps
   std::optional<Capture::Draft> late_;  ///< a record that is not handed on yet
   std::atomic<double> initialization_{0.0};
   std::atomic<std::int64_t> step_now_{0};
 
   std::int64_t evaluations_ = 0;
   std::atomic<std::int64_t> samples_{0}, dropped_{0};
-  double lr_ = 1.0;         ///< product of what rules did to the learning rate
-  bool shares_lr_ = false;  ///< a rule may change it, and several ranks train
+  double lr_ = 1.0;               ///< product of what rules did to the learning rate
+  bool wants_shared_lr_ = false;  ///< several ranks train, and a rule that the run has may scale the rate
+  bool shared_lr_ = false;        ///< the ranks have shared the factor at a step
   bool skip_ = false;
   std::vector<Firing> pending_;  ///< whose actions are to come
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <trainyard/contract.hpp>
 
@@ -27,6 +28,16 @@ class KeepsData {
   /// In the place of Dataset::open(): has the data of a split in its file, which is read, and so checked, where
   /// it is there. Throws ConfigError where the options name no folder to keep it in, else as open().
   virtual KeptFacts keep(const std::string& split, const KeptProgress& progress) = 0;
+};
+
+/// A plugin with options that name folders into which it writes copies of what it reads. Each rank may have others, so
+/// that the host does not compare what lies there. Found by what it is: dynamic_cast<const KeepsFolders*>(&plugin).
+class KeepsFolders {
+ public:
+  virtual ~KeepsFolders() = default;
+
+  /// Names of these options.
+  virtual std::vector<std::string> kept_folders() const = 0;
 };
 
 }  // namespace trainyard

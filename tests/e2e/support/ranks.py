@@ -36,6 +36,21 @@ class RankTest(HostTest):
         shutil.rmtree(self.run_folder, ignore_errors=True)
         return self.train(text, *(("--ranks", ranks) if ranks > 1 else ()), *words, **more)
 
+    def assert_used_alone(self):
+        """A single process takes the run that several ranks have trained, says nothing, and changes nothing."""
+        loss, weights = self.result()["metrics"]["val/loss"], self.weights()
+        done = self.host("eval", "small", "--format", "json")
+        self.assertAlmostEqual(json.loads(done.stdout)["val/loss"], loss, 6)
+        self.assertEqual(done.stderr, "")
+        facts = json.loads(self.host("audit", "run.toml", "--format", "json").stdout)["facts"]
+        self.assertAlmostEqual(facts["val/loss"], loss, 6)
+        self.assertEqual(facts["not moved in 1 steps"], 0)
+        self.host("predict", "small", "--out", "said.safetensors")
+        self.assertEqual(len(load_file(self.folder / "said.safetensors")["output"]), 32)
+        self.host("export", "small", "--to", "safetensors", "--file", "out.safetensors")
+        self.assertEqual(self.furthest(load_file(self.folder / "out.safetensors"), weights), 0.0)
+        self.host("model", "show", "small")
+
     def furthest(self, a, b):
         """The largest difference, relative to the largest weight of its tensor."""
         self.assertEqual(a.keys(), b.keys())

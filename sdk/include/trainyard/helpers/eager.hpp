@@ -12,7 +12,9 @@ class Eager : public Executor {
   template <class Options>
   static void offer_all(Manifest<Options>& m) {
     m.fires(micro_events);
-    for (const char* feature : {"taps", "grads", "hyper", "batch", "outputs", "model"}) m.provides(feature);
+    for (const char* feature :
+         {"taps", "losses", "predictions", "grads", "hyper", "batch", "outputs", "model"})
+      m.provides(feature);
   }
 
   void step(Workbench& bench, StepWork& work) override {

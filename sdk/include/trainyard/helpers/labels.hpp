@@ -6,7 +6,10 @@
 #include <string>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
 #include <trainyard/error.hpp>
+
+TRAINYARD_CONTRACT("helpers/labels.hpp");
 
 namespace trainyard {
 

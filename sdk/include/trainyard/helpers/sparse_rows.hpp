@@ -13,6 +13,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/batch.hpp>
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("helpers/sparse_rows.hpp");
 
 namespace trainyard {
 
