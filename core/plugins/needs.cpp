@@ -30,9 +30,8 @@ std::optional<Comparison> parse_comparison(std::string_view text) {
     rest = parts->second;
   }
   comparison.words.push_back(rest);
-  const bool whole =
-      std::ranges::none_of(comparison.words, [](std::string_view word) { return word.empty(); });
-  return whole ? std::optional(comparison) : std::nullopt;
+  if (std::ranges::count(comparison.words, "") > 0) return std::nullopt;
+  return comparison;
 }
 
 }  // namespace

@@ -28,10 +28,9 @@ class Sha256 {
 
   /// 64 lower-case hexadecimal digits. Ends the object's use.
   std::string hex() {
-    std::string digest(32, '\0');
-    require(EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(digest.data()), nullptr) ==
-            1);
-    return hex_of(digest);
+    unsigned char digest[32];
+    require(EVP_DigestFinal_ex(context_.get(), digest, nullptr) == 1);
+    return hex_of({reinterpret_cast<const char*>(digest), sizeof digest});
   }
 
   static std::string of(std::string_view bytes) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 
 #include "core/runfile/suggest.hpp"
@@ -128,18 +127,6 @@ std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-using Named = std::vector<std::pair<std::string, double>>;
-
-/// Of a run of an older release there is none.
-Named named_in(const Json& json, const char* key) {
-  Named all;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_object()) return all;
-  for (const auto& [what, value] : found->items())
-    if (const std::optional<double> seconds = number(value)) all.emplace_back(what, *seconds);
-  return all;
-}
-
 }  // namespace
 
 std::string_view name(Verb verb) {
@@ -255,8 +242,6 @@ Json object_in(std::string_view text) {
 }
 
 void to_json(Json& json, const Status& status) {
-  Json metrics = Json::object();
-  for (const auto& [key, value] : status.metrics) metrics[key] = config::json_of(value);
   Json slots = Json::array();
   for (const Status::Slot& slot : status.slots)
     slots.push_back({{"slot", slot.slot},
@@ -274,7 +259,7 @@ void to_json(Json& json, const Status& status) {
           {"samples_per_second", config::json_of(status.samples_per_second)},
           {"seconds", config::json_of(status.seconds)},
           {"seconds_left", status.seconds_left ? config::json_of(*status.seconds_left) : Json()},
-          {"metrics", std::move(metrics)},
+          {"metrics", named({status.metrics.begin(), status.metrics.end()})},
           {"slots", std::move(slots)},
           {"time", named(status.time)},
           {"retired", status.retired},
@@ -306,7 +291,8 @@ void from_json(const Json& json, Status& status) {
                             .swaps = each.at("swaps"),
                             .digest = each.at("digest"),
                             .seconds = real(each.at("seconds"))});
-  status.time = named_in(json, "time");
+  const Json time = json.value("time", Json::object());  // runs of an older release give none
+  for (const auto& [phase, seconds] : time.items()) status.time.emplace_back(phase, real(seconds));
   json.at("retired").get_to(status.retired);
   if (const Json& last = json.at("last_checkpoint"); !last.is_null()) last.get_to(status.last_checkpoint);
 }

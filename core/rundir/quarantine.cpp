@@ -1,6 +1,5 @@
 #include "core/rundir/quarantine.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -21,9 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string file_of(const std::string& directory) {
-  return directory + "/quarantine.json";
-}
+constexpr const char* file_name = "/quarantine.json";
 
 const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry& registry,
                         const std::vector<Quarantined>& quarantined) {
@@ -36,7 +33,7 @@ const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry&
 }  // namespace
 
 std::vector<Quarantined> read_quarantine(const std::string& directory) {
-  const std::string path = file_of(directory);
+  const std::string path = directory + file_name;
   if (!std::filesystem::exists(path)) return {};
   try {
     return Json::parse(std::ifstream(path)).get<std::vector<Quarantined>>();
@@ -48,7 +45,7 @@ std::vector<Quarantined> read_quarantine(const std::string& directory) {
 void quarantine(const std::string& directory, Quarantined plugin) {
   std::vector<Quarantined> all = read_quarantine(directory);
   all.push_back(std::move(plugin));
-  report::write_atomically(file_of(directory),
+  report::write_atomically(directory + file_name,
                            Json(all).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/rundir/protocol.hpp"
-#include "core/runfile/value_json.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -226,8 +225,6 @@ void RunDirectory::set_config(std::string_view resolved_toml) {
 
 void RunDirectory::finish(const RunResult& result) {
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json metrics = Json::object();
-  for (const auto& [name, value] : result.metrics) metrics[name] = config::json_of(value);
   Json plugins = Json::array();
   for (const PluginUse& plugin : result.plugins) {
     plugins.push_back({{"name", plugin.name},
@@ -244,7 +241,7 @@ void RunDirectory::finish(const RunResult& result) {
       {"epochs", result.epochs},
       {"samples", result.samples},
       {"seconds", result.seconds},
-      {"metrics", std::move(metrics)},
+      {"metrics", control::named(result.metrics)},
       {"weights_step", result.model_digest.empty() ? Json() : Json(result.weights_step)},
       {"digest",
        {{"model", text_or_null(result.model_digest)}, {"optimizer", text_or_null(result.optimizer_digest)}}},

@@ -11,13 +11,22 @@
 #include "core/runfile/swap.hpp"
 
 namespace trainyard::train {
-
 namespace {
 
 /// Objects that such a thread is in; for the life of the process.
 std::vector<std::shared_ptr<HostServices>>& kept() {
   static auto& objects = *new std::vector<std::shared_ptr<HostServices>>();
   return objects;
+}
+
+std::shared_ptr<PluginObject> make_object(const config::SlotConfig& slot, const plugins::LoadedPlugin& code,
+                                          PartCode parts, const HostOutputs& outputs) {
+  const auto object = std::make_shared<PluginObject>(slot, outputs, std::move(parts));
+  object->instance = guarded(slot, 0, [&] { return code.create(slot.options); });
+  object->instance.plugin->set_host(*object);
+  return {object.get(), [object](const PluginObject*) {
+            if (object.use_count() > 1) object->close();  // a call that does not return holds it, too
+          }};
 }
 
 }  // namespace
@@ -137,20 +146,6 @@ std::string HostServices::take_thread_error() {
   thread_failed_ = false;
   return std::exchange(thread_error_, {});
 }
-
-namespace {
-
-std::shared_ptr<PluginObject> make_object(const config::SlotConfig& slot, const plugins::LoadedPlugin& code,
-                                          PartCode parts, const HostOutputs& outputs) {
-  const auto object = std::make_shared<PluginObject>(slot, outputs, std::move(parts));
-  object->instance = guarded(slot, 0, [&] { return code.create(slot.options); });
-  object->instance.plugin->set_host(*object);
-  return {object.get(), [object](const PluginObject*) {
-            if (object.use_count() > 1) object->close();  // a call that does not return holds it, too
-          }};
-}
-
-}  // namespace
 
 ActivePlugin::ActivePlugin(config::SlotConfig slot, plugins::PluginFile file,
                            const plugins::LoadedPlugin& code, PartCode parts, const HostOutputs& outputs)

@@ -1,6 +1,5 @@
 #include "core/engine/verbs/training.hpp"
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
