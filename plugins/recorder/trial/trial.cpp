@@ -49,7 +49,7 @@ class TrialRecorder final : public Recorder {
   static void describe(Manifest<Options>& m) {
     using enum Event;
     using R = TrialRecorder;
-    m.name("trial").version("1.0.0").summary(
+    m.name("trial").version("1.1.0").summary(
         "Records tensors of a run as a trial, runs rules over it and acts on what they find.");
     Options::describe(m);
     m.hook<&R::fit_start>(fit_start);
@@ -116,7 +116,7 @@ class TrialRecorder final : public Recorder {
     evaluations_ = any ? state.integer("evaluations") : 0;
     samples_ = any ? state.integer("samples") : 0;
     lr_ = any ? state.number("lr") : 1.0;
-    shared_lr_ = state.has_scalar("shared_lr") && state.boolean("shared_lr");
+    shared_lr_ = any && state.version() != "1.0.0" && state.boolean("shared_lr");  // 1.0.0 did not know
     skip_ = any && state.boolean("skip");
     dropped_ = any ? state.integer("dropped") : 0;
     pending_ = any ? firings_of(state.text("verdicts")) : std::vector<Firing>();
