@@ -34,7 +34,8 @@ std::string identity_of(const std::string& path) try {
     const std::string line = file.lexically_relative(path).string() + " " + std::to_string(bytes) + "\n";
     if (folder) hash.update(line.data(), line.size());
   }
-  const std::uintmax_t step = size > pieces * length ? (size - length) / (pieces - 1) : length;
+  // Rounded up, so that the last piece reaches the last byte.
+  const std::uintmax_t step = size > pieces * length ? (size - length + pieces - 2) / (pieces - 1) : length;
   std::string piece(length, '\0');
   for (const auto& [file, bytes] : files) {
     for (std::uintmax_t at = begin / step * step; at < begin + bytes; at += step) {

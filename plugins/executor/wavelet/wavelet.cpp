@@ -114,8 +114,8 @@ class Wavelet final : public Eager {
     rest();
     if (rule_ && rule_->in_flight())
       host().log(LogLevel::warning, "the step that was in flight is lost: no update comes of it");
+    crew_.reset();  // its waves may still compute on the batches of the rule
     rule_.reset();
-    crew_.reset();
     check(bench);
     threads_ = at::get_num_threads();
     if (is_staged()) return open_stages(bench);
