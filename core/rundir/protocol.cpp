@@ -291,8 +291,8 @@ void from_json(const Json& json, Status& status) {
                             .swaps = each.at("swaps"),
                             .digest = each.at("digest"),
                             .seconds = real(each.at("seconds"))});
-  const Json time = json.value("time", Json::object());  // runs of an older release give none
-  for (const auto& [phase, seconds] : time.items()) status.time.emplace_back(phase, real(seconds));
+  if (const auto time = json.find("time"); time != json.end())  // a run of an older release gives none
+    for (const auto& [phase, seconds] : time->items()) status.time.emplace_back(phase, real(seconds));
   json.at("retired").get_to(status.retired);
   if (const Json& last = json.at("last_checkpoint"); !last.is_null()) last.get_to(status.last_checkpoint);
 }

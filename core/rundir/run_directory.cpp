@@ -84,18 +84,18 @@ bool half_made(const fs::path& folder) {
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
 
-/// An object without members where there is no result. Not in order: that would copy what is read, and a copy of what
-/// is nested without end takes the stack.
-nlohmann::json result_in(const std::string& path) {
+/// Returns a member of the run's result, null where there is none. It is moved out of JSON whose members are not in order:
+/// anything else copies, and a copy of what somebody nested without end takes the stack.
+nlohmann::json of_result(const std::string& path, const char* key) {
   std::ifstream file(path + "/" + result_name);
   nlohmann::json result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return result.is_object() ? result : nlohmann::json::object();
+  return result.is_object() && result.contains(key) ? std::move(result[key]) : nlohmann::json();
 }
 
 /// It failed ahead of its first step: the run file is mended and run again, and nobody asks for what it left.
 bool failed_at_once(const std::string& path) {
-  return RunDirectory::status(path) == Status::failed &&
-         result_in(path).value("steps", nlohmann::json()) == 0 && !fs::exists(path + "/checkpoints/latest");
+  return RunDirectory::status(path) == Status::failed && of_result(path, "steps") == 0 &&
+         !fs::exists(path + "/checkpoints/latest");
 }
 
 void check_free(const std::string& path, bool overwrite) {
@@ -173,8 +173,7 @@ std::string RunDirectory::read_config(const std::string& path) {
 }
 
 std::optional<Status> RunDirectory::status(const std::string& path) {
-  const auto* found = std::find(std::begin(status_names), std::end(status_names),
-                                result_in(path).value("status", nlohmann::json()));
+  const auto* found = std::find(std::begin(status_names), std::end(status_names), of_result(path, "status"));
   if (found == std::end(status_names)) return std::nullopt;
   return static_cast<Status>(found - std::begin(status_names));
 }
