@@ -206,6 +206,11 @@ class References {
   std::map<std::string, Reference> known_;
 };
 
+/// A running statistic of normalisation.
+bool is_statistic(const std::string& weight) {
+  return weight.find("running_") != std::string::npos;
+}
+
 /// Where weights lie beside those of `eager`, seen from where both began.
 struct Place {
   double distance = 0.0;   ///< in lengths of the way of `eager`
@@ -216,7 +221,7 @@ struct Place {
 Place place_of(const Trained& found, const Reference& reference, bool own_statistics) {
   double apart = 0.0, way = 0.0, own = 0.0, both = 0.0;
   for (const auto& [name, end] : reference.end.weights) {
-    if (own_statistics && name.find("running_") != std::string::npos) continue;
+    if (own_statistics && is_statistic(name)) continue;
     const at::Tensor& begin = reference.begin.weights.at(name);
     const at::Tensor moved = found.weights.at(name) - begin, expected = end - begin;
     apart += (moved - expected).square().sum().item<double>();
@@ -253,7 +258,11 @@ std::string disagreement(const Trained& found, const Reference& reference, const
     return "the weights are " + std::to_string(place.distance) + " of eager's way apart from eager's, and " +
            "their way has the cosine " + std::to_string(place.direction);
   std::map<std::string, double> own = numbers(found.remains.at("last metrics"));
+  const bool other_statistics =
+      which.mode->own_statistics && std::ranges::any_of(reference.end.weights, is_statistic,
+                                                        &std::pair<const std::string, at::Tensor>::first);
   for (const auto& [name, value] : numbers(reference.end.remains.at("last metrics"))) {
+    if (other_statistics && name.starts_with("val/")) continue;  // evaluations go by them
     if (!own.contains(name)) return "there is no " + name;
     const bool near = std::abs(own[name] - value) <= tolerance * std::max(1.0, std::abs(value));
     if (!std::isfinite(own[name]) || !(near || which.mode->late))
@@ -302,11 +311,14 @@ Finding refused(const std::string& said, const Case& which, const std::string& t
   std::set<std::string> sides;
   // Lines of the run file that a message shows are no part of what it says.
   static const std::regex shown("(^|\n) *[0-9]* \\|[^\n]*"),
-      side("\"(\\w+)\"|\\brank|\\b(trainer|data|checkpoint|optimizer|schedule)\\.[a-z_.]+");
+      side(
+          "\"(\\w+)\"|\\[[a-z_.0-9]+\\] "
+          "(\\w+)|\\brank|\\b(trainer|data|checkpoint|optimizer|schedule)\\.[a-z_.]+");
   const std::string told = std::regex_replace(said, shown, "");
   for (std::sregex_iterator each(told.begin(), told.end(), side), end; each != end; ++each) {
-    const std::string name = (*each)[1].matched ? (*each)[1] : (*each)[0];
-    if (!(*each)[1].matched || is_plugin(name)) sides.insert(name);
+    const bool plugin = (*each)[1].matched || (*each)[2].matched;
+    const std::string name = !plugin ? (*each)[0] : (*each)[1].matched ? (*each)[1] : (*each)[2];
+    if (!plugin || is_plugin(name)) sides.insert(name);
   }
   if (sides.size() < 2)
     return {Verdict::failed, "validation refuses it and does not name both sides: " + said, 0.0, text};

@@ -51,6 +51,7 @@ class TrialRecorder final : public Recorder {
     using R = TrialRecorder;
     m.name("trial").version("1.1.0").summary(
         "Records tensors of a run as a trial, runs rules over it and acts on what they find.");
+    m.needs("prefers losses where save = true and dry_run = false");
     Options::describe(m);
     m.hook<&R::fit_start>(fit_start);
     m.hook<&R::before_load>(before_load);
