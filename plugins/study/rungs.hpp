@@ -109,9 +109,7 @@ class Rungs : public trainyard::Study {
       throw trainyard::ConfigError("min_budget = \"" + options_.min_budget->text() +
                                    "\" and max_budget = \"" + options_.max_budget.text() +
                                    "\": give both in the same unit, the smaller one first");
-    const trainyard::Table run = resolve(trial(0, options_.max_budget));
-    const trainyard::Value* checkpoint = run.find("checkpoint");
-    keeps_ = checkpoint != nullptr && checkpoint->as<trainyard::Table>().contains("interval");
+    resolve(trial(0, options_.max_budget));
   }
 
   const RungOptions& options() const { return options_; }
@@ -150,8 +148,6 @@ class Rungs : public trainyard::Study {
                                 .labels = point(number),
                                 .panel = common.metric,
                                 .series = number_name(number)};
-    // A run that goes on needs a checkpoint at its end; one without an interval leaves none.
-    if (!keeps_) trial.set.push_back("checkpoint.interval=" + options_.max_budget.text());
     trial.set.insert(trial.set.end(), common.set.begin(), common.set.end());
     return trial;
   }
@@ -258,7 +254,6 @@ class Rungs : public trainyard::Study {
   }
 
   RungOptions options_;
-  bool keeps_ = true;  ///< whether the run file has its runs keep checkpoints
   std::map<std::size_t, std::vector<Result>> results_;  ///< by the trial's number, in the order of its rungs
 };
 

@@ -1,6 +1,7 @@
 """Python's safetensors reads every file of a checkpoint, and `trainyard ckpt` tells what is in it and what is broken."""
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -201,15 +202,24 @@ class BestWeights(HostTest):
             self.assertEqual(json.loads(self.host("eval", run, "--format", "json").stdout)["val/loss"], loss, run)
         self.host("validate", "small")
         self.host("audit", "small")
-        self.assertIn("no checkpoint there", self.host("ckpt", "ls", "small", code=4).stderr)
+        self.assertEqual(self.host("ckpt", "ls", "small").stdout.split()[0], "step-00000008")
         self.host("train", "small", "-q", "--set", "run.name=other")
         self.assertTrue((self.folder / "runs/other/model.safetensors").exists())
         (self.folder / "runs/small").rename(self.folder / "elsewhere")
         self.assertEqual(json.loads(self.host("eval", "elsewhere", "--format", "json").stdout)["val/loss"], loss)
         self.assertIn("small", self.host("eval", "small", code=2).stderr)
 
-    def test_a_run_that_keeps_none(self):
+    def test_a_run_without_an_interval_can_be_made_longer(self):
+        longer = self.train(SMALL.replace("2ep", "3ep"))["digest"]
+        shutil.rmtree(self.folder / "runs/small")
+        self.train(SMALL)
+        self.assertEqual(self.host("ckpt", "ls", "small").stdout.split()[0], "step-00000008")
+        self.host("resume", "small", "-q", "--set", "trainer.max_duration=3ep")
+        self.assertEqual(self.result()["digest"], longer)
+
+    def test_a_run_that_holds_no_checkpoint(self):
         self.train()
+        shutil.rmtree(self.folder / "runs/small/checkpoints")
         weights = tensors(self.folder / "runs/small/model.safetensors")
         for words in (("resume", "runs/small"), ("train", "run.toml", "--set", "run.resume=auto")):
             said = self.host(*words, "-q", "--set", "trainer.max_duration=3ep", code=2).stderr

@@ -216,7 +216,7 @@ void Loop::after_batch() {
   if (context_.take(Control::checkpoint)) {
     parts_.host->pausing("for a checkpoint that was asked for");
     stage_ = Stage::saving;
-  } else if (every != 0 && (step % every == 0 || finished())) {
+  } else if (finished() || (every != 0 && step % every == 0)) {
     stage_ = Stage::saving;
   }
   if (stage_ == Stage::saving) checkpoint();

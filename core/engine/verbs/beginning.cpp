@@ -134,11 +134,10 @@ void drop_stop(checkpoint::Loaded& loaded) {
 }
 
 ConfigError no_checkpoint(const std::string& run) {
-  return ConfigError(
-      "'" + run +
-      "' holds no checkpoint to go on from, as checkpoint.interval has a run keep: "
-      "--overwrite begins anew, and another run can begin with the weights alone, by run.resume = \"" +
-      run + "\" and run.load = \"weights\"");
+  return ConfigError("'" + run +
+                     "' holds no checkpoint to go on from: --overwrite begins anew, and another run can "
+                     "begin with the weights alone, by run.resume = \"" +
+                     run + "\" and run.load = \"weights\"");
 }
 
 Beginning anew(const config::RunConfig& config, const std::string& resolved_toml, bool overwrite) {

@@ -61,8 +61,8 @@ struct CheckpointCommon {
   static void describe(Fields<CheckpointCommon>& m) {
     m.option(
         "interval", &CheckpointCommon::interval,
-        "steps between checkpoints, and one at the end; without it at evaluations where keep_best is set, "
-        "else only when the run is interrupted");
+        "steps between checkpoints; without it they are written at evaluations where keep_best is set, else "
+        "only at the end of the run, or where it is interrupted");
     m.option("keep_last", &CheckpointCommon::keep_last, "how many of the newest are kept").range(1, 1e6);
     m.option("keep_every", &CheckpointCommon::keep_every,
              "the first at or after each multiple of it is kept for good");
