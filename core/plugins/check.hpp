@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <trainyard/manifest.hpp>
+#include <trainyard/manifest_data.hpp>
 
 namespace trainyard::plugins {
 

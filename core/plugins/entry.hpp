@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include <trainyard/plugin.hpp>
+#include <trainyard/manifest_data.hpp>
 
 namespace trainyard::plugins {
 
@@ -24,15 +24,13 @@ inline const PluginEntry& checked(const PluginEntry* entry) {
 }
 
 inline ManifestData describe(const PluginEntry& entry) {
-  ManifestData manifest;
   try {
-    entry.describe(manifest);
+    return manifest_of(entry);
   } catch (const std::exception& error) {
     throw PluginError(std::string("its describe() threw: ") + error.what());
   } catch (...) {
     throw PluginError("its describe() threw something that is no std::exception");
   }
-  return manifest;
 }
 
 }  // namespace trainyard::plugins

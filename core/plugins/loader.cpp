@@ -140,7 +140,7 @@ LoadedPlugin::Instance LoadedPlugin::create(const Table& options) const {
   const std::string who = manifest_->kind + " " + manifest_->name + " (" + path_ + "): ";
   PluginEntry::Instance made{};
   try {
-    made = entry_->create(*manifest_, options);
+    made = make_plugin(*entry_, *manifest_, options);
   } catch (const Error& error) {
     throw Error(error.code(), who + error.what());
   } catch (const std::exception& error) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <trainyard/manifest.hpp>
+#include <trainyard/manifest_data.hpp>
 
 namespace trainyard::events {
 

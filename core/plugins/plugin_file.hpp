@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include <trainyard/manifest.hpp>
+#include <trainyard/manifest_data.hpp>
 
 namespace trainyard::plugins {
 

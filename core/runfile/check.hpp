@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <trainyard/manifest.hpp>
+#include <trainyard/manifest_data.hpp>
 #include "core/runfile/findings.hpp"
 #include "core/runfile/schema.hpp"
 

@@ -4,9 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include <trainyard/manifest.hpp>
+#include <trainyard/manifest_data.hpp>
 
 #include "core/plugins/kinds.hpp"
 
@@ -32,8 +33,8 @@ struct Key : OptionSpec {
 template <class T>
 class KeyRef : public OptionRef<T> {
  public:
-  KeyRef(std::vector<OptionSpec>& specs, Key& extras)
-      : OptionRef<T>(specs, specs.size() - 1), spec_(&specs.back()), extras_(&extras) {}
+  KeyRef(OptionRef<T> option, OptionSpec& spec, Key& extras)
+      : OptionRef<T>(option), spec_(&spec), extras_(&extras) {}
   KeyRef& in(Units units) {
     extras_->units = units;
     return *this;
@@ -62,23 +63,23 @@ class KeyRef : public OptionRef<T> {
 template <class Struct>
 class Keys : private Fields<Struct> {
  public:
-  Keys() : Fields<Struct>(specs_) {}
+  Keys() : Fields<Struct>(writer_), writer_(data_) {}
 
   template <class T, class Owner>
-  KeyRef<T> key(std::string name, T Owner::*member, std::string help) {
-    this->option(std::move(name), member, std::move(help));
-    extras_.emplace_back();
-    return {specs_, extras_.back()};
+  KeyRef<T> key(std::string_view name, T Owner::*member, std::string_view help) {
+    const OptionRef<T> option = this->option(name, member, help);
+    return {option, data_.options.back(), extras_.emplace_back()};
   }
 
   std::vector<Key> take() {
-    for (std::size_t i = 0; i < specs_.size(); ++i)
-      static_cast<OptionSpec&>(extras_[i]) = std::move(specs_[i]);
+    for (std::size_t i = 0; i < extras_.size(); ++i)
+      static_cast<OptionSpec&>(extras_[i]) = std::move(data_.options[i]);
     return std::move(extras_);
   }
 
  private:
-  std::vector<OptionSpec> specs_;
+  ManifestData data_;
+  DataWriter writer_;
   std::vector<Key> extras_;
 };
 
@@ -95,7 +96,7 @@ template <class Struct>
 void read(const Table& table, Struct& target) {
   static const std::vector<Key> keys = keys_of<Struct>();
   for (const Key& key : keys)
-    if (const Value* value = table.find(key.name)) key.set(&target, *value);
+    if (const Value* value = table.find(key.name)) store(key, &target, *value);
 }
 
 }  // namespace trainyard::config

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <trainyard/manifest.hpp>
+#include <trainyard/manifest_data.hpp>
 
 namespace trainyard::config {
 

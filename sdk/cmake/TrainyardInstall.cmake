@@ -4,8 +4,9 @@ include(CMakePackageConfigHelpers)
 set(package lib/cmake/Trainyard)
 set_target_properties(trainyard PROPERTIES EXPORT_NAME sdk INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;${TRAINYARD_LIBTORCH}/lib")
 set_target_properties(trainyard_formats PROPERTIES EXPORT_NAME formats)
+set_target_properties(trainyard_manifest PROPERTIES EXPORT_NAME manifest)
 set_target_properties(trainyard_testing PROPERTIES EXPORT_NAME testing)
-install(TARGETS trainyard trainyard_formats trainyard_testing EXPORT TrainyardTargets LIBRARY DESTINATION lib COMPONENT sdk
+install(TARGETS trainyard trainyard_formats trainyard_manifest trainyard_testing EXPORT TrainyardTargets LIBRARY DESTINATION lib COMPONENT sdk
         ARCHIVE DESTINATION lib COMPONENT sdk)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/include/ DESTINATION include COMPONENT sdk)
 install(EXPORT TrainyardTargets NAMESPACE Trainyard:: DESTINATION ${package} COMPONENT sdk)

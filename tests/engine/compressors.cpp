@@ -57,8 +57,8 @@ struct Rank {
     static std::mutex making;
     const std::lock_guard lock(making);
     const PluginEntry& entry = test::entry("compressor", name);
-    entry.describe(manifest);
-    const PluginEntry::Instance instance = entry.create(manifest, options);
+    manifest = manifest_of(entry);
+    const PluginEntry::Instance instance = make_plugin(entry, manifest, options);
     plugin.reset(dynamic_cast<Compressor*>(instance.plugin));
     self = instance.self;
     plugin->set_host(host);

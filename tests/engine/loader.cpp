@@ -86,9 +86,7 @@ double call_raw(const std::string& path) {
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(handle != nullptr);
   const auto& entry = *reinterpret_cast<const PluginEntry* (*)()>(::dlsym(handle, "trainyard_plugin"))();
-  ManifestData manifest;
-  entry.describe(manifest);
-  const std::unique_ptr<Plugin> plugin(entry.create(manifest, {}).plugin);
+  const std::unique_ptr<Plugin> plugin(make_plugin(entry, manifest_of(entry), {}).plugin);
   return dynamic_cast<Schedule&>(*plugin).factor(SchedulePoint{});
 }
 

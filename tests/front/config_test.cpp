@@ -495,19 +495,20 @@ TEST_CASE("integers that the plugin cannot hold are out of range") {
     std::uint64_t positive = 0;
     std::int64_t wide = 0;
   };
-  std::vector<OptionSpec> specs;
-  Fields<Narrow> fields(specs);
+  ManifestData data;
+  DataWriter writer(data);
+  Fields<Narrow> fields(writer);
   fields.option("small", &Narrow::small, "");
   fields.option("positive", &Narrow::positive, "");
   fields.option("wide", &Narrow::wide, "");
   config::Findings findings;
   config::Checker checker(findings, true);
-  CHECK(checker.value(specs[0], Value(2147483647), "small").has_value());
-  CHECK_FALSE(checker.value(specs[0], Value(std::int64_t{2147483648}), "small").has_value());
-  CHECK_FALSE(checker.value(specs[0], Value(std::int64_t{-2147483649}), "small").has_value());
-  CHECK(checker.value(specs[1], Value(std::int64_t{1} << 62), "positive").has_value());
-  CHECK_FALSE(checker.value(specs[1], Value(-1), "positive").has_value());
-  CHECK(checker.value(specs[2], Value(std::numeric_limits<std::int64_t>::min()), "wide").has_value());
+  CHECK(checker.value(data.options[0], Value(2147483647), "small").has_value());
+  CHECK_FALSE(checker.value(data.options[0], Value(std::int64_t{2147483648}), "small").has_value());
+  CHECK_FALSE(checker.value(data.options[0], Value(std::int64_t{-2147483649}), "small").has_value());
+  CHECK(checker.value(data.options[1], Value(std::int64_t{1} << 62), "positive").has_value());
+  CHECK_FALSE(checker.value(data.options[1], Value(-1), "positive").has_value());
+  CHECK(checker.value(data.options[2], Value(std::numeric_limits<std::int64_t>::min()), "wide").has_value());
   CHECK(findings.errors() == 3);
 }
 

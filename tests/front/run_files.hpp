@@ -252,11 +252,11 @@ template <class T>
 plugins::PluginFile file_of() {
   plugins::PluginFile file;
   ManifestData& data = file.manifest;  // as TRAINYARD_PLUGIN fills it in: these are never made
-  data.kind = T::kind.name;
-  data.revision = T::kind.revision;
-  Fields<typename T::Common> common(data.options, true);
+  DataWriter writer(data);
+  writer.kind(T::kind.name, T::kind.revision);
+  Fields<typename T::Common> common(writer, true);
   T::Common::describe(common);
-  Manifest<typename T::Options> manifest(data);
+  Manifest<typename T::Options> manifest(writer);
   T::describe(manifest);
   file.path = "lib" + file.manifest.name + ".so";
   return file;
@@ -268,11 +268,11 @@ struct NoOptions {};
 template <class Common = NoCommon>
 plugins::PluginFile plain_file(std::string kind, const std::string& name) {
   plugins::PluginFile file;
-  Fields<Common> fields(file.manifest.options, true);
+  DataWriter writer(file.manifest);
+  writer.kind(kind, 1);
+  Fields<Common> fields(writer, true);
   Common::describe(fields);
-  Manifest<NoOptions>(file.manifest).name(name).version("1.0.0");
-  file.manifest.kind = std::move(kind);
-  file.manifest.revision = 1;
+  Manifest<NoOptions>(writer).name(name).version("1.0.0");
   file.path = "lib" + name + ".so";
   return file;
 }

@@ -46,8 +46,7 @@ Value some(const OptionSpec& option) {
 }
 
 Table needed(const std::string& kind, const std::string& name) {
-  ManifestData manifest;
-  test::entry(kind, name).describe(manifest);
+  const ManifestData manifest = manifest_of(test::entry(kind, name));
   Table options;
   for (const OptionSpec& option : manifest.options)
     if (option.required) options.set(option.name, some(option));

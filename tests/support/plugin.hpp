@@ -37,9 +37,7 @@ class QuietHost : public testing::FakeHost {
 inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& name, const Table& options) {
   static QuietHost host;
   const PluginEntry& plugin = entry(std::string(kind), name);
-  ManifestData manifest;
-  plugin.describe(manifest);
-  std::unique_ptr<Plugin> made(plugin.create(manifest, options).plugin);
+  std::unique_ptr<Plugin> made(make_plugin(plugin, manifest_of(plugin), options).plugin);
   made->set_host(host);
   return made;
 }

@@ -87,11 +87,8 @@ bool needs_engine(const std::string& path) {
 
 /// Those of every study, read as the plugin will.
 StudyOptions common_of(const Table& options) {
-  std::vector<OptionSpec> specs;
-  Fields<StudyOptions> fields(specs);
-  StudyOptions::describe(fields);
   StudyOptions common;
-  detail::fill(&common, specs, options);
+  fill(&common, options_of<StudyOptions>(), options);
   return common;
 }
 

@@ -13,6 +13,7 @@
 #include <trainyard/contract.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/random.hpp>
+#include <trainyard/value.hpp>
 
 TRAINYARD_CONTRACT("host.hpp");
 

@@ -1,93 +1,39 @@
 // What a plugin says about itself. An author fills it in `static void describe(Manifest<Options>& m)`; the
 // build seals it into the shared object as text, so that the host can list plugins and check a run file
 // without running any plugin's code.
+//
+// A description is data: each option is one row for the host's ManifestWriter, which keeps it, and which knows how
+// members of each type are read and written (manifest_data.hpp). A plugin compiles none of that.
 #pragma once
 
-#include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <iterator>
-#include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <trainyard/contract.hpp>
 #include <trainyard/duration.hpp>
 #include <trainyard/error.hpp>
 #include <trainyard/event.hpp>
-#include <trainyard/value.hpp>
 
 TRAINYARD_CONTRACT("manifest.hpp");
 
 namespace trainyard {
 
 class StepContext;
+class OptionWriter;
+class Table;
 
 enum class OptionType : std::uint8_t { boolean, integer, number, string, duration, table };
 inline constexpr std::string_view option_type_names[] = {"boolean", "integer",  "float",
                                                          "string",  "duration", "table"};
-
-/// One option of a plugin, as the run file's table of its slot may hold it.
-struct OptionSpec {
-  std::string name;
-  OptionType type = OptionType::boolean;
-  bool list = false;
-  std::optional<std::int64_t> count;       ///< of a list: how many elements it has to have
-  bool required = false;                   ///< else `fallback` holds where the file says nothing
-  std::optional<Value> fallback;           ///< no value: the option is absent unless given
-  std::optional<double> minimum, maximum;  ///< of the number, or of each number of a list
-  bool open_minimum = false;               ///< the minimum itself is not allowed
-  bool open_maximum = false;
-  std::vector<std::string> choices;  ///< of a string
-  std::vector<OptionSpec> fields;    ///< of a table
-  std::string plugins;               ///< kind of the plugins that a list of tables holds; empty: plain tables
-  bool file = false;    ///< a string that names a file or folder to read: the host resolves and checks it
-  bool output = false;  ///< a string that names a file to write in the run's folder: the host checks it
-  bool metric = false;  ///< a string that names a value of the evaluations: the host checks that there is one
-  std::vector<std::string> synonyms;  ///< what other trainers call it: unknown here, but suggested from
-  std::string help;
-  /// Writes a checked value into the struct it belongs to. Lives in the process that called `describe`;
-  /// not part of the sealed text.
-  std::function<void(void* target, const Value&)> set;
-  bool common = false;  ///< given to every plugin of the kind; its target is the kind's struct
-};
-
-/// When a hook is called; durations are counted in steps from 1 over the whole run, or in epochs for events
-/// of epochs and evaluations. Tested by the host before the call.
-struct Cadence {
-  std::string every, start, end;  ///< duration texts; empty: each time, from the first, to the last
-
-  bool operator==(const Cadence&) const = default;
-};
-
-struct HookSpec {
-  Event event = Event::init;
-  Phase phase = Phase::observe;
-  Regions writes;
-  int priority = 50;                       ///< 0 to 100, low first
-  std::vector<std::string> before, after;  ///< names of plugins; unknown ones do not matter
-  Cadence cadence;
-  void (*call)(void* self, StepContext&) = nullptr;  ///< not part of the sealed text
-};
-
-struct ManifestData {
-  std::string kind;
-  int revision = 0;
-  std::string name, version, summary;
-  std::vector<OptionSpec> options;
-  std::vector<HookSpec> hooks;
-  std::vector<std::string> needs;      ///< what the run has to offer (Manifest::needs)
-  std::vector<std::string> provides;   ///< features that plugins of other slots may need (Manifest::provides)
-  std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
-  std::vector<Event> fires;            ///< of an executor: which of micro_events
-};
 
 /// An option that is a list of plugins of the kind of `Interface`: tables of `type` and that plugin's
 /// options, each checked like the table of a slot. make_plugins (host.hpp) turns them into objects. They have
@@ -106,6 +52,72 @@ struct Words;
 
 template <class Options>
 class Fields;
+
+/// How the elements of a member are reached whose type the host does not know: of a list, of an optional one, or of a
+/// table.
+struct MemberElements {
+  void (*clear)(void* member);                               ///< no element is left
+  void* (*add)(void* member);                                ///< a new element, the last one
+  const void* (*at)(const void* member, std::size_t index);  ///< nothing past the last
+};
+
+/// The type of a member that is an option.
+struct MemberType {
+  OptionType type = OptionType::boolean;  ///< of an element
+  bool list = false;                      ///< a std::vector
+  bool optional = false;                  ///< a std::optional, perhaps of a std::vector
+  std::uint8_t size = 0;                  ///< bytes of an element: an integer, a number or an enumeration
+  bool is_signed = false;
+  std::span<const std::string_view> words;          ///< of an enumeration
+  const MemberElements* elements = nullptr;         ///< of tables, and where several elements are enumerations
+  void (*describe)(OptionWriter& fields) = nullptr;  ///< of a table: writes its fields
+  const char* plugins = nullptr;  ///< of a PluginList, a list of tables: their kind
+};
+
+/// One option, as it is declared.
+struct OptionRow {
+  std::string_view name, help;
+  const MemberType* member = nullptr;
+  std::ptrdiff_t offset = 0;       ///< of the member in its struct, in bytes
+  const void* defaults = nullptr;  ///< a struct as it is without a run file
+  bool common = false;             ///< every plugin of the kind has it; its struct is the kind's
+};
+
+/// Takes the options of a struct. What comes behind `option` is said of the last one. The host's; each string is copied.
+class OptionWriter {
+ public:
+  enum class Mark : std::uint8_t { required, file, output, metric };
+
+  virtual void option(const OptionRow& row) = 0;
+  virtual void minimum(double bound, bool open) = 0;  ///< open: the bound itself is not allowed
+  virtual void maximum(double bound, bool open) = 0;
+  virtual void count(std::int64_t elements) = 0;
+  virtual void word(std::string_view allowed) = 0;
+  virtual void synonym(std::string_view name) = 0;
+  virtual void mark(Mark mark) = 0;
+
+ protected:
+  ~OptionWriter() = default;
+};
+
+/// Takes all that a plugin says about itself. What comes behind `hook` is said of the last one.
+class ManifestWriter : public OptionWriter {
+ public:
+  enum class Word : std::uint8_t { name, version, summary, needs, provides, conflicts };
+  enum class HookWord : std::uint8_t { before, after, every };
+
+  virtual void kind(std::string_view name, int revision) = 0;
+  virtual void say(Word which, std::string_view text) = 0;
+  virtual void fires(std::span<const Event> events) = 0;
+  virtual void common_default(std::string_view option, const MemberType& type, const void* value) = 0;
+  virtual void hook(Event event, void (*call)(void* self, StepContext&)) = 0;
+  virtual void hook_phase(Phase phase, Regions writes) = 0;
+  virtual void hook_priority(int priority) = 0;
+  virtual void say_of_hook(HookWord which, std::string_view text) = 0;
+
+ protected:
+  ~ManifestWriter() = default;
+};
 
 namespace detail {
 
@@ -178,41 +190,73 @@ constexpr OptionType option_type() {
 }
 
 template <class T>
-Value to_value(const T& v) {
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-    return Value(static_cast<std::int64_t>(v));
-  else if constexpr (std::is_floating_point_v<T>)
-    return Value(static_cast<double>(v));
-  else if constexpr (std::is_same_v<T, Duration>)
-    return Value(v.text());
-  else if constexpr (std::is_enum_v<T>)
-    return Value(std::string(Words<T>::words[static_cast<std::size_t>(v)]));
-  else if constexpr (ListElement<T>::value) {
-    Array array;
-    if constexpr (option_type<typename ListElement<T>::type>() != OptionType::table)
-      for (const auto& element : v) array.push_back(to_value<typename ListElement<T>::type>(element));
-    return Value(std::move(array));
-  } else
-    return Value(v);
-}
-
-/// `value` was checked against the spec before; an integer is taken for a float.
-template <class T>
-T from_value(const Value& value) {
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>)
-    return value.as<T>();
-  else if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(value.as<std::int64_t>());
-  else if constexpr (std::is_floating_point_v<T>) {
-    if (const auto* integer = value.get_if<std::int64_t>()) return static_cast<T>(*integer);
-    return static_cast<T>(value.as<double>());
-  } else if constexpr (std::is_same_v<T, Duration>)
-    return Duration::parse(value.as<std::string>()).value();
-  else if constexpr (std::is_enum_v<T>) {
-    const auto& words = Words<T>::words;
-    return static_cast<T>(std::find(std::begin(words), std::end(words), value.as<std::string>()) -
-                          std::begin(words));
+struct Elements {
+  static void clear(void* member) { static_cast<T*>(member)->clear(); }
+  static void* add(void* member) { return &static_cast<T*>(member)->emplace_back(); }
+  static const void* at(const void* member, std::size_t index) {
+    const T& elements = *static_cast<const T*>(member);
+    return index < elements.size() ? &elements[index] : nullptr;
   }
+};
+template <class T>
+struct Elements<std::optional<T>> {
+  static void clear(void* member) { static_cast<std::optional<T>*>(member)->reset(); }
+  static void* add(void* member) { return &static_cast<std::optional<T>*>(member)->emplace(); }
+  static const void* at(const void* member, std::size_t index) {
+    const std::optional<T>& element = *static_cast<const std::optional<T>*>(member);
+    return index == 0 && element ? &*element : nullptr;
+  }
+};
+template <class T>
+struct Elements<std::optional<std::vector<T>>> {
+  using Member = std::optional<std::vector<T>>;
+  static void clear(void* member) { static_cast<Member*>(member)->emplace(); }
+  static void* add(void* member) { return &(*static_cast<Member*>(member))->emplace_back(); }
+  static const void* at(const void*, std::size_t) { return nullptr; }
+};
+/// One table.
+template <class T>
+struct Element {
+  static void clear(void* member) { *static_cast<T*>(member) = T{}; }
+  static void* add(void* member) { return member; }
+  static const void* at(const void* member, std::size_t index) { return index == 0 ? member : nullptr; }
+};
+
+template <class Access>
+inline constexpr MemberElements elements_of = {&Access::clear, &Access::add, &Access::at};
+
+/// Defined below, where Fields is.
+template <class Struct>
+void describe_fields(OptionWriter& fields);
+
+template <class T>
+constexpr MemberType member_type() {
+  using Plain = typename OptionalElement<T>::type;
+  using Element = typename ListElement<Plain>::type;
+  MemberType type{.type = option_type<Element>(),
+                  .list = ListElement<Plain>::value,
+                  .optional = OptionalElement<T>::value};
+  if constexpr (std::is_arithmetic_v<Element> || std::is_enum_v<Element>) type.size = sizeof(Element);
+  if constexpr (std::is_integral_v<Element>) type.is_signed = std::is_signed_v<Element>;
+  if constexpr (std::is_enum_v<Element>) type.words = Words<Element>::words;
+  constexpr bool table = option_type<Element>() == OptionType::table;
+  if constexpr (table) type.describe = &describe_fields<Element>;
+  if constexpr (table && std::is_same_v<T, Element>)
+    type.elements = &elements_of<detail::Element<T>>;
+  else if constexpr (table || (std::is_enum_v<Element> && !std::is_same_v<T, Element>))
+    type.elements = &elements_of<Elements<T>>;
+  return type;
+}
+template <class T>
+inline constexpr MemberType member_type_of = member_type<T>();
+template <class Interface>
+inline constexpr MemberType member_type_of<PluginList<Interface>> = {
+    .type = OptionType::table, .list = true, .plugins = Interface::kind.name};
+
+/// In bytes; a pointer to a member is this offset (Itanium C++ ABI, 2.3).
+template <class Options, class T, class Owner>
+std::ptrdiff_t offset_of(T Owner::*member) {
+  return std::bit_cast<std::ptrdiff_t>(static_cast<T Options::*>(member));
 }
 
 }  // namespace detail
@@ -221,39 +265,39 @@ T from_value(const Value& value) {
 template <class T>
 class OptionRef {
  public:
-  OptionRef(std::vector<OptionSpec>& specs, std::size_t index) : specs_(&specs), index_(index) {}
+  explicit OptionRef(OptionWriter& writer) : writer_(&writer) {}
 
   OptionRef& range(double minimum, double maximum) { return min(minimum).max(maximum); }
   OptionRef& min(double minimum) {
-    spec().minimum = minimum;
+    writer_->minimum(minimum, false);
     return *this;
   }
   OptionRef& max(double maximum) {
-    spec().maximum = maximum;
+    writer_->maximum(maximum, false);
     return *this;
   }
   /// The bound itself is not allowed.
   OptionRef& above(double minimum) {
-    spec().open_minimum = true;
-    return min(minimum);
+    writer_->minimum(minimum, true);
+    return *this;
   }
   OptionRef& below(double maximum) {
-    spec().open_maximum = true;
-    return max(maximum);
+    writer_->maximum(maximum, true);
+    return *this;
   }
   /// A list of exactly so many elements.
   OptionRef& count(std::int64_t elements) {
     static_assert(detail::ListElement<typename detail::OptionalElement<T>::type>::value,
                   "only a list has a count: make the member a std::vector");
-    spec().count = elements;
+    writer_->count(elements);
     return *this;
   }
   OptionRef& one_of(std::initializer_list<const char*> choices) {
-    spec().choices.assign(choices.begin(), choices.end());
+    for (const char* const each : choices) writer_->word(each);
     return *this;
   }
   OptionRef& one_of(const std::vector<std::string>& choices) {
-    spec().choices = choices;
+    for (const std::string& each : choices) writer_->word(each);
     return *this;
   }
   /// Names a file or folder that is read, or several. Relative to the run file that it is written in; the
@@ -261,210 +305,114 @@ class OptionRef {
   OptionRef& file() {
     static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>,
                   "the name of a file is a std::string, several are a std::vector of them");
-    spec().file = true;
-    return *this;
+    return mark(OptionWriter::Mark::file);
   }
   /// Names a file that is written in the run's folder: a plain name. The run is refused where it is a file of
   /// the run itself, or that of another plugin.
   OptionRef& output() {
     static_assert(std::is_same_v<T, std::string>, "the name of a file is a std::string");
-    spec().output = true;
-    return *this;
+    return mark(OptionWriter::Mark::output);
   }
   /// Names a value of the evaluations that go on during the training: "val/loss", or "val/" and the id of a
   /// metric. The run is refused where there is none of that name. Empty: none.
   OptionRef& metric() {
     static_assert(std::is_same_v<T, std::string>, "the name of a metric is a std::string");
-    spec().metric = true;
-    return *this;
+    return mark(OptionWriter::Mark::metric);
   }
   /// What other trainers call it, for who writes that.
   OptionRef& also(std::initializer_list<const char*> names) {
-    spec().synonyms.assign(names.begin(), names.end());
+    for (const char* const each : names) writer_->synonym(each);
     return *this;
   }
-  OptionRef& required() {
-    spec().required = true;
-    spec().fallback.reset();
-    return *this;
-  }
+  OptionRef& required() { return mark(OptionWriter::Mark::required); }
 
  private:
-  OptionSpec& spec() { return (*specs_)[index_]; }
-  std::vector<OptionSpec>* specs_;
-  std::size_t index_;
+  OptionRef& mark(OptionWriter::Mark mark) {
+    writer_->mark(mark);
+    return *this;
+  }
+  OptionWriter* writer_;
 };
 
 /// Declares options by pointer to member. The default is what a value-initialised `Options` holds.
 template <class Options>
 class Fields {
  public:
-  explicit Fields(std::vector<OptionSpec>& specs, bool common = false) : specs_(&specs), common_(common) {}
+  explicit Fields(OptionWriter& writer, bool common = false) : writer_(&writer), common_(common) {}
 
   /// T: bool, an integer, float or double, std::string, an enumeration with Words, Duration, a struct with a
-  /// `static void describe(Fields<Struct>&)` of its own (a table), a std::vector of one of them, or a
-  /// std::optional of one of them (no default).
+  /// `static void describe(Fields<Struct>&)` of its own (a table), a std::vector of one of them, a
+  /// std::optional of one of them (no default), or a PluginList.
   template <class T, class Owner>
-  OptionRef<T> option(std::string name, T Owner::*member, std::string help) {
-    using Plain = typename detail::OptionalElement<T>::type;
-    using Element = typename detail::ListElement<Plain>::type;
-    OptionSpec spec;
-    spec.name = std::move(name);
-    spec.help = std::move(help);
-    spec.common = common_;
-    if constexpr (detail::can_be_option<Element>()) take_member<T, Plain, Element>(spec, member);
-    specs_->push_back(std::move(spec));
-    return OptionRef<T>(*specs_, specs_->size() - 1);
+  OptionRef<T> option(std::string_view name, T Owner::*member, std::string_view help) {
+    if constexpr (detail::can_be_option<typename detail::ListElement<typename detail::OptionalElement<T>::type>::type>())
+      declare(name, help, &detail::member_type_of<T>, detail::offset_of<Options>(member));
+    return OptionRef<T>(*writer_);
   }
-
   template <class Interface, class Owner>
-  OptionRef<PluginList<Interface>> option(std::string name, PluginList<Interface> Owner::*member,
-                                          std::string help) {
-    OptionSpec spec;
-    spec.name = std::move(name);
-    spec.help = std::move(help);
-    spec.type = OptionType::table;
-    spec.list = true;
-    spec.plugins = Interface::kind.name;
-    spec.fallback = Value(Array{});
-    spec.common = common_;
-    spec.set = [member](void* target, const Value& value) {
-      std::vector<Table>& tables = (static_cast<Options*>(target)->*member).tables;
-      tables.clear();
-      for (const Value& element : value.as<Array>()) tables.push_back(element.as<Table>());
-    };
-    specs_->push_back(std::move(spec));
-    return OptionRef<PluginList<Interface>>(*specs_, specs_->size() - 1);
+  OptionRef<PluginList<Interface>> option(std::string_view name, PluginList<Interface> Owner::*member,
+                                          std::string_view help) {
+    declare(name, help, &detail::member_type_of<PluginList<Interface>>, detail::offset_of<Options>(member));
+    return OptionRef<PluginList<Interface>>(*writer_);
   }
 
  private:
-  template <class T, class Plain, class Element, class Owner>
-  void take_member(OptionSpec& spec, T Owner::*member) {
-    spec.type = detail::option_type<Element>();
-    spec.list = detail::ListElement<Plain>::value;
-    // What the member cannot hold is out of range, not cut off.
-    if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
-      using Limits = std::numeric_limits<Element>;
-      if (Limits::min() == 0 || Limits::digits < 63) spec.minimum = static_cast<double>(Limits::min());
-      if (Limits::digits < 63) spec.maximum = static_cast<double>(Limits::max());
-    }
-    if constexpr (std::is_enum_v<Element>)
-      spec.choices.assign(std::begin(Words<Element>::words), std::end(Words<Element>::words));
-    if constexpr (!detail::OptionalElement<T>::value &&
-                  (detail::ListElement<Plain>::value || detail::option_type<Element>() != OptionType::table))
-      spec.fallback = detail::to_value<Plain>(Options{}.*member);
-    if constexpr (detail::option_type<Element>() != OptionType::table)
-      spec.set = [member](void* target, const Value& value) {
-        T& field = static_cast<Options*>(target)->*member;
-        if constexpr (detail::ListElement<Plain>::value) {
-          Plain elements;
-          for (const Value& element : value.template as<Array>())
-            elements.push_back(detail::from_value<Element>(element));
-          field = std::move(elements);
-        } else
-          field = detail::from_value<Plain>(value);
-      };
-    else
-      table_member_setter<T, Plain, Element>(spec, member);
+  void declare(std::string_view name, std::string_view help, const MemberType* member, std::ptrdiff_t offset) {
+    writer_->option({name, help, member, offset, &defaults_, common_});
   }
-  template <class T, class Plain, class Element, class Owner>
-  void table_member_setter(OptionSpec& spec, T Owner::*member);
 
-  std::vector<OptionSpec>* specs_;
+  OptionWriter* writer_;
+  const Options defaults_{};
   bool common_;
 };
 
 namespace detail {
-/// Fills `target` from a checked table: what is given, else the defaults.
-inline void fill(void* target, const std::vector<OptionSpec>& specs, const Table& table) {
-  for (const OptionSpec& spec : specs) {
-    if (const Value* given = table.find(spec.name))
-      spec.set(target, *given);
-    else if (spec.fallback)
-      spec.set(target, *spec.fallback);
-  }
+template <class Struct>
+void describe_fields(OptionWriter& fields) {
+  Fields<Struct> nested(fields);
+  Struct::describe(nested);
 }
 }  // namespace detail
-
-template <class Options>
-template <class T, class Plain, class Element, class Owner>
-void Fields<Options>::table_member_setter(OptionSpec& spec, T Owner::*member) {
-  auto fields = std::make_shared<std::vector<OptionSpec>>();
-  spec.set = [member, fields](void* target, const Value& value) {
-    const auto one = [&](const Value& table) {
-      Element element{};
-      detail::fill(&element, *fields, table.template as<Table>());
-      return element;
-    };
-    T& field = static_cast<Options*>(target)->*member;
-    if constexpr (detail::ListElement<Plain>::value) {
-      Plain elements;
-      for (const Value& element : value.template as<Array>()) elements.push_back(one(element));
-      field = std::move(elements);
-    } else
-      field = one(value);
-  };
-  Fields<Element> nested(*fields);
-  Element::describe(nested);
-  spec.fields = *fields;
-}
 
 /// Hook options, chained after `Manifest::hook`.
 class HookRef {
  public:
-  HookRef(std::vector<HookSpec>& hooks, std::size_t index) : hooks_(&hooks), index_(index) {}
+  explicit HookRef(ManifestWriter& writer) : writer_(&writer) {}
   /// Declares a writer of these regions: the hook runs in the transform phase.
   HookRef& writes(Regions regions) {
-    spec().writes = regions;
-    spec().phase = Phase::transform;
+    writer_->hook_phase(Phase::transform, regions);
     return *this;
   }
   /// The hook does I/O only.
   HookRef& sink() {
-    spec().phase = Phase::sink;
+    writer_->hook_phase(Phase::sink, {});
     return *this;
   }
   HookRef& priority(int value) {
-    spec().priority = value;
+    writer_->hook_priority(value);
     return *this;
   }
-  HookRef& before(std::string plugin) {
-    spec().before.push_back(std::move(plugin));
-    return *this;
-  }
-  HookRef& after(std::string plugin) {
-    spec().after.push_back(std::move(plugin));
-    return *this;
-  }
-  HookRef& every(std::string duration) {
-    spec().cadence.every = std::move(duration);
-    return *this;
-  }
+  HookRef& before(std::string_view plugin) { return say(ManifestWriter::HookWord::before, plugin); }
+  HookRef& after(std::string_view plugin) { return say(ManifestWriter::HookWord::after, plugin); }
+  HookRef& every(std::string_view duration) { return say(ManifestWriter::HookWord::every, duration); }
 
  private:
-  HookSpec& spec() { return (*hooks_)[index_]; }
-  std::vector<HookSpec>* hooks_;
-  std::size_t index_;
+  HookRef& say(ManifestWriter::HookWord which, std::string_view text) {
+    writer_->say_of_hook(which, text);
+    return *this;
+  }
+  ManifestWriter* writer_;
 };
 
 template <class Options>
 class Manifest : public Fields<Options> {
  public:
-  explicit Manifest(ManifestData& data) : Fields<Options>(data.options), data_(&data) {}
+  explicit Manifest(ManifestWriter& writer) : Fields<Options>(writer), writer_(&writer) {}
 
-  Manifest& name(std::string value) {
-    data_->name = std::move(value);
-    return *this;
-  }
+  Manifest& name(std::string_view value) { return say(ManifestWriter::Word::name, value); }
   /// Semantic version of the plugin.
-  Manifest& version(std::string value) {
-    data_->version = std::move(value);
-    return *this;
-  }
-  Manifest& summary(std::string value) {
-    data_->summary = std::move(value);
-    return *this;
-  }
+  Manifest& version(std::string_view value) { return say(ManifestWriter::Word::version, value); }
+  Manifest& summary(std::string_view value) { return say(ManifestWriter::Word::summary, value); }
   /// States what the plugin needs of the run around it: a run that does not offer it is refused at validation, with
   /// the names of both sides. What a plugin would refuse in `open` for the sake of other slots belongs here.
   ///   "cuda", "distributed" (several ranks), "one rank"
@@ -483,10 +431,7 @@ class Manifest : public Fields<Options> {
   /// A need may depend on options of the plugin, and on keys of the run file: "one rank where mode = sim | threads",
   /// "no model.dropout where members != none and distributed.ranks = 1"; `none` stands for an option that is absent
   /// or an empty list.
-  Manifest& needs(std::string feature) {
-    data_->needs.push_back(std::move(feature));
-    return *this;
-  }
+  Manifest& needs(std::string_view feature) { return say(ManifestWriter::Word::needs, feature); }
   /// States a feature that others may need; it may depend on an option as a need does.
   ///   "graph"      of a model: its networks have a graph
   ///   "free_rows"  of a dataset: its batches have inputs without one row a sample (Rows)
@@ -501,28 +446,18 @@ class Manifest : public Fields<Options> {
   ///   "grads", "hyper", "batch", "outputs", "model"  of an executor: inside a step, hooks find in this region what
   ///                the step works with, and what they write there has its effect. A run with a hook that writes a
   ///                region at an event of a step which the executor does not honour is refused.
-  Manifest& provides(std::string feature) {
-    data_->provides.push_back(std::move(feature));
-    return *this;
-  }
+  Manifest& provides(std::string_view feature) { return say(ManifestWriter::Word::provides, feature); }
   /// Of an executor: the events of a micro-batch that it fires (micro_events); a run with a hook on another of
   /// them is refused.
   Manifest& fires(std::span<const Event> events) {
-    data_->fires.assign(events.begin(), events.end());
+    writer_->fires(events);
     return *this;
   }
-  Manifest& conflicts(std::string plugin) {
-    data_->conflicts.push_back(std::move(plugin));
-    return *this;
-  }
+  Manifest& conflicts(std::string_view plugin) { return say(ManifestWriter::Word::conflicts, plugin); }
   /// Another default for an option that every plugin of the kind has.
   template <class T>
   Manifest& common_default(std::string_view option, T value) {
-    for (OptionSpec& spec : data_->options)
-      if (spec.common && spec.name == option) {
-        spec.fallback = detail::to_value<T>(value);
-        spec.required = false;
-      }
+    writer_->common_default(option, detail::member_type_of<T>, &value);
     return *this;
   }
   /// Subscribes a method `void T::method(StepContext&)` of the plugin's own class to an event.
@@ -533,21 +468,22 @@ class Manifest : public Fields<Options> {
         fits,
         "a hook is a method `void name(trainyard::StepContext& context)` of the plugin's class: it gives "
         "nothing back, and takes the context by reference alone");
-    HookSpec spec;
-    spec.event = event;
     if constexpr (fits)
-      spec.call = [](void* self, StepContext& context) { call<Method>(self, context, Method); };
-    data_->hooks.push_back(std::move(spec));
-    return HookRef(data_->hooks, data_->hooks.size() - 1);
+      writer_->hook(event, [](void* self, StepContext& context) { call<Method>(self, context, Method); });
+    return HookRef(*writer_);
   }
 
  private:
+  Manifest& say(ManifestWriter::Word which, std::string_view text) {
+    writer_->say(which, text);
+    return *this;
+  }
   template <auto Method, class T, class Signature>
   static void call(void* self, StepContext& context, Signature T::*) {
     (static_cast<T*>(self)->*Method)(context);
   }
 
-  ManifestData* data_;
+  ManifestWriter* writer_;
 };
 
 }  // namespace trainyard

@@ -88,6 +88,16 @@ struct Fingerprint {
   const char* isa = TRAINYARD_ISA;            ///< instruction set that inline code may use
 };
 
+/// What a plugin is made with: a checked table, defaults filled in. The host's.
+class OptionSource {
+ public:
+  /// Fills the plugin's own struct of options, and that of its kind.
+  virtual void fill(void* options, void* common) const = 0;
+
+ protected:
+  ~OptionSource() = default;
+};
+
 /// The one object that a plugin exports. Its layout is frozen: `size` and `magic` are checked first.
 struct PluginEntry {
   struct Instance {
@@ -99,10 +109,10 @@ struct PluginEntry {
   std::uint64_t magic = expected_magic;
   std::size_t size = sizeof(PluginEntry);
   Fingerprint fingerprint;
-  /// Writes the manifest; may be called at any time, on any thread.
-  void (*describe)(ManifestData&) = nullptr;
-  /// Constructs the plugin with the options of a checked table, defaults filled in.
-  Instance (*create)(const ManifestData&, const Table& options) = nullptr;
+  /// Says what the plugin is; may be called at any time, on any thread.
+  void (*describe)(ManifestWriter&) = nullptr;
+  /// Constructs the plugin.
+  Instance (*create)(const OptionSource&) = nullptr;
 };
 
 namespace detail {
@@ -162,27 +172,22 @@ constexpr bool is_plugin() {
 }
 
 template <class T>
-void describe(ManifestData& data) {
+void describe(ManifestWriter& writer) {
   if constexpr (is_plugin<T>()) {
-    data.kind = T::kind.name;
-    data.revision = T::kind.revision;
-    Fields<typename T::Common> common(data.options, true);
+    writer.kind(T::kind.name, T::kind.revision);
+    Fields<typename T::Common> common(writer, true);
     T::Common::describe(common);
-    Manifest<typename T::Options> manifest(data);
+    Manifest<typename T::Options> manifest(writer);
     T::describe(manifest);
   }
 }
 
 template <class T>
-PluginEntry::Instance create(const ManifestData& data, const Table& table) {
+PluginEntry::Instance create(const OptionSource& source) {
   if constexpr (is_plugin<T>()) {
     typename T::Options options{};
     typename T::Common common{};
-    for (const OptionSpec& spec : data.options) {
-      const Value* given = table.find(spec.name);
-      if (given == nullptr && !spec.fallback) continue;
-      spec.set(spec.common ? static_cast<void*>(&common) : &options, given ? *given : *spec.fallback);
-    }
+    source.fill(&options, &common);
     T* plugin = new T(static_cast<const typename T::Options&>(options));
     if constexpr (requires { plugin->common = common; }) plugin->common = std::move(common);
     return {plugin, plugin};

@@ -93,11 +93,11 @@ void check_options(const ManifestData& manifest, const Table& table) {
 MadePlugin::MadePlugin(const std::string& file, const Table& options, const char* kind)
     : host_(std::make_unique<FakeHost>()) {
   const PluginEntry& entry = open_plugin(file);
-  entry.describe(manifest_);
+  manifest_ = manifest_of(entry);
   if (manifest_.kind != kind)
     throw PluginError(file + " is of kind " + manifest_.kind + ", and the test wants kind " + kind);
   check_options(manifest_, options);
-  const PluginEntry::Instance instance = entry.create(manifest_, options);
+  const PluginEntry::Instance instance = make_plugin(entry, manifest_, options);
   plugin_.reset(instance.plugin);
   self_ = instance.self;
   plugin_->set_host(*host_);

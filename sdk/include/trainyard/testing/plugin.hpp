@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <trainyard/context.hpp>
+#include <trainyard/manifest_data.hpp>
 #include <trainyard/plugin.hpp>
 #include <trainyard/state.hpp>
 #include <trainyard/value.hpp>
