@@ -30,7 +30,7 @@ bool by_name(const auto&) {
 template <class Place>
 void choose(std::vector<Place>& places, const std::vector<std::string>& patterns, const char* kind) {
   if (places.empty())
-    throw ConfigError(std::string("there is no ") + kind +
+    throw ConfigError(std::string("the model has no ") + kind +
                       " where this dropout could act; drop [model.dropout] or take a model that has some");
   std::string names;
   for (const Place& place : places) names += (names.empty() ? "" : ", ") + place.id;

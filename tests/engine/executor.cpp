@@ -322,12 +322,16 @@ TEST_CASE(
 
 TEST_CASE(
     "with every dropout compiled trains as eager does, and so do the members of an array, each time alike") {
-  const auto weights_of = [](const std::string& text) {
+  struct End {
+    at::Tensor weights;
+    double loss;  ///< of the evaluation
+  };
+  const auto end_of = [](const std::string& text) {
     LiveRun run(text, registry());
     run.fit();
     std::vector<at::Tensor> all;
     for (const NamedTensor& each : run->weights()) all.push_back(each.tensor.detach().reshape(-1).clone());
-    return at::cat(all);
+    return End{at::cat(all), run->loop().latest().at("val/loss")};
   };
   const std::string rows = "kind = \"classification\"\nshape = [8]\nclasses = 3\n",
                     images = "kind = \"classification\"\nshape = [2, 8, 8]\nclasses = 3\n",
@@ -372,21 +376,24 @@ TEST_CASE(
     };
     std::string of_second = text(eager);
     of_second.replace(of_second.find("lr = 0.1"), 8, "lr = 0.2");
-    const at::Tensor first = weights_of(text(eager)), second = weights_of(of_second);
-    CHECK((first - second).norm().item<double>() > 1e-2 * first.norm().item<double>());
+    const End first = end_of(text(eager)), second = end_of(of_second);
+    CHECK((first.weights - second.weights).norm().item<double>() >
+          1e-2 * first.weights.norm().item<double>());
     const std::string members = "type = \"hfta\"\nmembers = [{}, { set = [\"optimizer.lr=0.2\"] }]\n";
     for (const std::string& executor :
          {std::string("type = \"compiled\"\n"), std::string("type = \"compiled\"\nfuse = \"none\"\n"),
           members, members + "leader = 1\n"}) {
       const bool is_array = executor.starts_with(members);
-      const at::Tensor& expected = executor == members + "leader = 1\n" ? second : first;
+      const End& expected = executor == members + "leader = 1\n" ? second : first;
       if (is_array &&
           (dropout.starts_with("type = \"blockwise") || dropout.starts_with("type = \"dropconnect")))
         continue;  // it refuses what does not drop activations
       INFO(model.table << dropout << executor);
-      const at::Tensor found = weights_of(text(executor));
-      CHECK((found - expected).norm().item<double>() <= 1e-4 * expected.norm().item<double>());
-      CHECK(at::equal(weights_of(text(executor)), found));
+      const End found = end_of(text(executor));
+      CHECK((found.weights - expected.weights).norm().item<double>() <=
+            1e-4 * expected.weights.norm().item<double>());
+      CHECK(found.loss == Approx(expected.loss).epsilon(1e-5));
+      CHECK(at::equal(end_of(text(executor)).weights, found.weights));
     }
   }
 }

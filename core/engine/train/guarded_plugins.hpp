@@ -123,19 +123,11 @@ class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, Fus
   std::mutex mutex_;
 };
 
-/// Opens the plugin of the slot for the network of `model`: set_dropout is what is left to do. The plan holds its
-/// guard.
+/// Opens the plugin of the slot for a network: set_dropout is what is left to do. The plan holds its guard.
 inline std::shared_ptr<const DropoutPlan> open_dropout(const config::SlotConfig& slot, Dropout& plugin,
-                                                       const std::string& model, const Network& network,
-                                                       const RunScale& scale) {
+                                                       const Network& network, const RunScale& scale) {
   auto dropout = std::make_shared<GuardedDropout>(slot, plugin);
-  auto* plan = guarded(slot, 0, [&] {
-    try {
-      return new DropoutPlan(*dropout, network.dropout_places(), scale);
-    } catch (const ConfigError& error) {
-      throw ConfigError("with the model \"" + model + "\": " + error.what());
-    }
-  });
+  auto* plan = guarded(slot, 0, [&] { return new DropoutPlan(*dropout, network.dropout_places(), scale); });
   return {plan, [dropout](const DropoutPlan* opened) { delete opened; }};
 }
 

@@ -102,8 +102,7 @@ void Opening::model(ActivePlugin& plugin) {
 }
 
 void Opening::dropout(ActivePlugin& plugin) {
-  layer_.made.dropout = open_dropout(plugin.slot(), plugin.as<Dropout>(), layer_.plugin("model").slot().type,
-                                     layer_.network(), run_.scale);
+  layer_.made.dropout = open_dropout(plugin.slot(), plugin.as<Dropout>(), layer_.network(), run_.scale);
 }
 
 void Opening::loss(ActivePlugin& plugin) {

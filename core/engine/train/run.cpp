@@ -1,5 +1,4 @@
 #include "core/engine/train/run.hpp"
-#include "core/runfile/live_config.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -209,13 +208,19 @@ void Run::load_parts(const std::string& slot, const ManifestData& manifest, cons
   }
 }
 
-void Run::build_model() {
+void Run::build_model() try {
   Opening(live_, live_.config, live_.layer).open(Opening::Stage::model);
   Made& made = live_.layer.made;
   if (made.dropout) made.network->set_dropout(made.dropout.get(), live_.config.run.seed);
   live_.context.network_ = made.network.get();
   shards_ = Shards::of(*made.network, live_.world, live_.config);
   live_.bus->fire(Event::model_ready, live_.context);
+} catch (const events::BlamedError& error) {
+  if (error.code() != ExitCode::config || error.blame().slot == "model") throw;
+  // What a plugin cannot be with is here the network, or what a batch of the data holds.
+  throw events::BlamedError(error.code(), error.blame(),
+                            error.why() + " (model \"" + live_.config.at("model").type + "\", data \"" +
+                                live_.config.at("data.train").type + "\")");
 }
 
 Loop& Run::build_loop(LoopParts parts) {

@@ -486,8 +486,9 @@ bool has_rule(const Graph& graph, const Node& node, bool dropout) {
 std::vector<Fused> run_fused(const FusedNode& n, std::span<const Fused> inputs) {
   const bool shared =
       std::ranges::all_of(inputs, [](const Fused& each) { return each.layout == Layout::shared; });
-  const bool drops = is_dropped(n.node) && n.pass.drops() && n.own[0]->has_dropout();
-  if (drops) return apart(n, inputs);
+  // Recurrent states are carried on in evaluations, too: by their expectation.
+  const bool acts = n.pass.drops() || n.node.op == "LSTM";
+  if (acts && is_dropped(n.node) && n.own[0]->has_dropout()) return apart(n, inputs);
   if (shared && !n.relu) return all_of(n.run(tensors(inputs)), Layout::shared);
   if (n.node.op == "Dropout") return {inputs[0]};
   const Rule* rule = rule_for(n.graph, n.node);
