@@ -58,9 +58,7 @@ class Parts final : public test::QuietHost {
       void* handle = dlopen(TRAINYARD_BENCH_PLUGINS "/dataset/libthrottled.so", RTLD_NOW | RTLD_LOCAL);
       if (handle == nullptr) throw std::runtime_error(dlerror());
       const auto* entry = reinterpret_cast<const PluginEntry* (*)()>(dlsym(handle, "trainyard_plugin"))();
-      ManifestData manifest;
-      entry->describe(manifest);
-      made.reset(entry->create(manifest, options).plugin);
+      made.reset(make_plugin(*entry, manifest_of(*entry), options).plugin);
     } else
       made = test::make(kind, type, options);
     made->set_host(*this);
