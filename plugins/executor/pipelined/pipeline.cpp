@@ -96,9 +96,6 @@ Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const
                    const Method& method, int workers, Line* line, Judge& judge)
     : judge_(judge), line_(line) {
   const std::vector<Graph> parts = cut(graph, stage_of_node);
-  if (line != nullptr && std::ssize(parts) < line->size())
-    throw ConfigError("the model has " + std::to_string(parts.size()) + " stages, and " +
-                      std::to_string(line->size()) + " ranks are to share them: take fewer ranks");
   std::vector<double> costs;
   for (const Graph& part : parts) {
     costs.push_back(1.0);  // what a call costs, in multiply-adds
