@@ -79,7 +79,8 @@ void rehearse(const config::RunConfig& config, const plugins::Registry& registry
   run.build_model();
   Loop& loop = run.build_loop({});
   Swaps(run).rehearse();
-  if (config.distributed.ranks == 1) loop.open_executor();  // that of several ranks asks the others
+  if (config.distributed.ranks == 1) return loop.open_executor();
+  loop.check_ranks(config.distributed.ranks);  // to open it takes the others
 }
 
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {

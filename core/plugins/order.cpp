@@ -149,7 +149,7 @@ void check_writers(const std::vector<Candidate>& sorted, Event event, std::vecto
     for (const auto& [i, regions] : shared) {
       if (ordered(sorted, i, j)) continue;
       problems.push_back({"E319",
-                          sorted[i].owner->id + " and " + sorted[j].owner->id + " both write " +
+                          "\"" + sorted[i].owner->id + "\" and \"" + sorted[j].owner->id + "\" both write " +
                               text(regions) + " at " + std::string(name(event)) + " in no declared order",
                           "give one of them `after = [\"" + sorted[i].owner->id + "\"]`, or drop one"});
     }

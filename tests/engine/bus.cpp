@@ -354,5 +354,5 @@ TEST_CASE("a bus refuses an order that breaks the rules") {
     hook->on(
         Event::before_step, [](StepContext&) {}, Region::grads);
   CHECK_THROWS_AS(bus_of({&a, &b}), ConfigError);
-  CHECK_THROWS_WITH(bus_of({&a, &b}), Contains("a and b both write grads at before_step"));
+  CHECK_THROWS_WITH(bus_of({&a, &b}), Contains("\"a\" and \"b\" both write grads at before_step"));
 }

@@ -167,7 +167,7 @@ TEST_CASE("two writers of one region need a declared order") {
   const auto unordered = problems(grads, grads);
   REQUIRE(unordered.size() == 1);
   CHECK(unordered[0].code == "E319");
-  CHECK(unordered[0].message == "a and b both write grads at before_step in no declared order");
+  CHECK(unordered[0].message == "\"a\" and \"b\" both write grads at before_step in no declared order");
   CHECK(unordered[0].hint == "give one of them `after = [\"a\"]`, or drop one");
 
   CHECK(problems(grads, after(grads, "a")).empty());

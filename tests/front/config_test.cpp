@@ -834,7 +834,8 @@ TEST_CASE("thousands of hooks have an order, and it is found") {
   for (int i = 0; i < 4'000; ++i) writers.push_back({"w" + std::to_string(i), "writer", {writer}});
   const std::vector<events::OrderProblem> problems = events::make_order(writers).problems;
   REQUIRE(problems.size() == 3'999);  // each with the one after it
-  CHECK(problems.back().message == "w3998 and w3999 both write grads at before_step in no declared order");
+  CHECK(problems.back().message ==
+        "\"w3998\" and \"w3999\" both write grads at before_step in no declared order");
   for (std::size_t i = 0; i + 1 < writers.size(); ++i) writers[i].hooks[0].after = {writers[i + 1].id};
   CHECK(events::make_order(writers).problems.empty());
   writers.back().hooks[0].after = {"w0"};

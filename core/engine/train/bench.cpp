@@ -85,8 +85,13 @@ void Bench::open() {
   member_losses_.resize(parts_.member_metrics.size());
   check_parts();
   set_rates(rate_);  // steps without an update are logged with that of the last one
+  if (parts_.world != nullptr) check_ranks(parts_.world->size());
   in_executor([&](Executor& executor) { executor.open(*this); });
   is_open_ = true;
+}
+
+void Bench::check_ranks(std::int64_t ranks) {
+  in_executor([&](Executor& executor) { executor.check_ranks(*parts_.network.plugin, ranks); });
 }
 
 void Bench::step(StepWork& work, bool logging) {

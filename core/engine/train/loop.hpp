@@ -91,6 +91,7 @@ class Loop {
   /// Has the executor open for the parts and the state as they are now, where it was open. Throws what it
   /// throws.
   void open_executor() { bench_.open(); }
+  void check_ranks(std::int64_t ranks) { bench_.check_ranks(ranks); }
   void reopen_executor() { bench_.reopen(); }
   /// Has the executor finish what is in flight.
   void settle(Executor::Pause pause) { bench_.settle(pause); }

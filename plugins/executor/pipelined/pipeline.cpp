@@ -1,6 +1,7 @@
 #include "pipeline.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 
@@ -23,16 +24,30 @@ std::string path(const char* what, std::int64_t stage, std::int64_t unit) {
   return std::string(what) + "/" + std::to_string(stage) + "/" + std::to_string(unit) + "/";
 }
 
+/// With their strides, which a state does not keep: what is computed from them has other bits with others, and a rank
+/// expects what the next one hands on to lie in memory as it did before.
 void save_tensors(StateWriter& state, const std::string& prefix, const Tensors& tensors) {
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].defined()) state.tensor(prefix + std::to_string(i), tensors[i].detach());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& each = tensors[i];
+    if (!each.defined()) continue;
+    state.tensor(prefix + std::to_string(i), each.detach());
+    if (!each.is_contiguous() && each.is_non_overlapping_and_dense())
+      state.tensor(prefix + "strides/" + std::to_string(i), at::tensor(each.strides(), at::kLong));
+  }
 }
 
 Tensors load_tensors(const StateReader& state, const std::string& prefix, std::size_t count) {
   Tensors tensors(count);
-  for (std::size_t i = 0; i < count; ++i)
-    if (const std::string name = prefix + std::to_string(i); state.has_tensor(name))
-      tensors[i] = state.tensor(name).detach();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    if (!state.has_tensor(prefix + number)) continue;
+    tensors[i] = state.tensor(prefix + number).detach();
+    if (!state.has_tensor(prefix + "strides/" + number)) continue;
+    const at::Tensor kept = state.tensor(prefix + "strides/" + number).cpu();
+    const std::vector<std::int64_t> strides(kept.const_data_ptr<std::int64_t>(),
+                                            kept.const_data_ptr<std::int64_t>() + kept.numel());
+    tensors[i] = at::empty_strided(tensors[i].sizes(), strides, tensors[i].options()).copy_(tensors[i]);
+  }
   return tensors;
 }
 
@@ -96,9 +111,6 @@ Pipeline::Pipeline(const Graph& graph, std::span<const int> stage_of_node, const
                    const Method& method, int workers, Line* line, Judge& judge)
     : judge_(judge), line_(line) {
   const std::vector<Graph> parts = cut(graph, stage_of_node);
-  if (line != nullptr && std::ssize(parts) < line->size())
-    throw ConfigError("the model has " + std::to_string(parts.size()) + " stages, and " +
-                      std::to_string(line->size()) + " ranks are to share them: take fewer ranks");
   std::vector<double> costs;
   for (const Graph& part : parts) {
     costs.push_back(1.0);  // what a call costs, in multiply-adds

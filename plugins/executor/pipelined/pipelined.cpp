@@ -142,6 +142,15 @@ class Pipelined final : public Executor, pipelined::Judge {
   }
   explicit Pipelined(const Options& options) : options_(options) {}
 
+  void check_ranks(const Network& network, std::int64_t ranks) const override {
+    if (options_.mode != Mode::dist || network.graph() == nullptr) return;
+    check_norms(*network.graph());
+    const int stages = std::ranges::max(pipelined::stage_of_nodes(*network.graph(), options_.stages)) + 1;
+    if (stages < ranks)
+      throw ConfigError("the model has " + std::to_string(stages) + " stages, and " + std::to_string(ranks) +
+                        " ranks are to share them: take fewer ranks");
+  }
+
   void open(Workbench& bench) override {
     check(bench);
     bench_ = &bench;

@@ -39,9 +39,6 @@ const GraphValue& value_of(const Graph& graph, ValueId id) {
 
 std::vector<int> stage_of_nodes(const Graph& graph, int stages) {
   const executors::Layers layers = executors::layers_of(graph);
-  if (std::ssize(layers.costs) < stages)
-    throw ConfigError("the model has " + std::to_string(layers.costs.size()) + " layers, and " +
-                      std::to_string(stages) + " ranks are to share them: take fewer ranks");
   const std::vector<int> stage_of_layer = executors::balanced(layers.costs, stages);
   std::vector<int> stage_of_node;
   for (const int layer : layers.of_node)

@@ -17,6 +17,7 @@
 #include <trainyard/ranks.hpp>
 #include <trainyard/sharded.hpp>
 
+#include "../layers.hpp"
 #include "crew.hpp"
 #include "in_turn.hpp"
 #include "joint.hpp"
@@ -108,6 +109,14 @@ class Wavelet final : public Eager {
   }
   explicit Wavelet(const Options& options) : options_(options) {}
   ~Wavelet() override { rest(); }
+
+  void check_ranks(const Network& network, std::int64_t ranks) const override {
+    if (!is_staged() || network.graph() == nullptr) return;
+    const std::size_t layers = executors::layers_of(*network.graph()).costs.size();
+    if (static_cast<std::int64_t>(layers) < ranks)
+      throw ConfigError("the model has " + std::to_string(layers) + " layers, and " + std::to_string(ranks) +
+                        " ranks are to share them: take fewer ranks");
+  }
 
   void open(Workbench& bench) override {
     if (is_plain()) return;

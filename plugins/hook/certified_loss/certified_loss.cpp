@@ -58,7 +58,8 @@ class CertifiedLoss final : public Hook {
   };
   static void describe(Manifest<Options>& m) {
     m.name("certified_loss").version("1.0.0").summary("Trains for all inputs near a sample, by bounds.");
-    m.needs("graph").conflicts("gpt").conflicts("lstm").conflicts("dlrm");
+    m.needs("graph").needs("model").needs("grads");  // the bounds reach for each weight
+    m.conflicts("gpt").conflicts("lstm").conflicts("dlrm");
     m.needs("model.activation != gelu").needs("model.dropout.type != multi_sample");
     m.option("method", &Options::method,
              "intervals, or at first the margins of forms that are substituted back, which are tighter");

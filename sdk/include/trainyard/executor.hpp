@@ -189,6 +189,10 @@ class Executor : public Plugin {
     end,
   };
 
+  /// Throws where it cannot train the network on so many ranks, two or more. Ahead of open(); validation asks it, too,
+  /// with none of the ranks there.
+  virtual void check_ranks(const Network& /*network*/, std::int64_t /*ranks*/) const {}
+
   /// Ahead of the first step, with all state loaded; again where model, loss or optimizer were replaced in the
   /// running training, or all state was: what was made from them is of no use any more. Throws where the
   /// executor cannot run them: at the beginning that ends the run, at a swap the swap is taken back.
