@@ -8,6 +8,19 @@
 
 namespace trainyard {
 
+void DropoutCommon::describe(Fields<DropoutCommon>& m) {
+  m.option("p", &DropoutCommon::p, "probability that something is dropped").min(0.0).below(1.0);
+  m.option("sites", &DropoutCommon::sites,
+           "names of the places where it acts (trainyard model show), * and ? allowed; all without one");
+  m.option("when", &DropoutCommon::when,
+           "always; early: up to the cutoff, for models that underfit; late: from the cutoff on")
+      .one_of({"always", "early", "late"});
+  m.option("ramp", &DropoutCommon::ramp,
+           "constant: p all that time; linear: rising to p at its end, or, early, falling from p to 0")
+      .one_of({"constant", "linear"});
+  m.option("cutoff", &DropoutCommon::cutoff, "where early dropout ends, or late dropout begins");
+}
+
 at::Tensor Dropout::apply(const at::Tensor&, std::size_t, const DropoutCall&) {
   throw PluginError("announces that it masks activations, and does not override Dropout::apply");
 }

@@ -38,6 +38,26 @@ std::string unused(const std::vector<NamedTensor>& parameters, const GroupRule& 
 
 }  // namespace
 
+void GroupRule::describe(Fields<GroupRule>& m) {
+  m.option("match", &GroupRule::match,
+           "patterns of parameter names, * and ? allowed; the first rule that matches wins")
+      .required();
+  m.option("lr", &GroupRule::lr, "learning rate of the group").min(0.0);
+  m.option("lr_factor", &GroupRule::lr_factor, "factor on the learning rate of the optimizer").min(0.0);
+  m.option("weight_decay", &GroupRule::weight_decay, "weight decay of the group").min(0.0);
+}
+
+void OptimizerCommon::describe(Fields<OptimizerCommon>& m) {
+  m.option("lr", &OptimizerCommon::lr, "base learning rate; the schedule's factor multiplies it")
+      .required()
+      .above(0.0);
+  m.option("weight_decay", &OptimizerCommon::weight_decay, "weight decay").min(0.0);
+  m.option("decay", &OptimizerCommon::decay,
+           "what weight_decay applies to: all parameters, or matrices (two or more dimensions) only")
+      .one_of({"all", "matrices"});
+  m.option("groups", &OptimizerCommon::groups, "other values for parameters by name");
+}
+
 std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
                                     const OptimizerCommon& common) {
   for (std::size_t i = 0; i < common.groups.size(); ++i)

@@ -17,6 +17,30 @@ constexpr std::chrono::seconds patience{1};
 
 }  // namespace
 
+void RuleSwap::describe(Fields<RuleSwap>& m) {
+  m.option("slot", &RuleSwap::slot, "the slot, as trainyard ctl swap takes it: optimizer, hooks.ID")
+      .required();
+  m.option("type", &RuleSwap::type, "the plugin that takes over; the same one without it");
+  m.option("set", &RuleSwap::set, "its options: \"lr=1e-4\"");
+}
+
+void RuleCommon::describe(Fields<RuleCommon>& m) {
+  m.option("enabled", &RuleCommon::enabled,
+           "false: it waits, until it is swapped in or trainyard ctl set rules.ID.enabled=true");
+  m.option("every", &RuleCommon::every, "how often it looks: steps start, start + every, ... before end");
+  m.option("start", &RuleCommon::start, "first step, from 0");
+  m.option("end", &RuleCommon::end, "it looks at steps before this one only");
+  m.option("action", &RuleCommon::action,
+           "when it fires, beside the report: the run stops, with a checkpoint or without; the learning rate "
+           "is scaled; the next step is skipped; a plugin is swapped")
+      .one_of({"report", "stop", "checkpoint_and_stop", "lr_scale", "skip_step", "swap"});
+  m.option("repeat", &RuleCommon::repeat, "goes on looking after it fired, instead of once a run");
+  m.option("lr_scale", &RuleCommon::lr_scale, "factor on the learning rate from then on").above(0.0);
+  m.option("swap", &RuleCommon::swap, "what the action swap does: { slot, type, set }");
+  m.option("notify", &RuleCommon::notify,
+           "command that is run, too: RULE, MESSAGE, STEP and RUN are in its environment");
+}
+
 void Rule::save(StateWriter& state) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [name, scalar] : published_.scalars) state.scalar(name, scalar);

@@ -82,18 +82,7 @@ struct DropoutCommon {
   std::string ramp = "constant";
   Duration cutoff{50.0, Duration::Unit::percent};
 
-  static void describe(Fields<DropoutCommon>& m) {
-    m.option("p", &DropoutCommon::p, "probability that something is dropped").min(0.0).below(1.0);
-    m.option("sites", &DropoutCommon::sites,
-             "names of the places where it acts (trainyard model show), * and ? allowed; all without one");
-    m.option("when", &DropoutCommon::when,
-             "always; early: up to the cutoff, for models that underfit; late: from the cutoff on")
-        .one_of({"always", "early", "late"});
-    m.option("ramp", &DropoutCommon::ramp,
-             "constant: p all that time; linear: rising to p at its end, or, early, falling from p to 0")
-        .one_of({"constant", "linear"});
-    m.option("cutoff", &DropoutCommon::cutoff, "where early dropout ends, or late dropout begins");
-  }
+  static void describe(Fields<DropoutCommon>& m);
 };
 
 // What some dropouts do besides, or in place of, masking activations. A plugin is what it does, and says so in

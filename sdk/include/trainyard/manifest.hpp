@@ -68,10 +68,10 @@ struct MemberType {
   bool optional = false;                  ///< a std::optional, perhaps of a std::vector
   std::uint8_t size = 0;                  ///< bytes of an element: an integer, a number or an enumeration
   bool is_signed = false;
-  std::span<const std::string_view> words;          ///< of an enumeration
-  const MemberElements* elements = nullptr;         ///< of tables, and where several elements are enumerations
+  std::span<const std::string_view> words;   ///< of an enumeration
+  const MemberElements* elements = nullptr;  ///< of tables, and where several elements are enumerations
   void (*describe)(OptionWriter& fields) = nullptr;  ///< of a table: writes its fields
-  const char* plugins = nullptr;  ///< of a PluginList, a list of tables: their kind
+  const char* plugins = nullptr;                     ///< of a PluginList, a list of tables: their kind
 };
 
 /// One option, as it is declared.
@@ -345,7 +345,8 @@ class Fields {
   /// std::optional of one of them (no default), or a PluginList.
   template <class T, class Owner>
   OptionRef<T> option(std::string_view name, T Owner::*member, std::string_view help) {
-    if constexpr (detail::can_be_option<typename detail::ListElement<typename detail::OptionalElement<T>::type>::type>())
+    if constexpr (detail::can_be_option<
+                      typename detail::ListElement<typename detail::OptionalElement<T>::type>::type>())
       declare(name, help, &detail::member_type_of<T>, detail::offset_of<Options>(member));
     return OptionRef<T>(*writer_);
   }
@@ -357,7 +358,8 @@ class Fields {
   }
 
  private:
-  void declare(std::string_view name, std::string_view help, const MemberType* member, std::ptrdiff_t offset) {
+  void declare(std::string_view name, std::string_view help, const MemberType* member,
+               std::ptrdiff_t offset) {
     writer_->option({name, help, member, offset, &defaults_, common_});
   }
 

@@ -24,14 +24,7 @@ struct GroupRule {
   std::optional<double> lr_factor;
   std::optional<double> weight_decay;
 
-  static void describe(Fields<GroupRule>& m) {
-    m.option("match", &GroupRule::match,
-             "patterns of parameter names, * and ? allowed; the first rule that matches wins")
-        .required();
-    m.option("lr", &GroupRule::lr, "learning rate of the group").min(0.0);
-    m.option("lr_factor", &GroupRule::lr_factor, "factor on the learning rate of the optimizer").min(0.0);
-    m.option("weight_decay", &GroupRule::weight_decay, "weight decay of the group").min(0.0);
-  }
+  static void describe(Fields<GroupRule>& m);
 };
 
 /// Options that every optimizer has.
@@ -41,16 +34,7 @@ struct OptimizerCommon {
   std::string decay = "all";
   std::vector<GroupRule> groups;
 
-  static void describe(Fields<OptimizerCommon>& m) {
-    m.option("lr", &OptimizerCommon::lr, "base learning rate; the schedule's factor multiplies it")
-        .required()
-        .above(0.0);
-    m.option("weight_decay", &OptimizerCommon::weight_decay, "weight decay").min(0.0);
-    m.option("decay", &OptimizerCommon::decay,
-             "what weight_decay applies to: all parameters, or matrices (two or more dimensions) only")
-        .one_of({"all", "matrices"});
-    m.option("groups", &OptimizerCommon::groups, "other values for parameters by name");
-  }
+  static void describe(Fields<OptimizerCommon>& m);
 };
 
 /// Parameters that share hyper-parameters. The host writes `lr` and `momentum` before every step.

@@ -34,13 +34,17 @@ decltype(auto) with_element(const MemberType& type, Call&& call) {
   }
   switch (type.size) {
     case 1:
-      return type.is_signed ? call(static_cast<std::int8_t*>(nullptr)) : call(static_cast<std::uint8_t*>(nullptr));
+      return type.is_signed ? call(static_cast<std::int8_t*>(nullptr))
+                            : call(static_cast<std::uint8_t*>(nullptr));
     case 2:
-      return type.is_signed ? call(static_cast<std::int16_t*>(nullptr)) : call(static_cast<std::uint16_t*>(nullptr));
+      return type.is_signed ? call(static_cast<std::int16_t*>(nullptr))
+                            : call(static_cast<std::uint16_t*>(nullptr));
     case 4:
-      return type.is_signed ? call(static_cast<std::int32_t*>(nullptr)) : call(static_cast<std::uint32_t*>(nullptr));
+      return type.is_signed ? call(static_cast<std::int32_t*>(nullptr))
+                            : call(static_cast<std::uint32_t*>(nullptr));
     default:
-      return type.is_signed ? call(static_cast<std::int64_t*>(nullptr)) : call(static_cast<std::uint64_t*>(nullptr));
+      return type.is_signed ? call(static_cast<std::int64_t*>(nullptr))
+                            : call(static_cast<std::uint64_t*>(nullptr));
   }
 }
 
@@ -70,7 +74,8 @@ T from_value(const Value& value) {
 }
 
 Value word_of(const MemberType& type, const void* element) {
-  return Value(std::string(type.words[static_cast<std::size_t>(read_integer(element, type.size, type.is_signed))]));
+  return Value(
+      std::string(type.words[static_cast<std::size_t>(read_integer(element, type.size, type.is_signed))]));
 }
 
 /// A member as it stands: the default of its option. Of tables none but the empty list.
@@ -86,7 +91,8 @@ Value load(const MemberType& type, const void* member) {
   return with_element(type, [&]<class T>(T*) {
     if (!type.list) return to_value(*static_cast<const T*>(member));
     Array elements;
-    for (const auto& element : *static_cast<const std::vector<T>*>(member)) elements.push_back(to_value<T>(element));
+    for (const auto& element : *static_cast<const std::vector<T>*>(member))
+      elements.push_back(to_value<T>(element));
     return Value(std::move(elements));
   });
 }
