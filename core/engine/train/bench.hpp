@@ -134,8 +134,9 @@ class Bench final : public Workbench {
   LossMeter loss_meter_;
   std::vector<LossMeter> member_losses_;  ///< where the executor has several members
   std::int64_t updates_ = 0;
-  Rate rate_;             ///< of the last update that was tried
-  bool logging_ = false;  ///< training metrics are taken of this step
+  Rate rate_;                 ///< of the last update that was tried
+  std::optional<double> lr_;  ///< of the first group at that update, from a checkpoint
+  bool logging_ = false;      ///< training metrics are taken of this step
   at::Tensor gradient_norm_;
   at::Tensor root_;  ///< what backward starts from, kept while its factor stays
   double root_factor_ = 0.0;
