@@ -145,7 +145,7 @@ TEST_CASE("what only the network shows, or the data, is refused as validation bu
     REQUIRE(resolution.config.has_value());
     train::Run run(*resolution.config, contract::all_plugins());
     run.build_model();
-    if (side.ranks > 1) run.build_loop({}).check_ranks(side.ranks);
+    if (side.ranks > 1) run.build_loop({}).bench().check_ranks(side.ranks);
   };
   for (const Pair& pair : pairs) {
     INFO(pair.names.front() << ", " << pair.names.back());

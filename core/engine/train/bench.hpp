@@ -27,6 +27,7 @@ class Bench final : public Workbench {
 
   /// Opens the executor for the parts and the state as they are now.
   void open();
+  /// Throws where the executor cannot train the network on so many.
   void check_ranks(std::int64_t ranks);
   /// The same where it was open: parts or state were replaced.
   void reopen() {
