@@ -20,12 +20,8 @@
 #include "core/engine/events/exit_watch.hpp"
 #include "core/engine/swap/swaps.hpp"
 #include "core/engine/train/run.hpp"
-#include "core/engine/verbs/evaluate_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "core/engine/verbs/model_show.hpp"
-#include "core/engine/verbs/plan_command.hpp"
-#include "core/engine/verbs/rules_command.hpp"
-#include "core/engine/verbs/tool_command.hpp"
-#include "core/engine/verbs/train_command.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -77,10 +73,10 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
 void rehearse(const config::RunConfig& config, const plugins::Registry& registry) {
   Run run(config, registry);
   run.build_model();
-  Loop& loop = run.build_loop({});
+  Bench& bench = run.build_loop({}).bench();
   Swaps(run).rehearse();
-  if (config.distributed.ranks == 1) return loop.open_executor();
-  loop.check_ranks(config.distributed.ranks);  // to open it takes the others
+  if (config.distributed.ranks == 1) return bench.open();
+  bench.check_ranks(config.distributed.ranks);  // to open it takes the others
 }
 
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {

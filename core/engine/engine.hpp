@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/check/check_options.hpp"
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/runfile/run_config.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "contract/process.hpp"
 #include "core/check/samples.hpp"
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "core/plugins/kinds.hpp"
 #include "support/folder.hpp"
 #include "support/run.hpp"

@@ -18,7 +18,7 @@
 
 #include "core/cli/listening.hpp"
 #include "core/engine/train/run.hpp"
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"

@@ -128,6 +128,10 @@ bool of_host(const std::string& name) {
 
 Remains remains_of(const std::string& run_folder) {
   Remains remains = check::remains_of(run_folder);
+  // Rules have a thread of their own: whether the last checkpoint holds a verdict, or the loop has taken it by then, is a
+  // matter of time.
+  if (const auto recorder = remains.find("state of recorder"); recorder != remains.end())
+    std::erase_if(recorder->second, [](const std::string& line) { return line.starts_with("verdicts "); });
   std::set<std::string> names;  // of several files of events the earlier comes first
   for (const auto& entry : fs::directory_iterator(run_folder)) names.insert(entry.path().filename().string());
   for (const std::string& name : names) {

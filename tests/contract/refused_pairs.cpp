@@ -88,6 +88,10 @@ std::vector<Pair> pairs() {
        optimizer("type = \"sgd\", momentum = 0.9"),
        {"\"dgc\"", "momentum", "\"sgd\""}},
       {hook("certified"), lstm, {"\"certified\"", "\"lstm\""}},
+      {hook("certified_loss"),
+       {{"model.dropout={ type = \"multi_sample\" }"}},
+       {"\"certified_loss\"", "\"multi_sample\""}},
+      {hook("certified_loss"), pipelined, {"\"certified_loss\"", "\"pipelined\""}},
       {hook("certified_loss"), lstm, {"\"certified_loss\"", "\"lstm\""}},
       {hook("certified"), mixed, {"\"certified\"", "trainer.precision", "\"bf16-mixed\""}},
   };
@@ -118,6 +122,7 @@ TEST_CASE("what only the network shows, or the data, is refused as validation bu
       {"model={ type = \"sequential\", layers = [{ type = \"linear\", out = 8 }, { type = \"gelu\" }, "
        "{ type = \"linear\", out = 3 }] }"}};
   const Side numbers{{"data.kind=regression", "loss.type=mse", "model.layers=[8, 16, 1]"}};
+  const Side one_layer{{"model.layers=[8, 3]"}};
   const Side single{{"data.classes=2", "loss.type=bce_with_logits", "model.layers=[8, 16, 1]"}};
   const std::vector<Pair> pairs = {
       {hook("certified"), gelu, {"certified", "\"gelu1\" (Gelu)"}},
@@ -127,14 +132,20 @@ TEST_CASE("what only the network shows, or the data, is refused as validation bu
       {hook("rdrop"), numbers, {"rdrop", "are no classes"}},
       {hook("certified"), single, {"certified", "an output for each class"}},
       {hook("certified_loss"), single, {"certified_loss", "an output for each class"}},
-      {hook("rdrop"), single, {"rdrop", "an output for each class"}},
+      {hook("rdrop"), single, {"rdrop", "an output for each class", "(model \"mlp\", data \"synthetic\")"}},
+      {one_layer, dropout, {"standard", "no dropout site", "(model \"mlp\", data \"synthetic\")"}},
+      {one_layer, pipelined_ranks, {"pipelined", "1 stages, and 2 ranks"}},
+      {one_layer, wavelet, {"wavelet", "1 layers, and 2 ranks"}},
   };
   const auto build = [](Side side, const Side& other) {
     side.sets.insert(side.sets.end(), other.sets.begin(), other.sets.end());
+    side.ranks = std::max(side.ranks, other.ranks);
     const config::Resolution resolution = resolved(side);
     INFO(resolution.findings.text());
     REQUIRE(resolution.config.has_value());
-    train::Run(*resolution.config, contract::all_plugins()).build_model();
+    train::Run run(*resolution.config, contract::all_plugins());
+    run.build_model();
+    if (side.ranks > 1) run.build_loop({}).bench().check_ranks(side.ranks);
   };
   for (const Pair& pair : pairs) {
     INFO(pair.names.front() << ", " << pair.names.back());

@@ -6,8 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "contract/host_run.hpp"
-#include "core/engine/verbs/tool_command.hpp"
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "support/folder.hpp"
 #include "support/run.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <trainyard/formats/trial_files.hpp>
 
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "core/runfile/print.hpp"
 #include "support/files.hpp"
 #include "support/folder.hpp"

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <random>
 
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"

@@ -184,7 +184,7 @@ void Commander::prepare_next() {
 /// The next request whose step has come; the loop waits for it.
 void Commander::make_due() {
   if (due_.front().swaps.empty()) {  // the executor finished what it had in flight here, the last time
-    run_.loop().settle(Executor::Pause::checkpoint);
+    run_.loop().bench().settle(Executor::Pause::checkpoint);
     stand(std::move(due_.front()));
     return due_.pop_front();
   }
@@ -489,7 +489,7 @@ Commander::Job& Commander::add(std::string who, std::vector<config::SwapRequest>
 void Commander::evaluate(Command* command) {
   train::Loop& loop = run_.loop();
   put_back();
-  loop.settle(Executor::Pause::checkpoint);
+  loop.bench().settle(Executor::Pause::checkpoint);
   note_pause("for an evaluation that was asked for");
   train::StateCopy before(run_.snapshot().states);
   std::map<std::string, double, std::less<>> seen;

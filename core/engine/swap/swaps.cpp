@@ -228,7 +228,7 @@ bool Swaps::leaves_executor(PreparedSwap& swap) {
 
 std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   run_.settle();
-  run_.loop().settle(Executor::Pause::swap);
+  run_.loop().bench().settle(Executor::Pause::swap);
   std::shared_ptr<StateCopy> before;
   const bool leaves = leaves_executor(swap);
   if (watched || leaves)
@@ -237,7 +237,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
         [&](const State& state, const at::Tensor& tensor) { return steady(swap, state, tensor); });
   if (leaves) {  // what is in flight ends here; whoever takes the swap back has it in flight again
     before->settle();
-    run_.loop().settle(Executor::Pause::exchange);
+    run_.loop().bench().settle(Executor::Pause::exchange);
   }
   std::deque<ActivePlugin>& coming = swap.layer_.plugins;
   const auto call = [&](const ActivePlugin& plugin, Event event) {
@@ -258,16 +258,16 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
       call(coming[in], Event::swap_in);
     }
     if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());
-    if (swap.layer_.made.curve) place_curve(swap, run_.loop().updates());
+    if (swap.layer_.made.curve) place_curve(swap, run_.loop().bench().updates());
     for (std::size_t i = 0; i < coming.size(); ++i) run_.host().settle(going(swap, i));
     if (rules) run_.attach_rules(swap.layer_);  // it may object to them
     exchange(swap);
     exchanged = true;
-    if (concerns_the_executor(swap.layer_)) run_.loop().reopen_executor();  // the last who may object
+    if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();  // the last who may object
   } catch (...) {
     if (exchanged) {
       exchange(swap);
-      run_.loop().reopen_executor();  // for the parts that it had before
+      run_.loop().bench().reopen();  // for the parts that it had before
     }
     if (rules) run_.attach_rules(live_.layer);
     for (std::size_t i = 0; i < in; ++i) run_.tell(coming[i], Event::swap_out);

@@ -84,7 +84,8 @@ decltype(auto) Bench::in_host(Call&& call) {
 void Bench::open() {
   member_losses_.resize(parts_.member_metrics.size());
   check_parts();
-  set_rates(rate_);  // steps without an update are logged with that of the last one
+  set_rates(rate_);  // steps without an update are logged with that of the last one, as hooks have left it
+  if (lr_) parts_.optimizer.plugin->groups().front().lr = *std::exchange(lr_, std::nullopt);
   if (parts_.world != nullptr) check_ranks(parts_.world->size());
   in_executor([&](Executor& executor) { executor.open(*this); });
   is_open_ = true;
@@ -97,6 +98,7 @@ void Bench::check_ranks(std::int64_t ranks) {
 void Bench::step(StepWork& work, bool logging) {
   logging_ = logging;
   context_.repeats_ = 0;
+  context_.weights_move_ = false;
   try {
     in_executor([&](Executor& executor) { executor.step(*this, work); });
   } catch (...) {
@@ -519,7 +521,9 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
     enter(work, micro);
     context_.output_ = graded.output;
     context_.loss_ = graded.loss;
+    context_.weights_move_ = true;
     brackets_.fire(event);
+    context_.weights_move_ = false;
     graded = {std::move(context_.output_), std::move(context_.loss_)};
     context_.batch_ = before;  // the work may go with the executor, which is no step's where it drains
   });
@@ -569,6 +573,7 @@ void Bench::refuse_loss(double loss) const {
 void Bench::save(StateWriter& state) const {
   state.scalar("updates", updates_);
   state.scalar("rate", rate_.factor);
+  state.scalar("lr", parts_.optimizer.plugin->groups().front().lr);
   if (rate_.momentum) state.scalar("momentum", *rate_.momentum);
   if (gradient_norm_.defined()) state.scalar("gradient_norm", gradient_norm_.item().toDouble());
   loss_meter_.save(state);
@@ -584,6 +589,7 @@ void Bench::load(const StateReader& state) {
   updates_ = state.integer("updates");
   rate_ = {};
   if (state.has_scalar("rate")) rate_.factor = state.number("rate");
+  if (state.has_scalar("lr")) lr_ = state.number("lr");
   if (state.has_scalar("momentum")) rate_.momentum = state.number("momentum");
   gradient_norm_.reset();
   if (state.has_scalar("gradient_norm"))

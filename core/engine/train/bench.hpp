@@ -27,6 +27,7 @@ class Bench final : public Workbench {
 
   /// Opens the executor for the parts and the state as they are now.
   void open();
+  /// Throws where the executor cannot train the network on so many.
   void check_ranks(std::int64_t ranks);
   /// The same where it was open: parts or state were replaced.
   void reopen() {
@@ -134,8 +135,9 @@ class Bench final : public Workbench {
   LossMeter loss_meter_;
   std::vector<LossMeter> member_losses_;  ///< where the executor has several members
   std::int64_t updates_ = 0;
-  Rate rate_;             ///< of the last update that was tried
-  bool logging_ = false;  ///< training metrics are taken of this step
+  Rate rate_;                 ///< of the last update that was tried
+  std::optional<double> lr_;  ///< of the first group at that update, from a checkpoint
+  bool logging_ = false;      ///< training metrics are taken of this step
   at::Tensor gradient_norm_;
   at::Tensor root_;  ///< what backward starts from, kept while its factor stays
   double root_factor_ = 0.0;

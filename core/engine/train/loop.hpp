@@ -75,10 +75,6 @@ class Loop {
 
   // Of several ranks, one of which was lost:
   Position position() const { return {context_.clock_.step, stage_, bench_.agreed()}; }
-  /// Whether the step under way is in the weights, or half of it is: it cannot be dropped.
-  bool updating() const { return bench_.updating(); }
-  /// Whether this rank has the gradients of the step under way, of all ranks.
-  bool has_gradients() const { return bench_.has_gradients(); }
   /// Forgets the step under way, and goes on from its position.
   void drop_step();
   /// After load(), of what another rank has saved: goes on from where that one stands.
@@ -86,15 +82,8 @@ class Loop {
 
   const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
   const Clock& clock() const { return context_.clock_; }
-  /// Steps that the optimizer took, which the schedule is read at; skipped ones are not among them.
-  std::int64_t updates() const { return bench_.updates(); }
-  /// Has the executor open for the parts and the state as they are now, where it was open. Throws what it
-  /// throws.
-  void open_executor() { bench_.open(); }
-  void check_ranks(std::int64_t ranks) { bench_.check_ranks(ranks); }
-  void reopen_executor() { bench_.reopen(); }
-  /// Has the executor finish what is in flight.
-  void settle(Executor::Pause pause) { bench_.settle(pause); }
+  /// What the executor works at.
+  Bench& bench() { return bench_; }
   /// The last value of everything that was reported.
   const MetricValues& latest() const { return latest_; }
   /// Seconds of training, those before a resume included.

@@ -44,6 +44,9 @@ class LoopContext final : public StepContext {
   using StepContext::skip_reason_;
   using StepContext::split_;
 
+  /// Other threads may be at the weights: the executor fires the event within a pass of its own.
+  bool weights_move_ = false;
+
   /// What was asked for and is not taken, as bits, by who asked: the address of a plugin, or another name.
   using Requests = std::map<std::string, unsigned, std::less<>>;
   Requests& requests() { return requests_; }

@@ -40,11 +40,11 @@ void Reunion::keep() {
 }
 
 Standing Reunion::own() const {
-  const Loop& loop = run_.loop();
+  Loop& loop = run_.loop();
   return {.newcomer = false,
           .position = loop.position(),
-          .gradients = loop.has_gradients(),
-          .updating = loop.updating(),
+          .gradients = loop.bench().has_gradients(),
+          .updating = loop.bench().updating(),
           .swaps = run_.live().swaps,
           .due = run_.host().planned_swaps()};
 }

@@ -470,7 +470,7 @@ void Run::go_back(const std::vector<State>& states) {
     const State none{.owner = now.owner, .version = now.version, .scalars = {}, .tensors = {}};
     guarded(plugin.slot(), live_.context.clock_.step, [&] { plugin.as<Plugin>().load(StateReader(none)); });
   }
-  loop_->reopen_executor();
+  loop_->bench().reopen();
   parts_.train.plugin->seek(live_.context.clock_.epoch, live_.context.clock_.step_in_epoch);
 }
 

@@ -72,6 +72,8 @@ std::vector<std::pair<std::string, double>> numbers_of(const LoopContext& contex
 }  // namespace
 
 bool StrictState::compares(Region region, Regions writes) const {
+  constexpr Regions of_weights = Regions(Region::model) | Region::grads | Region::optimizer;
+  if (context_.weights_move_ && of_weights.contains(region)) return false;
   return !writes.contains(region) && (look_ == Look::whole || region != Region::optimizer);
 }
 

@@ -1,4 +1,4 @@
-#include "core/engine/verbs/plan_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 
 #include <cstdio>
 

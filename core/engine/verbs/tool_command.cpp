@@ -1,4 +1,4 @@
-#include "core/engine/verbs/tool_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "core/engine/verbs/train_command.hpp"
+#include "core/engine/verbs/commands.hpp"
 
 #include <c10/util/Exception.h>
 #include <torch/version.h>

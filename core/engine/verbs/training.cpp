@@ -375,7 +375,7 @@ void Training::at_safe_point() {
 
 /// The schedule is read at updates: where the executor makes fewer than steps, its curve is left half way.
 void Training::check_schedule() {
-  const std::int64_t steps = run_->clock().step, made = run_->loop().updates();
+  const std::int64_t steps = run_->clock().step, made = run_->loop().bench().updates();
   if (!first_ || 10 * made >= 9 * steps) return;
   const std::int64_t all = run_->scale().total_steps, last = made * all / steps;
   if (run_->schedule().factor(last) == run_->schedule().factor(all)) return;
