@@ -38,6 +38,12 @@ class Waves(KilledTest):
                 ends.add(json.dumps(expected[0]))
         self.assertEqual(len(ends), len(RULES))  # the rules are no synonyms
 
+    def test_the_rate_that_a_hook_has_left_is_logged_by_a_resume_too(self):
+        """A step is logged ahead of its update, with the rate of the last one."""
+        text = RUN + waves('sync = "stale1"') + '[[hooks]]\ntype = "braking"\n'
+        expected = self.whole(text)
+        self.assertEqual(self.killed(text, "before_step 33"), expected)
+
     def test_killed_while_a_wave_waits_for_memory(self):
         """The one stops backward with all that a pass has, which is as much as both may have; nothing but memory keeps the other."""
         for rule in ('sync = "joint"', 'sync = "stale1"'):
