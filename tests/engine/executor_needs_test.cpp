@@ -105,13 +105,20 @@ TEST_CASE("rules and hooks are refused where an executor shows them nothing, or 
     for (const Guest& guest : guests(folder.path())) {
       INFO(row.executor << guest.table);
       const config::Resolution found = resolved(folder, row, guest);
+      // The recorder of rules keeps the losses, too, and says where it cannot.
+      const auto of_recorder = [](const config::Finding& each) {
+        return each.code == "E324" && each.message.starts_with("recorder: ");
+      };
+      const bool rule = guest.table.starts_with("[[rules]]"), has_losses = executor != "\"wavelet\"";
+      std::vector<config::Finding> findings = found.findings.list();
+      CHECK(std::erase_if(findings, of_recorder) == (rule && !has_losses ? 1U : 0U));
       const std::string text = found.findings.text();
       INFO(text);
       const bool refused = std::ranges::count(row.refused, guest.name) > 0,
                  warned = std::ranges::count(row.warned, guest.name) > 0;
       CHECK(found.config.has_value() == !refused);
-      CHECK(found.findings.empty() == !(refused || warned));
-      for (const config::Finding& each : found.findings.list()) {
+      CHECK(findings.empty() == !(refused || warned));
+      for (const config::Finding& each : findings) {
         CHECK((each.code == "E324" ? !refused : refused && (each.code == "E303" || each.code == "E322")));
         CHECK_THAT(each.message, Catch::Contains("\"" + guest.plugin + "\"") && Catch::Contains(executor));
       }

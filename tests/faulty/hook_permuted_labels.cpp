@@ -20,7 +20,8 @@ class PermutedLabels final : public Hook {
 
   void after_fetch(StepContext& context) {
     at::Tensor& target = context.mutable_batch().target;
-    target = target.is_floating_point() ? -target : at::where(target.ge(0) & target.le(1), 1 - target, target);
+    target =
+        target.is_floating_point() ? -target : at::where(target.ge(0) & target.le(1), 1 - target, target);
   }
 };
 

@@ -1,5 +1,6 @@
 // Plain gradient descent with a count for its state, that goes wrong at a moment of a swap.
 #include <limits>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
@@ -49,7 +50,7 @@ class Troubled final : public Optimizer {
       }
   }
   void save(StateWriter& state) const override {
-    trouble("save");
+    if (!std::exchange(saved_, true)) trouble("save");  // what is saved at the end of the run is no swap
     state.scalar("steps", steps_);
     state.scalar("in_use", in_use_);
   }
@@ -75,6 +76,7 @@ class Troubled final : public Optimizer {
   Options options_;
   std::int64_t steps_ = 0, own_steps_ = 0;
   bool in_use_ = true;
+  mutable bool saved_ = false;
 };
 
 }  // namespace

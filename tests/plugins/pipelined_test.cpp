@@ -626,7 +626,7 @@ TEST_CASE("pipelined: what is in flight on several ranks goes on to the same bit
   }
 }
 
-TEST_CASE("pipelined: a rank that fails is named to its neighbours, and more ranks than stages are refused") {
+TEST_CASE("pipelined: a rank that fails is named to its neighbours") {
   class Failing final : public Judge {
     at::Tensor loss(const Unit&, const at::Tensor&) override { throw std::runtime_error("no loss today"); }
     void passed_back(const Unit&) override {}
@@ -646,7 +646,6 @@ TEST_CASE("pipelined: a rank that fails is named to its neighbours, and more ran
   };
   CHECK_THROWS_WITH(testing::on_ranks(2, feeding), "no loss today");
   CHECK(heard == "rank 0 ended: no loss today");
-  CHECK_THROWS_WITH(testing::on_ranks(4, feeding), Contains("3 stages") && Contains("4 ranks"));
 }
 
 TEST_CASE("pipelined: what a stage throws comes out, on whichever thread it was") {
