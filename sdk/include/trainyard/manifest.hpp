@@ -222,8 +222,9 @@ struct Element {
   static const void* at(const void* member, std::size_t index) { return index == 0 ? member : nullptr; }
 };
 
+// Hidden: plugins of a process have none in common.
 template <class Access>
-inline constexpr MemberElements elements_of = {&Access::clear, &Access::add, &Access::at};
+[[gnu::visibility("hidden")]] inline constexpr MemberElements elements_of = {&Access::clear, &Access::add, &Access::at};
 
 /// Defined below, where Fields is.
 template <class Struct>
@@ -248,9 +249,9 @@ constexpr MemberType member_type() {
   return type;
 }
 template <class T>
-inline constexpr MemberType member_type_of = member_type<T>();
+[[gnu::visibility("hidden")]] inline constexpr MemberType member_type_of = member_type<T>();
 template <class Interface>
-inline constexpr MemberType member_type_of<PluginList<Interface>> = {
+[[gnu::visibility("hidden")]] inline constexpr MemberType member_type_of<PluginList<Interface>> = {
     .type = OptionType::table, .list = true, .plugins = Interface::kind.name};
 
 /// In bytes; a pointer to a member is this offset (Itanium C++ ABI, 2.3).
