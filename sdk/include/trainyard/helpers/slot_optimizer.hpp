@@ -34,13 +34,9 @@ class SlotOptimizer : public Optimizer {
   };
 
   void open(std::vector<ParamGroup> groups) override;
-
   void step() final;
-
   void step_group(std::size_t group) final;
-
   void save(StateWriter& state) const final;
-
   void load(const StateReader& state) final;
 
  protected:
