@@ -57,7 +57,8 @@ struct Asked {
 void build(config::RunConfig config, const plugins::Registry& registry) {
   train::Run run(config, registry);
   run.build_model();
-  run.build_loop({});
+  train::Loop& loop = run.build_loop({});
+  if (const std::int64_t ranks = run.config().distributed.ranks; ranks > 1) loop.bench().check_ranks(ranks);
 }
 
 /// Exit code of what a request asks for: verb and number of ranks, run file and changes, a line each.

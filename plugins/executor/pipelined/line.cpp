@@ -27,7 +27,8 @@ std::vector<std::int64_t> sizes_of(const Batch& batch) {
   return sizes;
 }
 
-/// Of each tensor: its type, or -1 where it is undefined; then the number of its dimensions, sizes and strides.
+/// Of each tensor: its type, or -1 where it is undefined; then the number of its dimensions, sizes and strides. The stride
+/// of a dimension of one is anything: a view of a column has another one than its copy.
 std::vector<std::int64_t> form_of(const Tensors& tensors) {
   std::vector<std::int64_t> form;
   for (const at::Tensor& each : tensors) {
@@ -35,7 +36,7 @@ std::vector<std::int64_t> form_of(const Tensors& tensors) {
     if (!each.defined()) continue;
     form.push_back(each.dim());
     form.insert(form.end(), each.sizes().begin(), each.sizes().end());
-    form.insert(form.end(), each.strides().begin(), each.strides().end());
+    for (std::int64_t d = 0; d < each.dim(); ++d) form.push_back(each.size(d) == 1 ? 1 : each.stride(d));
   }
   return form;
 }
