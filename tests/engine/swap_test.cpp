@@ -152,7 +152,7 @@ TEST_CASE("the plugin that is to go may object") {
     CHECK_FALSE(run.told().at(0).done);
     CHECK_THAT(run.told().at(0).text, Contains("thrown on purpose"));
     CHECK(run.count("swap_refused") == 1);
-    LiveRun never(text, registry());
+    LiveRun never(run_with("\"troubled\"\nat = \"never\""), registry());
     never.fit();
     CHECK(run->model_digest() == never->model_digest());
   }
