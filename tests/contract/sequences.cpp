@@ -176,7 +176,7 @@ class Subject {
     return !take(text_ + mode.table(), sets) || mode.fires_all;
   }
   bool take(const std::string& text, const std::vector<std::string>& sets) {
-    if (!resolve(text, sets, ranks_).config) return false;
+    if (!resolve(text, sets, ranks_).config || Apart(text).check(sets, ranks_) != 0) return false;
     text_ = text;
     sets_ = sets;
     return true;

@@ -224,7 +224,8 @@ struct Element {
 
 // Hidden: plugins of a process have none in common.
 template <class Access>
-[[gnu::visibility("hidden")]] inline constexpr MemberElements elements_of = {&Access::clear, &Access::add, &Access::at};
+[[gnu::visibility("hidden")]] inline constexpr MemberElements elements_of = {&Access::clear, &Access::add,
+                                                                             &Access::at};
 
 /// Defined below, where Fields is.
 template <class Struct>
