@@ -87,13 +87,19 @@ class BucketCompressor : public Compressor {
   void take_step() {
     for (Residuals* each : kept_) each->take();
   }
-  /// Called by their hook at fit_end: says that what they keep back is in no update of the weights.
-  void tell_kept_back() {
+  /// Called by their hook at before_checkpoint.
+  void note_checkpoint(const StepContext& context) { saved_at_ = context.clock().step; }
+  /// Called by their hook at fit_end: says that what they keep back is in no update of the weights, and whether the run
+  /// has a checkpoint of its end from which a longer run goes on with it.
+  void tell_kept_back(const StepContext& context) {
     double squares = 0.0;
     for (const Residuals* each : kept_) squares += each->squares();
     if (squares == 0.0) return;
+    const bool saved = saved_at_ == context.clock().step;
     host().log(LogLevel::info, "gradients of norm " + std::to_string(std::sqrt(squares)) +
-                                   " are kept back: the last checkpoint has them, the weights have not");
+                                   " are kept back: " +
+                                   (saved ? "the last checkpoint has them, the weights have not"
+                                          : "neither the weights nor a checkpoint have them"));
   }
 
   Ranks& ranks() const { return *ranks_; }
@@ -112,6 +118,7 @@ class BucketCompressor : public Compressor {
   std::vector<BucketPlan> buckets_;
   std::vector<Residuals*> kept_;
   std::int64_t start_ = 0;
+  std::int64_t saved_at_ = -1;  ///< step
 };
 
 }  // namespace compressors

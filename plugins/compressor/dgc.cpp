@@ -39,6 +39,7 @@ class Dgc final : public PairCompressor {
         .range(0, 1000000);
     m.hook<&Dgc::check>(Event::fit_start);
     m.hook<&Dgc::stepped>(Event::after_step);
+    m.hook<&Dgc::saving>(Event::before_checkpoint).sink();
     m.hook<&Dgc::ended>(Event::fit_end).sink();
   }
   explicit Dgc(const Options& options)
@@ -52,7 +53,8 @@ class Dgc final : public PairCompressor {
   }
 
   void stepped(StepContext&) { take_step(); }
-  void ended(StepContext&) { tell_kept_back(); }
+  void saving(StepContext& context) { note_checkpoint(context); }
+  void ended(StepContext& context) { tell_kept_back(context); }
 
   void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
     PairCompressor::open(ranks, buckets, scale);

@@ -54,13 +54,15 @@ class HiTopK final : public BucketCompressor {
         "(3 nodes) for values of 16 bits); or as measured in the first ten steps, which may come out "
         "otherwise in another run");
     m.hook<&HiTopK::stepped>(Event::after_step);
+    m.hook<&HiTopK::saving>(Event::before_checkpoint).sink();
     m.hook<&HiTopK::ended>(Event::fit_end).sink();
   }
   explicit HiTopK(const Options& options)
       : BucketCompressor(options), options_(options), pairs_(options.selection(), options.value_dtype) {}
 
   void stepped(StepContext&) { take_step(); }
-  void ended(StepContext&) { tell_kept_back(); }
+  void saving(StepContext& context) { note_checkpoint(context); }
+  void ended(StepContext& context) { tell_kept_back(context); }
 
   void open(Ranks& ranks, std::span<const BucketPlan> buckets, const RunScale& scale) override {
     BucketCompressor::open(ranks, buckets, scale);

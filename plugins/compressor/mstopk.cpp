@@ -14,12 +14,14 @@ class MsTopK final : public SparseCompressor {
         "Sends about the largest elements of gradients, found by counting.");
     SelectionOptions::describe(m);
     m.hook<&MsTopK::stepped>(Event::after_step);
+    m.hook<&MsTopK::saving>(Event::before_checkpoint).sink();
     m.hook<&MsTopK::ended>(Event::fit_end).sink();
   }
   explicit MsTopK(const Options& options) : SparseCompressor(options, options.selection()) {}
 
   void stepped(StepContext&) { take_step(); }
-  void ended(StepContext&) { tell_kept_back(); }
+  void saving(StepContext& context) { note_checkpoint(context); }
+  void ended(StepContext& context) { tell_kept_back(context); }
 };
 
 }  // namespace

@@ -83,12 +83,14 @@ class PowerSgd final : public BucketCompressor {
     m.option("error_feedback", &Options::error_feedback,
              "add to a gradient what was not sent of those before");
     m.hook<&PowerSgd::stepped>(Event::after_step);
+    m.hook<&PowerSgd::saving>(Event::before_checkpoint).sink();
     m.hook<&PowerSgd::ended>(Event::fit_end).sink();
   }
   explicit PowerSgd(const Options& options) : BucketCompressor(options), options_(options) {}
 
   void stepped(StepContext&) { take_step(); }
-  void ended(StepContext&) { tell_kept_back(); }
+  void saving(StepContext& context) { note_checkpoint(context); }
+  void ended(StepContext& context) { tell_kept_back(context); }
 
   bool takes(const NamedTensor& parameter) const override {
     if (!BucketCompressor::takes(parameter) || parameter.tensor.dim() < 2) return false;

@@ -41,13 +41,15 @@ class RandomK final : public WithFeedback<BucketCompressor> {
         "add to a gradient what was not sent of those before; else what is sent is divided by the density, "
         "for the mean over all draws to be the gradient");
     m.hook<&RandomK::stepped>(Event::after_step);
+    m.hook<&RandomK::saving>(Event::before_checkpoint).sink();
     m.hook<&RandomK::ended>(Event::fit_end).sink();
   }
   explicit RandomK(const Options& options)
       : WithFeedback(options.error_feedback, options), options_(options) {}
 
   void stepped(StepContext&) { take_step(); }
-  void ended(StepContext&) { tell_kept_back(); }
+  void saving(StepContext& context) { note_checkpoint(context); }
+  void ended(StepContext& context) { tell_kept_back(context); }
 
  protected:
   std::unique_ptr<Exchange> compress(std::size_t bucket, const at::Tensor& gradients,

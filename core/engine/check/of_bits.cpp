@@ -8,20 +8,23 @@
 namespace trainyard::check {
 namespace {
 
-/// The host keeps the run file, and what swaps made of it.
-Remains without_file(Remains remains) {
-  remains.erase("state of run");
-  remains.erase("state of ledger");
+enum class Files : std::uint8_t { same, other };
+
+/// What is left of a run. Where the run files of two differ, the host's states that hold them do, too.
+Remains left_of(const Trained& run, Files files) {
+  Remains remains = remains_of(run.folder);
+  if (files == Files::other)
+    for (const char* state : {"state of run", "state of ledger"}) remains.erase(state);
   return remains;
 }
 
-/// What is wrong with one of two runs, or differs between them; that of their files does not count.
-Outcome same(const Trained& found, const Trained& expected, const std::string& how, const std::string& mend) {
+/// What is wrong with one of two runs, or differs between them.
+Outcome same(const Trained& found, const Trained& expected, const std::string& how, const std::string& mend,
+             Files files = Files::same) {
   doing(how);
   if (auto bad = bad_end(expected)) return *bad;
   if (auto bad = bad_end(found)) return *bad;
-  const std::string differs =
-      difference(without_file(remains_of(found.folder)), without_file(remains_of(expected.folder)));
+  const std::string differs = difference(left_of(found, files), left_of(expected, files));
   return differs.empty() ? Outcome{} : failed(how + ": " + differs + "; " + mend);
 }
 
@@ -68,7 +71,7 @@ Outcome swap(const Subject& subject) {
     swapped +=
         "[[swap]]\nat = \"" + std::to_string(step) + "ba\"\nslot = \"" + address + "\"\nwatch = \"0ba\"\n";
   return same(train(subject, {swapped}), plain, "a run in which it is swapped with itself",
-              "save() has to hold all that a later step depends on, and load() to take it");
+              "save() has to hold all that a later step depends on, and load() to take it", Files::other);
 }
 
 Outcome again(const Subject& subject) {
@@ -102,7 +105,8 @@ Outcome workers(const Subject& subject) {
     Outcome outcome =
         same(train(subject, {subject.run->text(), {std::string("data.workers=") + count}}), first,
              std::string("a run with data.workers = ") + count,
-             "the threads that load call a dataset in any order: a sample may depend on its index alone");
+             "the threads that load call a dataset in any order: a sample may depend on its index alone",
+             Files::other);
     if (outcome.verdict != Verdict::pass) return outcome;
   }
   return {};
@@ -114,11 +118,12 @@ Outcome two_threads(const Subject& subject) {
   Outcome outcome =
       same(train(subject, {text, two}), train(subject, {text}), "a run with run.threads.intra_op = 2",
            "cut sums by sizes that do not depend on the number of threads, unless it is LibTorch that "
-           "cuts a large product");
+           "cuts a large product",
+           Files::other);
   if (outcome.verdict != Verdict::fail) return outcome;
   Subject bare = subject;
   bare.materials.sets.clear();  // They are for a run with the plugin.
-  if (same(train(bare, {around, two}), train(bare, {around}), "", "").verdict != Verdict::pass)
+  if (same(train(bare, {around, two}), train(bare, {around}), "", "", Files::other).verdict != Verdict::pass)
     return {Verdict::skip,
             "what is around it, " + subject.run->host->name + ", differs with 2 threads by itself",
             {}};
