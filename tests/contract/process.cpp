@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -22,13 +23,16 @@
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
+#include "faulty/place.hpp"
 #include "support/folder.hpp"
 
 /// Stands in for the C library's: tests/faulty/hook_killer.cpp asks to die inside a save, that is when the
 /// second file of a checkpoint is to reach the disk.
-extern "C" int fsync(int descriptor) {
-  static int saved = 0;
-  if (std::getenv("TRAINYARD_KILL_IN_SAVE") != nullptr) {
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  static std::atomic<bool> killing = false;
+  static std::atomic<int> saved = 0;
+  if (descriptor == faulty::die_in_save) killing = true;
+  if (killing) {
     char path[4096] = {};
     const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
     if (readlink(link.c_str(), path, sizeof path - 1) > 0 &&

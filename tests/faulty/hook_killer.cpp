@@ -1,7 +1,6 @@
 // Kills the process at a place that a file names; where there are several ranks, all of them or one.
 #include <signal.h>
-
-#include <cstdlib>
+#include <unistd.h>
 
 #include <trainyard/hook.hpp>
 
@@ -32,7 +31,7 @@ class Killer final : public Hook {
   void called(StepContext& context) {
     if (!place_.reached(context) || !faulty::on_rank(options_.rank)) return;
     if (context.event() != Event::before_checkpoint) raise(SIGKILL);
-    setenv("TRAINYARD_KILL_IN_SAVE", "1", 1);  // whoever stands in for fsync does it
+    fsync(faulty::die_in_save);  // whoever stands in for it takes it so
   }
 
  private:

@@ -11,6 +11,10 @@
 
 namespace faulty {
 
+/// A file descriptor that none is: whoever stands in for fsync is to kill the process inside the next save. It
+/// is not asked by the environment, which no thread can change beside others that read it.
+constexpr int die_in_save = -2;
+
 class Place {
  public:
   explicit Place(const std::string& file) { std::ifstream(file) >> event_ >> step_ >> times_; }
