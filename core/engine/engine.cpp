@@ -70,15 +70,6 @@ std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::R
   return rates;
 }
 
-void rehearse(const config::RunConfig& config, const plugins::Registry& registry) {
-  Run run(config, registry);
-  run.build_model();
-  Bench& bench = run.build_loop({}).bench();
-  Swaps(run).rehearse();
-  if (config.distributed.ranks == 1) return bench.open();
-  bench.check_ranks(config.distributed.ranks);  // to open it takes the others
-}
-
 int show_model(const config::RunConfig& config, const plugins::Registry& registry) {
   return reported([&] {
     Run run(config, registry);
@@ -122,7 +113,7 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
       .check =
           [](const auto& config, const auto& registry) {
             return reported([&] {
-              rehearse(config, registry);
+              check_command(config, registry);
               return 0;
             });
           },

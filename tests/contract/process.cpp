@@ -18,7 +18,6 @@
 #include <stdexcept>
 
 #include "core/cli/listening.hpp"
-#include "core/engine/train/run.hpp"
 #include "core/engine/verbs/commands.hpp"
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
@@ -57,14 +56,6 @@ struct Asked {
   explicit Asked(const std::string& request) { std::istringstream(request) >> verb >> ranks; }
 };
 
-/// As validation builds it.
-void build(config::RunConfig config, const plugins::Registry& registry) {
-  train::Run run(config, registry);
-  run.build_model();
-  train::Loop& loop = run.build_loop({});
-  if (const std::int64_t ranks = run.config().distributed.ranks; ranks > 1) loop.bench().check_ranks(ranks);
-}
-
 /// Exit code of what a request asks for: verb and number of ranks, run file and changes, a line each.
 int answer(const std::string& request, int rank, const plugins::Registry& registry) {
   std::vector<std::string> lines;
@@ -85,7 +76,7 @@ int answer(const std::string& request, int rank, const plugins::Registry& regist
     std::fputs(resolution.findings.text().c_str(), stderr);
     if (!resolution.config) return 2;
     if (asked.verb == "check") {
-      build(std::move(*resolution.config), registry);
+      train::check_command(*resolution.config, registry);
       return 0;
     }
     train::TrainOptions options;

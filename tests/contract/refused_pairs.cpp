@@ -7,7 +7,7 @@
 #include <trainyard/error.hpp>
 
 #include "contract/host_run.hpp"
-#include "core/engine/train/run.hpp"
+#include "core/engine/verbs/commands.hpp"
 
 using namespace trainyard;
 using Catch::Contains;
@@ -56,6 +56,7 @@ const Side hfta{{"executor={ type = \"hfta\", members = [{ set = [] }, { set = [
 const Side pipelined{{"executor={ type = \"pipelined\", mitigation = \"none\" }"}};
 const Side pipelined_ranks{{"executor={ type = \"pipelined\", mitigation = \"none\", mode = \"dist\" }"}, 2};
 const Side wavelet{{"executor={ type = \"wavelet\", sync = \"round\" }"}, 2};
+const Side rolling{{"executor={ type = \"wavelet\", sync = \"rolling\" }"}, 2};
 const Side dropout{{"model.dropout={ type = \"standard\", p = 0.2 }"}};
 const Side mixed{{"trainer.precision=bf16-mixed"}};
 const Side lstm{{"model={ type = \"lstm\" }"}};
@@ -136,6 +137,7 @@ TEST_CASE("what only the network shows, or the data, is refused as validation bu
       {one_layer, dropout, {"standard", "no dropout site", "(model \"mlp\", data \"synthetic\")"}},
       {one_layer, pipelined_ranks, {"pipelined", "1 stages, and 2 ranks"}},
       {one_layer, wavelet, {"wavelet", "1 layers, and 2 ranks"}},
+      {{{"data.train.micro_batch_size=4"}}, rolling, {"wavelet", "micro_batch_size", "2 micro-batches"}},
   };
   const auto build = [](Side side, const Side& other) {
     side.sets.insert(side.sets.end(), other.sets.begin(), other.sets.end());
@@ -143,9 +145,7 @@ TEST_CASE("what only the network shows, or the data, is refused as validation bu
     const config::Resolution resolution = resolved(side);
     INFO(resolution.findings.text());
     REQUIRE(resolution.config.has_value());
-    train::Run run(*resolution.config, contract::all_plugins());
-    run.build_model();
-    if (side.ranks > 1) run.build_loop({}).bench().check_ranks(side.ranks);
+    train::check_command(*resolution.config, contract::all_plugins());
   };
   for (const Pair& pair : pairs) {
     INFO(pair.names.front() << ", " << pair.names.back());

@@ -310,8 +310,12 @@ bool rules_acted(const std::string& run) {
   return false;
 }
 
+json result_of(const std::string& run) {
+  return json::parse(test::read_file(run + "/result.json"));
+}
+
 std::string outcome(const std::string& run) {
-  const json result = json::parse(test::read_file(run + "/result.json"));
+  const json result = result_of(run);
   std::string text = result["digest"].dump() + " " + result["steps"].dump();
   for (const auto& [name, value] : result["metrics"].items())
     if (name.starts_with("val/")) text += " " + name + "=" + value.dump();
@@ -320,7 +324,7 @@ std::string outcome(const std::string& run) {
 
 struct Tally {
   int runs = 0, starts = 0, kills = 0, signals = 0, commands = 0, swaps = 0, refused_at_start = 0,
-      steered_by_rules = 0, looked_at = 0;
+      steered_by_rules = 0, looked_at = 0, diverged = 0;
 };
 
 const PluginFile& subject_of(Dice& dice, int ranks) {
@@ -341,6 +345,7 @@ void sequence(int seed, Tally& tally, int ranks) {
   Apart disturbed;
   const std::string run = disturbed.run();
   int disturbances = dice.below(4);
+  bool diverges = false;
   for (bool ended = false; !ended;) {
     disturbed.write(subject.text() + plan);
     INFO("seed " << seed << "\n" << subject.text() << plan);
@@ -388,7 +393,8 @@ void sequence(int seed, Tally& tally, int ranks) {
     if (to_be_killed && interrupted) continue;
     for (const char* left : {"/report.json", "/journal.jsonl"})
       if (std::filesystem::exists(run + left)) UNSCOPED_INFO(test::read_file(run + left));
-    ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    diverges = WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(ExitCode::numeric);
+    ended = diverges || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(ended);
     if (!ended) return;
   }
@@ -399,9 +405,13 @@ void sequence(int seed, Tally& tally, int ranks) {
   const int status = plain.train(subject.sets(), ranks);
   INFO("seed " << seed << "\n" << subject.text() << "\nplan:\n" << plan << "\nmade:\n" << as_made);
   INFO(plain.said());
-  const bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  CHECK(ended);
-  if (!ended) return;
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == (diverges ? static_cast<int>(ExitCode::numeric) : 0));
+  if (diverges) {
+    ++tally.diverged;
+    CHECK(result_of(run)["steps"] == result_of(plain.run())["steps"]);
+  }
+  if (diverges || WEXITSTATUS(status) != 0) return;
   if (rules_acted(run) || rules_acted(plain.run()))
     ++tally.steered_by_rules;
   else if (has_pauses(subject.text() + plan + as_made))
@@ -426,9 +436,9 @@ void sequences(int count, int ranks) {
   }
   WARN(tally.runs << " runs with " << tally.swaps << " swaps, " << tally.starts << " starts, " << tally.kills
                   << " kills, " << tally.signals << " signals, " << tally.commands << " commands; "
-                  << tally.refused_at_start << " plans refused before the first step; "
-                  << tally.steered_by_rules << " runs steered by rules and " << tally.looked_at
-                  << " that depend on where they pause, whose bits are not compared");
+                  << tally.refused_at_start << " plans refused before the first step; " << tally.diverged
+                  << " whose loss is not finite; " << tally.steered_by_rules << " runs steered by rules and "
+                  << tally.looked_at << " that depend on where they pause, whose bits are not compared");
   CHECK(tally.runs > count / 2);
 }
 

@@ -369,6 +369,26 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
             self.assertEqual(len({each[swap]["step"] for each in swaps}), 1)
         self.assertEqual([len(each) for each in self.journals(4, "swap_refused")], [1] * 4)
 
+    def test_a_paused_run_of_two_ranks_obeys_as_one_of_a_single_rank_does(self):
+        run = self.live(2)
+        ctl = lambda *words: self.host("ctl", "--timeout", "20", "small", *words).stdout
+        step = int(re.search(r"paused at step (\d+)", ctl("pause"))[1])
+        self.assertIn(f"at step {step}", ctl("set", "optimizer.lr=0.002"))
+        self.assertIn(f"at step {step}", ctl("swap", "schedule", "cosine"))
+        self.assertIn("saved in", ctl("checkpoint"))
+        self.assertIn(f"step-{step:08}", (self.run_folder / "checkpoints/latest").read_text())
+        self.assertIn(f"evaluated at step {step}", ctl("eval"))
+        self.assertIn(f"paused at step {step}", ctl("pause"))  # once more
+        self.assertIn(f"step {step} of", ctl("status"))
+        self.assertIn(f"goes on at step {step}", ctl("resume"))
+        self.assertIn("was not paused", ctl("resume"))
+        self.assertIn("paused at step", ctl("pause"))
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 75)
+        self.assertEqual([[line["step"] for line in each] for each in self.journals(2, "swap")], [[step, step]] * 2)
+        self.assertEqual([len(each) for each in self.journals(2, "pause")], [2, 0])
+
     def test_a_rank_that_dies_while_it_prepares_a_swap_ends_the_run(self):
         run = self.live(4)
         self.host("ctl", "small", "swap", "hooks.faulty", "faulty", "at=construction", "way=segv", "rank=3", code=2)

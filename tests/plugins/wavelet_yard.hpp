@@ -90,6 +90,7 @@ class PlainBench : public Workbench {
   std::int64_t updates() const override { return updates_; }
   void clip(std::vector<at::Tensor>&) const override {}
   bool autocasts() const override { return false; }
+  std::int64_t accumulation() const override { return 1; }
   bool drops() const override { return false; }
   Filling filling(std::string_view) const override { return {}; }
   std::unique_ptr<Network> build(std::uint64_t) override { return nullptr; }

@@ -122,7 +122,8 @@ void Commander::at_safe_point() {
   const Clock& clock = run_.clock();
   end_watches(clock.step);
   while (!due_.empty() && due_.front().step <= clock.step) make_due();
-  if (run_.loop().world() == nullptr) {
+  const bool alone = run_.loop().world() == nullptr;
+  if (alone) {
     finish();
     prepare_next();
   } else if (run_.loop().has_orders()) {
@@ -132,16 +133,37 @@ void Commander::at_safe_point() {
   hand_on();
   if (channel_ == nullptr) return;
   if (channel_->pending()) obey();
-  while (paused_ && !run_.loop().caught()) {
-    if (channel_->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
-    if (run_.loop().world() == nullptr) {
-      finish();
-      prepare_next();
-    }
-    run_.loop().settle_checkpoints();
-    answer_checkpoints();
-    hand_on();
+  while (alone && holds()) {
+    finish();
+    prepare_next();
+    attend();
   }
+}
+
+/// Whether the run is paused, and no signal has ended that.
+bool Commander::holds() const {
+  return paused_ && !run_.loop().caught();
+}
+
+/// In a pause: waits a little for commands, and does what does not change the run.
+void Commander::attend() {
+  if (channel_->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
+  begin_pauses();
+  run_.loop().settle_checkpoints();
+  answer_checkpoints();
+  hand_on();
+}
+
+/// Of several ranks, which have come to the same safe point.
+void Commander::begin_pauses() {
+  for (Command& each : std::exchange(pauses_, {})) pause(each);
+}
+
+void Commander::pause(Command& command) {
+  if (stopping_) return command.refuse("the run was told to stop");
+  const std::int64_t step = run_.clock().step;
+  if (!std::exchange(paused_, true)) directory_.journal({step, std::string(client), "pause", "", {}});
+  command.answer({{"message", "paused at step " + std::to_string(step)}});
 }
 
 /// Swaps that have done well up to `step` stay, once nothing can take the run back to before them.
@@ -208,14 +230,25 @@ void Commander::finish() {
   commit(*std::exchange(current_, nullptr));
 }
 
-/// Of several ranks, which have agreed to it: what the first of them was asked for. The others wait meanwhile.
+/// Of several ranks, which have agreed to it: what the first of them was asked for, up to the end of a pause. The
+/// others wait meanwhile.
 void Commander::obey_together() {
+  begin_pauses();
+  do
+    while (holds() && !has_work()) attend();
+  while (obey_first());
+}
+
+/// What the first rank has for all of them. Whether the run is paused.
+bool Commander::obey_first() {
   distributed::World& world = *run_.loop().world();
   Ledger orders{.next = next_number_, .open = {}, .made = {}};
   for (const std::shared_ptr<Job>& job : waiting_) orders.open.push_back(job->entry);
   State own;
   own.scalars["ledger"] = orders.text();
   own.scalars["evaluations"] = std::ssize(evaluations_);
+  own.scalars["checkpoint"] = checkpoint_due_;
+  own.scalars["paused"] = holds();
   const State first = distributed::from_bytes(world.from_first(distributed::to_bytes({own}))).front();
   std::deque<std::shared_ptr<Job>> jobs = std::exchange(waiting_, {});
   if (world.rank() != 0) {
@@ -236,6 +269,15 @@ void Commander::obey_together() {
     evaluate(&evaluations_.front());
     evaluations_.pop_front();
   }
+  if (StateReader(first).boolean("checkpoint")) checkpoint();
+  hand_on();
+  return StateReader(first).boolean("paused");
+}
+
+void Commander::checkpoint() {
+  note_pause("for a checkpoint that was asked for");
+  run_.loop().checkpoint();
+  checkpoint_due_ = false;
 }
 
 /// One after the other. Where another rank is lost meanwhile, the first one is asked again for what is left.
@@ -440,25 +482,18 @@ void Commander::obey(Command command) {
         return;
       }
       case Verb::pause:
-        if (!paused_) note("pause");
-        paused_ = true;
-        say("paused " + here);
-        return;
+        if (loop.world() != nullptr) return pauses_.push_back(std::move(command));
+        return pause(command);
       case Verb::resume:
         if (paused_) note("resume");
         say(paused_ ? "goes on " + here : "was not paused");
         paused_ = false;
         return;
       case Verb::checkpoint:
-        if (loop.world() != nullptr) {
-          loop.request(Control::checkpoint, client, "asked to");
-        } else {
-          note_pause("for a checkpoint that was asked for");
-          loop.checkpoint();
-        }
         checkpoints_.push_back({std::move(command), run_.clock().step});
-        answer_checkpoints();
-        return;
+        checkpoint_due_ = true;
+        if (loop.world() == nullptr) checkpoint();
+        return answer_checkpoints();
       case Verb::eval:
         if (loop.evaluations().empty())
           return command.refuse("the run has neither [data.val] nor [data.test]");

@@ -44,7 +44,7 @@ class Commander {
   /// As a client's command; what becomes of it goes into the journal.
   void ask(config::SwapRequest request, const std::string& who) { add(who, {std::move(request)}); }
   /// LoopHost::has_orders: what clients and plugins asked this rank for.
-  bool has_orders() const { return !waiting_.empty() || !evaluations_.empty(); }
+  bool has_orders() const { return has_work() || paused_ || !pauses_.empty(); }
   /// LoopHost::planned_swaps
   std::int64_t planned() const { return std::ssize(due_); }
   /// LoopHost::recover: takes back the newest swap that is still watched, with what was made after it, which
@@ -90,7 +90,14 @@ class Commander {
   void put_back();
   void make_due();
   void finish();
+  bool has_work() const { return !waiting_.empty() || !evaluations_.empty() || checkpoint_due_; }
+  bool holds() const;
+  void attend();
+  void begin_pauses();
+  void pause(Command& command);
+  void checkpoint();
   void obey_together();
+  bool obey_first();
   void commit(Job& job);
   void refuse(Job& job, const std::string& why);
   std::int64_t watch_of(const Entry& entry) const;
@@ -130,7 +137,8 @@ class Commander {
     std::int64_t step;
   };
   std::deque<AskedCheckpoint> checkpoints_;
-  std::deque<Command> evaluations_;  ///< of several ranks: they wait for the others
+  std::deque<Command> evaluations_, pauses_;  ///< of several ranks: they wait for the others
+  bool checkpoint_due_ = false;
   bool paused_ = false;
   bool stopping_ = false;  ///< a client was told so
 

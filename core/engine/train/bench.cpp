@@ -92,7 +92,7 @@ void Bench::open() {
 }
 
 void Bench::check_ranks(std::int64_t ranks) {
-  in_executor([&](Executor& executor) { executor.check_ranks(*parts_.network.plugin, ranks); });
+  in_executor([&](Executor& executor) { executor.check_ranks(*this, ranks); });
 }
 
 void Bench::step(StepWork& work, bool logging) {

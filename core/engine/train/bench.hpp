@@ -91,6 +91,7 @@ class Bench final : public Workbench {
   std::int64_t updates() const override { return updates_; }
   void clip(std::vector<at::Tensor>& gradients) const override;
   bool autocasts() const override;
+  std::int64_t accumulation() const override { return parts_.config->train.accumulation; }
   bool drops() const override { return parts_.config->find("model.dropout") != nullptr; }
   Filling filling(std::string_view slot) const override;
   bool heard(Event event) const override { return parts_.bus->heard(event); }

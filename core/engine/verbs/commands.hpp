@@ -27,6 +27,9 @@ int train_command(const config::RunConfig& config, const plugins::Registry& regi
 /// The part of `trainyard plan` that needs data and model: steps, batch arithmetic, memory.
 int plan_command(const config::RunConfig& config, const plugins::Registry& registry);
 
+/// `trainyard validate`, past what the run file says: builds the run. Throws where its parts do not fit each other.
+void check_command(const config::RunConfig& config, const plugins::Registry& registry);
+
 /// `trainyard eval`: loads `weights` (safetensors; names, shapes and dtypes must be the model's) and evaluates every
 /// split but training.
 int evaluate_command(const config::RunConfig& config, const plugins::Registry& registry,

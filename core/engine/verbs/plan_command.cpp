@@ -54,6 +54,15 @@ double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
 
 }  // namespace
 
+void check_command(const config::RunConfig& config, const plugins::Registry& registry) {
+  Run run(config, registry);
+  run.build_model();
+  Bench& bench = run.build_loop({}).bench();
+  Swaps(run).rehearse();
+  if (config.distributed.ranks == 1) return bench.open();
+  bench.check_ranks(config.distributed.ranks);  // to open it takes the others
+}
+
 int plan_command(const config::RunConfig& config, const plugins::Registry& registry) {
   Run run(config, registry);
   run.build_model();

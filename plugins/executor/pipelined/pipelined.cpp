@@ -142,10 +142,11 @@ class Pipelined final : public Executor, pipelined::Judge {
   }
   explicit Pipelined(const Options& options) : options_(options) {}
 
-  void check_ranks(const Network& network, std::int64_t ranks) const override {
-    if (options_.mode != Mode::dist || network.graph() == nullptr) return;
-    check_norms(*network.graph());
-    const int stages = std::ranges::max(pipelined::stage_of_nodes(*network.graph(), options_.stages)) + 1;
+  void check_ranks(Workbench& bench, std::int64_t ranks) const override {
+    const Graph* const graph = bench.network().graph();
+    if (options_.mode != Mode::dist || graph == nullptr) return;
+    check_norms(*graph);
+    const int stages = std::ranges::max(pipelined::stage_of_nodes(*graph, options_.stages)) + 1;
     if (stages < ranks)
       throw ConfigError("the model has " + std::to_string(stages) + " stages, and " + std::to_string(ranks) +
                         " ranks are to share them: take fewer ranks");

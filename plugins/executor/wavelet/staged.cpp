@@ -96,10 +96,6 @@ Rolling::Rolling(Host& host, Ranks& ranks, Workbench& bench, const StagedOptions
 }
 
 void Rolling::step(StepWork& work) {
-  if (work.micros.size() > 1)
-    throw ConfigError("with sync = \"rolling\" a step is one wave, and this one has " +
-                      std::to_string(work.micros.size()) +
-                      " micro-batches: leave data.train.micro_batch_size out, or set sync = \"round\"");
   if (flights_.size() == waves_) land();
   if (flights_.empty()) take_statistics();
   Flight& flight = flights_.emplace_back();

@@ -110,9 +110,10 @@ class Wavelet final : public Eager {
   explicit Wavelet(const Options& options) : options_(options) {}
   ~Wavelet() override { rest(); }
 
-  void check_ranks(const Network& network, std::int64_t ranks) const override {
-    if (!is_staged() || network.graph() == nullptr) return;
-    const std::size_t layers = executors::layers_of(*network.graph()).costs.size();
+  void check_ranks(Workbench& bench, std::int64_t ranks) const override {
+    if (!is_staged()) return;
+    check(bench);
+    const std::size_t layers = executors::layers_of(*bench.network().graph()).costs.size();
     if (static_cast<std::int64_t>(layers) < ranks)
       throw ConfigError("the model has " + std::to_string(layers) + " layers, and " + std::to_string(ranks) +
                         " ranks are to share them: take fewer ranks");
@@ -199,11 +200,11 @@ class Wavelet final : public Eager {
   }
 
   void check_stages(Workbench& bench) const {
-    if (host().run().ranks == nullptr)
-      throw ConfigError(
-          sync() +
-          " has a stage of the network on each of several ranks, and this run has one: start it with "
-          "--ranks 2, or set sync = \"joint\"");
+    if (options_.sync == Sync::rolling && bench.accumulation() > 1)
+      throw ConfigError("with sync = \"rolling\" a step is one wave, and this run has " +
+                        std::to_string(bench.accumulation()) +
+                        " micro-batches in a step of each rank: leave data.train.micro_batch_size and "
+                        "accumulation out, or set sync = \"round\"");
     if (bench.network().graph() == nullptr)
       throw ConfigError(sync() + " cuts the graph of the network, and it has none: set sync = \"joint\"");
     if (bench.autocasts())
@@ -216,6 +217,11 @@ class Wavelet final : public Eager {
   }
 
   void open_stages(Workbench& bench) {
+    if (host().run().ranks == nullptr)
+      throw ConfigError(
+          sync() +
+          " has a stage of the network on each of several ranks, and this run has one: start it with "
+          "--ranks 2, or set sync = \"joint\"");
     const wavelet::StagedOptions staged = {.waves = options_.waves, .threads = threads_};
     Ranks& ranks = *host().run().ranks;
     if (options_.sync == Sync::round)

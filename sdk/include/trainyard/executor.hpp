@@ -150,6 +150,8 @@ class Workbench {
   virtual void clip(std::vector<at::Tensor>& gradients) const = 0;
   /// Whether the passes of the run are in another precision than that of its weights.
   virtual bool autocasts() const = 0;
+  /// Micro-batches in a step of this rank; the last step of an epoch may have fewer.
+  virtual std::int64_t accumulation() const = 0;
   /// Whether the run has a dropout: parts of its network that an executor makes (graph/cut.hpp) have none.
   virtual bool drops() const = 0;
   /// Of a slot of the run that a single plugin fills: "optimizer". Throws PluginError for another.
@@ -191,7 +193,7 @@ class Executor : public Plugin {
 
   /// Throws where it cannot train the network on so many ranks, two or more. Ahead of open(); validation asks it, too,
   /// with none of the ranks there.
-  virtual void check_ranks(const Network& /*network*/, std::int64_t /*ranks*/) const {}
+  virtual void check_ranks(Workbench&, std::int64_t /*ranks*/) const {}
 
   /// Ahead of the first step, with all state loaded; again where model, loss or optimizer were replaced in the
   /// running training, or all state was: what was made from them is of no use any more. Throws where the

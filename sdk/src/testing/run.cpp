@@ -301,6 +301,7 @@ class TinyRun::Work final : public StepContext, public Workbench {
   std::int64_t updates() const override { return updates_; }
   void clip(std::vector<at::Tensor>&) const override {}
   bool autocasts() const override { return false; }
+  std::int64_t accumulation() const override { return 1; }
   bool drops() const override { return plan_.has_value(); }
   Filling filling(std::string_view slot) const override {
     if (slot != "optimizer")
