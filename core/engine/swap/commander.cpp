@@ -156,14 +156,15 @@ void Commander::attend() {
 
 /// Of several ranks, which have come to the same safe point.
 void Commander::begin_pauses() {
-  for (Command& each : std::exchange(pauses_, {})) pause(each);
-}
-
-void Commander::pause(Command& command) {
-  if (stopping_) return command.refuse("the run was told to stop");
-  const std::int64_t step = run_.clock().step;
-  if (!std::exchange(paused_, true)) directory_.journal({step, std::string(client), "pause", "", {}});
-  command.answer({{"message", "paused at step " + std::to_string(step)}});
+  for (Command& command : std::exchange(pauses_, {})) {
+    if (stopping_) {
+      command.refuse("the run was told to stop");
+      continue;
+    }
+    if (!std::exchange(paused_, true))
+      directory_.journal({run_.clock().step, std::string(client), "pause", "", {}});
+    command.answer({{"message", "paused at step " + std::to_string(run_.clock().step)}});
+  }
 }
 
 /// Swaps that have done well up to `step` stay, once nothing can take the run back to before them.
@@ -482,8 +483,9 @@ void Commander::obey(Command command) {
         return;
       }
       case Verb::pause:
-        if (loop.world() != nullptr) return pauses_.push_back(std::move(command));
-        return pause(command);
+        pauses_.push_back(std::move(command));
+        if (loop.world() == nullptr) begin_pauses();
+        return;
       case Verb::resume:
         if (paused_) note("resume");
         say(paused_ ? "goes on " + here : "was not paused");

@@ -94,7 +94,6 @@ class Commander {
   bool holds() const;
   void attend();
   void begin_pauses();
-  void pause(Command& command);
   void checkpoint();
   void obey_together();
   bool obey_first();

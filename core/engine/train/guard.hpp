@@ -50,4 +50,11 @@ inline std::int64_t in_steps(const Duration& duration, const RunScale& scale, co
   return std::max<std::int64_t>(1, *steps);
 }
 
+/// A slot and who fills it: the loop calls the one within the guard of the other, and looks nothing up.
+template <class Interface>
+struct Filled {
+  const config::SlotConfig* slot = nullptr;
+  Interface* plugin = nullptr;  ///< or what it made for the run: a network, a curve, a loader
+};
+
 }  // namespace trainyard::train

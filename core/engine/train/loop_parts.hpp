@@ -15,7 +15,6 @@
 #include "core/engine/distributed/world.hpp"
 #include "core/engine/events/bus.hpp"
 #include "core/engine/train/data_loader.hpp"
-#include "core/engine/train/filled.hpp"
 #include "core/engine/train/loop_context.hpp"
 #include "core/engine/train/loop_host.hpp"
 #include "core/engine/train/metric_slots.hpp"

@@ -7,7 +7,6 @@
 #include <trainyard/metric.hpp>
 
 #include "core/engine/distributed/world.hpp"
-#include "core/engine/train/filled.hpp"
 #include "core/engine/train/guard.hpp"
 
 namespace trainyard::train {

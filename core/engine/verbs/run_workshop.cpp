@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/engine/train/weights.hpp"
-#include "core/engine/verbs/progress.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
+#include "core/engine/verbs/terminal.hpp"
 #include "core/rundir/folder.hpp"
 
 namespace trainyard::train {
