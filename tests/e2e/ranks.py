@@ -373,7 +373,7 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
         run = self.live(2)
         ctl = lambda *words: self.host("ctl", "--timeout", "20", "small", *words).stdout
         step = int(re.search(r"paused at step (\d+)", ctl("pause"))[1])
-        self.assertIn(f"at step {step}", ctl("set", "optimizer.lr=0.002"))
+        self.assertIn(f"at step {step}; several ranks do not go back", ctl("set", "optimizer.lr=0.002"))
         self.assertIn(f"at step {step}", ctl("swap", "schedule", "cosine"))
         self.assertIn("saved in", ctl("checkpoint"))
         self.assertIn(f"step-{step:08}", (self.run_folder / "checkpoints/latest").read_text())

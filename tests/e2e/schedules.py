@@ -63,6 +63,24 @@ class Schedules(HostTest):
                     self.assertEqual(self.train(RUN + schedule)["digest"], expected)
                     self.assertEqual(self.rates(), rates)
 
+    def test_swaps_on_two_ranks_leave_the_rates_of_one(self):
+        turns = ['type = "rex"', 'type = "step"\noptions = { every = "3ba", gamma = 0.5 }', 'type = "wsd"\noptions = { warmup = "10%" }',
+                 f'type = "sequence"\noptions = {{ parts = [{LINEAR}, {CYCLE}] }}', 'type = "cosine"\noptions = { min_factor = 0.1 }',
+                 'type = "chain"\noptions = { parts = [{ type = "rex" }, { type = "step", every = "7ba", gamma = 0.5 }], budget = "60ba" }']
+        curves = []
+        for carry in ("state", "fresh", "restart", "splice"):
+            swaps = "".join(f'[[swap]]\nat = "{5 * at}ba"\nslot = "schedule"\ncarry = "{carry}"\n{turn}\n' for at, turn in enumerate(turns, 1))
+            of_ranks = []
+            for ranks in (1, 2):
+                self.train(RUN + 'type = "linear"\n' + swaps, "--overwrite", "--ranks", ranks)
+                self.assertEqual([line["step"] for line in self.lines("journal.jsonl", "swap")], list(range(5, 35, 5)))
+                of_ranks.append(self.rates())
+            with self.subTest(carry=carry):
+                self.assertEqual(len(of_ranks[0]), 40)
+                self.assertEqual(*of_ranks)
+            curves.append(str(of_ranks[0]))
+        self.assertEqual(len(set(curves)), 3, "none of these has a state: fresh is as state, and the others differ")
+
     def test_an_executor_that_makes_fewer_updates_than_steps(self):
         """They are what the schedule goes by: the run says how far it came, and how the whole curve is had."""
         text = SMALL + '[executor]\ntype = "by_hand"\nevery = 2\n[schedule]\ntype = "cosine"\n'

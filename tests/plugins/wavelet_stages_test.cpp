@@ -349,16 +349,3 @@ TEST_CASE("wavelet: what a stage throws comes out, the others hear of it, and wa
   CHECK_THROWS_WITH(testing::on_ranks(2, body), Contains("must match the size"));
   CHECK_THAT(heard, Contains("rank 1 ended") && Contains("must match the size"));
 }
-
-TEST_CASE("wavelet: a step of several micro-batches that is one wave is refused",
-          "[wavelet][wavelet-stages]") {
-  const auto body = [](Ranks& ranks) {
-    Yard yard(small_network(), momentum);
-    Rolling rolling(yard.host, ranks, *yard.bench, {});
-    std::vector<Batch> data = batches(2, 4);
-    StepWork work = work_of(data, 0);
-    rolling.step(work);
-  };
-  CHECK_THROWS_WITH(testing::on_ranks(2, body),
-                    Contains("a step is one wave") && Contains("2 micro-batches"));
-}

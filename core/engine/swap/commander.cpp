@@ -346,7 +346,9 @@ void Commander::commit(Job& job) {
   note_end(entry, swap_made, text);
   if (job.command) {
     std::string message = text;
-    if (before)
+    if (world != nullptr)
+      message += "; several ranks do not go back: what fails from here on ends the run";
+    else if (before)
       message += "; watched up to step " + std::to_string(*entry.step + watch) +
                  ": taken back if anything fails by then, which the journal tells";
     later([command = std::make_shared<Command>(std::move(*job.command)), message] {  // after the journal
