@@ -98,8 +98,12 @@ class Ranks {
       if (!rank.running || waitpid(rank.end.child, &rank.end.status, WNOHANG) != rank.end.child) continue;
       rank.running = false;
       const int code = rank.end.code();
-      if (code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::resumable)) continue;
-      if (replace(rank)) continue;
+      const bool in_order =
+          code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::resumable);
+      if (!in_order && replace(rank)) continue;
+      // Nobody serves the store any more: a rank that looks for it again would wait here for an answer.
+      if (rank.number == 0) close(store_.release());
+      if (in_order) continue;
       failed = true;
       if (rank.end.by_signal() && !failed_)
         std::fprintf(stderr, "trainyard: rank %d %s; the others end\n", rank.number, rank.end.text().c_str());
@@ -148,7 +152,7 @@ class Ranks {
 
   const std::vector<std::string>& words_;
   const HeldSignals& signals_;
-  const Listening store_;
+  Listening store_;
   const Pipe pipe_;
   std::vector<Rank> all_;
   int replacements_ = 0;

@@ -13,10 +13,6 @@
 namespace trainyard::config {
 namespace {
 
-std::string number(std::int64_t value) {
-  return std::to_string(value);
-}
-
 Origin origin_of(const Table& root, std::string_view path) {
   const Value* value = value_at(root, path);
   return value == nullptr ? Origin{} : value->origin;
@@ -189,6 +185,7 @@ void solve_batch(Table& train, const Origin& at, std::int64_t ranks, std::int64_
                    "drop one of the two");
     return;
   }
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
   const std::optional<std::int64_t> given = get("batch_size") ? get("batch_size") : get("global_batch_size");
   if (written_for != ranks && given && get("micro_batch_size")) cut_again(train, *given, ranks);
   std::optional<std::int64_t> global = given, micro = get("micro_batch_size");

@@ -7,6 +7,7 @@
 #include "core/runfile/at_path.hpp"
 #include "core/runfile/check.hpp"
 #include "core/runfile/live_config.hpp"
+#include "core/runfile/rank_place.hpp"
 #include "core/runfile/swap.hpp"
 
 namespace trainyard::config {
@@ -19,8 +20,7 @@ const std::vector<Key>& host_keys() {
 }
 
 const Key* host_key(const std::string& name) {
-  const auto found = std::find_if(host_keys().begin(), host_keys().end(),
-                                  [&](const Key& candidate) { return candidate.name == name; });
+  const auto found = std::ranges::find(host_keys(), name, &Key::name);
   return found == host_keys().end() ? nullptr : &*found;
 }
 
@@ -30,11 +30,9 @@ struct Entry {
 
   /// Nothing where a key that it needs is missing or wrong.
   std::optional<PlannedSwap> swap() const {
-    const auto* at = at_path<std::string>(host, "at");
-    if (at == nullptr) return std::nullopt;
-    for (const char* key : {"slot", "carry", "watch"})
+    for (const char* key : {"at", "slot", "carry", "watch"})
       if (!host.contains(key)) return std::nullopt;
-    PlannedSwap planned{.at = *Duration::parse(*at), .request = swap_of(host)};
+    PlannedSwap planned{.at = *Duration::parse(host.find("at")->as<std::string>()), .request = swap_of(host)};
     planned.request.options = options;
     return planned;
   }
@@ -50,8 +48,7 @@ struct Entry {
   }
 };
 
-Entry read(const Value& value, const std::string& name, Checker& checker) {
-  const Table& given = value.as<Table>();
+Entry read(const Table& given, const Origin& at, const std::string& name, Checker& checker) {
   Entry entry;
   for (const Table::Entry& each : given.entries()) {
     const Key* const key = host_key(each.key);
@@ -65,7 +62,7 @@ Entry read(const Value& value, const std::string& name, Checker& checker) {
       entry.host.set(each.key, std::move(*checked));
     }
   }
-  checker.complete({host_keys().begin(), host_keys().end()}, entry.host, given, value.origin, name);
+  checker.complete({host_keys().begin(), host_keys().end()}, entry.host, given, at, name);
   return entry;
 }
 
@@ -87,9 +84,7 @@ void sort_by_time(std::vector<Place>& places, const Table& resolved) {
   };
   for (const Place& each : places)
     if (in_one_unit(each.swap.at).unit != in_one_unit(places.front().swap.at).unit) return;
-  std::stable_sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
-    return in_one_unit(a.swap.at).count < in_one_unit(b.swap.at).count;
-  });
+  std::ranges::stable_sort(places, {}, [&](const Place& each) { return in_one_unit(each.swap.at).count; });
 }
 
 }  // namespace
@@ -109,13 +104,20 @@ PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugin
   for (std::size_t i = 0; i < list->size(); ++i) {
     const Value& value = (*list)[i];
     const std::string name = "swap[" + std::to_string(i) + "]";
-    if (value.get_if<Table>() == nullptr) {
+    const Table* const given = value.get_if<Table>();
+    if (given == nullptr) {
       findings.error("E105", value.origin, name + ": expected a table, found " + value.type_name());
       continue;
     }
-    const Entry entry = read(value, name, checker);
+    const Entry entry = read(*given, value.origin, name, checker);
     planned.printed.push_back(Value(entry.printed()));
-    if (std::optional<PlannedSwap> swap = entry.swap()) places.push_back({i, std::move(*swap), value.origin});
+    std::optional<PlannedSwap> swap = entry.swap();
+    if (!swap) continue;
+    const Value* const watch = given->find("watch");
+    if (watch && Duration::parse(swap->request.watch)->count > 0.0 && ranks_of(run.resolved) > 1)
+      findings.warning("E218", watch->origin, name + ".watch: several ranks never go back to before a swap",
+                       "leave it out: an error behind the swap ends the run");
+    places.push_back({i, std::move(*swap), value.origin});
   }
   if (findings.failed()) return planned;
   sort_by_time(places, run.resolved);

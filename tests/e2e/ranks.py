@@ -311,6 +311,10 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
         self.assertLess(time.monotonic() - began, 10)
         self.assertIn("rank 0 died by signal 9", said)
 
+    def test_a_rank_that_ends_long_behind_the_first_looks_for_no_store_that_is_gone(self):
+        late = '[[hooks]]\ntype = "faulty"\nat = "shutdown"\nway = "doze"\nrank = 1\n'
+        self.on(2, RUN + late, "--plugins", FAULTY, TRAINYARD_DOZE="2", timeout=60)
+
     def test_where_another_program_starts_the_ranks_none_is_replaced_and_the_run_says_so(self):
         self.unlike([(), ()], 0, RUN.replace('type = "full"', 'type = "cpr"').replace("50ba", "2ba"))
         self.assertIn("a rank that is killed ends the run: `trainyard train --ranks` alone replaces it", (self.run_folder / "run.log").read_text())
@@ -334,9 +338,9 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
 
     # --- swaps
 
-    def live(self, ranks, more=""):
+    def live(self, ranks, more="", run=RUN):
         """A run that goes on until it is told to stop."""
-        text = RUN.replace('max_duration = "50ba"', 'max_duration = "1000000ba"') + '[[hooks]]\ntype = "faulty"\n' + more
+        text = run.replace('max_duration = "50ba"', 'max_duration = "1000000ba"') + '[[hooks]]\ntype = "faulty"\n' + more
         run = self.start("--ranks", ranks, "--plugins", FAULTY, text=text)
         self.addCleanup(lambda: (run.poll() is None and run.send_signal(signal.SIGTERM), run.communicate(timeout=60)))
         until = time.monotonic() + 60
@@ -388,6 +392,22 @@ keep_in = "/proc/self/cwd/kept" """).replace('type = "mlp"\nlayers = [8, 16, 3]'
         self.assertEqual(run.returncode, 75)
         self.assertEqual([[line["step"] for line in each] for each in self.journals(2, "swap")], [[step, step]] * 2)
         self.assertEqual([len(each) for each in self.journals(2, "pause")], [2, 0])
+
+    def test_data_that_the_network_cannot_take_are_refused_by_ranks_which_do_not_go_back(self):
+        text = RUN.split("[model]")[0] + (
+            '[model]\ntype = "sage"\nlayers = 2\nhidden = 4\n[loss]\ntype = "cross_entropy"\n'
+            '[data]\ntype = "graph"\nlayout = "synthetic"\nmode = "subgraph"\n'
+            'synthetic = { nodes = 256, edges = 1024, features = 4, classes = 3 }\ntrain = { batch_size = 16, shuffle = true }\n'
+            '[optimizer]\ntype = "adam"\nlr = 0.01\n[trainer]\nmax_duration = "50ba"\n'
+            '[checkpoint]\ntype = "full"\ninterval = "5ba"\n')
+        run = self.live(2, run=text)
+        refused = self.host("ctl", "small", "set", "data.mode=mfg", "data.fanouts=[3]", code=2).stderr
+        self.assertRegex(refused, "rank [01]: .*2 layers")
+        self.host("ctl", "small", "set", "data.synthetic.noise=0.5")
+        self.host("ctl", "small", "stop")
+        said = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual([[len(self.journals(2, what)[rank]) for what in ("swap", "swap_refused")] for rank in (0, 1)], [[1, 1]] * 2)
 
     def test_a_rank_that_dies_while_it_prepares_a_swap_ends_the_run(self):
         run = self.live(4)

@@ -25,7 +25,7 @@ class Faulty final : public Hook {
   static constexpr Event events[] = {Event::fit_start,     Event::after_fetch,    Event::batch_start,
                                      Event::after_forward, Event::after_backward, Event::before_step,
                                      Event::after_step,    Event::batch_end,      Event::eval_start,
-                                     Event::safe_point,    Event::fit_end};
+                                     Event::safe_point,    Event::fit_end,        Event::shutdown};
   static void describe(Manifest<Options>& m) {
     m.name("faulty").version("1.0.0").summary("Goes wrong where it is told.");
     std::vector<std::string> names = {"construction"};

@@ -69,6 +69,23 @@ eps = 0.5
   CHECK(run.config->swaps[1].at == *Duration::parse("3ba"));
 }
 
+TEST_CASE("a watch of several ranks is nothing, and the file is told so", "[config][swap]") {
+  const std::string swap = "[[swap]]\nat = \"1ep\"\nslot = \"optimizer\"\nlr = 0.2\n";
+  const test::Folder folder;
+  folder.write("train.csv", "x,label\n");
+  const auto found = [&](const std::string& watch, int ranks) {
+    const std::string file = folder.write("run.toml", run_file + swap + watch);
+    const Resolution run =
+        config::resolve(config::load({file}, {}, {"data", ranks, ranks}), test::registry());
+    CHECK(run.config);
+    return run.findings.text();
+  };
+  CHECK_THAT(found("watch = \"9ba\"\n", 2), Catch::Contains("E218 warning: swap[0].watch: several ranks"));
+  CHECK(found("watch = \"0ba\"\n", 2).empty());
+  CHECK(found("", 2).empty());
+  CHECK(found("watch = \"9ba\"\n", 1).empty());
+}
+
 TEST_CASE("a planned swap with a wrong key is reported", "[config][swap]") {
   const std::string place = "at = \"1ep\"\nslot = \"optimizer\"\nlr = 2\n";
   CHECK_THAT(findings_of(place + "carry = \"all\""), Catch::Contains("swap[0].carry"));

@@ -140,11 +140,6 @@ void Commander::at_safe_point() {
   }
 }
 
-/// Whether the run is paused, and no signal has ended that.
-bool Commander::holds() const {
-  return paused_ && !run_.loop().caught();
-}
-
 /// In a pause: waits a little for commands, and does what does not change the run.
 void Commander::attend() {
   if (channel_->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
@@ -371,9 +366,10 @@ void Commander::refuse(Job& job, const std::string& why) {
   later([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
 }
 
-/// Steps for which a request is watched: the longest that its swaps ask for.
+/// Steps for which a request is watched: the longest that its swaps ask for. Several ranks never go back.
 std::int64_t Commander::watch_of(const Entry& entry) const {
   std::int64_t longest = 0;
+  if (run_.loop().world() != nullptr) return longest;
   for (const config::SwapRequest& swap : entry.swaps)
     if (const std::optional<Duration> length = Duration::parse(swap.watch))
       longest = std::max(longest, length->steps(run_.scale()).value_or(0));

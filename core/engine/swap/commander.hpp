@@ -91,7 +91,8 @@ class Commander {
   void make_due();
   void finish();
   bool has_work() const { return !waiting_.empty() || !evaluations_.empty() || checkpoint_due_; }
-  bool holds() const;
+  /// Whether the run is paused, and no signal has ended that.
+  bool holds() const { return paused_ && !run_.loop().caught(); }
   void attend();
   void begin_pauses();
   void checkpoint();

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include <trainyard/compressor.hpp>
+#include <trainyard/dataset.hpp>
 #include <trainyard/graph/network.hpp>
 #include <trainyard/hook.hpp>
+#include <trainyard/loss.hpp>
 #include <trainyard/model.hpp>
 #include <trainyard/recorder.hpp>
 
@@ -263,7 +265,10 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (rules) run_.attach_rules(swap.layer_);  // it may object to them
     exchange(swap);
     exchanged = true;
-    if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();  // the last who may object
+    if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();
+    if (run_.loop().world() != nullptr &&
+        brings(swap.layer_, {Dataset::kind.name, Model::kind.name, Loss::kind.name}))
+      run_.try_parts();  // several ranks do not go back once they train
   } catch (...) {
     if (exchanged) {
       exchange(swap);

@@ -344,6 +344,12 @@ std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count)
   return batches;
 }
 
+void Run::try_parts() {
+  if (shards_) return;  // a pass through tables in parts is a collective
+  const at::NoGradGuard no_grad;
+  for (const Batch& batch : first_batches("train", 1)) loop_->bench().grade(batch, {}, nullptr);
+}
+
 void Run::attach_rules(Layer& layer) {
   if (live_.config.find("recorder") == nullptr) return;
   ActivePlugin& recorder = layer.plugin("recorder");
@@ -600,14 +606,6 @@ void Run::tell(const ActivePlugin& plugin, Event event) {
   } catch (const Error& error) {
     warn(error.what());
   }
-}
-
-void Run::fail() {
-  fire_quietly(Event::exception);
-}
-
-void Run::shutdown() {
-  fire_quietly(Event::shutdown);
 }
 
 }  // namespace trainyard::train

@@ -86,6 +86,8 @@ class Run : LoopOwner {
   ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
   /// Tells the recorder which rules there are, as they are with a layer.
   void attach_rules(Layer& layer);
+  /// Throws Error where the network or the loss cannot take a batch of the data. Changes nothing.
+  void try_parts();
   /// Tells the loop who fills its slots.
   void connect();
   /// Of a swap that is taken back: whatever the plugin makes of it, the run goes on.
@@ -135,9 +137,9 @@ class Run : LoopOwner {
   /// To the host's log. Any thread.
   void warn(const std::string& text) const { outputs_.log(LogLevel::warning, text); }
   /// Fires exception after an error; those of its hooks are logged only.
-  void fail();
+  void fail() { fire_quietly(Event::exception); }
   /// Fires shutdown, whatever came before; errors of hooks are logged only.
-  void shutdown();
+  void shutdown() { fire_quietly(Event::shutdown); }
 
  private:
   void fire_quietly(Event event);
