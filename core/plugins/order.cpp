@@ -226,10 +226,10 @@ Order make_order(const std::vector<Participant>& participants, int ranks) {
         phases[static_cast<std::size_t>(spec.phase)].push_back({p, h, &participants[p], &spec});
         if (closing && spec.phase == Phase::transform)
           phases[static_cast<std::size_t>(spec.phase)].back().opened = opened[p];
-        if (needs_ranks(event) && (ranks == 1 || event == Event::bucket_ready))
+        if (needs_ranks(event) && ranks == 1)
           order.problems.push_back({"E321",
                                     participants[p].id + " subscribes to " + std::string(name(event)) +
-                                        ", which nothing fires" + (ranks == 1 ? " in a run of one rank" : ""),
+                                        ", which nothing fires in a run of one rank",
                                     "drop the hook: it would never be called"});
         if (!writable(event).contains(spec.writes))
           order.problems.push_back(

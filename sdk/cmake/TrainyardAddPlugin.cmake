@@ -27,8 +27,8 @@ function(trainyard_add_plugin target)
   add_library(${target} MODULE ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE Trainyard::sdk ${PLUGIN_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
-  target_link_options(${target} PRIVATE -Wl,--as-needed -Wl,-z,defs -Wl,--version-script=${map})
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -ffunction-sections -fdata-sections)
+  target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,--as-needed -Wl,-z,defs -Wl,--version-script=${map})
   set_target_properties(${target} PROPERTIES
     PREFIX lib
     OUTPUT_NAME ${PLUGIN_NAME}

@@ -210,7 +210,7 @@ TEST_CASE("a region that may not be written at an event is refused") {
 }
 
 TEST_CASE("a hook at an event that only several ranks fire is refused") {
-  for (const Event event : {Event::bucket_ready, Event::before_reduce, Event::after_reduce}) {
+  for (const Event event : {Event::before_reduce, Event::after_reduce}) {
     Plugins run;
     run.add("late", {observer(event)});
     const auto problems = run.order().problems;

@@ -8,7 +8,7 @@
 //   [eval_start  (eval_batch_start  eval_batch_end)*  eval_end]
 //   safe_point  [before_checkpoint  after_checkpoint]
 // Pairs are brackets: where the opening event has fired, the closing one fires as well, also where a batch is
-// skipped or an error is on its way. All fire on the loop's thread, but bucket_ready.
+// skipped or an error is on its way. All fire on the loop's thread.
 #pragma once
 
 #include <array>
@@ -57,8 +57,6 @@ enum class Event : std::uint8_t {
   after_loss,
   /// Ahead of the backward pass.
   before_backward,
-  /// On autograd's thread, as soon as a bucket of gradients is whole. Only where several ranks train.
-  bucket_ready,
   /// The gradients of the micro-batch are added to those before it.
   after_backward,
   /// Behind each micro-batch.
@@ -158,16 +156,15 @@ constexpr Regions operator|(Region a, Region b) {
 }
 
 inline constexpr std::array<std::string_view, event_count> event_names = {
-    "init",          "model_ready",       "optimizer_ready",  "before_load",
-    "after_load",    "fit_start",         "epoch_start",      "before_fetch",
-    "after_fetch",   "batch_start",       "micro_start",      "before_forward",
-    "after_forward", "before_loss",       "after_loss",       "before_backward",
-    "bucket_ready",  "after_backward",    "micro_end",        "before_reduce",
-    "after_reduce",  "before_step",       "after_step",       "step_skipped",
-    "batch_end",     "eval_start",        "eval_batch_start", "eval_batch_end",
-    "eval_end",      "before_checkpoint", "after_checkpoint", "safe_point",
-    "epoch_end",     "fit_end",           "swap_out",         "swap_in",
-    "signal",        "exception",         "shutdown"};
+    // A run begins.
+    "init", "model_ready", "optimizer_ready", "before_load", "after_load", "fit_start", "epoch_start",
+    // A step.
+    "before_fetch", "after_fetch", "batch_start", "micro_start", "before_forward", "after_forward",
+    "before_loss", "after_loss", "before_backward", "after_backward", "micro_end", "before_reduce",
+    "after_reduce", "before_step", "after_step", "step_skipped", "batch_end",
+    // Between steps.
+    "eval_start", "eval_batch_start", "eval_batch_end", "eval_end", "before_checkpoint", "after_checkpoint",
+    "safe_point", "epoch_end", "fit_end", "swap_out", "swap_in", "signal", "exception", "shutdown"};
 inline constexpr std::array<std::string_view, 3> phase_names = {"transform", "observe", "sink"};
 inline constexpr std::array<std::string_view, region_count> region_names = {
     "model",  "grads",   "optimizer", "hyper",   "batch",     "outputs",
@@ -225,7 +222,6 @@ constexpr Regions writable(Event event) {
     case Event::before_loss:
     case Event::after_loss: return batch | outputs | plugin_own;
     case Event::before_backward: return outputs | control | plugin_own;
-    case Event::bucket_ready:
     case Event::after_backward: return grads | plugin_own;
     // What doubles or mixes a batch gives it back: a repeated step begins with it again.
     case Event::micro_end: return batch | metrics | plugin_own;
@@ -307,10 +303,9 @@ inline std::string controls_text(unsigned controls) {
   return names;
 }
 
-/// Events that only several ranks fire; bucket_ready, not even those yet. A hook where none fires it would never
-/// be called: a run with one is refused.
+/// Only several ranks fire these events. A run of one rank with a hook there is refused, as nothing would call it.
 constexpr bool needs_ranks(Event event) {
-  return event == Event::bucket_ready || event == Event::before_reduce || event == Event::after_reduce;
+  return event == Event::before_reduce || event == Event::after_reduce;
 }
 
 }  // namespace trainyard
