@@ -1,4 +1,4 @@
-// checkpointer/1: how the state of a run reaches the disk.
+// checkpointer/1: writes the state of a run to the disk.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ TRAINYARD_CONTRACT("checkpointer.hpp");
 
 namespace trainyard {
 
-/// All that a run needs in order to go on from a step.
+/// Everything that a run needs to continue from a step.
 struct Snapshot {
   std::int64_t step = 0;
-  std::vector<State> states;  ///< of the run itself, the model and every plugin that has some; owners differ
-  std::vector<State> fixed;   ///< more of them, whose tensors nobody changes any more: they need no copy
+  std::vector<State> states;  ///< of the run itself, the model and every plugin with state; owners differ
+  std::vector<State> fixed;   ///< further states whose tensors nobody changes any more: they need no copy
   std::map<std::string, double, std::less<>> metrics;  ///< the last values, which keep_best compares
 };
 
-/// The checkpoints of a run on the disk.
+/// Stores the checkpoints of a run on the disk.
 class CheckpointStore {
  public:
   virtual ~CheckpointStore() = default;
 
-  /// Writes a checkpoint and commits it: everything reaches the disk in a folder that does not count, which
-  /// is then renamed; only after that `latest` moves and old checkpoints go. Tensors are copied to the CPU if
-  /// need be. Any thread, one call at a time. Throws DataError with path and reason; the store is then as it
-  /// was before.
+  /// Writes a checkpoint and commits it: all files are written to a temporary folder, which is then renamed;
+  /// only after that `latest` is moved and old checkpoints are deleted. Copies tensors to the CPU if need be.
+  /// Any thread, one call at a time. Throws DataError with path and reason; the store is then as it was
+  /// before.
   virtual void commit(const Snapshot& snapshot) = 0;
 };
 
@@ -50,8 +50,8 @@ struct KeepBest {
   }
 };
 
-/// When checkpoints are taken, and which are kept: the host's part, the same for every checkpointer. One is
-/// also taken when a signal or max_wall_time ends the run, and on request.
+/// Says when checkpoints are taken and which are kept: the host's part, the same for every checkpointer. The
+/// host also takes one when a signal or max_wall_time ends the run, and on request.
 struct CheckpointCommon {
   std::optional<Duration> interval;
   std::int64_t keep_last = 1;
@@ -73,26 +73,26 @@ struct CheckpointCommon {
 class Network;
 class Optimizer;
 
-/// Processes were lost, and others took their places: all ranks go on from the same step.
+/// Describes a rank recovery: new processes replace lost ones, and all ranks go on from the same step.
 struct Replacement {
-  std::vector<int> ranks;    ///< those that are new processes, ascending
-  std::int64_t step = 0;     ///< done by then; a step that was under way is done again
-  std::int64_t samples = 0;  ///< that the run had taken by then
-  double seconds = 0.0;      ///< since this process noticed it; of a new one, since it was built
+  std::vector<int> ranks;    ///< ranks that are new processes, ascending
+  std::int64_t step = 0;     ///< steps done by then; a step that was under way is done again
+  std::int64_t samples = 0;  ///< samples that the run had taken by then
+  double seconds = 0.0;      ///< since this process noticed the loss; in a new process, since it was built
 };
 
-/// What a checkpointer has to do where a killed rank does not end the run (Maeng et al., "CPR", MLSys 2021,
-/// section 3: partial recovery). The survivors keep all that they have in memory and the count of their
-/// steps; a new process takes from one of them all that is the same on every rank: weights, the optimizer's
-/// state, the states of plugins, the clock, but not what a compressor kept back of the lost one's gradients. The
-/// host does that for runs of `trainyard train --ranks N`; with another launcher, and where a compressor has groups
-/// of ranks of its own, the run ends as it does without this interface.
+/// Interface of a checkpointer for rank recovery, where a killed rank does not end the run (Maeng et al.,
+/// "CPR", MLSys 2021, section 3: partial recovery). The survivors keep all that they have in memory and their
+/// step count; a new process takes from one of them all that is the same on every rank: weights, the
+/// optimizer's state, the states of plugins and the clock, but not what the lost rank's compressor kept back
+/// of its gradients. The host does that for runs of `trainyard train --ranks N`; with another launcher, and
+/// where a compressor has groups of ranks of its own, the run ends as it does without this interface.
 class ReplacesRanks {
  public:
   virtual ~ReplacesRanks() = default;
 
-  /// On every rank, old and new, once the new ones have that state and before the next step; loop thread. It
-  /// may write what only the lost process had. What it throws ends the run.
+  /// Called on every rank, old and new, once the new ones have that state and before the next step; loop
+  /// thread. It may write what only the lost process had. An exception that it throws ends the run.
   virtual void replaced(const Replacement& what, Network& network, Optimizer& optimizer) = 0;
 };
 
@@ -105,15 +105,15 @@ class Checkpointer : public Plugin {
   /// Called once, before anything else. `store` outlives the plugin's use.
   virtual void open(CheckpointStore& store) = 0;
 
-  /// At a safe point. The tensors of `states` are the run's own and change as soon as this returns: what of
-  /// them is written later has to be copied now. Commits go to the store, at once or later, in the order of
+  /// Takes a snapshot at a safe point. The tensors of `states` are the run's own and change as soon as this
+  /// returns: copy now whatever is written later. Commits go to the store, at once or later, in the order of
   /// the calls.
   virtual void take(Snapshot snapshot) = 0;
 
-  /// Waits until everything that was given to `take` is committed; throws what went wrong with it.
+  /// Waits until every snapshot given to `take` is committed; throws the error of one that could not be.
   virtual void drain() = 0;
 
-  /// Where the run is to go on without the ranks that are killed; null: it ends, and is resumed by hand.
+  /// Returns the interface for rank recovery. Null: a killed rank ends the run, which is resumed by hand.
   virtual ReplacesRanks* replaces_ranks() { return nullptr; }
 
   Common common;

@@ -1,10 +1,10 @@
-// What a plugin and its host must have in common, to the letter: the headers of this folder, of graph/ and of mixins/, and
-// of helpers/ those whose types cross between the two. Each says TRAINYARD_CONTRACT with its own name once. So an object
-// file lists those that it saw, whatever built it and through whatever they came, and a plugin is locked to these and to no
-// other. One of these folders that does not say it counts as seen by all; one of helpers/, formats/ or ad/ as no contract.
+// The contract: the headers that a plugin and its host must share to the letter: those of this folder, of
+// graph/ and mixins/, and of helpers/ those whose types cross between the two. Each says TRAINYARD_CONTRACT
+// with its own name once, so an object file lists those that it saw, and a plugin is locked to these. One of
+// these folders that lacks it counts as seen by all; one of helpers/, formats/ or ad/ as none.
 #pragma once
 
-/// A section that is not loaded; the linker merges what several objects say.
+/// Adds NAME to a section that is not loaded; the linker merges the names of several objects.
 #define TRAINYARD_CONTRACT(NAME) \
   __asm__(".pushsection .trainyard.headers,\"MS\",@progbits,1\n.asciz \"" NAME "\"\n.popsection")
 

@@ -1,5 +1,5 @@
 // A tool that works on the data of a run alone: nothing is opened, there are no weights, and the run need not
-// have trained. Found by what it is: dynamic_cast<DataTool*>(tool).
+// have trained. The host finds it by its type: dynamic_cast<DataTool*>(tool).
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ TRAINYARD_CONTRACT("data_tool.hpp");
 
 namespace trainyard {
 
-/// The data of a run that does not train. All calls are of the loop thread, and throw Error.
+/// Gives a tool the data of a run that does not train. All calls are of the loop thread, and throw Error.
 class DataShop {
  public:
   virtual ~DataShop() = default;
 
-  /// "train" and those of "val" and "test" that the run has.
+  /// Returns "train" and those of "val" and "test" that the run has.
   virtual std::vector<std::string> splits() const = 0;
-  /// Of one of them, with its options, as the run would open it: Dataset::open has not been called.
+  /// Returns a split's dataset with its options, as the run would open it: Dataset::open was not called.
   virtual Dataset& dataset(std::string_view split) = 0;
 
-  /// As those of Workshop.
+  /// These two are as in Workshop.
   virtual void progress(std::int64_t done, std::int64_t total) = 0;
   virtual bool stopping() const = 0;
 };
 
 class DataTool : public Tool {
  public:
-  /// In the place of run(), once.
+  /// Called once, in the place of run().
   virtual Report run_on_data(DataShop& shop) = 0;
 
-  /// Not called.
+  /// Never called.
   Report run(Workshop&) final { throw ConfigError("it works on data alone"); }
 };
 

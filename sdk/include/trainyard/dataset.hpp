@@ -15,16 +15,16 @@ TRAINYARD_CONTRACT("dataset.hpp");
 
 namespace trainyard {
 
-/// Where in a run a batch stands. A dataset that augments draws for its i-th sample with `position + i` as
+/// The position of a batch in a run. A dataset that augments draws for its i-th sample with `position + i` as
 /// the counter, so that the result depends neither on the size of batches nor on the thread.
 struct ReadContext {
   RandomStream random;        ///< keyed by the run's seed and the split; its step is the epoch
-  std::int64_t position = 0;  ///< of the first sample in the order of the epoch
-  std::int64_t step = 0;      ///< of the epoch, from 0: the same for all batches that one step is cut into
+  std::int64_t position = 0;  ///< position of the first sample in the order of the epoch
+  std::int64_t step = 0;      ///< in the epoch, from 0: one for all batches that a step is cut into
 };
 
-/// One object a split ("train", "val", "test"): `[data]` holds what the splits share, `[data.SPLIT]` the
-/// rest.
+/// There is one object a split ("train", "val", "test"): `[data]` holds the options that splits share,
+/// `[data.SPLIT]` the rest.
 class Dataset : public Plugin {
  public:
   static constexpr Kind kind{"dataset", 1};
@@ -36,11 +36,11 @@ class Dataset : public Plugin {
   virtual std::int64_t size() const = 0;
   virtual BatchSchema schema() const = 0;
 
-  /// The samples of `indices`, each in [0, size()), in that order, on the CPU; `indices` and `weight` of the
-  /// batch are left to the host. Called from several threads at once. Throws DataError.
+  /// Returns the samples of `indices`, each in [0, size()), in that order, on the CPU; the host sets
+  /// `indices` and `weight` of the batch. Called from several threads at once. Throws DataError.
   virtual Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const = 0;
 
-  /// The class of every sample, for samplers that balance; empty where samples have none.
+  /// Returns the class of every sample, for samplers that balance; empty where samples have none.
   virtual std::vector<std::int64_t> labels() const { return {}; }
 };
 

@@ -15,7 +15,7 @@ TRAINYARD_CONTRACT("duration.hpp");
 
 namespace trainyard {
 
-/// What one step and one epoch of a run amount to; the host derives it from the data and the batch sizes.
+/// The sizes of one step and one epoch of a run; the host derives them from the data and the batch sizes.
 struct RunScale {
   std::int64_t steps_per_epoch = 0;
   std::int64_t samples_per_epoch = 0;
@@ -32,20 +32,20 @@ struct Duration {
 
   bool operator==(const Duration&) const = default;
 
-  /// More steps than any run takes (three centuries at one a microsecond), and so few that a double holds
-  /// each number of them exactly and sums and multiples of two fit an integer.
+  /// More steps than any run takes (three centuries at one a microsecond), yet so few that a double holds
+  /// every step count exactly and sums and multiples of two fit an integer.
   static constexpr std::int64_t most_steps = std::int64_t{1} << 53;
 
   /// Parses the grammar above: a finite, non-negative number and a unit, without spaces; h, m and s combine
   /// in that order ("1h30m"). Returns nothing for any other text.
   static std::optional<Duration> parse(std::string_view text);
 
-  /// The shortest text that parses to the same duration.
+  /// Returns the shortest text that parses to the same duration.
   std::string text() const;
 
-  /// Optimizer steps, rounded to the nearest (half up) so that "50%" and "2.5ep" hit the step they name; of a
-  /// longer duration most_steps, which no run comes to. Nothing where the scale does not tell: wall time, or
-  /// a percentage of a run of unknown length.
+  /// Returns the duration in optimizer steps, rounded to the nearest (half up) so that "50%" and "2.5ep" hit
+  /// the step they name; most_steps, which no run reaches, for a longer duration. Returns nothing where the
+  /// scale does not tell: wall time, or a percentage of a run of unknown length.
   std::optional<std::int64_t> steps(const RunScale& scale) const;
 };
 

@@ -23,90 +23,90 @@ TRAINYARD_CONTRACT("event.hpp");
 
 namespace trainyard {
 
-/// In the order in which the loop fires them first.
+/// The events, in the order in which the loop fires them first.
 enum class Event : std::uint8_t {
-  /// Once, when the plugins are constructed. There is no model yet.
+  /// Fired once, when the plugins are constructed. There is no model yet.
   init,
-  /// Once: the network is built. The optimizer is not, so that layers may still change.
+  /// Fired once, when the network is built. The optimizer is not, so that layers may still change.
   model_ready,
-  /// Once: from here on the groups of parameters are final.
+  /// Fired once: from here on the groups of parameters are final.
   optimizer_ready,
-  /// Where a run goes on from a checkpoint, ahead of its states.
+  /// Fired before the states of a checkpoint are loaded.
   before_load,
-  /// The same, when all is as it was when it was saved.
+  /// Fired after the states are loaded: all is as it was when it was saved.
   after_load,
-  /// Once, ahead of the first step and of what is loaded.
+  /// Fired once, before the first step and before a checkpoint is loaded.
   fit_start,
-  /// Once an epoch; not again where a resume begins within one.
+  /// Fired once an epoch; not again where a resumed run begins within one.
   epoch_start,
-  /// Ahead of the wait for a step's data.
+  /// Fired before the wait for a step's data.
   before_fetch,
-  /// The data of the step is there, on its device.
+  /// Fired when the data of the step is there, on its device.
   after_fetch,
-  /// Ahead of a step's first micro-batch.
+  /// Fired before a step's first micro-batch.
   batch_start,
-  /// Ahead of each micro-batch; the context has its index, the count and its share of the loss.
+  /// Fired before each micro-batch; the context has its index, the count and its share of the loss.
   micro_start,
-  /// Within autocast. In training only, as all up to after_backward; not where a batch weighs nothing.
+  /// Fired within autocast. In training only, as all up to after_backward; not where a batch has weight 0.
   before_forward,
-  /// The output is there.
+  /// Fired when the output is there.
   after_forward,
-  /// What is changed in the target here is put back at after_loss.
+  /// Fired before the loss. A hook that changes the target here restores it at after_loss.
   before_loss,
-  /// The mean loss of the micro-batch is there, not yet weighted or scaled.
+  /// Fired when the mean loss of the micro-batch is there, not yet weighted or scaled.
   after_loss,
-  /// Ahead of the backward pass.
+  /// Fired before the backward pass.
   before_backward,
-  /// The gradients of the micro-batch are added to those before it.
+  /// Fired when the gradients of the micro-batch are added to those before it.
   after_backward,
-  /// Behind each micro-batch.
+  /// Fired after each micro-batch.
   micro_end,
-  /// Ahead of the sum of gradients over ranks. Only where several ranks train; a hook here, at after_backward or
-  /// at micro_end has all gradients leave after backward, not during it.
+  /// Fired before gradients are summed over ranks. Only where several ranks train; a hook here, at
+  /// after_backward or at micro_end makes all gradients leave after backward, not during it.
   before_reduce,
-  /// Behind that sum.
+  /// Fired after that sum.
   after_reduce,
-  /// Gradients of the whole batch, unscaled and clipped; the rates are set. Again after repeat_step.
+  /// Fired when the batch's gradients are unscaled and clipped and the rates set; again after repeat_step.
   before_step,
-  /// The optimizer has updated the weights.
+  /// Fired when the optimizer has updated the weights.
   after_step,
-  /// In place of after_step: overflow, an error, a plugin or repeat (StepContext::skip_reason).
+  /// Fired in place of after_step: overflow, an error, a plugin or repeat (StepContext::skip_reason).
   step_skipped,
-  /// Last of a step: the clock has advanced; metrics of the step exist where it is logged.
+  /// Fired last in a step: the clock has advanced; metrics of the step exist where it is logged.
   batch_end,
-  /// Ahead of an evaluation.
+  /// Fired before an evaluation.
   eval_start,
-  /// Ahead of each batch of an evaluation.
+  /// Fired before each batch of an evaluation.
   eval_batch_start,
-  /// Behind it: output and loss are there.
+  /// Fired after it: output and loss are there.
   eval_batch_end,
-  /// The metrics of the evaluation exist; none where a signal cut it short.
+  /// Fired when the metrics of the evaluation exist; there are none where a signal cut it short.
   eval_end,
-  /// Ahead of a save.
+  /// Fired before a save.
   before_checkpoint,
-  /// A save is committed, its manifest on the disk; with `async` some steps after before_checkpoint.
+  /// Fired when a save is committed, its manifest on the disk; with `async` some steps after it was begun.
   after_checkpoint,
-  /// Between two steps, behind the evaluation. Only here swaps, pauses and changes are made.
+  /// Fired between two steps, after the evaluation. Only here swaps, pauses and changes are made.
   safe_point,
-  /// Once an epoch.
+  /// Fired once an epoch, at its end.
   epoch_end,
-  /// Once, behind the last step.
+  /// Fired once, after the last step.
   fit_end,
-  /// Of the plugin that goes, alone.
+  /// Fired for the plugin that a swap removes, alone.
   swap_out,
-  /// Of the plugin that comes, alone, once it has taken the state over.
+  /// Fired for the plugin that a swap puts in, alone, once it has taken over the state.
   swap_in,
-  /// SIGINT, SIGTERM or SIGUSR1 has come; on the loop's thread, ahead of the checkpoint that it causes.
+  /// Fired on SIGINT, SIGTERM or SIGUSR1; on the loop's thread, before the checkpoint that it causes.
   signal,
-  /// An error ends the run. Nothing may be thrown here.
+  /// Fired when an error ends the run. Nothing may be thrown here.
   exception,
-  /// Last, whatever came before.
+  /// Fired last, whatever came before.
   shutdown,
 };
 inline constexpr std::size_t event_count = static_cast<std::size_t>(Event::shutdown) + 1;
 
-/// What the run's executor fires of a micro-batch (executor.hpp), as its manifest says: a hook on another of
-/// these is refused at validation.
+/// The events of a micro-batch. The run's executor fires those that its manifest declares (executor.hpp): a
+/// hook on another of these is refused at validation.
 inline constexpr Event micro_events[] = {Event::micro_start,    Event::before_forward, Event::after_forward,
                                          Event::before_loss,    Event::after_loss,     Event::before_backward,
                                          Event::after_backward, Event::micro_end};
@@ -193,7 +193,7 @@ enum class Control : std::uint16_t {
   /// Computes the gradients of the same batch again, at the weights as they are now, and fires before_step
   /// once more; at most `most_repeats` times a step. For methods such as SAM, which look at several points.
   repeat_step = 128,
-  skip_checkpoint = 256,  ///< at before_checkpoint: none is written this time
+  skip_checkpoint = 256,  ///< valid at before_checkpoint: none is written this time
 };
 inline constexpr int control_count = 9;
 inline constexpr std::string_view control_names[control_count] = {
@@ -201,8 +201,8 @@ inline constexpr std::string_view control_names[control_count] = {
     "evaluate",   "checkpoint", "repeat_step", "skip_checkpoint"};
 inline constexpr int most_repeats = 8;
 
-/// The regions that a hook may declare as written at an event. A plugin's own state is shared with nobody and
-/// may be written anywhere.
+/// Returns the regions that a hook may declare as written at an event. A plugin's own state is shared with
+/// nobody and may be written anywhere.
 constexpr Regions writable(Event event) {
   using enum Region;
   switch (event) {
@@ -223,7 +223,7 @@ constexpr Regions writable(Event event) {
     case Event::after_loss: return batch | outputs | plugin_own;
     case Event::before_backward: return outputs | control | plugin_own;
     case Event::after_backward: return grads | plugin_own;
-    // What doubles or mixes a batch gives it back: a repeated step begins with it again.
+    // A hook that doubles or mixes a batch restores it here: a repeated step begins with it again.
     case Event::micro_end: return batch | metrics | plugin_own;
     case Event::before_reduce:
     case Event::after_reduce: return grads | plugin_own;
@@ -251,8 +251,8 @@ constexpr Regions writable(Event event) {
   return {};
 }
 
-/// Whether hooks may write weights or the optimizer's state at an event. The optimizer itself does it behind
-/// one of these.
+/// Returns whether hooks may write weights or the optimizer's state at an event. The optimizer's own update
+/// comes right after one of these.
 constexpr bool weights_written_at(Event event) {
   const Regions regions = writable(event);
   return regions.contains(Region::model) || regions.contains(Region::optimizer);
@@ -265,7 +265,7 @@ constexpr unsigned operator|(unsigned a, Control b) {
   return a | static_cast<unsigned>(b);
 }
 
-/// The bits of Control that an event takes; those of an event that does not let control be written: none.
+/// Returns the bits of Control that an event takes; 0 for an event that does not let control be written.
 constexpr unsigned controls(Event event) {
   using enum Control;
   switch (event) {
@@ -295,7 +295,7 @@ constexpr unsigned controls(Event event) {
   }
 }
 
-/// "skip_step, repeat_step".
+/// Returns the names of the bits that are set: "skip_step, repeat_step".
 inline std::string controls_text(unsigned controls) {
   std::string names;
   for (int i = 0; i < control_count; ++i)

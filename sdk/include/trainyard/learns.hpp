@@ -1,9 +1,9 @@
-// What a dataset learns from its training split and the others go by: means, levels of categories, names of classes,
-// a vocabulary. It is found by what it is: dynamic_cast<Learns*>(&dataset).
+// Facts that a dataset learns from its training split and the other splits use: means, levels of categories,
+// names of classes, a vocabulary. The interface is found by its type: dynamic_cast<Learns*>(&dataset).
 //
-// The host keeps it in the run's folder, RUN/data.json. A run that goes on, an evaluation and a tool give the
-// dataset what lies beside the weights that they use, ahead of open(), the training split included: what a network
-// was trained with stays, whatever became of the files.
+// The host keeps them in the run's folder, RUN/data.json. Where a run goes on, in an evaluation and in a
+// tool, it gives the dataset those that lie beside the weights in use, ahead of open(), also for the training
+// split: the network keeps what it was trained with, whatever became of the files.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,26 @@ TRAINYARD_CONTRACT("learns.hpp");
 
 namespace trainyard {
 
-/// Tells which of `size` samples a split takes, ascending. Throws ConfigError where it would take none.
+/// Returns which of `size` samples a split takes, ascending. Throws ConfigError where it would take none.
 using TakenSamples = std::function<std::vector<std::int64_t>(std::int64_t size)>;
 
 class Learns {
  public:
   virtual ~Learns() = default;
 
-  /// Ahead of open() of a split that takes a part of the dataset's samples. The dataset still has all of them, but a
-  /// training split learns from those that are taken alone, and warnings of a split are about its own samples.
+  /// Called before open() of a split that takes a part of the dataset's samples. The dataset still has all,
+  /// but a training split learns from those taken alone, and warnings of a split are about its own samples.
   virtual void set_taken(TakenSamples taken) = 0;
 
-  /// Once, after open() of a training split that was given nothing. Numbers are finite.
+  /// Called once, after open() of a training split that use() was not called for. Numbers are finite.
   virtual Table learned() const = 0;
 
-  /// Ahead of open(): what a training split has learned, by this version of the plugin or an older one. Throws DataError
-  /// where it cannot be used.
+  /// Called before open(), with what a training split has learned by this version of the plugin or an older
+  /// one. Throws DataError where it cannot be used.
   virtual void use(const Table& learned) = 0;
 
-  /// After open(): the samples, ascending, that cannot be graded, as those of a class that the training split does not
-  /// have. Evaluations leave them out; the dataset itself warns of them.
+  /// Returns, after open(), the samples that cannot be graded, ascending: those of a class, say, that the
+  /// training split does not have. Evaluations leave them out; the dataset itself warns of them.
   virtual std::vector<std::int64_t> ungraded() const { return {}; }
 };
 

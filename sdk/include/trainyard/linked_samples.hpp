@@ -1,5 +1,5 @@
-// A dataset whose samples see each other, as edges of a graph do over which messages go: what is left out of
-// the samples is then still seen by the rest. Found by what it is: dynamic_cast<const LinkedSamples*>(&dataset).
+// A dataset whose samples see each other, as edges of a graph do over which messages go: samples that are
+// held out are still seen by the rest. Found by its type: dynamic_cast<const LinkedSamples*>(&dataset).
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ class LinkedSamples {
  public:
   virtual ~LinkedSamples() = default;
 
-  /// What of the dataset parts its samples so that a fold of those for training is an honest test, as
-  /// "data.shares", which is the mend where the host is asked for folds of them; empty: any fold is one.
-  /// After open().
+  /// Returns the option that parts the dataset's samples for an honest test, "data.shares", where folds of
+  /// those for training would not be one; the host names it where it is asked for such folds. Empty: any fold
+  /// is an honest test. After open().
   virtual std::string parted_by() const = 0;
 };
 

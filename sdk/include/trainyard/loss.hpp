@@ -1,4 +1,4 @@
-// loss/1: a scalar from outputs and targets.
+// loss/1: computes a scalar from outputs and targets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,13 +19,13 @@ class Loss : public Plugin {
   /// not fit the target.
   virtual void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const = 0;
 
-  /// The mean over the `weight(batch)` items of the micro-batch: a scalar float tensor, differentiable in
-  /// `output`, [size, ...]. One that takes no sparse output (Network::forward) throws ConfigError.
+  /// Returns the mean over the `weight(batch)` items of the batch: a scalar float tensor, differentiable in
+  /// `output`, [size, ...]. Throws ConfigError for sparse output that it does not take (Network::forward).
   virtual at::Tensor forward(const at::Tensor& output, const Batch& batch) const = 0;
 
-  /// The number of items that `forward` averages over: samples, or tokens that count. The host weights
-  /// micro-batches with it, so that k batches of b equal one of k x b. Called on loader threads, batch on the
-  /// CPU.
+  /// Returns the number of items that `forward` averages over: samples, or tokens that count. The host
+  /// weights micro-batches with it, so that k batches of b equal one of k x b. Called on loader threads, with
+  /// the batch on the CPU.
   virtual double weight(const Batch& batch) const { return static_cast<double>(batch.size()); }
 };
 

@@ -1,6 +1,6 @@
-// What a plugin says about itself. An author fills it in `static void describe(Manifest<Options>& m)`; the
-// build seals it into the shared object as text, so that the host can list plugins and check a run file
-// without running any plugin's code.
+// The description that a plugin gives of itself. An author fills it in `static void
+// describe(Manifest<Options>& m)`; the build seals it into the shared object as text, so that the host can
+// list plugins and check a run file without running any plugin's code.
 //
 // A description is data: each option is one row for the host's ManifestWriter, which keeps it, and which knows how
 // members of each type are read and written (manifest_data.hpp). A plugin compiles none of that.
@@ -43,8 +43,8 @@ struct PluginList {
   std::vector<Table> tables;
 };
 
-/// The words of an enumeration that is an option, in the order of its values, which count from 0. The option
-/// is a string then, and has to be one of them:
+/// Names the values of an enumeration that is an option, in their order, counting from 0. The option is then
+/// a string that has to be one of these words:
 ///   template <>
 ///   struct trainyard::Words<Mode> { static constexpr std::string_view words[] = {"min", "max"}; };
 template <class Enum>
@@ -53,37 +53,37 @@ struct Words;
 template <class Options>
 class Fields;
 
-/// How the elements of a member are reached whose type the host does not know: of a list, of an optional one, or of a
-/// table.
+/// Functions that reach the elements of a member whose type the host does not know: of a list, of an optional
+/// one, or of a table.
 struct MemberElements {
-  void (*clear)(void* member);                               ///< no element is left
-  void* (*add)(void* member);                                ///< a new element, the last one
-  const void* (*at)(const void* member, std::size_t index);  ///< nothing past the last
+  void (*clear)(void* member);                               ///< removes all elements
+  void* (*add)(void* member);                                ///< adds a new element, the last one
+  const void* (*at)(const void* member, std::size_t index);  ///< null past the last
 };
 
-/// The type of a member that is an option.
+/// Describes the type of a member that is an option.
 struct MemberType {
-  OptionType type = OptionType::boolean;  ///< of an element
+  OptionType type = OptionType::boolean;  ///< type of an element
   bool list = false;                      ///< a std::vector
   bool optional = false;                  ///< a std::optional, perhaps of a std::vector
-  std::uint8_t size = 0;                  ///< bytes of an element: an integer, a number or an enumeration
+  std::uint8_t size = 0;                  ///< bytes of an integer, a number or an enumeration
   bool is_signed = false;
-  std::span<const std::string_view> words;   ///< of an enumeration
-  const MemberElements* elements = nullptr;  ///< of tables, and where several elements are enumerations
-  void (*describe)(OptionWriter& fields) = nullptr;  ///< of a table: writes its fields
-  const char* plugins = nullptr;                     ///< of a PluginList, a list of tables: their kind
+  std::span<const std::string_view> words;   ///< names of an enumeration's values
+  const MemberElements* elements = nullptr;  ///< set for tables, and where several elements are enumerations
+  void (*describe)(OptionWriter& fields) = nullptr;  ///< writes the fields of a table
+  const char* plugins = nullptr;                     ///< kind of those in a PluginList, a list of tables
 };
 
-/// One option, as it is declared.
+/// Describes one option, as it is declared.
 struct OptionRow {
   std::string_view name, help;
   const MemberType* member = nullptr;
-  std::ptrdiff_t offset = 0;       ///< of the member in its struct, in bytes
+  std::ptrdiff_t offset = 0;       ///< offset of the member in its struct, in bytes
   const void* defaults = nullptr;  ///< a struct as it is without a run file
-  bool common = false;             ///< every plugin of the kind has it; its struct is the kind's
+  bool common = false;             ///< every plugin of the kind has it; the member is of the kind's struct
 };
 
-/// Takes the options of a struct. What comes behind `option` is said of the last one. The host's; each string is copied.
+/// Takes the options of a struct; calls after `option` refine the last one. The host's; copies all strings.
 class OptionWriter {
  public:
   enum class Mark : std::uint8_t { required, file, output, metric };
@@ -100,7 +100,7 @@ class OptionWriter {
   ~OptionWriter() = default;
 };
 
-/// Takes all that a plugin says about itself. What comes behind `hook` is said of the last one.
+/// Takes the whole description of a plugin; calls after `hook` refine the last hook.
 class ManifestWriter : public OptionWriter {
  public:
   enum class Word : std::uint8_t { name, version, summary, needs, provides, conflicts };
@@ -147,7 +147,7 @@ concept HasFields = requires(Fields<T>& fields) {
   T::describe(fields);
 };
 
-/// Whether a member, or an element of one, can be an option.
+/// Returns whether a member, or an element of one, can be an option.
 template <class T>
 constexpr bool can_be_option() {
   constexpr bool plain =
@@ -161,7 +161,7 @@ constexpr bool can_be_option() {
   return plain || (std::is_enum_v<T> ? HasWords<T> : HasFields<T>);
 }
 
-/// Whether a member pointer is a hook: `void T::method(StepContext&)`.
+/// Tells whether a member pointer is a hook: `void T::method(StepContext&)`.
 template <class Method>
 struct IsHook : std::false_type {};
 template <class T>
@@ -214,7 +214,7 @@ struct Elements<std::optional<std::vector<T>>> {
   static void* add(void* member) { return &(*static_cast<Member*>(member))->emplace_back(); }
   static const void* at(const void*, std::size_t) { return nullptr; }
 };
-/// One table.
+/// Reaches a single table as the only element.
 template <class T>
 struct Element {
   static void clear(void* member) { *static_cast<T*>(member) = T{}; }
@@ -222,12 +222,12 @@ struct Element {
   static const void* at(const void* member, std::size_t index) { return index == 0 ? member : nullptr; }
 };
 
-// Hidden: plugins of a process have none in common.
+// These are hidden because the plugins of a process must not share them.
 template <class Access>
 [[gnu::visibility("hidden")]] inline constexpr MemberElements elements_of = {&Access::clear, &Access::add,
                                                                              &Access::at};
 
-/// Defined below, where Fields is.
+/// Defined below Fields, which it needs.
 template <class Struct>
 void describe_fields(OptionWriter& fields);
 
@@ -255,7 +255,7 @@ template <class Interface>
 [[gnu::visibility("hidden")]] inline constexpr MemberType member_type_of<PluginList<Interface>> = {
     .type = OptionType::table, .list = true, .plugins = Interface::kind.name};
 
-/// In bytes; a pointer to a member is this offset (Itanium C++ ABI, 2.3).
+/// Returns the offset of a member in bytes, which is what a pointer to it holds (Itanium C++ ABI, 2.3).
 template <class Options, class T, class Owner>
 std::ptrdiff_t offset_of(T Owner::*member) {
   return std::bit_cast<std::ptrdiff_t>(static_cast<T Options::*>(member));
@@ -278,7 +278,7 @@ class OptionRef {
     writer_->maximum(maximum, false);
     return *this;
   }
-  /// The bound itself is not allowed.
+  /// Excludes the bound itself, as `below` does.
   OptionRef& above(double minimum) {
     writer_->minimum(minimum, true);
     return *this;
@@ -287,7 +287,7 @@ class OptionRef {
     writer_->maximum(maximum, true);
     return *this;
   }
-  /// A list of exactly so many elements.
+  /// Says that the list has exactly so many elements.
   OptionRef& count(std::int64_t elements) {
     static_assert(detail::ListElement<typename detail::OptionalElement<T>::type>::value,
                   "only a list has a count: make the member a std::vector");
@@ -302,26 +302,26 @@ class OptionRef {
     for (const std::string& each : choices) writer_->word(each);
     return *this;
   }
-  /// Names a file or folder that is read, or several. Relative to the run file that it is written in; the
-  /// plugin gets it absolute, and the run is refused where it is not there. Empty: none.
+  /// Says that it names a file or folder to read, or several, relative to the run file that it is written in.
+  /// The plugin gets it absolute; the run is refused where it is not there. Empty: none.
   OptionRef& file() {
     static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>,
                   "the name of a file is a std::string, several are a std::vector of them");
     return mark(OptionWriter::Mark::file);
   }
-  /// Names a file that is written in the run's folder: a plain name. The run is refused where it is a file of
-  /// the run itself, or that of another plugin.
+  /// Says that it names a file that is written in the run's folder: a plain name. The run is refused where it
+  /// is a file of the run itself, or that of another plugin.
   OptionRef& output() {
     static_assert(std::is_same_v<T, std::string>, "the name of a file is a std::string");
     return mark(OptionWriter::Mark::output);
   }
-  /// Names a value of the evaluations that go on during the training: "val/loss", or "val/" and the id of a
-  /// metric. The run is refused where there is none of that name. Empty: none.
+  /// Says that it names a value of the evaluations that go on during the training: "val/loss", or "val/" and
+  /// the id of a metric. The run is refused where none has that name. Empty: none.
   OptionRef& metric() {
     static_assert(std::is_same_v<T, std::string>, "the name of a metric is a std::string");
     return mark(OptionWriter::Mark::metric);
   }
-  /// What other trainers call it, for who writes that.
+  /// Adds names of the option in other trainers, which are suggested from where a run file uses them.
   OptionRef& also(std::initializer_list<const char*> names) {
     for (const char* const each : names) writer_->synonym(each);
     return *this;
@@ -342,9 +342,9 @@ class Fields {
  public:
   explicit Fields(OptionWriter& writer, bool common = false) : writer_(&writer), common_(common) {}
 
-  /// T: bool, an integer, float or double, std::string, an enumeration with Words, Duration, a struct with a
-  /// `static void describe(Fields<Struct>&)` of its own (a table), a std::vector of one of them, a
-  /// std::optional of one of them (no default), or a PluginList.
+  /// Declares one option. T is bool, an integer, float or double, std::string, an enumeration with Words,
+  /// Duration, a struct with a `static void describe(Fields<Struct>&)` of its own (a table), a std::vector of
+  /// one of these, a std::optional of one of these (no default), or a PluginList.
   template <class T, class Owner>
   OptionRef<T> option(std::string_view name, T Owner::*member, std::string_view help) {
     if constexpr (detail::can_be_option<
@@ -378,7 +378,7 @@ void describe_fields(OptionWriter& fields) {
 }
 }  // namespace detail
 
-/// Hook options, chained after `Manifest::hook`.
+/// Refines the hook just declared by `Manifest::hook`.
 class HookRef {
  public:
   explicit HookRef(ManifestWriter& writer) : writer_(&writer) {}
@@ -387,7 +387,7 @@ class HookRef {
     writer_->hook_phase(Phase::transform, regions);
     return *this;
   }
-  /// The hook does I/O only.
+  /// Says that the hook does I/O only: it runs in the sink phase.
   HookRef& sink() {
     writer_->hook_phase(Phase::sink, {});
     return *this;
@@ -414,7 +414,7 @@ class Manifest : public Fields<Options> {
   explicit Manifest(ManifestWriter& writer) : Fields<Options>(writer), writer_(&writer) {}
 
   Manifest& name(std::string_view value) { return say(ManifestWriter::Word::name, value); }
-  /// Semantic version of the plugin.
+  /// Sets the plugin's semantic version.
   Manifest& version(std::string_view value) { return say(ManifestWriter::Word::version, value); }
   Manifest& summary(std::string_view value) { return say(ManifestWriter::Word::summary, value); }
   /// States what the plugin needs of the run around it: a run that does not offer it is refused at validation, with
@@ -451,14 +451,14 @@ class Manifest : public Fields<Options> {
   ///                the step works with, and what they write there has its effect. A run with a hook that writes a
   ///                region at an event of a step which the executor does not honour is refused.
   Manifest& provides(std::string_view feature) { return say(ManifestWriter::Word::provides, feature); }
-  /// Of an executor: the events of a micro-batch that it fires (micro_events); a run with a hook on another of
+  /// Says which events of a micro-batch an executor fires (micro_events). A run with a hook on another of
   /// them is refused.
   Manifest& fires(std::span<const Event> events) {
     writer_->fires(events);
     return *this;
   }
   Manifest& conflicts(std::string_view plugin) { return say(ManifestWriter::Word::conflicts, plugin); }
-  /// Another default for an option that every plugin of the kind has.
+  /// Sets another default for an option that every plugin of the kind has.
   template <class T>
   Manifest& common_default(std::string_view option, T value) {
     writer_->common_default(option, detail::member_type_of<T>, &value);

@@ -1,5 +1,5 @@
-// What the host keeps of a description (manifest.hpp), and how options come into a plugin's struct. For hosts and tests:
-// plugins need none of it.
+// The host's copy of a description (manifest.hpp), and the way of options into a plugin's struct. It is for
+// hosts and tests: plugins need none of it.
 #pragma once
 
 #include <cstddef>
@@ -26,29 +26,29 @@ struct OptionSpec {
   std::string name;
   OptionType type = OptionType::boolean;
   bool list = false;
-  std::optional<std::int64_t> count;       ///< of a list: how many elements it has to have
+  std::optional<std::int64_t> count;       ///< number of elements that a list has to have
   bool required = false;                   ///< else `fallback` holds where the file says nothing
   std::optional<Value> fallback;           ///< no value: the option is absent unless given
-  std::optional<double> minimum, maximum;  ///< of the number, or of each number of a list
+  std::optional<double> minimum, maximum;  ///< bounds of the number, or of each number of a list
   bool open_minimum = false;               ///< the minimum itself is not allowed
   bool open_maximum = false;
-  std::vector<std::string> choices;  ///< of a string
-  std::vector<OptionSpec> fields;    ///< of a table
+  std::vector<std::string> choices;  ///< allowed values of a string
+  std::vector<OptionSpec> fields;    ///< fields of a table
   std::string plugins;               ///< kind of the plugins that a list of tables holds; empty: plain tables
   bool file = false;    ///< a string that names a file or folder to read: the host resolves and checks it
   bool output = false;  ///< a string that names a file to write in the run's folder: the host checks it
   bool metric = false;  ///< a string that names a value of the evaluations: the host checks that there is one
-  std::vector<std::string> synonyms;  ///< what other trainers call it: unknown here, but suggested from
+  std::vector<std::string> synonyms;  ///< names in other trainers: unknown here, but suggested from
   std::string help;
-  /// Where `store` writes it: how its member is typed, and how far it lies from the begin of its struct. Of a manifest
-  /// that a plugin's own code gave; not part of the sealed text.
+  /// The type of the member that `store` writes, and its distance from the begin of its struct. Set only in a
+  /// manifest that a plugin's own code gave; not part of the sealed text.
   const MemberType* member = nullptr;
   std::ptrdiff_t offset = 0;
-  bool common = false;  ///< given to every plugin of the kind; its target is the kind's struct
+  bool common = false;  ///< given to every plugin of the kind; the member is of the kind's struct
 };
 
-/// When a hook is called; durations are counted in steps from 1 over the whole run, or in epochs for events
-/// of epochs and evaluations. Tested by the host before the call.
+/// Says when a hook is called; durations are counted in steps from 1 over the whole run, or in epochs for
+/// events of epochs and evaluations. The host tests it before the call.
 struct Cadence {
   std::string every, start, end;  ///< duration texts; empty: each time, from the first, to the last
 
@@ -74,10 +74,10 @@ struct ManifestData {
   std::vector<std::string> needs;      ///< what the run has to offer (Manifest::needs)
   std::vector<std::string> provides;   ///< features that plugins of other slots may need (Manifest::provides)
   std::vector<std::string> conflicts;  ///< names of plugins that cannot be in the same run
-  std::vector<Event> fires;            ///< of an executor: which of micro_events
+  std::vector<Event> fires;            ///< those of micro_events that an executor fires
 };
 
-/// Writes a description down.
+/// Writes a description into a ManifestData.
 class DataWriter final : public ManifestWriter {
  public:
   explicit DataWriter(ManifestData& data) : data_(&data) {}
@@ -102,7 +102,7 @@ class DataWriter final : public ManifestWriter {
   ManifestData* data_;
 };
 
-/// The options of a struct with `static void describe(Fields<Struct>&)`.
+/// Returns the options of a struct with `static void describe(Fields<Struct>&)`.
 template <class Struct>
 std::vector<OptionSpec> options_of() {
   ManifestData data;
@@ -111,16 +111,16 @@ std::vector<OptionSpec> options_of() {
   return std::move(data.options);
 }
 
-/// Writes a checked value into its member of `target`; an integer is taken for a float.
+/// Writes a checked value into its member of `target`; an integer is converted for a member that is a float.
 void store(const OptionSpec& spec, void* target, const Value& value);
 
-/// Fills `target` from a checked table: what is given, else the defaults.
+/// Fills `target` from a checked table: given values, else the defaults.
 void fill(void* target, const std::vector<OptionSpec>& specs, const Table& table);
 
-/// What a plugin says about itself. Throws what its `describe` throws.
+/// Returns what a plugin says about itself. Throws what its `describe` throws.
 ManifestData manifest_of(const PluginEntry& entry);
 
-/// Makes a plugin with the options of a checked table. `manifest` is what it said about itself.
+/// Makes a plugin with the options of a checked table. `manifest` is that of `entry`.
 PluginEntry::Instance make_plugin(const PluginEntry& entry, const ManifestData& manifest,
                                   const Table& options);
 

@@ -1,4 +1,4 @@
-// metric/1: a number over a stream of batches, mergeable over ranks and over a resume.
+// metric/1: computes a number over a stream of batches; it can be merged over ranks and over a resume.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,10 +15,10 @@ class Metric : public Plugin {
  public:
   static constexpr Kind kind{"metric", 1};
 
-  /// The names of its values, in order of `compute`: usually one, {"accuracy"}.
+  /// Returns the names of its values, in the order of `compute`: usually one, {"accuracy"}.
   virtual std::vector<std::string> names() const = 0;
 
-  /// Throws ConfigError where the output shape does not suit it. Called once, before anything else.
+  /// Called once, before anything else. Throws ConfigError where the output shape does not suit it.
   virtual void check(const std::vector<std::int64_t>& output, const BatchSchema& schema) const = 0;
 
   virtual void reset() = 0;
@@ -27,11 +27,10 @@ class Metric : public Plugin {
   /// over batch.weight items.
   virtual void update(const at::Tensor& output, const at::Tensor& loss, const Batch& batch) = 0;
 
-  /// The values so far; waits for the device. NaN where nothing was added.
+  /// Returns the values so far; waits for the device. NaN where nothing was added.
   virtual std::vector<double> compute() const = 0;
 
-  /// `save` (Plugin) writes the sums; `merge` adds those that another instance wrote. `load` is reset and
-  /// merge.
+  /// Adds the sums that another instance wrote in `save` (Plugin). `load` is reset and merge.
   virtual void merge(const StateReader& other) = 0;
   void load(const StateReader& state) final {
     reset();

@@ -14,15 +14,15 @@ namespace trainyard {
 
 struct ModelContext {
   const BatchSchema& schema;
-  std::uint64_t seed;  ///< of the run; draw initial values from RandomStream(seed, "model/PARAMETER")
+  std::uint64_t seed;  ///< the run's; draw initial values from RandomStream(seed, "model/PARAMETER")
 };
 
 class Model : public Plugin {
  public:
   static constexpr Kind kind{"model", 1};
 
-  /// Called once. On the CPU, float. Throws ConfigError where its options do not fit the data, with both
-  /// values.
+  /// Builds the network on the CPU, in float; called once. Throws ConfigError where its options do not fit
+  /// the data, and names both values.
   virtual std::unique_ptr<Network> build(const ModelContext& context) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a run trains: a function with named parameters. Most are a GraphNetwork.
+// The network that a run trains: a function with named parameters. Most are a GraphNetwork.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace trainyard {
 
 struct Graph;
 
-/// What a node of a network took and gave in a pass.
+/// Inputs and outputs of a node in a pass.
 struct NodeActivity {
   std::string_view node;  ///< its name: "fc1"
   std::string_view op;    ///< ONNX operator: "Relu"
@@ -35,19 +35,19 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// The output for the inputs of a batch on the network's device; under autograd where gradients are on.
+  /// Returns the output for a batch on the network's device; under autograd where gradients are on.
   ///
-  /// In training it may be a sparse CSR tensor, [size, classes]: what is not stored is a class that the network
-  /// left out, for which the loss has no logit. Such a network reads the target of the batch as well. No metrics
-  /// are taken of a sparse output, which would flatter them; in evaluations the output is whole.
+  /// In training it may be a sparse CSR tensor, [size, classes]: a class that is not stored was left out by
+  /// the network, and the loss has no logit for it. Such a network reads the target of the batch as well. No
+  /// metrics are taken of a sparse output, which would flatter them; in evaluations the output is whole.
   virtual at::Tensor forward(const Batch& batch, const ForwardContext& context) = 0;
 
-  /// Parameters are leaf tensors that require gradients; buffers (running statistics) do not. In model order;
-  /// the handles stay the same for the life of the network.
+  /// Both return tensors in model order; the handles stay the same for the life of the network. Parameters
+  /// are leaf tensors that require gradients; buffers (running statistics) do not.
   virtual std::vector<NamedTensor> parameters() const = 0;
   virtual std::vector<NamedTensor> buffers() const = 0;
 
-  /// Shape of the output without the batch dimension.
+  /// Returns the shape of the output without the batch dimension.
   virtual std::vector<std::int64_t> output_shape() const = 0;
 
   /// Moves parameters and buffers; called before the optimizer exists.
@@ -55,35 +55,35 @@ class Network {
 
   /// Takes the tensors of the network that it replaces in a running training: each of its parameters and
   /// buffers becomes the handle of that name, so that optimizer and hooks keep theirs. Throws ConfigError,
-  /// with nothing changed, where names, shapes or dtypes differ; by default always.
+  /// with nothing changed, where names, shapes or dtypes differ; the default always throws.
   virtual void adopt(const std::vector<NamedTensor>& tensors);
 
-  /// Where dropout may act, and who serves these places; null: nobody. The plan, made for `dropout_places()`
-  /// or those of a twin, must outlive its use. Random streams are keyed by seed, place, step and micro-batch.
-  /// Throws PluginError, with the one before in place, for a plan of other places.
+  /// Return where dropout may act, and set who serves these places; null: nobody. The plan, made for
+  /// `dropout_places()` or those of a twin, must outlive its use. Random streams are keyed by seed, place,
+  /// step and micro-batch. Throws PluginError, with the plan before in place, for a plan of other places.
   virtual DropoutPlaces dropout_places() const { return {}; }
   virtual void set_dropout(const DropoutPlan* plan, std::uint64_t seed);
 
-  /// Lets `tap` look on at the passes from now on. It is known by its owner, any address that is the caller's
-  /// own: a second of the same owner takes the place of the first. Several are called in the order in which
-  /// they came; one that throws fails the pass. Not within a pass. False where the network has no nodes to
-  /// show. Nodes within a linear layer that dropout took over, or evaluates, are shown as that layer alone.
+  /// Calls `tap` in all passes from now on. `owner` is any address of the caller's own: a second tap of an
+  /// owner replaces the first. Taps are called in the order of their coming; one that throws fails the pass.
+  /// Not within a pass. Returns false where the network has no nodes to show. Nodes within a linear layer
+  /// that dropout took over, or evaluates, are shown as that layer alone.
   virtual bool add_tap(const void* owner, NetworkTap tap);
-  /// Nothing where the owner has none.
+  /// Removes the tap of an owner; does nothing where it has none.
   virtual void remove_tap(const void*) {}
 
-  /// Another network of the same structure on the same weights: its parameters and buffers are tensors of its
-  /// own on the storage of these, so that a pass keeps activations, and backward leaves gradients, that are
-  /// the twin's, while an update in place of either is seen by both. The twin has no dropout and no taps; it
-  /// may outlive this network. `to` and `adopt` of either end what they share.
+  /// Returns another network of the same structure on the same weights: its parameters and buffers are
+  /// tensors of its own on the storage of these, so that activations and gradients of its passes are the
+  /// twin's, while both see an update in place of either. The twin has no dropout and no taps; it may outlive
+  /// this network. `to` and `adopt` of either end what they share.
   ///
   /// Both may be in a pass at once, each on its own thread, with a dropout plugin of its own; not in training
   /// where they have running statistics, which both would write. An update between a forward pass of the twin
   /// and its backward is not noticed: backward then takes the new weights. Throws PluginError where the
-  /// network has no graph; by default always.
+  /// network has no graph; the default always throws.
   virtual std::unique_ptr<Network> twin() const;
 
-  /// The graph behind it, or null: plugins that need one then refuse the model by name.
+  /// Returns the graph behind it, or null: plugins that need one then refuse the model by name.
   virtual const Graph* graph() const { return nullptr; }
 };
 

@@ -1,5 +1,5 @@
-// Data that is not the run's: what a user has now, and wants to know of the network. A dataset that can read it, as
-// it reads its own splits, is found by what it is: dynamic_cast<ReadsNewData*>(&dataset).
+// Data that is not the run's: samples that a user has now and wants predictions for. A dataset that can read
+// it, as it reads its own splits, is found by its type: dynamic_cast<ReadsNewData*>(&dataset).
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,36 @@ TRAINYARD_CONTRACT("new_data.hpp");
 
 namespace trainyard {
 
-/// A file, a folder or a stream, read from its beginning to its end in memory that does not grow with it.
-/// One thread. Throws DataError that names file and place.
+/// Reads a file, a folder or a stream from its beginning to its end in memory that does not grow with it. One
+/// thread. Throws DataError that names file and place.
 class NewData {
  public:
   virtual ~NewData() = default;
 
-  /// The next samples, at most `most`, on the CPU: inputs as schema() says, and no target; `indices` counts the
-  /// samples of this object from 0. Of none at the end.
+  /// Returns the next samples, at most `most`, on the CPU: inputs as schema() says, and no target; `indices`
+  /// counts the samples of this object from 0. At the end it returns a batch of no samples.
   virtual Batch next(std::int64_t most) = 0;
 
-  /// What a person calls a sample of the last batch, by its place in it: its file, or its row.
+  /// Returns a readable name for a sample of the last batch, by its place in it: its file, or its row.
   virtual std::string name(std::int64_t sample) const = 0;
 
-  /// How much was read, and of how much, in bytes or files; a total of 0: nobody knows.
+  /// Returns how much was read, and of how much, in bytes or files; a total of 0: nobody knows.
   virtual std::pair<std::int64_t, std::int64_t> progress() const { return {0, 0}; }
 };
 
-/// A dataset that is open. The calls are of one thread.
+/// A dataset that is open. All calls are of one thread.
 class ReadsNewData {
  public:
   virtual ~ReadsNewData() = default;
 
-  /// "-" is standard input. Throws DataError, naming what of it does not fit what the run was trained with.
+  /// Opens new data; "-" is standard input. Throws DataError that says what does not fit the trained run.
   virtual std::unique_ptr<NewData> read_new(const std::string& path) const = 0;
 
-  /// What the classes are called, in their order; empty: they are numbers.
+  /// Returns the names of the classes, in their order; empty: they are numbers.
   virtual std::vector<std::string> class_names() const { return {}; }
 };
 
-/// Of datasets of tokens: there and back.
+/// Datasets of tokens implement it: turns text into tokens and back.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;

@@ -1,4 +1,4 @@
-// optimizer/1: a step over parameter groups.
+// optimizer/1: makes a step over parameter groups.
 #pragma once
 
 #include <cstddef>
@@ -40,15 +40,15 @@ struct OptimizerCommon {
 /// Parameters that share hyper-parameters. The host writes `lr` and `momentum` before every step.
 struct ParamGroup {
   std::vector<std::string> names;
-  std::vector<at::Tensor> params;  ///< leaf tensors; grad undefined: the parameter is left alone this step
+  std::vector<at::Tensor> params;  ///< leaf tensors; one without a gradient is left alone this step
   double base_lr = 0.0;
   double lr = 0.0;
   double weight_decay = 0.0;
-  std::optional<double> momentum;  ///< in place of the optimizer's own, where the schedule cycles it
+  std::optional<double> momentum;  ///< replaces the optimizer's own, where the schedule cycles it
 };
 
-/// Parameters in the order of the model, split by `common`: a group for each distinct pair of values. Throws
-/// ConfigError for a rule that matches no parameter.
+/// Splits parameters, which are in the order of the model, by `common`: one group for each distinct pair of
+/// values. Throws ConfigError for a rule that matches no parameter.
 std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
                                     const OptimizerCommon& common);
 
@@ -60,19 +60,19 @@ class Optimizer : public Plugin {
   /// Called once with the groups that the optimizer shall own, before optimizer_ready.
   virtual void open(std::vector<ParamGroup> groups) { groups_ = std::move(groups); }
 
-  /// One update of every parameter that has a gradient, without gradient tracking. Must not wait for the
-  /// device. A gradient may be sparse (COO, coalesced, its first dimension the sparse one): rows of a table that
-  /// the batch touched. Throws ConfigError where it takes no such gradients.
+  /// Updates every parameter that has a gradient once, without gradient tracking. Must not wait for the
+  /// device. A gradient may be sparse (COO, coalesced, its first dimension the sparse one): rows of a table
+  /// that the batch touched. Throws ConfigError where the optimizer takes no such gradients.
   virtual void step() = 0;
 
-  /// The update of one group alone, where parts of a model are updated at different times: group by group it
-  /// is what `step` does, to the bit. By default `step` while the gradients of the other groups are put aside;
-  /// for an optimizer that counts its steps by itself, or reads several groups at once, that is not enough.
-  /// Throws std::out_of_range.
+  /// Updates one group alone, where parts of a model are updated at different times: group by group it does
+  /// what `step` does, to the bit. By default it calls `step` while the gradients of the other groups are put
+  /// aside; that is not enough for an optimizer that counts its steps by itself, or reads several groups at
+  /// once. Throws std::out_of_range.
   virtual void step_group(std::size_t group);
 
-  /// Whether it has a momentum, or a decay of the averaged gradient, in whose place ParamGroup::momentum
-  /// comes. A schedule that cycles the momentum is refused where it has none.
+  /// Returns whether ParamGroup::momentum replaces something: a momentum, or a decay of the averaged
+  /// gradient. A schedule that cycles the momentum is refused where the optimizer has none.
   virtual bool has_momentum() const { return false; }
 
   std::vector<ParamGroup>& groups() { return groups_; }
