@@ -16,7 +16,7 @@
 
 namespace trainyard::train {
 
-/// What the schedule sets for a step.
+/// The rates that the schedule sets for a step.
 struct StepRate {
   std::int64_t step = 0;  ///< counted from 1
   double lr = 0.0;        ///< the optimizer's base learning rate times the schedule's factor

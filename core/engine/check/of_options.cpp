@@ -39,7 +39,7 @@ class Trials {
   /// Trains a run and returns what is wrong with its end. One that takes too long, or all memory, is no fault
   /// of the plugin (a trillion rows are many): it is counted for outcome(), and after five no run is made.
   std::optional<Outcome> run(const std::vector<std::string>& sets) {
-    const auto seconds = static_cast<unsigned>(4.0 + 20.0 * subject_.step_seconds);  // of six steps
+    const auto seconds = static_cast<unsigned>(4.0 + 20.0 * subject_.step_seconds);  // for six steps
     constexpr int most = 5;
     if (large_ == most) return std::nullopt;
     std::string said;

@@ -22,7 +22,7 @@ struct Subject {
   std::string folder;           ///< for the runs of one test
   std::uint64_t seed = 0;       ///< seed of the tests' random choices
   std::optional<SmallRun> run;  ///< a run that trains with the plugin
-  double step_seconds = 0.0;    ///< of that run, including evaluations and all that is around the steps
+  double step_seconds = 0.0;    ///< seconds a step of that run, with evaluations and all around the steps
 
   /// Returns how many steps of that run fit into `seconds`: at least 1, at most `most`.
   std::int64_t steps_within(double seconds, std::int64_t most) const;

@@ -54,7 +54,7 @@ class Inspector {
   virtual void after(Regions writes) = 0;
 };
 
-/// What the run does about a hook that an inspector objects to, whatever its slot says of errors.
+/// The reaction to a hook that an inspector objects to, whatever its slot says of errors.
 enum class Answer : std::uint8_t {
   abort,
   disable,   ///< the inspector has undone the write; the run goes on without the plugin
@@ -153,7 +153,7 @@ class Bus {
   struct Table {
     Order order;
     std::array<Calls, event_count> calls;
-    std::int64_t rebuilds = 0;  ///< of the bus when it was made: it still holds who was disabled since
+    std::int64_t rebuilds = 0;  ///< the bus's count when this was made; who is disabled later is in it
   };
   /// Returns the table with other subscribers in the places of some. Any thread, while subscribers stay in
   /// their places. Throws ConfigError as the constructor does.

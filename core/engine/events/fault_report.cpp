@@ -52,7 +52,7 @@ const FatalSignal ending_signals[] = {{SIGINT, "SIGINT", "a second signal to end
 
 constexpr int most_frames = 64;
 
-/// What went wrong, and where, in plain pointers that a signal handler may follow.
+/// The failure and its place, in plain pointers that a signal handler may follow.
 struct Fault {
   const char* cause = "error";
   const char* error = nullptr;

@@ -32,7 +32,7 @@ struct Split {
   std::int64_t samples() const { return view ? view->size() : dataset->size(); }
 };
 
-/// What plugins made; in a swap's layer, only what the swap changes.
+/// The objects that plugins made; a swap's layer holds only those that the swap changes.
 struct Made {
   std::map<std::string, Split> splits;
   std::shared_ptr<const DropoutPlan> dropout;  ///< within the guard of its slot

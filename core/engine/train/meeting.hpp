@@ -13,7 +13,7 @@
 
 namespace trainyard::train {
 
-/// What a rank tells the others.
+/// The facts that a rank tells the others.
 struct Standing {
   bool newcomer = false;  ///< it has no state of the run
   Position position;

@@ -423,7 +423,7 @@ bool Training::restore_best() {
 
 void Training::complete(Snapshot& snapshot) {
   beginning_.directory.check_there();
-  sinks_->flush();  // what lies before a checkpoint is not recorded again
+  sinks_->flush();  // a resume does not repeat the records before its checkpoint
   commander_->complete(snapshot);
 }
 
