@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The need of a test: nothing, code that opens, options for an object, a run that trains, or one on one rank.
+/// The need of a test: nothing, code that opens, options for an object, a run that trains, or one on 1 rank.
 enum class Needs : std::uint8_t { nothing, code, object, run, rank };
 struct Test {
   std::string_view name;

@@ -15,7 +15,7 @@ namespace trainyard::checkpoint {
 struct Loaded {
   std::string path;
   std::int64_t step = 0;
-  /// As given to Checkpointer::take, tensors on the CPU. Of tables that the ranks wrote as shards, this
+  /// As given to Checkpointer::take, tensors on the CPU; tables that the ranks wrote as shards hold only this
   /// rank's rows.
   std::vector<State> states;
 

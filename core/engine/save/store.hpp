@@ -47,7 +47,7 @@ void write_file(const std::string& name, std::vector<Item> items, RankGroup* ran
 
 class Store final : public CheckpointStore {
  public:
-  /// Makes the folder if necessary, and removes what dead processes left. Throws DataError.
+  /// Makes the folder if necessary, and removes what interrupted saves left. Throws DataError.
   Store(std::string folder, Retention retention);
 
   /// Works in this order: files and manifest in "step-N.tmp-*", synced; its rename to "step-N" (or exchange
