@@ -26,7 +26,7 @@
 namespace trainyard::train {
 namespace {
 
-/// Errors of a verb that leaves no run directory: one message, the exit code of its class.
+/// Runs a verb; an error that leaves it is printed as one message and becomes the exit code of its class.
 template <class Verb>
 int code_of(Verb&& verb) {
   const report::ExitWatch exit_watch;
@@ -41,7 +41,7 @@ int code_of(Verb&& verb) {
   }
 }
 
-/// The libraries are not taken down below threads that are still in them.
+/// Runs a verb; if threads are left, ends the process without taking the libraries down below them.
 template <class Verb>
 int reported(Verb&& verb) {
   const int code = code_of(verb);

@@ -1,6 +1,6 @@
-// The door between the front and the engine library, which alone links LibTorch. Torch-free: the front
-// includes it, loads libtrainyard_engine.so when a verb needs it, and calls through the one struct that it
-// exports.
+// The interface between the front and the engine library, which alone links LibTorch. This header does not
+// need LibTorch: the front includes it, loads libtrainyard_engine.so when a verb needs it, and calls through
+// the one struct that the library exports.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace trainyard::train {
 
-/// What the schedule says of a step.
+/// The rates that the schedule sets for a step.
 struct StepRate {
-  std::int64_t step = 0;  ///< from 1
-  double lr = 0.0;        ///< of the optimizer's base learning rate
+  std::int64_t step = 0;  ///< counted from 1
+  double lr = 0.0;        ///< the optimizer's base learning rate times the schedule's factor
   std::optional<double> momentum;
 };
 
@@ -32,27 +32,27 @@ struct Engine {
   /// Evaluates weights (a file, a checkpoint, "best") on the splits; prints text, or JSON.
   int (*evaluate)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
                   bool json) = nullptr;
-  /// Steps, batch arithmetic and memory of a run, printed.
+  /// Prints the steps, batch arithmetic and memory of a run.
   int (*plan)(const config::RunConfig&, const plugins::Registry&) = nullptr;
-  /// Whether the parts of a run fit each other: builds what `plan` does, and prints nothing but what is wrong.
+  /// Checks that the parts of a run fit each other: builds what `plan` builds, and prints only what is wrong.
   int (*check)(const config::RunConfig&, const plugins::Registry&) = nullptr;
-  /// What the schedule of a run says at `most` steps at most, evenly spread; the first and the last are among
+  /// Gives what the schedule sets at no more than `most` steps, evenly spread, the first and the last among
   /// them. Planned swaps are not followed.
   int (*rates)(const config::RunConfig&, const plugins::Registry&, std::int64_t most,
                std::vector<StepRate>&) = nullptr;
-  /// Layers, shapes, parameters, multiply-adds and dropout sites, printed.
+  /// Prints layers, shapes, parameters, multiply-adds and dropout sites.
   int (*model_show)(const config::RunConfig&, const plugins::Registry&) = nullptr;
-  /// The rules of the run file over what was recorded in a folder, printed as text or JSON.
+  /// Checks the rules of the run file against the records in a folder; prints text or JSON.
   int (*check_rules)(const config::RunConfig&, const plugins::Registry&, const std::string& trial,
                      bool json) = nullptr;
-  /// The tool of the run file, its only one, over weights (a file or a checkpoint; empty: the newest of the run's
-  /// directory); its report printed as text or JSON.
+  /// Runs the tool of the run file, its only one, on weights (a file or a checkpoint; empty: the newest of
+  /// the run's directory), and prints its report as text or JSON.
   int (*tool)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
               bool json) = nullptr;
   /// Checks the plugins in these files, each test in a process of its own, and prints what was found.
   int (*check_plugins)(const std::vector<std::string>& files, const plugins::Registry&,
                        const check::CheckOptions&) = nullptr;
-  /// LibTorch, threads, devices, printed.
+  /// Prints LibTorch's version, the threads and the devices.
   int (*doctor)() = nullptr;
 };
 

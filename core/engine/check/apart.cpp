@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t longest_note = 4096;
 constexpr int stops[] = {SIGINT, SIGTERM, SIGHUP};
-volatile std::sig_atomic_t stopped = 0;  ///< the signal
-int report_to = -1;                      ///< in the process of a test: where its outcome goes
+volatile std::sig_atomic_t stopped = 0;  ///< the number of the signal that asked to stop, or 0
+int report_to = -1;                      ///< in the process of a test: the pipe for its outcome
 
 /// Memory that all processes of a check share.
 char* note() {
@@ -86,7 +86,7 @@ Outcome outcome_of(const std::function<Outcome()>& test) {
   _exit(0);
 }
 
-/// All that comes until the writers are gone; false where that takes longer than until `end`, or is to stop.
+/// Reads until all writers are gone; returns false if that takes longer than `end`, or if asked to stop.
 bool read_until(int pipe, Clock::time_point end, std::string& text) {
   std::array<char, 4096> buffer;
   for (;;) {
@@ -145,7 +145,7 @@ Outcome apart(double seconds, const std::string& said, const std::function<Outco
   std::string text;
   const bool in_time = read_until(ends[0], end, text);
   close(ends[0]);
-  kill(-child, SIGKILL);  // whatever it has left behind, or all of it where it is late
+  kill(-child, SIGKILL);  // also ends what it left behind, or all of it if it is late
   const int status = wait_for(child);
   if (stopped != 0) throw Error(ExitCode::resumable, std::string("stopped by ") + strsignal(stopped));
   if (!in_time)

@@ -1,6 +1,6 @@
-// A test in a process of its own, with a time limit. The process is forked off one that has LibTorch loaded and has not
-// used it, nor run any code of a plugin: a start takes milliseconds, no thread is lost on the way, and whatever the
-// plugin does ends with it.
+// Runs a test in a forked process, with a time limit. The parent has LibTorch loaded but unused and has run
+// no plugin code: a start takes milliseconds, no thread is lost, and whatever the plugin does ends with the
+// process.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace trainyard::check {
 
-/// What a test found.
+/// The result of a test.
 struct Outcome {
   Verdict verdict = Verdict::pass;
-  std::string what;    ///< empty where it passed
-  std::string handed;  ///< to whoever had the test run; of the search for a run
+  std::string what;    ///< the reason, in words; empty if the test passed
+  std::string handed;  ///< a result for the caller; set only by the search for a run
 };
 inline Outcome failed(std::string what) {
   return {Verdict::fail, std::move(what), {}};
 }
 
-/// While it lives, a signal that asks the process to end has apart() throw, so that whoever called it can clean up.
+/// While it lives, a signal that asks the process to end makes apart() throw, so its caller can clean up.
 class Stoppable {
  public:
   Stoppable();
@@ -29,16 +29,16 @@ class Stoppable {
   Stoppable& operator=(const Stoppable&) = delete;
 };
 
-/// Says what is done now, for the report where the process ends without a word.
+/// Notes what the test does now; the report quotes it if the process dies without a message.
 void doing(const std::string& what);
-/// The same as the end of a sentence: ", while ..."; empty where nothing was said.
+/// Returns the last note as ", while ..."; empty if there was none.
 std::string done_last();
 
-/// Runs a test and gives what it found, or how it ended otherwise. Throws Error where it is asked to stop. What it prints goes to the file `said`.
+/// Runs `test` in a process of its own; returns its outcome, or how it ended. Throws Error if told to stop.
 Outcome apart(double seconds, const std::string& said, const std::function<Outcome()>& test);
 
-/// In a test: a further process, without a limit of its own, that ends with the code that `work` gives. What waitpid
-/// says of it. What it prints goes to the file `said`.
+/// Starts a process from within a test, with no time limit of its own; `work` returns its exit code. Returns
+/// its status, as waitpid does. Here and in apart(), output goes to the file `said`.
 int forked(const std::string& said, const std::function<int()>& work);
 
 /// "died by signal 11 (Segmentation fault)", "ended with exit code 0".

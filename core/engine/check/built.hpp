@@ -1,4 +1,4 @@
-// A run that is built in this process, with nothing around it: no checkpoints, and no sink but the one that is tried.
+// A run that is built in this process, without checkpoints and with no sink but the one under test.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace trainyard::check {
 
 class Built {
  public:
-  /// `sets`: changes of the run file; `host`: outlives this, and looks on.
+  /// `sets` changes the run file. `host` observes the loop and must outlive this object.
   explicit Built(const Subject& subject, const std::vector<std::string>& sets = {},
                  train::LoopHost& host = train::no_host)
       : subject_(subject), run_(make(subject, sets)) {
@@ -25,7 +25,7 @@ class Built {
     parts.host = &host;
     run_.build_loop(std::move(parts));
   }
-  /// A sink is open meanwhile, and gets no records.
+  /// Trains the run. A sink under test is open meanwhile, but gets no records.
   void fit() {
     const bool sink = subject_.file.manifest.kind == "sink";
     if (sink)

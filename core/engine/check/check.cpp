@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which need nothing, code that opens, options for an object, a run that trains, or one that does so on a single rank.
+/// The need of a test: nothing, code that opens, options for an object, a run that trains, or one on 1 rank.
 enum class Needs : std::uint8_t { nothing, code, object, run, rank };
 struct Test {
   std::string_view name;
@@ -62,7 +62,7 @@ constexpr Test functions[] = {
 };
 static_assert(std::ranges::equal(functions, tests, {}, &Test::name, &TestRow::name));
 
-/// Gone with the object. In memory where there is enough: a process that is killed leaves all that it wrote.
+/// A folder, removed with the object; in memory if there is room: files outlast a killed process there, too.
 class Folder {
  public:
   Folder() {
@@ -116,7 +116,7 @@ class Check {
     });
   }
 
-  /// Why a test makes no sense; empty where it does.
+  /// Returns why a test cannot be made; empty if it can.
   std::string obstacle(const Test& test) const {
     if (test.needs == Needs::nothing) return {};
     if (!opens_) return "the file does not open: see life.opens";
@@ -154,7 +154,7 @@ class Check {
   bool opens_ = true;
 };
 
-/// The registry with this file in the place of another of its kind and name.
+/// Returns the registry with this file in place of any other of its kind and name.
 plugins::Registry with(const plugins::PluginFile& file, const plugins::Registry& registry) {
   std::vector<plugins::PluginFile> files = registry.files();
   std::erase_if(files, [&](const plugins::PluginFile& other) {
@@ -164,7 +164,7 @@ plugins::Registry with(const plugins::PluginFile& file, const plugins::Registry&
   return plugins::Registry(std::move(files));
 }
 
-/// Of a file that is no plugin of this host: the first test says why.
+/// Reports a file that is no plugin of this host: the first test fails and says why.
 Report refused(const std::string& path, const std::string& why, const CheckOptions& options) {
   Report report{path, path, {{tests[0].name, Verdict::fail, why, 0.0}}};
   if (options.format == CheckOptions::Format::text) print_line(report.results.front(), std::cout);

@@ -9,8 +9,8 @@
 
 namespace trainyard::check {
 
-/// Checks the plugins in these files, and prints. `done` where nothing failed or crashed, else `plugin`. The calling
-/// process has not used LibTorch. Throws Error where a check cannot be made at all.
+/// Checks the plugins in these files, and prints. Returns `done` if no test failed or crashed, else `plugin`.
+/// The process must not have used LibTorch yet. Throws Error if a check cannot be made at all.
 int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
                   const CheckOptions& options);
 

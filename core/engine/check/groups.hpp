@@ -5,21 +5,21 @@
 
 namespace trainyard::check {
 
-// From the file alone: no code of the plugin runs.
+// These tests read the file alone: no code of the plugin runs.
 Outcome seal(const Subject& subject);
 Outcome digest(const Subject& subject);
 Outcome exports(const Subject& subject);
 Outcome initialisers(const Subject& subject);
 Outcome libraries(const Subject& subject);
 
-// Of objects.
+// These tests make objects of the plugin.
 Outcome opens(const Subject& subject);
 Outcome thousand(const Subject& subject);
 Outcome order(const Subject& subject);
 Outcome rank_sums(const Subject& subject);
 Outcome rank_states(const Subject& subject);
 
-// Of the run. `trains` looks for one, which its outcome hands to take_run().
+// These tests train a run. `trains` looks for one, which its outcome hands to take_run().
 Outcome trains(const Subject& subject);
 void take_run(Subject& subject, const Outcome& outcome);
 Outcome long_run(const Subject& subject);
@@ -30,17 +30,17 @@ Outcome one_sample(const Subject& subject);
 Outcome diverging(const Subject& subject);
 Outcome slow_hooks(const Subject& subject);
 
-// Of options.
+// These tests vary the options.
 Outcome bounds(const Subject& subject);
 Outcome random_options(const Subject& subject);
 
-// Of state.
+// These tests save and load the state.
 Outcome round_trip(const Subject& subject);
 Outcome truncated(const Subject& subject);
 Outcome random_state(const Subject& subject);
 Outcome older(const Subject& subject);
 
-// Of runs that must end with the same bits.
+// These tests compare runs that must end with the same bits.
 Outcome resume(const Subject& subject);
 Outcome swap(const Subject& subject);
 Outcome again(const Subject& subject);

@@ -10,7 +10,7 @@ namespace {
 
 enum class Files : std::uint8_t { same, other };
 
-/// What is left of a run. Where the run files of two differ, the host's states that hold them do, too.
+/// Returns what a run left, without the states of the host that differ as the run files of two runs do.
 Remains left_of(const Trained& run, Files files) {
   Remains remains = remains_of(run.folder);
   if (files == Files::other)
@@ -18,7 +18,7 @@ Remains left_of(const Trained& run, Files files) {
   return remains;
 }
 
-/// What is wrong with one of two runs, or differs between them.
+/// Fails if one of two runs ended badly, or if they left something different.
 Outcome same(const Trained& found, const Trained& expected, const std::string& how, const std::string& mend,
              Files files = Files::same) {
   doing(how);
@@ -28,7 +28,7 @@ Outcome same(const Trained& found, const Trained& expected, const std::string& h
   return differs.empty() ? Outcome{} : failed(how + ": " + differs + "; " + mend);
 }
 
-/// Three steps an epoch, the last not full, of two micro-batches each, and a checkpoint every two steps.
+/// Settings: epochs of 3 steps (the last one smaller), 2 micro-batches a step, a checkpoint every 2 steps.
 const std::vector<std::string> resumable = {"run.resume=auto", "trainer.max_duration=9ba",
                                             "checkpoint.interval=2ba", "data.train.batch_size=10",
                                             "data.train.micro_batch_size=5"};

@@ -1,4 +1,4 @@
-// static.*: what the file says, by bounded reads.
+// static.*: tests of what the file says, by bounded reads.
 #include <link.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string listed(const std::vector<std::string>& names) {
   return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
 }
 
-/// File names of what this process has loaded, LibTorch and the SDK among them: the loader takes these.
+/// Returns the file names of the libraries that this process has loaded; the loader reuses them.
 std::set<std::string> loaded_libraries() {
   std::set<std::string> names;
   dl_iterate_phdr(
@@ -44,7 +44,7 @@ void add_folders(const std::string& list, std::vector<std::string>& folders) {
     if (!folder.empty()) folders.push_back(folder);
 }
 
-/// Where the loader looks: what the file names, the environment, the system's folders.
+/// Returns where the loader looks: folders that the file names, of the environment, and of the system.
 std::vector<std::string> search_folders(const std::string& path, const plugins::ElfFile& file) {
   std::vector<std::string> folders;
   for (const Elf64_Sxword tag : {DT_RPATH, DT_RUNPATH})
@@ -69,7 +69,7 @@ std::vector<std::string> search_folders(const std::string& path, const plugins::
 }  // namespace
 
 Outcome seal(const Subject& subject) {
-  plugins::read(subject.file.path);  // throws what is wrong
+  plugins::read(subject.file.path);  // throws PluginError with the reason
   return {};
 }
 

@@ -1,4 +1,4 @@
-// life.*, ranks.*: objects of the plugin, outside of a run.
+// life.*, ranks.*: tests of the plugin's objects, outside of a run.
 #include <malloc.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ std::size_t entries(const char* folder) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-/// What a process holds.
+/// The resources that a process holds.
 struct Holdings {
   std::size_t bytes = 0, threads = 0, files = 0;
 
@@ -27,7 +27,7 @@ struct Holdings {
   }
 };
 
-/// Options with which the plugin can be made: those of its run, or its defaults.
+/// Returns options with which the plugin can be made: those of its run, or its defaults.
 Table options_of(const Subject& subject) {
   if (subject.run) {
     const config::RunConfig config = valid(subject, subject.run->text(), {});
@@ -38,7 +38,7 @@ Table options_of(const Subject& subject) {
   return {};
 }
 
-/// `wrong`: says what is wrong with a compressor.
+/// Tests a compressor on two ranks with `wrong`, which returns what is wrong; skips other kinds.
 Outcome on_two_ranks(const Subject& subject,
                      std::string (*wrong)(const std::string& file, const Table& options, int ranks)) {
   if (subject.file.manifest.kind != "compressor") return {Verdict::skip, "it is no compressor", {}};
@@ -74,7 +74,7 @@ Outcome thousand(const Subject& subject) {
   if (after.threads > before.threads)
     return failed("an object leaves a thread behind; start it with host().thread, which joins it");
   if (after.files >= before.files + (times - warm) / 2) return failed("an object leaves a file open");
-  constexpr std::size_t slack = 16;  // bytes an object
+  constexpr std::size_t slack = 16;  // bytes per object
   if (after.bytes > before.bytes + slack * (times - warm))
     return failed("an object leaves " + each(after.bytes - before.bytes) + " bytes behind");
   return {};
@@ -89,7 +89,7 @@ Outcome order(const Subject& subject) {
   try {
     object.plugin->save(writer);
   } catch (const std::exception&) {
-    // A refusal: no crash.
+    // The plugin may refuse, but not crash.
   }
   doing("an object that was only made is destroyed");
   return {};

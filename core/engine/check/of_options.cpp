@@ -1,4 +1,4 @@
-// options.*: what the manifest allows is taken, the rest refused, and a run ends in order with either.
+// options.*: what the manifest allows is accepted, the rest refused, and a run with it ends in order.
 #include <csignal>
 #include <random>
 
@@ -10,13 +10,13 @@
 namespace trainyard::check {
 namespace {
 
-/// "lr = 0.1" as --set has it: "optimizer.lr=0.1".
+/// Turns "lr = 0.1" into what --set takes: "optimizer.lr=0.1".
 std::string as_set(const Subject& subject, const std::string& assignment) {
   const std::size_t equals = assignment.find(" = ");
   return set_path(subject.file, assignment.substr(0, equals)) + "=" + assignment.substr(equals + 3);
 }
 
-/// What is wrong with the options, as `validate` says it.
+/// Returns the message with which `validate` refuses an option; empty if it accepts it.
 std::string refusal(const Subject& subject, const std::string& set) {
   try {
     valid(subject, subject.run->text(), {set});
@@ -31,15 +31,15 @@ std::string filling(const Subject& subject, const OptionSpec& option) {
   return all.empty() ? "\"\"" : all.front();
 }
 
-/// Runs with values that the manifest allows.
+/// Trains runs with values that the manifest allows.
 class Trials {
  public:
   explicit Trials(const Subject& subject) : subject_(subject) {}
 
-  /// What is wrong with the end of a run. One that is not over soon, or takes all memory, is no fault of the plugin's:
-  /// a trillion rows are many.
+  /// Trains a run and returns what is wrong with its end. One that takes too long, or all memory, is no fault
+  /// of the plugin (a trillion rows are many): it is counted for outcome(), and after five no run is made.
   std::optional<Outcome> run(const std::vector<std::string>& sets) {
-    const auto seconds = static_cast<unsigned>(4.0 + 20.0 * subject_.step_seconds);  // of six steps or so
+    const auto seconds = static_cast<unsigned>(4.0 + 20.0 * subject_.step_seconds);  // for six steps
     constexpr int most = 5;
     if (large_ == most) return std::nullopt;
     std::string said;
@@ -71,7 +71,7 @@ class Trials {
 }  // namespace
 
 Outcome bounds(const Subject& subject) {
-  std::vector<std::string> sets, common;  // that a run can begin with; common to the kind
+  std::vector<std::string> sets, common;  // accepted values; those of options common to the kind
   std::string wrong;
   each_option(
       subject.file.manifest.options, [&](const OptionSpec& other) { return filling(subject, other); },

@@ -1,4 +1,4 @@
-// run.*, events.*, memory.*, faults.*, time.*: one run each, or a few.
+// run.*, events.*, memory.*, faults.*, time.*: tests that train one run, or a few.
 #include <malloc.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace trainyard::check {
 namespace {
 
-/// A run of 60 steps, or as many as there is time for: of rows of 65,536 classes a step takes a second.
+/// Returns settings for 60 steps, or fewer if time is short (65,536 classes take a second a step).
 std::vector<std::string> many_steps(const Subject& subject) {
   constexpr double seconds = 25.0;
   constexpr std::int64_t most = 60;
   return {"trainer.max_duration=" + std::to_string(subject.steps_within(seconds, most)) + "ba"};
 }
 
-/// The bytes that this process has taken, between steps.
+/// Reads, between steps, how many bytes of heap this process uses.
 class Meter final : public train::LoopHost {
  public:
   explicit Meter(std::int64_t every) : every_(every) {}
@@ -31,7 +31,7 @@ class Meter final : public train::LoopHost {
     const struct mallinfo2 heap = mallinfo2();
     readings_.push_back(static_cast<std::int64_t>(heap.uordblks + heap.hblkhd));
   }
-  /// Bytes a step, of the interval in which it grew least: what is filled once is no leak.
+  /// Returns bytes per step in the interval of least growth: memory that is filled once is no leak.
   double growth() const {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 2; i < readings_.size(); ++i)
@@ -40,12 +40,12 @@ class Meter final : public train::LoopHost {
   }
 
  private:
-  const std::int64_t every_;  ///< steps
+  const std::int64_t every_;  ///< steps between readings
   std::int64_t step_ = 0;
   std::vector<std::int64_t> readings_;
 };
 
-/// Whether a step is what the plugin does: it has nothing beside it to be slower than.
+/// Returns true if a step is the plugin's own work, so that there is nothing to compare its time with.
 bool is_the_step(const std::string& kind) {
   return plugins::find_kind(kind)->place == plugins::KindRow::Place::needed || kind == "executor";
 }
@@ -71,7 +71,7 @@ Outcome trains(const Subject& subject) {
           step_seconds = trained.result["seconds"].get<double>() / trained.result["steps"].get<double>();
           return {};
         }
-        // A message may be of what does not fit together; any other end is the plugin's.
+        // A message may be about parts that do not fit together; any other end is the plugin's fault.
         const bool told = trained.code() > static_cast<int>(ExitCode::internal) || trained.result.is_object();
         if (bad->verdict == Verdict::crash || !told) {
           fatal = bad;
@@ -114,7 +114,7 @@ Outcome long_run(const Subject& subject) {
 
 Outcome quiet(const Subject& subject) {
   if (subject.file.manifest.kind == "sink") return {Verdict::skip, "a sink may print records", {}};
-  // Without what a run puts between a plugin and the terminal.
+  // Trains without the layers that a run puts between a plugin and the terminal.
   const std::string said = subject.folder + "/printed";
   forked(said, [&] {
     Built(subject).fit();
@@ -122,7 +122,7 @@ Outcome quiet(const Subject& subject) {
   });
   std::ifstream lines(said);
   std::string first;
-  // LibTorch warns of itself, "[W1125 06:06:40...".
+  // LibTorch's own warnings begin so: "[W1125 06:06:40...".
   while (first.empty() || first.starts_with("[W"))
     if (!std::getline(lines, first)) return {};
   return failed("printed: " + first + "\nsay it with host().log(), which the run's log has, too");
@@ -151,14 +151,14 @@ Outcome one_sample(const Subject& subject) {
   const Trained trained = train(subject, {subject.run->text(), {"data.train.batch_size=23"}});
   if (auto bad = bad_end(trained, Allow::messages)) return *bad;
   Outcome outcome = bad_end(trained).value_or(Outcome{});
-  // The data may have too few samples for such a batch; of the others, some need more than one, and say so.
+  // The data may have too few samples for such a batch; some plugins need more than one sample, and say so.
   const bool too_few = trained.code() == static_cast<int>(ExitCode::config);
   if (outcome.verdict == Verdict::fail) outcome.verdict = too_few ? Verdict::skip : Verdict::warn;
   return outcome;
 }
 
 Outcome diverging(const Subject& subject) {
-  // From large, over what a sum of squares overflows by, to what the next loss does.
+  // From a large rate, over one whose sum of squares overflows, to one whose next loss does.
   for (const char* lr : {"1e9", "1e18", "1e30"}) {
     const std::string set = std::string("optimizer.lr=") + lr;
     doing("values overflow, with " + set);

@@ -1,4 +1,4 @@
-// state.*: what the plugin saves, and what it makes of states that are not what it saved.
+// state.*: tests of the state that a plugin saves, and of what it does with states that it did not save.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -19,7 +19,7 @@ bool empty(const State& state) {
 }
 const Outcome stateless = {Verdict::skip, "it saves no state", {}};
 
-/// Of a run that has trained.
+/// Trains a run and returns the plugin's state.
 State trained_state(const Subject& subject) {
   Built used(subject);
   doing("a run trains");
@@ -28,7 +28,7 @@ State trained_state(const Subject& subject) {
   return testing::copy(used.saved());
 }
 
-/// Loads a state into a fresh object; the message with which it was refused, or nothing.
+/// Loads a state into a fresh object; returns the message with which it was refused, or an empty string.
 std::string load(Built& fresh, const State& state, const std::string& what) {
   doing(what);
   try {
@@ -98,8 +98,8 @@ Outcome truncated(const Subject& subject) {
   const State state = trained_state(subject);
   if (empty(state)) return stateless;
   std::string taken;
-  // Where what is missing says that there was nothing, the object begins anew; a tensor may have any length, if the
-  // object keeps that.
+  // An object may begin anew if the missing part means that there was nothing; a tensor may have any length
+  // if the object keeps that length.
   const auto try_part = [&](const std::string& name, const State& part) {
     Built fresh(subject);
     const std::string anew = trainyard::digest(fresh.saved());
@@ -140,7 +140,7 @@ Outcome random_state(const Subject& subject) {
     try {
       fresh.fit();
     } catch (const Error&) {
-      // With a message.
+      // An error with a message is accepted.
     }
   }
   return {};

@@ -30,8 +30,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Takes and frees memory, so that what comes next lies elsewhere, and has every fresh and every freed byte
-/// overwritten.
+/// Takes and frees memory, so that later blocks lie elsewhere, and has all fresh and freed bytes overwritten.
 void lay_out_memory(unsigned layout) {
   constexpr std::size_t blocks = 4000, largest = 1500;
   mallopt(M_PERTURB, static_cast<int>(layout));
@@ -40,28 +39,29 @@ void lay_out_memory(unsigned layout) {
   for (void*& block : all) {
     block = std::malloc(16 + dice() % largest);
     std::memset(block, static_cast<int>(layout),
-                malloc_usable_size(block));  // mallopt's word misses small ones
+                malloc_usable_size(block));  // M_PERTURB misses small ones
   }
   std::shuffle(all.begin(), all.end(), dice);
   for (std::size_t i = 0; i < blocks / 2; ++i) std::free(all[i]);  // the rest stays
 }
 
-/// What a value of an option may take.
+/// Limits the memory and the time of a process, since an option's value may ask for any amount of either.
 void bound(unsigned seconds) {
-  constexpr rlim_t bytes = 24ULL << 30;  // of addresses; LibTorch alone has some
+  constexpr rlim_t bytes = 24ULL << 30;  // of addresses, some of which LibTorch takes
   const rlimit limit{bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
   alarm(seconds);
 }
 
-/// Those of the command line, then those of the test.
+/// Returns the changes of the command line, then those of the test.
 std::vector<std::string> all_sets(const Subject& subject, const std::vector<std::string>& own) {
   std::vector<std::string> sets = subject.materials.sets;
   sets.insert(sets.end(), own.begin(), own.end());
   return sets;
 }
 
-/// A program that starts ranks is started as such: nothing of LibTorch's is shared between ranks.
+/// Replaces this process by the program that starts the ranks: ranks share no state of LibTorch. Returns on
+/// failure only.
 int train_ranks(const Subject& subject, const Training& training, const std::string& folder) {
   const std::string file = folder + ".toml";
   std::ofstream(file) << training.text;
@@ -78,7 +78,7 @@ int train_ranks(const Subject& subject, const Training& training, const std::str
   return static_cast<int>(ExitCode::internal);
 }
 
-/// Who and where, as the report of a crash has it.
+/// Returns plugin, event and step from the report of a crash, as the end of a sentence.
 std::string blamed(const std::string& folder) {
   const Json report = Json::parse(read_file(folder + "/report.json"), nullptr, false);
   if (!report.is_object()) return {};

@@ -8,7 +8,7 @@
 namespace trainyard::distributed {
 namespace {
 
-/// In the CPU's memory. Waits in pieces, so that a rank that only went silent is noticed too.
+/// An exchange in CPU memory. It waits in pieces, so that a rank that only went silent is noticed, too.
 class HostExchange final : public Exchange {
  public:
   HostExchange(UnderWay::Work work, Lookout& others) : work_(std::move(work)), others_(others) {}
@@ -18,7 +18,7 @@ class HostExchange final : public Exchange {
   }
 
  private:
-  /// Whether it is done. Throws where it failed.
+  /// Returns true if the exchange is complete. Throws if it failed.
   bool wait_a_while() {
     const bool ended = work_->isCompleted();  // asked first: it may end while the wait gives up
     try {
@@ -33,7 +33,7 @@ class HostExchange final : public Exchange {
   Lookout& others_;
 };
 
-/// On a device: what it does next waits there, and the host goes on (UnderWay::settle).
+/// An exchange on a device. wait() makes the device's next work wait, not the host (UnderWay::settle).
 class DeviceExchange final : public Exchange {
  public:
   DeviceExchange(UnderWay::Work work, Lookout& others) : work_(std::move(work)), others_(others) {}
@@ -63,7 +63,7 @@ Group::~Group() {
     if (!std::ranges::all_of(begun_, is_done))
       std::thread([host = std::move(host_)]() mutable { host.reset(); }).detach();
   } catch (const std::exception&) {
-    // What it holds on the device is lost until the process ends; or no thread is to be had, and it is waited for.
+    // The device's memory is lost until the process ends, or no thread could start and this has waited.
   }
 }
 
@@ -79,7 +79,7 @@ std::unique_ptr<Exchange> Group::begin(const at::Tensor& tensor, Begin&& begin) 
     under_way_.add(work);
     return std::make_unique<DeviceExchange>(std::move(work), others_);
   } catch (const Error&) {
-    throw;  // of this process: there is no such backend
+    throw;  // this process has no such backend
   } catch (const std::exception& error) {
     throw others_.explain(error.what());
   }

@@ -1,4 +1,4 @@
-// The collectives of some ranks, by c10d: one backend for tensors in the CPU's memory, another for those on a
+// Collectives among some ranks, by c10d: one backend for tensors in CPU memory, another for tensors on a
 // device.
 #pragma once
 
@@ -19,11 +19,11 @@ using Backend = c10::intrusive_ptr<c10d::Backend>;
 
 class Group final : public RankGroup {
  public:
-  /// `make_device`: called when the ranks exchange the first tensor that is not in the CPU's memory. `others`
-  /// and `under_way` outlive the use of it, if not the group itself.
+  /// `make_device` is called at the first exchange of a tensor that is not in CPU memory. `others` and
+  /// `under_way` must outlive the use of the group, if not the group itself.
   Group(Backend host, std::function<Backend()> make_device, Lookout& others, UnderWay& under_way);
-  /// Ends what is still under way on the device. For what is under way in the CPU's memory nobody waits: whoever has
-  /// to take part in it may have failed.
+  /// Aborts what is still under way on the device. Does not wait for exchanges in CPU memory: a rank that has
+  /// to take part in them may have failed.
   ~Group() override;
 
   int rank() const override { return host_->getRank(); }
@@ -39,7 +39,7 @@ class Group final : public RankGroup {
   std::unique_ptr<Exchange> begin(const at::Tensor& tensor, Begin&& begin);
 
   Backend host_, device_;             ///< device_: null until it is needed
-  std::deque<UnderWay::Work> begun_;  ///< in the CPU's memory, and not seen to be done
+  std::deque<UnderWay::Work> begun_;  ///< in CPU memory, and not seen to be complete
   std::function<Backend()> make_device_;
   Lookout& others_;
   UnderWay& under_way_;

@@ -1,4 +1,4 @@
-// What whoever waits for other ranks asks of the one who watches over them.
+// The interface by which code that waits for other ranks asks whether they are alive.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@ class Lookout {
  public:
   virtual ~Lookout() = default;
 
-  /// Called again and again while one waits. Tells of a rank that has become silent; throws DistributedError
-  /// where to wait on is of no use.
+  /// Called repeatedly while the caller waits. Reports a rank that has become silent; throws DistributedError
+  /// if waiting is of no more use.
   virtual void check_others() = 0;
-  /// From one such call to the next.
+  /// Returns the time from one such call to the next.
   virtual std::chrono::milliseconds pause() const = 0;
-  /// What the host is to tell of the failure of a collective: the rank that is to blame, and what it said.
+  /// Returns the error to report when a collective failed: the rank to blame, and what it said.
   virtual DistributedError explain(const std::string& what) = 0;
 };
 

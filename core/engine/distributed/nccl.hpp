@@ -1,5 +1,5 @@
-// Collectives of tensors on GPUs: NCCL's, by c10d. They lie in a library of their own (core/nccl), which is
-// loaded by runs of several ranks on GPUs alone: nothing else needs CUDA's libraries.
+// Collectives of tensors on GPUs, by c10d's NCCL. They are in a library of their own (core/nccl), which only
+// runs of several ranks on GPUs load: nothing else needs CUDA's libraries.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,14 @@
 
 namespace trainyard::distributed {
 
-/// What that library exports, as `trainyard_nccl`. The caller owns what it gives.
+/// The type of the function that the library exports as `trainyard_nccl`. The caller owns the result.
 using MakeNccl = c10d::Backend*(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                 std::chrono::milliseconds timeout);
 
-/// Where this installation has it.
+/// Returns the path of the library in this installation.
 std::string nccl_library();
 
-/// Throws ConfigError where there is none at that path or it does not load; says what to install.
+/// Loads the library. Throws ConfigError, which says what to install, if it is missing or does not load.
 MakeNccl* load_nccl(const std::string& path);
 
 }  // namespace trainyard::distributed

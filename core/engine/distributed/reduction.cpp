@@ -12,12 +12,12 @@
 namespace trainyard::distributed {
 namespace {
 
-constexpr std::int64_t first_bytes = 1 << 20;  ///< of the first bucket, so that something leaves soon
-constexpr std::int64_t large_bytes = 4 << 20;  ///< of a gradient that is summed where it lies
+constexpr std::int64_t first_bytes = 1 << 20;  ///< size of the first bucket, so that something leaves soon
+constexpr std::int64_t large_bytes = 4 << 20;  ///< a gradient this large is summed where it lies
 constexpr int bits = 24;
 enum Field : std::int64_t { loss, counted, weight, skipped, first_bit, fields = first_bit + bits };
 
-/// What gradients are summed in: of halves, too, they are float.
+/// Returns the type in which gradients are summed: double for double, else float, also for half precision.
 at::ScalarType sums_of(const std::vector<NamedTensor>& parameters) {
   return !parameters.empty() && parameters.front().tensor.scalar_type() == at::kDouble ? at::kDouble
                                                                                        : at::kFloat;
@@ -106,7 +106,7 @@ Reduction::Reduction(Ranks& ranks, const std::vector<NamedTensor>& parameters, L
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
 }
 
-/// NCCL knows of nodes by itself.
+/// Prepares the sum by nodes of each bucket where it is faster. NCCL knows of nodes by itself.
 void Reduction::make_nodes() {
   if (!tail().is_cpu()) return;
   const int local = ranks_.local_size();
@@ -140,11 +140,11 @@ void Reduction::give(std::size_t parameter) {
   if (put_[parameter]) return;
   const at::NoGradGuard no_grad;
   put(parameter);
-  // The last one waits for what is known after backward only.
+  // The last bucket waits for what is known only after backward.
   while (next_ + 1 < buckets_.size() && buckets_[next_].missing == 0) leave();
 }
 
-/// The next bucket is whole.
+/// Starts the exchange of the next bucket, which is complete.
 void Reduction::leave() {
   const std::size_t number = next_++;
   Bucket& bucket = buckets_[number];
@@ -193,7 +193,7 @@ void Reduction::write(const Tail& own) {
   this->tail().copy_(tail);
 }
 
-/// And the gradients that no rank has.
+/// Returns the tail of all ranks; sets each gradient to its view, or undefined if no rank has one.
 Tail Reduction::read() const {
   const at::Tensor tail = this->tail().to(at::kCPU, at::kDouble);
   const double* from = tail.const_data_ptr<double>();

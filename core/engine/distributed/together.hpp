@@ -1,4 +1,4 @@
-// What the ranks make of values that each has: collectives that wait. All call them at the same point.
+// Blocking collectives that combine values of all ranks. All ranks call them at the same point.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@ using trainyard::from_bytes, trainyard::gather, trainyard::to_bytes;
 
 using Values = std::map<std::string, double, std::less<>>;
 
-/// Every bit that a rank has.
+/// Returns each bit that any rank has set.
 unsigned any(World& world, unsigned bits);
-/// The sum over the ranks of each.
+/// Returns the sum over the ranks of each value.
 std::vector<double> sum(World& world, const std::vector<double>& values);
-/// Those of rank 0.
+/// Returns the values of rank 0.
 Values from_first(World& world, const Values& own);
-/// All become what rank 0 has, in place.
+/// Overwrites the tensors in place with those of rank 0.
 void take_from_first(World& world, const std::vector<at::Tensor>& tensors);
 
 }  // namespace trainyard::distributed

@@ -8,7 +8,7 @@
 namespace trainyard::distributed {
 namespace {
 
-constexpr int eager_looks = 10'000;  ///< a few milliseconds, in which the exchanges of a step are mostly done
+constexpr int eager_looks = 10'000;  ///< looks before it sleeps: a few ms, in which most exchanges end
 
 void wait(c10d::Work& work, Lookout& others) {
   for (int looks = 0; !work.isCompleted(); ++looks) {
@@ -47,7 +47,7 @@ void UnderWay::abort() noexcept {
   for (const Work& work : std::exchange(works_, {})) try {
       work->abort();
     } catch (const std::exception&) {
-      // It goes with its group.
+      // It ends with its group.
     }
 }
 

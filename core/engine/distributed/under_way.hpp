@@ -1,5 +1,5 @@
-// What ranks exchange on their devices at the moment. Nobody waits for it there but the device itself: a rank
-// that is gone leaves the others' kernels waiting, and with them whatever the host reads from the device.
+// The exchanges that are under way on a rank's devices. Only the device waits for them: if a rank is gone,
+// the kernels of the others wait for it, and so does the host where it reads from the device.
 #pragma once
 
 #include <vector>
@@ -22,9 +22,9 @@ class UnderWay {
   ~UnderWay();
 
   void add(Work work);
-  /// The host waits until all of it is done: ahead of reading what came of it. Throws DistributedError.
+  /// Blocks the host until all are complete; called before it reads their results. Throws DistributedError.
   void settle(Lookout& others);
-  /// Ends what the device is at: it may go on for ever.
+  /// Ends what the device is at, which may otherwise go on for ever.
   void abort() noexcept;
 
  private:

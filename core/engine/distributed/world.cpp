@@ -25,13 +25,13 @@ namespace {
 using Milliseconds = World::Milliseconds;
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr auto grace = Milliseconds(3000);       ///< for the one that failed to say why
-constexpr auto patience = Milliseconds(30'000);  ///< for a process in the place of one that was killed
-constexpr auto heeding = Milliseconds(5000);     ///< of a wait for the others: from then on a signal ends it
-constexpr auto reconnecting = Milliseconds(1000);  ///< of the heartbeat, to the store
+constexpr auto grace = Milliseconds(3000);         ///< time for a rank that failed to say why
+constexpr auto patience = Milliseconds(30'000);    ///< time for a process to take the place of a killed rank
+constexpr auto heeding = Milliseconds(5000);       ///< time after which a signal ends a wait for the others
+constexpr auto reconnecting = Milliseconds(1000);  ///< time for the heartbeat to reach the store again
 constexpr auto endless = std::chrono::hours(24 * 365);
 constexpr const char* failed_key = "failed";
-constexpr const char* called_key = "replacement";  ///< the number of the newest one
+constexpr const char* called_key = "replacement";  ///< number of the newest replacement
 
 Bytes bytes(std::string_view text) {
   return {text.begin(), text.end()};
@@ -45,25 +45,25 @@ std::string alive_key(int rank) {
   return "alive/" + std::to_string(rank);
 }
 
-/// It has read why the run ends.
+/// Returns the key by which a rank says that it has read why the run ends.
 std::string told_key(int rank) {
   return "told/" + std::to_string(rank);
 }
 
-/// It waits for the others in the meeting of a replacement.
+/// Returns the key by which a rank says that it waits for the others in the meeting of a replacement.
 std::string there_key(int meeting, int rank) {
   return "there/" + std::to_string(meeting) + "/" + std::to_string(rank);
 }
 
-/// What of an error of c10d or Gloo is worth a user's while: its first line, without where in their sources.
+/// Returns what helps a user of an error of c10d or Gloo: its first line, without the place in their sources.
 std::string first_line(std::string what) {
   what = what.substr(0, what.find('\n'));
   if (what.starts_with("[")) what = what.substr(std::min(what.find("] ") + 2, what.size()));
   return what;
 }
 
-/// What each rank has said last to show that it is alive: in one request, or the store would have as many a beat
-/// as the square of their number. All have said something, or this waits.
+/// Returns each rank's last heartbeat, by a single request: with one per rank the store would get, each beat,
+/// the square of their number. Blocks until every rank has sent one.
 std::vector<Bytes> signs_of_life(c10d::Store& store, int ranks) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < ranks; ++rank) keys.push_back(alive_key(rank));
@@ -73,15 +73,15 @@ std::vector<Bytes> signs_of_life(c10d::Store& store, int ranks) {
 }  // namespace
 
 struct World::Connection {
-  c10::intrusive_ptr<c10d::Store> store;  ///< of the loop's thread
-  c10::intrusive_ptr<c10d::Store> beats;  ///< another connection, which no wait of that thread holds up
+  c10::intrusive_ptr<c10d::Store> store;  ///< used by the loop's thread
+  c10::intrusive_ptr<c10d::Store> beats;  ///< the heartbeat's connection, which no wait of that thread blocks
   std::unique_ptr<Group> all;
-  std::atomic<bool> failed{false};  ///< this rank or another: what is under way may never end
+  std::atomic<bool> failed{false};  ///< on this rank or another: what is under way may never end
 
   Connection(const config::RankPlace& place, Milliseconds timeout)
       : store(open(place, timeout, place.serves)), beats(open(place, timeout, false)) {}
 
-  /// `timeout`: of what is waited for at the store.
+  /// `timeout` bounds each wait at the store.
   static c10::intrusive_ptr<c10d::Store> open(const config::RankPlace& place, Milliseconds timeout,
                                               bool serves) {
     c10d::TCPStoreOptions options;
@@ -99,12 +99,12 @@ struct World::Connection {
     const config::RankPlace& place = world.place_;
     const auto of_group = c10::make_intrusive<c10d::PrefixStore>(name, store);
     auto options = c10d::ProcessGroupGloo::Options::create(world.timeout_);
-    // Ranks of one machine need no name of it that resolves.
+    // Ranks of one machine need no host name that resolves.
     options->devices.push_back(place.local_size == place.size
                                    ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
                                    : c10d::ProcessGroupGloo::createDefaultDevice());
     const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(of_group, rank, size, std::move(options));
-    // Until all of them are there: one that leaves again at once would pass for one that never came.
+    // Wait until all of them are there: one that leaves again at once would pass for one that never came.
     std::vector<at::Tensor> there{at::zeros({1})};
     gloo->allreduce(there)->wait();
     // A rank that waits while another is paused is in no trouble: from here on heartbeats tell who is alive.
@@ -119,7 +119,7 @@ struct World::Connection {
 
 World::World(config::RankPlace place, Milliseconds timeout, Pulse pulse)
     : place_(std::move(place)), local_size_(place_.local_size), timeout_(timeout), pulse_(pulse) {
-  // Gloo writes to a rank that may be gone: that is to be an error of the exchange, not this process's end.
+  // Gloo writes to a rank that may be gone: an error of the exchange is to come of it, not the process's end.
   ::signal(SIGPIPE, SIG_IGN);
   try {
     connection_ = std::make_unique<Connection>(place_, newcomer() ? patience : timeout_);
@@ -161,18 +161,18 @@ RankGroup& World::everybody() {
   return *connection_->all;
 }
 
-/// Where something is still under way, the end of it must not be waited for: whoever it waits for may be gone.
+/// Gives up the group of all ranks without waiting for what is under way: who it waits for may be gone.
 void World::leave() noexcept {
   under_way_.abort();
   try {
     std::thread([all = std::move(connection_->all)]() mutable { all.reset(); }).detach();
   } catch (const std::exception&) {
-    // No thread to be had: waited for, after all.
+    // No thread could be started: this has waited, after all.
   }
 }
 
 void World::connect(at::Device device) {
-  if (device.is_cpu() || newcomer()) return;  // which has it with the others, once they have met
+  if (device.is_cpu() || newcomer()) return;  // a newcomer connects once it has met the others
   all_reduce(at::zeros({1}, device))->wait();
   settle();
 }
@@ -195,7 +195,7 @@ std::unique_ptr<RankGroup> World::make_group(const std::vector<int>& ranks) {
   }
 }
 
-/// Until all of them have come to make a group. A rank that does not is heard, and not waited for.
+/// Waits until all members have come to make a group; throws the trouble of one that does not come.
 void World::await_members(const std::string& group, const std::vector<int>& ranks) {
   const auto key_of = [&](int rank) { return "at/" + group + "/" + std::to_string(rank); };
   std::vector<std::string> all;
@@ -226,7 +226,7 @@ std::string World::agree(const std::string& trouble) {
     c10d::Store& store = *connection_->store;
     if (!trouble.empty())
       store.compareSet(trouble_key(), {}, bytes("rank " + std::to_string(rank()) + ": " + trouble));
-    // Who was in trouble has come to fewer groups.
+    // A rank in trouble has come to fewer groups: all go on from the same count.
     for (const std::string& each : gather(std::to_string(groups_)))
       groups_ = std::max(groups_, std::stoi(each));
     const std::string key = trouble_key();
@@ -252,15 +252,15 @@ std::string World::share(std::string_view own, int root, const std::vector<int>&
   return {static_cast<const char*>(text.const_data_ptr()), text.nbytes()};
 }
 
-// ---- ranks that were lost
+// ---- rank recovery
 
-/// Of the keys of the last meeting.
+/// Returns the prefix of the store's keys since the last meeting.
 std::string World::prefix() const {
   return met_ == 0 ? "" : "meeting/" + std::to_string(met_) + "/";
 }
 
-/// The number of the newest replacement that anybody knows of, this process's own included. The launcher
-/// counts.
+/// Returns the number of the newest replacement that any process knows of, this one's own included. The
+/// launcher counts them.
 int World::called() const {
   c10d::Store& store = *connection_->store;
   for (;;) {
@@ -271,10 +271,10 @@ int World::called() const {
   }
 }
 
-/// Until all ranks are in a meeting; false where another one is called.
+/// Waits until all ranks are in a meeting; returns false if another is called, or the wait has to end.
 bool World::await(int meeting, SteadyClock::time_point until) const {
   c10d::Store& store = *connection_->store;
-  store.set(alive_key(rank()), bytes("0"));  // of a new store, perhaps
+  store.set(alive_key(rank()), bytes("0"));  // the store may be a new one
   store.set(there_key(meeting, rank()), bytes("yes"));
   std::vector<std::string> all;
   for (int each = 0; each < size(); ++each) all.push_back(there_key(meeting, each));
@@ -286,12 +286,12 @@ bool World::await(int meeting, SteadyClock::time_point until) const {
   return true;
 }
 
-/// Nothing where they do not come together this time.
+/// Tries one meeting of all ranks; returns nothing if they do not come together this time.
 std::vector<std::string> World::meet(std::string_view own, SteadyClock::time_point until) {
-  if (!connection_) connection_ = std::make_unique<Connection>(place_, heeding);  // else it is tried again
+  if (!connection_) connection_ = std::make_unique<Connection>(place_, heeding);  // meet_again() retries
   const int meeting = called();
   if (meeting <= met_) return {};
-  // The others come at their next exchange, which may be long behind what they are at.
+  // The others come at their next exchange, which may be long after what they do now.
   if (!await(meeting, std::max(until, SteadyClock::now() + timeout_))) return {};
   met_ = meeting;
   called_ = meeting;
@@ -334,7 +334,7 @@ bool World::exchange_failed() const {
   return !connection_ || connection_->failed;
 }
 
-/// Gone with rank 0, it comes again with its replacement.
+/// Drops the connection to a store that is gone with rank 0; rank 0's replacement opens a new store.
 void World::drop_dead_store() noexcept {
   try {
     if (connection_) connection_->store->check({failed_key});
@@ -343,7 +343,7 @@ void World::drop_dead_store() noexcept {
   }
 }
 
-/// Of a rank that failed by itself.
+/// Returns what a rank that failed by itself said last, if one did.
 std::optional<std::string> World::last_words() const noexcept {
   try {
     if (!connection_ || !connection_->store->check({failed_key})) return std::nullopt;
@@ -362,13 +362,13 @@ void World::fail(const std::string& why) noexcept {
     const std::string text = "rank " + std::to_string(place_.rank) + " failed: " + why;
     connection_->store->compareSet(failed_key, {}, bytes(text));
   } catch (const std::exception&) {
-    // The store is gone with the rank that held it: they know.
+    // The store is gone with the rank that held it: the others know.
   }
-  leave();  // closes what the others wait at
+  leave();  // closes the connections at which the others wait
   linger();
 }
 
-/// Of the rank that holds the store: the others are to read there why the run ends.
+/// Notes that this rank knows why the run ends; the store's rank waits until the others have read it, too.
 void World::linger() noexcept {
   try {
     c10d::Store& store = *connection_->store;
@@ -379,7 +379,7 @@ void World::linger() noexcept {
     while (place_.serves && SteadyClock::now() < until && !store.check(all))
       std::this_thread::sleep_for(Milliseconds(20));
   } catch (const std::exception&) {
-    // Nobody reads there any more.
+    // The store is gone, and nobody reads it any more.
   }
 }
 
@@ -390,7 +390,7 @@ DistributedError World::explain(const std::string& what) {
   return DistributedError(said ? *said : "an exchange between the ranks failed: " + first_line(what));
 }
 
-/// The rank that said why it failed, or that shows no sign of life meanwhile.
+/// Returns the error that names the rank that said why it failed, or that shows no sign of life meanwhile.
 DistributedError World::blame(const std::string& what) {
   try {
     c10d::Store& store = *connection_->store;
@@ -405,7 +405,7 @@ DistributedError World::blame(const std::string& what) {
     const std::vector<Bytes> after = signs_of_life(store, size());
     for (int rank = 0; rank < size(); ++rank) {
       if (after[static_cast<std::size_t>(rank)] != before[static_cast<std::size_t>(rank)]) continue;
-      store.set(told_key(rank), bytes("gone"));  // nobody is to wait until it has read why
+      store.set(told_key(rank), bytes("gone"));  // nobody is to wait for it to read why
       return DistributedError("rank " + std::to_string(rank) + " is gone, without a word (" +
                               first_line(what) + ")");
     }
@@ -432,8 +432,8 @@ void World::check_others() {
   if (replaces_ && called_ > met_) throw explain("the other ranks have left it");
 }
 
-/// Says that this rank is alive, and listens for the others. Where the store does not answer, each beat looks for it
-/// again, until the timeout.
+/// Runs the heartbeat's thread: says that this rank is alive, and looks for the others. If the store does not
+/// answer, each beat connects to it again, until the timeout.
 void World::watch(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "heartbeat");
   struct Seen {

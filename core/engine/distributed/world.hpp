@@ -29,21 +29,21 @@ class World final : public Ranks, public Lookout {
   using Milliseconds = std::chrono::milliseconds;
   using SteadyClock = std::chrono::steady_clock;
 
-  /// How the ranks know that each is alive.
+  /// How the ranks know that each is alive: by heartbeats.
   struct Pulse {
     Milliseconds beat{500};
-    Milliseconds silence{8000};  ///< of a rank, after which it is told
+    Milliseconds silence{8000};  ///< time without a heartbeat after which a rank is reported
   };
 
-  /// Waits until all ranks are there, `timeout` at most, as for a rank that falls silent later. The process
-  /// ignores SIGPIPE from then on. Throws DistributedError.
+  /// Waits until all ranks are there, at most for `timeout`, which also holds for a rank that falls silent
+  /// later. The process ignores SIGPIPE from then on. Throws DistributedError.
   World(config::RankPlace place, Milliseconds timeout, Pulse pulse);
   ~World() override;
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
   int local_rank() const override { return place_.local_rank; }
-  /// 1 where the machines have not all as many.
+  /// Returns the number of ranks on this machine; 1 if the machines have different numbers.
   int local_size() const override { return local_size_; }
   std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) override {
     return everybody().all_reduce(tensor);
@@ -57,53 +57,53 @@ class World final : public Ranks, public Lookout {
   std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) override {
     return everybody().broadcast(tensor, root);
   }
-  /// Throws where a rank says in agree() why it does not come.
+  /// Throws if a rank says in agree() why it does not come.
   std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) override;
-  /// What keeps the first rank from going on that has such trouble, the same on all; empty where none has. All ranks
-  /// call it behind what may have made groups, and may have failed on one of them. A collective that waits.
+  /// Returns the trouble of the first rank that has some, the same on all ranks; empty if none has. All ranks
+  /// call it after code that may have made groups and may have failed on one of them. A blocking collective.
   std::string agree(const std::string& trouble);
 
-  /// On GPUs the first exchange takes seconds: `device`, of the run, has it here, on all ranks. Throws
-  /// ConfigError where this build cannot.
+  /// Makes the first exchange on `device`, the run's, on all ranks, as on GPUs that takes seconds. Throws
+  /// ConfigError if this build cannot.
   void connect(at::Device device);
-  /// The host waits for all that was exchanged on the device, not the device alone: ahead of reading what
-  /// came of it. Throws DistributedError.
+  /// Blocks the host, not only the device, until all exchanges on the device are complete; called before
+  /// their results are read. Throws DistributedError.
   void settle() { under_way_.settle(*this); }
 
-  /// Tells the launcher that this rank can go on without one that is killed. Not where another program has
-  /// started the ranks.
+  /// Tells the launcher that this rank can go on without one that is killed (rank recovery). Has no effect if
+  /// another program has started the ranks.
   void replace_lost();
   bool replaces_lost() const { return replaces_; }
-  /// Whether this process has taken the place of one that was killed, and has not met the others yet: it
+  /// Returns true if this process has taken the place of a killed rank and has not met the others yet: it
   /// calls no collective before meet_again().
   bool newcomer() const { return met_ < place_.replacement; }
-  /// Whether somebody has groups of ranks (group), which end where a rank is lost.
+  /// Returns true if somebody has made groups of ranks (group), which end when a rank is lost.
   bool has_groups() const { return lent_; }
-  /// Where an exchange failed (exchange_failed): waits until who was lost is replaced and all ranks are there
-  /// again. Gives what each says of itself. Groups made before serve no more. Throws DistributedError where
-  /// no process comes, or where a rank failed by itself.
+  /// Called after an exchange failed (exchange_failed): waits until lost ranks are replaced and all ranks are
+  /// there again. Returns what each says of itself. Earlier groups are of no use any more. Throws
+  /// DistributedError if no process takes the place, or if a rank failed by itself.
   std::vector<std::string> meet_again(std::string_view own);
-  /// The number of a signal, once there is one: such waits end by it, some seconds after they have begun.
+  /// `signal` holds a signal's number once there is one: it ends such waits some seconds after they began.
   void heed(const std::atomic<int>& signal) { signal_ = &signal; }
-  /// Since the last meeting: another rank may be gone.
+  /// Returns true if an exchange failed since the last meeting: another rank may be gone.
   bool exchange_failed() const;
-  /// What rank `root` gives, on the ranks of `group` alone; `root` is among them, and all ranks call it.
+  /// Returns what rank `root` gives to the ranks of `group`, it among them; "" elsewhere. All ranks call it.
   std::string share(std::string_view own, int root, const std::vector<int>& group);
 
-  /// What each rank gives, in their order. A collective that waits.
+  /// Returns what each rank gives, in their order. A blocking collective.
   std::vector<std::string> gather(std::string_view own) { return trainyard::gather(*this, own); }
-  /// What rank 0 gives; others give nothing. A collective that waits.
+  /// Returns what rank 0 gives; the others give nothing. A blocking collective.
   std::string from_first(std::string_view own) {
     return gather(rank() == 0 ? own : std::string_view()).front();
   }
 
-  /// Says to the others why this rank leaves them; they stop waiting for it. Once, and last.
+  /// Tells the others why this rank leaves them; they stop waiting for it. Called once, as the last call.
   void fail(const std::string& why) noexcept;
   DistributedError explain(const std::string& what) override;
-  /// Called, on a thread that waits for a collective, with each rank that has become silent.
+  /// `tell` is called with each rank that has become silent, on a thread that waits for a collective.
   void on_silence(std::function<void(const std::string& what)> tell) { tell_ = std::move(tell); }
-  /// Throws where a rank has been silent for as long as the timeout or has failed, and where the others have
-  /// left to meet again.
+  /// Throws if a rank has been silent for the timeout or has failed, if the store has not answered for as
+  /// long, or if the others have left to meet again.
   void check_others() override;
   Milliseconds pause() const override { return Milliseconds(replaces_ ? 200 : 1000); }
 
@@ -139,15 +139,15 @@ class World final : public Ranks, public Lookout {
   std::function<void(const std::string&)> tell_;
   const std::atomic<int>* signal_ = nullptr;
   SteadyClock::time_point heeds_from_;
-  std::atomic<int> silent_{-1};         ///< a rank, not told yet
-  std::atomic<int> lost_{-1};           ///< one that has been silent for too long
+  std::atomic<int> silent_{-1};         ///< a silent rank that is not reported yet; -1: none
+  std::atomic<int> lost_{-1};           ///< a rank that has been silent for too long; -1: none
   std::atomic<int> called_{0};          ///< the newest replacement that the heartbeat has heard of
   std::atomic<bool> said_{false};       ///< a rank has said why it failed
   std::atomic<bool> storeless_{false};  ///< the store has not answered the heartbeat for the timeout
-  std::jthread heart_;                  ///< last: ends before what it uses
+  std::jthread heart_;                  ///< the last member: it ends before what it uses
 };
 
-/// Null for a run of one rank.
+/// Joins the ranks that the environment of the process names. Returns null for a run of one rank.
 std::unique_ptr<World> join(std::chrono::milliseconds timeout);
 
 }  // namespace trainyard::distributed

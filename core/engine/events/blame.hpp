@@ -1,4 +1,4 @@
-// An error of a plugin, with what a report and the supervisor need to know of it.
+// An error of a plugin, with the facts about it that a report and the supervisor need.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace trainyard::events {
 struct Blame {
   std::string slot;            ///< place in the run file
   std::string plugin;          ///< its name
-  std::optional<Event> event;  ///< the last that was fired
+  std::optional<Event> event;  ///< the last event that was fired
   bool hook = false;           ///< in its hook of that event; else in a call that the loop made itself
-  std::int64_t step = 0;       ///< 0: before training, or not known
-  bool rollback = false;       ///< the run may go on from its last checkpoint, without it
+  std::int64_t step = 0;       ///< 0: before training, or unknown
+  bool rollback = false;       ///< the run may go on from its last checkpoint, without the plugin
 };
 
-/// What a plugin threw, or what an inspector had against it: the message names plugin, place and step.
+/// An exception of a plugin, or an inspector's objection to it: the message names plugin, place and step.
 class BlamedError : public Error {
  public:
   BlamedError(ExitCode code, Blame blame, const std::string& why)
       : Error(code, text(blame, why)), blame_(std::move(blame)), why_(why) {}
   const Blame& blame() const noexcept { return blame_; }
-  /// The message without the blame.
+  /// Returns the message without the blame.
   const std::string& why() const noexcept { return why_; }
 
  private:

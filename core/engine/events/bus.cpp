@@ -15,14 +15,14 @@
 namespace trainyard::events {
 namespace {
 
-/// The host's key to the part of a context that names the hook running.
+/// Gives the host access to the part of a context that names the running hook.
 struct Lend : StepContext {
   static void to(const Caller* caller, StepContext& context) { context.*(&Lend::caller_) = caller; }
   static void to_nobody(StepContext& context) { to(&nobody, context); }
   static const Clock& clock(const StepContext& context) { return context.*(&Lend::clock_); }
 };
 
-/// No event of a step: what hears it is called seldom.
+/// Returns true for an event that is not part of a step: its hooks are called seldom.
 bool is_rare(Event event) {
   return event < Event::before_fetch || (event > Event::batch_end && event != Event::safe_point);
 }
@@ -46,7 +46,7 @@ Resolved resolve(const std::string& text, Event event, const Subscriber& who, co
   return {*steps, false};
 }
 
-/// The text for as long as the process lives: a call may outlast the plugin that it came from.
+/// Keeps the text for the life of the process, as a call may outlast the plugin that it came from.
 const char* kept(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string> texts;
@@ -56,7 +56,7 @@ const char* kept(const std::string& text) {
 
 }  // namespace
 
-/// Contexts that calls get in turn, each a copy of the loop's for the length of the call.
+/// The contexts that are lent to calls in turn, each a copy of the loop's for the length of the call.
 class Lending {
  public:
   template <class Call>
@@ -78,7 +78,7 @@ class Lending {
 
  private:
   struct Copy : StepContext {
-    Copy() = default;  // no aggregate
+    Copy() = default;  // so that it is no aggregate
   };
   static const StepContext& empty() {
     static const Copy none{};
@@ -135,7 +135,7 @@ void Bus::exchange(Table& table) {
 }
 
 Bus::Table Bus::table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const {
-  const std::int64_t rebuilds = rebuilds_;  // read ahead of what they change
+  const std::int64_t rebuilds = rebuilds_;  // read ahead of the subscribers that they change
   std::vector<Subscriber*> places;
   std::vector<const Subscriber*> fillings;
   std::vector<Participant> participants;
@@ -192,7 +192,7 @@ Bus::Call Bus::make_call(const Subscriber& who, Event event, const HookSpec& spe
   call.end = count(spec.cadence.end, call.end);
   if (call.every == 0 && !every.empty())
     throw ConfigError("[" + who.slot + "] every = \"" + every + "\" is less than one step");
-  // Without a cadence a hook fires always; with one, from `start` on, or from its first multiple.
+  // Without a cadence a hook is always called; with one, from `start` on, or from its first multiple.
   if (!every.empty() && spec.cadence.start.empty()) call.start = call.every;
   call.rare = call.rare || call.every != 0;
   return call;
@@ -204,7 +204,7 @@ void Bus::call_hooks_of(const Subscriber& who, StepContext& context) {
   for (const HookSpec& spec : who.participant.hooks) {
     if (spec.event != event) continue;
     Call call = make_call(who, event, spec);
-    Subscriber attributed = who;  // what it throws is the caller's to judge, never a reason to disable
+    Subscriber attributed = who;  // the caller judges what it throws; it is never a reason to disable
     attributed.disable_on_error = false;
     call.who = &attributed;
     Lend::to(&call.caller, context);
@@ -270,7 +270,7 @@ void Bus::call_inspected(const Call& call, StepContext& context, bool sampled) {
   each(&Inspector::after);
 }
 
-/// Rare ones are counted, as the steps that are looked at may never be theirs.
+/// Rare calls are counted, as the steps that are looked at may never be theirs.
 bool Bus::sampled(const Call& call) const {
   constexpr std::uint32_t first = 2, one_in = 256;
   if (!call.rare) return sampling_;
@@ -334,7 +334,7 @@ void Bus::failed(const Call& call, StepContext& context, const std::exception* e
   throw_pending();
 }
 
-/// Apart, as it would make the frame of every dispatch larger.
+/// A function of its own, as its code would make the frame of every dispatch larger.
 [[gnu::noinline]] void Bus::throw_pending() {
   throw *std::exchange(pending_, std::nullopt);
 }

@@ -1,5 +1,5 @@
-// Fires events. One immutable table of plain calls, built between safe points: no lock, no allocation, no
-// string on the path; an event without a subscriber costs a load and a branch.
+// Fires events. The bus is one immutable table of plain calls, built between safe points: firing takes no
+// lock, no allocation and no string; an event without a subscriber costs a load and a branch.
 #pragma once
 
 #include <array>
@@ -21,40 +21,40 @@
 
 namespace trainyard::events {
 
-/// A plugin as the bus knows it. Owned by the run; outlives the bus.
+/// A plugin as the bus knows it. The run owns it; it outlives the bus.
 struct Subscriber {
   Participant participant;
   std::string slot;     ///< place in the run file, for messages: "hooks[0]"
-  std::string address;  ///< by which checkpoints and users know it: "hooks.ema"
+  std::string address;  ///< the name by which checkpoints and users know it: "hooks.ema"
   void* self = nullptr;
   bool disable_on_error = false;
 
-  /// From the next rebuild on it is not called any more; the first reason holds. Loop thread.
+  /// From the next rebuild on it is not called any more; of several reasons the first one stays. Loop thread.
   void disable(std::string why) {
     if (!disabled) error = std::move(why);
     std::atomic_ref(disabled).store(true, std::memory_order_relaxed);  // a swap in preparation may read it
   }
   bool disabled = false;
   // Written by the bus:
-  bool left_out = false;  ///< that rebuild has come
+  bool left_out = false;  ///< the rebuild that leaves it out is over
   std::string error;      ///< why it is disabled
   std::array<double, event_count>
       sampled_seconds{};  ///< inside its hooks at each event, on the fires that were timed
 };
 
-/// Looks at the state of the run around hooks: that what they declared to write is sound, that they wrote
-/// nothing else.
+/// Looks at the state of the run before and after hooks: checks that what they declared to write is sound,
+/// and that they wrote nothing else.
 class Inspector {
  public:
   virtual ~Inspector() = default;
-  /// Asked when the order is made: whether hooks of an event that declare `writes` are looked at.
+  /// Returns whether it looks at hooks of an event that declare `writes`; asked when the order is made.
   virtual bool wants(Event event, Regions writes) const = 0;
   virtual void before(Regions writes) = 0;
-  /// Throws Objection. Not called where the hook threw.
+  /// Throws Objection. Not called if the hook threw.
   virtual void after(Regions writes) = 0;
 };
 
-/// What is to be done about a hook that an inspector objects to, whatever its slot says of errors.
+/// The reaction to a hook that an inspector objects to, whatever its slot says of errors.
 enum class Answer : std::uint8_t {
   abort,
   disable,   ///< the inspector has undone the write; the run goes on without the plugin
@@ -75,48 +75,48 @@ class Lending;
 
 class Bus {
  public:
-  /// `subscribers` in config order. Throws ConfigError for an order problem (reported at validation before)
-  /// or a cadence that this run cannot count.
+  /// `subscribers` are in the order of the config. Throws ConfigError for an order problem (which validation
+  /// has reported before) or for a cadence that this run cannot count.
   Bus(std::vector<Subscriber*> subscribers, const RunScale& scale, int ranks = 1);
   ~Bus();
   Bus(const Bus&) = delete;
   Bus& operator=(const Bus&) = delete;
 
-  /// Calls the hooks of an event in order. `context` must be set up for it. Throws BlamedError; a hook that is
-  /// to be disabled on error is noted instead and its neighbours run on. All hooks of a closing event run
-  /// before the first error of theirs is thrown, so that every bracket that was opened is closed.
+  /// Calls the hooks of an event in order. `context` must be set up for the event. Throws BlamedError. A hook
+  /// to be disabled on error is only noted, and its neighbours are called. All hooks of a closing event are
+  /// called before their first error is thrown, so that every bracket that was opened is closed.
   template <class Context>
   void fire(Event event, Context& context) {
-    trail_.add(event, context.step_number());  // what the loop itself asks
+    trail_.add(event, context.step_number());  // also at events that no hook hears
     const Calls& calls = table_.calls[static_cast<std::size_t>(event)];
     if (!calls.fast.empty()) [[unlikely]]
       dispatch(calls, context.enter(event));
   }
 
-  /// While on, the time inside each hook is taken; off by default, as two clock reads cost more than a call.
+  /// While on, the time in each hook is measured; off by default, as two clock reads cost more than a call.
   void set_timing(bool on) { timing_ = on; }
 
-  /// Has all hooks that the inspectors want looked at by them, in this order. They outlive the bus.
+  /// Has `inspectors` look at all hooks that they want, in this order. They outlive the bus.
   void inspect(std::vector<Inspector*> inspectors);
-  /// Has `inspector` look at a sample: at all hooks while set_sampling is on, and of those that are called more
-  /// rarely than each step at the first calls and some later ones. It outlives the bus.
+  /// Has `inspector` look at a sample: all hooks while set_sampling is on; hooks that are called more rarely
+  /// than each step at their first calls and some later ones. It outlives the bus.
   void sample(Inspector* inspector);
   void set_sampling(bool on) { sampling_ = on; }
-  /// Lends each call a context of its own, so that one that was kept is found out within later calls, too.
+  /// Lends each call a context of its own, so that use of a kept one is noticed within later calls, too.
   void lend_copies();
 
-  /// Plugins that threw and were to be disabled for it, since the last rebuild; usually none.
+  /// Returns true if plugins threw since the last rebuild and are to be disabled for it; usually none.
   bool stale() const { return stale_; }
-  /// Leaves those out from now on, and returns them. Only between steps.
+  /// Leaves those plugins out from now on, and returns them. Only between steps.
   std::vector<const Subscriber*> rebuild();
 
-  /// Whether anything is called at an event.
+  /// Returns true if any hook is called at an event.
   bool heard(Event event) const { return !table_.calls[static_cast<std::size_t>(event)].all.empty(); }
-  /// The same where the context stands: a cadence may leave it out.
+  /// The same at the context's step: a cadence may leave the hooks out.
   bool heard(Event event, const StepContext& context) const;
 
   const Order& order() const { return table_.order; }
-  /// The events fired so far.
+  /// Returns the last events that were fired.
   const Trail& trail() const { return trail_; }
   /// Calls `visit(id)` for the plugins that an event calls, in order. Takes no lock and no memory.
   template <class Visit>
@@ -130,15 +130,15 @@ class Bus {
     void* self;
     StepContext::Caller caller;
     Subscriber* who;
-    bool by_epoch;  ///< counts epochs, not steps
+    bool by_epoch;  ///< it counts epochs, not steps
     bool inspected;
-    bool rare;                        ///< its event is none of a step, or it has a cadence
+    bool rare;                        ///< its event is not part of a step, or it has a cadence
     std::int64_t every, start, end;   ///< `every` 0: always
-    mutable std::uint32_t calls = 0;  ///< of a rare one
+    mutable std::uint32_t calls = 0;  ///< how often a rare one was called
   };
-  /// What most calls need of theirs: two to a cache line, as all are cold after a training step.
+  /// The part of a call that most calls need: two fit a cache line, as all are cold after a training step.
   struct FastCall {
-    void (*function)(void*, StepContext&);  ///< null where the call has a cadence or is inspected
+    void (*function)(void*, StepContext&);  ///< null if the call has a cadence or is inspected
     void* self;
     const StepContext::Caller* caller;
     const Subscriber* who;
@@ -149,21 +149,21 @@ class Bus {
   };
 
  public:
-  /// Who is called at each event: made beside the run, and taken into use at once.
+  /// The calls at each event: made beside the run, and taken into use at once.
   struct Table {
     Order order;
     std::array<Calls, event_count> calls;
-    std::int64_t rebuilds = 0;  ///< that the bus had behind it: who was disabled since is in it still
+    std::int64_t rebuilds = 0;  ///< the bus's count when this was made; who is disabled later is in it
   };
-  /// The table with others in the places of some subscribers. Any thread, while subscribers stay in their
-  /// places. Throws ConfigError as the constructor does.
+  /// Returns the table with other subscribers in the places of some. Any thread, while subscribers stay in
+  /// their places. Throws ConfigError as the constructor does.
   Table table_with(const std::map<const Subscriber*, const Subscriber*>& replacements) const;
-  /// Takes a table into use once its subscribers are in their places, and gives the one before. Only between
-  /// steps.
+  /// Takes a table into use once its subscribers are in their places; `table` becomes the one before. Only
+  /// between steps.
   void exchange(Table& table);
 
-  /// Calls the hooks that one plugin has for an event, in or out of the table: of one that comes or goes.
-  /// Throws BlamedError.
+  /// Calls one plugin's hooks of an event, whether it is in the table or not: used for plugins that a swap
+  /// brings or removes. Throws BlamedError.
   template <class Context>
   void call_alone(const Subscriber& who, Event event, Context& context) {
     call_hooks_of(who, context.enter(event));

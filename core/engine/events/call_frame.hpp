@@ -1,4 +1,4 @@
-// Which plugin a thread is in: what an exception, a fatal signal and the watchdog name.
+// The plugin that a thread is in, which an exception, a fatal signal and the watchdog name.
 #pragma once
 
 #include <atomic>
@@ -9,26 +9,26 @@ namespace trainyard::events {
 class Bus;
 struct Subscriber;
 
-/// The plugin call that a thread is in: its hook where one runs, whatever is called within it, else the
-/// innermost call. The thread writes it with plain stores; its signal handlers and other threads may read it
-/// at any time.
+/// The plugin call that a thread is in: its running hook, whatever is called within it, else the innermost
+/// call. The thread writes it with plain stores; its signal handlers and other threads may read it at any
+/// time.
 struct CallFrame {
-  // A call that the loop makes itself:
+  // For a call that the loop makes itself:
   std::atomic<const char*> slot{nullptr};    ///< place in the run file; null: none
   std::atomic<const char*> plugin{nullptr};  ///< its name
-  /// Moves with every such call that is not within another: the same number later is the same call still.
+  /// Changes with every such call that is not within another: the same number later means the same call.
   std::atomic<std::uint64_t> sequence{0};
-  /// Whose hook runs; null: none does. Event and step are the newest of the bus.
+  /// The subscriber whose hook runs; null: none does. Event and step are the bus's newest.
   std::atomic<const Subscriber*> hook{nullptr};
-  /// Of the thread that fires events: the one that was made last and lives.
+  /// On the thread that fires events: the bus that was made last and still exists.
   std::atomic<const Bus*> bus{nullptr};
 };
 
-/// In the static block of thread-local storage: reading it takes one instruction, and no allocation that a
+/// In the static block of thread-local storage: a read takes one instruction, and no allocation, which a
 /// signal handler must not make.
 extern __attribute__((tls_model("initial-exec"))) constinit thread_local CallFrame call_frame;
 
-/// Names the plugin that the calling thread is in for the length of a scope. The texts outlive it.
+/// Names the plugin that the calling thread is in, for the length of a scope. The texts must outlive it.
 class CallScope {
  public:
   CallScope(const char* slot, const char* plugin) noexcept
@@ -52,7 +52,7 @@ class CallScope {
   const char* plugin_;
 };
 
-/// The scope of a thread that calls hooks one after another: one store a hook, and one at the end.
+/// The scope of a thread that calls hooks in turn: it costs one store a hook, and one at the end.
 class HooksScope {
  public:
   HooksScope() noexcept = default;

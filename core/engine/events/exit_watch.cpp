@@ -35,7 +35,7 @@ void exit_called(int status, void*) {
 
 ExitWatch::ExitWatch() {
   [[maybe_unused]] static const int registered =
-      ::on_exit(exit_called, nullptr);  // once: it cannot be taken back
+      ::on_exit(exit_called, nullptr);  // once: it cannot be unregistered
   watched = ::getpid();
 }
 

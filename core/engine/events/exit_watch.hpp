@@ -1,10 +1,10 @@
-// A plugin that calls exit() would end the process as if all were done.
+// Catches exit() in a plugin, which would end the process as if all were done.
 #pragma once
 
 namespace trainyard::report {
 
-/// While it lives, exit() ends the process with exit code 3 and a message that says whose call it was; within a
-/// FaultReport it leaves a report. _exit() goes past it. One a process at a time.
+/// While it lives, exit() ends the process with exit code 3 and a message that names the caller; within a
+/// FaultReport it leaves a report. _exit() is not caught. One per process at a time.
 class ExitWatch {
  public:
   ExitWatch();
@@ -12,8 +12,8 @@ class ExitWatch {
   ExitWatch(const ExitWatch&) = delete;
   ExitWatch& operator=(const ExitWatch&) = delete;
 
-  /// Told after each step: exit() first takes down what was made last, such as LibTorch's and a plugin's static
-  /// objects, under a loop that trains on; the watch goes ahead of them again after 1, 2, 4, 8... steps.
+  /// Called after each step. exit() first destroys what was made last, such as static objects of LibTorch and
+  /// plugins, while the loop still trains; so the watch is put ahead of them again after 1, 2, 4... steps.
   static void stepped();
 };
 

@@ -45,14 +45,14 @@ FatalSignal fatal_signals[] = {{SIGSEGV, "SIGSEGV", "a bad memory access"},
                                {SIGILL, "SIGILL", "an instruction that this processor does not have"},
                                {SIGABRT, "SIGABRT", "an abort"}};
 
-/// Of a training that is told to end a second time.
+/// The signals by which a training is told to end; the second one is reported.
 const FatalSignal ending_signals[] = {{SIGINT, "SIGINT", "a second signal to end"},
                                       {SIGTERM, "SIGTERM", "a second signal to end"},
                                       {SIGUSR1, "SIGUSR1", "a second signal to end"}};
 
 constexpr int most_frames = 64;
 
-/// What went wrong, and where, in plain pointers that a signal handler may follow.
+/// The failure and its place, in plain pointers that a signal handler may follow.
 struct Fault {
   const char* cause = "error";
   const char* error = nullptr;
@@ -65,13 +65,13 @@ struct Fault {
   std::int64_t step = 0;
   const char* thread = "loop";
   bool own_thread = false;
-  std::optional<pid_t> sender;  ///< of a signal from outside; 0: out of another container
+  std::optional<pid_t> sender;  ///< sender of a signal from outside; 0: in another container
   int frames = 0;
   void* stack[most_frames];
   Module modules[most_frames];
 };
 
-/// Of an exception that nobody caught, for the handler of the abort that follows.
+/// The message of an uncaught exception, for the handler of the abort that follows.
 struct Uncaught {
   std::atomic<pid_t> thread{0};
   char text[1024] = {};
@@ -82,7 +82,7 @@ pid_t thread_id() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-/// All that the handler of a signal needs, made ready before.
+/// All that the handler of a signal needs, prepared in advance.
 struct Ready {
   int file = -1;
   std::string unfinished, finished;  // paths
@@ -180,7 +180,7 @@ void render_stack(const Fault& fault, SignalText& text) {
   text.raw("]");
 }
 
-/// The report as JSON.
+/// Writes the report as JSON.
 void render(const Ready& run, const Fault& fault, SignalText& text) {
   const ReportedPlugin* plugin = find(run, fault.slot);
   const auto field = [&](const char* name) -> SignalText& { return begin_field(text, name); };
@@ -220,7 +220,7 @@ void render(const Ready& run, const Fault& fault, SignalText& text) {
   text.raw("\n}\n");
 }
 
-/// The report as the file's content; it shows its name once it is whole.
+/// Writes the report to the file, which gets its name once it is complete.
 void put(Ready& run, const SignalText& text) {
   std::size_t done = 0;
   while (done < text.size()) {
@@ -234,7 +234,7 @@ void put(Ready& run, const SignalText& text) {
   if (!run.written.exchange(true)) rename(run.unfinished.c_str(), run.finished.c_str());
 }
 
-/// Where the loader keeps a plugin's code: NAME-DIGEST-GENERATION.so, with the first digits of the digest.
+/// Returns true for a file that the loader made of a plugin's code: NAME-DIGEST-GENERATION.so (16 digits).
 bool is_code_of(const ReportedPlugin& plugin, const char* module) {
   constexpr std::size_t digits = 16;
   const std::size_t name = plugin.plugin.size();
@@ -242,7 +242,7 @@ bool is_code_of(const ReportedPlugin& plugin, const char* module) {
          std::strncmp(module + name + 1, plugin.digest.c_str(), digits) == 0;
 }
 
-/// The plugin that has code on a stack, the outermost: it began what the thread does. Null: none has.
+/// Returns the plugin with the outermost code on a stack: it began what the thread does. Null: none.
 const ReportedPlugin* on_stack(const Ready& run, const Module* modules, int frames) {
   const auto* plugins = run.plugins.load();
   for (int i = frames; plugins != nullptr && i-- > 0;)
@@ -256,8 +256,8 @@ void walk(Fault& fault) {
   find_modules(fault.stack, fault.frames, fault.modules);
 }
 
-/// Where the calling thread was: by its frame, by its stack once that was walked, by the loop's frame. What the
-/// loop fired last tells when that was, for all threads.
+/// Finds the plugin that the calling thread was in: by its frame, by its stack if that was walked, by the
+/// loop's frame. The time, for all threads, is the event that the loop fired last.
 void locate(const Ready& run, Fault& fault) {
   events::Where found = events::where(events::call_frame);
   if (found.slot == nullptr)
@@ -303,7 +303,7 @@ void say(const Ready& run, const Fault& fault) {
   [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, text.data(), text.size());
 }
 
-/// First without the stack: should walking it fail, this much is on the disk.
+/// Writes the report without the stack first: should walking the stack fail, this much is on the disk.
 void report(Ready& run, Fault& fault) {
   locate(run, fault);
   render(run, fault, report_text);
@@ -319,7 +319,7 @@ void name_thread(const Ready& run, Fault& fault) {
   if (thread_id() != run.loop_thread && prctl(PR_GET_NAME, name) == 0) fault.thread = name;
 }
 
-/// Says what an exception says that nobody caught; the abort that follows is reported.
+/// Keeps the message of an uncaught exception; the abort that follows is reported.
 void on_terminate() {
   if (const std::exception_ptr error = std::current_exception(); error && uncaught.thread == 0) {
     try {
@@ -352,7 +352,7 @@ void on_fatal_signal(int number, siginfo_t* info, void*) {
   const bool on_loop = run != nullptr && self == run->loop_thread;
   const bool hung = on_loop && number == SIGABRT && run->hung.load();
   if (mine && run != nullptr) {
-    static Fault fault;  // off the stack, which may be small
+    static Fault fault;  // not on the stack, which may be small
     fault = {};
     fault.cause = hung ? "hang" : "signal";
     fault.signal = hung ? nullptr : signal;
@@ -368,7 +368,7 @@ void on_fatal_signal(int number, siginfo_t* info, void*) {
     say(*run, fault);
     if (hung) _exit(static_cast<int>(ExitCode::plugin));
   }
-  // On the way out the old action comes back: a fault happens again at the instruction that caused it, a
+  // The old action is put back on the way out: a fault happens again at the instruction that caused it, a
   // signal that was sent is sent again.
   give_back(*signal);
   if (info->si_code <= 0) syscall(SYS_tgkill, getpid(), self, number);

@@ -1,17 +1,17 @@
-// report.json: why a run ended that did not end by itself, whichever way it went down. One writer serves an
-// exception, a call that never returned, a fatal signal and exit(), so all of them leave the same object:
+// report.json: why a run failed, whichever way it ended. One writer serves an exception, a call that never
+// returned, a fatal signal and exit(), so that all of them leave the same object:
 //
 //   cause       "error" | "signal" | "hang" | "exit"
-//   error       the message of an exception, also of one that nobody caught, else null
+// error the message of an exception, even an uncaught one, else null
 //   signal      "SIGSEGV", ..., else null; "address" that was touched; "stack_overflow"
-//   sender      the process that sent the signal from outside, which no plugin is to blame for; else null
-//   plugin, slot, kind, digest   whose code it was; null: the host's own
-//   event, step, hook            the last event, the step, whether it was in a hook of the event
-//   hooks       the plugins of that event, in the order of their hooks
+// sender the process that sent the signal from outside (then no plugin is to blame); else null
+// plugin, slot, kind, digest the plugin whose code failed; null: the host's own code
+// event, step, hook the last event, the step, and whether a hook of that event was running
+// hooks the plugins of that event, in the order of their hooks
 //   events      the last 100 events, the newest last
-//   stack       addresses of the thread that failed, the innermost first, with module and offset for addr2line
+// stack addresses on the failed thread, innermost first, with module and offset for addr2line
 //   thread, pid, time, config    "loop" or the thread's name; seconds since 1970; SHA-256 of config.toml
-//   own_thread  whether the plugin began that thread by itself, as its stack shows, and not by host().thread
+// own_thread true if the plugin began the thread by itself, as its stack shows, not by host().thread
 //   suggestion  what to do
 #pragma once
 
@@ -26,37 +26,37 @@ namespace trainyard::report {
 /// A plugin of the run, for the report.
 struct ReportedPlugin {
   std::string slot, plugin, kind;
-  std::string digest;  ///< SHA-256 of its code, which the quarantine goes by
+  std::string digest;  ///< SHA-256 of its code, by which the quarantine knows it
 };
 
-/// While it lives, SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT leave a report before the process ends by
-/// them. One a process at a time; made, used and destroyed on the loop thread. To blame is the plugin whose call
-/// the thread that failed is in; on a thread that the host does not know, the one whose code began it; else the
-/// one whose call the loop is in, which has libraries compute on threads of theirs.
+/// While it lives, SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT leave a report before they end the process.
+/// One per process at a time; made, used and destroyed on the loop thread. It blames the plugin whose call
+/// the failed thread is in; on a thread unknown to the host, the plugin whose code began it; else the one
+/// whose call the loop is in, as that makes libraries compute on threads of theirs.
 class FaultReport {
  public:
-  /// Opens the file in the run's directory, for the worst case; it appears as report.json only with a report.
-  /// One of an earlier attempt becomes report-previous.json. Throws DataError.
+  /// Opens the file in the run's directory beforehand; it gets the name report.json only with a report. An
+  /// earlier attempt's becomes report-previous.json. Throws DataError.
   FaultReport(const std::string& directory, std::string_view resolved_toml);
   ~FaultReport();
   FaultReport(const FaultReport&) = delete;
   FaultReport& operator=(const FaultReport&) = delete;
 
-  /// At the start of a run and after a swap.
+  /// Called at the start of a run and after a swap.
   void set_plugins(std::vector<ReportedPlugin> plugins);
 
-  /// Of an error that ends the run. The first report of a run stays: what follows follows from it.
+  /// Reports an error that ends the run. The first report of a run stays: later errors follow from it.
   void write(const std::exception& error);
 
-  /// Of the call that the loop thread is in and will not leave, with its stack; ends the process with exit
-  /// code 3. Any thread.
+  /// Reports the call that the loop thread is in and will not leave, with its stack; ends the process with
+  /// exit code 3. Any thread.
   [[noreturn]] void end_hung();
 
-  /// Of a call of exit(), by the calling thread. False where no run has a report.
+  /// Reports a call of exit() by the calling thread. Returns false if no run has a report.
   static bool report_exit(int status);
-  /// Of a signal that ends the process at once, while the loop is where it is. Safe in a signal handler.
+  /// Reports a signal that ends the process at once, where the loop is. Safe in a signal handler.
   static void report_ending(int signal);
-  /// The plugin whose code began the calling thread, as its stack shows; empty: none's.
+  /// Returns the plugin whose code began the calling thread, as its stack shows; empty: none.
   static std::string whose_thread();
 
  private:

@@ -1,4 +1,4 @@
-// The shared objects that the addresses of a stack lie in.
+// Finds the shared objects in which the addresses of a stack lie.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 namespace trainyard::report {
 
 struct Module {
-  char name[96] = {};  ///< of its file, without folders; empty: not known
+  char name[96] = {};  ///< name of its file, without folders; empty: unknown
   std::uintptr_t offset = 0;
 };
 
-/// With system calls only, as a signal handler may: dladdr takes a lock.
+/// Uses system calls only, as it runs in signal handlers: dladdr takes a lock.
 void find_modules(void* const* stack, int frames, Module* modules);
 
 }  // namespace trainyard::report

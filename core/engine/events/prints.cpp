@@ -11,12 +11,12 @@
 namespace trainyard::events {
 namespace {
 
-constexpr std::string_view sinks = "logging.sinks";  // what they print is their business
+constexpr std::string_view sinks = "logging.sinks";  // sinks may print what they like
 
 std::atomic<const Prints::Take*> taking{nullptr};
 thread_local bool handing_over = false;
 
-/// The line that a thread has begun.
+/// The unfinished line of a thread.
 struct Begun {
   std::string plugin, text;
   ~Begun() { end(); }
@@ -38,7 +38,7 @@ struct Begun {
 };
 thread_local Begun begun;
 
-/// The plugin that the calling thread is in, or that began it.
+/// Returns the plugin that the calling thread is in, or that began it; empty for sinks and the host.
 std::string printing_plugin() {
   const Where call = where(call_frame);
   if (call.slot != nullptr) return std::string_view(call.slot).starts_with(sinks) ? "" : call.plugin;
@@ -56,7 +56,7 @@ void print(std::FILE* original, std::string_view text) {
   begun.add(text);
 }
 
-/// One of the two streams, as C and as C++ have it. For the life of the process: others may hold it.
+/// One of the two streams, for C and for C++. It lives as long as the process: others may hold it.
 class Stream final : public std::streambuf {
  public:
   explicit Stream(std::FILE*& variable) : variable_(variable), original_(variable) {
@@ -121,7 +121,7 @@ Prints::~Prints() {
   std::clog.rdbuf(both.clog);
   both.out.give_back();
   both.error.give_back();
-  taking = nullptr;  // kept: a thread that was left behind may be in it
+  taking = nullptr;  // `take` is never freed: a thread that was left behind may be in it
 }
 
 }  // namespace trainyard::events

@@ -1,4 +1,4 @@
-// What plugins print, in place of lines that come from nowhere and tear the progress line apart.
+// Catches what plugins print: lines without an origin would tear the progress line apart.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace trainyard::events {
 
-/// While it lives, what a plugin's code prints by the standard streams of C and C++ comes to `take`, line by line,
-/// with the plugin's name; what the host and the sinks print goes where it went. A write to the file descriptors
-/// themselves goes past it. One a process at a time; made and destroyed on the loop thread.
+/// While it lives, lines that a plugin's code prints by the standard streams of C and C++ go to `take`, with
+/// the plugin's name; those of the host and the sinks go where they went. A write to the file descriptors is
+/// not caught. One per process at a time; made and destroyed on the loop thread.
 class Prints {
  public:
   using Take = std::function<void(std::string_view plugin, std::string_view line)>;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t page = 4096, size = std::size_t{128} * 1024;
 
-/// Lowest address of the thread's stack; 0 without a SignalStack. In the static block, for signal handlers.
+/// Lowest address of the thread's stack; 0 without a SignalStack. Static TLS, for signal handlers.
 __attribute__((tls_model("initial-exec"))) constinit thread_local std::uintptr_t stack_end = 0;
 
 std::uintptr_t end_of_stack() {
@@ -26,7 +26,7 @@ std::uintptr_t end_of_stack() {
 }  // namespace
 
 SignalStack::SignalStack() {
-  // Its lowest page stays closed: a handler that used up this stack, too, must not write elsewhere.
+  // Its lowest page stays closed: a handler that uses up this stack as well must not write elsewhere.
   memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (memory_ == MAP_FAILED) {
     memory_ = nullptr;
@@ -48,7 +48,7 @@ SignalStack::~SignalStack() {
 }
 
 bool SignalStack::overflowed(const void* address) {
-  // Below the end lie the guard pages: one of a thread, 256 of the main thread's.
+  // Below the end lie the guard pages: 1 of a thread, 256 of the main thread.
   constexpr std::uintptr_t below = 257 * page, above = 16 * page;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   return stack_end != 0 && at + below >= stack_end && at < stack_end + above;

@@ -1,12 +1,12 @@
-// A stack for the handler of fatal signals, so that it runs also where a thread has used up its own.
+// A stack for the handler of fatal signals, so that it also runs when a thread has used up its own.
 #pragma once
 
 #include <csignal>
 
 namespace trainyard::report {
 
-/// For its lifetime the calling thread handles signals on a stack apart. Every thread that runs a plugin's
-/// code has one. Without memory for it the thread goes on with what it has.
+/// While it lives, the calling thread handles signals on a separate stack. Every thread that runs a plugin's
+/// code has one. Without memory for it the thread goes on with the stack that it has.
 class SignalStack {
  public:
   SignalStack();
@@ -14,8 +14,8 @@ class SignalStack {
   SignalStack(const SignalStack&) = delete;
   SignalStack& operator=(const SignalStack&) = delete;
 
-  /// Whether an address that the calling thread could not use lies just beyond the end of its stack; false on
-  /// a thread without a SignalStack. Safe in a signal handler.
+  /// Returns true if `address`, which the calling thread could not access, lies just beyond the end of its
+  /// stack; false on a thread without a SignalStack. Safe in a signal handler.
   static bool overflowed(const void* address);
 
  private:

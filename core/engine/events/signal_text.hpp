@@ -1,5 +1,5 @@
-// JSON text in a buffer of its own: what the handler of a fatal signal may write with, which must neither
-// allocate nor lock.
+// JSON text in a fixed buffer. The handler of a fatal signal writes with it, as it must neither allocate nor
+// lock.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace trainyard::report {
 
-/// What does not fit is left out; callers that write lists ask `room` first, so that the text stays whole.
+/// Text that does not fit is left out; callers that write lists ask `room` first, so that it stays whole.
 class SignalText {
  public:
   void clear() { size_ = 0; }
@@ -33,7 +33,7 @@ class SignalText {
   }
   SignalText& hex(std::uint64_t value) { return raw("0x").digits(value, 16); }
 
-  /// A string with its quotes, at most `limit` bytes of it; null where there is none. Bytes that are no UTF-8
+  /// Adds at most `limit` bytes of a string in quotes; null for a null pointer. Bytes that are not UTF-8
   /// become U+FFFD.
   SignalText& quoted(const char* text, std::size_t limit = 8192) {
     return text == nullptr ? raw("null") : quoted(std::string_view(text), limit);
@@ -73,7 +73,7 @@ class SignalText {
     return raw({text.data() + first, text.size() - first});
   }
 
-  /// Bytes of the UTF-8 character that the text begins with; 0: it begins with none.
+  /// Returns the bytes of the UTF-8 character at the beginning of the text; 0 if there is none.
   static std::size_t length_of(std::string_view text) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned first = byte(0);
@@ -87,7 +87,7 @@ class SignalText {
     for (std::size_t i = 1; i < length; ++i)
       if ((byte(i) & 0xc0) != 0x80) return 0;
     if (length < 3) return length;
-    // Overlong forms, surrogates and what lies beyond U+10FFFF.
+    // These are overlong forms, surrogates, and values beyond U+10FFFF.
     const unsigned second = byte(1);
     const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);

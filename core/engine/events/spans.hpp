@@ -1,4 +1,4 @@
-// Tells plugins that watch them (trainyard/spans.hpp) of spans of time.
+// Reports spans of time to the plugins that watch them (trainyard/spans.hpp).
 #pragma once
 
 #include <chrono>
@@ -12,23 +12,23 @@ namespace trainyard::events {
 
 class Bus;
 
-/// Those of the run that the thread fires events of, the one that was made last; on other threads nobody watches.
+/// The watchers of the run whose events this thread fires (the last one made); other threads have none.
 class Spans {
  public:
   struct Watcher {
     SpanWatcher* self = nullptr;
-    const bool* disabled = nullptr;  ///< of its subscriber: is not asked any more once it is
+    const bool* disabled = nullptr;  ///< its subscriber's flag: once true, it is not asked any more
   };
 
-  /// From the next step on. `bus`: of the run; both outlive it, or its end of life is told by forget().
+  /// Takes effect with the next step. `bus` is the run's; both outlive this, or forget() is called before.
   void set_watchers(const Bus* bus, std::vector<Watcher> watchers);
   void forget(const Bus* bus);
 
-  /// Ahead of each step: whether somebody wants its spans.
+  /// Called ahead of each step; returns true if a watcher wants the step's spans.
   bool begin_step(std::int64_t step);
   bool on() const { return on_; }
 
-  /// Of one that ends now.
+  /// Reports a span that began at `begin` and ends now to the watchers that want it.
   void tell(Span::What what, std::string_view name, std::string_view plugin,
             std::chrono::steady_clock::time_point begin) const;
 
@@ -41,7 +41,7 @@ class Spans {
 
 extern thread_local Spans spans;
 
-/// A span as long as a scope, where one is wanted at its beginning. The name lives as long as the process.
+/// A span as long as a scope, if one is wanted when it begins. The name must live as long as the process.
 class SpanScope {
  public:
   SpanScope(Span::What what, const char* name) : SpanScope(what, name, spans.on()) {}

@@ -1,4 +1,4 @@
-// The last events of a run, for whoever asks afterwards how it came to this.
+// The last events of a run, for later questions about how it got there.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@
 namespace trainyard::events {
 
 /// Written by the loop thread at every fire; read by any thread and by the handler of a fatal signal, which
-/// may see an entry of the future in place of the oldest.
+/// may see a newer entry in place of the oldest.
 class Trail {
  public:
-  static constexpr std::uint32_t length = 100;  ///< entries that are kept
+  static constexpr std::uint32_t length = 100;  ///< number of entries that are kept
   struct Entry {
     Event event;
     std::int64_t step;
@@ -25,13 +25,13 @@ class Trail {
     count_.store(count + 1, std::memory_order_relaxed);
   }
 
-  /// Of all that were ever added, modulo 2^32.
+  /// Returns the number of all entries ever added, modulo 2^32.
   std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
   std::uint32_t size() const noexcept {
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     return count < length ? count : length;
   }
-  /// 0: the newest, size() - 1: the oldest.
+  /// Returns an entry by age; 0: the newest, size() - 1: the oldest.
   Entry back(std::uint32_t age) const noexcept {
     const std::uint32_t place = count_.load(std::memory_order_relaxed) - 1 - age;
     const std::int64_t entry = entries_[place % capacity].load(std::memory_order_relaxed);

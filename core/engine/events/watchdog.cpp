@@ -12,7 +12,7 @@
 namespace trainyard::events {
 namespace {
 
-/// "[hooks[0]] ema at before_step, step 7".
+/// Returns a text such as "[hooks[0]] ema at before_step, step 7".
 std::string describe(const CallFrame& frame, const Where& call) {
   std::string text = std::string("[") + call.slot + "] " + call.plugin;
   if (const auto newest = newest_event(frame))
@@ -31,7 +31,7 @@ std::string text(Watchdog::Seconds seconds) {
 
 Watchdog::Watchdog(Seconds deadline, Answers answers)
     : frame_(call_frame), deadline_(deadline), answers_(std::move(answers)) {
-  // Signals that end a run in order are the loop thread's.
+  // The loop thread takes the signals that end a run in order.
   sigset_t all, before;
   sigfillset(&all);
   for (const int fatal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fatal);
@@ -47,7 +47,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::watch(const std::stop_token& stop) {
   using Clock = std::chrono::steady_clock;
-  // A call is noticed within a quarter of the deadline after it is overdue.
+  // An overdue call is noticed within a quarter of the deadline.
   const auto pause = std::chrono::duration_cast<Clock::duration>(
       std::clamp<Seconds>(deadline_ / 4, Seconds(1e-3), Seconds(1)));
   Where watched;

@@ -1,4 +1,4 @@
-// Notices that a plugin does not return: a thread looks at the loop's call frame now and then, so that the
+// Notices a plugin that does not return: a thread looks at the loop's call frame now and then, so that the
 // loop itself reads no clock.
 #pragma once
 
@@ -17,17 +17,17 @@ class Watchdog {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  /// What is done about a call that does not return, on the watchdog's thread.
+  /// The reactions to a call that does not return, on the watchdog's thread.
   struct Answers {
     /// Gets one line, once for each call that takes longer than the deadline.
     std::function<void(const std::string& message)> overdue;
-    /// Asked from then on how long a call may take altogether; by default for ever.
+    /// Returns how long a call may take altogether, asked once it is overdue; by default there is no limit.
     std::function<Seconds()> patience = [] { return Seconds::max(); };
     std::function<void()> hung = [] {};
   };
 
-  /// Watches the calling thread. Only the time counts in which this process runs: one that was stopped (^Z) and
-  /// goes on has no call that took long.
+  /// Watches the calling thread. Only time in which this process runs counts: after a stop (^Z) no call has
+  /// taken long.
   Watchdog(Seconds deadline, Answers answers);
   ~Watchdog();
 

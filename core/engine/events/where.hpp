@@ -8,11 +8,11 @@
 
 namespace trainyard::events {
 
-/// The plugin that a thread is in. Null pointers: in none.
+/// The plugin that a thread is in; null pointers: none.
 struct Where {
   const char *slot = nullptr, *plugin = nullptr;
-  bool hook = false;  ///< in a hook of the newest event; else in a call that the loop makes itself
-  std::uint64_t call = 0, fired = 0;  ///< both the same later: the same call still
+  bool hook = false;  ///< true: in a hook of the newest event; false: in a call of the loop itself
+  std::uint64_t call = 0, fired = 0;  ///< if both are the same later, it is still the same call
 
   bool operator==(const Where&) const = default;
 };
@@ -31,7 +31,7 @@ inline Where where(const CallFrame& frame) {
   return found;
 }
 
-/// The event that a thread fired last; a loader's thread fires none.
+/// Returns the event that a thread fired last; a loader's thread fires none.
 inline std::optional<Trail::Entry> newest_event(const CallFrame& frame) {
   const Bus* bus = frame.bus.load();
   if (bus == nullptr || bus->trail().size() == 0) return std::nullopt;

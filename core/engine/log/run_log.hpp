@@ -1,4 +1,4 @@
-// run.log: every message of the host and of plugins, with the time and its level.
+// run.log: every message of the host and of plugins, with its time and level.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace trainyard::report {
 
-/// Any thread. Throws DataError where the file cannot be written.
+/// Used by any thread. Throws DataError if the file cannot be written.
 class RunLog {
  public:
   explicit RunLog(const std::string& file);

@@ -20,7 +20,7 @@ State& state_of(std::vector<State>& states, std::string_view owner) {
   return *std::find_if(states.begin(), states.end(), [&](const State& each) { return each.owner == owner; });
 }
 
-/// What was read of a tensor: all of it, or rows.
+/// Checks the part of a tensor that was read, all of it or some rows, against its digest.
 void check(const CheckedFile& file, const TensorEntry& entry, const RowsWanted& wanted,
            const at::Tensor& tensor) {
   const std::string name = stored_name(entry.owner, entry.name);
@@ -35,7 +35,7 @@ void check(const CheckedFile& file, const TensorEntry& entry, const RowsWanted& 
   file.check(entry, bytes);
 }
 
-/// Adds the tensors of a file, or the rows of them that are wanted, to the states that they belong to.
+/// Adds the tensors of a file, or their wanted rows, to the states that they belong to.
 void load_file(const std::string& checkpoint, const Manifest& manifest, const FileEntry& entry,
                const RowsWanted& rows, std::vector<State>& states) {
   const CheckedFile file(checkpoint, entry);
@@ -54,7 +54,7 @@ void load_file(const std::string& checkpoint, const Manifest& manifest, const Fi
   }
 }
 
-/// Of tensors that were written in parts.
+/// Returns which rows to read: this rank's, of tensors that were written as shards; else all.
 RowsWanted rows_of(const Manifest& manifest) {
   std::set<std::string> in_parts;
   for (const TensorEntry& each : manifest.tensors)

@@ -122,7 +122,7 @@ void SinkThread::guarded(std::size_t index, std::string_view when, Call&& call) 
 void SinkThread::work() {
   pthread_setname_np(pthread_self(), "sinks");
   const SignalStack signal_stack;
-  // A reader that went away (`trainyard train run.toml | head`) is an error of that sink, not the end of the
+  // A reader that went away (`trainyard train run.toml | head`) is an error of that sink and does not end the
   // run.
   sigset_t broken_pipe;
   sigemptyset(&broken_pipe);

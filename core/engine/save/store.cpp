@@ -64,7 +64,7 @@ void write_checkpoint(const std::string& folder, const Snapshot& snapshot, const
     manifest.tensors.insert(manifest.tensors.end(), each->tensors.begin(), each->tensors.end());
   }
   const std::string path = folder + "/" + manifest_name, text = to_text(manifest);
-  (void)from_text(text, path);  // what could not be read is not committed
+  (void)from_text(text, path);  // what could not be read again is not committed
   write_text(path, text);
   report::sync_folder(folder);
 }
@@ -77,7 +77,7 @@ std::string file_of(std::string_view owner) {
 }
 
 void write_file(const std::string& name, std::vector<Item> items, RankGroup* ranks, Written& to) {
-  // The widest elements first: every tensor then lies aligned, as the format's readers want it.
+  // Widest elements first: so every tensor is aligned, as readers of the format require.
   std::ranges::stable_sort(items, std::greater(),
                            [](const Item& item) { return item.tensor.element_size(); });
   std::vector<SharedTensor> tensors;
@@ -138,12 +138,12 @@ void Store::commit(const Snapshot& snapshot) {
   };
   try {
     write_checkpoint(temporary, snapshot, written);
-    write_text(next_latest, name + "\n");  // before the commit: a full disk is met here
+    write_text(next_latest, name + "\n");  // before the commit, so that a full disk is noticed here
     publish(temporary, path, aside);
   } catch (const Error&) {
     undo();
     throw;
-  } catch (const std::exception& error) {  // of LibTorch or the JSON library: a tensor, a name
+  } catch (const std::exception& error) {  // from LibTorch or the JSON library: a tensor, a name
     undo();
     throw DataError("cannot write '" + path + "': " + error.what());
   }
@@ -153,7 +153,7 @@ void Store::commit(const Snapshot& snapshot) {
     committed_.push_back(path);
   }
   if (::rename(next_latest.c_str(), latest.c_str()) != 0) fail("cannot replace '" + latest + "'");
-  // The one that was replaced.
+  // Remove the checkpoint that was replaced.
   fs::remove_all(temporary, ignored);
   if (!written.folder.empty()) fs::remove_all(written.folder, ignored);
   fs::remove_all(aside, ignored);
@@ -162,7 +162,7 @@ void Store::commit(const Snapshot& snapshot) {
 
 void Store::retain(std::int64_t committed) {
   const std::vector<std::string> all = list(folder_);
-  std::vector<std::string> course;  // that led to this step
+  std::vector<std::string> course;  // the checkpoints that led to this step
   for (const std::string& each : all)
     if (*step_of(each) <= committed) course.push_back(each);
   std::set<std::int64_t> kept;
@@ -181,8 +181,8 @@ void Store::retain(std::int64_t committed) {
     if (!steps.empty()) name_best(folder_name(steps.front()));
   }
 
-  // First under names that do not count, and these on the disk, so that none is ever seen half removed. What
-  // resists is no harm to the run: it stays, or is swept at the next start.
+  // They are first renamed to names that do not count, and synced, so that none is ever seen half removed.
+  // One that cannot be removed does no harm: it stays, or is swept at the next start.
   std::vector<std::string> removed;
   for (const std::string& each : all) {
     if (kept.contains(*step_of(each))) continue;
@@ -195,7 +195,7 @@ void Store::retain(std::int64_t committed) {
   for (const std::string& each : removed) fs::remove_all(each, ignored);
 }
 
-/// Ahead of what it was so far being removed.
+/// Renames a new file over `best`, before the checkpoint that it named is removed.
 void Store::name_best(const std::string& name) {
   const std::string best = folder_ + "/best", next = temporary_name(best, ".tmp-");
   write_text(next, name + "\n");

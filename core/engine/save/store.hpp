@@ -1,4 +1,4 @@
-// Writes checkpoints, and keeps those that are to be kept.
+// Writes checkpoints and removes those that need not be kept.
 #pragma once
 
 #include <atomic>
@@ -17,53 +17,53 @@
 
 namespace trainyard::checkpoint {
 
-/// Which checkpoints stay, beside the one that was committed last. Those of later steps go: they belong to a
+/// Which checkpoints stay, beside the last one committed. Those of later steps are removed: they belong to a
 /// course that the run left when it went back to an older one.
 struct Retention {
   std::int64_t keep_last = 1;
-  std::int64_t keep_every = 0;  ///< the first at or after each multiple of it, whatever moved a save; 0: none
+  std::int64_t keep_every = 0;  ///< keeps the first at or after each multiple of it; 0: none
   std::optional<KeepBest> keep_best;
 };
 
-/// A tensor on its way into a file; of a table in parts on the ranks, own rows of so many.
+/// A tensor on its way into a file. For a sharded table: this rank's rows, and `rows` of the whole.
 struct Item {
   std::string owner, name;
   at::Tensor tensor;
   std::optional<std::int64_t> rows;
 };
 
-/// Files of a checkpoint as they lie in a folder.
+/// Files of a checkpoint that lie in a folder.
 struct Written {
   std::string folder;
   std::vector<FileEntry> files;
   std::vector<TensorEntry> tensors;
 };
 
-/// The file in which a checkpoint has the tensors of an owner.
+/// Returns the name of the file in which a checkpoint keeps the tensors of an owner.
 std::string file_of(std::string_view owner);
 
-/// `ranks`: all of them write the file together.
+/// If `ranks` is not null, all of its ranks write the file together.
 void write_file(const std::string& name, std::vector<Item> items, RankGroup* ranks, Written& to);
 
 class Store final : public CheckpointStore {
  public:
-  /// Makes the folder if need be and sweeps it. Throws DataError.
+  /// Makes the folder if necessary, and removes what interrupted saves left. Throws DataError.
   Store(std::string folder, Retention retention);
 
-  /// In this order: files and manifest in "step-N.tmp-*", all on the disk; its rename to "step-N" (where that
-  /// exists the two change places at once), on the disk; `latest`; `best`; removal of what is not kept. A process or
-  /// a machine that dies in between leaves every "step-*" whole.
+  /// Works in this order: files and manifest in "step-N.tmp-*", synced; its rename to "step-N" (or exchange
+  /// with an existing one, at once), synced; `latest`; `best`; removal of old ones. A process or a machine
+  /// that dies in between leaves every "step-*" whole.
   void commit(const Snapshot& snapshot) override;
 
-  /// An empty folder for what is written ahead of the commit of a step; and what has come of it, which that commit
-  /// takes. A commit may run meanwhile, of another step.
+  /// Makes an empty folder for files written before the commit of a step; take() hands over what was written,
+  /// for that commit. A commit of another step may run meanwhile.
   std::string folder_ahead(std::int64_t step);
   void take(std::int64_t step, Written written);
 
-  /// From the next commit on. Not while one is under way.
+  /// Applies from the next commit on. Not to be called during one.
   void set_retention(Retention retention) { retention_ = std::move(retention); }
 
-  /// Paths of what was committed since the last call. Any thread.
+  /// Returns the paths committed since the last call. Any thread.
   std::vector<std::string> take_committed();
 
  private:
@@ -76,7 +76,7 @@ class Store final : public CheckpointStore {
   std::atomic<std::int64_t> temporaries_ = 0;
   std::mutex mutex_;
   std::vector<std::string> committed_;
-  std::map<std::int64_t, Written> written_;  ///< by step, of commits to come
+  std::map<std::int64_t, Written> written_;  ///< by step, for commits to come
 };
 
 }  // namespace trainyard::checkpoint

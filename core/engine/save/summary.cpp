@@ -26,7 +26,7 @@ const char* ending(const RunResult& result) {
   return "";
 }
 
-/// What to type for this program: its name where the shell finds it by that, else its path from here.
+/// Returns what to type for this program: its name if the shell finds it by that, else its path from here.
 std::string program() {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -1,4 +1,4 @@
-// What a user reads when a run is over.
+// The text that a user reads when a run is over.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trainyard::report {
 
-/// Result, place and next steps, a few lines.
+/// Returns a few lines: result, place and next steps.
 std::string summary(const config::RunConfig& config, const RunResult& result, const std::string& directory);
 
 }  // namespace trainyard::report

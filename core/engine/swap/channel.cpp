@@ -24,7 +24,7 @@
 
 namespace trainyard::control {
 
-/// What the loop and the channel's thread share.
+/// The state that the loop and the channel's thread share.
 struct Mailbox {
   struct Waiting {
     std::uint64_t serial;
@@ -40,12 +40,12 @@ struct Mailbox {
   std::deque<Waiting> waiting;  // bounded by max_clients * max_open
   std::vector<Reply> replies;
   bool closing = false;
-  std::atomic<bool> pending{false};  // waiting is not empty
+  std::atomic<bool> pending{false};  // true if `waiting` is not empty
   Descriptor bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
   void ring() const {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t ignored = ::write(bell.get(), &one, sizeof one);  // full: it rings already
+    [[maybe_unused]] const ssize_t ignored = ::write(bell.get(), &one, sizeof one);  // full: it rings
   }
 };
 
@@ -55,13 +55,13 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr const char* ended = "the run ended before it came to this request";
-constexpr std::size_t read_bytes = std::size_t{16} * 1024;  // at a time of one client
-constexpr std::size_t read_below = max_answer_bytes / 2;    // more to send: the client is not read either
-constexpr std::size_t max_output = 2 * max_answer_bytes;    // more to send: the client is dropped
+constexpr std::size_t read_bytes = std::size_t{16} * 1024;  // read from one client at a time
+constexpr std::size_t read_below = max_answer_bytes / 2;    // with more to send, a client is not read
+constexpr std::size_t max_output = 2 * max_answer_bytes;    // with more to send, a client is dropped
 constexpr std::chrono::milliseconds patience = 5s, farewell_time = 500ms, breath = 1s;
 
-// Each client has a turn after the others, and new ones have one, too: who asks now and then waits for a turn of each
-// client that sends without end, and no longer.
+// Each client has a turn after the others, and so do new ones: a client that asks now and then waits for one
+// turn of each client that sends without end, and no longer.
 constexpr int lines_a_turn = 20, clients_a_turn = 8;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int reason = errno) {
@@ -69,12 +69,12 @@ constexpr int lines_a_turn = 20, clients_a_turn = 8;
                   "': " + std::strerror(reason));
 }
 
-/// Whether somebody listens there.
+/// Returns true if a process listens at the address.
 bool answered(const sockaddr_un& address, const std::string& path) {
   const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) fail("look at", path);
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
-  if (errno == EAGAIN) return true;  // too many wait for it already
+  if (errno == EAGAIN) return true;  // too many clients wait for it already
   if (errno == ECONNREFUSED || errno == ENOENT) return false;
   fail("look at", path);
 }
@@ -94,8 +94,8 @@ void remove_stale(const Descriptor& folder, const std::string& path) {
 Descriptor listen_in(const Descriptor& folder, const std::string& path) {
   Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) fail("make", path);
-  // The file takes over the mode of the socket: it is never there with another one, and umask(), which is
-  // the whole process's, stays alone.
+  // The file takes over the mode of the socket: it never exists with another mode, and umask(), which is that
+  // of the whole process, is not changed.
   if (::fchmod(listener.get(), 0600) != 0) fail("protect", path);
   const sockaddr_un address = address_in(folder);
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
@@ -108,10 +108,10 @@ struct Client {
   explicit Client(Descriptor connection) : socket(std::move(connection)) {}
 
   Descriptor socket;
-  std::string in;            // read and not handled; at most max_request_bytes and one read
+  std::string in;            // read but not handled yet; at most max_request_bytes and one read
   std::size_t searched = 0;  // bytes of `in` that hold no newline
-  bool more = false;         // `in` may hold a whole line: the turn ended before
-  bool skips = false;        // what comes belongs to a line that was too long
+  bool more = false;         // `in` may hold a whole line: the turn ended before it
+  bool skips = false;        // the bytes that come belong to a line that was too long
   bool sends = true;         // false: it has closed its side
   bool reads = true;         // false: nobody takes what is sent
   std::string out;           // not sent yet
@@ -123,7 +123,7 @@ struct Client {
   bool wants_turn() const { return more && out.size() < read_below; }
 };
 
-/// The channel's thread.
+/// Runs on the channel's thread: owns the socket and serves the clients.
 class Server {
  public:
   Server(std::string path, std::shared_ptr<Mailbox> mailbox)
@@ -160,7 +160,7 @@ class Server {
     std::int64_t id;
   };
 
-  /// Hands the loop's answers to their clients; false once the channel closes.
+  /// Hands the loop's answers to their clients; returns false once the channel closes.
   bool deliver() {
     std::vector<Mailbox::Reply> replies;
     bool closing = false;
@@ -194,7 +194,7 @@ class Server {
     for (const auto& [id, client] : clients_) {
       int events = client.out.empty() ? 0 : POLLOUT;
       if (client.sends && !client.more && client.out.size() < read_below) events |= POLLIN;
-      // A descriptor that nothing is asked of would still report a hang-up, again and again.
+      // A descriptor that is asked for nothing would still report a hang-up, again and again.
       polled_.push_back({events != 0 ? client.socket.get() : -1, static_cast<short>(events), 0});
     }
     if (::poll(polled_.data(), polled_.size(), timeout()) < 0)
@@ -210,7 +210,7 @@ class Server {
       const ssize_t ignored = ::read(mailbox_->bell.get(), &rings, sizeof rings);
   }
 
-  /// Milliseconds; -1: until something comes.
+  /// Returns the timeout of poll in milliseconds; -1: until something comes.
   int timeout() const {
     auto until = Clock::time_point::max();
     if (now_ < accept_after_) until = accept_after_;
@@ -223,7 +223,7 @@ class Server {
     return static_cast<int>(std::max<std::int64_t>(left, 0));
   }
 
-  /// Every client a little.
+  /// Gives every client a turn.
   void serve() {
     for (auto& [id, client] : clients_) {
       if (!client.more && (client.events & (POLLIN | POLLHUP | POLLERR)) != 0) receive(client);
@@ -326,7 +326,7 @@ class Server {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         if (errno == ECONNABORTED || errno == EINTR) continue;
-        if (errno != EAGAIN) accept_after_ = now_ + breath;  // no descriptor, no memory: later, perhaps
+        if (errno != EAGAIN) accept_after_ = now_ + breath;  // no descriptor or memory now; retried later
         return;
       }
       Client client(std::move(socket));
@@ -372,16 +372,16 @@ class Server {
   const Descriptor folder_;
   const std::shared_ptr<Mailbox> mailbox_;
   Descriptor listener_;
-  struct stat file_ {};  // the socket's, to remove no other
+  struct stat file_ {};  // identity of the socket's file, to remove no other one
 
   std::map<std::uint64_t, Client> clients_;
-  std::map<std::uint64_t, Open> open_;  // what the loop has, by serial; also of clients that are gone
+  std::map<std::uint64_t, Open> open_;  // what the loop has, by serial; also of gone clients
   std::uint64_t last_client_ = 0, last_serial_ = 0;
   std::vector<pollfd> polled_;  // bell, listener, clients in their order
   Clock::time_point now_ = Clock::now(), accept_after_ = now_;
 };
 
-/// The thread that is started meanwhile takes no signal: they are the main thread's. Faults stay its own.
+/// A thread that is started meanwhile takes no signals, which are for the main thread, but its own faults.
 class SignalsHeldBack {
  public:
   SignalsHeldBack() {

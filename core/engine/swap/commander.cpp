@@ -17,7 +17,7 @@
 namespace trainyard::control {
 namespace {
 
-constexpr int most_commands = 8;  ///< obeyed at one safe point
+constexpr int most_commands = 8;  ///< at one safe point
 
 std::string what(const std::exception_ptr& error) {
   try {
@@ -59,7 +59,7 @@ Commander::~Commander() {
   thread_.join();
 }
 
-/// The thread that prepares swaps and lets go of what was replaced.
+/// Runs the thread that prepares swaps and destroys what was replaced.
 void Commander::work() {
   pthread_setname_np(pthread_self(), "swap");
   const report::SignalStack signal_stack;
@@ -76,14 +76,14 @@ void Commander::work() {
       tasks_.pop_front();
       lock.unlock();
       task();
-    }  // what it let go of has ended, too, before the lock is taken again
+    }  // what the task held is destroyed before the lock is taken again
     lock.lock();
     finished_.notify_all();
   }
 }
 
-/// Once a safe point. To wake a thread takes as long as to commit a swap: one that has prepared something
-/// looks for what comes of it by itself.
+/// Hands the added tasks to the thread, once per safe point. Waking a thread takes as long as committing a
+/// swap, so a thread with a prepared swap polls for what follows.
 void Commander::hand_on() {
   if (added_.empty()) return;
   bool awake = false;
@@ -113,7 +113,7 @@ void Commander::wait_for(const Job& job) {
   finished_.wait(lock, [&] { return job.done.load(); });
 }
 
-/// Plugins may take their time to end: not on the loop thread.
+/// Destroys a swap on the other thread: plugins may take their time to end.
 void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
   if (swap) later([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
 }
@@ -140,7 +140,7 @@ void Commander::at_safe_point() {
   }
 }
 
-/// In a pause: waits a little for commands, and does what does not change the run.
+/// Runs in a pause: waits a little for commands, and does what does not change the run.
 void Commander::attend() {
   if (channel_->wait(std::chrono::milliseconds(current_ ? 1 : 50))) obey();
   begin_pauses();
@@ -149,7 +149,7 @@ void Commander::attend() {
   hand_on();
 }
 
-/// Of several ranks, which have come to the same safe point.
+/// Begins the requested pauses; on several ranks all have come to the same safe point by then.
 void Commander::begin_pauses() {
   for (Command& command : std::exchange(pauses_, {})) {
     if (stopping_) {
@@ -162,7 +162,7 @@ void Commander::begin_pauses() {
   }
 }
 
-/// Swaps that have done well up to `step` stay, once nothing can take the run back to before them.
+/// Ends watches up to `step`. A swap stays once no other watch can take the run back to before it.
 void Commander::end_watches(std::int64_t step) {
   const auto over = [&](const Standing& each) { return each.watch && step >= each.watch->until; };
   if (std::none_of(standing_.begin(), standing_.end(), over)) return;
@@ -175,7 +175,7 @@ void Commander::end_watches(std::int64_t step) {
   standing_.erase(standing_.begin(), stays);
 }
 
-/// The run is about to be another one than the swap in preparation was made for: it is prepared once more.
+/// Prepares the current swap anew, as the run is about to differ from the one it was prepared for.
 void Commander::put_back() {
   if (!current_) return;
   wait_for(*current_);
@@ -184,7 +184,7 @@ void Commander::put_back() {
   current_.reset();
 }
 
-/// The same request, not prepared yet.
+/// Returns the same request, not prepared yet.
 std::shared_ptr<Commander::Job> Commander::anew(Job& job) {
   const auto again = std::make_shared<Job>();
   again->entry = std::move(job.entry);
@@ -199,9 +199,9 @@ void Commander::prepare_next() {
   start(current_);
 }
 
-/// The next request whose step has come; the loop waits for it.
+/// Makes the next request whose step has come; the loop waits for it.
 void Commander::make_due() {
-  if (due_.front().swaps.empty()) {  // the executor finished what it had in flight here, the last time
+  if (due_.front().swaps.empty()) {  // a pause: the executor finished what was in flight here
     run_.loop().bench().settle(Executor::Pause::checkpoint);
     stand(std::move(due_.front()));
     return due_.pop_front();
@@ -214,19 +214,19 @@ void Commander::make_due() {
   wait_for(*job);
   try {
     commit(*job);
-  } catch (...) {  // another rank was lost: it is due again
+  } catch (...) {  // another rank was lost: the request is due again
     due_.push_front(std::move(job->entry));
     throw;
   }
 }
 
-/// Commits what was asked for and is prepared.
+/// Commits the requested swap once it is prepared.
 void Commander::finish() {
   if (!current_ || !current_->done) return;
   commit(*std::exchange(current_, nullptr));
 }
 
-/// Of several ranks, which have agreed to it: what the first of them was asked for, up to the end of a pause. The
+/// Called on all ranks once they agreed to it: does what rank 0 was asked for, up to the end of a pause. The
 /// others wait meanwhile.
 void Commander::obey_together() {
   begin_pauses();
@@ -235,7 +235,7 @@ void Commander::obey_together() {
   while (obey_first());
 }
 
-/// What the first rank has for all of them. Whether the run is paused.
+/// Does on all ranks what rank 0 was asked for. Returns true if the run is paused.
 bool Commander::obey_first() {
   distributed::World& world = *run_.loop().world();
   Ledger orders{.next = next_number_, .open = {}, .made = {}};
@@ -276,7 +276,7 @@ void Commander::checkpoint() {
   checkpoint_due_ = false;
 }
 
-/// One after the other. Where another rank is lost meanwhile, the first one is asked again for what is left.
+/// Makes the swaps in turn. If another rank is lost meanwhile, rank 0 is asked again for those that are left.
 void Commander::make(const std::deque<std::shared_ptr<Job>>& jobs) {
   for (auto job = jobs.begin(); job != jobs.end(); ++job) try {
       start(*job);
@@ -289,8 +289,8 @@ void Commander::make(const std::deque<std::shared_ptr<Job>>& jobs) {
     }
 }
 
-/// Why one of the ranks cannot make a swap; empty where all can. Where another one is lost meanwhile the run is as
-/// it was before the swap, in the middle of a safe point.
+/// Returns why one of the ranks cannot make a swap; empty if all can. If another rank is lost meanwhile, the
+/// run is put back to before the swap, in the middle of a safe point.
 std::string Commander::agree_with_others(Job& job, const std::shared_ptr<train::StateCopy>& before,
                                          const std::string& refused) {
   const train::Position position = run_.loop().position();
@@ -307,8 +307,8 @@ std::string Commander::agree_with_others(Job& job, const std::shared_ptr<train::
   }
 }
 
-/// Puts a prepared swap into the run, or tells why not; the run goes on either way. Of several ranks all do, or
-/// none.
+/// Puts a prepared swap into the run, or says why it cannot; the run goes on either way. Of several ranks all
+/// make it, or none does.
 void Commander::commit(Job& job) {
   Entry& entry = job.entry;
   distributed::World* const world = run_.loop().world();
@@ -326,7 +326,7 @@ void Commander::commit(Job& job) {
     if (!refused.empty()) note_pause("for a swap that was not made");
   }
   if (!refused.empty()) {
-    if (before) {  // another rank could not
+    if (before) {  // another rank could not make it
       swaps_.take_back(*job.prepared);
       run_.go_back(train::StateCopy(before->states()).states());
     }
@@ -356,7 +356,7 @@ void Commander::commit(Job& job) {
   standing_.push_back({std::move(entry), std::move(job.prepared), std::move(watched)});
 }
 
-/// A client hears it, and so does everybody of what was planned, which nobody waits for.
+/// Tells the client why; a planned swap, for which nobody waits, becomes a warning.
 void Commander::refuse(Job& job, const std::string& why) {
   retire(std::move(job.prepared));
   ++counts_.refused;
@@ -366,7 +366,7 @@ void Commander::refuse(Job& job, const std::string& why) {
   later([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
 }
 
-/// Steps for which a request is watched: the longest that its swaps ask for. Several ranks never go back.
+/// Returns the number of steps in the watch: the most that the swaps ask for; 0 on several ranks.
 std::int64_t Commander::watch_of(const Entry& entry) const {
   std::int64_t longest = 0;
   if (run_.loop().world() != nullptr) return longest;
@@ -377,7 +377,7 @@ std::int64_t Commander::watch_of(const Entry& entry) const {
 }
 
 bool Commander::recover(const Error& error) {
-  put_back();  // whoever goes back otherwise changes the run, too
+  put_back();  // going back by other means changes the run, too
   if (standing_.empty()) return false;
   const std::int64_t failed_at = run_.clock().step + 1;
   while (!standing_.back().watch) {
@@ -394,7 +394,7 @@ bool Commander::recover(const Error& error) {
   Standing failed = std::move(standing_.back());
   standing_.pop_back();
   swaps_.take_back(*failed.swap);
-  // Plugins keep what they load, and a checkpoint that is being written may hold the copy.
+  // The states are copied: plugins keep what they load, and a checkpoint under way may hold the copy.
   run_.go_back(train::StateCopy(failed.watch->before->states()).states());
   for (const config::SwapRequest& swap : failed.entry.swaps) --swapped_[swap.slot];
   --counts_.made;
@@ -412,7 +412,7 @@ bool Commander::recover(const Error& error) {
 }
 
 void Commander::complete(Snapshot& snapshot) {
-  write_lines();  // a checkpoint that holds the end of a request as settled comes after the journal's line
+  write_lines();  // the journal's line must precede a checkpoint that holds a request as settled
   Ledger ledger{.next = next_number_, .open = {}, .made = {}};
   if (current_) ledger.open.push_back(current_->entry);
   for (const std::shared_ptr<Job>& job : waiting_) ledger.open.push_back(job->entry);
@@ -519,8 +519,8 @@ Commander::Job& Commander::add(std::string who, std::vector<config::SwapRequest>
   return job;
 }
 
-/// Whatever hooks and schedules make of the look is undone, and no sink is told.
-/// `command`: null on a rank that nobody asked.
+/// Evaluates without a trace: whatever hooks and schedules do meanwhile is undone, and no sink gets a record.
+/// `command` is null on a rank that nobody asked.
 void Commander::evaluate(Command* command) {
   train::Loop& loop = run_.loop();
   put_back();
@@ -592,8 +592,8 @@ Status Commander::status() const {
   return status;
 }
 
-/// Synced to the disk: not while the loop waits. A client has its answer after that; what is lost with the
-/// process before it, nobody was told.
+/// Notes the end of a request for the journal, which is synced without the loop waiting. A client is answered
+/// after that, so what is lost with the process before it was told to nobody.
 void Commander::note_end(const Entry& of, std::string_view what, std::string why) {
   {
     const std::lock_guard lock(lines_mutex_);
@@ -602,19 +602,19 @@ void Commander::note_end(const Entry& of, std::string_view what, std::string why
   later([this] { write_lines(); });
 }
 
-/// What an executor finishes may change the bits of the run: a resume pauses it here, too.
+/// Notes a pause: what an executor finishes may change the run's bits, so a resume pauses here, too.
 void Commander::note_pause(std::string why) {
   Entry entry{.number = next_number_++, .who = "host", .step = run_.clock().step, .swaps = {}};
   note_end(entry, paused, std::move(why));
   stand(std::move(entry));
 }
 
-/// A pause under a watch comes again where the run goes back to before it.
+/// Keeps a pause that falls within a watch: it is repeated if the run goes back to before it.
 void Commander::stand(Entry pause) {
   if (!standing_.empty()) standing_.push_back({std::move(pause), nullptr, std::nullopt});
 }
 
-/// Any thread.
+/// Writes the noted lines to the journal. Any thread.
 void Commander::write_lines() {
   const std::lock_guard lock(lines_mutex_);
   for (; !lines_.empty(); lines_.pop_front()) {

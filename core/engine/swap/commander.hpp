@@ -1,4 +1,4 @@
-// Obeys, at safe points: commands of the control socket, and the requests of the run's ledger.
+// Executes, at safe points, commands of the control socket and requests of the run's ledger.
 #pragma once
 
 #include <atomic>
@@ -22,63 +22,63 @@
 
 namespace trainyard::control {
 
-/// A swap of a saved run, and what the run was before it, where it was watched.
+/// A swap of a saved run; if it was watched, with the state of the run before it.
 struct MadeBefore {
   Made made;
   std::vector<State> before;
 };
 
-/// Loop thread. Swaps are prepared on a thread of its own, one at a time, and written down there: the loop
-/// does not wait for the disk.
+/// Used on the loop thread. Swaps are prepared, one at a time, on a thread of the commander's, which also
+/// writes the journal: the loop does not wait for the disk.
 class Commander {
  public:
-  /// Of a run that is built. `channel`: null where another rank has it. `ledger`: what is open from the beginning.
-  /// What it holds as made is made by go_on_with().
+  /// `run` is built. `channel` is null if another rank has it. `ledger` holds the requests that are open from
+  /// the beginning; those that it holds as made are made by go_on_with().
   Commander(train::Run& run, Channel* channel, report::RunDirectory& directory, Ledger ledger);
   ~Commander();
   Commander(const Commander&) = delete;
   Commander& operator=(const Commander&) = delete;
 
-  /// LoopHost::at_safe_point. Throws where the weights are not finite at the end of a watch.
+  /// Implements LoopHost::at_safe_point. Throws if the weights are not finite at the end of a watch.
   void at_safe_point();
-  /// As a client's command; what becomes of it goes into the journal.
+  /// Adds a request as a client's command does; its outcome goes into the journal.
   void ask(config::SwapRequest request, const std::string& who) { add(who, {std::move(request)}); }
-  /// LoopHost::has_orders: what clients and plugins asked this rank for.
+  /// Implements LoopHost::has_orders: true if clients or plugins asked this rank for something.
   bool has_orders() const { return has_work() || paused_ || !pauses_.empty(); }
-  /// LoopHost::planned_swaps
+  /// Implements LoopHost::planned_swaps.
   std::int64_t planned() const { return std::ssize(due_); }
-  /// LoopHost::recover: takes back the newest swap that is still watched, with what was made after it, which
-  /// then comes again.
+  /// Implements LoopHost::recover: rolls back the newest swap that is still watched, and what was made after
+  /// it, which then comes again.
   bool recover(const Error& error);
-  /// LoopHost::closing: the watches end with the training. Throws as at_safe_point() does.
+  /// Implements LoopHost::closing: watches end with the training. Throws as at_safe_point() does.
   void close_watches() { end_watches(std::numeric_limits<std::int64_t>::max()); }
 
-  /// LoopHost::pausing
+  /// Implements LoopHost::pausing.
   void note_pause(std::string why);
-  /// Adds to what is saved: the ledger, and what the run was before each swap that is watched.
+  /// Adds the ledger to a snapshot, and the state of the run before each swap that is watched.
   void complete(Snapshot& snapshot);
-  /// Of a run that was saved while swaps were watched, and that was built as it was before them: makes them
-  /// again, with what the run was before each. The caller restores the state of the run itself after that.
+  /// Repeats the swaps of a run that was saved under their watch, and is built as before them; keeps the
+  /// state before each. The caller restores the state of the run itself after that.
   void go_on_with(std::vector<MadeBefore> made);
 
-  /// What became of requests so far, in this process.
+  /// Returns how many requests were made, refused and rolled back so far, in this process.
   const report::SwapCounts& counts() const { return counts_; }
 
  private:
-  /// What the run goes back to if anything fails before `until`.
+  /// The state to which the run goes back if anything fails before `until`.
   struct Watch {
     std::shared_ptr<train::StateCopy> before;
-    std::int64_t until;  ///< step
+    std::int64_t until;  ///< a step
   };
   /// A swap from its request to its end.
   struct Job {
     Entry entry;
-    std::optional<Command> command;  ///< of a client who waits for the answer
+    std::optional<Command> command;  ///< the command of a client who waits for the answer
     std::unique_ptr<train::PreparedSwap> prepared;
     std::exception_ptr error;
     std::atomic<bool> done{false};  ///< prepared, or failed
   };
-  /// A swap of the run that is watched, or what came after one that is: a swap, or a pause of the executor.
+  /// A watched swap of the run, or what came after one: another swap, or a pause of the executor.
   struct Standing {
     Entry entry;
     std::unique_ptr<train::PreparedSwap> swap;  ///< null: a pause
@@ -91,7 +91,7 @@ class Commander {
   void make_due();
   void finish();
   bool has_work() const { return !waiting_.empty() || !evaluations_.empty() || checkpoint_due_; }
-  /// Whether the run is paused, and no signal has ended that.
+  /// Returns true if the run is paused and no signal has ended the pause.
   bool holds() const { return paused_ && !run_.loop().caught(); }
   void attend();
   void begin_pauses();
@@ -126,31 +126,31 @@ class Commander {
   report::RunDirectory& directory_;
   train::Swaps swaps_;
   std::int64_t next_number_;
-  std::deque<Entry> due_;  ///< in the order of time
+  std::deque<Entry> due_;  ///< in the order of their steps
   std::deque<std::shared_ptr<Job>> waiting_;
-  std::shared_ptr<Job> current_;    ///< in preparation, or ready
-  std::vector<Standing> standing_;  ///< oldest first, which is watched
+  std::shared_ptr<Job> current_;    ///< in preparation, or prepared
+  std::vector<Standing> standing_;  ///< oldest first; the oldest is watched
   report::SwapCounts counts_;
-  std::map<std::string, std::int64_t> swapped_;  ///< how often, by slot
+  std::map<std::string, std::int64_t> swapped_;  ///< number of swaps by slot
   struct AskedCheckpoint {
     Command command;
     std::int64_t step;
   };
   std::deque<AskedCheckpoint> checkpoints_;
-  std::deque<Command> evaluations_, pauses_;  ///< of several ranks: they wait for the others
+  std::deque<Command> evaluations_, pauses_;  ///< on several ranks: they wait for the others
   bool checkpoint_due_ = false;
   bool paused_ = false;
-  bool stopping_ = false;  ///< a client was told so
+  bool stopping_ = false;  ///< a client asked the run to stop
 
-  std::vector<std::function<void()>> added_;  ///< to tasks_, at the end of the safe point
+  std::vector<std::function<void()>> added_;  ///< moved to tasks_ at the end of the safe point
   std::mutex lines_mutex_;
-  /// Of the journal, not written yet, each without its details.
+  /// Lines of the journal that are not written yet, each without its details.
   std::deque<std::pair<report::JournalEntry, Entry>> lines_;
 
   std::mutex mutex_;
   std::condition_variable wake_, finished_;
   std::deque<std::function<void()>> tasks_;
-  bool expecting_ = false;  ///< there is a swap in preparation, or ready
+  bool expecting_ = false;  ///< a swap is in preparation, or prepared
   bool closing_ = false;
   std::thread thread_;
 };

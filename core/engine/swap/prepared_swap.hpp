@@ -1,4 +1,4 @@
-// Swaps that were made ready together beside the run, and, once committed, what they replaced.
+// Swaps prepared together beside the run; once committed, the plugins that they replaced.
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@ namespace trainyard::train {
 
 class PreparedSwap {
  public:
-  /// "schedule: cosine 1.0.0, generation 2", as prepared; of several, one after the other.
+  /// Returns "schedule: cosine 1.0.0, generation 2", as prepared; several are joined with "; ".
   const std::string& text() const { return text_; }
 
  private:
   friend class Swaps;
 
-  /// What there is to a plugin of the layer besides.
+  /// Data about one plugin of the layer.
   struct Part {
-    std::size_t place;  ///< among the plugins and the slots of the run
+    std::size_t place;  ///< index among the plugins and the slots of the run
     config::Carry carry = config::Carry::state;
-    /// What the plugin made for itself: it is freed with the swap, not where other state takes its place.
+    /// State that the plugin made for itself: kept until the swap is freed, though other state replaces it.
     State own;
   };
 
-  /// Frees what nobody asks for any more once `later` has followed: plans are long, and models are large.
+  /// Frees what nobody asks for once `later` has been prepared: plans are long, and models are large.
   void free_replaced_by(PreparedSwap& later) {
     const Made& made = later.layer_.made;
     layer_.made.splits.clear();
@@ -43,8 +43,8 @@ class PreparedSwap {
   std::string text_;
   config::RunConfig config_;  ///< of the run with the swap
   std::string config_text_;
-  Layer layer_;              ///< over the run as it is, or over a swap that it follows, uncommitted
-  std::vector<Part> parts_;  ///< one a plugin; data and model bring those along that depend on them
+  Layer layer_;              ///< on top of the run, or of an uncommitted swap that it follows
+  std::vector<Part> parts_;  ///< one per plugin; data and model bring those that depend on them
   events::Bus::Table table_;
 };
 

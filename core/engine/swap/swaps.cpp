@@ -29,9 +29,9 @@ bool same_shape(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
-/// For another plugin: what `fresh` would save, with all tensors that `old` has under the same name, shape
-/// and type; with any of them its numbers, too: a moment without the count of its updates would be corrected
-/// for a bias that it does not have.
+/// For another plugin: returns what `fresh` would save, with each tensor that `old` has under the same name,
+/// shape and type. If there is one, the numbers of `old` come, too: a moment without its count of updates
+/// would be corrected for a bias that it does not have.
 State overlaid(State fresh, const State& old) {
   bool any = false;
   for (auto& [name, tensor] : fresh.tensors) {
@@ -48,8 +48,8 @@ State overlaid(State fresh, const State& old) {
   return fresh;
 }
 
-/// For the same plugin with other options: all that `old` has, and of `fresh` what these options bring or
-/// shape otherwise.
+/// For the same plugin with other options: returns all of `old`, with what these options add or shape
+/// otherwise taken from `fresh`.
 State completed(State old, const State& fresh) {
   for (const auto& [name, tensor] : fresh.tensors) {
     at::Tensor& own = old.tensors.try_emplace(name, tensor).first->second;
@@ -74,7 +74,7 @@ void hand_over(const ActivePlugin& from, ActivePlugin& to, config::Carry carry) 
   guarded(to.slot(), 0, [&] { to.as<Plugin>().load(StateReader(state)); });
 }
 
-/// What one compressor kept back of gradients and the next has no place for; empty where nothing is lost.
+/// Returns the names of gradients that one compressor kept back and the next cannot hold; empty: none.
 std::string lost_gradients(const ActivePlugin& from, const ActivePlugin& to) {
   std::string names;
   if (from.slot().kind != Compressor::kind.name) return names;
@@ -87,20 +87,20 @@ std::string lost_gradients(const ActivePlugin& from, const ActivePlugin& to) {
   return names;
 }
 
-/// Whether one of some kinds is among what a swap brings.
+/// Returns true if a swap brings a plugin of one of these kinds.
 bool brings(const Layer& layer, std::initializer_list<std::string_view> kinds) {
   return std::ranges::any_of(layer.plugins, [&](const ActivePlugin& plugin) {
     return std::ranges::find(kinds, plugin.slot().kind) != kinds.end();
   });
 }
 
-/// Whether an executor may have made something of what a swap replaces.
+/// Returns true if an executor may depend on what a swap replaces.
 bool concerns_the_executor(const Layer& layer) {
   return brings(layer, {Model::kind.name, Dropout::kind.name, Loss::kind.name, Optimizer::kind.name,
                         Executor::kind.name});
 }
 
-/// Whether the loop settles before each hook of a plugin.
+/// Returns true if the loop settles before each hook of a plugin.
 bool comes_after_settle(ActivePlugin& plugin) {
   const std::vector<HookSpec>& hooks = plugin.subscriber().participant.hooks;
   return std::all_of(hooks.begin(), hooks.end(),
@@ -170,7 +170,7 @@ void Swaps::open(PreparedSwap& swap) {
   }
 }
 
-/// In the order of time.
+/// Returns the planned swaps in the order of their steps.
 std::vector<Swaps::Planned> Swaps::plan() const {
   std::vector<Planned> plan;
   for (const config::PlannedSwap& each : live_.config.swaps)
@@ -189,7 +189,7 @@ void Swaps::rehearse() {
       if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());
       for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
         ActivePlugin& plugin = swap.layer_.plugins[i];
-        if (plugin.has_state() && plugin.slot().kind != Recorder::kind.name)  // which would cut its files
+        if (plugin.has_state() && plugin.slot().kind != Recorder::kind.name)  // its load cuts files
           hand_over(swap.layer_.below->plugin(plugin.slot().slot), plugin, swap.parts_[i].carry);
       }
       if (swap.layer_.made.curve) place_curve(swap, planned.step);
@@ -202,8 +202,8 @@ void Swaps::rehearse() {
   }
 }
 
-/// Whether nobody writes a tensor of the run's state, with the swap, before the loop settles: a graph reads
-/// its parameters only, an optimizer is called for its step only, and hooks are called at events.
+/// Returns true if nobody writes a tensor of the state before the loop settles, also with the swap: a graph
+/// only reads parameters, an optimizer is called only for its step, hooks only at events.
 bool Swaps::steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor) {
   const auto graph = [](const Network& network) { return dynamic_cast<const GraphNetwork*>(&network); };
   if (state.owner == "model")  // its buffers require no gradients
@@ -217,7 +217,7 @@ bool Swaps::steady(PreparedSwap& swap, const State& state, const at::Tensor& ten
   return false;
 }
 
-/// Whether the run's executor goes, and nobody takes its state over.
+/// Returns true if the run's executor goes, and its state is not taken over.
 bool Swaps::leaves_executor(PreparedSwap& swap) {
   for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
     const config::SlotConfig &goes = going(swap, i).slot(), &comes = swap.layer_.plugins[i].slot();
@@ -237,7 +237,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     before = std::make_shared<StateCopy>(
         run_.snapshot().states,
         [&](const State& state, const at::Tensor& tensor) { return steady(swap, state, tensor); });
-  if (leaves) {  // what is in flight ends here; whoever takes the swap back has it in flight again
+  if (leaves) {  // ends what is in flight here; a rollback puts it back in flight
     before->settle();
     run_.loop().bench().settle(Executor::Pause::exchange);
   }
@@ -246,7 +246,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     live_.bus->call_alone(plugin.subscriber(), event, live_.context);
   };
   const bool rules = brings(swap.layer_, {Rule::kind.name, Recorder::kind.name});
-  std::size_t out = 0, in = 0;  // of them have been told to go, to come
+  std::size_t out = 0, in = 0;  // how many have been told to go, to come
   bool exchanged = false;
   try {
     for (; out < coming.size(); ++out) call(going(swap, out), Event::swap_out);
@@ -286,7 +286,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
   return before;
 }
 
-/// Where the curve of a schedule that comes in at an update begins, and its scale.
+/// Sets where the curve of a schedule that comes in at an update begins, and its scale.
 void Swaps::place_curve(PreparedSwap& swap, std::int64_t step) {
   Layer& layer = swap.layer_;
   const auto schedule = std::ranges::find(layer.plugins, std::string_view(Schedule::kind.name),
@@ -297,7 +297,7 @@ void Swaps::place_curve(PreparedSwap& swap, std::int64_t step) {
   switch (swap.parts_[static_cast<std::size_t>(schedule - layer.plugins.begin())].carry) {
     case config::Carry::state:
       place = old_place;
-      // A scale that made two curves meet says nothing of a third.
+      // A scale that made two curves meet is meaningless for a third.
       if (slot.type != layer.below->plugin(slot.slot).slot().type) place.gain = 1.0;
       break;
     case config::Carry::restart: place.start = step; break;
@@ -317,7 +317,7 @@ void Swaps::place_curve(PreparedSwap& swap, std::int64_t step) {
   train::place_curve(layer.made, *schedule, live_.scale, place, step);
 }
 
-/// Everything that a swap brings against what the run has in its place; the same again takes it back.
+/// Exchanges everything that a swap brings for what the run has in its place; a second call undoes it.
 void Swaps::exchange(PreparedSwap& swap) {
   for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
     ActivePlugin& plugin = going(swap, i);

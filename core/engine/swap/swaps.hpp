@@ -1,4 +1,4 @@
-// Replaces plugins of a run while it is going.
+// Replaces plugins of a run while it trains.
 #pragma once
 
 #include <memory>
@@ -11,30 +11,29 @@ namespace trainyard::train {
 
 class Swaps {
  public:
-  /// `run` outlives the object. Several may stand on one run.
+  /// `run` outlives the object. Several objects may exist for one run.
   explicit Swaps(Run& run) : run_(run), live_(run.live()) {}
 
-  /// Makes swaps ready beside the run, as one: checks what they make of it as a run file, loads the code,
-  /// constructs and opens the plugins. One thread at a time, not while a commit runs. Throws Error; the run
-  /// does not notice. `after`: for the run as that one would leave it, which outlives this one.
+  /// Prepares swaps beside the run, as one: checks the resulting run file, loads the code, constructs and
+  /// opens the plugins. One thread at a time, not during a commit. Throws Error; the run does not change.
+  /// With `after` they are for the run as that swap would leave it, which outlives this one.
   std::unique_ptr<PreparedSwap> prepare(const std::vector<config::SwapRequest>& swaps,
                                         PreparedSwap* after = nullptr);
-  /// Between two steps, on the loop thread: hands the state over and publishes the new plugins. Throws Error
-  /// where an old or a new plugin objects; the run is then as it was. The swap holds the old ones from then
-  /// on. Only the latest preparation may be committed. `watched`: gives what the run was before it, a copy
-  /// that may be under way still: the run settles it before it writes what is copied.
+  /// Called between two steps, on the loop thread: hands the state over and publishes the new plugins. Throws
+  /// Error if an old or a new plugin objects; the run is then as it was. From then on the swap holds the old
+  /// plugins. Only the latest preparation may be committed. If `watched`, returns a copy of the state before
+  /// the swap, perhaps still in progress: the run settles it before it writes what is copied.
   std::shared_ptr<StateCopy> commit(PreparedSwap& swap, bool watched = false);
-  /// The newest of the commits that stand is undone: the old plugins return. State is the caller's to
-  /// restore.
+  /// Undoes the newest commit that stands: the old plugins return. The caller restores the state.
   void take_back(PreparedSwap& swap);
 
-  /// Tries [[swap]] of the run file on the run before it begins, as far as that can be told: each is prepared
-  /// for the run as those before it leave it, takes the state over, and nothing is committed. Throws
-  /// ConfigError for the first that cannot be made.
+  /// Tries [[swap]] of the run file before the run begins, as far as possible: each is prepared for the run
+  /// as the earlier ones leave it and takes over the state, but nothing is committed. Throws ConfigError for
+  /// the first that cannot be made.
   void rehearse();
 
  private:
-  /// Swaps that come together, at the safe point of a step.
+  /// Swaps that are made together, at the safe point of a step.
   struct Planned {
     std::int64_t step;
     std::vector<config::SwapRequest> swaps;
@@ -45,7 +44,7 @@ class Swaps {
   bool steady(PreparedSwap& swap, const State& state, const at::Tensor& tensor);
   void place_curve(PreparedSwap& swap, std::int64_t step);
   void exchange(PreparedSwap& swap);
-  /// In the place of a part of the swap: who goes with it, and who has come once it is made.
+  /// Returns the plugin in the place of a part: before the commit the old one, afterwards the new one.
   ActivePlugin& going(const PreparedSwap& swap, std::size_t part) {
     return live_.layer.plugins[swap.parts_[part].place];
   }

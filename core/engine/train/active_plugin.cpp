@@ -13,7 +13,7 @@
 namespace trainyard::train {
 namespace {
 
-/// Objects that such a thread is in; for the life of the process.
+/// Keeps, for the life of the process, the objects that a left thread is still in.
 std::vector<std::shared_ptr<HostServices>>& kept() {
   static auto& objects = *new std::vector<std::shared_ptr<HostServices>>();
   return objects;
@@ -42,7 +42,7 @@ struct HostServices::Worker {
 HostServices::~HostServices() {
   const std::lock_guard lock(mutex_);
   for (const std::weak_ptr<Worker>& worker : workers_)
-    if (const std::shared_ptr<Worker> alive = worker.lock()) alive->thread = {};  // asked to stop and joined
+    if (const std::shared_ptr<Worker> alive = worker.lock()) alive->thread = {};  // asks it to stop, joins it
 }
 
 void HostServices::close() {
@@ -80,7 +80,7 @@ RandomStream HostServices::random(std::string_view purpose) const {
 
 std::shared_ptr<void> HostServices::thread(std::string_view name, std::function<void(std::stop_token)> work) {
   auto worker = std::make_shared<Worker>();
-  // The kernel keeps 15 characters.
+  // The kernel keeps 15 characters of a thread's name.
   std::string label = (owner_ + "/" + std::string(name)).substr(0, 15);
   worker->thread =
       std::jthread([this, work = std::move(work), label = std::move(label)](std::stop_token stop) {

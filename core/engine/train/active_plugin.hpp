@@ -22,7 +22,7 @@
 
 namespace trainyard::train {
 
-/// Where the services of plugins end up; the run fills it in.
+/// Receives what plugins send through their services; the run fills it in.
 struct HostOutputs {
   std::function<void(LogLevel, const std::string& message)> log = [](LogLevel, const std::string&) {};
   std::function<void(const std::string& who, std::string_view what, std::string_view why)> journal =
@@ -32,12 +32,12 @@ struct HostOutputs {
       [](const config::SwapRequest&, const std::string&) {};
   std::function<std::vector<Batch>(std::string_view split, std::int64_t count)> batches =
       [](std::string_view, std::int64_t) { return std::vector<Batch>(); };
-  std::function<void()> thread_failed = [] {};  ///< one of a plugin's own threw: thread_failed() says whose
+  std::function<void()> thread_failed = [] {};  ///< a plugin's own thread threw: see thread_failed()
   RunFacts run;
   std::uint64_t seed = 0;
 };
 
-/// The code of the plugins that a plugin is made of (PluginList), by kind and name.
+/// The code of the plugins that are parts of another plugin (PluginList), by kind and name.
 using PartCode = std::map<std::pair<std::string, std::string>, plugins::LoadedPlugin, std::less<>>;
 
 /// The host as one plugin sees it.
@@ -64,11 +64,11 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
   void leave(std::shared_ptr<void> thread) override;
 
-  /// The plugin lives on without its slot: what it asks for from here on comes to nothing.
+  /// Called when the plugin lives on without its slot: its requests have no effect from here on.
   void close();
-  /// Whether a thread of the plugin threw; takes no lock.
+  /// Returns true if a thread of the plugin threw; takes no lock.
   bool thread_failed() const { return thread_failed_; }
-  /// What the first of them threw, once.
+  /// Returns the error of the first such thread, once.
   std::string take_thread_error();
 
  private:
@@ -81,21 +81,21 @@ class HostServices : public Host, public std::enable_shared_from_this<HostServic
   const std::uint64_t seed_;
   const RunFacts run_;
   std::mutex open_;
-  const HostOutputs* outputs_;  ///< null: closed
+  const HostOutputs* outputs_;  ///< null once closed
   std::mutex mutex_;
   std::vector<std::weak_ptr<Worker>> workers_;
   std::string thread_error_;
   std::atomic<bool> thread_failed_{false};
 };
 
-/// A plugin's object, which goes before its services.
+/// A plugin's object, which is destroyed before its services.
 struct PluginObject final : HostServices {
   using HostServices::HostServices;
   plugins::LoadedPlugin::Instance instance{};
 };
 
-/// Whether threads of this process are in calls that do not return. Such a process has to end without taking
-/// itself down (_exit).
+/// Returns true if threads of this process are in calls that do not return. Such a process has to end by
+/// _exit, without destroying its objects.
 bool left_threads();
 
 class ActivePlugin {
@@ -105,27 +105,27 @@ class ActivePlugin {
                PartCode parts, const HostOutputs& outputs);
 
   const config::SlotConfig& slot() const { return slot_; }
-  /// Of its code in this process: 1 for the first object that was loaded.
+  /// Returns the generation of its code in this process: 1 for the first object that was loaded.
   int generation() const { return code_.generation(); }
   const ManifestData& manifest() const { return code_.manifest(); }
   const plugins::PluginFile& file() const { return file_; }
   events::Subscriber& subscriber() { return subscriber_; }
   const events::Subscriber& subscriber() const { return subscriber_; }
   HostServices& services() { return *object_; }
-  /// Who calls the object on another thread holds it for the call: it may outlive the slot.
+  /// Code on another thread locks this for a call of the object, which may outlive the slot.
   std::weak_ptr<HostServices> object() const { return object_->weak_from_this(); }
 
-  /// The object as the interface of its kind; the registry has checked the kind and the loader the
+  /// Returns the object as the interface of its kind; the registry has checked the kind and the loader the
   /// fingerprint.
   template <class Interface>
   Interface& as() {
     return static_cast<Interface&>(*object_->instance.plugin);
   }
 
-  /// Sinks keep files of their own, which they cut themselves when a run goes on; a checkpointer is how state
-  /// is saved.
+  /// Returns true for kinds with state. Sinks have none: they cut their own files when a run is resumed; nor
+  /// has a checkpointer, as it saves the state.
   bool has_state() const { return plugins::find_kind(slot_.kind)->has_state; }
-  /// What the plugin saves; empty where it has no state.
+  /// Returns what the plugin saves; empty if it has no state.
   State state() const;
 
  private:

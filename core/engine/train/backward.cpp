@@ -31,7 +31,7 @@ void give(Node& node, at::Tensor gradient) {
   node(std::move(given));
 }
 
-/// The nodes of the chain from the loss on; none where it is another graph, or somebody listens to one of them.
+/// Returns the nodes of the chain from the loss on; none if the graph is no chain, or a node has hooks.
 std::vector<Node*> chain_of(const at::Tensor& loss) {
   std::vector<Node*> chain;
   for (Node* node = loss.grad_fn().get(); node != nullptr;) {
@@ -71,13 +71,13 @@ void backward(const at::Tensor& loss, const at::Tensor& root) {
     gradient.reset();
     for (std::size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i].is_valid() || !found[i].defined()) continue;
-      at::Tensor each = std::move(found[i]);  // taken over as it is, where nobody else has it
+      at::Tensor each = std::move(found[i]);  // taken over as it is, if nobody else has it
       if (is_leaf(*edges[i].function))
         give(*edges[i].function, std::move(each));
       else
         gradient = std::move(each);
     }
-    if (!gradient.defined()) return;  // it was the last, or nothing goes further
+    if (!gradient.defined()) return;  // it was the last node, or no gradient goes further
   }
 }
 

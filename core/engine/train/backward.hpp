@@ -1,12 +1,12 @@
-// From a loss back to the gradients of the parameters.
+// Computes the gradients of the parameters from a loss.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace trainyard::train {
 
-/// loss.backward(root). Where the graph is a chain - each node gives to one other, the last to parameters, as behind
-/// an executor that computes the network as one node - its nodes are called one after another, without autograd's
+/// Does loss.backward(root). If the graph is a chain - each node feeds one other, the last one parameters, as
+/// with an executor that computes the network as one node - its nodes are called in turn, without autograd's
 /// engine, which takes longer than a small network.
 void backward(const at::Tensor& loss, const at::Tensor& root);
 

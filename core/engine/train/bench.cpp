@@ -33,7 +33,7 @@ Event closing_of(Event opening) {
                        [&](Event event) { return event != opening && events::opening_of(event) == opening; });
 }
 
-/// Whether gradients may leave while backward runs: nobody looks at those of this rank before they are summed.
+/// Returns true if gradients may be exchanged during backward: no hook looks at this rank's before the sum.
 bool may_overlap(const events::Bus& bus) {
   return !bus.heard(Event::after_backward) && !bus.heard(Event::micro_end) &&
          !bus.heard(Event::before_reduce);
@@ -48,7 +48,7 @@ Bench::Bench(LoopParts& parts, PhaseSeconds& seconds)
   if (parts_.config->trainer.precision == config::TrainerKeys::Precision::fp16_mixed) scaler_.emplace();
 }
 
-/// Calls the executor within the guard of its slot; what the host itself threw below it comes out as it was.
+/// Calls the executor within its slot's guard; an error that the host threw below it leaves unchanged.
 template <class Call>
 decltype(auto) Bench::in_executor(Call&& call) {
   const auto [slot, executor] = parts_.executor;
@@ -69,7 +69,7 @@ decltype(auto) Bench::in_executor(Call&& call) {
   }
 }
 
-/// Of what the executor calls: the thread is in no plugin meanwhile, and errors are not the executor's.
+/// Runs what the executor calls: the thread is in no plugin meanwhile, and errors are not the executor's.
 template <class Call>
 decltype(auto) Bench::in_host(Call&& call) {
   const events::CallScope scope(nullptr, nullptr);
@@ -84,7 +84,7 @@ decltype(auto) Bench::in_host(Call&& call) {
 void Bench::open() {
   member_losses_.resize(parts_.member_metrics.size());
   check_parts();
-  set_rates(rate_);  // steps without an update are logged with that of the last one, as hooks have left it
+  set_rates(rate_);  // steps without an update log the last update's rates, as hooks left them
   if (lr_) parts_.optimizer.plugin->groups().front().lr = *std::exchange(lr_, std::nullopt);
   if (parts_.world != nullptr) check_ranks(parts_.world->size());
   in_executor([&](Executor& executor) { executor.open(*this); });
@@ -112,7 +112,7 @@ void Bench::step(StepWork& work, bool logging) {
                     " and not the event that closes it");
 }
 
-/// Again where another compressor has come.
+/// Makes the reduction; anew if the compressor was replaced.
 void Bench::make_reduction() {
   Compressor* const compressor = parts_.compressor.plugin;
   if (reduction_ && reduction_->compressor() == compressor) return;
@@ -125,7 +125,7 @@ void Bench::make_reduction() {
       [world = parts_.world] { world->settle(); });
 }
 
-/// What works by the sums of gradients has nothing to do where there are none.
+/// Throws if parts of the run need sums of gradients, and the executor makes none.
 void Bench::check_parts() const {
   if (!in_parts()) return;
   const std::string because =
@@ -139,15 +139,15 @@ void Bench::check_parts() const {
                       because);
 }
 
-/// What any rank leaves out, all do.
+/// Makes a step of an executor that divides the network: a batch that one rank skips, all skip.
 void Bench::step_in_parts(StepWork& work, bool logging, bool skip) {
-  reduction_.reset();  // of an executor before
+  reduction_.reset();  // made for an executor before
   if (distributed::any(*parts_.world, skip ? 1U : 0U) == 0) step(work, logging);
   share_losses(context_.waiting_bits() | ends_);
   context_.agree(agreed_);
 }
 
-/// A rank reports what its part of the network comes to, and has these bits for all: a collective.
+/// Adds up what the ranks' parts of the network report as loss, and agrees on `bits`: a collective.
 void Bench::share_losses(unsigned bits) {
   const at::Tensor own = at::empty({3}, at::kDouble),
                    all = at::empty({3 * parts_.world->size()}, at::kDouble);
@@ -182,7 +182,7 @@ void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends
   step(work, logging);
 }
 
-/// The loop gives at least one micro-batch, and none of a step that this rank leaves out.
+/// The loop gives at least one micro-batch, or none of a step that this rank leaves out.
 void Bench::take_up(const StepWork& work) {
   if (!reduction_) return;
   reduction_->start(work.step, loss_scale());
@@ -206,7 +206,7 @@ void Bench::settle(Executor::Pause pause) {
   catch_up();
 }
 
-/// Whoever looks at the weights next finds all rows where the optimizer has them.
+/// Has the optimizer update all rows that it has put off, before something looks at the weights.
 void Bench::catch_up() {
   const auto [slot, optimizer] = parts_.optimizer;
   if (auto* const lazy = dynamic_cast<LeavesRows*>(optimizer))
@@ -275,8 +275,8 @@ at::Tensor Bench::loss_of(const at::Tensor& output, const Batch& batch) {
                  [&] { return parts_.loss.plugin->forward(output, check_rows(batch, output.sizes())); });
 }
 
-/// The gradient that backward starts from carries share and scale, so that weighting a micro-batch costs
-/// nothing.
+/// Returns the initial gradient of backward, which carries share and loss scale, so that weighting a
+/// micro-batch costs nothing.
 at::Tensor Bench::backward_root(double factor) {
   if (!root_.defined() || factor != root_factor_ || root_.scalar_type() != context_.loss_.scalar_type()) {
     root_ = at::full({}, factor, context_.loss_.options());
@@ -292,7 +292,7 @@ Update Bench::update(const std::function<void()>& apply) {
     coalesce_gradients(parameters_);
     const bool finite = prepare_gradients();
     set_rates(rate(updates_));
-    context_.skip_reason_ = SkipReason::error;  // until the step is done: what throws on the way skips it
+    context_.skip_reason_ = SkipReason::error;  // until the step is done: an error on the way skips it
     Event closing = Event::step_skipped;
     brackets_.bracket(Event::before_step, closing, [&] {
       const SkipReason asked = asked_reason();
@@ -313,14 +313,14 @@ Update Bench::update(const std::function<void()>& apply) {
   });
 }
 
-/// Nothing leaves behind what failed to; and parameters have other numbers where some lie in parts on the ranks.
+/// Gives nothing after an error, or with sharded tables, as parameters then have other numbers.
 void Bench::is_whole(std::size_t parameter) {
   if (!reduction_ || thrown_ || !sharded_.empty() || !may_overlap(*parts_.bus)) return;
   in_host([&] { reduction_->give(parameter); });
 }
 
-/// What hooks asked for at before_step, else `error`: the step is not done. The tail of the ranks is on its way by
-/// then: where hooks may ask, they tell each other once more, as none does what the others do not.
+/// Returns what hooks asked for at before_step; `error`: nothing. The ranks' tail is on its way by then, so
+/// if hooks may ask, the ranks exchange once more: all of them do the same.
 SkipReason Bench::asked_reason() {
   unsigned asked = 0;
   for (const Control control : {Control::skip_step, Control::repeat_step})
@@ -330,15 +330,15 @@ SkipReason Bench::asked_reason() {
   return asked != 0 ? SkipReason::repeat : SkipReason::error;
 }
 
-/// The gradients of all ranks, and what they agree upon. False where none of them trained on this batch.
+/// Sums the gradients over the ranks. Returns false if no rank trained on this batch.
 bool Bench::reduce() {
   bool any = true;
   brackets_.bracket(Event::before_reduce, Event::after_reduce, [&] { any = sum_up(); });
   return any;
 }
 
-/// The weights are changed by all ranks or by none, also where one is lost just now: a rank that has the sum
-/// keeps it until it knows that all have it. Who comes to know it updates; who does not, because a rank was
+/// Makes all ranks change the weights or none, even if one is lost now: a rank that has the sum waits until
+/// it knows that all have it. A rank that gets to know it updates; one that does not, because a rank was
 /// lost, asks the others whether one of them did. (Skeen, "Nonblocking Commit Protocols", SIGMOD 1981:
 /// prepared, then committed.)
 void Bench::agree_to_update() {
@@ -353,7 +353,7 @@ void Bench::agree_to_update() {
   updating_ = true;
 }
 
-/// Where tables lie in parts on the ranks, the others wait for this one in each pass.
+/// Throws if tables are sharded: the other ranks wait for this one in each pass.
 void Bench::check_same_passes() const {
   if (!sharded_.empty())
     throw PluginError(
@@ -392,7 +392,7 @@ bool Bench::sum_up() {
   return all.skipped < parts_.world->size();
 }
 
-/// Unscales and clips. False where fp16 overflowed: the step is to be skipped.
+/// Unscales and clips. Returns false if fp16 overflowed: the step is to be skipped.
 bool Bench::prepare_gradients() {
   const std::optional<config::GradClip>& rule = parts_.config->grad_clip;
   if (!scaler_ && !rule) return true;
@@ -402,7 +402,7 @@ bool Bench::prepare_gradients() {
   return true;
 }
 
-/// Into the optimizer's groups.
+/// Writes the rates into the optimizer's groups.
 void Bench::set_rates(const Rate& rate) {
   rate_ = rate;
   for (ParamGroup& group : parts_.optimizer.plugin->groups()) {
@@ -417,7 +417,7 @@ void Bench::update_weights() {
   guarded(*parts_.optimizer.slot, context_.number_, [&] { parts_.optimizer.plugin->step(); });
 }
 
-/// Within bounds.
+/// Counts a repetition of the step; throws if there are too many.
 Update Bench::count_repeat() {
   if (context_.repeats_ == most_repeats)
     throw PluginError("step " + std::to_string(context_.number_) + " was to be repeated a " +
@@ -427,7 +427,7 @@ Update Bench::count_repeat() {
   return Update::repeat;
 }
 
-// ---- for a way of the executor's own
+// ---- for an executor with a way of its own
 
 Graded Bench::grade(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
   return in_host([&] {
@@ -449,7 +449,7 @@ std::unique_ptr<Network> Bench::twin() {
   });
 }
 
-/// Off the loop's thread: no phases are timed, and what is thrown has the blame of its slot already.
+/// Runs off the loop's thread: it times no phases, and its errors already carry the blame of their slots.
 Graded Bench::grade(Network& twin, const Batch& batch, const ForwardContext& pass) {
   const events::CallScope scope(nullptr, nullptr);
   const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
@@ -525,15 +525,15 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
     brackets_.fire(event);
     context_.weights_move_ = false;
     graded = {std::move(context_.output_), std::move(context_.loss_)};
-    context_.batch_ = before;  // the work may go with the executor, which is no step's where it drains
+    context_.batch_ = before;  // the batch may be gone once the executor drains
   });
 }
 
-// ---- what is said of a step
+// ---- reports of a step
 
-/// What a repetition looks at is not the training's loss.
+/// Adds a loss to the training's; the loss of a repeated step does not count.
 void Bench::count(const at::Tensor& loss, const Batch& batch) {
-  if (reduction_ || in_parts()) {  // whether it is finite, they find out together
+  if (reduction_ || in_parts()) {  // the ranks find out together whether it is finite
     own_loss_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0);
     return;
   }
@@ -551,7 +551,7 @@ void Bench::take_metrics(const MetricSlots& metrics, const at::Tensor& output, c
 
 std::optional<double> Bench::take_loss() {
   const std::optional<double> loss = loss_meter_.take();
-  // On a GPU this is the first look at the loss. An overflow of fp16 is the scaler's business.
+  // On a GPU this is the first look at the loss. The scaler handles an overflow of fp16.
   if (loss && !scaler_ && !std::isfinite(*loss)) refuse_loss(*loss);
   return loss;
 }

@@ -1,5 +1,5 @@
-// The workbench of the run's executor: what the host does in a step, from micro-batches on their device to
-// updated weights, and what of it has to be saved.
+// The workbench of the run's executor: the host's part of a step, from micro-batches on their device to
+// updated weights, and the state of it that must be saved.
 #pragma once
 
 #include <exception>
@@ -22,56 +22,56 @@ namespace trainyard::train {
 
 class Bench final : public Workbench {
  public:
-  /// Both outlive it.
+  /// Both arguments outlive it.
   Bench(LoopParts& parts, PhaseSeconds& seconds);
 
   /// Opens the executor for the parts and the state as they are now.
   void open();
-  /// Throws where the executor cannot train the network on so many.
+  /// Throws if the executor cannot train the network on so many ranks.
   void check_ranks(std::int64_t ranks);
-  /// The same where it was open: parts or state were replaced.
+  /// Opens the executor again if it was open, after parts or state were replaced.
   void reopen() {
     if (is_open_) open();
   }
   bool is_open() const { return is_open_; }
-  /// Has the executor run a step; `logging`: training metrics are taken of it. Brackets that the executor
+  /// Has the executor run a step; if `logging`, training metrics of it are taken. Brackets that the executor
   /// leaves open when it throws are closed.
   void step(StepWork& work, bool logging);
-  /// The same with several ranks. `skip`: this one leaves the batch out. `ends`: bits behind those of Control
-  /// that the ranks are to agree upon; agreed() gives what any of them said in this step.
+  /// The same on several ranks. `skip`: this rank leaves the batch out. `ends`: bits, behind those of
+  /// Control, that the ranks agree upon; agreed() returns the bits that any rank set in this step.
   void step_together(StepWork& work, bool logging, bool skip, unsigned ends);
   unsigned agreed() const { return agreed_; }
-  /// Whether each of several ranks has the whole batch, and a part of the network (Executor::divides_network).
+  /// Returns true if each of several ranks has the whole batch and a part of the network (divides_network).
   bool in_parts() const { return parts_.world != nullptr && parts_.executor.plugin->divides_network(); }
-  /// Of a step that this process has not made.
+  /// Sets what the ranks agreed in a step that this process has not made.
   void set_agreed(unsigned agreed) { agreed_ = agreed; }
-  /// Where the loss of a rank does not end the run: from the moment on that all ranks have the gradients of a
-  /// step, until end_step() says that it is done, this one cannot go back to before it.
+  /// For rank recovery: returns true from when all ranks have the gradients of a step, so that this rank
+  /// cannot go back to before it, until end_step() ends the step.
   bool updating() const { return updating_; }
   bool has_gradients() const { return has_gradients_; }
   void end_step() { updating_ = has_gradients_ = followed_ = false; }
-  /// Whether this step is in the weights because another rank had it there, and the others wait for this one.
+  /// Returns true if this rank made the step because another rank had, and the others wait for this one.
   bool followed() const { return followed_; }
-  /// A step is to be done again: nothing of it is left.
+  /// Drops all that is left of a step that is to be done again.
   void drop_step();
   Graded evaluate(const Batch& batch, const ForwardContext& pass);
-  /// Of all members of an executor that has several.
+  /// Returns the results of all members of an executor that has several.
   std::vector<Graded> evaluate_all(const Batch& batch, const ForwardContext& pass);
   /// Has the executor finish what is in flight, and the optimizer what it has put off.
   void settle(Executor::Pause pause);
 
-  /// The mean training loss since the last call; throws NumericError where it is not finite.
+  /// Returns the mean training loss since the last call; throws NumericError if it is not finite.
   std::optional<double> take_loss();
-  /// The same of a member of several, as it is.
+  /// Returns the same for one of several members, unchecked.
   std::optional<double> take_loss(std::size_t member);
-  /// Of the last step that was clipped by norm, before; else undefined.
+  /// Returns the norm of the last step that was clipped by norm, before clipping; undefined if there is none.
   const at::Tensor& gradient_norm() const { return gradient_norm_; }
   std::optional<double> fp16_scale() const;
 
   void save(StateWriter& state) const;
   void load(const StateReader& state);
 
-  // The executor's side (executor.hpp):
+  // The executor's interface (executor.hpp):
   void backward(StepWork& work, std::size_t micro, const ForwardPass& forward) override;
   Update update(const std::function<void()>& apply) override;
   void is_whole(std::size_t parameter) override;
@@ -134,28 +134,28 @@ class Bench final : public Workbench {
   std::vector<at::Tensor> parameters_;
   std::optional<LossScaler> scaler_;
   LossMeter loss_meter_;
-  std::vector<LossMeter> member_losses_;  ///< where the executor has several members
+  std::vector<LossMeter> member_losses_;  ///< set if the executor has several members
   std::int64_t updates_ = 0;
   Rate rate_;                 ///< of the last update that was tried
-  std::optional<double> lr_;  ///< of the first group at that update, from a checkpoint
-  bool logging_ = false;      ///< training metrics are taken of this step
+  std::optional<double> lr_;  ///< first group's rate at that update, from a checkpoint
+  bool logging_ = false;      ///< training metrics of this step are taken
   at::Tensor gradient_norm_;
-  at::Tensor root_;  ///< what backward starts from, kept while its factor stays
+  at::Tensor root_;  ///< initial gradient of backward, kept while its factor stays
   double root_factor_ = 0.0;
 
-  // Of several ranks:
+  // Used with several ranks:
   std::unique_ptr<distributed::Reduction> reduction_;
-  std::vector<at::Tensor> sharded_;  ///< parameters of which it has its own rows, and their whole sum
-  LossMeter own_loss_;               ///< of this rank, in this step
-  double share_weight_ = 0.0, own_weight_ = 0.0;  ///< what shares are of; of this rank's micro-batches
+  std::vector<at::Tensor> sharded_;  ///< parameters of which it has its own rows, with their whole sum
+  LossMeter own_loss_;               ///< this rank's, in this step
+  double share_weight_ = 0.0, own_weight_ = 0.0;  ///< of the shares; of this rank's micro-batches
   bool skips_ = false;
   unsigned ends_ = 0, agreed_ = 0;
-  bool has_gradients_ = false;  ///< of all ranks, in this step
+  bool has_gradients_ = false;  ///< all ranks have them, in this step
   bool updating_ = false, followed_ = false;
 
-  bool is_open_ = false;       ///< the executor
+  bool is_open_ = false;       ///< the executor is open
   std::vector<Event> open_;    ///< brackets that the executor has opened by fire()
-  std::exception_ptr thrown_;  ///< by the host, on its way through the executor
+  std::exception_ptr thrown_;  ///< an error of the host, on its way through the executor
 };
 
 }  // namespace trainyard::train

@@ -1,4 +1,4 @@
-// Fires the events of a run. Where an opening event has fired, the closing one does as well.
+// Fires the events of a run. If an opening event has fired, the closing one fires as well.
 #pragma once
 
 #include <trainyard/error.hpp>
@@ -17,7 +17,7 @@ class Brackets {
     parts_.bus->fire(event, *parts_.context);
   }
 
-  /// Fires `open`, runs `body`, fires `close`, which the body may choose; `close` also where `body` throws.
+  /// Fires `open`, runs `body`, fires `close`, which the body may choose, also if `body` throws.
   template <class Body>
   void bracket(Event open, const Event& close, Body&& body) {
     close_after(close, [&] {
@@ -37,7 +37,7 @@ class Brackets {
     fire(close);
   }
 
-  /// While an error is on its way, which goes first.
+  /// Fires an event while an error is thrown; an error of its own is only journaled.
   void close_quietly(Event close) {
     try {
       fire(close);

@@ -12,7 +12,7 @@ checkpoint::Retention retention(const CheckpointCommon& common, const RunScale& 
   return kept;
 }
 
-/// Without an interval of their own, checkpoints of which the best are kept come with the evaluations.
+/// Returns the steps between checkpoints: with keep_best and no interval, those between evaluations.
 std::int64_t interval(const CheckpointCommon& common, const Run& run) {
   if (common.interval) return in_steps(*common.interval, run.scale(), "checkpoint.interval");
   const std::optional<Duration>& evaluations = run.config().trainer.eval_interval;
@@ -41,7 +41,7 @@ void Checkpoints::call(Call&& call) {
 }
 
 void Checkpoints::save() {
-  run_.check_weights();  // ahead of everything that could let go of the last good one
+  run_.check_weights();  // before anything could remove the last good one
   Snapshot snapshot = run_.snapshot_of_ranks();
   const Shards* const shards = run_.shards();
   if (!writes_ && shards == nullptr) return;

@@ -1,4 +1,4 @@
-// How the loop of a run has checkpoints written: by the plugin in the slot, into the run's store.
+// Has the run's checkpointer plugin write checkpoints into the run's store.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace trainyard::train {
 
-/// Outlives the run, whose plugin may still be writing. Loop thread, but for open().
+/// Outlives the run, whose plugin may still be writing. Loop thread, except for open().
 class Checkpoints final : public Saver {
  public:
-  /// Opens the run's checkpointer on the store in `folder`. `host` completes what is saved. `writes`: false
-  /// where another rank does. Throws Error.
+  /// Opens the run's checkpointer on the store in `folder`. `host` completes what is saved. `writes` is false
+  /// if another rank does that. Throws Error.
   Checkpoints(Run& run, LoopHost& host, const std::string& folder, bool writes = true);
 
   std::int64_t every() const override { return every_; }
@@ -22,7 +22,7 @@ class Checkpoints final : public Saver {
   std::optional<Saved> take_committed() override;
   void drain() override;
 
-  // As LoopHost; plugins of other kinds are let pass.
+  // As in LoopHost; plugins of other kinds are ignored.
   void open(ActivePlugin& plugin);
   void settle(ActivePlugin& plugin);
   void use(ActivePlugin& plugin);

@@ -24,7 +24,7 @@ std::int64_t count_steps(std::int64_t samples, const LoaderOptions& options) {
                     " or less, or set drop_last = false");
 }
 
-/// Of `count` samples, by what the schema says of the rows of the field.
+/// Checks that a field has the rows that its schema requires for `count` samples.
 void check_rows(const at::Tensor& tensor, const FieldSchema& field, std::int64_t count) {
   const bool has_rows = tensor.defined() && tensor.dim() > 0;
   const std::int64_t rows = has_rows ? tensor.size(0) : -1;
@@ -63,7 +63,7 @@ std::int64_t Loader::samples_per_epoch() const {
 
 void Loader::seek(std::int64_t epoch, std::int64_t step) {
   const std::int64_t position = epoch * steps_per_epoch_ + step;
-  if (started_ && position == next_) return;  // what is ready stays ready
+  if (started_ && position == next_) return;  // what is read ahead stays
   {
     const std::lock_guard lock(mutex_);
     next_ = claimed_ = position;
@@ -133,7 +133,7 @@ StepData Loader::load(std::int64_t position) const {
   return data;
 }
 
-/// The samples at the positions, by their numbers in the dataset.
+/// Returns the samples at some positions, by their numbers in the dataset.
 std::vector<std::int64_t> Loader::order(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   if (sampler_)

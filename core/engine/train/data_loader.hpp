@@ -1,6 +1,6 @@
-// The data loader: gives the micro-batches of one optimizer step after another, in the order of the sampler,
-// whatever the number of worker threads. Every step is a pure function of (seed, epoch, step in the epoch),
-// so a resume starts at its exact position without replaying anything.
+// The data loader: returns the micro-batches of one optimizer step after another, in the order of the
+// sampler, with any number of worker threads. Every step is a pure function of (seed, epoch, step in the
+// epoch), so a resume starts at its exact position without replaying anything.
 #pragma once
 
 #include <condition_variable>
@@ -22,37 +22,37 @@
 namespace trainyard::data {
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;        ///< samples a step; the last step of an epoch may have fewer
-  std::int64_t micro_batch_size = 1;  ///< samples a micro-batch, at most; the last of a step may have fewer
-  int rank = 0;             ///< reads its part of each step: as many whole micro-batches as the others
-  int ranks = 1;            ///< batch_size is a multiple of micro_batch_size times this
+  std::int64_t batch_size = 1;        ///< samples per step; the last step of an epoch may have fewer
+  std::int64_t micro_batch_size = 1;  ///< samples per micro-batch, at most; the last of a step may have fewer
+  int rank = 0;             ///< it reads its part of each step: as many whole micro-batches as the others
+  int ranks = 1;            ///< batch_size is a multiple of micro_batch_size * ranks
   bool drop_last = false;   ///< leaves out a last step with fewer than batch_size samples
   std::int64_t epochs = 0;  ///< next() ends after so many; 0: never
-  int workers = 0;          ///< threads; 0: next() reads on the caller's
-  int prefetch = 2;         ///< steps ready ahead, per worker; at least 1
-  bool pin_memory = false;  ///< gives page-locked tensors where LibTorch has a CUDA device
+  int workers = 0;          ///< threads; 0: next() reads on the caller's thread
+  int prefetch = 2;         ///< steps read ahead, per worker; at least 1
+  bool pin_memory = false;  ///< returns page-locked tensors if LibTorch has a CUDA device
   RandomStream random;      ///< for datasets that augment, keyed by the run's seed
-  std::optional<train::View> view;  ///< samples are those of the view, as are those that a sampler orders
+  std::optional<train::View> view;  ///< samples, also those that a sampler orders, are those of the view
   std::function<double(const Batch&)> weight;  ///< Loss::weight; called on the worker threads
 };
 
-/// What one optimizer step, or one evaluation batch, trains on.
+/// The data of one optimizer step, or of one evaluation batch.
 struct StepData {
   std::int64_t epoch = 0;        ///< from 0
   std::int64_t step = 0;         ///< in the epoch, from 0
-  std::int64_t samples = 0;      ///< of all ranks
-  std::int64_t first = 0;        ///< of them come before those of this rank
-  std::int64_t first_micro = 0;  ///< number of the first micro-batch of this rank in the step
-  double weight = 0.0;           ///< the sum over the micro-batches
-  /// One a micro-batch, in the sampler's order. A rank for which nothing is left in a step has one that
-  /// counts for nothing: its weight is 0.
+  std::int64_t samples = 0;      ///< on all ranks
+  std::int64_t first = 0;        ///< number of samples that precede this rank's
+  std::int64_t first_micro = 0;  ///< number of this rank's first micro-batch in the step
+  double weight = 0.0;           ///< sum over the micro-batches
+  /// One per micro-batch, in the sampler's order. A rank for which nothing is left in a step has one with
+  /// weight 0, which does not count.
   std::vector<Batch> batches;
 };
 
 class Loader {
  public:
   /// `dataset` is open and, like `sampler`, outlives the loader. Without a sampler the order is the dataset's
-  /// own. Throws ConfigError where drop_last leaves no step at all.
+  /// own. Throws ConfigError if drop_last leaves no step at all.
   Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions options);
   /// Stops and joins the workers; waits at most for the reads they are in.
   ~Loader();
@@ -60,17 +60,17 @@ class Loader {
   std::int64_t samples_per_epoch() const;  ///< without those that drop_last leaves out
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
-  /// Makes `step` (in [0, steps_per_epoch]) of `epoch` the next one. Constant time, and forgets what was
-  /// ready.
+  /// Makes `step` (in [0, steps_per_epoch]) of `epoch` the next one. Takes constant time, and drops what was
+  /// read ahead.
   void seek(std::int64_t epoch, std::int64_t step);
 
-  /// The next step in order, across the ends of epochs; nothing after the last of `epochs`. Rethrows what the
-  /// dataset, the sampler or `weight` threw for this step, as it was; the next call goes on with the step
-  /// after.
+  /// Returns the next step in order, across the ends of epochs; nothing after the last of `epochs`. Rethrows
+  /// unchanged what the dataset, the sampler or `weight` threw for this step; the next call goes on with the
+  /// step after it.
   std::optional<StepData> next();
 
  private:
-  /// A place of the ring: empty, or a step, or what went wrong with it.
+  /// A place in the ring: empty, a step, or the error of reading it.
   struct Slot {
     std::optional<StepData> data;
     std::exception_ptr error;
@@ -88,21 +88,21 @@ class Loader {
   const LoaderOptions options_;
   const bool pin_memory_;
   const BatchSchema schema_;
-  const std::int64_t dataset_size_;  ///< of its view
-  const std::int64_t samples_;       ///< drawn an epoch, those that drop_last leaves out included
+  const std::int64_t dataset_size_;  ///< size of its view
+  const std::int64_t samples_;       ///< drawn per epoch, including those that drop_last leaves out
   const std::int64_t steps_per_epoch_;
-  const std::int64_t end_;  ///< position after the last
+  const std::int64_t end_;  ///< position after the last step
 
-  // A position counts steps from epoch 0 on. Workers claim positions below next_ + ring size, in order.
+  // A position counts steps since epoch 0. Workers claim positions below next_ + ring size, in order.
   std::mutex mutex_;
   std::condition_variable_any room_;  ///< a position may be claimed
   std::condition_variable ready_;     ///< the slot of next_ was filled
-  std::int64_t next_ = 0;             ///< position that next() gives
-  std::int64_t claimed_ = 0;          ///< first position that no worker has claimed
-  bool started_ = false;              ///< by the first seek or next: workers read nothing before
-  std::int64_t seeks_ = 0;            ///< a read that began before the last one is dropped
+  std::int64_t next_ = 0;             ///< the position that next() returns
+  std::int64_t claimed_ = 0;          ///< the first position that no worker has claimed
+  bool started_ = false;              ///< set by the first seek or next: workers read nothing before
+  std::int64_t seeks_ = 0;            ///< a read that began before the last seek is dropped
   std::vector<Slot> ring_;
-  std::vector<std::jthread> workers_;  ///< last: joined before anything above goes
+  std::vector<std::jthread> workers_;  ///< last member: joined before the others are destroyed
 };
 
 }  // namespace trainyard::data

@@ -18,7 +18,7 @@
 namespace trainyard::train {
 namespace {
 
-/// The libraries that LibTorch's CUDA half needs beside those of CUDA's toolkit, and who has them.
+/// The libraries that LibTorch's CUDA half needs beside CUDA's toolkit, and the packages that have them.
 constexpr std::pair<const char*, const char*> packages[] = {{"libnccl.", "nvidia-nccl-cu13"},
                                                             {"libcudnn", "nvidia-cudnn-cu13"},
                                                             {"libcufile.", "nvidia-cufile"},
@@ -29,7 +29,7 @@ std::string wanted(const std::string& name) {
   return "run.device = \"" + name + "\": ";
 }
 
-/// Of what the loader says.
+/// Returns what to install, according to the loader's message.
 std::string what_to_install(const std::string& error) {
   for (const auto& [library, package] : packages)
     if (error.find(library) != std::string::npos)
@@ -50,7 +50,7 @@ void copy_to(at::Device device, const std::vector<at::Tensor*>& all) {
   copied.record(copies);
   copied.block(computes);
   for (const at::Tensor* tensor : all)
-    tensor->record_stream(computes);  // or their memory is given away early
+    tensor->record_stream(computes);  // else their memory is reused too early
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ at::Device make_device(const std::string& name, const Ranks* ranks) {
                       what_to_install(error) + "set run.device = \"cpu\"");
   }
   const at::Device device = choose_device(name, at::detail::getCUDAHooks().deviceCount(), ranks);
-  c10::impl::VirtualGuardImpl(device.type()).setDevice(device);  // what asks for no device in particular
+  c10::impl::VirtualGuardImpl(device.type()).setDevice(device);  // for calls that name no device
   return device;
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 constexpr Region guarded_regions[] = {Region::model, Region::grads, Region::outputs};
 
-/// Whether no number has all bits of its exponent set: what infinities and NaN are. `Bits` is the signed
-/// integer of the numbers' size; whole blocks are compared without a branch.
+/// Returns true if no number has all bits of its exponent set, as infinities and NaN have. `Bits` is the
+/// signed integer of the numbers' size; whole blocks are compared without a branch.
 template <class Bits>
 bool finite_numbers(const void* data, std::int64_t count, Bits exponent) {
   constexpr Bits without_sign = std::numeric_limits<Bits>::max();
@@ -37,7 +37,7 @@ bool finite_numbers(const void* data, std::int64_t count, Bits exponent) {
   return true;
 }
 
-/// Without copies and operators for the CPU's dense tensors; nothing for others.
+/// Checks dense tensors in CPU memory without copies or operators; returns nothing for others.
 std::optional<bool> finite_in_memory(const at::Tensor& tensor) {
   if (!tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) return std::nullopt;
   const void* data = tensor.const_data_ptr();
@@ -50,7 +50,7 @@ std::optional<bool> finite_in_memory(const at::Tensor& tensor) {
   }
 }
 
-/// The first tensor with a number that is not finite, or null. One wait for a device, however many tensors.
+/// Returns the first tensor with a number that is not finite, or null. Waits at most once for a device.
 const NamedTensor* first_bad(const std::vector<NamedTensor>& tensors) {
   std::vector<const NamedTensor*> others;
   std::vector<at::Tensor> values;
@@ -63,7 +63,7 @@ const NamedTensor* first_bad(const std::vector<NamedTensor>& tensors) {
     values.push_back(each.tensor.detach());
   }
   if (values.empty()) return nullptr;
-  // The largest magnitude is finite where all numbers are; a sum of squares may overflow.
+  // The largest magnitude is finite if all numbers are; a sum of squares may overflow.
   std::vector<at::Tensor> largest = at::_foreach_norm(values, std::numeric_limits<double>::infinity());
   for (at::Tensor& each : largest) each = each.to(largest.front().device(), at::kDouble);
   const at::Tensor all = at::stack(largest).cpu();
@@ -99,7 +99,7 @@ void FiniteCheck::after(Regions writes) {
   if (!wants(context_.event(), writes)) return;
   const at::NoGradGuard no_grad;
   for (const Region region : guarded_regions) {
-    // What was not finite before is not this hook's doing.
+    // This hook is not to blame for what was not finite before it.
     if (!writes.contains(region) || !finite_.contains(region)) continue;
     const std::vector<NamedTensor> tensors = tensors_of(region, context_);
     const NamedTensor* bad = first_bad(tensors);
@@ -135,7 +135,7 @@ void FiniteCheck::restore() {
   }
   context_.output_ = output_;
   context_.loss_ = loss_;
-  // Without a note for autograd: to its eyes nothing happened.
+  // Written behind autograd's back: for autograd nothing has changed.
   for (const Kept& each : kept_) each.handle.variable_data().copy_(each.content);
 }
 

@@ -1,5 +1,5 @@
-// The NaN guard: what a hook declares to write of model, gradients or outputs has to be finite after it, if
-// it was before.
+// The NaN guard: what a hook declares to write of model, gradients or outputs must be finite after it, if it
+// was before.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@
 
 namespace trainyard::train {
 
-/// Name of the first tensor with a value that is not finite.
+/// Returns the name of the first tensor with a value that is not finite.
 std::optional<std::string> first_infinite(const std::vector<NamedTensor>& tensors);
 
 class FiniteCheck final : public events::Inspector {
  public:
-  /// `answer`: what is done about such a hook. With `disable` the regions are copied before each of those
+  /// `answer` says what happens to such a hook. With `disable` the regions are copied before each of those
   /// hooks, so that its write can be undone.
   FiniteCheck(LoopContext& context, events::Answer answer) : context_(context), answer_(answer) {}
 
@@ -29,7 +29,7 @@ class FiniteCheck final : public events::Inspector {
   void after(Regions writes) override;
 
  private:
-  /// A tensor by its handle, and what it held.
+  /// A tensor's handle, and a copy of its content.
   struct Kept {
     at::Tensor handle, content;
   };
@@ -39,7 +39,7 @@ class FiniteCheck final : public events::Inspector {
 
   LoopContext& context_;
   events::Answer answer_;
-  Regions finite_;  ///< of those that are looked at, the ones that were finite before the hook
+  Regions finite_;  ///< the checked regions that were finite before the hook
   std::vector<Kept> kept_;
   std::vector<at::Tensor> gradients_;  ///< handles, in the order of the parameters
   at::Tensor output_, loss_;

@@ -1,5 +1,5 @@
-// The guard around a call into the plugin of a slot: whatever it throws comes out as an Error that names
-// slot, plugin and step. Free where nothing is thrown.
+// The guard around a call into the plugin of a slot: whatever the call throws leaves it as an Error that
+// names slot, plugin and step. It costs nothing if nothing is thrown.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -14,8 +14,8 @@
 
 namespace trainyard::train {
 
-/// `step` 0: before training, or not known here. Guards may stand within each other: the inner one is
-/// believed.
+/// `step` is 0 before training, or if it is not known here. Guards may be nested: the blame of the inner one
+/// is kept.
 template <class Call>
 decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&& call) {
   const auto failure = [&](ExitCode code, events::Blame blame, const std::string& why) {
@@ -41,7 +41,7 @@ decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&&
   }
 }
 
-/// A length of the run file in optimizer steps, at least 1. Throws ConfigError where this run cannot tell.
+/// Returns a length of the run file in optimizer steps, at least 1. Throws ConfigError if it cannot.
 inline std::int64_t in_steps(const Duration& duration, const RunScale& scale, const std::string& key) {
   const std::optional<std::int64_t> steps = duration.steps(scale);
   if (!steps)
@@ -50,7 +50,7 @@ inline std::int64_t in_steps(const Duration& duration, const RunScale& scale, co
   return std::max<std::int64_t>(1, *steps);
 }
 
-/// A slot and who fills it: the loop calls the one within the guard of the other, and looks nothing up.
+/// A slot and what fills it: the loop calls the plugin within the guard of the slot, without a look-up.
 template <class Interface>
 struct Filled {
   const config::SlotConfig* slot = nullptr;

@@ -1,6 +1,6 @@
-// Plugins within the guard of their own slots, where the host calls them within that of another, or on a
-// thread that has none. They keep a copy of the slot: a swap may change it while a loader's thread is on its
-// way.
+// Wraps plugins in the guard of their own slots, where the host calls them within another slot's guard, or on
+// a thread without one. They keep a copy of the slot, as a swap may change it while a loader's thread is on
+// its way.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@
 
 namespace trainyard::train {
 
-/// For a loader: its threads have no guard around them.
+/// Used by a loader, whose threads have no guard around them.
 class GuardedDataset final : public Dataset {
  public:
   GuardedDataset(config::SlotConfig slot, const Dataset& dataset)
@@ -56,7 +56,7 @@ class GuardedSampler final : public Sampler {
   const Sampler& sampler_;
 };
 
-/// Buckets leave within the guard of the model, whose backward fills them.
+/// Buckets are exchanged within the guard of the model, whose backward fills them.
 class GuardedCompressor final : public Compressor {
  public:
   GuardedCompressor(config::SlotConfig slot, Compressor& compressor)
@@ -76,13 +76,13 @@ class GuardedCompressor final : public Compressor {
   Compressor& compressor_;
 };
 
-/// The network calls it within the guard of the model; twins of it on other threads wait for each other.
+/// The network calls it within the guard of the model; its twins on other threads take turns.
 class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, FusesLinears, CarriesStates {
  public:
   GuardedDropout(config::SlotConfig slot, Dropout& dropout) : slot_(std::move(slot)), dropout_(dropout) {
     common = dropout.common;
   }
-  void open(const DropoutPlaces& places) override { dropout_.open(places); }  // by open_dropout, guarded
+  void open(const DropoutPlaces& places) override { dropout_.open(places); }  // open_dropout guards it
   at::Tensor apply(const at::Tensor& x, std::size_t site, const DropoutCall& call) override {
     return alone([&] { return dropout_.apply(x, site, call); });
   }
@@ -123,7 +123,7 @@ class GuardedDropout final : public Dropout, MasksWeights, EvaluatesLinears, Fus
   std::mutex mutex_;
 };
 
-/// Opens the plugin of the slot for a network: set_dropout is what is left to do. The plan holds its guard.
+/// Opens a dropout plugin for a network, which then only needs set_dropout. The plan owns the guard.
 inline std::shared_ptr<const DropoutPlan> open_dropout(const config::SlotConfig& slot, Dropout& plugin,
                                                        const Network& network, const RunScale& scale) {
   auto dropout = std::make_shared<GuardedDropout>(slot, plugin);
@@ -131,7 +131,7 @@ inline std::shared_ptr<const DropoutPlan> open_dropout(const config::SlotConfig&
   return {plan, [dropout](const DropoutPlan* opened) { delete opened; }};
 }
 
-/// A rule as the recorder knows it: it calls it within the guard of the rule's own slot.
+/// Returns a rule as the recorder knows it, which calls it within the guard of the rule's own slot.
 inline NamedRule named_rule(ActivePlugin& plugin) {
   return {plugin.slot().id, &plugin.as<Rule>(),
           [slot = plugin.slot(), object = plugin.object()](const std::function<void()>& call) {

@@ -1,4 +1,4 @@
-// The plugins of a run and what they made for it; and those that a swap brings, laid over them.
+// The plugins of a run and what they made for it; a swap lays a layer of its own over the run's.
 #pragma once
 
 #include <deque>
@@ -24,15 +24,15 @@ namespace trainyard::train {
 
 struct Split {
   const Dataset* dataset = nullptr;
-  std::optional<View> view;          ///< none: all of its samples
-  std::unique_ptr<Dataset> guarded;  ///< the same, within the guard of its slot
+  std::optional<View> view;          ///< none: all samples of the dataset
+  std::unique_ptr<Dataset> guarded;  ///< the dataset within the guard of its slot
   std::unique_ptr<Sampler> sampler;  ///< null: the dataset's own order
   std::unique_ptr<data::Loader> loader;
 
   std::int64_t samples() const { return view ? view->size() : dataset->size(); }
 };
 
-/// What plugins made; of a swap, only what is another with it.
+/// The objects that plugins made; a swap's layer holds only those that the swap changes.
 struct Made {
   std::map<std::string, Split> splits;
   std::shared_ptr<const DropoutPlan> dropout;  ///< within the guard of its slot
@@ -43,13 +43,13 @@ struct Made {
 };
 
 struct Layer {
-  Layer* below = nullptr;            ///< null: this is the run's
-  std::deque<ActivePlugin> plugins;  ///< a deque: the bus and the loop point into it
+  Layer* below = nullptr;            ///< null: this is the run's layer
+  std::deque<ActivePlugin> plugins;  ///< a deque, as the bus and the loop point into it
   Made made;
 
-  /// Of this layer; null where it has none in the slot.
+  /// Returns this layer's plugin of a slot; null if it has none.
   ActivePlugin* own(std::string_view slot);
-  /// Who fills a slot, here or below.
+  /// Returns the plugin of a slot, from this layer or one below.
   ActivePlugin& plugin(std::string_view slot);
   Network& network();
   std::pair<const ScheduleCurve*, CurvePlace> curve() const;

@@ -1,4 +1,4 @@
-// What a run consists of while it is going. A swap replaces parts of it between two steps.
+// The parts of a live run. A swap replaces some of them between two steps.
 #pragma once
 
 #include <memory>
@@ -24,13 +24,13 @@ struct Live {
   at::Device device = at::kCPU;
   distributed::World* world = nullptr;     ///< null: a single rank
   BatchSchema schema;                      ///< of the training data
-  std::optional<report::Learned> learned;  ///< by the training split; none: its dataset learns nothing
+  std::optional<report::Learned> learned;  ///< from the training split; none: its dataset learns nothing
   RunScale scale;
   Layer layer;  ///< its plugins are those of config.slots, in that order
   LoopContext context;
   std::vector<std::unique_ptr<events::Inspector>> inspectors;
   std::unique_ptr<events::Bus> bus;
-  std::int64_t swaps = 0;  ///< committed so far, before a resume too
+  std::int64_t swaps = 0;  ///< number of swaps committed so far, including before a resume
 };
 
 }  // namespace trainyard::train

@@ -19,11 +19,11 @@
 namespace trainyard::train {
 namespace {
 
-/// The time inside plugins is taken every so many steps: a prime, so that what is done every 50 or 64 steps is
-/// neither always among them nor never. Not of the very first, which make what the others find.
+/// Time in plugins is measured every so many steps: a prime, so that work done every 50 or 64 steps is
+/// neither always nor never among them. The first steps are left out, as they set up what later ones find.
 constexpr std::int64_t timed_one_in = 31, first_timed = 8;
 
-/// Whatever happens, the context does not keep a batch that is gone.
+/// Restores the context's batch whatever happens, so that it keeps none that is gone.
 class BatchScope {
  public:
   explicit BatchScope(LoopContext& context) : context_(context), before_(context.batch_) {}
@@ -51,12 +51,12 @@ Loop::Loop(LoopParts& parts)
       shared_ |= static_cast<unsigned>(control);
   context_.share(shared_);
   context_.on_request = [this](std::string_view plugin, Control control, std::string_view reason) {
-    if (looking_ || ending_) return;  // nothing comes of it
+    if (looking_ || ending_) return;  // the request has no effect
     parts_.host->journal(plugin, control_names[std::countr_zero(static_cast<unsigned>(control))], reason);
   };
 }
 
-/// Where the run can go back from an error, the body goes on from there.
+/// Runs the body again from where the run went back to, if it can recover from an error.
 template <class Body>
 void Loop::recovering(Body&& body) {
   for (;;) {
@@ -77,7 +77,7 @@ Ending Loop::fit(const std::function<void()>& restore) {
     bench_.open();
     parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
     if (context_.clock_.step > 0 && !joined_) last_saved_ = context_.clock_.step;  // it came from there
-    if (signalled()) interrupt(Ending::signal);  // it came while the run was being built
+    if (signalled()) interrupt(Ending::signal);  // the signal came while the run was being built
     recovering([&] { train(); });
     if (parts_.saver != nullptr) parts_.saver->drain();
     settle_checkpoints();
@@ -93,14 +93,14 @@ void Loop::train() {
   if (ending_ != Ending::signal && !parts_.host->closing()) interrupt(Ending::signal);
 }
 
-/// At the end of a training. What a signal cuts short is made anew when the run is resumed.
+/// Evaluates all splits at the end of a training. A resume repeats what a signal cuts short.
 void Loop::evaluate_all() {
   for (const EvaluationSplit& split : parts_.evaluations)
     if (&split != &parts_.evaluations.front() || last_evaluated_ != context_.clock_.step)
       if (evaluate(split).empty()) return interrupt(Ending::signal);
 }
 
-/// What ends a run stays in its state: one that was killed after its last checkpoint ends the same way.
+/// Returns true at the end. A stop stays in the state: a run killed after its last checkpoint also ends.
 bool Loop::finished() {
   if (!ending_ && context_.asked(Control::stop_run)) ending_ = Ending::stopped;
   return ending_ || (parts_.scale.total_steps > 0 && context_.clock_.step >= parts_.scale.total_steps);
@@ -124,12 +124,12 @@ void Loop::run_epoch() {
   if (end_epoch_) parts_.train.plugin->seek(context_.clock_.epoch, 0);
 }
 
-/// To the end of the epoch, or of the training.
+/// Runs steps to the end of the epoch, or of the training.
 void Loop::run_steps() {
   if (stage_ != Stage::settled)
     after_batch();
   else if (std::exchange(arrived_, false))
-    parts_.host->at_safe_point();  // what comes at this safe point after what was loaded was saved
+    parts_.host->at_safe_point();  // makes what is due at this safe point after the saved state
   while (!finished() && !end_epoch_ &&
          context_.clock_.step_in_epoch < parts_.train.plugin->steps_per_epoch()) {
     run_step();
@@ -138,7 +138,7 @@ void Loop::run_steps() {
 }
 
 void Loop::run_step() {
-  arrived_ = false;  // what comes from here on comes by steps
+  arrived_ = false;  // from here on safe points are reached by steps
   parts_.host->begin_step();
   context_.number_ = context_.clock_.step + 1;
   const bool logging = parts_.host->log_due(context_.number_);
@@ -187,14 +187,14 @@ void Loop::run_step() {
   });
 }
 
-/// Of several ranks, what the whole batch weighs if every sample counts.
+/// Returns the batch's weight; on several ranks that of the whole batch, as if every sample counts.
 double Loop::weight_of(const data::StepData& data) const {
   if (parts_.world == nullptr || bench_.in_parts()) return data.weight;
   return static_cast<double>(data.samples * std::max<std::int64_t>(1, parts_.scale.tokens_per_sample));
 }
 
-/// What comes between one step and the next: evaluation, the safe point, and a checkpoint, which is last so
-/// that it holds what hooks and commands of the safe point did, and nothing has to be fired twice.
+/// Does what comes between two steps: evaluation, the safe point, and a checkpoint, which is last so that it
+/// holds what hooks and commands did at the safe point, and nothing has to be fired twice.
 void Loop::after_batch() {
   const std::int64_t step = context_.clock_.step;
   if (stage_ < Stage::evaluated) {
@@ -237,7 +237,7 @@ void Loop::poll() {
   if ((ended & by_time) != 0) ending_ = Ending::completed;
 }
 
-/// What this rank sees of what ends a run, and has for all of them to do.
+/// Returns, as bits, what this rank knows of the run's end, and whether it has orders for all ranks.
 unsigned Loop::ends() const {
   const config::TrainerKeys& trainer = parts_.config->trainer;
   unsigned ends = caught() ? by_signal : 0U;
@@ -260,7 +260,7 @@ void Loop::checkpoint() {
   if (parts_.saver == nullptr || last_saved_ == context_.clock_.step) return;
   const events::SpanScope span(Span::What::phase, "checkpoint");
   rest(Executor::Pause::checkpoint);
-  if (parts_.world != nullptr)  // those of all ranks are saved by the first
+  if (parts_.world != nullptr)  // the first rank saves those of all ranks
     context_.waiting()["ranks"] |=
         distributed::any(*parts_.world, context_.waiting_bits()) & ~context_.waiting_bits();
   brackets_.fire(Event::before_checkpoint);
@@ -270,13 +270,13 @@ void Loop::checkpoint() {
   settle_checkpoints();
 }
 
-/// Ahead of looking at weights, or keeping them.
+/// Settles the run before something looks at its weights or keeps them.
 void Loop::rest(Executor::Pause pause) {
   bench_.settle(pause);
   share_buffers();
 }
 
-/// Running means of a rank are of its own samples: where weights are looked at or kept, all have the first one's.
+/// Gives all ranks the running means of the first one, as each rank's are of its own samples.
 void Loop::share_buffers() {
   if (parts_.world == nullptr) return;
   std::vector<at::Tensor> buffers;
@@ -329,7 +329,7 @@ void Loop::load(const State& saved) {
   clock.samples = state.integer("samples");
   clock.tokens = state.integer("tokens");
   context_.number_ = clock.step;
-  last_saved_ = -1;  // another course leads on from here
+  last_saved_ = -1;  // the run takes another course from here
   arrived_ = true;
   forget_step();
   seconds_before_ = state.number("seconds") - elapsed();
@@ -351,7 +351,7 @@ void Loop::load(const State& saved) {
   LoopContext::Requests waiting;
   read(waiting_of, waiting, bits);
   context_.waiting().clear();
-  for (const auto& [who, asked] : waiting)  // of a run of other ranks, perhaps of one
+  for (const auto& [who, asked] : waiting)  // the saved run may have had other ranks, perhaps one
     for (unsigned bit = 1; bit < by_signal; bit <<= 1)
       if ((asked & bit) != 0) context_.ask(static_cast<Control>(bit), who);
   context_.metrics() = latest_;
@@ -359,7 +359,7 @@ void Loop::load(const State& saved) {
   logged_at_ = SteadyClock::now();
 }
 
-/// What a step or an evaluation that failed has left.
+/// Forgets what a step or an evaluation that failed has left.
 void Loop::forget_step() {
   looking_ = false;
   context_.evaluating_ = false;
@@ -371,7 +371,7 @@ void Loop::forget_step() {
 void Loop::drop_step() {
   forget_step();
   context_.number_ = context_.clock_.step;
-  last_saved_ = -1;  // as those that join
+  last_saved_ = -1;  // as on ranks that join
   bench_.drop_step();
   parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
 }
@@ -389,15 +389,15 @@ void Loop::reset_metrics() {
   for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
 }
 
-/// What the metrics came to, under "of", and each of several members, under "MEMBER/of"; nothing of one that is
-/// trained no more.
+/// Reports the metrics under "of", and those of each of several members under "MEMBER/of"; none for a member
+/// that is no longer trained.
 template <class TakeLoss, class Put>
 void Loop::each_metric(const std::string& of, const TakeLoss& take_loss, const Put& put) {
   each_value(parts_.metrics, context_.number_, of, put);
   for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
     const std::optional<double> loss = take_loss(member);
     const std::string prefix = std::to_string(member) + "/" + of;
-    if (!loss) {  // it is trained no more, and what it came to before would pass for new
+    if (!loss) {  // no longer trained: its old values would pass for new ones
       const auto is_old = [&](const auto& each) { return each.first.starts_with(prefix + "/"); };
       std::erase_if(latest_, is_old);
       std::erase_if(context_.metrics(), is_old);
@@ -443,7 +443,7 @@ MetricValues Loop::evaluate(const EvaluationSplit& split) {
                 .seconds = seconds_trained()};
   record.values.assign(values.begin(), values.end());
   parts_.host->record(std::move(record));
-  logged_at_ += SteadyClock::now() - began;  // throughput is that of training
+  logged_at_ += SteadyClock::now() - began;  // throughput counts training only
   return values;
 }
 
@@ -452,7 +452,7 @@ MetricValues Loop::look(const EvaluationSplit& split) {
   return pass_over(split);
 }
 
-/// Counts what each member makes of a batch, of an executor that has several and is open; gives the leader's.
+/// Counts each member's result on a batch, if an open executor has several; returns the leader's.
 Graded Loop::evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses) {
   if (losses.empty() || !bench_.is_open()) return bench_.evaluate(batch, pass);
   const std::vector<Graded> all = bench_.evaluate_all(batch, pass);
@@ -465,7 +465,7 @@ Graded Loop::evaluate(const Batch& batch, const ForwardContext& pass, std::vecto
   return all.at(parts_.executor.plugin->leader());
 }
 
-/// Of several ranks: none has a batch left.
+/// Ends an evaluation pass: merges the results of several ranks, none of which has a batch left.
 void Loop::end_pass(LossMeter& losses) {
   parts_.owner->end_evaluation();
   if (parts_.world == nullptr || signalled()) return;
@@ -477,10 +477,10 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
   const events::SpanScope span(Span::What::phase, "evaluation");
   rest(Executor::Pause::evaluation);
-  seconds_.timing = false;  // what is timed is training
+  seconds_.timing = false;  // only training is timed
   const at::NoGradGuard no_grad;
   reset_metrics();
-  // At the end of one that a signal cut short, those of the last one would pass for new.
+  // If a signal cuts this pass short, the values of the last one would pass for new ones.
   std::erase_if(context_.metrics(),
                 [&](const auto& each) { return each.first.starts_with(split.name + "/"); });
   LossMeter losses;
@@ -488,7 +488,7 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
   context_.evaluating_ = true;
   context_.split_ = split.name;
   ForwardContext pass{.step = static_cast<std::uint64_t>(step_done)};
-  auto of_training = std::exchange(extra_, {});  // for its next log point
+  auto of_training = std::exchange(extra_, {});  // kept for the next log point
   MetricValues values;
   brackets_.bracket(Event::eval_start, Event::eval_end, [&] {
     split.loader->seek(0, 0);
@@ -527,7 +527,7 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
   for (const auto& [name, value] : std::exchange(extra_, std::move(of_training)))
     if (!values.empty()) values[name] = latest_[name] = value;
   if (parts_.world == nullptr) return values;
-  // What hooks made of the batches of one rank: all go by those of the first.
+  // Hooks made values of one rank's batches: all ranks use those of the first.
   values = distributed::from_first(*parts_.world, values);
   for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   return values;

@@ -1,4 +1,4 @@
-// The training loop: the executable form of events.md. It knows slots, events and state, and no strategy.
+// The training loop: the executable form of events.md. It knows slots, events and state, but no strategy.
 #pragma once
 
 #include <chrono>
@@ -18,92 +18,91 @@ namespace trainyard::train {
 
 using MetricValues = std::map<std::string, double, std::less<>>;
 
-/// Under which the state of a loop has what was asked of it, with the name of who asked behind.
+/// Prefixes of requests in the state of a loop, each followed by the name of who asked.
 inline constexpr const char* requests_of = "requests/";
 inline constexpr const char* waiting_of = "waiting/";
 
-/// How far what belongs to a step has come, in this order.
+/// How much of the work that belongs to a step is done, in this order.
 enum class Stage : std::uint8_t {
-  stepped,    ///< the weights are updated, the clock has moved
-  logged,     ///< the log point, if there is one
-  evaluated,  ///< the evaluation, if there is one
-  polled,     ///< the safe point: hooks, commands
+  stepped,    ///< the weights are updated and the clock has moved
+  logged,     ///< the log point is done, if there is one
+  evaluated,  ///< the evaluation is done, if there is one
+  polled,     ///< the safe point is done: hooks, commands
   saving,     ///< a checkpoint is due
-  settled,    ///< all of it
+  settled,    ///< all of it is done
 };
 
-/// Where the loop of a rank stands between two changes of the weights.
+/// The place of a rank's loop between two changes of the weights.
 struct Position {
-  std::int64_t step = 0;  ///< done
+  std::int64_t step = 0;  ///< steps done
   Stage stage = Stage::settled;
-  unsigned agreed = 0;  ///< what the ranks have agreed upon in that step
+  unsigned agreed = 0;  ///< bits that the ranks have agreed upon in that step
 
   auto order() const { return std::pair(step, stage); }
 };
 
-/// Why a fit ended.
+/// The reason why a fit ended.
 enum class Ending : std::uint8_t { completed, stopped, wall_time, signal };
 
 class Loop {
  public:
   explicit Loop(LoopParts& parts);
 
-  /// Trains to the end of the budget or until something stops it; again, goes on from there. `restore` is
-  /// called once fit_start has fired, and may load what was saved. Throws Error; the events' brackets are
-  /// closed then.
+  /// Trains to the end of the budget or until something stops it; a second call goes on from there. `restore`
+  /// is called once fit_start has fired, and may load saved state. Throws Error, after closing the events'
+  /// brackets.
   Ending fit(const std::function<void()>& restore = [] {});
 
-  /// Everything that the loop itself needs in order to go on: clock, requests, running means, counters. At a
-  /// safe point, after its hooks.
+  /// Saves everything that the loop itself needs in order to go on: clock, requests, running means, counters.
+  /// Called at a safe point, after its hooks.
   void save(StateWriter& state) const;
   void load(const State& state);
 
-  /// Within LoopHost::at_safe_point: as a hook's request would.
+  /// Within LoopHost::at_safe_point: makes a request as a hook would.
   void request(Control control, std::string_view who, std::string_view why);
   /// Within LoopHost::at_safe_point: takes a checkpoint now.
   void checkpoint();
   /// Within LoopHost::at_safe_point: tells hooks of the checkpoints that have reached the disk.
   void settle_checkpoints();
-  /// The newest that hooks were told of.
+  /// Returns the newest checkpoint that hooks were told of.
   const Saved& last_checkpoint() const { return last_checkpoint_; }
-  /// The metric values of one pass over a split: "val/loss", "val/accuracy", ... Empty where a signal cut it
-  /// short.
+  /// Runs an evaluation pass over a split. Returns its metrics: "val/loss", "val/accuracy", ...; empty if a
+  /// signal cut it short.
   MetricValues evaluate(const EvaluationSplit& split);
-  /// The same, and nobody is told; what hooks make of it is the caller's to undo, by load().
-  /// Within LoopHost::at_safe_point.
+  /// The same, unreported; the caller undoes by load() what hooks made of it. Within LoopHost::at_safe_point.
   MetricValues look(const EvaluationSplit& split);
 
-  // Of several ranks, one of which was lost:
+  // For rank recovery:
   Position position() const { return {context_.clock_.step, stage_, bench_.agreed()}; }
   /// Forgets the step under way, and goes on from its position.
   void drop_step();
-  /// After load(), of what another rank has saved: goes on from where that one stands.
+  /// After load() of what another rank has saved: goes on from where that rank stands.
   void take_position(const Position& position);
 
   const std::vector<EvaluationSplit>& evaluations() const { return parts_.evaluations; }
   const Clock& clock() const { return context_.clock_; }
-  /// What the executor works at.
+  /// Returns the executor's workbench.
   Bench& bench() { return bench_; }
-  /// The last value of everything that was reported.
+  /// Returns the last value of everything that was reported.
   const MetricValues& latest() const { return latest_; }
-  /// Seconds of training, those before a resume included.
+  /// Returns seconds of training, including those before a resume.
   double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
-  /// Whether a signal says that the training is to end; of several ranks, once all of them know.
+  /// Returns true if a signal ends the training; on several ranks, once all of them know.
   bool signalled() const { return parts_.world ? (bench_.agreed() & by_signal) != 0 : caught(); }
-  /// Of several ranks: whether one has something that all have to do at this safe point.
+  /// On several ranks: returns true if one has something that all have to do at this safe point.
   bool has_orders() const { return parts_.world != nullptr && (bench_.agreed() & by_orders) != 0; }
   distributed::World* world() const { return parts_.world; }
-  /// Whether this process has caught one.
+  /// Returns true if this process has caught a signal.
   bool caught() const {
     return parts_.signal != nullptr && parts_.signal->load(std::memory_order_relaxed) != 0;
   }
-  /// Host::metric of any plugin: goes out with the next log point.
+  /// Host::metric of any plugin: the value is reported at the next log point.
   void add_metric(std::string name, double value) { extra_[std::move(name)] = value; }
 
  private:
   using SteadyClock = std::chrono::steady_clock;
-  /// What ends a run and one rank may notice before the others, behind the bits of Control.
+  /// Reasons to end a run that one rank may notice before the others: bits behind those of Control.
   enum Ends : unsigned {
     by_signal = 1U << control_count,
     by_wall_time = by_signal << 1,
@@ -143,23 +142,23 @@ class Loop {
   Bench bench_;
   MetricValues latest_, extra_;
 
-  unsigned shared_ = 0;  ///< controls that ranks agree upon
+  unsigned shared_ = 0;  ///< controls that the ranks agree upon
   std::int64_t evaluate_every_ = 0;
-  std::int64_t look_every_ = 0;  ///< for undeclared writes
+  std::int64_t look_every_ = 0;  ///< steps between looks for undeclared writes
   std::int64_t last_evaluated_ = -1;
-  bool evaluation_due_ = false;  ///< after this step; stays where a signal cuts it short
+  bool evaluation_due_ = false;  ///< after this step; it stays set if a signal cuts the evaluation short
   std::int64_t last_saved_ = -1;
   Stage stage_ = Stage::settled;
   Saved last_checkpoint_;
-  bool joined_ = false;          ///< where other ranks stand, in the place of one that was lost
-  bool arrived_ = false;         ///< at a safe point, by what was loaded and not by a step
+  bool joined_ = false;          ///< this process replaced a lost rank and stands where the others do
+  bool arrived_ = false;         ///< at a safe point, through a load and not through a step
   double seconds_before_ = 0.0;  ///< of training, before the run was resumed
   SteadyClock::time_point started_, logged_at_;
   std::int64_t samples_logged_ = 0;
   std::optional<Ending> ending_;
   bool end_epoch_ = false;
-  bool in_epoch_ = false;  ///< epoch_start has fired and epoch_end has not
-  bool looking_ = false;   ///< nothing comes of what hooks ask for
+  bool in_epoch_ = false;  ///< epoch_start has fired, but not epoch_end
+  bool looking_ = false;   ///< requests of hooks have no effect
 };
 
 }  // namespace trainyard::train

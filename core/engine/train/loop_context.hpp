@@ -1,4 +1,4 @@
-// The context of a run's events, from the loop's side: it may write what hooks may only read.
+// The context of a run's events, for the loop: it may write what hooks may only read.
 #pragma once
 
 #include <algorithm>
@@ -44,10 +44,10 @@ class LoopContext final : public StepContext {
   using StepContext::skip_reason_;
   using StepContext::split_;
 
-  /// Other threads may be at the weights: the executor fires the event within a pass of its own.
+  /// Other threads may write the weights: the executor fires the event within a pass of its own.
   bool weights_move_ = false;
 
-  /// What was asked for and is not taken, as bits, by who asked: the address of a plugin, or another name.
+  /// Requests that are not taken yet, as bits, by who asked: the address of a plugin, or another name.
   using Requests = std::map<std::string, unsigned, std::less<>>;
   Requests& requests() { return requests_; }
   const Requests& requests() const { return requests_; }
@@ -56,21 +56,21 @@ class LoopContext final : public StepContext {
     return std::ranges::any_of(requests_,
                                [&](const auto& each) { return (each.second & bit(control)) != 0; });
   }
-  /// True once where anybody asked for it; the request is taken.
+  /// Takes a request: returns true if anybody asked for it.
   bool take(Control control) {
     const bool found = asked(control);
     if (found)
       for (auto& [who, bits] : requests_) bits &= ~bit(control);
     return found;
   }
-  /// False where `who` has asked for it already.
+  /// Returns false if `who` has asked for it already.
   bool ask(Control control, std::string_view who) {
     unsigned& bits = ((shared_ & bit(control)) != 0 ? waiting_ : requests_)[std::string(who)];
     const unsigned before = std::exchange(bits, bits | bit(control));
     return bits != before;
   }
 
-  /// Of several ranks: what one asks for, all do. Such requests wait until a step has told everybody.
+  /// On several ranks all do what one asks for. Such requests wait until a step has told all ranks.
   void share(unsigned controls) { shared_ = controls; }
   Requests& waiting() { return waiting_; }
   const Requests& waiting() const { return waiting_; }
@@ -79,7 +79,7 @@ class LoopContext final : public StepContext {
     for (const auto& each : waiting_) bits |= each.second;
     return bits;
   }
-  /// These are known to all ranks now. What this one did not ask for, "ranks" did.
+  /// Takes over requests that all ranks know of. "ranks" is the asker of those not made by this rank.
   void agree(unsigned controls) {
     unsigned left = controls & shared_;
     for (auto& [who, bits] : waiting_) {
@@ -89,11 +89,11 @@ class LoopContext final : public StepContext {
     if (left != 0) requests_["ranks"] |= left;
   }
 
-  /// What hooks read as StepContext::metric and metrics, until the next step or evaluation.
+  /// The values that hooks read as StepContext::metric and metrics, until the next step or evaluation.
   std::map<std::string, double, std::less<>>& metrics() { return hub_.values; }
   const std::map<std::string, double, std::less<>>& metrics() const { return hub_.values; }
 
-  /// Where requests are written down: plugin, what, why.
+  /// Called with each request, to write it down: plugin, what, why.
   std::function<void(std::string_view plugin, Control control, std::string_view reason)> on_request;
 
  private:

@@ -1,4 +1,4 @@
-// What a loop runs on.
+// The parts that a loop runs on.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct EvaluationSplit {
   data::Loader* loader = nullptr;
 };
 
-/// All of it outlives the loop. Whoever owns it changes it between steps only: that is how plugins are swapped.
+/// All of it outlives the loop. Its owner changes it only between steps: that is how plugins are swapped.
 struct LoopParts {
   const config::RunConfig* config = nullptr;
   events::Bus* bus = nullptr;
@@ -36,23 +36,23 @@ struct LoopParts {
   at::Device device = at::kCPU;
   distributed::World* world = nullptr;  ///< null: a single rank
   Filled<Network> network;
-  const DropoutPlan* dropout = nullptr;  ///< that the network has; null: none
+  const DropoutPlan* dropout = nullptr;  ///< the network's; null: none
   Filled<Loss> loss;
   Filled<Optimizer> optimizer;
   Filled<const ScheduleCurve> schedule;
   Filled<Executor> executor;
   Filled<Compressor> compressor;     ///< empty without one
-  bool asks_at_before_step = false;  ///< a hook may, on all ranks, if it is disabled on one of them or not
+  bool asks_at_before_step = false;  ///< a hook may ask on some rank, even if it is disabled on others
   Filled<data::Loader> train;
-  /// The first is evaluated on eval_interval, all of them at the end.
+  /// The first is evaluated every eval_interval, all of them at the end.
   std::vector<EvaluationSplit> evaluations;
   MetricSlots metrics;                      ///< values are reported under the ids of their slots
-  std::vector<MetricSlots> member_metrics;  ///< the same of each member of an executor that has several
+  std::vector<MetricSlots> member_metrics;  ///< the same for each member of an executor that has several
   RunScale scale;
   LoopHost* host = &no_host;
   LoopOwner* owner = &no_owner;
   Saver* saver = nullptr;                    ///< null: nothing is ever saved
-  const std::atomic<int>* signal = nullptr;  ///< set from a signal handler: end at the next step boundary
+  const std::atomic<int>* signal = nullptr;  ///< set by a signal handler: end at the next step boundary
 };
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
 // The mean training loss between two log points, without an operation on the device in between: on a CPU the
-// value is read where it lies; of other devices the scalars are kept and added up when asked.
+// value is read at once; scalars on other devices are kept, and added up when the mean is taken.
 #pragma once
 
 #include <optional>
@@ -16,22 +16,22 @@ namespace trainyard::train {
 
 class LossMeter {
  public:
-  /// `loss`: a float scalar, the mean over `weight` items. False where it lies on a CPU and is not finite.
+  /// `loss` is a float scalar, the mean over `weight` items. Returns false if it is on a CPU and not finite.
   bool add(const at::Tensor& loss, double weight);
 
-  /// The same, of losses that are summed up already, each times its weight.
+  /// The same for losses that are summed up already, each times its weight.
   void add_sum(double sum, double weight) {
     sum_ += sum;
     weight_ += weight;
   }
-  /// What all ranks have added; a collective.
+  /// Adds up what all ranks have added; a collective.
   void merge(distributed::World& world);
 
-  /// The weighted mean since the last call; nothing where nothing was added. Waits for the device.
+  /// Returns the weighted mean since the last call; nothing if nothing was added. Waits for the device.
   std::optional<double> take();
 
   double weight() const { return weight_; }
-  /// Waits for the device.
+  /// Returns the sum of the losses, each times its weight. Waits for the device.
   double sum() const;
 
   void save(StateWriter& state) const;  ///< waits for the device

@@ -14,7 +14,7 @@ bool LossScaler::unscale(std::vector<at::Tensor>& gradients) const {
   if (gradients.empty()) return true;
   const auto options = at::TensorOptions().device(gradients.front().device()).dtype(at::kFloat);
   at::Tensor found = at::zeros({1}, options);
-  // The reciprocal in double, rounded once, as GradScaler does.
+  // The reciprocal is computed in double and rounded once, as GradScaler does.
   const at::Tensor inverse = at::full({1}, static_cast<float>(1.0 / static_cast<double>(scale_)), options);
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse);
   return found.item<float>() == 0.0F;

@@ -29,11 +29,11 @@ class LossScaler {
 
   float scale() const { return scale_; }
 
-  /// Divides the gradients by the scale, in place. False where one of them is not finite: skip the step.
+  /// Divides the gradients by the scale, in place. Returns false if one of them is not finite: skip the step.
   /// Waits for the device. The gradients must share a device.
   bool unscale(std::vector<at::Tensor>& gradients) const;
 
-  /// After every step: `finite` is what `unscale` returned.
+  /// Called after every step; `finite` is what `unscale` returned.
   void update(bool finite);
 
   void save(StateWriter& state) const;
@@ -42,7 +42,7 @@ class LossScaler {
  private:
   Options options_;
   float scale_ = options_.initial;
-  std::int64_t good_steps_ = 0;  ///< since the last change
+  std::int64_t good_steps_ = 0;  ///< since the scale changed last
 };
 
 }  // namespace trainyard::train

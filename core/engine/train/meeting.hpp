@@ -1,5 +1,5 @@
-// What the ranks of a run say of themselves when they come together again because one was lost, and what follows
-// from it: who has come furthest, and who lacks what that one has.
+// Rank recovery: what the ranks of a run tell each other when they come together again because one was lost,
+// and what follows: which rank has come furthest, and which ranks lack something of its state.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@
 
 namespace trainyard::train {
 
-/// What a rank says.
+/// The facts that a rank tells the others.
 struct Standing {
-  bool newcomer = false;  ///< it has nothing of the run
+  bool newcomer = false;  ///< it has no state of the run
   Position position;
-  bool gradients = false;  ///< it has those of the step under way, of all ranks
-  bool updating = false;   ///< half of a step is in its weights
-  std::int64_t swaps = 0;  ///< made
-  std::int64_t due = 0;    ///< swaps that are planned
+  bool gradients = false;  ///< it has all ranks' gradients of the step under way
+  bool updating = false;   ///< its weights contain half of a step
+  std::int64_t swaps = 0;  ///< number of swaps made
+  std::int64_t due = 0;    ///< number of swaps planned
 };
 
 class Meeting {
  public:
-  /// Waits for all ranks, old and new. Throws DistributedError where they do not come, or cannot go on from
+  /// Waits for all ranks, old and new. Throws DistributedError if they do not come, or cannot go on from
   /// there.
   Meeting(distributed::World& world, const Standing& own);
 
-  /// The first of those that have come furthest.
+  /// Returns the first of the ranks that have come furthest.
   int leader() const { return leader_; }
   const Position& position() const { return standing(leader_).position; }
-  /// Ascending.
+  /// Returns the new ranks in ascending order.
   const std::vector<int>& newcomers() const { return newcomers_; }
-  /// The leader, and the ranks that lack something of its state: those that are new, or those that are behind.
+  /// Returns the leader and the ranks that lack its state: if `newcomers` the new ones, else those behind.
   std::vector<int> lacking(bool newcomers) const;
 
-  /// "rank 2 was lost at step 7"
+  /// Returns a text such as "rank 2 was lost at step 7".
   std::string text() const;
 
  private:
@@ -50,7 +50,7 @@ class Meeting {
   int leader_ = -1;
 };
 
-/// What a process in the place of a lost one gets from the others.
+/// The state that a process in the place of a lost rank gets from the others.
 struct Joined {
   std::vector<State> states;  ///< as in a checkpoint
   std::string facts;          ///< about the data that the others read: Training::compare_data
@@ -58,11 +58,10 @@ struct Joined {
   std::vector<int> replaced;  ///< itself, and those that were lost with it
 };
 
-/// Of such a process, ahead of everything else: it calls no collective before. Again where another one is lost
-/// meanwhile.
+/// Called first in such a process, before any collective. It tries again if another rank is lost meanwhile.
 Joined join(distributed::World& world);
 
-/// "rank 2", "ranks 0, 2"
+/// Returns a text such as "rank 2" or "ranks 0, 2".
 std::string list_of(const std::vector<int>& ranks);
 
 }  // namespace trainyard::train

@@ -23,10 +23,10 @@ inline void update(const MetricSlots& metrics, std::int64_t step, const at::Tens
     guarded(*slot, step, [&] { metric->update(output, loss, batch); });
 }
 
-/// Each becomes that of all ranks.
+/// Merges each metric over all ranks.
 void merge(const MetricSlots& metrics, std::int64_t step, distributed::World& world);
 
-/// Gives "train/accuracy", or "train/top_k.top_5" of a metric with several values.
+/// Calls `take` with "train/accuracy", or "train/top_k.top_5" for a metric with several values.
 template <class Take>
 void each_value(const MetricSlots& metrics, std::int64_t step, const std::string& prefix, Take&& take) {
   for (const auto& [slot, metric] : metrics)

@@ -32,7 +32,7 @@ View part_of(const std::string& split, const std::string& take, std::int64_t siz
 
 }  // namespace
 
-/// Of other kinds the run asks nothing before its first step.
+/// Plugins of other kinds are not called before the run's first step.
 const Opening::Row Opening::rows[] = {
     {Dataset::kind, Stage::data, &Opening::dataset},
     {Sampler::kind, Stage::data, &Opening::sampler},
@@ -56,7 +56,7 @@ void Opening::open(Stage stage) {
   std::vector<ActivePlugin*> plugins;
   for (ActivePlugin& plugin : layer_.plugins)
     if (const Row* row = row_of(plugin); row != nullptr && row->stage == stage) plugins.push_back(&plugin);
-  // What the training split learns, the others go by.
+  // The training split comes first: the others use what it learns.
   std::ranges::stable_partition(plugins,
                                 [](const ActivePlugin* each) { return each->slot().slot == "data.train"; });
   for (ActivePlugin* plugin : plugins) open(*plugin);
@@ -115,7 +115,7 @@ void Opening::metric(ActivePlugin& plugin) {
 
 void Opening::optimizer(ActivePlugin& plugin) {
   auto& optimizer = plugin.as<Optimizer>();
-  // A network that comes in takes these very tensors over.
+  // A network that a swap brings takes over these very tensors.
   optimizer.open(make_groups(run_.layer.network().parameters(), optimizer.common));
 }
 
@@ -125,7 +125,7 @@ void Opening::schedule(ActivePlugin& plugin) {
 
 void Opening::compressor(ActivePlugin& plugin) {
   auto& compressor = plugin.as<Compressor>();
-  if (run_.world == nullptr && config::ranks_of(config_.resolved) > 1) return;  // checked, and not trained
+  if (run_.world == nullptr && config::ranks_of(config_.resolved) > 1) return;  // checked only, not trained
   if (run_.world == nullptr) throw ConfigError("needs a run of several ranks, and this is one of a single");
   layer_.made.compressor = std::make_unique<GuardedCompressor>(plugin.slot(), compressor);
   std::vector<BucketPlan> plans;
@@ -165,7 +165,7 @@ Split Opening::split(const std::string& name, bool whole) {
                       std::to_string(made.sampler->size()) + " or less");
   ActivePlugin& loss = layer_.plugin("loss");
   int ranks = run_.world != nullptr && !whole ? run_.world->size() : 1;
-  // The ranks evaluate a batch each. Of a step they have parts, or all of it, with micro-batches of the same size.
+  // In evaluations each rank has its own batches; of a step a part, or all of it in equal micro-batches.
   std::int64_t micro_batch_size = batch.micro_batch_size;
   if (made.sampler && layer_.plugin("executor").as<Executor>().divides_network())
     micro_batch_size *= std::exchange(ranks, 1);

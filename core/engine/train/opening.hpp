@@ -1,4 +1,4 @@
-// How plugins are opened, each kind in its way: when a run begins, and when a swap brings others.
+// Opens plugins, each kind in its way: when a run begins, and when a swap brings others.
 #pragma once
 
 #include <optional>
@@ -14,18 +14,18 @@ class Opening {
   enum class Stage : std::uint8_t { data, model, loop };
 
   /// Opens plugins of `layer`: the run's own, or that of a swap, with which the run is as `config` says. All
-  /// of them outlive the object.
+  /// arguments outlive the object.
   Opening(Live& run, const config::RunConfig& config, Layer& layer)
       : run_(run), config_(config), layer_(layer) {}
 
-  /// In config order.
+  /// Opens the plugins of a stage, in config order.
   void open(Stage stage);
-  /// All that a plugin does before the first step. What it makes goes into the layer.
+  /// Does all that a plugin does before the first step. What it makes goes into the layer.
   void open(ActivePlugin& plugin);
-  /// "train", "val", "test", once their plugins are open. Throws Error.
-  /// `whole`: with all of each batch, whatever the other ranks have.
+  /// Makes "train", "val" or "test", once their plugins are open. Throws Error. If `whole`, each batch is
+  /// whole, even on one of several ranks.
   Split split(const std::string& name, bool whole = false);
-  /// Throws ConfigError where the schedule asks for what the optimizer does not have.
+  /// Throws ConfigError if the schedule changes a momentum that the optimizer does not have.
   void check_momentum();
 
  private:
@@ -47,7 +47,7 @@ class Opening {
   void schedule(ActivePlugin& plugin);
   void recorder(ActivePlugin& plugin);
   void compressor(ActivePlugin& plugin);
-  /// The part of a dataset that the file gives the split, without what cannot be graded; none: all of it.
+  /// Returns the part of a dataset that `take` gives, without samples that cannot be graded; none: all of it.
   std::optional<View> view_of(const std::string& split, const Dataset& dataset) const;
   void check_schema(const std::string& name, const BatchSchema& schema) const;
 
@@ -56,10 +56,10 @@ class Opening {
   Layer& layer_;
 };
 
-/// Has a network, just built, compute on the run's device and in its precision. Throws ConfigError where it cannot.
+/// Moves a new network to the run's device and precision. Throws ConfigError if that cannot be done.
 void place(Network& network, const Live& run);
 
-/// Draws the curve of a schedule from where it begins in the run. `step`: where the run stands.
+/// Makes a schedule's curve, from where it begins in the run. `step` is the run's current step.
 void place_curve(Made& made, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step = 0);
 
 }  // namespace trainyard::train

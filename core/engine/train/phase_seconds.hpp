@@ -1,5 +1,5 @@
-// The time inside the plugins that the loop calls itself, taken on a sample of the steps: two clock reads a
-// call would cost more than the calls.
+// The time in plugins that the loop calls itself, measured on a sample of the steps: two clock reads a call
+// would cost more than the calls.
 #pragma once
 
 #include <chrono>
@@ -7,14 +7,14 @@
 
 namespace trainyard::train {
 
-/// Seconds, on the steps that were timed.
+/// Seconds in each phase, on the steps that were timed.
 struct PhaseSeconds {
   double data = 0, model = 0, loss = 0, backward = 0, optimizer = 0;
   std::int64_t timed_steps = 0;
-  bool timing = false;  ///< the step that is going on is one of them
+  bool timing = false;  ///< the current step is timed
 };
 
-/// Adds the length of a scope to one of them, where the step is timed.
+/// Adds the duration of a scope to one phase, if the step is timed.
 class Timer {
  public:
   Timer(PhaseSeconds& all, double PhaseSeconds::*phase) : seconds_(all.timing ? &(all.*phase) : nullptr) {

@@ -1,4 +1,4 @@
-// What a run computes in: trainer.precision.
+// The number formats that a run computes in: trainer.precision.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -9,12 +9,12 @@ namespace trainyard::train {
 
 using Precision = config::TrainerKeys::Precision;
 
-/// Of weights, of batches, and of what the network gives.
+/// Returns the type of weights, of batches, and of the network's outputs.
 inline at::ScalarType floats_of(Precision precision) {
   return precision == Precision::fp64 ? at::kDouble : at::kFloat;
 }
 
-/// Whether passes are in another precision than that of the weights.
+/// Returns true if passes use another precision than the weights.
 inline bool is_mixed(Precision precision) {
   return precision == Precision::bf16_mixed || precision == Precision::fp16_mixed;
 }

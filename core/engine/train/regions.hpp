@@ -1,4 +1,4 @@
-// The tensors of the regions that hooks write, as the inspectors of a run look at them.
+// The tensors in the regions that hooks write, as the inspectors of a run see them.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace trainyard::train {
 
-/// Those that exist at the moment, by name; empty for a region that is no tensors.
+/// Returns those that exist now, by name; none for a region without tensors.
 std::vector<NamedTensor> tensors_of(Region region, const LoopContext& context);
 
 }  // namespace trainyard::train

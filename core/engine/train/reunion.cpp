@@ -15,7 +15,7 @@
 namespace trainyard::train {
 namespace {
 
-constexpr int most_losses = 5;  ///< at one step: what kills a rank there may be the step
+constexpr int most_losses = 5;  ///< at one step, as the step itself may kill the ranks
 
 double norm_of(const std::vector<State>& states) {
   double squares = 0.0;
@@ -49,7 +49,7 @@ Standing Reunion::own() const {
           .due = run_.host().planned_swaps()};
 }
 
-/// Swaps may have changed what the run was begun with.
+/// Throws if ranks cannot be replaced any more: swaps may have changed what the run was begun with.
 void Reunion::check_replaceable() const {
   const std::string lost = "a rank was lost, and the run goes on from its last checkpoint alone: ";
   if (run_.checkpointer().as<Checkpointer>().replaces_ranks() == nullptr)
@@ -59,7 +59,7 @@ void Reunion::check_replaceable() const {
     throw DistributedError(lost + "[distributed.compressor] has groups of ranks, which end with it");
 }
 
-/// With all ranks, old and new. Throws where they cannot go on from there.
+/// Meets all ranks, old and new. Throws if they cannot go on from there.
 void Reunion::meet() {
   given_up_ = true;  // unless this succeeds
   check_replaceable();
@@ -78,7 +78,7 @@ void Reunion::update_as_others(const Error& error) {
   began_ = SteadyClock::now();
   meet();
   const std::int64_t step = run_.clock().step;
-  if (meeting_->position().step == step) throw;  // none has: all drop it
+  if (meeting_->position().step == step) throw;  // no rank has made it: all drop it
   run_.host().journal("host", "update",
                       "rank " + std::to_string(meeting_->leader()) + " has made step " +
                           std::to_string(step + 1) + " already: it is made here, too");
@@ -101,11 +101,11 @@ void Reunion::join(const Joined& joined) {
   come_together();
 }
 
-/// Again where another one is lost meanwhile.
+/// Gives ranks the state that they lack; starts again if another rank is lost meanwhile.
 void Reunion::come_together() {
   for (;;) try {
       if (meeting_) exchange();
-      // Those that are new have built their run by now.
+      // New processes have built their run by now.
       const std::vector<std::vector<State>> own = distributed::gather(world_, run_.own_states());
       run_.take_own_states(own);
       kept_back_.clear();
@@ -124,7 +124,7 @@ void Reunion::come_together() {
 void Reunion::exchange() {
   Loop& loop = run_.loop();
   if (kept_ && kept_at_ == run_.clock().step) run_.take_over(kept_->states());
-  kept_.reset();  // plugins may have kept its tensors
+  kept_.reset();  // plugins may hold its tensors
   loop.drop_step();
   for (const bool newcomers : {false, true}) {
     const std::vector<int> group = meeting_->lacking(newcomers);
@@ -143,7 +143,7 @@ void Reunion::exchange() {
   }
 }
 
-/// The checkpointer, and the journal.
+/// Tells the checkpointer and the journal of the replacement.
 void Reunion::tell() {
   const Clock& clock = run_.clock();
   const Replacement what{.ranks = replaced_,
@@ -155,7 +155,7 @@ void Reunion::tell() {
     if (ReplacesRanks* const replaces = plugin.as<Checkpointer>().replaces_ranks())
       replaces->replaced(what, run_.network(), run_.optimizer());
   });
-  replaced_.clear();  // not where another one was lost meanwhile
+  replaced_.clear();  // kept until here in case another rank was lost meanwhile
   std::string norms;
   for (const double norm : kept_back_) norms += (norms.empty() ? "" : ", ") + text_of(norm, "%.6g");
   if (!norms.empty())

@@ -1,7 +1,7 @@
-// How a run of several ranks goes on without one that was killed. The survivors keep what they have in memory
-// and their clock; the step under way is done again by all of them, or is in the weights of all of them. A
-// process in the place of the lost one begins with what a survivor would save now, as a resume does with a
-// checkpoint (Joined). What only the lost one had is the checkpointer's to bring back (ReplacesRanks).
+// Rank recovery: a run of several ranks goes on without one that was killed. The survivors keep their memory
+// and their clock; the step under way is repeated by all of them, or is in the weights of all. A process in
+// the place of the lost rank begins with what a survivor would save now, as a resume does with a checkpoint
+// (Joined). The checkpointer restores what only the lost rank had (ReplacesRanks).
 #pragma once
 
 #include <chrono>
@@ -19,21 +19,21 @@
 
 namespace trainyard::train {
 
-/// Loop thread.
+/// Used on the loop thread.
 class Reunion {
  public:
-  /// Of a run whose checkpointer replaces ranks. Both outlive it. `facts`: Joined::facts.
+  /// The run's checkpointer replaces ranks. `run` and `world` outlive this. `facts`: see Joined::facts.
   Reunion(Run& run, distributed::World& world, std::string facts)
       : run_(run), world_(world), facts_(std::move(facts)) {}
 
-  /// LoopHost::begin_step.
+  /// Implements LoopHost::begin_step.
   void keep();
-  /// LoopHost::update_as_others.
+  /// Implements LoopHost::update_as_others.
   void update_as_others(const Error& error);
-  /// LoopHost::recover: true where all ranks are together again, and stand between two steps. Throws
-  /// DistributedError where that cannot be.
+  /// Implements LoopHost::recover: returns true if all ranks are together again, between two steps. Throws
+  /// DistributedError if that cannot be.
   bool recover(const Error& error);
-  /// On a process that takes the place of another, once its run has the states: waits until all are ready.
+  /// Called in a process that replaces a rank, once its run has the states: waits until all ranks are ready.
   void join(const Joined& joined);
 
  private:
@@ -51,10 +51,10 @@ class Reunion {
   const std::string facts_;
   std::unique_ptr<StateCopy> kept_;  ///< null: the step has not begun
   std::int64_t kept_at_ = -1;
-  std::optional<Meeting> meeting_;  ///< the ranks have met, and have not exchanged what they lack
+  std::optional<Meeting> meeting_;  ///< set if the ranks have met, but not exchanged what they lack
   bool given_up_ = false;
   std::vector<int> replaced_;
-  std::vector<double> kept_back_;  ///< norm of what a compressor has of each rank; empty: it has nothing
+  std::vector<double> kept_back_;  ///< norm of what each rank's compressor kept back; empty: nothing
   SteadyClock::time_point began_ = SteadyClock::now();
   std::int64_t last_step_ = -1;
   int losses_ = 0;  ///< since the last step

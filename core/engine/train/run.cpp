@@ -29,19 +29,19 @@
 namespace trainyard::train {
 namespace {
 
-/// Under which a checkpoint says that a plugin is disabled: that very code stays so, once mended it is
-/// called.
+/// Returns the name under which a checkpoint says that a plugin is disabled. It holds for that very code:
+/// once mended, the plugin is called again.
 std::string disabled_as(const ActivePlugin& plugin) {
   return "disabled/" + plugin.slot().address() + "/" + plugin.file().digest;
 }
 
-/// In a checkpoint: what a rank behind the first has of its own.
+/// Returns the owner, in a checkpoint, of the own state of a rank other than the first.
 std::string of_rank(std::size_t rank, const std::string& owner) {
   return "rank/" + std::to_string(rank) + "/" + owner;
 }
 
-/// From the state of the first rank and those of the others, which `take` gives. Where there are none, it is what
-/// this rank went back to.
+/// Loads a compressor's states of the first rank and of the others, which `take` returns. If there are no
+/// others, the state is the one that this rank goes back to.
 template <class Take>
 void load_ranks(ActivePlugin& plugin, const State& first, Take&& take) {
   std::vector<State> saved{first};
@@ -56,7 +56,7 @@ void load_ranks(ActivePlugin& plugin, const State& first, Take&& take) {
 
 void set_threads(const config::RunConfig& config) {
   if (config.threads.intra_op > 0) at::set_num_threads(config.threads.intra_op);
-  // May be set once a process: a second run in it keeps the first's.
+  // It can be set once per process: a second run in the process keeps the first one's.
   if (config.threads.inter_op > 0 &&
       static_cast<int>(at::get_num_interop_threads()) != config.threads.inter_op)
     at::set_num_interop_threads(config.threads.inter_op);
@@ -70,7 +70,7 @@ void set_deterministic(config::RunKeys::Deterministic mode) {
   context.setBenchmarkCuDNN(mode == config::RunKeys::Deterministic::off);
 }
 
-/// Those of its plugins that want to be told of spans.
+/// Sets the plugins of the run that want to be told of spans.
 void watch_spans(Live& live) {
   std::vector<events::Spans::Watcher> watchers;
   for (ActivePlugin& plugin : live.layer.plugins)
@@ -90,7 +90,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   live_.device = make_device(config.run.device, world);
   live_.world = world;
   file_ = config::toml_file(config.resolved);
-  config.resolved.erase("swap");  // a plan, which is no part of the live configuration
+  config.resolved.erase("swap");  // the plan is not part of the live configuration
   live_.config_text = config::toml_file(config.resolved);
   keep_large_blocks();
   set_threads(config);
@@ -111,7 +111,7 @@ Run::Run(config::RunConfig given, const plugins::Registry& registry, HostOutputs
   if (data == Data::opened) open();
 }
 
-/// An error may leave steps in flight on threads of the executor: they end before what they work on goes.
+/// Ends the executor first: after an error its threads may still work on what is destroyed later.
 Run::~Run() {
   if (ActivePlugin* const executor = live_.layer.own("executor"); executor != nullptr)
     const ActivePlugin gone = std::move(*executor);
@@ -129,7 +129,7 @@ void Run::open() {
   live_.bus->fire(Event::init, live_.context);
 }
 
-/// And what the data say of the run's length.
+/// Opens the data, and takes the length of the run from them.
 void Run::open_data() {
   const config::RunConfig& config = live_.config;
   std::map<std::string, Split>& splits = live_.layer.made.splits;
@@ -192,7 +192,7 @@ ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Reg
   return {slot, file, code_of(file), std::move(parts), outputs_};
 }
 
-/// The code of the plugins among the options of a plugin, and of those among theirs.
+/// Loads the code of the plugins among a plugin's options, and of those among theirs.
 void Run::load_parts(const std::string& slot, const ManifestData& manifest, const Table& options,
                      const plugins::Registry& registry, PartCode& parts) {
   for (const OptionSpec& spec : manifest.options) {
@@ -217,7 +217,7 @@ void Run::build_model() try {
   live_.bus->fire(Event::model_ready, live_.context);
 } catch (const events::BlamedError& error) {
   if (error.code() != ExitCode::config || error.blame().slot == "model") throw;
-  // What a plugin cannot be with is here the network, or what a batch of the data holds.
+  // The message names model and data, as the plugin does not fit the network or a batch.
   throw events::BlamedError(error.code(), error.blame(),
                             error.why() + " (model \"" + live_.config.at("model").type + "\", data \"" +
                                 live_.config.at("data.train").type + "\")");
@@ -247,7 +247,7 @@ Loop& Run::build_loop(LoopParts parts) {
   return *loop_;
 }
 
-/// Asked after every step: it looks at the plugins, which are cold by then, where one of them has called only.
+/// Called after every step: it looks at the plugins, which are cold by then, only if a thread of one failed.
 void Run::check_threads() {
   report::ExitWatch::stepped();
   if (unsaved_) unsaved_->look(live_.layer.plugins);
@@ -256,14 +256,14 @@ void Run::check_threads() {
   thread_failed_ = false;
   for (ActivePlugin& plugin : live_.layer.plugins) {
     if (!plugin.services().thread_failed()) continue;
-    thread_failed_ = true;  // of another, too, perhaps
+    thread_failed_ = true;  // another one's thread may have failed, too
     guarded(plugin.slot(), clock().step,
             [&] { throw PluginError("in a thread of its own: " + plugin.services().take_thread_error()); });
   }
 }
 
 void Run::connect() {
-  thread_failed_ = true;  // look at plugins that have come: they may have had threads before
+  thread_failed_ = true;  // look at new plugins: they may have had threads before
   Made& made = live_.layer.made;
   parts_.network = {&live_.config.at("model"), made.network.get()};
   parts_.dropout = made.dropout.get();
@@ -289,7 +289,7 @@ void Run::connect() {
       parts_.evaluations.push_back({name, split->second.loader.get()});
 }
 
-/// Each member of the executor has objects of its own.
+/// Connects the metrics; each member of the executor has metric objects of its own.
 void Run::connect_metrics() {
   parts_.metrics.clear();
   parts_.member_metrics.clear();
@@ -328,7 +328,7 @@ std::unique_ptr<Network> Run::build(std::uint64_t seed) {
 std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count) {
   if (live_.config.split(name) == nullptr)
     throw ConfigError("asks for batches of [data." + std::string(name) + "], which the run does not have");
-  // A loader of its own, which the run's place in the data has nothing to do with.
+  // It uses a loader of its own, independent of the run's place in the data.
   const Split split = Opening(live_, live_.config, live_.layer).split(std::string(name), /*whole=*/true);
   split.loader->seek(0, 0);
   std::vector<Batch> batches;
@@ -345,7 +345,7 @@ std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count)
 }
 
 void Run::try_parts() {
-  if (shards_) return;  // a pass through tables in parts is a collective
+  if (shards_) return;  // a pass through sharded tables is a collective
   const at::NoGradGuard no_grad;
   for (const Batch& batch : first_batches("train", 1)) loop_->bench().grade(batch, {}, nullptr);
 }
@@ -396,7 +396,7 @@ Snapshot Run::snapshot_of_ranks() const {
   return all;
 }
 
-/// Those that were disabled when a run was saved.
+/// Disables the plugins that were disabled when the run was saved.
 void Run::leave_out(const State& run, const std::function<void(const std::string&)>& note) {
   bool any = false;
   for (ActivePlugin& plugin : live_.layer.plugins) {
@@ -410,7 +410,7 @@ void Run::leave_out(const State& run, const std::function<void(const std::string
   if (any) live_.bus->rebuild();
 }
 
-/// What a plugin asked for goes with it.
+/// Drops the requests of plugins that are gone.
 void Run::drop_requests(const State& run) {
   const auto is_gone = [&](const auto& request) {
     const auto type = run.scalars.find("type/" + request.first);
@@ -466,7 +466,7 @@ void Run::go_back(const std::vector<State>& states) {
   for (const events::Subscriber* disabled : live_.bus->rebuild())
     parts_.host->journal(disabled->participant.id, "disabled", disabled->error);
   restore(states, [](const std::string&) {});
-  // One that had no state then has to be told so.
+  // A plugin that had no state then gets an empty one.
   std::set<std::string, std::less<>> saved;
   for (const State& state : states) saved.insert(state.owner);
   for (ActivePlugin& plugin : live_.layer.plugins) {

@@ -1,4 +1,4 @@
-// A run, made from its configuration, saved and restored.
+// A run: made from its configuration, saved and restored.
 #pragma once
 
 #include <atomic>
@@ -29,70 +29,70 @@ class Run : LoopOwner {
   enum class Data : std::uint8_t { opened, closed };
 
   /// Loads the plugins, opens the data and reports its scale. Throws Error. `registry` and `world` (null: one
-  /// rank) outlive the run. The run fills in the metric and the seed of `outputs`. `learned`: what the dataset
-  /// goes by, in place of learning it from the training split.
+  /// rank) outlive the run. The run fills in the metric and the seed of `outputs`. The dataset uses `learned`
+  /// instead of learning from the training split.
   Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
       distributed::World* world = nullptr, std::optional<report::Learned> learned = {},
       Data data = Data::opened);
   ~Run();
 
-  /// Opens data that was closed, ahead of all that follows.
+  /// Opens data that was closed; called before all that follows.
   void open();
 
-  /// Builds the network, as far as `model show` needs it.
+  /// Builds the network and what `model show` needs.
   void build_model();
-  /// Builds the rest: loss, metrics, optimizer, schedule, loop. `parts` comes with what the caller adds
-  /// (host, saver, signal); the run fills in what is its own.
+  /// Builds the rest: loss, metrics, optimizer, schedule, loop. `parts` holds what the caller adds (host,
+  /// saver, signal); the run fills in its own parts.
   Loop& build_loop(LoopParts parts);
 
-  /// Everything that has to be saved in order to go on from here: tensors by handle. At a safe point.
+  /// Returns all that a resume needs, with tensors by handle. Called at a safe point.
   Snapshot snapshot() const;
-  /// The same with what each rank has of its own, under owners "rank/1/...". All ranks call it together.
+  /// The same, with each rank's own states under "rank/1/...". All ranks call it together.
   Snapshot snapshot_of_ranks() const;
-  /// Goes on from what was saved, within Loop::fit. A plugin that the checkpoint does not know begins anew,
-  /// one that was disabled then stays so, and the state of one that is gone is left; all are told to `note`.
-  /// Throws Error where a state does not fit.
+  /// Restores saved state, within Loop::fit. A plugin that the checkpoint does not know begins anew, one that
+  /// was disabled stays so, and the state of one that is gone is ignored; `note` is told of each. Throws
+  /// Error if a state does not fit.
   void restore(const std::vector<State>& states, const std::function<void(const std::string&)>& note);
 
-  // Of several ranks, one of which was lost:
-  /// What a step changes ahead of the weights: buffers, and the states of plugins that are called by then.
+  // For rank recovery:
+  /// Returns what a step changes before the weights: buffers, and states of plugins that are called by then.
   std::vector<State> early_states() const;
-  /// What is the same on all ranks; weights and the optimizer's state where they are wanted, else what goes
-  /// with them.
+  /// Returns what is the same on all ranks; if `weights`, including weights and the optimizer's state, else
+  /// with buffers in place of these.
   std::vector<State> common_states(bool weights) const;
-  /// What each rank has of its own, beside rows of tables: of the compressor; nothing where it keeps nothing.
+  /// Returns this rank's own state, except rows of tables: the compressor's; empty if it keeps nothing.
   std::vector<State> own_states() const;
-  /// Of all ranks, in their order.
+  /// Restores the own states of all ranks, given in their order.
   void take_own_states(const std::vector<std::vector<State>>& of_ranks);
-  /// In the place of what this rank has: states of the above, without weights.
+  /// Replaces this rank's state by states returned above; weights are not replaced, only buffers.
   void take_over(const std::vector<State>& states);
 
-  /// The text of the run file that the configuration came from, before swaps; by default the configuration's.
+  /// Sets the text of the run file that the configuration came from, without swaps; default: from the config.
   void set_file(std::string resolved_toml) { file_ = std::move(resolved_toml); }
-  /// Plugins that the run was begun without, and that no swap may bring.
+  /// Sets the plugins that the run was begun without, and that no swap may bring.
   void set_quarantined(std::vector<control::Quarantined> plugins) { quarantined_ = std::move(plugins); }
-  /// Throws NumericError where a parameter or a buffer is not finite; guard.nan = "off" lets it pass.
+  /// Throws NumericError if a parameter or a buffer is not finite, unless guard.nan = "off".
   void check_weights() const;
-  /// To where the run was when it saved these states; plugins that were disabled since are left out.
+  /// Puts the run back to when it saved these states; plugins disabled since are left out.
   void go_back(const std::vector<State>& states);
 
-  // What a swap needs, which replaces parts of a run between two steps (swaps.hpp):
+  // For swaps, which replace parts of a run between two steps (swaps.hpp):
   Live& live() { return live_; }
-  /// Whoever has the run train.
+  /// Returns the host of the training.
   LoopHost& host() { return *parts_.host; }
   const plugins::Registry& registry() const { return registry_; }
   const std::vector<control::Quarantined>& quarantined() const { return quarantined_; }
   /// Loads and constructs the plugin of a slot. One thread at a time.
   ActivePlugin make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry);
-  /// Tells the recorder which rules there are, as they are with a layer.
+  /// Tells the recorder which rules there are in a layer.
   void attach_rules(Layer& layer);
-  /// Throws Error where the network or the loss cannot take a batch of the data. Changes nothing.
+  /// Throws Error if the network or the loss cannot take a batch of the data. Changes nothing.
   void try_parts();
-  /// Tells the loop who fills its slots.
+  /// Points the loop to the plugins that fill its slots.
   void connect();
-  /// Of a swap that is taken back: whatever the plugin makes of it, the run goes on.
+  /// Calls the hook while a swap is rolled back. Errors are logged and ignored.
   void tell(const ActivePlugin& plugin, Event event);
-  /// Waits until what is copied of the run may be written again.
+  /// Waits until a copy in progress is done, so that the run may write what it copies.
   void settle() override;
   void begin_evaluation() override {
     if (shards_) shards_->begin_evaluation();
@@ -100,7 +100,7 @@ class Run : LoopOwner {
   void end_evaluation() override {
     if (shards_) shards_->end_evaluation();
   }
-  /// Null: each rank has the whole network.
+  /// Returns null if each rank has the whole network.
   const Shards* shards() const { return shards_.get(); }
   void set_copying(std::shared_ptr<StateCopy> copy) { copying_ = std::move(copy); }
 
@@ -117,28 +117,28 @@ class Run : LoopOwner {
   const ScheduleCurve& schedule() const { return *live_.layer.made.curve; }
   const Clock& clock() const { return live_.context.clock_; }
   events::Bus& bus() { return *live_.bus; }
-  /// All plugins, in config order.
+  /// Returns all plugins, in config order.
   std::deque<ActivePlugin>& plugins() { return live_.layer.plugins; }
   at::Device device() const { return live_.device; }
   std::int64_t samples(const std::string& split) const;
-  /// Host::batches, of all ranks alike.
+  /// Implements Host::batches; all ranks get the same.
   std::vector<Batch> first_batches(std::string_view split, std::int64_t count);
 
-  /// Parameters, then buffers: what a file of weights holds; of tables in parts, own rows.
+  /// Returns parameters, then buffers, as in a file of weights; of sharded tables, this rank's rows.
   std::vector<NamedTensor> weights() const;
 
-  /// Weights from elsewhere in the place of these: checkpoint::load_weights(), copy_weights().
+  /// Replaces the weights by others: see checkpoint::load_weights() and copy_weights().
   void load_weights(const std::string& path, const std::vector<std::string>& patterns = {});
 
-  /// SHA-256 over named parameters and buffers; over the optimizer's state. Wait for the device.
+  /// Return SHA-256 over named parameters and buffers; over the optimizer's state. They wait for the device.
   std::string model_digest() const;
   std::string optimizer_digest() const;
 
-  /// To the host's log. Any thread.
+  /// Writes a warning to the host's log. Any thread.
   void warn(const std::string& text) const { outputs_.log(LogLevel::warning, text); }
-  /// Fires exception after an error; those of its hooks are logged only.
+  /// Fires `exception` after an error; errors of its hooks are only logged.
   void fail() { fire_quietly(Event::exception); }
-  /// Fires shutdown, whatever came before; errors of hooks are logged only.
+  /// Fires `shutdown`, whatever came before; errors of its hooks are only logged.
   void shutdown() { fire_quietly(Event::shutdown); }
 
  private:
@@ -165,17 +165,17 @@ class Run : LoopOwner {
   State optimizer_state() const;
 
   const plugins::Registry& registry_;
-  std::atomic<bool> thread_failed_{false};  ///< of a plugin
+  std::atomic<bool> thread_failed_{false};  ///< a plugin's thread threw
   HostOutputs outputs_;
   std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path and digest
   Live live_;
-  std::unique_ptr<StrictState> sample_;    ///< null: nobody looks, or all is looked at
+  std::unique_ptr<StrictState> sample_;    ///< null: nothing is looked at, or everything is
   std::unique_ptr<UnsavedState> unsaved_;  ///< null: nobody looks
   std::string file_;
   std::vector<control::Quarantined> quarantined_;
   std::shared_ptr<StateCopy> copying_;       ///< null: nothing is being copied
   std::unique_ptr<Shards> shards_;           ///< null: each rank has the whole network
-  std::deque<ActivePlugin> member_metrics_;  ///< where the executor has several members
+  std::deque<ActivePlugin> member_metrics_;  ///< set if the executor has several members
   LoopParts parts_;
   std::unique_ptr<Loop> loop_;
 };

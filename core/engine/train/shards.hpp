@@ -1,4 +1,4 @@
-// The rows of a run's tables that lie on different ranks (ShardsTables): each rank saves its own.
+// Tables of a run whose rows are sharded over the ranks (ShardsTables): each rank saves its own rows.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@
 
 namespace trainyard::train {
 
-/// Parameters that every rank has alike, and those of which it has its own rows.
+/// Parameters that all ranks have whole, and those of which each has its own rows.
 struct Parameters {
   std::vector<NamedTensor> replicated;
   std::vector<at::Tensor> sharded;
 };
 Parameters parameters_of(const Network& network);
 
-/// Loop thread.
+/// Used on the loop thread.
 class Shards {
  public:
-  /// Null where the network has no such tables. Throws ConfigError for what a run with them cannot have.
+  /// Returns null if the network has no such tables. Throws ConfigError for settings that exclude them.
   /// `network` and `world` outlive it.
   static std::unique_ptr<Shards> of(Network& network, distributed::World* world,
                                     const config::RunConfig& config);
@@ -33,11 +33,11 @@ class Shards {
   void begin_evaluation() { tables_.begin_evaluation(); }
   void end_evaluation() { tables_.end_evaluation(); }
 
-  // All ranks together:
-  /// Takes out of what is saved the files that rows of tables belong to, and has them written: to a folder that
-  /// rank 0 gives. What a commit has to know of them, on rank 0.
+  // Called by all ranks together:
+  /// Takes the states that share a file with table rows out of the snapshot, and writes these files into
+  /// `folder`, rank 0's. Returns, for rank 0, what a commit has to know of them.
   checkpoint::Written write(const std::string& folder, Snapshot& snapshot) const;
-  /// A file of whole weights.
+  /// Writes a file of whole weights.
   void write(const std::string& path, const std::vector<NamedTensor>& weights) const;
   const OwnRows rows;
 

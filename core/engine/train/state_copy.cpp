@@ -11,22 +11,22 @@
 namespace trainyard::train {
 namespace {
 
-constexpr std::size_t large = 64 << 10;        // bytes; less than this is copied faster than it is handed on
-constexpr std::size_t piece_size = 256 << 10;  // whoever settles waits for one that another has begun
+constexpr std::size_t large = 64 << 10;        // bytes; smaller ones are copied faster than handed on
+constexpr std::size_t piece_size = 256 << 10;  // bytes; settle() waits for pieces that others have begun
 
-/// One block of the CPU's memory holds its numbers as they are.
+/// Returns true if one block of CPU memory holds the tensor's numbers as they are.
 bool plain(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided && tensor.is_cpu() && !tensor.is_conj() && !tensor.is_neg() &&
          tensor.is_non_overlapping_and_dense();
 }
 
-/// Without the dispatcher, which takes longer than most of what it would copy.
+/// Avoids the dispatcher, which takes longer than most of the copies.
 at::Tensor empty_as(const at::Tensor& tensor) {
   return at::Tensor(at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
 }
 
 at::Tensor copy_of(const at::Tensor& tensor) {
-  if (!plain(tensor) || tensor.nbytes() >= large) return tensor.detach().clone();  // by all threads there are
+  if (!plain(tensor) || tensor.nbytes() >= large) return tensor.detach().clone();  // on all threads
   at::Tensor copy = empty_as(tensor);
   if (tensor.numel() > 0) std::memcpy(copy.data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
   return copy;

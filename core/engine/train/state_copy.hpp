@@ -1,5 +1,5 @@
-// A copy of a run's state that is taken beside the run: to copy all of a large model takes longer than to
-// swap a part of it.
+// A copy of a run's state that is made beside the run: copying all of a large model takes longer than
+// swapping a part of it.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 
 namespace trainyard::train {
 
-/// What is large and steady, which nobody writes before settle(), is copied in pieces by whoever has time,
-/// while others read it. The rest is copied at once. settle() and states() are one thread's, the loop's.
+/// Large steady tensors, which nobody writes before settle(), are copied in pieces by any thread with time,
+/// while others read. The rest is copied at once. Only the loop thread calls settle() and states().
 class StateCopy {
  public:
   using Steady = std::function<bool(const State& of, const at::Tensor& tensor)>;
-  /// `steady` is asked of large tensors only; not of any that shares memory with one that is not.
+  /// `steady` is called for large tensors; one that shares memory with a tensor that is not steady is not.
   explicit StateCopy(
       std::vector<State> of, const Steady& steady = [](const State&, const at::Tensor&) { return false; });
   StateCopy(const StateCopy&) = delete;
@@ -27,7 +27,7 @@ class StateCopy {
   bool settled() const { return done_.load(std::memory_order_acquire) == pieces_.size(); }
   /// Helps, and returns once everything is copied.
   void settle();
-  /// What was copied, once all of it is.
+  /// Returns the copy, once it is complete.
   const std::vector<State>& states();
 
  private:
@@ -40,7 +40,7 @@ class StateCopy {
   at::Tensor later(const at::Tensor& tensor);
 
   std::vector<State> states_;
-  std::vector<at::Tensor> sources_;  ///< of the pieces
+  std::vector<at::Tensor> sources_;  ///< tensors that the pieces belong to
   std::vector<Piece> pieces_;
   std::atomic<std::size_t> next_{0}, done_{0};
 };

@@ -22,14 +22,14 @@ std::int64_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : tensor._version();
 }
 
-/// NaN equals NaN here, and 0 is not -0.
+/// Compares bits: NaN equals NaN, and 0 is not -0.
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes() || a.device() != b.device()) return false;
   const at::Tensor left = a.contiguous().cpu(), right = b.contiguous().cpu();
   return left.nbytes() == 0 || std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
 }
 
-/// Of some of the values, evenly spread; of those on a device nothing, as that would wait for it.
+/// Returns a hash of some values, evenly spread; 0 on a device, as reading them would wait for it.
 std::uint64_t few_of(const at::Tensor& tensor) {
   constexpr std::size_t looks = 32, width = sizeof(std::uint32_t);
   if (!tensor.device().is_cpu() || !tensor.is_contiguous() || tensor.nbytes() < width) return 0;

@@ -1,5 +1,5 @@
-// Finds what hooks write without having declared it: always, at a sample of the calls; with --strict-state all of
-// it, which is slow, as the whole state is copied before every hook.
+// Finds undeclared writes of hooks: by default in a sample of the calls; with --strict-state in all of them,
+// which is slow, as the whole state is copied before every hook.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace trainyard::train {
 
-/// Compares, around each hook, the regions that it did not declare: tensors by version first, and by their
-/// bits, as writes below autograd (fused kernels) leave the version alone; learning rates and the like by
+/// Compares, around each hook, the regions that it did not declare: tensors by version and then by their
+/// bits, as writes below autograd (fused kernels) do not change the version; learning rates and the like by
 /// value.
 class StrictState final : public events::Inspector {
  public:
   enum class Look : std::uint8_t {
     whole,
-    /// Versions, and a few of the values. Not of the optimizer's state, which some bring up to date when they are
-    /// asked for it.
+    /// Versions, and a few of the values. Leaves out the optimizer's state, which some optimizers bring up to
+    /// date when they are asked for it.
     sample,
   };
   StrictState(LoopContext& context, Look look) : context_(context), look_(look) {}
@@ -37,7 +37,7 @@ class StrictState final : public events::Inspector {
     std::string name;
     at::Tensor content;  ///< a copy
     std::int64_t version;
-    std::uint64_t few;  ///< of a sample: the values, as one number
+    std::uint64_t few;  ///< in a sample: a hash of some of the values
   };
 
   bool compares(Region region, Regions writes) const;
@@ -45,7 +45,7 @@ class StrictState final : public events::Inspector {
   LoopContext& context_;
   const Look look_;
   std::vector<Seen> tensors_;
-  std::vector<std::pair<std::string, double>> numbers_;  ///< of region hyper
+  std::vector<std::pair<std::string, double>> numbers_;  ///< of region `hyper`
 };
 
 }  // namespace trainyard::train

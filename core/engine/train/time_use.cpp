@@ -5,7 +5,7 @@
 namespace trainyard::train {
 namespace {
 
-/// In what the loop calls of it.
+/// Returns the sampled seconds in the loop's own calls of a plugin.
 double in_calls(const config::SlotConfig& slot, const PhaseSeconds& sampled) {
   if (slot.slot == "data.train") return sampled.data;
   if (slot.slot == "model") return sampled.model;

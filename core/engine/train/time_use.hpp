@@ -1,4 +1,4 @@
-// What a training spends its time on, by plugin and by phase: for result.json, and for who asks while it goes.
+// The time that a training spends by plugin and by phase, for result.json and for status requests.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,16 @@
 
 namespace trainyard::train {
 
-/// What happens in every step was measured on a sample of them, and is multiplied: it is of the whole run, before a
-/// resume too. On a GPU it is the time until the work was handed over.
+/// Work of every step is measured on a sample of the steps and scaled to the whole run, including before a
+/// resume. On a GPU it is the time until the work was handed over.
 struct TimeUse {
   struct Plugin {
     double seconds = 0.0;         ///< in its calls and hooks
-    report::NamedSeconds events;  ///< of them, in its hooks, by event
+    report::NamedSeconds events;  ///< the part in its hooks, by event
   };
-  std::vector<Plugin> plugins;  ///< as Run::plugins()
-  /// Of steps "data" (waited for), "forward", "loss", "backward", "optimizer", "hooks"; and "other": the host,
-  /// evaluations, checkpoints. Together they are the time of the training. Empty before a step was timed.
+  std::vector<Plugin> plugins;  ///< in the order of Run::plugins()
+  /// In steps: "data" (waiting), "forward", "loss", "backward", "optimizer", "hooks"; "other": the host,
+  /// evaluations, checkpoints. They add up to the time of training. Empty before a step was timed.
   report::NamedSeconds phases;
 };
 TimeUse time_use(Run& run);

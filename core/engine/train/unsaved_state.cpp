@@ -13,7 +13,7 @@ namespace {
 
 constexpr int first_steps = 2;
 
-/// What the module of some code may write: its static variables.
+/// Returns the writable memory of the module that holds `code`: its static variables.
 std::vector<char> statics_of(const void* code) {
   struct Search {
     std::uintptr_t address;
@@ -26,7 +26,7 @@ std::vector<char> statics_of(const void* code) {
     };
     const std::span parts(module->dlpi_phdr, module->dlpi_phnum);
     if (std::ranges::none_of(parts, contains)) return 0;
-    std::uintptr_t fixed = 0;  // the end of what is read-only once the module is bound
+    std::uintptr_t fixed = 0;  // end of what is read-only once the module is bound
     for (const ElfW(Phdr) & part : parts)
       if (part.p_type == PT_GNU_RELRO) fixed = module->dlpi_addr + part.p_vaddr + part.p_memsz;
     for (const ElfW(Phdr) & part : parts) {
@@ -63,7 +63,7 @@ void UnsavedState::look(ActivePlugin& plugin, Seen& seen) {
   void* const self = plugin.subscriber().self;
   const auto* const begin = static_cast<const char*>(self);
   std::vector<char> object(begin, begin + malloc_usable_size(self));
-  std::vector<char> statics = statics_of(*static_cast<void* const*>(self));  // its table of functions
+  std::vector<char> statics = statics_of(*static_cast<void* const*>(self));  // found by its virtual table
   const std::string who = "[" + plugin.slot().slot + "] " + plugin.slot().type;
   if (++seen.looks > first_steps) {
     if (statics != seen.statics && !std::exchange(seen.statics_told, true))

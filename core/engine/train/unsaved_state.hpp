@@ -1,5 +1,5 @@
-// --strict-state: plugins that keep state which no checkpoint has. It sees what lies in the object itself and in
-// static variables; of what lies behind pointers the test of a resume knows (`plugins check`).
+// --strict-state: finds plugins with state that no checkpoint has. It sees the object itself and static
+// variables; the test of a resume (`plugins check`) covers what lies behind pointers.
 #pragma once
 
 #include <deque>
@@ -14,10 +14,10 @@ namespace trainyard::train {
 
 class UnsavedState {
  public:
-  /// `tell` gets one line, once a plugin, for each of the two.
+  /// `tell` gets one line for each of the two kinds, once per plugin.
   explicit UnsavedState(std::function<void(const std::string&)> tell) : tell_(std::move(tell)) {}
 
-  /// Between steps. The first steps do not count: much is made ready in them once.
+  /// Called between steps. The first steps do not count: much is set up once in them.
   void look(std::deque<ActivePlugin>& plugins);
 
  private:

@@ -48,8 +48,8 @@ std::vector<std::int64_t> View::samples() const {
   return all;
 }
 
-/// Where the sample of the fold stands among those of a block: each fold has one, and each place is as likely.
-/// (Fisher and Yates's shuffle, of which one card is followed from where it lies in the beginning.)
+/// Returns the fold's place among the samples of a block: each fold has one, and each place is equally
+/// likely. (Fisher and Yates's shuffle, following one card from its first place.)
 std::int64_t View::place_in(std::int64_t block) const {
   const RandomStream random = folds_.at(static_cast<std::uint64_t>(block));
   std::int64_t place = take_.fold;
@@ -60,7 +60,7 @@ std::int64_t View::place_in(std::int64_t block) const {
       place = other;
     else if (place == other)
       place = last;
-    if (place == last) return place;  // nobody touches it any more
+    if (place == last) return place;  // no later swap moves it
   }
   return place;
 }

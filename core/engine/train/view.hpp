@@ -1,4 +1,4 @@
-// The samples of a dataset that a split has: `take` of the run file.
+// The samples of a dataset that belong to a split: `take` of the run file.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace trainyard::train {
 
-/// Its samples are numbered from 0 in the order of the dataset; nothing is stored. Folds are the same in every
-/// run: of each `folds` samples that follow each other, one is drawn for each fold, so that folds are of one size
-/// and files that lie in order (by class, by time) are in all of them alike.
+/// Numbers the samples from 0 in the order of the dataset; nothing is stored. Folds are the same in every
+/// run: from each `folds` consecutive samples one is drawn for each fold, so that folds have equal size, and
+/// each contains all parts of sorted files (by class, by time).
 class View {
  public:
-  /// Of a dataset with `size` samples. Throws ConfigError where nothing of it is left, or it has fewer samples
-  /// than are asked for; `key` is the name of `take` in messages.
+  /// The dataset has `size` samples. Throws ConfigError if no sample is left, or fewer exist than `take` asks
+  /// for; `key` is the name of `take` in messages.
   View(const std::string& key, const config::Take& take, std::int64_t size);
 
-  /// Throws DataError where nothing is left; `samples` of the dataset ascend.
+  /// Leaves out some of the dataset's samples, in ascending order. Throws DataError if none is left.
   void leave_out(const std::string& split, const std::vector<std::int64_t>& samples);
 
   std::int64_t size() const { return size_; }
-  /// The dataset's number of a sample in [0, size()).
+  /// Returns the dataset's number of a sample in [0, size()).
   std::int64_t operator[](std::int64_t sample) const;
-  /// All of them, by the dataset's numbers.
+  /// Returns the dataset's numbers of all samples.
   std::vector<std::int64_t> samples() const;
-  /// Of what there is for each sample of the dataset; nothing where there is nothing.
+  /// Returns, of one value per sample of the dataset, the view's; empty if `all` is empty.
   std::vector<std::int64_t> of(const std::vector<std::int64_t>& all) const;
 
  private:
@@ -37,8 +37,8 @@ class View {
   config::Take take_;
   RandomStream folds_{0, "folds"};
   std::int64_t size_ = 0;
-  std::int64_t first_ = 0;          ///< where the samples are one range
-  std::vector<std::int64_t> left_;  ///< all of the samples, once some are left out
+  std::int64_t first_ = 0;          ///< the first sample, if they are one range
+  std::vector<std::int64_t> left_;  ///< the samples' numbers, once some are left out
 };
 
 }  // namespace trainyard::train

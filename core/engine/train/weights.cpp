@@ -17,7 +17,7 @@ bool chosen(const std::string& name, const std::vector<std::string>& patterns) {
          });
 }
 
-/// Single and double precision become each other.
+/// Returns true for equal types; float and double convert to each other.
 bool same_numbers(at::ScalarType a, at::ScalarType b) {
   const auto wide = [](at::ScalarType type) { return type == at::kFloat || type == at::kDouble; };
   return a == b || (wide(a) && wide(b));

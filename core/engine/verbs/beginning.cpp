@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using report::RunDirectory;
 
-/// The run file among the states of a checkpoint.
+/// Returns the run file that a checkpoint holds among its states.
 control::SwappedFile file_in(const std::vector<State>& states, const std::string& checkpoint) {
   const auto run = std::ranges::find(states, "run", &State::owner);
   if (run == states.end()) throw DataError(checkpoint + " holds no state of a run");
@@ -34,7 +34,7 @@ control::SwappedFile file_in(const std::vector<State>& states, const std::string
   return {table("file"), table("config"), checkpoint};
 }
 
-/// The new file against the one that the run was begun with.
+/// Checks the new file against the one that the run was begun with; returns the changes.
 std::vector<std::string> checked_changes(const std::vector<config::Difference>& differences,
                                          std::int64_t step) {
   config::Findings findings;
@@ -50,7 +50,7 @@ std::vector<config::PlannedSwap> planned_in(const Table& file) {
   return planned;
 }
 
-/// A swap that brought what ended the process while it was watched has failed, too.
+/// Notes that swaps have failed that brought, under their watch, a plugin that is quarantined since.
 void blame_swaps(Beginning& beginning) {
   const State* const saved = beginning.loaded->find(control::ledger_owner);
   if (saved == nullptr) return;
@@ -68,8 +68,8 @@ void blame_swaps(Beginning& beginning) {
     }
 }
 
-/// What a checkpoint says of swaps, taken out of it. Where the journal goes on and tells that a swap was
-/// taken back since, the run stands where it was before that one.
+/// Takes the ledger of swaps out of a checkpoint. If the journal goes on and tells that a swap was rolled
+/// back since, the run stands where it was before that swap.
 void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& journal) {
   checkpoint::Loaded& loaded = *beginning.loaded;
   const State* const saved = loaded.find(control::ledger_owner);
@@ -102,8 +102,8 @@ void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& 
     beginning.made.push_back({made, made.until ? before(made.entry.number) : std::vector<State>()});
 }
 
-/// The run as swaps that stay have left it, with what the file changed since then on top. Those that are
-/// watched are made again on it.
+/// Returns the run as swaps that stay have left it, with later changes of the file on top. Watched swaps are
+/// made again on that.
 config::RunConfig effective(const Beginning& beginning, const config::RunConfig& config,
                             const plugins::Registry& registry) {
   const std::vector<State>& states =
@@ -111,7 +111,7 @@ config::RunConfig effective(const Beginning& beginning, const config::RunConfig&
   return control::as_left(file_in(states, beginning.loaded->path), config, registry);
 }
 
-/// The run that lies in its directory, from a checkpoint on.
+/// Goes on with the run in its directory, from a checkpoint.
 void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
                 const plugins::Registry& registry) {
   for (const std::string& line :
@@ -124,7 +124,7 @@ void go_on_from(checkpoint::Loaded loaded, Beginning& beginning, const config::R
   beginning.config = effective(beginning, config, registry);
 }
 
-/// Of a run that was stopped and is resumed by hand: it is to go on.
+/// Drops the requests to stop from a run that was stopped and is resumed by hand, so that it goes on.
 void drop_stop(checkpoint::Loaded& loaded) {
   for (State& state : loaded.states)
     if (state.owner == "run")
@@ -167,7 +167,7 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
                     "; --overwrite begins anew");
   if (!loaded && config.run.resume == "must") throw no_checkpoint(path);
   if (!loaded || loaded->step == 0) {
-    // Nothing that was trained is left; what was asked of the run is.
+    // No trained state is left, but the requests to the run are.
     { const RunDirectory unlocked = std::move(directory); }
     const std::vector<control::Quarantined> quarantined = control::read_quarantine(path);
     Beginning beginning{
@@ -187,7 +187,7 @@ std::optional<Beginning> go_on(const config::RunConfig& config, const plugins::R
   return beginning;
 }
 
-/// Whether a run file describes the run just as its swaps have left it.
+/// Returns true if a run file describes the run just as its swaps have left it.
 bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& config) {
   Table file = config.resolved;
   file.erase("swap");
@@ -196,8 +196,8 @@ bool as_swapped(const checkpoint::Loaded& loaded, const config::RunConfig& confi
   return !findings.failed();
 }
 
-/// What the file changes of another run. Whether it describes that run just as its swaps have left it; throws
-/// ConfigError where the state fits neither way.
+/// Finds what the file changes of another run. Returns true if it describes that run just as its swaps have
+/// left it; throws ConfigError if the state fits neither.
 bool check_elsewhere(const checkpoint::Loaded& loaded, const config::RunConfig& config,
                      std::vector<std::string>& changes) {
   config::Findings refused;
@@ -208,7 +208,7 @@ bool check_elsewhere(const checkpoint::Loaded& loaded, const config::RunConfig& 
   return swapped;
 }
 
-/// From another run's state, in a directory of its own.
+/// Goes on from another run's state, in a directory of its own.
 void go_on_elsewhere(checkpoint::Loaded loaded, Beginning& beginning, const config::RunConfig& config,
                      const plugins::Registry& registry) {
   std::vector<std::string> changes;
@@ -217,7 +217,7 @@ void go_on_elsewhere(checkpoint::Loaded loaded, Beginning& beginning, const conf
   beginning.loaded = std::move(loaded);
   take_ledger(beginning, {});
   if (swapped)
-    beginning.made.clear();  // the file has them
+    beginning.made.clear();  // the file has them already
   else
     beginning.config = effective(beginning, config, registry);
 }
@@ -239,7 +239,7 @@ Beginning from_elsewhere(const config::RunConfig& config, const plugins::Registr
                     (notes.empty() ? "; run.load = \"weights\" takes the weights that it ended with"
                                    : ": " + notes.front()));
   std::vector<std::string> changes;
-  check_elsewhere(*loaded, config, changes);  // before the folder of another run is replaced
+  check_elsewhere(*loaded, config, changes);  // checked before the folder of another run is replaced
   Beginning beginning = anew(config, resolved_toml, overwrite);
   beginning.notes = std::move(notes);
   go_on_elsewhere(std::move(*loaded), beginning, config, registry);
@@ -325,7 +325,7 @@ bool begin_again(Beginning& beginning, const events::BlamedError& error, const c
       checkpoint::load_newest(checkpoint_folder(beginning.directory), [](const auto&, const auto&) {});
   if (!loaded) return false;
   beginning.notes.clear();
-  beginning.history = RunDirectory::read_journal(beginning.home);  // it tells of this process, too
+  beginning.history = RunDirectory::read_journal(beginning.home);  // it has lines of this process, too
   go_on_from(std::move(*loaded), beginning, config, registry);
   beginning.left_out.push_back(error);
   beginning.directory.journal(

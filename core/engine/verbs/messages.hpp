@@ -1,4 +1,4 @@
-// Where messages of the host and of plugins go: run.log always, the sinks while they are open.
+// Sends messages of the host and of plugins to run.log always, and to the sinks while they are open.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@
 
 namespace trainyard::train {
 
-/// Any thread.
+/// Used by any thread.
 class Messages {
  public:
-  /// `rank`: of several, but the first: its own errors alone reach standard error.
+  /// `rank` is set behind the first of several ranks: there only errors reach standard error.
   explicit Messages(const std::string& file, std::optional<int> rank = {}) : log_(file), rank_(rank) {}
 
   void send(LogLevel level, const std::string& message) {
@@ -34,12 +34,12 @@ class Messages {
       std::fprintf(errors_, "%s\n", message.c_str());
     }
   }
-  /// Null: standard error takes their place.
+  /// Sets the sinks for messages; null: standard error takes their place.
   void set_sinks(report::SinkThread* sinks) { sinks_ = sinks; }
 
  private:
   report::RunLog log_;
-  std::FILE* const errors_ = stderr;  ///< as it was: what comes here may have been printed to it
+  std::FILE* const errors_ = stderr;  ///< taken early: what comes here may have been printed to stderr
   std::optional<int> rank_;
   std::atomic<report::SinkThread*> sinks_{nullptr};
 };

@@ -8,7 +8,7 @@ namespace {
 
 using Row = std::array<std::string, 5>;
 
-/// 61706 to "61,706"; nothing for 0.
+/// Writes 61706 as "61,706"; 0 as nothing.
 std::string grouped(std::int64_t number) {
   if (number == 0) return "";
   std::string text = std::to_string(number);
@@ -16,7 +16,7 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
-/// Columns as wide as their longest entry, numbers to the right.
+/// Aligns columns by their longest entry, numbers to the right.
 std::string aligned(const std::vector<Row>& rows) {
   std::array<std::size_t, 5> widths{};
   for (const Row& row : rows)

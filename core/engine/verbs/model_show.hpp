@@ -8,8 +8,8 @@
 
 namespace trainyard::train {
 
-/// Layers with operator, output shape, parameters and multiply-adds of one sample, their sums, and the
-/// places where dropout may act. Needs shapes.
+/// Returns a table of layers (operator, output shape, parameters and multiply-adds of one sample), the sums,
+/// and the places where dropout may act. Needs shapes.
 std::string show(const Graph& graph, const DropoutPlaces& places);
 
 }  // namespace trainyard::train

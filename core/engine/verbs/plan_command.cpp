@@ -24,7 +24,7 @@ double bytes_of(const std::vector<NamedTensor>& tensors) {
   return bytes;
 }
 
-/// What an optimizer keeps once it has made an update: many make their state in the first.
+/// Returns the bytes that an optimizer keeps after one update: many make their state in the first.
 double bytes_of_state(Run& run) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& each : run.network().parameters())
@@ -36,7 +36,7 @@ double bytes_of_state(Run& run) {
   return bytes;
 }
 
-/// Every intermediate value of the graph once, at the size of a micro-batch: what autograd may keep at most.
+/// Returns the bytes of all intermediate values for a micro-batch: the most that autograd may keep.
 double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
   double bytes = 0;
   for (const Node& node : graph.nodes)
@@ -60,7 +60,7 @@ void check_command(const config::RunConfig& config, const plugins::Registry& reg
   Bench& bench = run.build_loop({}).bench();
   Swaps(run).rehearse();
   if (config.distributed.ranks == 1) return bench.open();
-  bench.check_ranks(config.distributed.ranks);  // to open it takes the others
+  bench.check_ranks(config.distributed.ranks);  // opening it would need the other ranks
 }
 
 int plan_command(const config::RunConfig& config, const plugins::Registry& registry) {

@@ -29,7 +29,7 @@ std::string name_of(Mode mode) {
   return std::string(mode_names[static_cast<std::size_t>(mode)]);
 }
 
-/// A rule over the records of a trial, and what it could not look at.
+/// Shows the records of a trial to one rule, and notes what the rule could not look at.
 class Look {
  public:
   Look(const NamedRule& rule, const RunScale& scale, const std::vector<Collection>& collections)
@@ -68,9 +68,9 @@ class Look {
 
   const std::string& id() const { return rule_.id; }
   std::int64_t errors() const { return set_.errors(); }
-  /// Whether it looked at any record.
+  /// Returns true if the rule looked at any record.
   bool looked() const { return rule_.rule->common.enabled && records_ > without_values_ + errors(); }
-  /// What it could not look at, and why; empty: it looked at all that it wants.
+  /// Returns what the rule could not look at, and why; empty: it looked at all that it wants.
   std::string why() const {
     const auto of = [&](std::int64_t count) {
       return "at " + std::to_string(count) + " of " + std::to_string(records_) + " records ";
@@ -97,20 +97,20 @@ class Look {
  private:
   NamedRule rule_;
   RuleCadence cadence_;
-  Trial names_;              ///< for its matching of names
-  std::set<Mode> recorded_;  ///< of its modes
+  Trial names_;              ///< used for its matching of names
+  std::set<Mode> recorded_;  ///< those of its modes that have records
   bool due_ = false;
-  std::vector<bool> seen_;  ///< by watch
+  std::vector<bool> seen_;  ///< one per watch: a tensor was seen
   std::int64_t records_ = 0, without_values_ = 0;
   std::string lacking_, failure_;
   RuleSet set_;
 };
 
-/// What fires over a trial, in the order of its records.
+/// Returns what fires over a trial, in the order of its records.
 std::vector<Verdict> findings(const std::vector<std::shared_ptr<const StepRecord>>& records,
                               std::deque<Look>& looks) {
   std::vector<Verdict> all;
-  double last = 0.0;  // as on the recorder's thread: the machine goes on where the training hangs
+  double last = 0.0;  // as on the recorder's thread, which goes on while the training hangs
   for (const auto& record : records) {
     if (record->mode != Mode::global) {
       for (Look& look : looks)

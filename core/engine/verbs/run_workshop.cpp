@@ -11,16 +11,16 @@
 namespace trainyard::train {
 namespace {
 
-constexpr const char* initial = "initial";  ///< the weights that the model begins with
+constexpr const char* initial = "initial";  ///< names the weights that the model begins with
 
-/// Of everything that a run saves, on storage of its own.
+/// Returns copies, with storage of their own, of everything that a run saves.
 std::vector<State> copies_of(std::vector<State> states) {
   for (State& state : states)
     for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
   return states;
 }
 
-/// The owners and digests of what has to be as it was. What the loop counts has its seconds in it.
+/// Returns a digest by owner of what must be as it was; not of "run", which holds seconds.
 std::map<std::string, std::string> digests_of(const std::vector<State>& states) {
   std::map<std::string, std::string> digests;
   for (const State& state : states)
@@ -53,7 +53,7 @@ void RunWorkshop::load_weights(const std::string& path) {
                     ": there are no weights: train first (trainyard train), or name some with --weights");
   if (!std::filesystem::is_directory(path)) {
     copy_weights(run_.weights(), checkpoint::load_weights(path), path);
-    // The run's newest checkpoint has what its plugins keep.
+    // The run's newest checkpoint holds the state of its plugins.
     const auto kept = checkpoint::list(std::filesystem::path(path).parent_path() / "checkpoints");
     if (!kept.empty()) loaded_ = checkpoint::load(kept.back());
     return;
@@ -121,7 +121,7 @@ void RunWorkshop::train(std::int64_t steps, const std::function<void()>& look) {
   }
 }
 
-/// The end of an excursion is that of a training by a signal: nothing is evaluated behind it.
+/// Ends an excursion as a signal ends a training: no evaluation follows.
 void RunWorkshop::at_safe_point() {
   if (excursion_.look == nullptr || excursion_.done || stopping()) return;
   if (run_.clock().step < excursion_.steps) return;

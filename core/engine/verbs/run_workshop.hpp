@@ -1,4 +1,4 @@
-// A run as tools see it.
+// The view of a run that tools work on.
 #pragma once
 
 #include <map>
@@ -13,13 +13,13 @@
 
 namespace trainyard::train {
 
-/// The run, and the tool's name, outlive it. Signals are those of a SignalScope of the caller's.
+/// The run and the tool's name outlive it. Signals are caught by the caller's SignalScope.
 class RunWorkshop final : public Workshop, private LoopHost {
  public:
-  /// Where weights are that the command line names; by default those of the run's folder.
+  /// Returns the path of the weights named on the command line; by default the run's folder.
   static std::string path_of(const std::string& weights, const config::RunConfig& config);
 
-  /// Builds the run with the weights in it that `path` names. Throws Error.
+  /// Builds the run with the weights that `path` names. Throws Error.
   RunWorkshop(Run& run, const std::string& tool, const std::string& path);
 
   Network& network() override { return run_.network(); }
@@ -39,7 +39,7 @@ class RunWorkshop final : public Workshop, private LoopHost {
   bool stopping() const override;
 
  private:
-  /// What a train() is at; the loop's host is called within it.
+  /// The state of a train() in progress; the loop's host is called within it.
   struct Excursion {
     std::int64_t steps = 0;
     const std::function<void()>* look = nullptr;
@@ -53,7 +53,7 @@ class RunWorkshop final : public Workshop, private LoopHost {
   Run& run_;
   const std::string tool_;
   std::string source_, folder_;
-  std::optional<checkpoint::Loaded> loaded_;  ///< none: the weights are of a file
+  std::optional<checkpoint::Loaded> loaded_;  ///< none: the weights come from a file
   Excursion excursion_;
 };
 

@@ -1,4 +1,4 @@
-// How a signal ends a training.
+// Makes signals end a training in order.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 
 namespace trainyard::train {
 
-/// For its lifetime these signals end the run at a step boundary, with a checkpoint; a second one ends the
-/// process at once, with a report of where the run was. Handled on the thread's SignalStack: kernels of
-/// oneDNN (3.10, LibTorch 2.11's LSTM) lay their stack pointer into a block of the heap, whose neighbours a
-/// handler there would overwrite.
+/// While it lives, these signals end the run at a step boundary, with a checkpoint; a second one ends the
+/// process at once, with a report of where the run was. They are handled on the thread's SignalStack: kernels
+/// of oneDNN (3.10, LibTorch 2.11's LSTM) lay their stack pointer into a block of the heap, whose neighbours
+/// a handler there would overwrite.
 class SignalScope {
  public:
   SignalScope() {
@@ -34,9 +34,9 @@ class SignalScope {
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
-  /// The number of the one that came; 0: none.
+  /// Returns the number of the signal that came; 0: none; -1: ask() was called.
   static const std::atomic<int>& caught() { return caught_; }
-  /// The process itself asks for such an end, and no signal; -1, until it is withdrawn.
+  /// Asks for such an end without a signal; caught() is -1 until withdraw().
   static void ask() {
     int none = 0;
     caught_.compare_exchange_strong(none, -1);

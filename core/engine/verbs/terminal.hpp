@@ -1,4 +1,4 @@
-// What verbs that train nothing, and their plugins, say on a terminal.
+// Output to a terminal of verbs that train nothing, and of their plugins.
 #pragma once
 
 #include <unistd.h>
@@ -16,7 +16,7 @@ inline void to_stderr(const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
 }
 
-/// Warnings and errors go to standard error.
+/// Returns outputs that send warnings and errors to standard error.
 inline HostOutputs to_terminal() {
   HostOutputs outputs;
   outputs.log = [](LogLevel level, const std::string& text) {
@@ -25,7 +25,7 @@ inline HostOutputs to_terminal() {
   return outputs;
 }
 
-/// How far a tool has come, drawn on one line where standard error is a terminal.
+/// Draws the progress of a tool on one line, if standard error is a terminal.
 inline void show_progress(const std::string& tool, std::int64_t done, std::int64_t total) {
   if (total <= 0 || isatty(STDERR_FILENO) != 1) return;
   constexpr int width = 30;

@@ -26,7 +26,7 @@
 namespace trainyard::train {
 namespace {
 
-/// The data of a run as tools see it that work on nothing else. The run, whose data is closed, outlives it. Signals are those of a SignalScope of the caller's.
+/// The data of a run, for tools that need nothing else. The run, not opened, outlives it.
 class RunData final : public DataShop {
  public:
   RunData(Run& run, std::string tool) : run_(run), tool_(std::move(tool)) {}
@@ -50,7 +50,7 @@ class RunData final : public DataShop {
 
 using Json = nlohmann::ordered_json;
 
-/// Without what writes into the run's directory, or looks on.
+/// Returns the config without plugins that write into the run's directory or observe the run.
 config::RunConfig quiet(config::RunConfig config) {
   static const std::set<std::string> out = {Sink::kind.name, Rule::kind.name, Recorder::kind.name};
   std::erase_if(config.slots, [](const config::SlotConfig& slot) { return out.contains(slot.kind); });

@@ -25,7 +25,7 @@ namespace trainyard::train {
 
 namespace {
 
-/// What has to be the same on all ranks, each as "name: value".
+/// Returns what must be the same on all ranks, one "name: value" per line.
 std::string facts(const config::RunConfig& config, const plugins::Registry& registry,
                   const std::string& file) {
   std::string text = "LibTorch: " TORCH_VERSION "\nhost: " TRAINYARD_SDK_VERSION "\n";
@@ -35,7 +35,7 @@ std::string facts(const config::RunConfig& config, const plugins::Registry& regi
   return text + file;
 }
 
-/// Throws where the ranks were not started with the same.
+/// Throws if the ranks were not started with the same facts.
 void compare(distributed::World& world, const std::string& own) {
   const std::vector<std::string> all = world.gather(own);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
@@ -49,7 +49,7 @@ void compare(distributed::World& world, const std::string& own) {
   }
 }
 
-/// The run as it begins: the first rank takes its directory, and tells the others.
+/// Begins the run: the first rank takes its directory, and tells the others.
 std::optional<Beginning> begin_all(distributed::World* world, const config::RunConfig& config,
                                    const plugins::Registry& registry, const TrainOptions& options) {
   if (world == nullptr) return begin(config, registry, options.resolved_toml, options.overwrite);
@@ -62,7 +62,7 @@ std::optional<Beginning> begin_all(distributed::World* world, const config::RunC
   return beginning;
 }
 
-/// Where there is nothing of the run yet to tell it to. Another rank's failure is told by that rank.
+/// Reports an error before the run has a directory. Another rank's failure is reported by that rank.
 int fail_early(distributed::World* world, const Error& error) {
   if (world != nullptr) world->fail(error.what());
   if (world == nullptr || world->rank() == 0 || error.code() != ExitCode::distributed)
@@ -70,12 +70,12 @@ int fail_early(distributed::World* world, const Error& error) {
   return static_cast<int>(error.code());
 }
 
-/// What is done about a call that does not return.
+/// Returns the reactions to a call that does not return.
 events::Watchdog::Answers answers(const config::GuardKeys& guard, Messages& messages,
                                   report::FaultReport& faults) {
   using Overdue = config::GuardKeys::Overdue;
   using Seconds = events::Watchdog::Seconds;
-  static constexpr double late = 30.0;  // deadlines
+  static constexpr double late = 30.0;  // in deadlines
   const std::string then =
       guard.on_deadline == Overdue::abort_late
           ? "; the run ends when 30 times as long has passed, or a signal asks it to (guard.on_deadline)"

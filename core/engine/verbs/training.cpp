@@ -41,7 +41,7 @@ std::vector<report::ReportedPlugin> reported(Run& run) {
   return all;
 }
 
-/// The same before there is a run, for what its plugins do while they are made.
+/// The same before the run exists, to blame plugins for what they do while they are made.
 std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
                                              const plugins::Registry& registry) {
   std::vector<report::ReportedPlugin> all;
@@ -58,7 +58,7 @@ std::int64_t bytes_of(const Snapshot& snapshot) {
   return bytes;
 }
 
-/// A disk that fills up while a checkpoint is written costs the run what came since the one before.
+/// Throws if the disk may fill up: a failed checkpoint would cost the steps since the one before it.
 void check_space(const std::string& folder, std::int64_t bytes) {
   constexpr std::int64_t checkpoints = 3;
   std::error_code error;
@@ -69,7 +69,7 @@ void check_space(const std::string& folder, std::int64_t bytes) {
                     " MiB, and room for three is needed");
 }
 
-/// Entries of [[swap]] as requests at steps of this run.
+/// Returns the entries of [[swap]] as requests at steps of this run.
 std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& planned, const Run& run) {
   std::vector<control::Entry> entries;
   entries.reserve(planned.size());
@@ -81,7 +81,7 @@ std::vector<control::Entry> entries_of(const std::vector<config::PlannedSwap>& p
   return entries;
 }
 
-/// Of all ranks at the end: a plugin that goes by something of its own rank has them drift apart.
+/// Compares the ranks' weights at the end: a plugin that depends on its rank makes them drift apart.
 void compare_weights(distributed::World& world, const std::string& digest,
                      const config::SlotConfig* compressor) {
   const std::vector<std::string> all = world.gather(digest);
@@ -129,13 +129,13 @@ void Training::run(report::RunResult& result) {
   conclude(result);
 }
 
-/// Plugins and data.
+/// Makes the plugins and opens the data.
 void Training::load() {
   for (const control::Quarantined& each : control::leave_out(beginning_.config, registry_, quarantined_))
     beginning_.notes.push_back("left out: [" + each.slot + "] " + each.plugin + ", quarantined since step " +
                                std::to_string(each.step) + " (" + each.reason + "); see quarantine.json");
   faults_.set_plugins(reported(beginning_.config, registry_));
-  // Of a process that goes on in the place of another the state is of no checkpoint.
+  // A process that replaces a killed rank got its state from other ranks, not from a checkpoint.
   const std::string from = !beginning_.loaded ? "" : newcomer_ ? beginning_.home : beginning_.loaded->path;
   run_.emplace(beginning_.config, registry_, outputs(), world_,
                from.empty() ? std::nullopt : report::learned_beside(from));
@@ -145,7 +145,7 @@ void Training::load() {
   run_->set_quarantined(quarantined_);
 }
 
-/// What this rank reads, and what it learned.
+/// Returns facts about the data that this rank reads, and about what it learned.
 report::Facts Training::data_facts() {
   report::Facts facts;
   for (ActivePlugin& plugin : run_->plugins()) {
@@ -173,7 +173,7 @@ report::Facts Training::data_facts() {
   return facts;
 }
 
-/// The ranks read the same data, or one learns from what the others never see.
+/// Checks that the ranks read the same data: else one would learn from what the others never see.
 void Training::compare_data() {
   facts_ = nlohmann::json(data_facts()).dump();
   const std::string other = newcomer_ ? "the other ranks" : "rank 0";
@@ -187,7 +187,7 @@ void Training::compare_data() {
   if (!found.empty()) throw DataError(found + "give all ranks the same files");
 }
 
-/// What plugins ask for as they please, from the moment on that they are made.
+/// Returns what plugins may use at any time once they are made: log, journal, requests for swaps.
 HostOutputs Training::outputs() {
   HostOutputs outputs;
   outputs.log = [this](LogLevel level, const std::string& text) { messages_.send(level, text); };
@@ -239,7 +239,7 @@ void Training::open_sinks() {
   messages_.set_sinks(&*sinks_);
 }
 
-/// Those of the run file and those that are left of what was asked; from here on the run obeys.
+/// Plans the swaps of the run file and the open requests; from here on commands are obeyed.
 void Training::plan_swaps() {
   report::RunDirectory& directory = beginning_.directory;
   beginning_.ledger.replan(
@@ -250,7 +250,7 @@ void Training::plan_swaps() {
   commander_.emplace(*run_, channel_ ? &*channel_ : nullptr, directory, std::move(beginning_.ledger));
 }
 
-/// Hooks that the run goes on without; and all that the journal has to tell of its beginning.
+/// Disables hooks that the run goes on without, and journals how the run begins.
 void Training::leave_out() {
   for (const events::BlamedError& error : beginning_.left_out)
     for (ActivePlugin& plugin : run_->plugins())
@@ -273,7 +273,7 @@ void Training::train(report::RunResult& result) {
   if (const std::string live = beginning_.directory.file(control::live_name);
       first_ && run_->live().swaps > 0)
     report::write_atomically(live, run_->live().config_text);
-  else if (first_)  // an earlier process of the run may have written it before the swaps were taken back
+  else if (first_)  // an earlier process of the run may have written it before a rollback
     std::filesystem::remove(live);
   const std::string weights = beginning_.directory.file(checkpoint::weights_name);
   if (const Shards* const shards = run_->shards())
@@ -284,7 +284,7 @@ void Training::train(report::RunResult& result) {
   result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
 }
 
-/// From here on the run goes on without ranks that are killed, where its checkpointer sees to it.
+/// Prepares rank recovery: if the checkpointer supports it, killed ranks are replaced from here on.
 void Training::survive() {
   if (world_ == nullptr || run_->checkpointer().as<Checkpointer>().replaces_ranks() == nullptr) return;
   if (!world_->has_groups()) world_->replace_lost();
@@ -312,7 +312,7 @@ void Training::restore() {
   beginning_.loaded.reset();
 }
 
-/// However the training ended: nobody commands it any more, plugins take their leave, sinks get the rest.
+/// Ends the training, whichever way it went: no more commands; plugins leave; sinks get the rest.
 void Training::conclude(report::RunResult& result) {
   const Clock& clock = run_->clock();
   result.steps = clock.step;
@@ -362,7 +362,7 @@ void Training::write_line(std::string_view who, std::string_view what, std::stri
 
 void Training::journal(std::string_view who, std::string_view what, std::string_view why) {
   write_line(who, what, why);
-  if (what == "disabled" || what.starts_with("stop"))  // the rest may come every step
+  if (what == "disabled" || what.starts_with("stop"))  // other lines may come every step
     messages_.send(LogLevel::warning, std::string(who) + ": " + std::string(what) + ": " + std::string(why));
 }
 
@@ -373,7 +373,7 @@ void Training::at_safe_point() {
   if (run_->clock().step == early) check_schedule();
 }
 
-/// The schedule is read at updates: where the executor makes fewer than steps, its curve is left half way.
+/// Warns if the executor makes fewer updates than steps: the schedule's curve is then left half way.
 void Training::check_schedule() {
   const std::int64_t steps = run_->clock().step, made = run_->loop().bench().updates();
   if (!first_ || 10 * made >= 9 * steps) return;
@@ -385,7 +385,7 @@ void Training::check_schedule() {
 }
 
 bool Training::recover(const Error& error) {
-  if (world_ != nullptr) return reunion_ && reunion_->recover(error);  // the others are further, or wait
+  if (world_ != nullptr) return reunion_ && reunion_->recover(error);  // the others are ahead, or wait
   if (!commander_->recover(error)) return false;
   sinks_->go_back(run_->clock().step);
   return true;
@@ -396,8 +396,8 @@ bool Training::closing() {
   return !run_->config().trainer.restore_best || restore_best();
 }
 
-/// The weights of the run are the best that it kept, and the values it ends with are of these. What it would go on
-/// from is saved already, with the last ones.
+/// Ends the run with the best weights that it kept, and with their metrics. The checkpoint to go on from is
+/// saved already, with the last weights. Returns false if an evaluation was cut short.
 bool Training::restore_best() {
   checkpoints_->drain();
   std::string path = first_ ? checkpoint::best(beginning_.directory.path()).value_or("") : "";
@@ -423,7 +423,7 @@ bool Training::restore_best() {
 
 void Training::complete(Snapshot& snapshot) {
   beginning_.directory.check_there();
-  sinks_->flush();  // what a checkpoint has behind it is not told again
+  sinks_->flush();  // a resume does not repeat the records before its checkpoint
   commander_->complete(snapshot);
 }
 

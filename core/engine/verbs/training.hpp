@@ -1,4 +1,4 @@
-// One training of a run, and all that goes along with it: sinks, checkpoints, the control socket, swaps.
+// One training of a run, with all that goes along: sinks, checkpoints, the control socket, swaps.
 #pragma once
 
 #include <chrono>
@@ -26,16 +26,16 @@ namespace trainyard::train {
 
 class Training final : public LoopHost {
  public:
-  /// All that is given outlives it. `world`: null for a single rank. The first rank alone writes checkpoints,
-  /// has sinks, and takes commands.
+  /// All arguments outlive it. `world` is null for a single rank. Only the first rank writes checkpoints, has
+  /// sinks, and takes commands.
   Training(Beginning& beginning, const plugins::Registry& registry, const TrainOptions& options,
            Messages& messages, report::FaultReport& faults, distributed::World* world);
 
-  /// Trains, once, and fills in the result as far as it comes. Throws what ends the training early.
+  /// Trains, once, and fills in `result` as far as it gets. Throws what ends the training early.
   void run(report::RunResult& result);
 
  private:
-  // The run's.
+  // Called by the loop and by the run.
   bool log_due(std::int64_t step) override { return sinks_->due(step); }
   void record(Record&& record) override {
     beginning_.directory.check_there();
@@ -81,17 +81,17 @@ class Training final : public LoopHost {
   Messages& messages_;
   report::FaultReport& faults_;
   distributed::World* const world_;
-  const bool first_;     ///< of the ranks
-  const bool newcomer_;  ///< in the place of one that was killed
+  const bool first_;     ///< this is the first rank
+  const bool newcomer_;  ///< this process replaces a killed rank
   const std::vector<control::Quarantined> quarantined_;
   std::chrono::steady_clock::time_point began_;
-  std::string facts_;                      ///< about data, for processes in the place of lost ones
-  std::optional<std::int64_t> best_step_;  ///< of the weights that the run ends with, where not the last
+  std::string facts_;                      ///< about the data, for processes that replace lost ranks
+  std::optional<std::int64_t> best_step_;  ///< of the weights that the run ends with, if not the last
 
-  // In the order of their lives; each is there from the moment on that it is needed.
+  // Members in the order of their lifetimes; each is set once it is needed.
   std::optional<Checkpoints> checkpoints_;  ///< outlives the run, whose plugin may still be writing
   std::optional<Run> run_;
-  std::optional<Reunion> reunion_;  ///< where the loss of a rank does not end the run
+  std::optional<Reunion> reunion_;  ///< set if the loss of a rank does not end the run
   std::optional<report::SinkThread> sinks_;
   std::optional<control::Channel> channel_;
   std::optional<control::Commander> commander_;
