@@ -20,7 +20,7 @@ bool is_name(const std::string& text) {
          std::all_of(text.begin(), text.end(), allowed);
 }
 
-/// MAJOR.MINOR.PATCH in digits.
+/// Returns whether the text is MAJOR.MINOR.PATCH in digits.
 bool is_version(const std::string& text) {
   int parts = 1, digits = 0;
   for (const char c : text) {
@@ -134,7 +134,7 @@ class Checker {
     }
   }
 
-  /// A default, or an element of one, against the option's own rules.
+  /// Checks a default, or an element of one, against the rules of its option.
   void value(const OptionSpec& spec, const Value& value, const std::string& where) {
     const auto wrong_type = [&] {
       add(where, std::string("has a default of type ") + value.type_name() + ", expected " +

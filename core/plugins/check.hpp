@@ -1,4 +1,4 @@
-// What must hold of a manifest before it is sealed.
+// Checks a manifest before it is sealed.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace trainyard::plugins {
 
-/// Everything that is wrong, one sentence each, which names the option or hook: names, versions, options
-/// whose default breaks their own rules, hooks that write what their event does not allow.
+/// Returns everything that is wrong, one sentence each, naming the option or hook: bad names or versions,
+/// defaults that break the rules of their options, hooks that write what their event does not allow.
 std::vector<std::string> problems(const ManifestData& manifest);
 
 }  // namespace trainyard::plugins

@@ -9,7 +9,7 @@
 namespace trainyard::plugins {
 namespace {
 
-constexpr std::size_t max_told = 4;  // of another release nearly all differ
+constexpr std::size_t max_told = 4;  // plugins of another release differ in nearly all
 
 struct Header {
   std::string_view name, digest;
@@ -59,12 +59,12 @@ std::string mismatch(const BuildFacts& plugin, const Contract& host) {
     more = item.size() < rest.size();
     if (more) rest.remove_prefix(item.size() + 1);
     const auto [name, digest] = split(item);
-    if (name <= last) refuse(item);  // each once
+    if (name <= last) refuse(item);  // names are sorted, each once
     last = name;
     while (ours != host.end() && ours->first < name) ++ours;
     const bool known = ours != host.end() && ours->first == name;
     if (known && ours->second == digest) continue;
-    if (!is_sound({name, digest})) refuse(item);  // not before: this is read at every start
+    if (!is_sound({name, digest})) refuse(item);  // only here, as this runs at every start
     if (++differing > max_told) continue;
     text += (text.empty() ? "header trainyard/" : ", header trainyard/") + std::string(name) + " is " +
             std::string(digest) + " (SDK " + release + "), the host " +

@@ -1,5 +1,5 @@
-// The headers that a plugin was compiled with, against the host's own: one that differs would crash the run at a
-// virtual call. A plugin states those that it saw, and no other counts.
+// Compares the headers that a plugin was compiled with to the host's: one that differs would crash the run at
+// a virtual call. A plugin states those that it included, and only these count.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace trainyard::plugins {
 
-/// Headers of the SDK by name, "graph/graph.hpp", each with a digest of what it says, comments and blanks aside.
+/// SDK headers by name ("graph/graph.hpp") with digests of their text without comments and blanks.
 using Contract = std::map<std::string, std::string>;
 inline constexpr std::size_t contract_digits = 12;
 
-/// Of this executable; the build writes it.
+/// Returns the contract of this executable, which the build writes.
 const Contract& host_contract();
 
-/// As a seal states it: NAME=DIGEST in the order of the names, a blank between two.
+/// Returns the contract as a seal states it: NAME=DIGEST, sorted by name, separated by a blank.
 std::string to_text(const Contract& contract);
 
-/// Each header of a sealed build that `host` has otherwise or not at all, with both digests, and the way to mend
-/// it; empty where there is none. Throws PluginError where the build states no text of that form.
+/// Returns each header of a sealed build that differs in `host` or is missing there, with both digests, and
+/// how to mend it; empty where there is none. Throws PluginError if the build's text has another form.
 std::string mismatch(const BuildFacts& plugin, const Contract& host);
 
 }  // namespace trainyard::plugins

@@ -15,7 +15,7 @@
 namespace trainyard::plugins {
 namespace {
 
-// Far above what a linker writes for a plugin, far below what would cost memory or time.
+// These limits are far above what a linker writes for a plugin, and far below what would cost memory or time.
 constexpr std::uint64_t max_segments = 64;
 constexpr std::uint64_t max_sections = 4096;
 constexpr std::uint64_t max_names = 1 << 20;
@@ -37,7 +37,7 @@ std::string system_error() {
 }  // namespace
 
 ElfFile::ElfFile(const std::string& path) {
-  // Not blocking: a named pipe that calls itself lib*.so must not hang the scan.
+  // O_NONBLOCK: a named pipe called lib*.so must not hang the scan.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) throw PluginError("cannot be opened: " + system_error());
   try {
@@ -79,8 +79,7 @@ void ElfFile::read_headers() {
   if (header.e_phnum == 0) throw PluginError("is damaged: it has no program headers");
   segments_ = read_records<Elf64_Phdr>(header.e_phnum * sizeof(Elf64_Phdr), header.e_phoff,
                                        max_segments * sizeof(Elf64_Phdr), "program headers");
-  if (header.e_shnum == 0)
-    return;  // the section headers were cut away: no manifest, which `section` will say
+  if (header.e_shnum == 0) return;  // stripped of section headers: no manifest, which section() reports
   if (header.e_shentsize != sizeof(Elf64_Shdr))
     throw PluginError("is damaged: its ELF header gives wrong record sizes");
   if (header.e_shstrndx >= header.e_shnum)
@@ -120,7 +119,7 @@ std::vector<Record> ElfFile::read_records(std::uint64_t bytes, std::uint64_t off
   if (bytes > limit)
     throw PluginError("is damaged: its " + std::string(what) + " would take " + std::to_string(bytes) +
                       " bytes, at most " + std::to_string(limit) + " make sense");
-  // Before memory is taken: a size that the file does not have.
+  // Rejects a size beyond the file before memory is allocated.
   if (offset > size_ || bytes > size_ - offset) read_exactly(nullptr, bytes, offset, what);
   std::vector<Record> records(bytes / sizeof(Record));
   read_exactly(records.data(), records.size() * sizeof(Record), offset, what);
@@ -132,7 +131,7 @@ std::optional<std::string> ElfFile::section(std::string_view name, std::size_t l
   const Elf64_Shdr& strings = sections_[names_section_];
   const std::string names = read(strings.sh_size, strings.sh_offset, max_names, "section names");
   for (const Elf64_Shdr& section : sections_) {
-    // compare() with the terminating zero, so that ".trainyard2" is not taken.
+    // The comparison includes the terminating zero, so that ".trainyard2" does not match.
     if (section.sh_name >= names.size() || section.sh_type == SHT_NOBITS) continue;
     if (names.compare(section.sh_name, name.size() + 1, std::string(name) + '\0') != 0) continue;
     return read(section.sh_size, section.sh_offset, limit, "manifest section");
@@ -151,7 +150,7 @@ std::string ElfFile::digest() const {
     if (segment.p_offset > size_ || segment.p_filesz > size_ - segment.p_offset)
       throw PluginError("is truncated or damaged: a loadable segment ends after byte " +
                         std::to_string(size_) + ", the last of the file");
-    // Linkers write them in order and apart; so the work is bounded by the size of the file.
+    // Linkers write segments in order and apart, so the work is bounded by the size of the file.
     std::uint64_t at = std::max<std::uint64_t>(segment.p_offset, sizeof(Elf64_Ehdr));
     const std::uint64_t end = segment.p_offset + segment.p_filesz;
     if (at < done) throw PluginError("is damaged: its loadable segments overlap");

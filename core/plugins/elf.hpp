@@ -1,5 +1,5 @@
-// Reads what the host must know of a shared object before any of it runs. The file may be broken or hostile:
-// every offset and size is checked against the file before it is used, and nothing is mapped (loader-facts
+// Reads what the host must know of a shared object before any of its code runs. The file may be broken or
+// hostile: every offset and size is checked against the file before use, and nothing is mapped (loader-facts
 // P8, P9).
 #pragma once
 
@@ -17,37 +17,37 @@ namespace trainyard::plugins {
 
 class ElfFile {
  public:
-  /// Opens a 64-bit little-endian shared object of this machine's kind. Throws PluginError, without the path,
-  /// where it is anything else.
+  /// Opens a 64-bit little-endian shared object for this machine. Throws PluginError, without the path, for
+  /// anything else.
   explicit ElfFile(const std::string& path);
   ~ElfFile();
   ElfFile(const ElfFile&) = delete;
   ElfFile& operator=(const ElfFile&) = delete;
 
-  /// The bytes of a section; nothing where there is none of that name. Throws PluginError where it is larger
-  /// than `limit` or stands outside the file.
+  /// Returns the bytes of a section; nothing where there is none of that name. Throws PluginError if it is
+  /// larger than `limit` or extends beyond the file.
   std::optional<std::string> section(std::string_view name, std::size_t limit) const;
 
-  /// SHA-256 over the bytes that the loader maps (PT_LOAD), without the ELF header, which sealing and
-  /// stripping change: equal before and after both.
+  /// Returns the SHA-256 of the bytes that the loader maps (PT_LOAD), without the ELF header, which sealing
+  /// and stripping change: both leave it as it was.
   std::string digest() const;
 
-  /// Names of the symbols that others can bind to; nothing where the file has no section headers.
+  /// Returns the names of the symbols that others can bind to; nothing without section headers.
   std::vector<std::string> exported_symbols() const;
 
-  /// Names of the exported GNU_UNIQUE symbols: one copy of each per process, shared by all plugins and by all
-  /// generations of one plugin (P1, P11).
+  /// Returns the names of the exported GNU_UNIQUE symbols: each process has one copy of each, shared by all
+  /// plugins and all generations of one plugin (P1, P11).
   std::vector<std::string> unique_symbols() const;
 
-  /// Functions that run when the object is opened. 1 is the runtime's own; the rest are initialisers of
-  /// statics, of this object's or of headers it includes (P17).
+  /// Returns the number of functions that run when the object is opened. 1 is the runtime's own; the rest
+  /// initialise statics of this object or of headers it includes (P17).
   std::size_t initialisers() const;
 
-  /// What the dynamic section names: DT_NEEDED, the libraries that are loaded with it; DT_RUNPATH and DT_RPATH, where
-  /// they are looked for ahead of the usual places. Nothing where the file has no section headers.
+  /// Returns the names under a tag of the dynamic section: DT_NEEDED, libraries loaded with it; DT_RUNPATH
+  /// and DT_RPATH, where they are searched before the usual places. Nothing without section headers.
   std::vector<std::string> dynamic_names(Elf64_Sxword tag) const;
 
-  /// Which file this is, however it is spelled.
+  /// Identifies the file, however its path is spelled.
   dev_t device() const { return device_; }
   ino_t inode() const { return inode_; }
 
@@ -67,7 +67,7 @@ class ElfFile {
   ino_t inode_ = 0;
   std::vector<Elf64_Phdr> segments_;
   std::vector<Elf64_Shdr> sections_;
-  std::size_t names_section_ = 0;  ///< the one that holds the sections' names
+  std::size_t names_section_ = 0;  ///< index of the section that holds the sections' names
 };
 
 }  // namespace trainyard::plugins

@@ -1,5 +1,5 @@
-// The one symbol that a plugin exports. The type behind it is taken on trust by the system's loader
-// (loader-facts P13), so its magic number and size are checked before anything else of it is touched.
+// The one symbol that a plugin exports. The system's loader does not check its type (loader-facts P13), so
+// its magic number and size are checked before anything else of it is touched.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-// What a plugin and its host were built with.
+// Compares the builds of a plugin and its host.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace trainyard::plugins {
 
 BuildFacts build_facts(const Fingerprint& fingerprint);
 
-/// Of this executable.
+/// Returns the build facts of this executable.
 const BuildFacts& host_facts();
 
-/// Each field that differs from the host's with both values and the way to mend it; empty where none does.
+/// Returns each field that differs from the host's, with both values and how to mend it; empty if none does.
 std::string mismatch(const BuildFacts& plugin);
 
 }  // namespace trainyard::plugins

@@ -1,4 +1,4 @@
-// The verbs of the host, whose names no tool can have.
+// The verbs of the host, whose names tools cannot have.
 #pragma once
 
 #include <string_view>

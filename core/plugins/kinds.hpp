@@ -1,5 +1,5 @@
-// The kinds of plugins that this host runs: one row each. What the run file, the commands and a resume know of
-// a kind stands here; its interface is the SDK's header trainyard/KIND.hpp, which is not needed here.
+// The kinds of plugins that this host runs, one row each. A row holds what the run file, the commands and a
+// resume know of a kind; its interface is the SDK's header trainyard/KIND.hpp, which is not needed here.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,26 @@ namespace trainyard::plugins {
 
 struct KindRow {
   Kind kind;
-  std::string_view section;  ///< of the run file that such a plugin fills
-  std::string_view help;     ///< what it is, for `config schema` and messages
+  std::string_view section;  ///< the section of the run file that such a plugin fills
+  std::string_view help;     ///< description for `config schema` and messages
   enum class Place : std::uint8_t { needed, optional, list } place = Place::needed;
-  std::string_view defaults = {};  ///< the plugins where the file has no such section: "console jsonl"
-  bool left_out = false;           ///< a run can do without one that fails
-  bool in_steps = false;           ///< durations among its options are places in the run, never wall time
-  bool beside = false;             ///< a training has no such plugin, and needs no slot for it
-  bool is_verb = false;            ///< trainyard NAME
-  bool has_state = true;           ///< that checkpoints and swaps carry; sinks cut their files themselves
-  /// What a resume makes of another plugin (`type`), and of other options.
+  std::string_view defaults = {};  ///< plugins used if the section is absent: "console jsonl"
+  bool left_out = false;           ///< a run can go on without one that fails
+  bool in_steps = false;           ///< durations among its options measure progress, never wall time
+  bool beside = false;             ///< a training neither has such a plugin nor needs a slot for it
+  bool is_verb = false;            ///< it is called as a verb: trainyard NAME
+  bool has_state = true;  ///< checkpoints and swaps carry its state; sinks cut their files themselves
+  /// How a resume treats another plugin (`type`), and other options.
   enum class Change : std::uint8_t {
-    allowed,     ///< changes nothing of the training
-    journalled,  ///< the training is another one from here on, which the journal tells
-    refused,     ///< the state does not fit any more
+    allowed,     ///< does not affect the training
+    journalled,  ///< alters the training from here on, which the journal tells
+    refused,     ///< the saved state no longer fits
   };
   Change type_change = Change::journalled, change = Change::journalled;
 };
 
-/// In config order, the order of last resort of hooks: where two plugins leave it open, the one of the
-/// earlier row comes first. `plan` prints it. (The order of `config show` and `config schema`: schema.cpp.)
+/// The rows are in config order, the last tie-breaker of hook order: where two plugins leave it open, the one
+/// of the earlier row runs first. `plan` prints it. (Order of `config show`, `config schema`: schema.cpp.)
 inline constexpr KindRow kinds[] = {
     {.kind = {"model", 1},
      .section = "model",
@@ -136,11 +136,11 @@ inline constexpr KindRow kinds[] = {
      .change = KindRow::Change::allowed},
 };
 
-/// A section for one plugin of a kind that is a list otherwise: what nearly every trainer has as keys of its
-/// own keeps a table of its own, and one that does it in another way can stand there.
+/// A section for one plugin of a kind that is otherwise a list: features that nearly every trainer has as
+/// keys keep a table of their own, and another plugin can take their place there.
 struct SlotRow {
   std::string_view section, kind;
-  std::string_view plugin;  ///< where the table has no `type`
+  std::string_view plugin;  ///< used where the table has no `type`
   std::string_view help;
 };
 
@@ -155,14 +155,14 @@ inline constexpr SlotRow slots_beside_lists[] = {
      .help = "looks at where the time of a training goes"},
 };
 
-/// The row of a kind; null where this host does not run it.
+/// Returns the row of a kind; null where this host does not run it.
 constexpr const KindRow* find_kind(std::string_view name) {
   const auto* row = std::find_if(std::begin(kinds), std::end(kinds),
                                  [&](const KindRow& each) { return each.kind.name == name; });
   return row == std::end(kinds) ? nullptr : row;
 }
 
-/// Whether a run can do without a plugin of the kind.
+/// Returns whether a run can go on without a plugin of the kind.
 constexpr bool can_be_left_out(std::string_view kind) {
   const KindRow* row = find_kind(kind);
   return row != nullptr && row->left_out;

@@ -22,14 +22,14 @@ namespace fs = std::filesystem;
 
 std::atomic<int> loaded{0};
 
-/// Kept for the life of the process, and not destroyed at its end: other statics may still hold objects of
-/// plugins.
+/// Returns the loaded libraries, which are never destroyed: statics may still hold objects of plugins at
+/// exit.
 std::deque<boost::dll::shared_library>& residents() {
   static auto& libraries = *new std::deque<boost::dll::shared_library>();
   return libraries;
 }
 
-/// A folder that nobody else can write, gone with this object.
+/// A temporary folder that nobody else can write; removed with this object.
 class PrivateFolder {
  public:
   PrivateFolder() {
@@ -58,16 +58,16 @@ boost::dll::shared_library open(const fs::path& copy) {
   using boost::dll::load_mode::rtld_local;
   using boost::dll::load_mode::rtld_now;
   boost::system::error_code error;
-  // Now, so that a missing symbol is an error here and not the end of the process at its first call (P7).
+  // RTLD_NOW makes a missing symbol an error here rather than the end of the process at its first call (P7).
   boost::dll::shared_library library(boost::dll::fs::path(copy.string()), error, rtld_now | rtld_local);
   if (!error) return library;
-  const char* reason = ::dlerror();  // Boost keeps a code only; the system's words say what is missing
+  const char* reason = ::dlerror();  // Boost keeps only a code; dlerror() says what is missing
   throw PluginError("does not load: " + (reason != nullptr ? reason : error.message()) +
                     "; if a library is missing, install it; if the temporary folder forbids execution, set "
                     "TMPDIR to one that does not");
 }
 
-/// The first line in which two texts differ, of each.
+/// Returns the first line in which two texts differ, from each.
 std::string first_difference(std::string_view sealed, std::string_view live) {
   const auto line = [](std::string_view& text) {
     const std::string_view first = text.substr(0, text.find('\n'));
@@ -84,21 +84,20 @@ std::string first_difference(std::string_view sealed, std::string_view live) {
 /// Opens the file's copy and checks everything about it.
 const PluginEntry& resident_entry(const PluginFile& file, int generation) {
   const PrivateFolder folder;
-  // A name that no generation had before: the system's loader tells objects apart by name, device and inode
-  // (P2).
+  // The name must be new, since the system's loader tells objects apart by name, device and inode (P2).
   const fs::path copy = folder / (file.manifest.name + "-" + file.digest.substr(0, 16) + "-" +
                                   std::to_string(generation) + ".so");
   std::error_code error;
   if (!fs::copy_file(file.path, copy, error))
     throw PluginError("cannot be copied to " + copy.string() + ": " + error.message());
-  // Libraries that it brings are found beside the copy as beside the file.
+  // Libraries that the plugin brings are linked beside the copy, where it looks for them.
   const fs::path libraries = libraries_beside(file.path);
   if (fs::is_directory(libraries, error))
     fs::create_directory_symlink(libraries, folder / libraries.filename().string());
   if (const std::string digest = ElfFile(copy.string()).digest(); digest != file.digest)
     throw PluginError("its code has SHA-256 " + digest + ", its seal says " + file.digest +
                       ": it was changed after it was sealed or since the run began; build it again");
-  // From here on its code has run: it stays, whatever is found.
+  // From here on its code has run, so it stays loaded, whatever the checks find.
   const boost::dll::shared_library& library = residents().emplace_back(open(copy));
   loaded = generation;
   if (!library.has(entry_symbol))
@@ -119,7 +118,7 @@ LoadedPlugin load(const PluginFile& file) {
   plugin.generation_ = loaded + 1;
   try {
     plugin.entry_ = &resident_entry(file, plugin.generation_);
-    // Again, from the code itself: the sealed facts are only text.
+    // Checked again from the code itself, as the sealed facts are only text.
     if (const std::string differences = mismatch(build_facts(plugin.entry_->fingerprint));
         !differences.empty())
       throw PluginError("was built for another host: " + differences);

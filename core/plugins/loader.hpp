@@ -1,5 +1,5 @@
 // Loads the code of a plugin that the registry knows. Torch-free itself, but the shared objects are not: the
-// engine does this, and the front for plugins of kind `study` alone.
+// engine does this, and the front only for plugins of kind `study`.
 #pragma once
 
 #include <memory>
@@ -11,28 +11,27 @@
 
 namespace trainyard::plugins {
 
-/// Where the libraries lie that the plugin of a file brings, libNAME.libs beside libNAME.so. Its copy finds them under
-/// that name in its own folder ($ORIGIN).
+/// Returns the folder of the libraries that a plugin's file brings, libNAME.libs beside libNAME.so. The
+/// loaded copy finds them under that name in its own folder ($ORIGIN).
 std::string libraries_beside(const std::string& path);
 
-/// A resident plugin. Copies are handles of the same generation. The shared object is never unmapped, since
-/// objects, exceptions and type information of it may outlive every handle.
+/// A plugin loaded into the process. Copies are handles of the same generation. The shared object is never
+/// unmapped, since objects, exceptions and type information of it may outlive every handle.
 class LoadedPlugin {
  public:
   struct Instance {
     std::unique_ptr<Plugin> plugin;
-    void* self;  ///< what the hook functions of `manifest()` get; lives as long as `plugin`
+    void* self;  ///< argument of the hook functions of `manifest()`; lives as long as `plugin`
   };
 
-  /// Constructs the plugin with the options of a checked table; absent ones get their defaults. What the
-  /// constructor throws comes out as a PluginError that names the plugin, Trainyard's own errors keep their
-  /// class.
+  /// Constructs the plugin with the options of a checked table; absent ones get their defaults. Exceptions of
+  /// the constructor become a PluginError that names the plugin; Trainyard's own errors keep their class.
   Instance create(const Table& options) const;
 
-  /// As `describe` gave it: with option setters and hook functions.
+  /// Returns the manifest that `describe` gave, with option setters and hook functions.
   const ManifestData& manifest() const { return *manifest_; }
   const std::string& path() const { return path_; }  ///< the file it was copied from
-  int generation() const { return generation_; }     ///< 1 for the first object of this process
+  int generation() const { return generation_; }     ///< 1 for the first object that this process loaded
 
  private:
   friend LoadedPlugin load(const PluginFile& file);
@@ -44,13 +43,13 @@ class LoadedPlugin {
   int generation_ = 0;
 };
 
-/// Opens a private copy of the file, so that nobody can change the code of a running process, after its bytes
-/// were checked against the sealed digest. Each call makes a new generation: load once, create often. Throws
-/// PluginError where the file changed since it was sealed or scanned, does not load, was built for another
-/// host, or describes itself otherwise than its sealed manifest does. Loop thread only.
+/// Opens a private copy of the file, so that nobody can change the code of a running process, after checking
+/// its bytes against the sealed digest. Each call makes a new generation: load once, create often. Throws
+/// PluginError if the file changed since it was sealed or scanned, does not load, was built for another host,
+/// or describes itself otherwise than its sealed manifest does. Loop thread only.
 LoadedPlugin load(const PluginFile& file);
 
-/// Generations of plugins that this process holds; each costs some 20 KB and five mappings.
+/// Returns how many generations of plugins this process holds; each costs some 20 KB and five mappings.
 int generations();
 
 }  // namespace trainyard::plugins

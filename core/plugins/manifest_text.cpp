@@ -77,7 +77,7 @@ Array hook_array(const std::vector<HookSpec>& hooks) {
   return array;
 }
 
-/// Takes the entries of a table one by one; what is left at the end is an error.
+/// Takes the entries of a table one by one; entries that are left at the end are an error.
 class Reader {
  public:
   Reader(const Table& table, std::string where) : table_(table), where_(std::move(where)) {}
@@ -107,7 +107,7 @@ class Reader {
     for (const Value& element : optional<Array>(key)) texts.push_back(convert<std::string>(element, key));
     return texts;
   }
-  /// The index of the entry's text among `names`.
+  /// Returns the index of the entry's text among `names`.
   template <class Enum>
   Enum one_of(const std::string& text, std::span<const std::string_view> names, const char* key) const {
     const auto found = std::find(names.begin(), names.end(), text);
@@ -263,7 +263,7 @@ PluginFile from_text(std::string_view text, const Contract& host) {
 
   const Table table = parse_plain_toml(body);
   Reader reader(table, "manifest: ");
-  // Before the rest, which another SDK may write in other words.
+  // The build is checked before the rest, which another SDK may phrase otherwise.
   file.build = facts_from(reader.required<Table>("build"));
   for (const std::string& differences : {mismatch(file.build), mismatch(file.build, host)})
     if (!differences.empty()) throw PluginError("was built for another host: " + differences);

@@ -1,4 +1,4 @@
-// The text in a plugin's ELF section `.trainyard`.
+// Writes and reads the text in a plugin's ELF section `.trainyard`.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace trainyard::plugins {
 inline constexpr std::string_view manifest_section = ".trainyard";
 inline constexpr std::size_t max_manifest_bytes = 256 << 10;
 
-/// Everything of the file but its path, option setters and hook functions, as TOML; the last line seals it
-/// with the digest of the code and one of the text itself.
+/// Returns everything about the file but its path, option setters and hook functions, as TOML; the last line
+/// seals it with a digest of the code and one of the text itself.
 std::string to_text(const PluginFile& file);
 
-/// The reverse; `path` stays empty. Throws PluginError, without the path, where the text was altered, was
+/// Reads such a text; `path` stays empty. Throws PluginError, without the path, if the text was altered, was
 /// sealed for a host of another contract, or holds anything unknown, missing or of the wrong type.
 PluginFile from_text(std::string_view text, const Contract& host = host_contract());
 

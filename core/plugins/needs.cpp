@@ -11,7 +11,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
-/// What is ahead of a separator and behind it; nothing where there is none.
+/// Returns the text before and after a separator; nothing if it is not found.
 std::optional<std::pair<std::string_view, std::string_view>> split(std::string_view text,
                                                                    std::string_view separator) {
   const std::size_t at = text.find(separator);

@@ -1,4 +1,4 @@
-// What manifests say that plugins need of a run and provide to it (Manifest::needs, provides), taken apart.
+// Parses the features that plugins need of a run and provide to it (Manifest::needs, provides).
 #pragma once
 
 #include <optional>
@@ -7,30 +7,30 @@
 
 namespace trainyard::plugins {
 
-/// "KEY = WORD | WORD", or with != in place of =.
+/// A condition "KEY = WORD | WORD", or with != in place of =.
 struct Comparison {
   std::string_view key;
   bool equal = true;
   std::vector<std::string_view> words;
 };
 
-/// A need, or a feature that is provided. It refers to the text that it was parsed from.
+/// A need, or a provided feature. It refers to the text that it was parsed from.
 struct Feature {
-  std::string_view text;               ///< without its conditions
-  bool wish = false;                   ///< "prefers ...": the plugin works without it, and not in full
+  std::string_view text;               ///< the text without its conditions
+  bool wish = false;                   ///< "prefers ...": without it, the plugin works with limitations
   bool absent = false;                 ///< "no NAME"
-  std::string_view name;               ///< of the feature, or of a slot; empty where `key` is there
-  std::optional<Comparison> key;       ///< of the run file
-  std::vector<Comparison> conditions;  ///< all: on its options or, with a dot, on keys of the run file
+  std::string_view name;               ///< of the feature or slot; empty if `key` is set
+  std::optional<Comparison> key;       ///< a key of the run file
+  std::vector<Comparison> conditions;  ///< all must hold, on options or dotted run file keys
 };
 
-/// Nothing where the text is no such thing.
+/// Parses a feature; nothing where the text is none.
 std::optional<Feature> parse_feature(std::string_view text);
 
-/// A feature that plugins of one kind provide to others.
+/// A feature that plugins of one kind can provide to others.
 struct Provided {
   std::string_view name, kind;
-  std::string_view what;  ///< in words: "needs a model with WHAT"
+  std::string_view what;  ///< for messages: "needs a model with WHAT"
 };
 inline constexpr Provided provided_features[] = {
     {"graph", "model", "a graph"},
@@ -54,11 +54,11 @@ inline constexpr Provided provided_features[] = {
 };
 const Provided* find_provided(std::string_view name);
 
-/// Features of the run itself.
+/// Features that the run itself provides.
 inline constexpr std::string_view run_features[] = {"cuda", "distributed", "one rank",
                                                     "fp32", "rows",        "steps"};
 
-/// What is wrong with the text of a need, or of a feature that is provided; empty where nothing is.
+/// Returns what is wrong with the text of a need, or of a provided feature; empty where it is right.
 std::string_view wrong_need(std::string_view text);
 std::string_view wrong_provided(std::string_view text, std::string_view kind);
 

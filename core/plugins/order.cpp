@@ -19,10 +19,10 @@ struct Candidate {
   std::size_t hook;
   const Participant* owner;
   const HookSpec* spec;
-  std::optional<std::size_t> opened = {};  ///< its plugin's place among the transforms of the opening event
+  std::optional<std::size_t> opened = {};  ///< place of its plugin among the transforms of the opening event
 };
 
-/// Why a hook must run before another. Found for every pair of hooks of a phase, so without making text.
+/// Why a hook must run before another. Computed for every pair of hooks of a phase, hence without text.
 enum class Why : std::uint8_t { nothing, before, after, priority, opening };
 
 Why edge(const Candidate& a, const Candidate& b) {
@@ -35,7 +35,7 @@ Why edge(const Candidate& a, const Candidate& b) {
   return a.spec->priority < b.spec->priority ? Why::priority : Why::nothing;
 }
 
-/// Why `a` is sorted before `b`. A closing event is sorted like its opening one, and reversed afterwards.
+/// Returns why `a` is sorted before `b`. A closing event is sorted like its opening one and then reversed.
 Why reason(const Candidate& a, const Candidate& b) {
   if (!a.opened || !b.opened || *a.opened == *b.opened) return edge(a, b);
   return *a.opened < *b.opened ? Why::opening : Why::nothing;
@@ -53,7 +53,7 @@ std::string words(Why why, const Candidate& a, const Candidate& b) {
   return {};
 }
 
-/// Walks back along unsorted predecessors until one repeats: a cycle, in the order of its edges.
+/// Finds a cycle, in the order of its edges, by walking back along unsorted predecessors until one repeats.
 std::vector<std::size_t> find_cycle(const std::vector<Candidate>& hooks, const std::vector<bool>& done) {
   std::vector<std::size_t> path;
   std::size_t at = static_cast<std::size_t>(std::find(done.begin(), done.end(), false) - done.begin());
@@ -84,7 +84,7 @@ OrderProblem cycle_problem(const std::vector<Candidate>& hooks, const std::vecto
           reasons + ": drop one of them"};
 }
 
-/// Stable topological sort of one phase of one event; ties go by config order, then id.
+/// Sorts one phase of one event topologically and stably; ties go by config order, then id.
 std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
                                   std::vector<OrderProblem>& problems) {
   std::sort(hooks.begin(), hooks.end(), [](const Candidate& a, const Candidate& b) {
@@ -93,7 +93,7 @@ std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
   const auto first_of_two = [&](std::size_t i, std::size_t j) {
     return i != j && reason(hooks[i], hooks[j]) != Why::nothing;
   };
-  std::vector<std::size_t> waits_for(hooks.size(), 0);  // how many hooks that are not sorted yet
+  std::vector<std::size_t> waits_for(hooks.size(), 0);  // number of unsorted predecessors
   std::set<std::size_t> free;
   for (std::size_t j = 0; j < hooks.size(); ++j) {
     for (std::size_t i = 0; i < hooks.size(); ++i) waits_for[j] += first_of_two(i, j);
@@ -113,7 +113,7 @@ std::vector<Candidate> sort_phase(std::vector<Candidate> hooks, Event event,
   return {};
 }
 
-/// True where a chain of edges leads from one hook to the other; `sorted` is in a valid order.
+/// Returns whether a chain of edges leads from one hook to the other; `sorted` is in a valid order.
 bool ordered(const std::vector<Candidate>& sorted, std::size_t from, std::size_t to) {
   std::vector<bool> reached(sorted.size(), false);
   reached[from] = true;
@@ -124,15 +124,15 @@ bool ordered(const std::vector<Candidate>& sorted, std::size_t from, std::size_t
   return reached[to];
 }
 
-/// Effects that do not depend on the order of their writers.
+/// Regions whose writers may run in any order.
 constexpr Regions commutative = Region::control | Region::metrics | Region::plugin_own;
 
-/// Writers of one region, in the sorted order, that are hooks of one plugin; and those of the plugin before.
+/// The hooks of the current plugin that write a region, and those of the plugin that wrote it before.
 struct Writers {
   std::vector<std::size_t> before, now;
 };
 
-/// Each writer against those next before it: where these are ordered, the ones further away are, too.
+/// Checks each writer against those just before it: if these are ordered, so are those further away.
 void check_writers(const std::vector<Candidate>& sorted, Event event, std::vector<OrderProblem>& problems) {
   std::array<Writers, region_count> writers;
   for (std::size_t j = 0; j < sorted.size(); ++j) {
@@ -167,7 +167,7 @@ std::string reason_between(const Candidate& a, const Candidate& b, bool reversed
   return reversed ? "closing event, reverse of: " + why : why;
 }
 
-/// Where the first transform of each participant stands in the order of an event.
+/// Returns the place of each participant's first transform in the order of an event.
 std::vector<std::optional<std::size_t>> transform_places(const std::vector<Place>& places,
                                                          const std::vector<Participant>& participants) {
   std::vector<std::optional<std::size_t>> first(participants.size());

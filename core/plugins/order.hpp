@@ -1,5 +1,5 @@
-// The order of hooks at every event (events.md, rules 1 to 3): a pure function of the manifests and the run
-// file, never of load order. Torch-free, so that `plan` prints what the bus will do.
+// Orders the hooks of every event (events.md, rules 1 to 3): a pure function of the manifests and the run
+// file, never of load order. Torch-free, so that `plan` prints the order that the bus will use.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@ namespace trainyard::events {
 /// A plugin of the run, in config order.
 struct Participant {
   std::string id;      ///< unique in the run: "ema", "sinks/console"
-  std::string plugin;  ///< name, which constraints refer to
+  std::string plugin;  ///< the plugin's name, to which constraints refer
   std::vector<HookSpec> hooks;
 };
 
-/// One hook in its place, and why it stands behind the one before it.
+/// One hook in its place, with the reason that puts it behind the one before.
 struct Place {
   std::size_t participant = 0;
   std::size_t hook = 0;  ///< index into its hooks
-  std::string reason;    ///< empty for the first of an event
+  std::string reason;    ///< empty for the first hook of an event
 };
 
 struct OrderProblem {
-  /// "E318" cycle, "E319" two unordered writers, "E320" a region that may not be written there, "E321" an
-  /// event that does not come in this run.
+  /// "E318" a cycle, "E319" two unordered writers, "E320" a region that may not be written there, "E321" an
+  /// event that does not fire in this run.
   std::string code;
   std::string message;
   std::string hint;
@@ -34,18 +34,18 @@ struct OrderProblem {
 
 struct Order {
   std::array<std::vector<Place>, event_count> places;
-  std::vector<OrderProblem> problems;  ///< empty: `places` holds
+  std::vector<OrderProblem> problems;  ///< if empty, `places` is valid
 
-  /// A digest of the order, the same on all ranks of a run (events.md, rule 9).
+  /// Returns a digest of the order, which is the same on all ranks of a run (events.md, rule 9).
   std::string digest(const std::vector<Participant>& participants) const;
 };
 
 Order make_order(const std::vector<Participant>& participants, int ranks = 1);
 
-/// "model, grads".
+/// Lists regions: "model, grads".
 std::string text(Regions regions);
 
-/// The opening event of a bracket, for a closing one; else the event itself.
+/// Returns the opening event of a closing one; any other event itself.
 Event opening_of(Event event);
 
 }  // namespace trainyard::events

@@ -10,7 +10,7 @@ namespace trainyard::plugins {
 namespace {
 
 constexpr int max_depth = 16;
-constexpr std::size_t max_keys = 64;  // of one table, whose lookups are linear
+constexpr std::size_t max_keys = 64;  // in one table, as its lookups are linear
 
 bool is_key_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';

@@ -1,4 +1,4 @@
-// What a sealed plugin file says of itself.
+// The facts that a sealed plugin file states about itself.
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace trainyard::plugins {
 
-/// What a sealed file says about its build; compared with the host's: "sdk", "libtorch", "compiler", "library" and
-/// "isa" field by field (fingerprint.hpp), "headers" header by header (contract.hpp).
+/// Facts about the build of a sealed file, compared with the host's: "sdk", "libtorch", "compiler", "library"
+/// and "isa" field by field (fingerprint.hpp), "headers" header by header (contract.hpp).
 using BuildFacts = std::map<std::string, std::string>;
 
 struct PluginFile {

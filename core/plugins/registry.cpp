@@ -15,7 +15,7 @@
 namespace trainyard::plugins {
 namespace {
 
-/// A tool is a verb, and cannot stand in the place of one of the host's.
+/// Throws PluginError for a tool with the name of a host's verb, since a tool is called as a verb.
 void refuse_host_verb(const ManifestData& manifest) {
   const KindRow* const kind = find_kind(manifest.kind);
   if (kind != nullptr && kind->is_verb &&
@@ -24,8 +24,8 @@ void refuse_host_verb(const ManifestData& manifest) {
                       manifest.name + ": give the tool another name");
 }
 
-/// The digest of the code is not computed here but when the file is loaded: a scan reads a few kilobytes a
-/// file.
+/// Reads a plugin's manifest. A scan reads a few kilobytes per file: the digest of the code is only computed
+/// when the file is loaded.
 PluginFile read(const ElfFile& elf, const std::string& path) {
   const auto text = elf.section(manifest_section, max_manifest_bytes);
   if (!text)
@@ -42,7 +42,7 @@ bool looks_like_a_plugin(const std::filesystem::path& path) {
   return name.starts_with("lib") && name.ends_with(".so");
 }
 
-/// Sorted, so that reports do not depend on the file system.
+/// Returns the plugin files below a folder, sorted so that reports do not depend on the file system.
 std::vector<std::string> shared_objects(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))

@@ -1,4 +1,4 @@
-// SHA-256, and bytes as hexadecimal text.
+// Computes SHA-256, and writes bytes as hexadecimal text.
 #pragma once
 
 #include <openssl/evp.h>
@@ -26,7 +26,7 @@ class Sha256 {
     require(EVP_DigestUpdate(context_.get(), bytes, size) == 1);
   }
 
-  /// 64 lower-case hexadecimal digits. Ends the object's use.
+  /// Returns 64 lower-case hexadecimal digits. The object cannot be used afterwards.
   std::string hex() {
     unsigned char digest[32];
     require(EVP_DigestFinal_ex(context_.get(), digest, nullptr) == 1);

@@ -1,4 +1,4 @@
-// What a page looks like, and what it does under the pointer.
+// The style sheet of a report page, and the script that shows values under the pointer.
 #pragma once
 
 #include <string_view>
@@ -6,6 +6,6 @@
 namespace trainyard::report {
 
 extern const std::string_view style;
-extern const std::string_view script;  ///< all is there without it but the values under the pointer
+extern const std::string_view script;  ///< Without it the page lacks only the values under the pointer.
 
 }  // namespace trainyard::report

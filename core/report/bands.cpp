@@ -8,12 +8,12 @@
 
 namespace trainyard::report {
 
-/// In units of what lies farthest off, as squares of very large numbers are infinite.
+/// Deviations are scaled by the largest one, because squares of very large numbers are infinite.
 Spread spread_of(std::int64_t step, const std::vector<double>& values) {
   double mean = 0.0, farthest = 0.0, squares = 0.0;
   for (const double value : values) mean += value / static_cast<double>(values.size());
   if (!std::isfinite(mean)) return {step, mean, mean, mean};
-  // Of equal ones to the last bit, which their mean may miss.
+  // Equal values give exactly that value, which the rounded mean may miss.
   if (std::ranges::all_of(values, [&](double value) { return value == values.front(); }))
     return {step, values.front(), values.front(), values.front()};
   for (const double value : values) farthest = std::max(farthest, std::abs(value - mean));

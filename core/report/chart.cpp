@@ -13,14 +13,14 @@ namespace {
 
 using control::Json;
 
-constexpr std::size_t most_marks = 40;  ///< in one drawing
-constexpr std::size_t few = 40;         ///< points that are drawn as such
+constexpr std::size_t most_marks = 40;  ///< most marks in one drawing
+constexpr std::size_t few = 40;         ///< curves with at most this many points show each as a dot
 
 std::string share(double part, double whole) {
   return tenth(100.0 * part / whole) + "%";
 }
 
-/// A line through the points, interrupted where one is not finite. A single point is a dot by its round ends.
+/// Draws a line through the points, broken where one is not finite. Round ends make a single point a dot.
 std::string line_through(const Frame& frame, const Band& band, const std::vector<std::size_t>& kept) {
   std::string path;
   bool down = false;
@@ -47,7 +47,7 @@ std::string dots_at(const Frame& frame, const Band& band) {
   return path;
 }
 
-/// A stroke at the foot wherever a value is not finite.
+/// Draws a stroke at the foot of the chart wherever a value is not finite.
 std::string broken_at(const Frame& frame, const Band& band, const std::vector<std::size_t>& kept) {
   std::string path;
   for (const std::size_t i : kept)
@@ -56,7 +56,7 @@ std::string broken_at(const Frame& frame, const Band& band, const std::vector<st
   return path;
 }
 
-/// The area between the lowest and the highest of each column, from left to right and back.
+/// Draws the area between the lowest and the highest value of each column, left to right and back.
 std::string area_of(const Frame& frame, const Band& band, std::size_t columns) {
   struct Column {
     double x, low, high;
@@ -92,7 +92,7 @@ std::string path(const std::string& kind, std::size_t group, const std::string& 
          "\" data-group=\"" + std::to_string(group) + "\" d=\"" + points + "\"/>\n";
 }
 
-/// Its number and, where there is room, its word; on the first of three rows on which it lies on no other.
+/// Labels each mark with its number and, where it fits, its word, in the first of three rows that is free.
 std::string flags(const Frame& frame, const std::vector<Mark>& marks) {
   std::string html;
   std::array<double, 3> taken = {-1, -1, -1};
@@ -129,7 +129,7 @@ std::string grid(const Frame& frame) {
   return "<path class=\"grid\" d=\"" + lines + "\"/>\n";
 }
 
-/// What the pointer shows: the points that are drawn.
+/// Returns the drawn points, whose values the page shows under the pointer.
 Json values_of(const ChartInput& input, const std::vector<std::vector<std::size_t>>& kept) {
   Json series = Json::array();
   for (std::size_t g = 0; g < input.bands.size(); ++g) {

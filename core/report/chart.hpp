@@ -1,4 +1,4 @@
-// A metric as a drawing: curves of groups of runs with their bands, and marks of what happened.
+// Draws a metric: curves of groups of runs with their bands, and marks of journal entries.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@
 
 namespace trainyard::report {
 
-/// Something of the journal, or several of it that are alike.
+/// A mark for one journal entry, or for several consecutive ones that are alike.
 struct Mark {
-  std::int64_t step = 0;  ///< of the first
+  std::int64_t step = 0;  ///< step of the first entry
   std::size_t group = 0, run = 0, number = 0;
-  std::string what, text;  ///< in a word or two, and all of it
+  std::string what, text;  ///< a label of a word or two, and the full text
 };
 
 struct ChartInput {
   std::string metric;
   std::vector<std::string> labels;  ///< of the groups
-  std::vector<Band> bands;          ///< one for each, empty where it has no such metric
+  std::vector<Band> bands;          ///< one per group; empty where it lacks the metric
   std::vector<Mark> marks;
-  std::size_t columns = 600;  ///< that its curves are thinned to
+  std::size_t columns = 600;  ///< columns to which curves are thinned
 };
 
-/// A figure of HTML: the curves as SVG, all text beside it so that it stays readable at any width, and the values
-/// for the pointer as JSON. The SVG is stretched to the width that there is.
+/// Returns an HTML figure: the curves as SVG, text beside it so that it stays readable at any width, and the
+/// values for the pointer as JSON. The SVG is stretched to the width that there is.
 std::string chart(const ChartInput& input);
 
 }  // namespace trainyard::report

@@ -25,7 +25,7 @@ Keys keys_of(const RunData& run) {
   return keys;
 }
 
-/// What all begin with, without the hyphen, or the "seed" or "s", before that in which they differ.
+/// Returns the common prefix of the names, without a trailing hyphen (or other separator), "seed" or "s".
 std::string common_beginning(const std::vector<std::string>& names) {
   std::string common = names.front();
   for (const std::string& name : names) {
@@ -40,7 +40,7 @@ std::string common_beginning(const std::vector<std::string>& names) {
   return common;
 }
 
-/// What the run file wants of a metric, else what its name says.
+/// Says whether low values are better: by `mode` in the run file, else by the name of the metric.
 std::optional<bool> lower_is_better(const std::string& metric, const std::vector<RunData>& runs) {
   const bool judged =
       metric.starts_with("val/") || metric.starts_with("test/") || metric.starts_with("train/");

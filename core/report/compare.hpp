@@ -1,4 +1,4 @@
-// Several runs beside each other: which differ by their seed alone, in which keys they differ, how each ended.
+// Compares runs: which differ by their seed alone, in which keys they differ, how each ended.
 #pragma once
 
 #include <optional>
@@ -16,31 +16,31 @@ struct Group {
 };
 std::vector<Group> groups_of(const std::vector<RunData>& runs);
 
-/// Of each run, unlike any other's: its name, with its folder where two have the same.
+/// Returns a label for each run that no other run has: its name, with its folder where names are equal.
 std::vector<std::string> labels_of(const std::vector<RunData>& runs);
 
-/// A key of the run file with its value of each run, as TOML; empty where a run has no such key. Names and folders of
-/// runs differ always, and are left out.
+/// A key of the run file with its value in each run, as TOML; empty where a run has no such key. Names and
+/// folders of runs always differ, and are left out.
 struct DifferingKey {
   std::string key;
   std::vector<std::string> values;
 };
 std::vector<DifferingKey> differing_keys(const std::vector<RunData>& runs);
 
-/// How a metric of a run ended, and where it was best: of those that somebody wants low or high.
+/// The last value of a metric in a run and, where low or high values are better, its best.
 struct Outcome {
   Point last;
   std::optional<Point> best;  ///< among the values that are finite
 };
 struct MetricOutcomes {
   std::string metric;
-  std::optional<bool> lower_is_better;         ///< nothing: of neither ("lr")
-  std::vector<std::optional<Outcome>> of_run;  ///< nothing where it has no such metric
+  std::optional<bool> lower_is_better;         ///< nothing: neither is better ("lr")
+  std::vector<std::optional<Outcome>> of_run;  ///< nothing where the run lacks the metric
 };
-/// Of every metric: those of evaluations first.
+/// Returns the outcomes of every metric, those of evaluation passes first.
 std::vector<MetricOutcomes> outcomes_of(const std::vector<RunData>& runs);
 
-/// The names of all metrics in the order in which a reader wants them.
+/// Returns the names of all metrics in the order in which tables and pages list them.
 std::vector<std::string> metrics_of(const std::vector<RunData>& runs);
 
 }  // namespace trainyard::report

@@ -1,4 +1,4 @@
-// Where values and steps lie in a drawing.
+// Maps values and steps to coordinates in a drawing.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class Frame {
   double highest() const { return highest_; }
   bool log() const { return log_; }
 
-  /// Round values within.
+  /// Returns round values within the drawing, for its grid lines.
   std::vector<double> values() const {
     if (!log_) return round_numbers(low_, high_, 4);
     std::vector<double> powers;
@@ -65,7 +65,7 @@ class Frame {
   std::vector<double> steps() const { return round_numbers(from_, to_, 4); }
 
  private:
-  /// So that the distance of two is finite.
+  /// Bounds a value so that the distance between any two is finite.
   static double bounded(double value) { return std::clamp(value, -4e307, 4e307); }
   double scaled(double value) const { return log_ ? std::log10(value) : bounded(value); }
 

@@ -1,4 +1,4 @@
-// Text of others within a page.
+// Escapes foreign text for use within a page.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trainyard::report {
 
-/// As the text of an element, or a value of an attribute in double quotes.
+/// Escapes text for an element, or for an attribute value in double quotes.
 inline std::string escaped(std::string_view text) {
   std::string safe;
   for (const char c : text) switch (c) {
@@ -22,7 +22,7 @@ inline std::string escaped(std::string_view text) {
   return safe;
 }
 
-/// JSON as the text of a script element, which "</script" and "<!--" would end.
+/// Returns JSON as text for a script element, escaping "<" because "</script" and "<!--" would end it.
 inline std::string script_text(const control::Json& json) {
   std::string safe;
   for (const char c : json.dump(-1, ' ', false, control::Json::error_handler_t::replace))

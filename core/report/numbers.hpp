@@ -1,4 +1,4 @@
-// Numbers for a reader.
+// Formats numbers for people.
 #pragma once
 
 #include <cmath>
@@ -7,14 +7,14 @@
 
 namespace trainyard::report {
 
-/// Six digits, or "nan".
+/// Returns the value with `count` significant digits, or "nan".
 inline std::string digits(double value, int count = 6) {
   char text[48];
   std::snprintf(text, sizeof text, "%.*g", count, value);
   return text;
 }
 
-/// Of a coordinate: a tenth of a pixel is seen by nobody.
+/// Formats a coordinate in pixels with at most one decimal, as nobody sees smaller differences.
 inline std::string tenth(double value) {
   char text[400];
   std::snprintf(text, sizeof text, "%.1f", value);
@@ -23,7 +23,7 @@ inline std::string tenth(double value) {
   return short_one == "-0" ? "0" : short_one;
 }
 
-/// "0.0123 s", "12.3 s", "2 h 05 min".
+/// Formats a duration in seconds: "0.0123 s", "12.3 s", "2 h 05 min".
 inline std::string seconds(double value) {
   char text[48];
   if (value < 600)

@@ -11,7 +11,7 @@ namespace {
 
 using control::Json;
 
-/// Curves are thinned to as many columns as keep the page small, at most to those of a wide screen.
+/// Curves are thinned to as many columns as keep the page small, and at most to those of a wide screen.
 constexpr std::size_t most_columns = 600, least_columns = 100, columns_of_all = 14'400;
 
 std::string title_of(const Shown& shown) {

@@ -1,4 +1,4 @@
-// trainyard report: runs as one page.
+// Writes the page of `trainyard report`, which shows one or more runs.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Page {
   std::size_t charts = 0;
 };
 
-/// One file that needs no other and no network, light or dark as its reader wants it. At least one run.
+/// Returns a page of at least one run: one file that needs no other and no network, light or dark.
 Page page_of(const std::vector<RunData>& runs, const std::string& time);
 
 }  // namespace trainyard::report

@@ -18,7 +18,7 @@ const Value* at(const Table& config, std::string_view table, std::string_view ke
   return inner != nullptr ? inner->find(key) : nullptr;
 }
 
-/// Where its sink `jsonl` writes, if it has one.
+/// Returns the file that the run's sink `jsonl` writes; empty if it has none.
 std::string metrics_file(const Table& config) {
   const Value* sinks = at(config, "logging", "sinks");
   const Array* list = sinks != nullptr ? sinks->get_if<Array>() : nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 using control::Json;
 
-constexpr std::size_t most_marks = 200;  ///< of a run
+constexpr std::size_t most_marks = 200;  ///< most marks of a run
 
 std::string swatch(std::size_t group) {
   return "<span class=\"swatch c" + std::to_string(group % 8) + (group >= 8 ? " dashed" : "") + "\"></span>";
@@ -34,7 +34,7 @@ std::string table(const std::string& id, const std::string& rows) {
   return "<div class=\"wide\"><table id=\"" + id + "\">" + rows + "</tbody></table></div>\n";
 }
 
-/// Entries of a run's journal as marks: of several that are alike and follow each other, one.
+/// Returns a run's journal entries as marks; consecutive entries that are alike share one.
 std::vector<Mark> marks_of(const RunData& run, std::size_t group, std::size_t place) {
   std::vector<Mark> marks;
   for (std::size_t begin = 0, end = 0; begin < run.journal.size(); begin = end) {
@@ -55,7 +55,7 @@ std::vector<Mark> marks_of(const RunData& run, std::size_t group, std::size_t pl
   return marks;
 }
 
-/// A number of result.json, or nothing.
+/// Returns a number of result.json, or nothing.
 std::optional<double> number(const Json& json, const char* key) {
   return json.is_object() ? control::number(json.value(key, Json())) : std::nullopt;
 }
@@ -65,7 +65,7 @@ std::string text(const Json& json, const char* key) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
-/// Over a training, evaluations and all; of one that is going, what it said last.
+/// Returns samples per second over the whole run with its evaluation passes, else the last value recorded.
 std::string throughput(const RunData& run) {
   const std::optional<double> samples = number(run.result, "samples"), time = number(run.result, "seconds");
   if (samples && time && *time > 0.0) return digits(*samples / *time, 4);
@@ -77,7 +77,7 @@ std::string value_at(const Point& point) {
   return digits(point.value, 5) + " <span class=\"faint\">at " + std::to_string(point.step) + "</span>";
 }
 
-/// Mean and standard deviation of what the runs of a group ended with.
+/// Returns mean and standard deviation of the last values of a metric over the runs of a group.
 std::string mean_of(const MetricOutcomes& outcomes, const Group& group) {
   std::vector<double> values;
   for (const std::size_t run : group.runs)
@@ -87,7 +87,7 @@ std::string mean_of(const MetricOutcomes& outcomes, const Group& group) {
   return digits(spread.mean, 5) + " &plusmn; " + digits(spread.high - spread.mean, 2);
 }
 
-/// Seconds by what they were spent on, of each run; in the order in which they were first seen.
+/// The seconds that each run spent, by name (phase or plugin) in the order in which names first appear.
 struct Seconds {
   std::vector<std::string> names;
   std::map<std::string, std::vector<double>> of_run;
@@ -100,7 +100,7 @@ struct Seconds {
   }
 };
 
-/// Of its training: the sum of its phases, else what it took.
+/// Returns the seconds of a training: the sum of its phases, else the time that result.json reports.
 double whole_of(const Json& result) {
   double sum = 0.0;
   const Json phases = result.is_object() ? result.value("time", Json()) : Json();
@@ -109,7 +109,7 @@ double whole_of(const Json& result) {
   return sum > 0.0 ? sum : number(result, "seconds").value_or(0.0);
 }
 
-/// The hooks of a plugin, below it: a name of two lines.
+/// Adds the time of a plugin's hooks as rows below it; the name has two lines, plugin and event.
 void take_events(const Json& plugin, const std::string& name, std::size_t run, std::size_t runs,
                  Seconds& seconds) {
   const Json events = plugin.value("events", Json());

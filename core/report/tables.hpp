@@ -1,4 +1,4 @@
-// The tables of a page.
+// Writes the tables of a report page.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace trainyard::report {
 
-/// Runs as a page shows them.
+/// The runs of a page with their labels, groups and marks.
 struct Shown {
   const std::vector<RunData>& runs;
   std::vector<std::string> labels;
   std::vector<Group> groups;
   std::vector<std::size_t> group_of;  ///< of each run
-  std::vector<Mark> marks;            ///< by run, and rising in each
+  std::vector<Mark> marks;            ///< ordered by run, then by step
 };
 Shown shown(const std::vector<RunData>& runs);
 

@@ -42,7 +42,7 @@ std::optional<SwappedFile> beside(const fs::path& weights) {
   return SwappedFile{table("file"), table("config"), folder};
 }
 
-/// The keys that swaps changed in the run that wrote the weights, with their values by then.
+/// Returns the keys that swaps had changed when the weights were written, with their values then.
 std::vector<config::Difference> swapped(const SwappedFile& file) {
   Table begun = file.given;
   begun.erase("swap");
@@ -64,7 +64,7 @@ config::RunConfig as_left(const SwappedFile& file, const config::RunConfig& conf
   document.root = config::with_changes(file.live, config::diff(file.given, config.resolved), config.resolved);
   document.root.erase("swap");
   document.file = file.source;
-  document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // perhaps not as many as saved it
+  document.ranks = static_cast<int>(config::ranks_of(config.resolved));  // others may have saved the run
   document.trains = trains;
   config::Resolution resolution = config::live_config(std::move(document), registry);
   if (!resolution.config)

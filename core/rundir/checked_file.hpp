@@ -1,4 +1,4 @@
-// A safetensors file of a checkpoint, read against what the manifest says of it. Torch-free.
+// Reads a safetensors file of a checkpoint and checks it against the manifest. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ class CheckedFile {
   void check_size() const;
   void check_header() const;
   void check(const TensorEntry& tensor) const { check(tensor, 0, tensor.length); }
-  /// Of a tensor in parts, those alone that have bytes from `begin` to `end` of it.
+  /// Checks the parts that hold bytes from `begin` to `end`; without parts, the whole tensor.
   void check(const TensorEntry& tensor, std::uint64_t begin, std::uint64_t end) const;
 
-  /// Of one that is not in parts, what was read of it.
+  /// Checks bytes that were read of a tensor without parts.
   void check(const TensorEntry& tensor, std::string_view bytes) const;
 
-  /// The bytes of the file from `offset` on, in order and in pieces.
+  /// Hands the `length` bytes of the file from `offset` on to `take`, in order and in pieces.
   void read(std::uint64_t offset, std::uint64_t length,
             const std::function<void(std::string_view bytes)>& take) const;
 

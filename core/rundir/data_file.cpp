@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 std::string identity_of(const std::string& path) try {
   constexpr std::uintmax_t pieces = 64, length = 1 << 20;
-  std::map<fs::path, std::uintmax_t> files;  // with their sizes
+  std::map<fs::path, std::uintmax_t> files;  // sizes by path
   const bool folder = fs::is_directory(path);
   if (!folder) files.emplace(path, fs::file_size(path));
   if (folder)
@@ -28,19 +28,19 @@ std::string identity_of(const std::string& path) try {
          fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink))
       if (each.is_regular_file()) files.emplace(each.path(), each.file_size());
   plugins::Sha256 hash;
-  std::uintmax_t size = 0, begin = 0;  // of all files, and of the one that is read among the bytes of all
+  std::uintmax_t size = 0, begin = 0;  // total size; offset of the file being read within all bytes
   for (const auto& [file, bytes] : files) {
     size += bytes;
     const std::string line = file.lexically_relative(path).string() + " " + std::to_string(bytes) + "\n";
     if (folder) hash.update(line.data(), line.size());
   }
-  // Rounded up, so that the last piece reaches the last byte.
+  // The step is rounded up so that the last piece reaches the last byte.
   const std::uintmax_t step = size > pieces * length ? (size - length + pieces - 2) / (pieces - 1) : length;
   std::string piece(length, '\0');
   for (const auto& [file, bytes] : files) {
     for (std::uintmax_t at = begin / step * step; at < begin + bytes; at += step) {
       const std::uintmax_t from = std::max(at, begin), to = std::min(at + length, begin + bytes);
-      if (from >= to) continue;  // between two pieces
+      if (from >= to) continue;  // the file lies between two pieces
       std::ifstream stream(file, std::ios::binary);
       stream.seekg(static_cast<std::streamoff>(from - begin));
       if (!stream.read(piece.data(), static_cast<std::streamsize>(to - from)))

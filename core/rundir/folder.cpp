@@ -29,12 +29,12 @@ constexpr std::uintmax_t longest_manifest = 256 << 20;
   throw DataError(what + ": " + std::strerror(errno));
 }
 
-/// "RUN/checkpoints/step-00000600/" is the same as without the slash.
+/// Drops a trailing slash: "RUN/checkpoints/step-00000600/" means the same as without it.
 std::string without_slash(const std::string& path) {
   return path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
 }
 
-/// As find(), and empty where there is none.
+/// Does what find() does, but returns an empty list where there is no checkpoint.
 std::vector<std::string> all_in(const std::string& plain) {
   if (step_of(plain) || fs::exists(plain + "/" + manifest_name)) return {plain};
   for (const std::string& folder : {plain + "/checkpoints", plain})
@@ -138,7 +138,7 @@ std::vector<std::int64_t> best_steps(const std::vector<std::string>& checkpoints
       if (value == manifest.metrics.end() || std::isnan(value->second)) continue;
       values.emplace_back(largest ? -value->second : value->second, *step_of(checkpoint));
     } catch (const DataError&) {
-      // Damaged: not among the best. Loading tells of it.
+      // A damaged checkpoint is not among the best. Loading it reports the damage.
     }
   }
   std::sort(values.begin(), values.end());
@@ -154,7 +154,7 @@ void publish(const std::string& temporary, const std::string& path, const std::s
       ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0)
     return;
   if (errno != EINVAL && errno != ENOSYS) fail("cannot rename '" + temporary + "' to '" + path + "'");
-  // A network file system that knows neither: two steps.
+  // Network file systems may support neither call, so it takes two renames.
   const bool replaced = ::rename(path.c_str(), aside.c_str()) == 0;
   if (::rename(temporary.c_str(), path.c_str()) == 0) return;
   const int reason = errno;
@@ -190,7 +190,7 @@ void sweep(const std::string& folder) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    // What resists is tried again the next time; it does not count as a checkpoint.
+    // A folder that cannot be removed is tried again by the next sweep; it does not count as a checkpoint.
     if (name.find(".tmp-") != std::string::npos || name.find(".old-") != std::string::npos)
       fs::remove_all(entry.path(), ignored);
   }

@@ -1,4 +1,4 @@
-// RUN/data.json: what the dataset of a run has learned from the training split (learns.hpp of the SDK).
+// Reads and writes RUN/data.json, which holds what the dataset learned from its training split (learns.hpp).
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 namespace trainyard::report {
 
 struct Learned {
-  std::string type;  ///< the plugin
+  std::string type;  ///< name of the dataset plugin
   Table values;
 };
 
-/// The text of the file. Throws DataError for a text that is no UTF-8.
+/// Returns the text of the file. Throws DataError for a text that is no UTF-8.
 std::string text_of(const Learned& learned);
 
-/// Whole or not at all, on the disk when this returns. Throws DataError.
+/// Writes the file whole or not at all; it is on the disk on return. Throws DataError.
 void write_learned(const std::string& folder, const Learned& learned);
 
-/// What the run has that a path lies in: its folder, a checkpoint, a file of weights. Nothing where it has none.
-/// Throws DataError where it is damaged.
+/// Returns what the run that `path` lies in has learned; nothing where it has no such file. `path` is the
+/// run's folder, a checkpoint, or a file of weights. Throws DataError where the file is damaged.
 std::optional<Learned> learned_beside(const std::string& path);
 
 }  // namespace trainyard::report

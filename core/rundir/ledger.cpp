@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view before_prefix = "before/";
 
-/// Where a request stands in the order of those to come: by time, what is asked for now first.
+/// Returns the key that orders requests to come: their step, or 0 for those that are due as soon as possible.
 std::int64_t time_of(const Entry& entry) {
   return entry.step.value_or(0);
 }
@@ -58,7 +58,7 @@ Table parsed(const std::string& text) {
   return std::move(document.root);
 }
 
-/// Whatever the order of the options: a checkpoint keeps a plan with its keys in another one than the run file.
+/// Compares swaps regardless of the order of options, which in a checkpoint may differ from the run file.
 bool ask_the_same(const Entry& a, const Entry& b) {
   return std::equal(a.swaps.begin(), a.swaps.end(), b.swaps.begin(), b.swaps.end(),
                     [](const config::SwapRequest& one, const config::SwapRequest& other) {
@@ -66,13 +66,13 @@ bool ask_the_same(const Entry& a, const Entry& b) {
                     });
 }
 
-/// What became of a entry.
+/// How an entry ended.
 struct End {
   std::string_view what;
-  Entry entry;  ///< with the step at which that was
+  Entry entry;  ///< includes the step at which it ended
 };
 
-/// The last of each request of the journal.
+/// Returns the last end of each request in the journal, by number.
 std::map<std::int64_t, End> ends_in(const std::vector<report::JournalEntry>& journal) {
   std::map<std::int64_t, End> ends;
   for (const report::JournalEntry& line : journal) {
@@ -95,7 +95,7 @@ std::map<std::int64_t, End> ends_in(const std::vector<report::JournalEntry>& jou
   return ends;
 }
 
-/// The first that asks the same at the same step, of the run file.
+/// Finds the first entry of the run file that asks the same at the same step.
 template <class Entries>
 auto find_planned(Entries& entries, const Entry& wanted) {
   return std::find_if(entries.begin(), entries.end(), [&](const Entry& each) {
@@ -132,7 +132,7 @@ std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntr
     const auto end = ends.find(each.entry.number);
     return end != ends.end() && end->second.what == swap_rolled_back;
   });
-  // What was made after the one that was taken back comes again; that one itself does not.
+  // Requests made after the one that was rolled back are made again; that one itself is not.
   std::optional<std::int64_t> before;
   if (taken_back != made.end()) {
     before = taken_back->entry.number;
@@ -150,7 +150,7 @@ std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntr
     next = std::max(next, number + 1);
     if (end.what == swap_made || end.what == paused) add(std::move(end.entry));
   }
-  // Clients whose request was not made when the process ended were told so.
+  // Clients whose request had not been made when the process ended were told so.
   std::erase_if(open, [](const Entry& each) { return each.who == client && !each.step; });
   return before;
 }

@@ -23,7 +23,7 @@ constexpr std::size_t digest_length = 64;
   throw DataError(path + ": " + what);
 }
 
-/// The digest of the whole text, for which the place of the digest itself holds zeros.
+/// Returns the digest of the whole text, computed with zeros in place of the digest itself.
 std::string digest_of(std::string text) {
   text.replace(before_digest.size(), digest_length, digest_length, '0');
   return plugins::Sha256::of(text);
@@ -48,8 +48,8 @@ std::string bytes_of(const std::string& text) {
   return bytes;
 }
 
-/// JSON's own types say which one it is. What JSON cannot say stands in an object: a number that is not
-/// finite as {"double": its 64 bits}, a text that is not UTF-8 as {"bytes": ...}, both in hexadecimal.
+/// A scalar keeps its JSON type. What JSON cannot express is an object: a number that is not finite as
+/// {"double": its 64 bits}, a text that is not UTF-8 as {"bytes": ...}, both in hexadecimal.
 Json json_of(double value) {
   if (std::abs(value) <= std::numeric_limits<double>::max()) return value;
   char bits[17];
@@ -128,7 +128,7 @@ TensorEntry tensor_of(const Json& json) {
   return tensor;
 }
 
-/// One element a line, so that two manifests can be compared by eye.
+/// Writes one element a line, so that two manifests can be compared by eye.
 template <class Entry>
 std::string list_text(const std::vector<Entry>& entries) {
   std::string text = "[";
@@ -149,7 +149,7 @@ Manifest parse(std::string_view text) {
   return manifest;
 }
 
-/// Every byte of every file belongs to its header or to one tensor, and every tensor to a state.
+/// Checks that each byte of each file belongs to its header or to one tensor, and each tensor to a state.
 void check(const Manifest& manifest, const std::string& path) {
   std::set<std::string_view> owners;
   for (const StateEntry& state : manifest.states)

@@ -1,5 +1,5 @@
-// What a checkpoint says about itself: manifest.json beside its safetensors files. A folder without a
-// manifest that is whole does not count as a checkpoint. Torch-free.
+// The manifest of a checkpoint: manifest.json beside its safetensors files. A folder without an intact
+// manifest does not count as a checkpoint. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace trainyard::checkpoint {
 
 using Scalar = std::variant<bool, std::int64_t, double, std::string>;
 
-/// The name of a tensor in its file: "OWNER:NAME"; those of the model have their own, so that other programs
-/// find them.
+/// Returns the name of a tensor in its file: "OWNER:NAME", or the bare name for those of the model, so that
+/// other programs find them.
 std::string stored_name(std::string_view owner, std::string_view name);
 
-/// The bytes of a tensor that one rank has written, behind those of the rank before.
+/// The bytes of a tensor that one rank wrote, which follow those of the rank before.
 struct PartEntry {
   std::uint64_t length = 0;
   std::string digest;  ///< SHA-256
@@ -29,10 +29,10 @@ struct TensorEntry {
   std::vector<std::int64_t> shape;
   std::string file;
   std::uint64_t offset = 0, length = 0;  ///< bytes in the file
-  std::string digest;                    ///< SHA-256 of them; of a tensor in parts, of the digests of these
-  std::vector<PartEntry> parts = {};     ///< by rank; none: one process has written all of it
+  std::string digest;                    ///< SHA-256 of them; in parts: of the parts' digests
+  std::vector<PartEntry> parts = {};     ///< by rank; empty: one process wrote it all
 };
-/// Of a tensor in parts.
+/// Returns the digest of a tensor in parts, computed from the digests of the parts.
 std::string digest_of(const std::vector<PartEntry>& parts);
 
 struct FileEntry {
@@ -58,10 +58,10 @@ struct Manifest {
 
 inline constexpr const char* manifest_name = "manifest.json";
 
-/// JSON that carries a digest of itself: a change of any bit is found.
+/// Returns JSON that carries a digest of itself, so that a change of any bit is found.
 std::string to_text(const Manifest& manifest);
-/// Throws DataError that names `path` and what is wrong with it. What is returned accounts for every byte of
-/// every file, names files beside the manifest only, and has a state for every tensor.
+/// Reads a manifest. Throws DataError that names `path` and what is wrong with it. The result accounts for
+/// every byte of every file, names only files beside the manifest, and has a state for every tensor.
 Manifest from_text(std::string_view text, const std::string& path);
 
 }  // namespace trainyard::checkpoint

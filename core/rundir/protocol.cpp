@@ -13,10 +13,10 @@ namespace {
 constexpr std::array<std::string_view, 8> verbs = {"status", "set",        "swap", "pause",
                                                    "resume", "checkpoint", "eval", "stop"};
 constexpr std::array<std::string_view, 2> states = {"training", "paused"};
-constexpr std::int64_t max_id = std::int64_t{1} << 53;  // what every JSON reader holds exactly
+constexpr std::int64_t max_id = std::int64_t{1} << 53;  // every JSON reader holds it exactly
 
-// Requests come from strangers: a map keeps an object of thousands of keys cheap, which ordered_json does
-// not.
+// Requests come from strangers: nlohmann::json keeps keys in a map, which stays fast with thousands of keys;
+// ordered_json does not.
 using Given = nlohmann::json;
 
 std::string excerpt(const std::string& text) {
@@ -24,7 +24,7 @@ std::string excerpt(const std::string& text) {
   return text.size() <= most ? text : text.substr(0, most) + "...";
 }
 
-/// What a JSON value is, for messages.
+/// Names the type of a JSON value for messages.
 std::string kind_of(const Given& value) {
   return std::string("a") + (value.is_array() || value.is_object() ? "n " : " ") + value.type_name();
 }
@@ -63,7 +63,7 @@ class Reader {
     return *found;
   }
 
-  /// Empty where it is absent and not required.
+  /// Returns the text of an argument; empty if it is absent and not required.
   std::string text(const char* key, bool required) const {
     const Given& all = args();
     const auto found = all.find(key);
@@ -113,7 +113,7 @@ std::optional<std::int64_t> id_of(const Given& json) {
 }
 
 Given parsed(std::string_view line) {
-  // The library takes a NUL for the end of its input.
+  // The JSON library takes a NUL for the end of its input.
   if (line.find('\0') != std::string_view::npos)
     throw BadRequest({}, "the line holds a NUL byte: one JSON object a line is expected");
   Given json = Given::parse(line, nullptr, false);
@@ -208,7 +208,7 @@ std::string line_of(const Request& request) {
 std::string line_of(const Answer& answer) {
   Json json = {{"v", protocol_version}, {"id", answer.id ? Json(*answer.id) : Json()}, {"ok", answer.ok}};
   if (!answer.ok) {
-    json["error"] = answer.error.substr(0, max_answer_bytes / 8);  // a byte may become six
+    json["error"] = answer.error.substr(0, max_answer_bytes / 8);  // escaping may turn a byte into six
     return dumped(json);
   }
   json["result"] = answer.result;
@@ -269,7 +269,7 @@ void to_json(Json& json, const Status& status) {
 void from_json(const Json& json, Status& status) {
   const auto real = [](const Json& value) {
     const std::optional<double> read = number(value);
-    return read ? *read : value.get<double>();  // throws what is wrong with it
+    return read ? *read : value.get<double>();  // throws an error that says what is wrong
   };
   json.at("run").get_to(status.run);
   json.at("pid").get_to(status.pid);
@@ -291,7 +291,7 @@ void from_json(const Json& json, Status& status) {
                             .swaps = each.at("swaps"),
                             .digest = each.at("digest"),
                             .seconds = real(each.at("seconds"))});
-  if (const auto time = json.find("time"); time != json.end())  // a run of an older release gives none
+  if (const auto time = json.find("time"); time != json.end())  // runs of older releases lack it
     for (const auto& [phase, seconds] : time->items()) status.time.emplace_back(phase, real(seconds));
   json.at("retired").get_to(status.retired);
   if (const Json& last = json.at("last_checkpoint"); !last.is_null()) last.get_to(status.last_checkpoint);

@@ -42,37 +42,37 @@ constexpr std::size_t max_answer_bytes = std::size_t{256} * 1024;
 enum class Verb : std::uint8_t { status, set, swap, pause, resume, checkpoint, eval, stop };
 std::string_view name(Verb verb);
 
-/// Values of assignments are TOML text, not parsed here: they mean what they mean after --set.
+/// A request of a client. Values of assignments are unparsed TOML text and mean what they mean after --set.
 struct Request {
   std::int64_t id = 0;
   Verb verb = Verb::status;
-  std::vector<std::string> assignments;  ///< of set and swap; each with a key before its '='
+  std::vector<std::string> assignments;  ///< for set and swap; each with a key before its '='
   std::string slot, type;                ///< of swap
-  std::optional<Duration> watch;         ///< of swap; nothing: the host's default
-  std::string carry;                     ///< of swap; empty: the slot's default
+  std::optional<Duration> watch;         ///< for swap; nothing: the host's default
+  std::string carry;                     ///< for swap; empty: the slot's default
 };
 
 struct BadRequest : std::runtime_error {
   BadRequest(std::optional<std::int64_t> of, const std::string& message)
       : std::runtime_error(message), id(of) {}
-  std::optional<std::int64_t> id;  ///< nothing where it could not be read
+  std::optional<std::int64_t> id;  ///< nothing if it could not be read
 };
 
-/// One line without its newline. Throws BadRequest.
+/// Parses one line without its newline. Throws BadRequest.
 Request parse_request(std::string_view line);
 
 struct Answer {  // NOLINT(bugprone-exception-escape): what nlohmann's json moves does not throw
   std::optional<std::int64_t> id;
   bool ok = false;
-  Json result;        ///< of ok
-  std::string error;  ///< else
+  Json result;        ///< if ok
+  std::string error;  ///< if not ok
 };
 
-/// Throws std::runtime_error where the line is no answer of this protocol.
+/// Parses one line. Throws std::runtime_error if the line is no answer of this protocol.
 Answer parse_answer(std::string_view line);
 
-/// Lines with their newline. What is not UTF-8 is replaced. An answer that is longer than max_answer_bytes
-/// becomes a refusal that says so.
+/// Returns a line with its newline. Text that is not UTF-8 is replaced. An answer that is longer than
+/// max_answer_bytes becomes a refusal that says so.
 std::string line_of(const Request& request);
 std::string line_of(const Answer& answer);
 
@@ -85,12 +85,12 @@ struct Status {
     std::string slot;        ///< "schedule", "model.dropout"
     std::string type;        ///< the plugin's name
     std::string version;     ///< of the plugin
-    std::int64_t swaps = 0;  ///< plugins that filled the slot before
+    std::int64_t swaps = 0;  ///< plugins that filled the slot earlier
     std::string digest;      ///< SHA-256 of the plugin's file, as sealed
-    double seconds = 0.0;    ///< in its calls so far
+    double seconds = 0.0;    ///< spent in its calls so far
   };
 
-  std::string run;  ///< its name
+  std::string run;  ///< name of the run
   std::int64_t pid = 0;
   RunState state = RunState::training;
   std::int64_t step = 0;         ///< optimizer steps done
@@ -107,13 +107,13 @@ struct Status {
   std::string last_checkpoint;  ///< its folder; empty: none yet
 };
 
-/// What config::json_of made of a number.
+/// Reads a number that config::json_of wrote.
 std::optional<double> number(const Json& json);
-/// An object of numbers by their names.
+/// Returns an object of numbers by name.
 Json named(const std::vector<std::pair<std::string, double>>& all);
 
-/// What is written in one of a run's files; null where it is no object of JSON. Whoever wrote it: of what is
-/// nested deeper than a run nests anything, which no reader of ours could even copy, nothing is left.
+/// Parses a JSON object from one of a run's files, whoever wrote it; null where the text is none. Values
+/// nested deeper than any that a run writes are dropped, as no reader here could even copy them.
 Json object_in(std::string_view text);
 
 void to_json(Json& json, const Status& status);

@@ -27,13 +27,13 @@ constexpr const char* journal_name = "journal.jsonl";
 constexpr const char* result_name = "result.json";
 constexpr const char* status_names[] = {"completed", "stopped", "interrupted", "failed"};
 
-/// Text of other programs' making (a path, a message) need not be UTF-8.
+/// Returns JSON as text. Bytes of other programs (a path, a message) that are not UTF-8 are replaced.
 std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A run locks its journal while it writes. Who only asks whether one does shares the lock for microseconds:
-/// that passes.
+/// Locks a run's journal for the writer. Readers that only test the lock share it for microseconds, so
+/// retries outlast them.
 bool lock(int descriptor) {
   constexpr int attempts = 20;
   for (int i = 0; ::flock(descriptor, LOCK_EX | LOCK_NB) != 0; ++i) {
@@ -43,7 +43,7 @@ bool lock(int descriptor) {
   return true;
 }
 
-/// Makes it and those above it, their names on the disk. False where it is there.
+/// Creates the folder and its parents and syncs their names to the disk. False where it exists.
 bool make_folders(const fs::path& path) {
   if (path.empty() || fs::is_directory(path)) return false;
   make_folders(path.parent_path());
@@ -63,8 +63,8 @@ void remove_results(const fs::path& folder) {
       fs::remove_all(entry.path());
 }
 
-/// What makes the folder a run goes last, the other way round than it came: a kill on the way leaves a run,
-/// or what is left of the making of one.
+/// Removes the files that make the folder a run last, in reverse order of creation: a kill meanwhile leaves a
+/// run, or a half-made one.
 void remove_contents(const fs::path& folder) {
   const fs::path journal = folder / journal_name, config = folder / config_name;
   remove_results(folder);
@@ -73,7 +73,7 @@ void remove_contents(const fs::path& folder) {
   fs::remove(journal);
 }
 
-/// A kill while the folder was made, or emptied, left nothing in it but an empty journal.
+/// Returns whether a kill while the folder was made, or emptied, left nothing in it but an empty journal.
 bool half_made(const fs::path& folder) {
   std::error_code absent;
   if (fs::file_size(folder / journal_name, absent) != 0) return false;
@@ -92,7 +92,7 @@ nlohmann::json of_result(const std::string& path, const char* key) {
   return result.is_object() && result.contains(key) ? std::move(result[key]) : nlohmann::json();
 }
 
-/// It failed ahead of its first step: the run file is mended and run again, and nobody asks for what it left.
+/// Returns whether the run failed before its first step: its output can go, as the mended file is run again.
 bool failed_at_once(const std::string& path) {
   return RunDirectory::status(path) == Status::failed && of_result(path, "steps") == 0 &&
          !fs::exists(path + "/checkpoints/latest");
@@ -148,10 +148,10 @@ RunDirectory RunDirectory::extend(const std::string& path) {
     throw ConfigError("another process is writing the run in '" + path +
                       "' now: wait for it, or set run.output_dir (or run.name) to another folder");
   if (fs::remove(path + "/" + result_name))
-    sync_folder(path);  // ahead of anything that is not of that result
+    sync_folder(path);  // before anything is written that the result does not cover
   std::ifstream written(path + "/" + journal_name);
   written.seekg(-1, std::ios::end);
-  if (written && written.get() != '\n') journal.append("\n");  // a kill cut the last line
+  if (written && written.get() != '\n') journal.append("\n");  // a kill cut off the last line
   return RunDirectory(path, std::move(journal));
 }
 
@@ -190,7 +190,7 @@ void RunDirectory::journal(const JournalEntry& entry) {
     const std::lock_guard lock(*journal_mutex_);
     journal_.append(text);
   }
-  if (!entry.details.empty()) journal_.sync();  // a resume depends on it
+  if (!entry.details.empty()) journal_.sync();  // a resume needs it
 }
 
 void RunDirectory::check_there() const {
@@ -206,7 +206,7 @@ std::vector<JournalEntry> RunDirectory::read_journal(const std::string& path) {
   std::ifstream file(name);
   for (std::string text; std::getline(file, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object()) continue;  // cut short by a kill
+    if (!line.is_object()) continue;  // a kill cut it short
     try {
       entries.push_back({line.value("step", std::int64_t{0}), line.value("plugin", ""),
                          line.value("what", ""), line.value("why", ""), line.value("details", "")});

@@ -1,4 +1,4 @@
-// The control socket of a run directory, as both ends find it.
+// Locates the control socket of a run directory, for both ends.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace trainyard::control {
 
 constexpr const char* socket_name = "ctl.sock";
 
-/// A file descriptor that is closed with the object.
+/// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -33,13 +33,13 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// A folder to find a socket in; false, with errno, where there is none.
+/// Opens a folder in which to find a socket; the result is false, with errno set, where there is none.
 inline Descriptor open_folder(const std::string& path) {
   return Descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
-/// The control socket in an open folder. An address holds 107 bytes and the path of a folder may be longer:
-/// this goes through the descriptor, which must stay open while the address is used.
+/// Returns the address of the control socket in an open folder. An address holds 107 bytes and a path may be
+/// longer, so it goes through the descriptor, which must stay open while the address is used.
 inline sockaddr_un address_in(const Descriptor& folder) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -1,4 +1,4 @@
-// Looking into tables by dotted paths.
+// Looks up values in tables by dotted paths.
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,10 @@
 
 namespace trainyard::config {
 
-/// The value at a dotted path ("data.train.batch_size"); null where there is none.
+/// Returns the value at a dotted path ("data.train.batch_size"); null where there is none.
 const Value* value_at(const Table& root, std::string_view path);
 
-/// The same, null where it is of another type.
+/// The same, but null where the value is of another type.
 template <class T>
 const T* at_path(const Table& root, std::string_view path) {
   const Value* value = value_at(root, path);

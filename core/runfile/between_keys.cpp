@@ -108,7 +108,7 @@ void best_weights(const Table& run, Findings& findings) {
                  "add checkpoint.keep_best = { metric = \"val/loss\", mode = \"min\" }");
 }
 
-/// Share of the run, where it can be told without knowing the data.
+/// Returns a duration as a share of the run; nothing where that depends on the data.
 std::optional<double> share(const Table& run, std::string_view path, const Duration& whole) {
   const auto* text = at_path<std::string>(run, path);
   const std::optional<Duration> part = text == nullptr ? std::nullopt : Duration::parse(*text);
@@ -124,7 +124,7 @@ void warm_up(const Table& run, Findings& findings) {
   if (!whole) return;
   const std::optional<double> warmup = share(run, "schedule.warmup", *whole);
   const std::optional<double> delay = share(run, "schedule.delay", *whole);
-  // The slack is for decimal shares, which are rounded.
+  // The slack allows for rounded decimal shares.
   if (warmup.value_or(0.0) + delay.value_or(0.0) <= 1.0 + 1e-9) return;
   const std::string_view longer =
       warmup.value_or(0.0) >= delay.value_or(0.0) ? "schedule.warmup" : "schedule.delay";
@@ -146,7 +146,7 @@ void output(const Table& run, Findings& findings) {
     findings.error("E402", at, "run.output_dir is empty", "name a folder: \"runs/${run.name}\"");
     return;
   }
-  // The folder itself need not exist yet; the nearest one above it that does has to take it.
+  // The folder itself need not exist yet, but its nearest existing parent has to be a writable folder.
   std::error_code error;
   std::filesystem::path folder = std::filesystem::absolute(*text, error).lexically_normal();
   while (!std::filesystem::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
@@ -158,8 +158,8 @@ void output(const Table& run, Findings& findings) {
                    "name a folder that you may write in");
 }
 
-/// Of a file for another number of ranks, which had other parts of the same batch: micro-batches stay as they are
-/// where these ranks can have whole ones.
+/// Splits the batch of a file that was written for another number of ranks: micro_batch_size stays if these
+/// ranks can each have whole micro-batches.
 void cut_again(Table& train, std::int64_t batch, std::int64_t ranks) {
   train.erase("accumulation");
   const auto micro = *at_path<std::int64_t>(train, "micro_batch_size");

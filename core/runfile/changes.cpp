@@ -7,7 +7,7 @@
 namespace trainyard::config {
 namespace {
 
-/// "model.layers" lies within "model", and "modelling" does not.
+/// Returns whether a key lies within a path: "model.layers" lies within "model", "modelling" does not.
 bool within(const std::string& key, const std::string& prefix) {
   return key.starts_with(prefix) && (key.size() == prefix.size() || key[prefix.size()] == '.');
 }
@@ -27,7 +27,7 @@ const char* mend(const std::string& key) {
   return "keep it, or begin anew with run.resume = \"never\" and another run.output_dir";
 }
 
-/// The value at a dotted path with indices, or null.
+/// Returns the value at a dotted path with indices, or null.
 Value* find(Value& root, std::string_view path) {
   Value* value = &root;
   while (!path.empty()) {
@@ -45,7 +45,7 @@ Value* find(Value& root, std::string_view path) {
   return value;
 }
 
-/// Whether both are tables, or lists of as many tables; other lists change as a whole.
+/// Compares types: true for two tables, or lists of equally many tables; other lists change as a whole.
 bool alike(const Value& a, const Value& b) {
   if (a.get_if<Table>() && b.get_if<Table>()) return true;
   const Array *of_a = a.get_if<Array>(), *of_b = b.get_if<Array>();
@@ -85,7 +85,7 @@ Table with_changes(Table root, const std::vector<Difference>& differences, const
   Value target(std::move(root));
   Value source(changed);
   for (const Difference& each : differences) {
-    // From the root towards the key, to where the two part: a table comes or goes as a whole.
+    // Walks from the root to where the two trees part: a table comes or goes as a whole.
     for (std::size_t end = 0; end != std::string::npos;) {
       end = each.key.find('.', end + 1);
       const std::string path = each.key.substr(0, end);

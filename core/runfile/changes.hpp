@@ -1,4 +1,4 @@
-// What may differ between a run and the file that it is resumed with.
+// Decides which keys may differ between a run and the file with which it is resumed.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace trainyard::config {
 
-/// Of a key ("optimizer.lr"): its own class, else that of its section.
+/// Returns the change class of a key ("optimizer.lr"): its own, else that of its section.
 ChangeClass classify(const std::string& key);
 
-/// Refusals go to `findings`; what is to be journalled comes back as lines: "optimizer.lr 0.1 -> 0.2".
-/// `since`: the step that the run stands at.
+/// Adds refused changes to `findings` and returns those to be journalled as lines: "optimizer.lr 0.1 -> 0.2".
+/// `since` is the step that the run has reached.
 std::vector<std::string> check_changes(const std::vector<Difference>& differences, std::int64_t since,
                                        Findings& findings);
 
-/// `root` with the new values of the differences.
+/// Returns `root` with the new values of the differences, taken from `changed`.
 Table with_changes(Table root, const std::vector<Difference>& differences, const Table& changed);
 
 }  // namespace trainyard::config

@@ -16,7 +16,7 @@ std::string article(const std::string& noun) {
   return (std::string("aeiou").find(noun.front()) == std::string::npos ? "a " : "an ") + noun;
 }
 
-/// "the string "0.1"", "an array"
+/// Describes a found value: "the string "0.1"", "an array".
 std::string found(const Value& value) {
   const std::string type = value.type_name();
   if (value.get_if<Array>() || value.get_if<Table>()) return article(type);
@@ -38,14 +38,14 @@ std::string duration_hint(Units units) {
   return std::string("use <number><unit>, unit one of ") + names;
 }
 
-/// A value at the place of the one that it was made from.
+/// Returns `value` with the place in the file of the one that it was made from.
 Value placed(Value value, const Value& from) {
   value.origin = from.origin;
   value.key_origin = from.key_origin;
   return value;
 }
 
-/// How a value of the wrong type would be written right, where that can be told.
+/// Returns how a value of the wrong type would be written right, where that can be told.
 std::string mend(const OptionSpec& spec, const Value& given) {
   if (const auto* text = given.get_if<std::string>()) {
     const std::optional<Value> inner = parse_value(*text);
@@ -76,7 +76,7 @@ bool has_steps(const Table& root) {
 
 std::optional<Value> Checker::value(const OptionSpec& spec, const Value& given, const std::string& path,
                                     Units units) {
-  if (findings_.mentions(given.origin)) return std::nullopt;  // a reference in it that names nothing
+  if (findings_.mentions(given.origin)) return std::nullopt;  // its ${} reference was reported
   if (!spec.list) return scalar(spec, given, path, units);
   const auto* array = given.get_if<Array>();
   if (array == nullptr) {

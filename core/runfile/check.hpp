@@ -1,4 +1,4 @@
-// A value of the file against what a key may hold: the same for keys of the host and options of plugins.
+// Checks values of the file against the rules of their keys, the host's and plugins' alike.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,19 @@
 
 namespace trainyard::config {
 
-/// Whether a place in the run can be counted in steps; a length that is missing or wrong is reported
-/// elsewhere.
+/// Returns whether the run's length can be counted in steps; also true for a length that is missing or wrong,
+/// which is reported elsewhere.
 bool has_steps(const Table& root);
 
 class Checker {
  public:
-  /// `percent`: whether the run has a length in steps, so that "20%" is one.
+  /// `percent` says that the run has a length in steps, so that "20%" is valid.
   Checker(Findings& findings, bool percent) : findings_(findings), percent_(percent) {}
 
   bool percent() const { return percent_; }
 
-  /// The value in the type of its key (an integer becomes a float where one is wanted), tables with defaults
-  /// filled in; nothing, with findings, where it does not fit. `path`: "optimizer.groups[0].lr".
+  /// Returns the value in the type of its key (an integer becomes a float where one is wanted), with defaults
+  /// filled into tables; nothing, with findings, where it does not fit. `path`: "optimizer.groups[0].lr".
   std::optional<Value> value(const OptionSpec& spec, const Value& given, const std::string& path,
                              Units units = Units::any);
 

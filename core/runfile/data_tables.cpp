@@ -10,7 +10,7 @@ namespace {
 
 class DataTables {
  public:
-  /// `data`: the table [data] as it was given.
+  /// `data` is the table [data] as it was given.
   DataTables(Tables& tables, const plugins::Registry& registry, Findings& findings, const Value& data)
       : tables_(tables),
         findings_(findings),
@@ -39,12 +39,12 @@ class DataTables {
     Checked merged = own;
     for (const Table::Entry& entry : shared_.options.entries())
       if (!table.contains(entry.key)) merged.options.set(entry.key, entry.value);
-    Table both = data_;  // what either table gives, right or wrong, is not missing
+    Table both = data_;  // an option in either table, right or wrong, is not missing
     for (const Table::Entry& entry : table.entries()) both.set(entry.key, entry.value);
     tables_.complete_options(section, both, merged);
     files_exist(merged.specs(), merged.options, section.path, findings_);
 
-    own.filling = {};  // stands in [data]
+    own.filling = {};  // the plugin is printed in [data]
     printed_.set(name, own.table());
     return tables_.use(section_, section.path, merged);
   }
@@ -59,13 +59,13 @@ class DataTables {
     return tables_.use(section, section.path, checked);
   }
 
-  /// As `config show` prints them.
+  /// Returns the tables as `config show` prints them.
   const Table& printed() const { return printed_; }
 
  private:
   void batch(const Section& section, const std::string& name, const Table& table, Checked& own) {
     for (const Key& key : section.keys)
-      if (table.contains(key.name) && !own.host.contains(key.name)) return;  // reported
+      if (table.contains(key.name) && !own.host.contains(key.name)) return;  // already reported as wrong
     if (name == "train")
       solve_batch(own.host, own.at, tables_.ranks(), ranks_of(tables_.root(), tables_.ranks()), findings_);
     else if (const auto* micro = at_path<std::int64_t>(printed_, "train.micro_batch_size");

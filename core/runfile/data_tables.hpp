@@ -1,5 +1,5 @@
-// [data] with its splits and its sampler: one dataset plugin, whose options stand in [data] for all splits
-// and in [data.train], [data.val], [data.test] for one.
+// Reads [data] with its splits and its sampler: one dataset plugin, whose options stand in [data] for all
+// splits and in [data.train], [data.val], [data.test] for one.
 #pragma once
 
 #include "core/runfile/tables.hpp"

@@ -16,7 +16,7 @@ std::string paths(const std::vector<const PluginFile*>& files) {
   return join(names);
 }
 
-/// What stands in the table where `type` was meant.
+/// Returns the value of a key that looks like a misspelt `type`; null if there is none.
 const Value* misspelt_type(const Section& section, const Table& table) {
   for (const Table::Entry& entry : table.entries())
     if (!nearest(entry.key, {"type"}).empty() && !has_child(section, entry.key) &&
@@ -25,7 +25,7 @@ const Value* misspelt_type(const Section& section, const Table& table) {
   return nullptr;
 }
 
-/// Of a plugin that is not there: it may be in one of the files that were refused, and why those were.
+/// Lists files that were refused and why, as the missing plugin may be in one of them.
 std::string refused_too(const plugins::Registry& registry) {
   constexpr std::size_t most = 5;
   const std::vector<plugins::Refusal>& all = registry.refusals();
@@ -38,7 +38,7 @@ std::string refused_too(const plugins::Registry& registry) {
   return text;
 }
 
-/// An option that the host's own key would hide from the plugin.
+/// Reports an option that a key of the host would hide from the plugin.
 bool reserved_option(const Section& section, const PluginFile& plugin, const Origin& at, Findings& findings) {
   for (const OptionSpec& option : plugin.manifest.options)
     if (const Section* table = reserved_in(section, option.name)) {
@@ -97,7 +97,7 @@ Filling find_plugin(const Section& section, const Table& table, const Origin& at
                    suggestion("", registry.names(section.kind), section.kind + " plugins"));
     return {};
   }
-  // A ${} that could not be filled in was reported.
+  // A ${} that could not be filled in is already reported.
   if (findings.mentions(filling.written.origin) && type->find("${") != std::string::npos) return {};
   filling.type = *type;
 

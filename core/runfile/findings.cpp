@@ -29,7 +29,7 @@ std::vector<SourceLine> split_lines(const std::string& text) {
     if (end == std::string::npos) end = text.size();
     std::string line = text.substr(begin, end - begin);
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    // No control characters on the terminal of the reader; tabs would shift the caret.
+    // Control characters must not reach the reader's terminal, and tabs would shift the caret.
     for (char& c : line)
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
     std::vector<std::size_t> marks = marks_of(line);
@@ -39,7 +39,7 @@ std::vector<SourceLine> split_lines(const std::string& text) {
   return lines;
 }
 
-/// Columns count code points; the byte where the 1-based `column` begins.
+/// Returns the byte at which the 1-based `column` begins. Columns count code points.
 std::size_t byte_of(const SourceLine& source, int column) {
   const std::string& line = source.text;
   const std::size_t before = static_cast<std::size_t>(std::max(column, 1)) - 1;
@@ -52,8 +52,8 @@ std::size_t byte_of(const SourceLine& source, int column) {
   return byte;
 }
 
-/// Columns of the key or value that begins at `column`: to the closing quote or bracket, else to the end of
-/// the bare word.
+/// Returns the columns of the key or value that begins at `column`: to the closing quote or bracket, else to
+/// the end of the bare word.
 int token_length(const SourceLine& source, int column) {
   const std::string& line = source.text;
   const std::size_t begin = byte_of(source, column);
@@ -154,7 +154,7 @@ std::string Findings::block(const Finding& finding, bool color) const {
   const SourceLine* line = line_of(finding.at);
   const std::string margin = "      | ";
   if (line == nullptr) return finding.hint.empty() ? out : out + margin + finding.hint + "\n";
-  // A very long line is shown around the place only.
+  // Only the part around the place is shown of a very long line.
   constexpr int window = 160;
   const int skipped = finding.at.column > window ? finding.at.column - window / 2 : 0;
   const std::size_t begin = byte_of(*line, skipped + 1);

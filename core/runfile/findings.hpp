@@ -1,6 +1,5 @@
-// What is wrong with a run, with the place in the file and the way to mend it. All checks of a run add to one
-// report, so that a user mends a file once and not once a mistake.
-//   E1xx the file and its keys | E2xx keys that do not agree | E3xx plugins | E4xx files and folders
+// Findings: mistakes in a run, with the place in the file and how to mend them. All checks of a run add to
+// one report, so that a user can mend all of them at once.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,8 @@ struct Finding {
 
   Severity severity = Severity::error;
   std::string code;     ///< "E104"
-  Origin at;            ///< line 0: of the file as a whole; no file: of the run as a whole
-  int length = 0;       ///< of the caret; columns
+  Origin at;            ///< line 0: the file as a whole; no file: the run as a whole
+  int length = 0;       ///< length of the caret in columns
   std::string message;  ///< what was found and what was expected
   std::string hint;     ///< how to mend it; may be empty
 };
@@ -29,7 +28,7 @@ struct Finding {
 /// A line of a file as the report shows it.
 struct SourceLine {
   std::string text;
-  std::vector<std::size_t> marks;  ///< the byte at which every so many columns begin: lines may be long
+  std::vector<std::size_t> marks;  ///< byte offsets of every n-th column, as lines may be long
 };
 
 /// One report. A finding that repeats another (same code, place and message) is kept once.
@@ -38,20 +37,20 @@ class Findings {
   void error(std::string code, const Origin& at, std::string message, std::string hint = {});
   void warning(std::string code, const Origin& at, std::string message, std::string hint = {});
 
-  /// The text of a file, for the lines that the report shows and the lengths of carets; findings are sorted
-  /// in the order in which files were added.
+  /// Adds the text of a file, for the lines that the report shows and the lengths of carets; findings are
+  /// sorted in the order in which files were added.
   void add_source(const std::string& file, const std::string& text);
 
   bool failed() const { return errors_ > 0; }
   bool empty() const { return findings_.empty(); }
   std::size_t errors() const { return errors_; }
-  /// Whether something is known to be wrong at a place.
+  /// Returns whether a finding exists at a place.
   bool mentions(const Origin& at) const;
-  /// Sorted by place.
+  /// Returns the findings sorted by place.
   std::vector<Finding> list() const;
 
-  /// One block a finding: FILE:LINE:COLUMN: CODE MESSAGE, the source line, a caret with the hint; ends with a
-  /// newline unless empty.
+  /// Returns one block per finding: FILE:LINE:COLUMN: CODE MESSAGE, the source line, a caret with the hint;
+  /// ends with a newline unless empty.
   std::string text(bool color = false) const;
   /// {"errors": N, "warnings": N, "findings": [{code, severity, file, line, column, length, message, hint}]}
   std::string json() const;
@@ -68,7 +67,7 @@ class Findings {
   std::string block(const Finding& finding, bool color) const;
 
   std::vector<Finding> findings_;
-  std::set<Key> keys_;  ///< of findings_
+  std::set<Key> keys_;  ///< keys of findings_
   std::map<std::string, Source, std::less<>> sources_;
   std::size_t errors_ = 0;
 };

@@ -5,7 +5,7 @@ namespace trainyard::config {
 std::vector<HookSpec> hooks_of(const SlotConfig& slot, const ManifestData& manifest) {
   std::vector<HookSpec> hooks = manifest.hooks;
   for (HookSpec& hook : hooks) {
-    // Not for hooks without a cadence, such as those that close a bracket.
+    // Hooks without a cadence, such as those that close a bracket, keep none.
     if (!slot.hook.every.empty() && !hook.cadence.every.empty()) hook.cadence.every = slot.hook.every;
     if (slot.hook.priority) hook.priority = *slot.hook.priority;
     hook.before.insert(hook.before.end(), slot.hook.before.begin(), slot.hook.before.end());

@@ -1,4 +1,4 @@
-// The hooks of a run in their order, from the manifests of its plugins.
+// Collects the hooks of a run in their order, from the manifests of its plugins.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace trainyard::config {
 
-/// The hooks of a plugin as a run has them: its manifest, with what the run file says of cadence and order.
+/// Returns the hooks of a plugin: those of its manifest, with cadence and order from the run file.
 std::vector<HookSpec> hooks_of(const SlotConfig& slot, const ManifestData& manifest);
 
-/// Every plugin of the run with its hooks, in config order.
+/// Returns every plugin of the run with its hooks, in config order.
 std::vector<events::Participant> participants(const RunConfig& config, const plugins::Registry& registry);
 
 }  // namespace trainyard::config

@@ -73,7 +73,7 @@ void BatchKeys::describe(Keys<BatchKeys>& keys) {
        "samples an optimizer step: micro_batch_size x accumulation x ranks")
       .also({"batch", "bs", "batchsize"});
   size("global_batch_size", &BatchKeys::global_batch_size, "the same as batch_size");
-  // How the same batch is cut differs with the number of ranks.
+  // The split of the same batch into micro-batches differs with the number of ranks.
   size("micro_batch_size", &BatchKeys::micro_batch_size,
        "samples a forward pass; without one the part of batch_size that a rank has")
       .on_resume(ChangeClass::journalled);

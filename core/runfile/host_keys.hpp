@@ -1,5 +1,5 @@
-// The host's own tables of a run file, each a struct. What a key means, its bounds, its units and what a resume
-// may make of it stand once, in `describe` (host_keys.cpp); `trainyard config schema` prints them.
+// The host's own tables of a run file, each a struct. The meaning of a key, its bounds, units and class on
+// resume are stated only in `describe` (host_keys.cpp); `trainyard config schema` prints them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trainyard::config {
 
-/// What stands at the top of the file, outside its tables
+/// Keys at the top of the file, outside its tables
 struct FileKeys {
   int schema = 1;
   std::vector<std::string> extends;
@@ -37,8 +37,8 @@ struct RunKeys {
   Deterministic deterministic = Deterministic::off;
   std::string output_dir = "runs/${run.name}";
   std::string resume = "never";         ///< "never", "auto", "must", or a path
-  Load load = Load::all;                ///< from that path
-  std::vector<std::string> load_match;  ///< patterns of weights; empty: all
+  Load load = Load::all;                ///< state to load from that path
+  std::vector<std::string> load_match;  ///< patterns of weights to load; empty: all
   std::optional<std::string> data;
   static void describe(Keys<RunKeys>& keys);
 };
@@ -65,10 +65,10 @@ struct DataKeys {
 
 /// [data.train], beside the options of the dataset
 struct BatchKeys {
-  std::int64_t batch_size = 0;  ///< samples an optimizer step (train) or an evaluation batch
+  std::int64_t batch_size = 0;  ///< samples per optimizer step (train) or per evaluation batch
   std::int64_t global_batch_size = 0;
   std::int64_t micro_batch_size = 0;
-  std::int64_t accumulation = 1;  ///< micro-batches a step: batch_size = micro_batch_size x accumulation
+  std::int64_t accumulation = 1;  ///< micro-batches per step: batch_size = micro_batch_size x accumulation
   bool shuffle = false;
   bool drop_last = false;
   std::string take;  ///< take.hpp; empty: all samples
@@ -88,7 +88,7 @@ struct TrainerKeys {
 
   Duration max_duration;
   std::optional<Duration> max_wall_time;
-  std::optional<Duration> eval_interval;  ///< without one: evaluated at the end only
+  std::optional<Duration> eval_interval;  ///< without one: only an evaluation pass at the end
   Precision precision = Precision::fp32;
   bool restore_best = false;  ///< the run ends with the weights of its best checkpoint
   static void describe(Keys<TrainerKeys>& keys);
@@ -107,7 +107,7 @@ struct GradClip {
 struct DistributedKeys {
   enum class Backend : std::uint8_t { gloo };
 
-  std::int64_t ranks = 1;  ///< that the batch sizes are written for
+  std::int64_t ranks = 1;  ///< number of ranks that the batch sizes are written for
   Backend backend = Backend::gloo;
   double bucket_cap_mb = 25.0;
   std::int64_t bucket_bytes() const { return static_cast<std::int64_t>(bucket_cap_mb * (1 << 20)); }
@@ -115,17 +115,17 @@ struct DistributedKeys {
   static void describe(Keys<DistributedKeys>& keys);
 };
 
-/// [guard]: what is done about plugins that misbehave
+/// [guard]: how the host treats plugins that misbehave
 struct GuardKeys {
-  /// `abort_late` tells at once, and ends the run when 30 times as long has passed, or a signal has come.
+  /// `abort_late` warns at once, and ends the run after 30 times the deadline, or when a signal has come.
   enum class Overdue : std::uint8_t { warn, abort_late, abort };
   /// `disable` undoes the write and goes on without the plugin, `rollback` goes back to the last checkpoint.
   enum class Nan : std::uint8_t { off, abort, disable, rollback };
 
   Duration deadline{60, Duration::Unit::seconds};  ///< for one call into a plugin; 0: none
   Overdue on_deadline = Overdue::abort_late;
-  Nan nan = Nan::abort;  ///< when a hook wrote a value that is not finite
-  /// Between steps at which undeclared writes are looked for; 0: none.
+  Nan nan = Nan::abort;  ///< action when a hook wrote a value that is not finite
+  /// Interval at which the host looks for undeclared writes; 0: never.
   Duration look_for_writes{256, Duration::Unit::steps};
   bool strict_state = false;
   static void describe(Keys<GuardKeys>& keys);
@@ -137,23 +137,23 @@ struct LoggingKeys {
   static void describe(Keys<LoggingKeys>& keys);
 };
 
-/// An entry of [[hooks]], beside the options of the plugin: in place of what its manifest says
+/// An entry of [[hooks]], beside the options of the plugin; overrides its manifest
 struct HookKeys {
   enum class OnError : std::uint8_t { abort, disable };
 
-  std::string every;                       ///< the cadence of the hooks that have one; empty: their own
-  std::optional<int> priority;             ///< of all its hooks
-  std::vector<std::string> before, after;  ///< ids or plugin names, in addition
-  OnError on_error = OnError::abort;       ///< when it throws: the run stops, or goes on without it
+  std::string every;                       ///< cadence of the hooks that have one; empty: their own
+  std::optional<int> priority;             ///< priority of all its hooks
+  std::vector<std::string> before, after;  ///< ids or plugin names, added to the manifest's
+  OnError on_error = OnError::abort;       ///< whether the run stops or goes on without it when it throws
   static void describe(Keys<HookKeys>& keys);
 };
 
-/// What takes over from the plugin that is replaced.
+/// The state that a swap carries from the replaced plugin to the new one.
 enum class Carry : std::uint8_t {
-  state,    ///< its state: all of it by the same plugin, else what has the same name and shape
-  fresh,    ///< nothing
-  restart,  ///< of a schedule: the curve begins anew over the rest of the run
-  splice,   ///< of a schedule: the curve is scaled such that the factor does not jump
+  state,    ///< its state: all of it for the same plugin, else entries with the same name and shape
+  fresh,    ///< no state
+  restart,  ///< for a schedule: the curve begins anew over the rest of the run
+  splice,   ///< for a schedule: the curve is scaled such that the factor does not jump
 };
 
 /// An entry of [[swap]], beside the options of the plugin

@@ -12,9 +12,9 @@
 namespace trainyard::config {
 namespace {
 
-constexpr std::size_t longest = 1 << 16;       // of one text
-constexpr std::size_t most_in_all = 16 << 20;  // of all texts that references were put into
-constexpr std::size_t deepest = 100;           // variables, each of which needs the next
+constexpr std::size_t longest = 1 << 16;       // longest text
+constexpr std::size_t most_in_all = 16 << 20;  // total length of all texts with references put in
+constexpr std::size_t deepest = 100;           // longest chain of variables
 
 class Interpolation {
  public:
@@ -23,7 +23,7 @@ class Interpolation {
     look_up(root);
   }
 
-  /// A copy with all strings filled; a string that cannot be stays as it was, with a finding.
+  /// Returns a copy with all strings filled; a string that cannot be filled stays unchanged, with a finding.
   Value filled(const Value& value) {
     Value result = value;
     if (const auto* table = value.get_if<Table>())
@@ -41,7 +41,7 @@ class Interpolation {
     return result;
   }
 
-  /// The value of a name; nothing, with a finding at `at`, where it has none.
+  /// Returns the value of a name; nothing, with a finding at `at`, where it has none.
   std::optional<Value> named(const std::string& name, const Origin& at) {
     if (const auto known = known_.find(name); known != known_.end()) return known->second;
     const Value* written = find(name);
@@ -111,7 +111,7 @@ class Interpolation {
     return found == written_.end() ? nullptr : found->second;
   }
 
-  /// What references may name, as it was written.
+  /// Collects the values that references may name, as written.
   void look_up(const Table& root) {
     if (const auto* vars = at_path<Table>(root, "vars"))
       for (const Table::Entry& entry : vars->entries()) {
@@ -129,8 +129,8 @@ class Interpolation {
   std::vector<std::string> names_;
   std::map<std::string, const Value*> written_;
   std::map<std::string, Value> known_;
-  std::vector<std::string> open_;  // names being filled
-  std::size_t grown_ = 0;          // bytes that references were replaced by
+  std::vector<std::string> open_;  // names that are being filled in
+  std::size_t grown_ = 0;          // total bytes that replaced references
 };
 
 }  // namespace
@@ -142,7 +142,7 @@ void interpolate(Table& root, const Scope& scope, Findings& findings) {
   Interpolation interpolation(root, scope, findings);
   Table result = root;
   if (const auto* vars = at_path<Table>(root, "vars")) {
-    for (const Table::Entry& entry : vars->entries()) {  // in their order, so that most need no chain
+    for (const Table::Entry& entry : vars->entries()) {  // in file order, which needs the fewest chains
       if (entry.value.get_if<std::string>())
         interpolation.named("vars." + entry.key, entry.value.origin);
       else

@@ -1,4 +1,4 @@
-// ${vars.NAME}, ${run.name} and ${run.data} in the strings of a run file; no other code.
+// Fills in ${vars.NAME}, ${run.name} and ${run.data} in the strings of a run file; runs no other code.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace trainyard::config {
 
-/// What the names stand for where the file does not say.
+/// Values of the names where the file does not give them.
 struct Scope {
   std::string run_name;
   std::string data_root;
 };
 
-/// Fills every string of `root`; takes `vars` out; makes run.data absolute. A string that is one reference
-/// and nothing else becomes the value itself, with its type; "$${" becomes "${". References may build on each
-/// other, not in a circle.
+/// Fills every string of `root`, removes `vars`, and makes run.data absolute. A string that is just one
+/// reference becomes the value itself, with its type; "$${" becomes "${". References may build on each other,
+/// but not in a circle.
 void interpolate(Table& root, const Scope& scope, Findings& findings);
 
 }  // namespace trainyard::config

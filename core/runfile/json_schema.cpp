@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "${vars.lr}" may stand for any scalar.
+/// A reference such as "${vars.lr}" may stand for any scalar.
 constexpr const char* reference = R"(\$\{)";
 constexpr const char* duration =
     R"(^([0-9.]+(e[+-]?[0-9]+)?(ep|ba|sp|tok|%|d|h|m|s))+$|\$\{)";  // Duration::parse, but for the order of d, h, m, s
@@ -33,7 +33,7 @@ Json scalar(const OptionSpec& spec) {
   return {{"type", "string"}, {"anyOf", {{{"enum", spec.choices}}, {{"pattern", reference}}}}};
 }
 
-/// Bounds are doubles, most of them whole.
+/// Writes a bound, which is a double, as an integer if it is whole.
 Json number(double bound) {
   const bool whole = std::abs(bound) < 1e15 && bound == std::floor(bound);
   return whole ? Json(static_cast<std::int64_t>(bound)) : Json(bound);
@@ -49,7 +49,7 @@ Json element_schema(const OptionSpec& spec) {
   if (!spec.plugins.empty()) return {{"$ref", "#/definitions/parts/" + spec.plugins}};
   if (spec.type != OptionType::table) {
     Json json = scalar(spec);
-    if (spec.type == OptionType::duration) return json;  // its bounds are those of a count in a string
+    if (spec.type == OptionType::duration) return json;  // its bounds concern the count in a string
     if (spec.minimum) json[spec.open_minimum ? "exclusiveMinimum" : "minimum"] = number(*spec.minimum);
     if (spec.maximum) json[spec.open_maximum ? "exclusiveMaximum" : "maximum"] = number(*spec.maximum);
     return json;
@@ -74,7 +74,7 @@ Json value_schema(const OptionSpec& spec) {
   return json;
 }
 
-/// What fits a line stands on one: the file is read, and compared, by people.
+/// Writes values that fit a line on one line, since people read and compare the file.
 std::string text_of(const Json& json, std::size_t indent = 0) {
   std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (!json.is_structured() || line.size() + indent <= 120) return line;
@@ -97,7 +97,7 @@ class Writer {
                    {"title", "Run file of Trainyard"},
                    {"description", "made by: trainyard config schema --format json-schema"}};
     schema.update(table(section(""), {}));
-    // What a file leaves out, those that it extends may have.
+    // Required keys may be missing in a file with `extends`, as the extended files may have them.
     schema["if"] = {{"not", {{"required", {"extends"}}}}};
     schema["then"] = whole(section(""));
     Json parts = Json::object();
@@ -110,18 +110,18 @@ class Writer {
  private:
   using Plugins = std::vector<const ManifestData*>;
 
-  /// A table of the host; `around`: the plugins that may fill the table that it is in, whose options it takes, too.
+  /// Describes a host table, with the options of `around`, plugins that may fill the table it is in.
   Json table(const Section& section, const Plugins& around) {
     Json properties = own(section);
     take_options(around, properties);
     take_children(section, {}, properties);
     Json json = closed(std::move(properties));
-    // Free: those whose keys the file chooses, and those that take the options of any plugin.
+    // Any key is allowed where the file chooses the keys, or in lists, which take options of any plugin.
     if (section.keys.empty() || section.list) json["additionalProperties"] = true;
     return json;
   }
 
-  /// A table that a plugin fills: in one way for each, and in one for a file that leaves the type to another.
+  /// Describes a plugin's table: one variant per plugin, and one for files that leave `type` to others.
   Json slot(const Section& section) {
     const Plugins all = of_kind(section.kind);
     Json variants = Json::array();
@@ -150,13 +150,13 @@ class Writer {
     Json properties = Json::object();
     for (const Key& key : section.keys) {
       properties[key.name] = value_schema(key);
-      if (section.path.empty() && key.name == "extends")  // one file needs no brackets
+      if (section.path.empty() && key.name == "extends")  // a single file needs no brackets
         properties[key.name]["type"] = {"array", "string"};
     }
     return properties;
   }
 
-  /// Those of a plugin stand once, under its name.
+  /// Returns the options of a plugin, defined once under its name.
   const Json& options_of(const ManifestData& plugin, const std::string& name) {
     if (!plugins_.contains(name)) {
       Json options = Json::object();
@@ -169,9 +169,9 @@ class Writer {
     return plugins_[name]["properties"];
   }
 
-  /// Of several plugins, what any of them takes.
+  /// Adds the options that any of several plugins takes.
   void take_options(const Plugins& of, Json& properties) {
-    std::map<std::string, std::set<std::string>> seen;  // of an option, its schemas
+    std::map<std::string, std::set<std::string>> seen;  // schemas by option
     Json found = Json::object();
     for (const ManifestData* plugin : of) {
       const std::string name = plugin->kind + "." + plugin->name;
@@ -202,7 +202,7 @@ class Writer {
     }
   }
 
-  /// What a file that extends no other has to have.
+  /// Lists the keys that a file without `extends` must have.
   Json whole(const Section& section) {
     Json required = Json::array(), properties = Json::object();
     for (const Key& key : section.keys)
@@ -221,7 +221,7 @@ class Writer {
     return json;
   }
 
-  /// Of a section whose options all stand in one table.
+  /// Lists the options that each plugin of a section requires, if they all stand in one table.
   Json needs_of_plugins(const Section& section) {
     Json needs = Json::array();
     for (const Section* child : children(section.path))

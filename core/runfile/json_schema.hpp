@@ -1,4 +1,4 @@
-// The JSON Schema (draft 7) of run files, by which editors complete and check them.
+// Writes the JSON Schema (draft 7) of run files, with which editors complete and check them.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace trainyard::config {
 
-/// For the plugins of the registry: a `type` that is none of them is an error. It knows less than `validate`, which
-/// also sees what a file extends: in a file that has `extends`, nothing is missing.
+/// Returns the schema for the plugins of the registry: any other `type` is an error. It checks less than
+/// `validate`, which also reads the files that a file extends: no key is required in a file with `extends`.
 std::string json_schema(const plugins::Registry& registry);
 
 }  // namespace trainyard::config

@@ -1,5 +1,5 @@
-// How the host declares its own keys of a run file: as plugins declare their options (Fields), with what only
-// the host's keys have: units of a duration, what a resume may change.
+// Declares the host's own keys of a run file as plugins declare their options (Fields), with properties that
+// only the host's keys have: units of a duration, class on resume.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,20 @@ namespace trainyard::config {
 /// Units that a duration may have at a place.
 enum class Units : std::uint8_t {
   any,
-  length,    ///< of the run itself: no percentage
+  length,    ///< the length of the run itself: no percentage
   progress,  ///< no wall time: a place in the run that is the same each time
   time,      ///< wall time only
 };
 
-/// What a resume makes of another value than the one that the run had.
+/// How a resume treats a value other than the run had.
 using ChangeClass = plugins::KindRow::Change;
 
 struct Key : OptionSpec {
   Units units = Units::any;
-  std::optional<ChangeClass> change;  ///< in place of its section's
+  std::optional<ChangeClass> change;  ///< overrides that of its section
 };
 
-/// Refines the key just declared; what plugins' options have as well comes last.
+/// Refines the key just declared; calls that plugins' options have as well come last in a chain.
 template <class T>
 class KeyRef : public OptionRef<T> {
  public:
@@ -42,12 +42,12 @@ class KeyRef : public OptionRef<T> {
     extras_->change = change;
     return *this;
   }
-  /// A string that has to be a duration, and stays as it is written.
+  /// Makes the key a string that has to be a duration and is kept as written.
   KeyRef& duration() {
     spec_->type = OptionType::duration;
     return *this;
   }
-  /// Absent unless given: others say what it is then.
+  /// Makes the key absent unless given; other code then decides.
   KeyRef& no_default() {
     spec_->fallback.reset();
     return *this;
@@ -58,7 +58,7 @@ class KeyRef : public OptionRef<T> {
   Key* extras_;
 };
 
-/// The keys of a table, declared by pointer to member. Defaults are what a value-initialised `Struct` holds.
+/// The keys of a table, declared by pointer to member. Defaults are those of a value-initialised `Struct`.
 template <class Struct>
 class Keys : private Fields<Struct> {
  public:
@@ -82,7 +82,7 @@ class Keys : private Fields<Struct> {
   std::vector<Key> extras_;
 };
 
-/// Of a struct with `static void describe(Keys<Struct>&)`.
+/// Returns the keys of a struct with `static void describe(Keys<Struct>&)`.
 template <class Struct>
 std::vector<Key> keys_of() {
   Keys<Struct> keys;
@@ -90,7 +90,7 @@ std::vector<Key> keys_of() {
   return keys.take();
 }
 
-/// The struct of a table that was checked against its keys.
+/// Fills a struct from a table that was checked against its keys.
 template <class Struct>
 void read(const Table& table, Struct& target) {
   static const std::vector<Key> keys = keys_of<Struct>();

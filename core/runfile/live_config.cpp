@@ -18,7 +18,7 @@
 namespace trainyard::config {
 namespace {
 
-/// What the run file says of when and where a hook runs.
+/// Reads cadence, order and error handling of a hook from the run file.
 void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings) {
   read(checked.host, slot.hook);
   if (slot.hook.every.empty() || checked.filling.plugin == nullptr) return;
@@ -31,7 +31,7 @@ void read_hook_keys(const Checked& checked, SlotConfig& slot, Findings& findings
         "`describe` subscribes it");
 }
 
-/// Reads a run file from top to bottom; everything that is wrong is found in one go.
+/// Reads a run file from top to bottom and finds all errors in one go.
 class Resolver {
  public:
   Resolver(Document& document, const plugins::Registry& registry)
@@ -70,7 +70,7 @@ class Resolver {
     const Value* version = root_.find("schema");
     const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
     if (number != nullptr && *number == 1) return true;
-    // The keys of another version would all be reported as unknown, which helps nobody.
+    // All keys of another version would be reported as unknown, which helps nobody.
     if (version == nullptr)
       findings_.error("E103", tables_.file(), "the file does not say which version of the keys it uses",
                       "begin it with: schema = 1");
@@ -79,7 +79,7 @@ class Resolver {
     return false;
   }
 
-  /// Tables within [data] are read with it; [[swap]] is left alone.
+  /// Reads a table of the host. Tables within [data] are read with it; [[swap]] is skipped.
   void host_table(const Section& section) {
     const std::string& path = section.path;
     if (path == "run") return run_itself();
@@ -94,7 +94,7 @@ class Resolver {
       if (std::optional<Checked> given = tables_.plain(path)) put(section, Value(given->table()));
   }
 
-  /// The splits share a dataset, and `shuffle` says which sampler stands for none: data_tables.hpp.
+  /// Reads slots. Splits share a dataset, and `shuffle` selects the default sampler: data_tables.hpp.
   void slots(const Section& section) {
     if (section.kind == "sampler") return;
     if (section.kind == "dataset") return read_data(tables_, registry_, findings_, resolved_, config_.slots);
@@ -109,7 +109,7 @@ class Resolver {
       findings_.error("E107", run.find("name")->origin,
                       "run.name: \"" + *name + "\" does not do as the name of a folder",
                       "leave out slashes; folders go into run.output_dir");
-    // The default is written in terms of the name.
+    // The default of output_dir depends on the name.
     Value* output = run.find("output_dir");
     if (output != nullptr && output->origin.line == 0 && name != nullptr) *output = Value("runs/" + *name);
     Value* device = run.find("device");
@@ -134,14 +134,14 @@ class Resolver {
     resolved_.set("plugins", folders->table());
   }
 
-  /// Whether the run has the slot of a section that its file leaves out.
+  /// Returns whether the run has the slot of a section that its file omits.
   bool goes_without_saying(const Section& section) const {
-    if (section.kind == "recorder") return !config_.of_kind("rule").empty();  // which look at what it takes
+    if (section.kind == "recorder") return !config_.of_kind("rule").empty();  // rules read what it takes
     return plugins::find_kind(section.kind)->place == plugins::KindRow::Place::needed;
   }
 
-  /// The plugin of a section that is not a list. A single process that trains nothing takes the default, or none, in
-  /// place of one that needs several ranks.
+  /// Adds the plugin of a section that is not a list. A single process that trains nothing takes the default,
+  /// or none, in place of one that needs several ranks.
   void slot(const Section& section) {
     const Value* value = tables_.given(section);
     if (value == nullptr && !goes_without_saying(section)) return;
@@ -158,7 +158,7 @@ class Resolver {
     config_.slots.push_back(tables_.use(section, section.path, checked));
   }
 
-  /// The entries of a list: those of the file, or the plugins that stand for none.
+  /// Returns the entries of a list: those of the file, or else the default plugins.
   std::optional<Array> entries(const Section& section) {
     if (const Value* value = value_at(root_, section.path)) {
       if (const auto* given = value->get_if<Array>()) return *given;
@@ -181,7 +181,7 @@ class Resolver {
     const std::optional<Array> given = entries(section);
     if (!given) return;
     std::set<std::string> ids;
-    if (section.kind == "metric") ids.insert("loss");  // "val/loss" is the loss itself
+    if (section.kind == "metric") ids.insert("loss");  // "val/loss" is the value of [loss] itself
     Array printed;
     for (std::size_t i = 0; i < given->size(); ++i) {
       const Value& entry = (*given)[i];
@@ -205,7 +205,7 @@ class Resolver {
     put(section, Value(std::move(printed)));
   }
 
-  /// Where `config show` prints it: a table within another only if that is there.
+  /// Puts a section where `config show` prints it; one within another table only if that table is there.
   void put(const Section& section, Value value) {
     Table* into = &resolved_;
     if (const std::size_t dot = section.path.find('.'); dot != std::string::npos) {

@@ -1,6 +1,6 @@
-// What a run file says of the training as it begins, without the swaps that it plans; and of one that is
-// going, with the swaps made in it. Every rule of the run file is checked here, before any tensor is made and
-// without running code of a plugin.
+// Builds the configuration of a training as it begins, without planned swaps, or of one that is going, with
+// the swaps made in it. Every rule of the run file is checked here, before any tensor is made and without
+// running code of a plugin.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@
 namespace trainyard::config {
 
 struct Resolution {
-  std::optional<RunConfig> config;  ///< exactly when there is no error among the findings
+  std::optional<RunConfig> config;  ///< present if and only if no finding is an error
   Findings findings;
 };
 
-/// [[swap]] is left alone.
+/// Resolves a run file and ignores [[swap]].
 Resolution live_config(Document document, const plugins::Registry& registry);
 
-/// Takes out the plugins that are no part of a training (KindRow::beside).
+/// Removes the plugins that are no part of a training (KindRow::beside).
 void keep_training(RunConfig& config);
 
 }  // namespace trainyard::config

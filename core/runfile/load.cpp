@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t most_files = 100;
 
-/// A list of plugins: its entries go by their ids.
+/// Returns whether a path is a list of plugins, whose entries merge by their ids.
 bool is_list_by_id(std::string_view path) {
   return std::ranges::any_of(plugins::kinds, [&](const plugins::KindRow& row) {
     return row.section == path && row.place == plugins::KindRow::Place::list;
@@ -30,7 +30,7 @@ std::string child_path(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
-/// The name that an entry of a list goes by: its id, else its type.
+/// Returns the name by which an entry of a list merges: its id, else its type.
 const std::string* id_of(const Value& entry) {
   const Table* table = entry.get_if<Table>();
   if (table == nullptr) return nullptr;
@@ -69,10 +69,10 @@ class Loader {
     merge(document_.root, std::move(*table), "");
   }
 
-  /// Leaves the entry of one tool, made where the file has none.
+  /// Keeps only the entry of one tool, made if the file has none.
   void choose(const std::string& tool) {
     Value* const present = document_.root.find("tools");
-    if (present != nullptr && !present->get_if<Array>()) return;  // the check of the file tells
+    if (present != nullptr && !present->get_if<Array>()) return;  // the later check of the file reports it
     Array chosen;
     if (present != nullptr)
       std::ranges::copy_if(present->as<Array>(), std::back_inserter(chosen), [&](const Value& entry) {
@@ -106,7 +106,7 @@ class Loader {
     const std::string *name = text_of("run.name"), *folder = text_of("run.output_dir");
     const std::string old_name = name == nullptr ? "" : *name, old_folder = folder == nullptr ? "" : *folder;
     for (std::size_t i = 0; i < sets.size(); ++i) set_one(sets[i], {file, static_cast<int>(i) + 1, 1});
-    // A run's own file has both, the folder by the name: another name is another folder.
+    // A run's own file has name and folder; the default folder ends with the name and follows it.
     name = text_of("run.name");
     const bool given =
         std::ranges::any_of(sets, [](const std::string& set) { return set.starts_with("run.output_dir="); });
@@ -162,7 +162,7 @@ class Loader {
   }
 
   void merge(Table& base, Table over, const std::string& path) {
-    std::map<std::string, std::size_t> places;  // a file may have thousands of keys
+    std::map<std::string, std::size_t> places;  // avoids linear search: a file may have thousands of keys
     for (const Table::Entry& entry : base.entries()) places.emplace(entry.key, places.size());
     for (Table::Entry& entry : over.entries()) {
       const std::string here = child_path(path, entry.key);
@@ -180,7 +180,7 @@ class Loader {
   }
 
   void merge_list(Array& base, Array over, const std::string& path) {
-    // Entries of one file never merge with each other, so that a duplicate is seen as one.
+    // Entries of one file never merge with each other, so that duplicates are detected.
     std::map<std::string, std::size_t> inherited;
     for (std::size_t i = 0; i < base.size(); ++i)
       if (const std::string* id = id_of(base[i])) inherited.emplace(*id, i);
@@ -236,7 +236,7 @@ class Loader {
     }
   }
 
-  /// The value that the steps lead to, made if absent; nothing, with a finding, where they lead nowhere.
+  /// Returns the value that the steps lead to, made if absent; nothing, with a finding, if they lead nowhere.
   Value* target_of(const std::vector<Step>& steps) {
     Value* target = nullptr;
     std::string path;
@@ -274,7 +274,7 @@ class Loader {
     return nullptr;
   }
 
-  /// All of a value that came from --set stands at one place.
+  /// Gives all parts of a value from --set the same place.
   static void place(Value& value, const Origin& at) {
     value.origin = value.key_origin = at;
     if (auto* array = value.get_if<Array>())
@@ -285,7 +285,7 @@ class Loader {
 
   Document& document_;
   Origin extended_at_;
-  std::vector<std::string> stack_;  // files that are being extended, canonical
+  std::vector<std::string> stack_;  // canonical paths of files that are being extended
   std::size_t files_ = 0;
 };
 

@@ -55,7 +55,7 @@ void anchor_files(const std::vector<OptionSpec>& specs, Table& options) {
 
 void files_exist(const std::vector<OptionSpec>& specs, const Table& options, const std::string& where,
                  Findings& findings) {
-  constexpr int most_looked_up = 20;  // of a list of thousands
+  constexpr int most_looked_up = 20;  // a list may name thousands of files
   int missing = 0;
   each_file(specs, options, [&](const Value& path, const std::string& name) {
     const auto& text = path.as<std::string>();

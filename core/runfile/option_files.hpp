@@ -1,4 +1,4 @@
-// Files that options of a plugin name.
+// Handles files that options of a plugin name.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace trainyard::config {
 
-/// Makes them absolute: each starts at the folder of the file that it was written in.
+/// Makes paths of files absolute: each is relative to the folder of the file that it was written in.
 void anchor_files(const std::vector<OptionSpec>& specs, Table& options);
 
-/// Reports those that are not there, cannot be read or are neither file nor folder. `where`: the table,
+/// Reports files that do not exist, cannot be read or are neither file nor folder. `where` is the table,
 /// "data.train".
 void files_exist(const std::vector<OptionSpec>& specs, const Table& options, const std::string& where,
                  Findings& findings);

@@ -17,7 +17,7 @@ std::string type_text(const OptionSpec& spec) {
 
 std::string range_text(const OptionSpec& spec) {
   const auto text = [](double bound) {
-    // Bounds are doubles; most are whole numbers and read better as such.
+    // Most bounds, which are doubles, are whole numbers and read better as such.
     return std::abs(bound) < 1e15 && bound == std::floor(bound)
                ? std::to_string(static_cast<std::int64_t>(bound))
                : toml_text(Value(bound));

@@ -1,4 +1,4 @@
-// An option of a plugin or a key of the host in words: for messages, `plugins inspect` and `config schema`.
+// Describes an option of a plugin or a key of the host: for messages, `plugins inspect` and `config schema`.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace trainyard::config {
 
-/// "float", "list of strings", "list of schedule plugins".
+/// Names the type: "float", "list of strings", "list of schedule plugins".
 std::string type_text(const OptionSpec& spec);
 
-/// ">= 1 and <= 64", "> 0", "" for none.
+/// Names the range: ">= 1 and <= 64", "> 0", "" for none.
 std::string range_text(const OptionSpec& spec);
 
-/// "norm | value", or the range.
+/// Names the allowed words, "norm | value", or the range.
 std::string allowed_text(const OptionSpec& spec);
 
-/// As it stands in a run file; "required"; "" where the option is absent unless given.
+/// Returns the default as in a run file; "required"; "" where the option is absent unless given.
 std::string default_text(const OptionSpec& spec);
 
 }  // namespace trainyard::config

@@ -15,14 +15,14 @@ const std::vector<std::string> own_names = {
     "checkpoints",     "config.toml", "ctl.sock",    "data.json", "journal.jsonl", "model.safetensors",
     "quarantine.json", "report.json", "result.json", "run.log",   "swapped.toml",  "trial"};
 
-/// Whether a path within the run's folder is, or lies in, something that the host or the recorder writes.
+/// Returns whether a path within the run's folder is, or lies in, one that the host or the recorder writes.
 bool is_own(const fs::path& path) {
   std::string first = path.begin()->string();
   if (first.ends_with(".tmp")) first.resize(first.size() - 4);
   return std::ranges::find(own_names, first) != own_names.end() || first.starts_with("events.out.tfevents.");
 }
 
-/// Where a path leads, also one that does not exist yet.
+/// Returns where a path leads, also one that does not exist yet.
 fs::path target_of(fs::path path) {
   constexpr int most_links = 40;
   std::error_code error;
@@ -31,7 +31,7 @@ fs::path target_of(fs::path path) {
   return fs::weakly_canonical(path, error);
 }
 
-/// What is wrong with the name of a file to write; empty: nothing.
+/// Returns what is wrong with the name of a file to write; empty if nothing is.
 std::string wrong_with(const std::string& written, const std::string& folder) {
   const fs::path name = fs::path(written).lexically_normal();
   if (name.is_absolute() || name.begin() == name.end() || *name.begin() == ".." || *name.begin() == ".")

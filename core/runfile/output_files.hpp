@@ -1,4 +1,4 @@
-// Files that plugins write in the run's folder.
+// Checks the names of files that plugins write in the run's folder.
 #pragma once
 
 #include "core/plugins/registry.hpp"
@@ -7,8 +7,8 @@
 
 namespace trainyard::config {
 
-/// Reports options that name a file to write (OptionRef::output) where the name is no plain one, is one of
-/// the run's own, or is given twice. `folder`: of the run; what lies there already, a link, is followed.
+/// Reports options that name a file to write (OptionRef::output) if the name is not a plain one, is one of
+/// the run's own files, or is given twice. `folder` is the run's; links in it are followed.
 void check_output_files(const RunConfig& config, const std::string& folder, const plugins::Registry& registry,
                         Findings& findings);
 

@@ -23,7 +23,7 @@ struct Refused {
   std::string message, hint;
 };
 
-/// The position after the string that begins at `i`, by TOML's rules for all four kinds of string.
+/// Returns the position after the string that begins at `i`, by TOML's rules for all four kinds of string.
 std::size_t skip_string(std::string_view text, std::size_t i) {
   const char quote = text[i];
   const bool triple = text.substr(i, 3) == std::string(3, quote);
@@ -36,14 +36,14 @@ std::size_t skip_string(std::string_view text, std::size_t i) {
       break;
   }
   i += triple ? 3 : 1;
-  // Up to two quotes may stand directly before the closing three.
+  // Up to two quotes may directly precede the closing three.
   for (int extra = 0; triple && extra < 2 && i < text.size() && text[i] == quote; ++extra) ++i;
   return std::min(i, text.size());
 }
 
-/// toml++ bounds brackets but not dotted keys, whose tables it frees by recursion: "[a.a.a. ...]" of a
-/// hostile file would overflow the stack. Counts the dots of each key before it is parsed; 0, or the line of
-/// a key with too many.
+/// Returns the line of a key with too many dots, or 0; runs before parsing. toml++ bounds brackets but not
+/// dotted keys, whose tables it frees by recursion: "[a.a.a. ...]" in a hostile file would overflow the
+/// stack.
 int line_of_deep_key(std::string_view text) {
   int dots = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -64,7 +64,7 @@ int line_of_deep_key(std::string_view text) {
   return 0;
 }
 
-/// The most likely slip: max_duration = 30ep.
+/// Recognises the most likely slip, an unquoted duration: max_duration = 30ep.
 std::string unquoted_duration(const std::string& text, std::size_t line) {
   std::istringstream lines(text);
   std::string written;
@@ -87,7 +87,7 @@ class Converter {
       converted.key_origin = origin(key.source());
       result.entries().push_back({std::string(key.str()), std::move(converted)});
     }
-    // toml++ sorts by name; the order of the file is what a reader expects back.
+    // toml++ sorts by name; readers expect the order of the file.
     std::stable_sort(result.entries().begin(), result.entries().end(),
                      [](const Table::Entry& a, const Table::Entry& b) {
                        return std::pair(a.value.key_origin.line, a.value.key_origin.column) <

@@ -24,11 +24,11 @@ const Key* host_key(const std::string& name) {
   return found == host_keys().end() ? nullptr : &*found;
 }
 
-/// An entry by itself: the host's keys, and all others as options of the plugin that comes.
+/// An entry by itself: the host's keys, and all others as options of the new plugin.
 struct Entry {
   Table host, options;
 
-  /// Nothing where a key that it needs is missing or wrong.
+  /// Returns the swap; nothing if a required key is missing or wrong.
   std::optional<PlannedSwap> swap() const {
     for (const char* key : {"at", "slot", "carry", "watch"})
       if (!host.contains(key)) return std::nullopt;
@@ -37,7 +37,7 @@ struct Entry {
     return planned;
   }
 
-  /// As it is printed: options that are called as a key of the host is lie in a table of their own.
+  /// Returns the entry as printed: options that share a name with a host's key go to a table of their own.
   Table printed() const {
     Table all = host, apart;
     for (const Table::Entry& option : options.entries())
@@ -67,13 +67,13 @@ Entry read(const Table& given, const Origin& at, const std::string& name, Checke
 }
 
 struct Place {
-  std::size_t index;  ///< in the file
+  std::size_t index;  ///< index in the file
   PlannedSwap swap;
   Origin at;
 };
 
-/// The order of time, where units can be compared without knowing the data; else that of the file is taken
-/// for it, which the run checks when it begins.
+/// Sorts by time if the units can be compared without knowing the data; otherwise keeps the order of the
+/// file, which the run checks when it begins.
 void sort_by_time(std::vector<Place>& places, const Table& resolved) {
   const auto* text = at_path<std::string>(resolved, "trainer.max_duration");
   const std::optional<Duration> whole = text == nullptr ? std::nullopt : Duration::parse(*text);

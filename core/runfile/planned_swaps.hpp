@@ -1,4 +1,4 @@
-// [[swap]]: the swaps that a run file plans.
+// Checks [[swap]], the swaps that a run file plans.
 #pragma once
 
 #include <vector>
@@ -10,16 +10,16 @@
 namespace trainyard::config {
 
 struct PlannedSwaps {
-  std::vector<PlannedSwap> swaps;  ///< in the order of time, as far as the file tells
-  Array printed;                   ///< as `config show` prints them, in the order of the file
+  std::vector<PlannedSwap> swaps;  ///< sorted by time, as far as the file tells
+  Array printed;                   ///< entries as `config show` prints them, in file order
 };
 
-/// Each of the `entries` is tried on the run as those before it in time leave it, as a run file and as a
-/// change of a running training. `run`: without any of them.
+/// Tries each of the `entries` on the run as earlier ones leave it, as a run file and as a change of a
+/// running training. `run` is the run without any of them.
 PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugins::Registry& registry,
                         Findings& findings);
 
-/// An entry as it is printed, read back.
+/// Reads back an entry that was printed.
 PlannedSwap planned_swap(const Table& printed);
 
 }  // namespace trainyard::config

@@ -15,7 +15,7 @@ namespace {
 
 using plugins::Comparison, plugins::Feature;
 
-/// Whether a value of the run file is what a word of a manifest says; "none" says that it is absent or empty.
+/// Compares a value of the run file to a word of a manifest; "none" matches one that is absent or empty.
 bool is_word(const Value* value, std::string_view word) {
   if (value == nullptr) return word == "none";
   if (const auto* text = value->get_if<std::string>())
@@ -34,7 +34,7 @@ bool holds(const Comparison& comparison, const Value* value) {
   return std::ranges::any_of(comparison.words, is_it) == comparison.equal;
 }
 
-/// Whether what a plugin says goes for its options, and for this run.
+/// Returns whether a need or feature of a plugin applies with its options, in this run.
 bool applies(const Feature& feature, const Table& options, const Table& run) {
   return std::ranges::all_of(feature.conditions, [&](const Comparison& condition) {
     const bool of_run = condition.key.find('.') != std::string_view::npos;
@@ -46,13 +46,13 @@ std::string named(const PluginInUse& used) {
   return "the " + used.plugin->manifest.kind + " \"" + used.plugin->manifest.name + "\"";
 }
 
-/// Whether a step reads what hooks write into a region at an event: rates and decay from the start of its epoch on.
+/// Returns whether a step reads a region written at an event: rates and decay from its epoch's start on.
 bool of_step(Event event, Region region) {
   if (event == Event::epoch_start || event == Event::epoch_end) return region == Region::hyper;
   return event >= Event::batch_start && event <= Event::batch_end;
 }
 
-/// Checks the plugins of one run against each other. A plugin that was not found is reported already.
+/// Checks the plugins of one run against each other. A missing plugin is reported already.
 class Together {
  public:
   Together(const std::vector<PluginInUse>& plugins, const Table& resolved, const RunOffer& offer,
@@ -89,8 +89,8 @@ class Together {
     findings_.error(code, used.at, used.slot + ": " + named(used) + " " + what, mend);
   }
 
-  /// A hook that would never be called, or whose work would come to nothing. The recorder is called where it can be:
-  /// what its rules cannot do without, each of them needs.
+  /// Reports a hook that would never be called, or whose writes would be lost. The recorder is exempt, as it
+  /// runs where it can: each rule states the events without which it cannot do.
   void check_hook(const PluginInUse& used, const HookSpec& hook) {
     if (used.plugin->manifest.kind == "recorder") return;
     const std::string at = std::string(name(hook.event)) + ", which " + named(*executor_) + " does not ";
@@ -120,7 +120,7 @@ class Together {
                       lack.mend);
   }
 
-  /// What the run does not offer; nothing is demanded where it does.
+  /// What the run lacks; no demand if it lacks nothing.
   struct Lack {
     std::string demand, found, mend;
   };
@@ -196,7 +196,7 @@ class Together {
   const PluginInUse* executor_ = nullptr;
 };
 
-/// Values of evaluations, by which the best checkpoint was found, are then not those of the model's weights.
+/// Reports restore_best with hooks that replace the weights in evaluation passes, which choose the best.
 void check_best_weights(const std::vector<PluginInUse>& plugins, const Table& resolved, Findings& findings) {
   const auto* wanted = at_path<bool>(resolved, "trainer.restore_best");
   if (wanted == nullptr || !*wanted) return;

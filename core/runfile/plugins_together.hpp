@@ -1,4 +1,4 @@
-// What the plugins of a run say of it and of each other in their manifests.
+// Checks what the plugins of a run state about it and about each other in their manifests.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@ namespace trainyard::config {
 
 struct PluginInUse {
   std::string slot;  ///< "optimizer", "hooks[0]"
-  Origin at;         ///< of the slot's table
+  Origin at;         ///< place of the slot's table
   const plugins::PluginFile* plugin;
-  Table options;  ///< with defaults
+  Table options;  ///< defaults included
 };
 
-/// What a run is beside its plugins and the keys of its file.
+/// Properties of a run besides its plugins and the keys of its file.
 struct RunOffer {
   bool steps = true;  ///< its length can be counted in steps
-  int ranks = 1;      ///< that train together
+  int ranks = 1;      ///< number of ranks that train together
 };
 
-/// Whether the plugin, with these options and in this run, works on several ranks only.
+/// Returns whether the plugin, with these options and in this run, works only with several ranks.
 bool needs_ranks(const plugins::PluginFile& plugin, const Table& options, const Table& run);
 
 /// Reports needs that the run does not meet, hooks that its executor does not serve, and conflicts.

@@ -44,7 +44,7 @@ std::string number_text(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-/// "${" would be read as the start of a reference.
+/// Prints text with "${" escaped, which would be read as the start of a reference.
 std::string escaped_text(const Value& value) {
   std::string text = toml_text(value);
   for (std::size_t at = text.find("${"); at != std::string::npos; at = text.find("${", at + 3))
@@ -62,7 +62,7 @@ class Writer {
  public:
   explicit Writer(bool origins) : origins_(origins) {}
 
-  /// The keys of a table, then its tables, each under its header.
+  /// Prints the keys of a table, then its tables, each under its header.
   void table(const Table& table, const std::string& path) {
     for (const auto& [key, value] : table.entries())
       if (!value.get_if<Table>() && !table_list(value)) line(key, value);

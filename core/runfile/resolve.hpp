@@ -1,9 +1,4 @@
-// From a loaded run file to a RunConfig, its planned swaps and the swaps of its rules tried on it.
-//
-//   Document document = load({"run.toml"}, {"optimizer.lr=0.1"}, Environment::of_process("../shared/data"));
-//   Registry registry = Registry::scan(folders + plugin_paths(document));
-//   Resolution run = resolve(std::move(document), registry);
-//   if (!run.config) { std::cerr << run.findings.text(); return 2; }
+// Resolves a loaded run file to a RunConfig, and tries its planned swaps and those of its rules on it.
 #pragma once
 
 #include "core/runfile/live_config.hpp"

@@ -13,7 +13,7 @@
 namespace trainyard::config {
 namespace {
 
-/// Gives values that were made from a text of the file the place of that text.
+/// Gives values that were parsed from a text of the file the place of that text.
 void place(Table& table, const Origin& at) {
   for (Table::Entry& entry : table.entries()) {
     if (auto* inner = entry.value.get_if<Table>()) place(*inner, at);
@@ -24,7 +24,7 @@ void place(Table& table, const Origin& at) {
   }
 }
 
-/// The options `slot`, `type` and `set`; nothing, with a finding, where one of `set` is no assignment.
+/// Returns the options `slot`, `type` and `set`; nothing, with a finding, if one of `set` is no assignment.
 std::optional<SwapRequest> request_of(const Table& swap, const std::string& name, Findings& findings) {
   SwapRequest request{.slot = *at_path<std::string>(swap, "slot"), .type = {}, .options = {}};
   if (const auto* type = at_path<std::string>(swap, "type")) request.type = *type;
@@ -42,13 +42,13 @@ std::optional<SwapRequest> request_of(const Table& swap, const std::string& name
   return request;
 }
 
-/// The run with the swap made in it.
+/// Resolves the run with the swap made in it.
 Resolution after(const Table& run, const SwapRequest& request, const plugins::Registry& registry,
                  const Origin& at = {}) {
   return live_config(with_swaps(run, {request}, registry, at), registry);
 }
 
-/// The run as it begins, and as each planned swap leaves it.
+/// Returns the run as it begins, and as each planned swap leaves it.
 std::vector<Table> stages(const RunConfig& config, const Table& begins, const plugins::Registry& registry) {
   std::vector<Table> all = {begins};
   for (const PlannedSwap& swap : config.swaps)
@@ -57,7 +57,7 @@ std::vector<Table> stages(const RunConfig& config, const Table& begins, const pl
   return all;
 }
 
-/// `swap`: the option, checked by itself.
+/// Checks that a rule's swap fits one of the stages. `swap` is the option, already checked by itself.
 void check_swap(const std::string& name, const Value& swap, const std::vector<Table>& stages,
                 const plugins::Registry& registry, Findings& findings) {
   const auto& table = swap.as<Table>();

@@ -1,4 +1,4 @@
-// What a rule does when it fires (`action`), as far as that can be known before the run.
+// Checks what a rule does when it fires (`action`), as far as that can be known before the run.
 #pragma once
 
 #include "core/plugins/registry.hpp"
@@ -7,8 +7,8 @@
 
 namespace trainyard::config {
 
-/// The swap of each rule with `action = "swap"` has to fit the run as it begins, `begins`, or as one of its
-/// planned swaps leaves it.
+/// Checks that the swap of each rule with `action = "swap"` fits the run as it begins, `begins`, or as one of
+/// its planned swaps leaves it.
 void check_rule_actions(const RunConfig& config, const Table& begins, const plugins::Registry& registry,
                         Findings& findings);
 

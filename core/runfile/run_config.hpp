@@ -1,6 +1,6 @@
-// A checked run file as the engine takes it: the host's own tables as structs, every slot as the name of
-// a plugin and the table of its options. Torch-free. Made by resolve() (resolve.hpp), which has reported
-// everything that is wrong before this exists.
+// A checked run file for the engine: the host's own tables as structs, every slot as the name of a plugin and
+// the table of its options. Torch-free. Made by resolve() (resolve.hpp), which has reported everything that
+// is wrong before this exists.
 #pragma once
 
 #include <algorithm>
@@ -24,26 +24,26 @@ struct SlotConfig {
   std::string slot;  ///< "optimizer", "model.dropout", "hooks[0]", "logging.sinks[1]"
   std::string kind;  ///< "optimizer"
   std::string type;  ///< name of the plugin
-  std::string id;    ///< of an entry of a list: its `id`, else its type
-  /// The plugin's own, checked against its manifest; without `type`, `id` and the host's keys.
+  std::string id;    ///< for an entry of a list: its `id`, else its type
+  /// Options of the plugin, checked against its manifest; without `type`, `id` and the host's keys.
   Table options;
-  Origin origin;  ///< of the table
-  HookKeys hook;  ///< of an entry of [[hooks]]
+  Origin origin;  ///< place of the table
+  HookKeys hook;  ///< set for an entry of [[hooks]]
 
-  /// What the slot is called from outside the file: "optimizer", and with its id in a list: "hooks.ema".
+  /// Returns the name of the slot outside the file: "optimizer", and with its id in a list: "hooks.ema".
   std::string address() const {
     const std::size_t bracket = slot.find('[');
     return bracket == std::string::npos ? slot : slot.substr(0, bracket) + "." + id;
   }
 };
 
-/// Another plugin, or other options, in a slot of a running training.
+/// A request for another plugin, or other options, in a slot of a running training.
 struct SwapRequest {
   std::string slot;  ///< SlotConfig::address
-  std::string type;  ///< empty: the one that is there
-  Table options;     ///< only those that are given
+  std::string type;  ///< empty: the present one
+  Table options;     ///< only the options that are given
   Carry carry = Carry::state;
-  std::string watch = "5ba";  ///< length for which the old one can still come back
+  std::string watch = "5ba";  ///< the watch: length during which a rollback to the old plugin is possible
 };
 
 /// An entry of [[swap]].
@@ -64,25 +64,25 @@ struct RunConfig {
   std::vector<PlannedSwap> swaps;  ///< [[swap]]
 
   BatchKeys train;                     ///< [data.train]; its dataset is in the slot "data.train"
-  std::optional<BatchKeys> val, test;  ///< those that the file has; a micro-batch is the batch
+  std::optional<BatchKeys> val, test;  ///< splits that the file has; a micro-batch is the batch
 
-  /// The batches of "train", "val" or "test"; null where the run has no such split.
+  /// Returns the batch keys of "train", "val" or "test"; null where the run has no such split.
   const BatchKeys* split(std::string_view name) const {
     if (name == "train") return &train;
     const std::optional<BatchKeys>& keys = name == "val" ? val : test;
     return keys ? &*keys : nullptr;
   }
 
-  /// Every slot in config order, which is the order of last resort of their hooks: by kind (kinds.hpp), those
-  /// of a kind as the file has them.
+  /// Every slot in config order, the last tie-breaker of hook order: by kind (kinds.hpp), and within a kind
+  /// as in the file.
   std::vector<SlotConfig> slots;
 
-  /// By SlotConfig::slot; null where the run has none of that name.
+  /// Finds a slot by SlotConfig::slot; null where the run has none of that name.
   const SlotConfig* find(std::string_view slot) const {
     const auto found = std::ranges::find(slots, slot, &SlotConfig::slot);
     return found == slots.end() ? nullptr : &*found;
   }
-  /// Of one that is known to be there.
+  /// Returns a slot that is known to exist.
   const SlotConfig& at(std::string_view slot) const {
     if (const SlotConfig* found = find(slot)) return *found;
     throw std::out_of_range("the run has no slot " + std::string(slot));
@@ -91,7 +91,7 @@ struct RunConfig {
     return slots | std::views::filter([kind](const SlotConfig& slot) { return slot.kind == kind; });
   }
 
-  /// The whole file, defaults filled in: what `config show` prints and the run directory keeps.
+  /// The whole file with defaults filled in: what `config show` prints and the run directory keeps.
   Table resolved;
 };
 

@@ -19,13 +19,13 @@ namespace {
 
 using plugins::KindRow;
 
-/// Names of plugins with spaces between them, as a row of a kind has them.
+/// Splits names of plugins at spaces, as a row of a kind has them.
 std::vector<std::string> words(std::string_view text) {
   std::istringstream in{std::string(text)};
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-/// The section that plugins of a kind fill.
+/// Returns the section that plugins of a kind fill.
 Section section_of(const KindRow& row, std::vector<Key> keys) {
   Section section{.path = std::string(row.section),
                   .help = std::string(row.help),
@@ -41,7 +41,7 @@ Section section_of(const KindRow& row, std::vector<Key> keys) {
   return section;
 }
 
-/// The section of one plugin of a kind that has a list, too.
+/// Returns the section for one plugin of a kind that has a list, too.
 Section section_of(const plugins::SlotRow& row) {
   Section section = section_of(*plugins::find_kind(row.kind), {});
   section.path = row.section;
@@ -68,7 +68,8 @@ std::vector<Section> make_schema() {
   table("", "the file", keys_of<FileKeys>());
   table("vars", "values for ${vars.NAME}", {});
   table("run", "the run as a whole", keys_of<RunKeys>(), allowed);
-  table("run.threads", "threads of LibTorch", keys_of<ThreadKeys>());  // sums are split otherwise
+  table("run.threads", "threads of LibTorch",
+        keys_of<ThreadKeys>());  // sums are split differently
   table("plugins", "where plugins come from besides the host's own", keys_of<PluginKeys>(), allowed);
   slot("model");
   slot("model.dropout");
@@ -184,7 +185,7 @@ std::string schema_text(const std::string& path) {
 
 std::string schema_json(const std::string& path) {
   using Json = nlohmann::ordered_json;
-  constexpr const char* resumes[] = {"allowed", "journalled", "refused"};  // as ChangeClass
+  constexpr const char* resumes[] = {"allowed", "journalled", "refused"};  // in the order of ChangeClass
   Json sections = Json::array();
   for (const Section& section : sections_below(path)) {
     Json keys = Json::array();

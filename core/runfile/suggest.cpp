@@ -19,15 +19,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t longest = 64;  // beyond it no slip of the fingers, and the table is quadratic
-  constexpr std::size_t most = 300;    // of a list of thousands the first will do
+  constexpr std::size_t longest = 64;  // longer words are no slip, and the table is quadratic
+  constexpr std::size_t most = 300;    // candidates compared, of lists of thousands
   if (word.empty() || word.size() > longest) return {};
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : std::span(candidates).first(std::min(candidates.size(), most))) {
     const std::size_t lengths =
         candidate.size() > word.size() ? candidate.size() - word.size() : word.size() - candidate.size();
-    if (candidate.size() > longest || lengths >= best_distance) continue;  // it is at least that far
+    if (candidate.size() > longest || lengths >= best_distance) continue;  // at least that far away
     const std::size_t distance = edit_distance(word, candidate);
     if (distance >= best_distance) continue;
     best = candidate;

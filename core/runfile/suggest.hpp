@@ -1,4 +1,4 @@
-// "did you mean": the nearest of the words that would have been right.
+// Suggests the nearest valid word to a wrong one ("did you mean").
 #pragma once
 
 #include <string>
@@ -7,20 +7,20 @@
 
 namespace trainyard::config {
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal string
-/// alignment).
+/// Counts the insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal
+/// string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The nearest candidate, if it is near enough to be a slip of the fingers, else empty. The first of equals;
-/// of a list of thousands only the first hundreds are compared.
+/// Returns the nearest candidate, the first of equal ones, if it is near enough for a typing error, else
+/// empty text; compares only the first few hundred of a long list.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// "did you mean `momentum`?   allowed: dampening, lr, momentum": a hint; candidates in the given order, of a
-/// long list the first.
+/// Returns a hint: "did you mean `momentum`?   allowed: dampening, lr, momentum"; candidates in the given
+/// order, and only the first of a long list.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates,
                        std::string_view label = "allowed");
 
-/// "a, b, c"
+/// Joins words: "a, b, c".
 std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
 
 }  // namespace trainyard::config

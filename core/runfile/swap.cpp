@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto& carry_words = Words<Carry>::words;
 
-/// The table of a slot, and the section that it is of.
+/// The table of a slot, and its section.
 struct Place {
   const Section* section = nullptr;
   Table* table = nullptr;
@@ -28,7 +28,7 @@ Table* table_at(Table& root, std::string_view path) {
   return value == nullptr ? nullptr : value->get_if<Table>();
 }
 
-/// Every slot that a plugin fills, with its address.
+/// Calls f for every slot that a plugin fills, with its address.
 template <class F>
 void each_slot(Table& root, F&& f) {
   for (const Section& section : schema()) {
@@ -94,7 +94,7 @@ void put_swap(Document& document, const SwapRequest& swap, const plugins::Regist
 
 constexpr Event set_up[] = {Event::init, Event::model_ready, Event::optimizer_ready, Event::fit_start};
 
-/// The first event that a running training has behind it and at which a plugin writes more than its own.
+/// Returns the first hook at an event that a running training is past and that writes more than its own.
 const HookSpec* too_late(const ManifestData& manifest) {
   for (const HookSpec& hook : manifest.hooks)
     for (const Event event : set_up)
@@ -116,7 +116,7 @@ Document with_swaps(const Table& resolved, const std::vector<SwapRequest>& swaps
                     const plugins::Registry& registry, const Origin& at) {
   Document document;
   document.root = resolved;
-  document.root.erase("swap");  // a plan: none of the live configuration
+  document.root.erase("swap");  // a plan is no part of the live configuration
   document.ranks = static_cast<int>(ranks_of(resolved));
   document.file = "the swap of " + (swaps.empty() ? "nothing" : swaps.front().slot);
   for (const SwapRequest& swap : swaps)

@@ -17,7 +17,7 @@ std::string label(const Section& section, const Checked& checked) {
   return header(section) + (type.empty() ? "" : " (type = \"" + type + "\")");
 }
 
-/// What the host converts to a place in the run cannot be a wall time.
+/// Returns the units of a kind's options: durations that the host converts to progress exclude wall time.
 Units option_units(const std::string& kind) {
   return plugins::find_kind(kind)->in_steps ? Units::progress : Units::any;
 }
@@ -64,7 +64,7 @@ const Value* Tables::given(const Section& section) {
 }
 
 void Tables::missing(const Section& section) {
-  if (document_.root.contains(section.path)) return;  // no table, which was reported
+  if (document_.root.contains(section.path)) return;  // it is no table, which was reported
   findings_.error(
       "E108", file_, "there is no " + header(section) + ": " + section.help,
       "add " + header(section) +
@@ -121,7 +121,7 @@ Checked Tables::keys(const Section& section, const Value* table, const std::stri
   return checked;
 }
 
-/// The plugins among the options of another (PluginList), each checked as in a slot of its own.
+/// Checks the plugins among the options of another (PluginList), each as in a slot of its own.
 std::optional<Value> Tables::parts(const OptionSpec& spec, const Value& given, const std::string& path) {
   if (findings_.mentions(given.origin)) return std::nullopt;
   const auto* array = given.get_if<Array>();
@@ -168,7 +168,7 @@ void Tables::complete_options(const Section& section, const Table& given, Checke
   checker_.complete(checked.specs(), checked.options, given, checked.at, label(section, checked));
 }
 
-/// An option from before a later layer changed the slot's type: it belonged to the other plugin.
+/// Ignores, with a warning, an option that an earlier layer gave to a plugin that a later layer replaced.
 bool Tables::left_behind(const Value& type, const Table::Entry& entry, const std::string& path) {
   if (layer_of(entry.value.origin) >= layer_of(type.origin)) return false;
   findings_.warning("E113", entry.value.key_origin,

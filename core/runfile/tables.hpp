@@ -1,5 +1,5 @@
-// The tables of a run file, each checked by itself: its keys against the host's (schema.hpp) and against the
-// manifest of the plugin that fills it.
+// Checks the tables of a run file one by one: their keys against the host's (schema.hpp) and against the
+// manifest of the plugin that fills them.
 #pragma once
 
 #include <optional>
@@ -15,57 +15,57 @@
 
 namespace trainyard::config {
 
-/// A table as it was checked: what was right in it, and defaults.
+/// A checked table: its valid keys, and defaults.
 struct Checked {
-  Filling filling;  ///< nothing in a table of the host alone
-  std::string id;   ///< of an entry of a list
+  Filling filling;  ///< empty for a table of the host alone
+  std::string id;   ///< set for an entry of a list
   Table host, options;
   Origin at;
 
-  /// Options of the plugin; none while it is not known.
+  /// Returns the option specs of the plugin; none while it is not known.
   const std::vector<OptionSpec>& specs() const;
-  /// As `config show` prints it.
+  /// Returns the table as `config show` prints it.
   Table table() const;
 };
 
 class Tables {
  public:
-  /// All are to outlive the object.
+  /// All arguments must outlive the object.
   Tables(const Document& document, const plugins::Registry& registry, Checker& checker, Findings& findings);
 
-  /// That train together; on this machine.
+  /// Ranks that train together, and those of them on this machine.
   int ranks() const { return document_.ranks; }
   int local_ranks() const { return document_.local_ranks; }
   const Table& root() const { return document_.root; }
 
-  /// The place of what the file lacks.
+  /// The place for findings about missing keys and tables.
   const Origin& file() const { return file_; }
 
-  /// The table of a section if the file has it; a value that is no table is reported once and counts as none.
+  /// Returns a section's table if the file has it; a value of another type is reported once and ignored.
   const Value* given(const Section& section);
 
   /// Reports that the file lacks the table.
   void missing(const Section& section);
 
-  /// A table of the host alone. `always`: with its defaults even where the file has none.
+  /// Checks a table of the host alone. `always` returns it with its defaults even if the file has none.
   std::optional<Checked> plain(std::string_view path, bool always = false);
 
-  /// The table of a slot, called `path` in messages; null where the file has none. `default_type`: as of
-  /// find_plugin().
+  /// Checks the table of a slot, called `path` in messages; `table` is null where the file has none, and
+  /// `default_type` is that of find_plugin().
   Checked slot(const Section& section, const Value* table, const std::string& path,
                const std::string& default_type = {});
 
-  /// The keys that a table has, and defaults of the host's own. Without a filling it may have no others.
+  /// Checks a table's keys and adds the host's defaults. Without a filling no other keys are allowed.
   Checked keys(const Section& section, const Value* table, const std::string& path,
                std::optional<Filling> filling);
 
-  /// Fills in defaults of options and reports those required that neither `checked` nor `given` has.
+  /// Fills in defaults of options and reports required ones that neither `checked` nor `given` has.
   void complete_options(const Section& section, const Table& given, Checked& checked);
 
-  /// Reports what no section describes.
+  /// Reports tables that no section describes.
   void unknown_tables();
 
-  /// The checked table as a slot of that name; its plugin counts among those in use from here on.
+  /// Returns the checked table as a slot of that name; its plugin counts as in use from here on.
   SlotConfig use(const Section& section, const std::string& name, const Checked& checked);
   const std::vector<PluginInUse>& in_use() const { return in_use_; }
 

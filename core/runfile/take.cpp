@@ -24,7 +24,7 @@ std::optional<std::int64_t> whole(std::string_view text) {
   return fits ? std::optional(value) : std::nullopt;
 }
 
-/// "1000" or "12.5%".
+/// Reads "1000" or "12.5%".
 bool read_count(std::string_view text, Take& take) {
   take.percent = text.ends_with('%');
   if (!take.percent) {

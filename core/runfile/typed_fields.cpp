@@ -5,7 +5,7 @@
 namespace trainyard::config {
 namespace {
 
-/// False where the file has no such table.
+/// Returns false where the file has no such table.
 template <class Struct>
 bool fill(const Table& resolved, std::string_view path, Struct& target) {
   const auto* table = at_path<Table>(resolved, path);

@@ -1,4 +1,4 @@
-// A value as JSON, which has no word for a number that is not finite: that is the text "nan", "inf" or "-inf".
+// Converts a value to JSON; numbers that are not finite, which JSON lacks, become "nan", "inf" or "-inf".
 #pragma once
 
 #include <nlohmann/json.hpp>

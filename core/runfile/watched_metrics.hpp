@@ -1,4 +1,4 @@
-// Values of the evaluations that plugins go by.
+// Finds the metrics of evaluation passes by which plugins decide.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace trainyard::config {
 
-/// An option that names one (OptionRef::metric).
+/// An option that names a metric (OptionRef::metric).
 struct WatchedMetric {
   std::string key;      ///< "early_stopping.metric", "checkpoint.keep_best.metric"
-  std::string watcher;  ///< the table that it is in: "early_stopping", "checkpoint.keep_best"
+  std::string watcher;  ///< table that contains the key: "early_stopping", "checkpoint.keep_best"
   std::string metric;   ///< "val/loss"
   Origin at;
 };
 
 std::vector<WatchedMetric> watched_metrics(const RunConfig& config, const plugins::Registry& registry);
 
-/// Reports those that no evaluation produces while the training goes on. `config`: its slots are there, its
-/// own tables are in `resolved` only.
+/// Reports metrics that no evaluation pass produces during the training. The slots of `config` are filled in;
+/// its own tables are in `resolved` only.
 void check_watched_metrics(const RunConfig& config, const Table& resolved, const plugins::Registry& registry,
                            Findings& findings);
 
