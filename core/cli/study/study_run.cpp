@@ -242,7 +242,7 @@ void StudyRun::over(const StudyTrial& trial, const TrialOutcome& outcome, double
   finished_.push_back({trial, outcome, seconds, folder_of(trial.name)});
 }
 
-/// Throws Error if the metrics by which the study is judged are missing, as it would be pointless.
+/// Throws ConfigError if a trial lacks a metric by which the study is judged, as it would be pointless.
 void StudyRun::check_metrics(const TrialOutcome& outcome) const {
   std::vector<std::string> names;
   for (const auto& [name, value] : outcome.metrics) names.push_back(name);
