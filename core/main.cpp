@@ -1,4 +1,4 @@
-// The trainyard command. A thin front: it checks everything that can be checked without LibTorch, and hands
+// The trainyard command. A thin front: it checks everything that can be checked without LibTorch, and passes
 // the rest to the engine.
 #include <unistd.h>
 
@@ -17,13 +17,13 @@
 namespace trainyard::cli {
 namespace {
 
-/// As --help lists them.
+/// The verbs, in the order of --help.
 constexpr void (*verbs[])(Arguments, CommandLine&) = {
     add_train,   add_resume, add_eval,     add_validate,   add_plan,  add_config, add_plugins,
     add_ckpt,    add_model,  add_schedule, add_rules,      add_bench, add_doctor, add_ctl,
     add_monitor, add_runs,   add_report,   add_completion, add_tools, add_study};
 
-/// "help ckpt ls" asks for what "ckpt ls --help" does.
+/// Turns "help ckpt ls" into "ckpt ls --help".
 std::vector<char*> asked(int argc, char** argv) {
   static char option[] = "--help";
   std::vector<char*> words(argv, argv + argc);
@@ -35,7 +35,7 @@ std::vector<char*> asked(int argc, char** argv) {
 
 int run_command_line(int given, char** words) {
   std::vector<char*> all = asked(given, words);
-  const bool completed = given > 1 && std::string_view(words[1]) == "__complete";  // by a shell
+  const bool completed = given > 1 && std::string_view(words[1]) == "__complete";  // called by a shell
   if (completed) all.erase(all.begin() + 1);
   const int argc = static_cast<int>(all.size());
   char** const argv = all.data();
@@ -73,10 +73,10 @@ int code_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ,
-              SIG_IGN);  // past `ulimit -f` a write is to fail, with its reason, and not to end the process
+              SIG_IGN);  // past `ulimit -f` a write fails, with its reason, instead of ending the process
   const int code = trainyard::cli::code_of(argc, argv);
-#ifndef __SANITIZE_ADDRESS__  // which looks for leaks at the end
-  // LibTorch takes a tenth of a second to take down its tables of operators, which nobody reads any more.
+#ifndef __SANITIZE_ADDRESS__  // it checks for leaks at the end
+  // LibTorch would take a tenth of a second to destroy its tables of operators, which are no longer needed.
   std::cout.flush();
   std::fflush(nullptr);
   ::_exit(code);

@@ -24,7 +24,7 @@ void read_checkpoint(const std::string& run_folder, Remains& remains) {
     lines.push_back(state.version);
     const bool recorder = state.owner.starts_with("recorder");
     for (const auto& [name, value] : state.scalars)
-      if (!is_time(name) && !(recorder && name == "samples"))  // looks at the machine, twice a second
+      if (!is_time(name) && !(recorder && name == "samples"))  // samples the machine twice a second
         lines.push_back(name + " " + std::visit([](const auto& held) { return Json(held).dump(); }, value));
   }
   for (const checkpoint::TensorEntry& tensor : manifest.tensors)

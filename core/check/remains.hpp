@@ -1,4 +1,4 @@
-// What the host leaves of a run, which must not depend on when and how often it was killed. Torch-free.
+// Reads the results of a run that must not depend on when and how often it was killed. Torch-free.
 #pragma once
 
 #include <map>
@@ -8,17 +8,17 @@
 
 namespace trainyard::check {
 
-/// By name, in order, without times.
+/// Facts by name, in order, without times.
 using Remains = std::map<std::string, std::vector<std::string>>;
 
-/// Counts, digests and last metrics of the result; of the newest checkpoint, if there is one, what each plugin saved.
-/// Throws where there is no result.
+/// Returns counts, digests and last metrics of the result, and what each plugin saved in the newest
+/// checkpoint, if there is one. Throws where there is no result.
 Remains remains_of(const std::string& run_folder);
 
-/// The first that differs, in words; empty where nothing does.
+/// Describes the first difference; empty where there is none.
 std::string difference(const Remains& found, const Remains& expected);
 
-/// Of a value of a record, or of the host's own state.
+/// Returns whether a value of a record, or of the host's own state, is a time.
 bool is_time(std::string_view name);
 
 }  // namespace trainyard::check

@@ -22,7 +22,7 @@ std::ptrdiff_t count(const Report& report, Verdict verdict) {
   return std::ranges::count(report.results, verdict, &Result::verdict);
 }
 
-/// Lines below the first stand under it.
+/// Indents lines below the first to stand under it.
 std::string indented(const std::string& text, std::size_t by) {
   std::string lines;
   for (const char letter : text) {
@@ -32,7 +32,7 @@ std::string indented(const std::string& text, std::size_t by) {
   return lines;
 }
 
-/// Text as XML has it; what XML cannot hold is replaced.
+/// Escapes text for XML; characters that XML cannot hold are replaced.
 std::string escaped(std::string_view text) {
   std::string xml;
   for (const char letter : text) {

@@ -1,4 +1,4 @@
-// What `trainyard plugins check` prints: text as it goes, or JSON or JUnit's XML at the end. Torch-free.
+// Prints results of `trainyard plugins check`: text as it goes, or JSON or JUnit XML at the end. Torch-free.
 #pragma once
 
 #include <iosfwd>
@@ -8,15 +8,15 @@
 
 namespace trainyard::check {
 
-/// One line a test, with the sentence; what was found below it.
+/// Prints a line with the test's sentence, and the findings below it.
 void print_line(const Result& result, std::ostream& out);
-/// "24 passed, 1 failed, ...".
+/// Prints "24 passed, 1 failed, ...".
 void print_counts(const Report& report, std::ostream& out);
 void print_tests(std::ostream& out);
 
-/// [{"plugin", "path", "passed", "tests": [{"name", "sentence", "verdict", "what", "seconds"}]}]
+/// Prints [{"plugin", "path", "passed", "tests": [{"name", "sentence", "verdict", "what", "seconds"}]}].
 void print_json(const std::vector<Report>& reports, std::ostream& out);
-/// A suite a plugin; a warning is a passed test that prints. Read by Jenkins, GitLab and the like.
+/// Prints a suite per plugin, for Jenkins, GitLab and others; a warning is a passed test with output.
 void print_junit(const std::vector<Report>& reports, std::ostream& out);
 
 }  // namespace trainyard::check

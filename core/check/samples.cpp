@@ -22,7 +22,7 @@ std::string write(const std::string& path, const std::string& content) {
   return path;
 }
 
-/// Most significant byte first.
+/// Returns the bytes of a number, most significant first.
 std::string big_endian(std::uint32_t value) {
   std::string bytes;
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
@@ -48,12 +48,12 @@ std::string png_chunk(const std::string& type, const std::string& content) {
          big_endian(static_cast<std::uint32_t>(sum));
 }
 
-/// 4 x 4, red, green and blue of 8 bits.
+/// Returns a PNG of 4 x 4 pixels with 8 bits each of red, green and blue.
 std::string png(int row) {
   constexpr int side = 4;
   std::string lines;
   for (int y = 0; y < side; ++y) {
-    lines += '\0';  // as it is, without a filter
+    lines += '\0';  // no filter
     for (int i = 0; i < side * 3; ++i) lines += static_cast<char>((y * side * 3 + i) * (row + 1) * 5 % 251);
   }
   uLongf size = compressBound(static_cast<uLong>(lines.size()));
@@ -65,21 +65,21 @@ std::string png(int row) {
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
-/// Images in folders of ten classes.
+/// Writes images in folders of ten classes.
 std::string image_folder(const std::string& folder) {
   for (int row = 0; row < rows; ++row)
     write(folder + "/" + std::to_string(row % classes) + "/" + std::to_string(row) + ".png", png(row));
   return folder;
 }
 
-/// A field of a protocol-buffer message that is a number.
+/// Encodes a field of a protocol-buffer message that is a number.
 std::string onnx_number(int field, std::uint64_t value) {
   std::string bytes(1, static_cast<char>(field << 3));
   for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
   return bytes + static_cast<char>(value);
 }
 
-/// One that is text, or a message.
+/// Encodes a field that is text, or a message.
 std::string onnx_bytes(int field, const std::string& content) {
   std::string bytes = onnx_number(field, content.size());
   bytes[0] = static_cast<char>(bytes[0] | 2);
@@ -108,7 +108,7 @@ std::string onnx_value(const std::string& name, int length) {
   return onnx_bytes(1, name) + onnx_bytes(2, onnx_bytes(1, onnx_number(1, 1) + onnx_bytes(2, dims)));
 }
 
-/// Opset 13: y [batch, out] = x [batch, in] weight + bias.
+/// Returns a network of opset 13: y [batch, out] = x [batch, in] weight + bias.
 std::string onnx_gemm(int in, int out) {
   const std::string node = onnx_bytes(1, "x") + onnx_bytes(1, "weight") + onnx_bytes(1, "bias") +
                            onnx_bytes(2, "y") + onnx_bytes(3, "last") + onnx_bytes(4, "Gemm");
@@ -137,7 +137,7 @@ std::vector<std::string> write_samples(const std::string& folder) {
   }
   for (int i = 0; i < 8000; ++i) {
     text += static_cast<char>('a' + i * i % 17);
-    tokens += {static_cast<char>(i * i % 17), '\0'};  // 16 bits, the lower first
+    tokens += {static_cast<char>(i * i % 17), '\0'};  // 16 bits, low byte first
   }
   const auto file = [&](const char* name, const std::string& content) {
     return write(folder + "/" + name, content);

@@ -1,4 +1,4 @@
-// A small file of each format that shipped plugins read, for runs around a plugin that needs one. Torch-free.
+// Makes a small file of each format that shipped plugins read, for runs around a plugin. Torch-free.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace trainyard::check {
 
-/// Writes them into a folder and gives their paths: 24 rows of 16 features or an image, ten classes; text; clicks;
-/// rows of few features; a network.
+/// Writes the files into a folder and returns their paths: 24 rows of 16 features or an image, ten classes;
+/// text; clicks; rows of few features; a network.
 std::vector<std::string> write_samples(const std::string& folder);
 
 }  // namespace trainyard::check

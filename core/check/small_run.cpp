@@ -13,7 +13,7 @@ std::string quoted(const std::string& text) {
   return config::toml_text(Value(text));
 }
 
-/// The header of the table of a kind; `list`: one of several.
+/// The table of a kind; `list` says that it is one of several.
 struct Slot {
   std::string table;
   bool list;
@@ -24,7 +24,7 @@ Slot slot(const std::string& kind) {
   return {std::string(row->section), row->place == plugins::KindRow::Place::list};
 }
 
-/// All ways to fill in the options that must be given; at most `limit`.
+/// Returns all ways to fill in required options, at most `limit`.
 std::vector<std::string> fillings(const std::vector<OptionSpec>& options, const Surroundings& host,
                                   const Materials& materials, std::size_t limit) {
   std::vector<std::string> texts = {""};
@@ -39,8 +39,8 @@ std::vector<std::string> fillings(const std::vector<OptionSpec>& options, const 
   return texts;
 }
 
-/// Ways to give a part of another plugin the options that it must have, at most four. One that is made of parts
-/// itself gets none.
+/// Returns at most four ways to fill in required options of a plugin that is part of another. A part that has
+/// parts itself gets none.
 std::vector<std::string> as_part(const std::vector<OptionSpec>& options, const Surroundings& host,
                                  const Materials& materials) {
   for (const OptionSpec& option : options)
@@ -55,7 +55,7 @@ std::vector<std::string> as_part(const std::vector<OptionSpec>& options, const S
   return texts;
 }
 
-/// An option besides those that must be given: a switch the other way, or a file.
+/// Adds one option that is not required: a switch flipped, or a file.
 std::vector<std::string> with_one_more(const std::string& filling, const plugins::PluginFile& plugin,
                                        const Surroundings& host, const Materials& materials) {
   std::vector<std::string> tries;
@@ -69,7 +69,7 @@ std::vector<std::string> with_one_more(const std::string& filling, const plugins
   return tries;
 }
 
-/// Sizes that samples may have and whose defaults are large, as that of a vocabulary, made small: a step is short.
+/// Makes large default sizes of samples small, such as a vocabulary's, so that a step is short.
 std::string small_sizes(const plugins::PluginFile& plugin) {
   constexpr std::int64_t large = 1000, small = 32;
   std::string text;
@@ -81,7 +81,7 @@ std::string small_sizes(const plugins::PluginFile& plugin) {
   return text;
 }
 
-/// A run of the surroundings alone.
+/// Returns the tables of a run of the surroundings alone.
 std::map<std::string, std::string> tables_of(const Surroundings& host) {
   return {{"model", host.model},
           {"loss", host.loss},
@@ -90,7 +90,7 @@ std::map<std::string, std::string> tables_of(const Surroundings& host) {
           {"logging", "interval = \"2ba\"\n"}};
 }
 
-/// `list`: the table that is one of several.
+/// Returns the tables as TOML; `list` is the table that is one of several.
 std::string toml(const std::map<std::string, std::string>& tables, const std::string& list) {
   std::string text =
       "schema = 1\n[run]\noutput_dir = \"run\"\nseed = 5\ndeterministic = \"strict\"\n"
@@ -139,7 +139,7 @@ std::vector<std::string> candidates(const OptionSpec& option, const Surroundings
               texts.push_back("{ type = " + quoted(file.manifest.name) + filling + " }");
         return bracketed(texts);
       }
-      // Layers of a network, most likely; else what must be given.
+      // Layers of a network are the most likely; otherwise the required fields are filled.
       const std::string outputs = host.widths.substr(host.widths.rfind(' ') + 1, host.widths.size());
       std::vector<std::string> texts = {"{ type = \"flatten\" }, { type = \"linear\", out = " +
                                         outputs.substr(0, outputs.size() - 1) + " }"};
@@ -174,7 +174,7 @@ std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materi
   std::optional<SmallRun> found;
   if (!sizes.empty())
     found = search([&](const std::string& filling, const Surroundings&) { return Texts{filling + sizes}; });
-  if (!found)  // with nothing but what must be given
+  if (!found)  // tries required options only
     found = search([](const std::string& filling, const Surroundings&) { return Texts{filling}; });
   if (!found)
     found = search([&](const std::string& filling, const Surroundings& host) {
@@ -186,7 +186,7 @@ std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materi
 std::string SmallRun::text() const {
   const std::string kind = plugin.manifest.kind;
   std::map<std::string, std::string> tables = tables_of(*host);
-  // A sampler makes the order by itself.
+  // A sampler sets the order itself.
   std::string& data = tables["data"];
   if (const std::size_t at = data.find(", shuffle = true"); kind == "sampler" && at != std::string::npos)
     data.erase(at, 16);
@@ -195,11 +195,11 @@ std::string SmallRun::text() const {
   const std::string own = "type = " + quoted(plugin.manifest.name) + "\n" + options;
   std::string& table = tables[place.table];
   table = kind == "dataset" ? own + table : own;
-  if (kind == "rule") {  // it looks at every step
+  if (kind == "rule") {  // applies it at every step
     table += "every = \"1ba\"\n";
     tables["recorder"] = "save = false\n";
   }
-  // Two ranks are two nodes, and parameters are small: wider ones have other bits with two threads.
+  // Two ranks act as two nodes, and parameters stay small: wider ones give other bits with two threads.
   for (const OptionSpec& option : plugin.manifest.options)
     if (needs_ranks(plugin) && (option.name == "min_compress_elements" || option.name == "local_world_size"))
       table += option.name + " = 1\n";

@@ -1,5 +1,5 @@
-// Run files around a plugin, by its kind: what a check of it trains. No plugin under test is named here; one that
-// needs other data or options than the first try gives is matched by trying. Torch-free.
+// Makes the run files with which a plugin is checked, by its kind. No plugin under test is named here; if one
+// needs other data or options than the first try gives, others are tried. Torch-free.
 #pragma once
 
 #include <functional>
@@ -11,54 +11,54 @@
 
 namespace trainyard::check {
 
-/// Data, and a model and a loss for it, made of shipped plugins.
+/// Data with a model and a loss that fit, all of shipped plugins.
 struct Surroundings {
   std::string name;
-  std::string data;    ///< below [data]
-  std::string model;   ///< below [model]
-  std::string loss;    ///< below [loss]
+  std::string data;    ///< lines below [data]
+  std::string model;   ///< lines below [model]
+  std::string loss;    ///< lines below [loss]
   std::string widths;  ///< from the data's features to the model's outputs: "[16, 8, 10]"
 };
 const std::vector<Surroundings>& surroundings();
 
-/// What options can be filled with.
+/// Values with which options can be filled.
 struct Materials {
-  const plugins::Registry* registry = nullptr;  ///< plugins that others are made of
-  std::vector<std::string> files;               ///< of each format, write_samples()
-  std::vector<std::string> sets = {};  ///< KEY=VALUE, on top of the run file, which fills in nothing then
+  const plugins::Registry* registry = nullptr;  ///< plugins that can be parts of others
+  std::vector<std::string> files;               ///< one of each format, write_samples()
+  std::vector<std::string> sets = {};  ///< KEY=VALUE applied to the run file, which is then left unfilled
 };
 
-/// A plugin in its slot of a run, with the options that it needs. Two epochs of three steps.
+/// A run of two epochs of three steps with a plugin in its slot and the options that it needs.
 struct SmallRun {
   const Surroundings* host = nullptr;
   plugins::PluginFile plugin;
-  std::string options;  ///< as lines of TOML
+  std::string options;  ///< lines of TOML
 
   std::string text() const;
-  std::string without_plugin() const;  ///< what is around it, alone
+  std::string without_plugin() const;  ///< the surroundings alone
 };
 
-/// Texts of values that an option might need, most likely first.
+/// Returns texts of values that an option might need, most likely first.
 std::vector<std::string> candidates(const OptionSpec& option, const Surroundings& host,
                                     const Materials& materials);
 
-/// Why a run does not train; empty where it does.
+/// Returns why a run does not train; empty where it does.
 using Refusal = std::function<std::string(const SmallRun&)>;
 
-/// The first run that trains with this plugin. Where there is none, `reasons` has a line for each that was tried.
+/// Returns the first run that trains with this plugin. If none does, `reasons` has a line for each one tried.
 std::optional<SmallRun> find_run(const plugins::PluginFile& plugin, const Materials& materials,
                                  const Refusal& refusal, std::string& reasons);
 
-/// Where --set gives it a file that it must have and nobody gave: "data.path"; empty where there is none.
+/// Returns the option, "data.path", through which --set must give a required file; empty if none is missing.
 std::string missing_file(const plugins::PluginFile& plugin, const Materials& materials);
 
-/// Whether it works on several ranks alone.
+/// Returns whether the plugin works only with several ranks.
 bool needs_ranks(const plugins::PluginFile& plugin);
 
-/// Where the run file has an option of the plugin, for --set: "optimizer.lr".
+/// Returns the path of an option of the plugin for --set: "optimizer.lr".
 std::string set_path(const plugins::PluginFile& plugin, const std::string& option);
 
-/// "optimizer sgd".
+/// Returns kind and name: "optimizer sgd".
 std::string title(const plugins::PluginFile& plugin);
 
 }  // namespace trainyard::check

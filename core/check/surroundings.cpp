@@ -35,7 +35,7 @@ const std::vector<Surroundings>& surroundings() {
        "prototype = 6\nown = 4\nnoise = 3\n" +
            split,
        "type = \"slide\"\nhidden = 8\n", cross_entropy + "multi_label = true\n", "[40, 8, 10]"},
-      // The edges of a subgraph serve any number of layers; what `graph` gives by itself is for three.
+      // The edges of a subgraph serve any number of layers; the default of `graph` is for three.
       {"nodes",
        "type = \"graph\"\nlayout = \"synthetic\"\nmode = \"subgraph\"\ndegree = true\n"
        "synthetic = { nodes = 60, edges = 200, features = 16, classes = 10 }\n"

@@ -1,5 +1,5 @@
-// The tests of `trainyard plugins check`. The sentence of a test is its documentation, in --list and in every report:
-// it says what holds of a plugin that passes. Torch-free.
+// The tests of `trainyard plugins check`. The sentence of a test is its documentation, in --list and in every
+// report: it states what is true of a plugin that passes. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TestRow {
   std::string_view sentence;
 };
 
-/// In the order in which they run.
+/// The tests, in the order in which they run.
 inline constexpr TestRow tests[] = {
     {"static.seal", "the file has a manifest that this host reads, and was built for this host"},
     {"static.digest", "the code is what was sealed"},
@@ -60,23 +60,23 @@ inline constexpr TestRow tests[] = {
 struct Result {
   std::string_view test;
   Verdict verdict = Verdict::pass;
-  std::string what;  ///< found, and how to mend it; empty where it passed
+  std::string what;  ///< what was found, and how to mend it; empty if it passed
   double seconds = 0.0;
 };
 
-/// Of one plugin.
+/// The results of one plugin.
 struct Report {
   std::string plugin;  ///< "optimizer sgd"; the file where it cannot be read
   std::string path;
   std::vector<Result> results;
 
-  bool passed() const;  ///< nothing failed or crashed
+  bool passed() const;  ///< true if no test failed or crashed
 };
 
-/// Whether a test was asked for: by its name, its group, or with no word at all.
+/// Returns whether a test was selected: by its name, its group, or by giving no word at all.
 bool wanted(std::string_view test, const std::vector<std::string>& only);
 
-/// A word of --only that names no test and no group; empty where there is none.
+/// Returns a word of --only that names no test and no group; empty where there is none.
 std::string unknown_word(const std::vector<std::string>& only);
 
 }  // namespace trainyard::check

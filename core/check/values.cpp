@@ -35,7 +35,7 @@ void bounds(const OptionSpec& option, std::vector<Trial>& trials) {
   for (const char* infinite : {"nan", "inf", "-inf"}) trials.push_back({infinite, false});
 }
 
-/// Values that an element of no option, but of one type, may have.
+/// Returns values that no option accepts, except, for some, those of one type, which then get other ones.
 std::vector<Trial> of_no_type(const OptionSpec& option) {
   std::vector<Trial> all = {{"[[1]]", false}};
   if (option.type != OptionType::number)
@@ -44,7 +44,7 @@ std::vector<Trial> of_no_type(const OptionSpec& option) {
   return all;
 }
 
-/// At its bounds, just beyond, and of other types.
+/// Returns values at the option's bounds, just beyond, and of other types.
 std::vector<Trial> of_type(const OptionSpec& option) {
   switch (option.type) {
     case OptionType::boolean: return {{"true", true}, {"false", true}, {"1", false}, {"\"true\"", false}};
@@ -113,7 +113,7 @@ std::string random_value(const OptionSpec& option, std::mt19937_64& dice) {
       option.minimum.value_or(option.maximum.value_or(0.0) < 0.0 ? *option.maximum - 1e3 : 0.0);
   const double high = option.maximum.value_or(std::max(1e3, 2 * low));
   const double place = std::uniform_real_distribution(0.0, 1.0)(dice);
-  // Half of them near the lower end, where most of what is special is.
+  // Half of the values lie near the lower end, where most special cases are.
   const double spread = dice() % 2 == 0 ? place : place * place * place * place;
   const double value = low + spread * (high - low);
   switch (option.type) {

@@ -12,11 +12,11 @@
 namespace trainyard::cli {
 namespace {
 
-/// What to tell of a word that is no verb where one was expected, with the verbs that there are. Nothing where the
-/// parse failed of something else. `app`: after the parse.
+/// Returns the message for a word that is no verb where one was expected, with the verbs that exist. Nothing
+/// where the parse failed for another reason. `app` is the one after the parse.
 std::optional<std::string> unknown_verb(const CLI::App& app) {
   std::string path = app.get_name();
-  const CLI::App* last = &app;  // of the verbs that were understood
+  const CLI::App* last = &app;  // last verb that was understood
   while (!last->get_subcommands().empty()) {
     last = last->get_subcommands().front();
     path += " " + last->get_name();
@@ -30,14 +30,14 @@ std::optional<std::string> unknown_verb(const CLI::App& app) {
          config::suggestion(words.front(), verbs, "there are");
 }
 
-/// A validator that checks nothing: its name says what the option is.
+/// Returns a validator that checks nothing; its name tells the kind of the option.
 CLI::Validator named(const std::string& what) {
   return CLI::Validator([](std::string&) { return std::string(); }, "", what);
 }
 
-/// What an option says of itself, into an offer.
+/// Copies the words or kind that an option declares into an offer.
 void describe(const CLI::Option& option, Offer& offer) {
-  auto& all = const_cast<CLI::Option&>(option);  // CLI11 reads them by a function that is not const
+  auto& all = const_cast<CLI::Option&>(option);  // CLI11's getter is not const
   try {
     for (int i = 0;; ++i) {
       const CLI::Validator& each = *all.get_validator(i);
@@ -48,7 +48,7 @@ void describe(const CLI::Option& option, Offer& offer) {
       const std::string set = each.get_description();  // "{text,json}"
       offer.words = CLI::detail::split(set.substr(1, set.size() - 2), ',');
     }
-  } catch (const CLI::OptionNotFound&) {}  // it had no more
+  } catch (const CLI::OptionNotFound&) {}  // there are no more validators
 }
 
 const CLI::Option* find_option(const CLI::App& verb, const std::string& name) {
@@ -69,7 +69,7 @@ std::vector<std::string> option_names(const CLI::App& verb) {
   return names;
 }
 
-/// Of the positional argument number `place`; the last takes all that follow.
+/// Describes the positional argument number `place`; the last one takes all that follow.
 void describe_place(const CLI::App& verb, std::size_t place, Offer& offer) {
   const auto options = verb.get_options([](const CLI::Option* option) { return option->get_positional(); });
   if (options.empty()) return;
@@ -168,7 +168,7 @@ Argument Arguments::add(const std::string& name, const Take& take, const std::st
 }
 
 void Arguments::flag(const std::string& name, bool& value, const std::string& help) {
-  app_->add_flag(name, value, help)->disable_flag_override();  // --name=value
+  app_->add_flag(name, value, help)->disable_flag_override();  // forbids --name=value
 }
 void Arguments::flag(const std::string& name, const std::function<void()>& given, const std::string& help) {
   app_->add_flag_callback(name, given, help)->disable_flag_override();
@@ -204,7 +204,7 @@ std::optional<int> Command::parse(int argc, const char* const* argv, std::ostrea
     app_->parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app_->exit(error, out, errors);  // help, version
+    if (error.get_exit_code() == 0) return app_->exit(error, out, errors);  // help or version was asked for
     if (const std::optional<std::string> message = unknown_verb(*app_))
       errors << *message << '\n';
     else
@@ -215,7 +215,7 @@ std::optional<int> Command::parse(int argc, const char* const* argv, std::ostrea
 
 Offer Command::offer(const std::vector<std::string>& words) const {
   const CLI::App* verb = app_.get();
-  const CLI::Option* open = nullptr;  // waits for its word
+  const CLI::Option* open = nullptr;  // an option that still needs its value
   Offer offer;
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string& word = words[i];
@@ -248,7 +248,7 @@ Offer Command::offer(const std::vector<std::string>& words) const {
   for (const CLI::App* each : verb->get_subcommands([](const CLI::App*) { return true; }))
     offer.words.push_back(each->get_name());
   if (verb == app_.get()) offer.what = "verb";
-  // A run that stands before a verb of `ctl` is an argument of `ctl`.
+  // A run that precedes a verb of `ctl` is an argument of `ctl`.
   const bool of_parent = verb->get_fallthrough() && verb->get_parent() != app_.get();
   const std::size_t place =
       offer.before.size() - (of_parent ? std::min<std::size_t>(1, offer.before.size()) : 0);

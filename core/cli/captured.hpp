@@ -1,4 +1,4 @@
-// A program that is run to its end, with all that it prints.
+// Runs a program to its end and captures all its output.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 namespace trainyard::cli {
 
 struct Captured {
-  int code = 0;      ///< 128 and the signal's number where one ended it
-  std::string text;  ///< of standard output and error
+  int code = 0;      ///< exit code; 128 + the number of a signal that ended it
+  std::string text;  ///< standard output and error together
 };
 
-/// Looked for in the PATH where the first word has no slash. A signal that ends this process ends it, too. Throws
-/// Error where it cannot be started.
+/// Runs a program, found in the PATH if the first word has no slash. A signal that ends this process also
+/// ends it. Throws Error where it cannot be started.
 Captured captured(const std::vector<std::string>& words);
 
 }  // namespace trainyard::cli

@@ -71,7 +71,7 @@ void follow_parent() {
   const char* parent = std::getenv(parent_variable);
   if (parent == nullptr) return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (std::to_string(getppid()) != parent) raise(SIGTERM);  // it died before that
+  if (std::to_string(getppid()) != parent) raise(SIGTERM);  // the parent died before prctl
   unsetenv(parent_variable);
 }
 

@@ -20,9 +20,9 @@ using checkpoint::StateEntry;
 using checkpoint::TensorEntry;
 using control::Json;
 
-/// One thing that can differ.
+/// An item of a checkpoint that can differ.
 struct Part {
-  std::string what, digest;  ///< text that tells all of it; of a tensor with the digest of its bytes
+  std::string what, digest;  ///< a full description; for a tensor, with the digest of its bytes
   const TensorEntry* tensor = nullptr;
 
   std::string text() const { return digest.empty() ? what : what + " " + digest.substr(0, 12); }
@@ -30,7 +30,7 @@ struct Part {
 };
 using Parts = std::map<std::string, Part>;
 
-/// They refer to the manifest.
+/// Returns the items of a manifest, which must outlive them.
 Parts parts_of(const Manifest& manifest) {
   Parts parts;
   for (const StateEntry& state : manifest.states) {
@@ -43,7 +43,7 @@ Parts parts_of(const Manifest& manifest) {
   return parts;
 }
 
-/// A checkpoint that is compared.
+/// One of the two checkpoints that are compared.
 struct Side {
   explicit Side(const std::string& path)
       : checkpoint(checkpoint::find(path).back()),
@@ -69,7 +69,7 @@ struct Side {
 struct Difference {
   std::string name, a, b;
   std::optional<checkpoint::ValueDifference> values;
-  std::string not_compared;  ///< why tensors that both have have no `values`
+  std::string not_compared;  ///< why tensors in both checkpoints have no `values`
 };
 
 void compare_values(const Side& a, const TensorEntry& before, const Side& b, const TensorEntry& after,
@@ -80,7 +80,7 @@ void compare_values(const Side& a, const TensorEntry& before, const Side& b, con
     difference.values = checkpoint::compare_values(a.file_of(before), before, b.file_of(after), after);
 }
 
-/// Two numbers of ranks divide a tensor differently, with digests that cannot be compared.
+/// Compares bytes of tensors that were saved by different numbers of ranks, whose digests do not compare.
 bool same_bytes(const Side& a, const Part& before, const Side& b, const Part& after) {
   if (before.tensor == nullptr || after.tensor == nullptr || before.what != after.what ||
       before.tensor->parts.size() == after.tensor->parts.size())

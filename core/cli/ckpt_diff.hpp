@@ -1,4 +1,4 @@
-// trainyard ckpt diff: in what two checkpoints differ. Torch-free.
+// trainyard ckpt diff: reports the differences between two checkpoints. Torch-free.
 #pragma once
 
 #include <ostream>
@@ -10,9 +10,9 @@
 
 namespace trainyard::cli {
 
-/// Scalars and tensors (by their digests) that differ; paths as of the other verbs of ckpt. `values`: also by
-/// how much elements of tensors do, those that differ most, relatively, first; what cannot be compared stands
-/// before them. Throws DataError.
+/// Prints scalars and tensors (by their digests) that differ; paths are those of the other verbs of ckpt.
+/// `values` compares elements of tensors, too, and sorts by largest relative difference, after those that
+/// cannot be compared. Throws DataError.
 ExitCode ckpt_diff(const std::string& a, const std::string& b, bool values, Format format, std::ostream& out);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// Parts of a manifest as text for a person.
+// Formats parts of a manifest for people.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace trainyard::cli {
 
-/// The shortest that reads back as the same number.
+/// Returns the shortest text that reads back as the same number.
 std::string text_of(double value);
 std::string text_of(const checkpoint::Scalar& value);
-/// "F32 [4, 3]"
+/// Returns type and shape: "F32 [4, 3]".
 std::string text_of(const checkpoint::TensorEntry& tensor);
 
 }  // namespace trainyard::cli

@@ -47,7 +47,7 @@ std::string metrics_text(const Manifest& manifest) {
   return text;
 }
 
-/// The manifest's own text is JSON already; only its digest of itself would mislead elsewhere.
+/// Returns the manifest, which is JSON, without its digest of itself, which would mislead elsewhere.
 ordered_json json_of(const Manifest& manifest) {
   ordered_json json = ordered_json::parse(checkpoint::to_text(manifest));
   json.erase("digest");

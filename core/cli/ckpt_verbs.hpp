@@ -1,6 +1,6 @@
-// trainyard ckpt: what checkpoints hold and whether they are whole, without LibTorch. A path is a checkpoint,
-// a folder of some, or a run's directory; where one checkpoint is meant, that is the newest of them. All
-// throw DataError where there is none, or its manifest is damaged.
+// trainyard ckpt: lists, inspects and verifies checkpoints, without LibTorch. A path is a checkpoint, a
+// folder of some, or a run's directory; where one checkpoint is meant, that is the newest of them. All throw
+// DataError where there is none, or its manifest is damaged.
 #pragma once
 
 #include <ostream>
@@ -12,13 +12,13 @@
 
 namespace trainyard::cli {
 
-/// One line a checkpoint; a damaged manifest is told, not thrown.
+/// Prints one line per checkpoint; a damaged manifest is reported, not thrown.
 ExitCode ckpt_ls(const std::string& path, Format format, std::ostream& out);
 
-/// Everything that the manifest says.
+/// Prints everything in the manifest.
 ExitCode ckpt_inspect(const std::string& path, Format format, std::ostream& out);
 
-/// Reads every byte of every checkpoint. `data` where one is damaged; each damage is named.
+/// Reads every byte of every checkpoint and names all damage; returns `data` if there is any.
 ExitCode ckpt_verify(const std::string& path, Format format, std::ostream& out);
 
 /// Copies the weights of the model, checked, into one safetensors file.

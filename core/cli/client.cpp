@@ -21,7 +21,7 @@ Client::Client(const std::string& run_directory) {
   socket_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = address_in(folder);
   if (!socket_) throw NoAnswer(std::string("cannot make a socket: ") + std::strerror(errno));
-  // Where many come at once it waits its turn.
+  // connect() waits for its turn, up to `patience`, when many clients come at once.
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     ::fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
@@ -49,13 +49,13 @@ Json Client::ask(Request request, std::chrono::milliseconds timeout) {
     else if (errno == EAGAIN)
       await(POLLOUT, deadline, late);
     else if (errno == EPIPE)
-      break;  // turned away: the reason can be read
+      break;  // the run closed it; its reason can be read
     else if (errno != EINTR)
       throw NoAnswer(went_away);
   }
   for (;;) {
     Answer answer = parse_answer(next_line(deadline, late));
-    if (answer.id && *answer.id != request.id) continue;  // to a request that was given up
+    if (answer.id && *answer.id != request.id) continue;  // answers a request that timed out
     if (!answer.ok) throw Refused(answer.error);
     return std::move(answer.result);
   }

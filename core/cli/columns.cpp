@@ -17,7 +17,7 @@ void print_columns(const std::vector<std::vector<std::string>>& rows, const std:
       line += row[i];
       if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
     }
-    std::replace(line.begin(), line.end(), '\n', ' ');  // of a help text in several lines
+    std::replace(line.begin(), line.end(), '\n', ' ');  // help texts may have several lines
     out << line.erase(line.find_last_not_of(' ') + 1) << '\n';
   }
 }

@@ -1,4 +1,4 @@
-// A table for a terminal.
+// Prints a table for a terminal.
 #pragma once
 
 #include <ostream>
@@ -7,7 +7,7 @@
 
 namespace trainyard::cli {
 
-/// Rows under each other in columns as wide as their widest cell; the last is not padded.
+/// Prints rows in columns as wide as their widest cell; the last column is not padded.
 void print_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
                    std::ostream& out);
 

@@ -1,4 +1,4 @@
-// trainyard runs compare RUN...: how runs ended, and in which keys they differ.
+// trainyard runs compare RUN...: shows how runs ended, and in which keys they differ.
 #pragma once
 
 #include <ostream>
@@ -7,7 +7,7 @@
 
 namespace trainyard::cli {
 
-/// The exit code. Throws Error.
+/// Returns the exit code. Throws Error.
 int compare_runs(const std::vector<std::string>& given, bool json, std::ostream& out);
 
 }  // namespace trainyard::cli

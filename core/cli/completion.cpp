@@ -16,16 +16,16 @@ namespace fs = std::filesystem;
 using config::Section;
 using Words = std::vector<std::string>;
 
-/// A table of the run file, and what may stand in it.
+/// A table of the run file, and the keys allowed in it.
 struct Place {
   std::string path;  ///< "metrics.0"
   const Section* section;
-  std::string kind, type;             ///< of the plugin whose options it takes
-  std::string id;                     ///< of an entry of a list; its type without one
+  std::string kind, type;             ///< the plugin whose options it takes
+  std::string id;                     ///< for an entry of a list; its type without one
   std::vector<OptionSpec> options{};  ///< keys of the host and of the plugin
 };
 
-/// The files that a command line names, as far as they can be read, and the plugins that it can see.
+/// The readable files that a command line names, and the plugins that it can find.
 class Context {
  public:
   explicit Context(const Words& words) {
@@ -45,7 +45,7 @@ class Context {
 
   const plugins::Registry& registry() const { return registry_; }
 
-  /// Every table that there can be: of a list, the entries that the file has.
+  /// Returns every possible table; for a list, the entries that the file has.
   std::vector<Place> places() const {
     std::vector<Place> places;
     for (const Section& section : config::schema()) {
@@ -64,7 +64,7 @@ class Context {
   Place place(const Section& section, const std::string& path, const Value* value) const {
     const Section* filled = &section;
     const std::string parent = section.path.substr(0, std::min(section.path.find('.'), section.path.size()));
-    // A table without a plugin of its own takes the options of the plugin of the one that it is in.
+    // A table without a plugin takes the options of the plugin of the enclosing table.
     if (section.kind.empty() && !section.path.empty() && parent != section.path)
       filled = &config::section(parent);
     if (filled != &section) value = config::value_at(document_.root, parent);
@@ -111,7 +111,7 @@ void add_values(const OptionSpec& option, const std::string& before, Words& word
     for (const char* value : {"true", "false"}) words.push_back(before + value);
 }
 
-/// KEY=VALUE, a part of the key at a time.
+/// Completes KEY=VALUE, one part of the key at a time.
 void add_settings(const Context& context, const std::string& begun, Words& words) {
   const std::size_t equals = begun.find('=');
   const std::string key = begun.substr(0, equals);
@@ -132,7 +132,7 @@ void add_settings(const Context& context, const std::string& begun, Words& words
       word = word.substr(0, std::min(word.find('.', begun.size()), word.size() - 1) + 1);
 }
 
-/// Slots as `ctl swap` takes them, with the kind that fills each.
+/// Returns slots as `ctl swap` takes them, with the kind that fills each.
 std::vector<std::pair<std::string, std::string>> slots(const Context& context) {
   std::vector<std::pair<std::string, std::string>> slots;
   for (const Place& place : context.places()) {
@@ -143,7 +143,7 @@ std::vector<std::pair<std::string, std::string>> slots(const Context& context) {
   return slots;
 }
 
-/// `given`: of `ctl RUN swap SLOT TYPE`.
+/// Completes options of the new plugin. `given` are the words after `ctl` in `ctl RUN swap SLOT TYPE`.
 void add_options_of_swap(const Context& context, const Words& given, const std::string& begun, Words& words) {
   for (const auto& [slot, kind] : slots(context)) {
     if (given.size() < 3 || slot != given[1]) continue;
@@ -185,7 +185,7 @@ void add_what(const Offer& offer, const Words& typed, const std::string& begun, 
 std::vector<std::string> completions(const Command& command, const Words& words) {
   const Offer offer = command.offer(words);
   const std::string word = words.empty() ? "" : words.back();
-  // "--set=optimizer.": the option's name stays before what completes its word.
+  // In "--set=optimizer." only the part behind the option's name is completed.
   const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
   const std::string before = equals == std::string::npos ? "" : word.substr(0, equals + 1);
   const std::string begun = word.substr(before.size());

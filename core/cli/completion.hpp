@@ -1,5 +1,5 @@
-// What a shell completes a command line with: verbs and options of the parser, names of runs, keys and plugins as the
-// run file and the manifests have them.
+// Completes command lines for shells: verbs and options from the parser, names of runs, and keys and plugins
+// from the run file and the manifests.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace trainyard::cli {
 
-/// For the last of the words, which is begun; whole words, sorted. Those that end with '=', '.' or '/' go on.
+/// Returns whole words for the last word, which is incomplete, sorted. More may follow '=', '.' and '/'.
 std::vector<std::string> completions(const Command& command, const std::vector<std::string>& words);
 
-/// What bash, zsh or fish reads at its start. It asks the executable itself, as `trainyard __complete WORD...`.
+/// Returns the script that bash, zsh or fish reads at its start, which calls `trainyard __complete WORD...`.
 std::string completion_script(const std::string& shell);
 inline constexpr const char* shells[] = {"bash", "zsh", "fish"};
 

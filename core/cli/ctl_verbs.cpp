@@ -65,7 +65,7 @@ std::string status_text(const Status& status, const std::vector<std::string>& jo
 int ctl(const CtlOptions& options, std::ostream& out, std::ostream& errors) {
   const std::string run = find_run(options.run);
   try {
-    if (!holds_run(run)) look_at(run, {});  // says what is there
+    if (!holds_run(run)) look_at(run, {});  // throws what the folder holds
     control::Client client(run);
     out << result_text(options, run, client.ask(options.request, options.timeout));
     return 0;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t most_points = 1 << 16;
 constexpr std::size_t label_width = 10;
 
-/// Dots of a drawing: with braille each character has two columns of four.
+/// The dots of a drawing: a braille character has two columns of four dots.
 class Dots {
  public:
   Dots(std::size_t columns, std::size_t rows, bool unicode)
@@ -48,7 +48,7 @@ class Dots {
         text += ' ';
       else if (across_ == 1)
         text += '*';
-      else  // U+2800 and the dots
+      else  // UTF-8 of U+2800 plus the dots
         text += {'\xe2', static_cast<char>(0xa0 | cell >> 6), static_cast<char>(0x80 | (cell & 0x3f))};
     }
     return text;
@@ -60,7 +60,7 @@ class Dots {
   std::vector<char> letters_;
 };
 
-/// Where steps and values lie among the dots.
+/// Maps steps and values to dots.
 struct Extent {
   double first = 0.0, last = 0.0, low = 0.0, high = 0.0;
 
@@ -104,7 +104,7 @@ void draw_line(const Drawn& curve, const Extent& extent, Dots& dots) {
   }
 }
 
-/// From the last point backwards, which is the one that is looked for.
+/// Sets letters on a curve, from the last point backwards, since readers look for that one.
 void set_letters(const Drawn& curve, const Extent& extent, Dots& dots) {
   const std::vector<Series::Point>& points = curve.series->points();
   std::optional<std::size_t> newest;
@@ -167,7 +167,7 @@ std::vector<std::string> draw(const std::vector<Drawn>& curves, std::size_t colu
                               bool unicode) {
   const Extent extent = extent_of(curves);
   if (!(extent.first < extent.last) || rows < 3 || columns < label_width + 10) return {};
-  Dots dots(columns - label_width - 2, rows - 1, unicode);  // the last row: steps
+  Dots dots(columns - label_width - 2, rows - 1, unicode);  // the last row shows steps
   for (const Drawn& curve : curves) draw_line(curve, extent, dots);
   for (const Drawn& curve : curves)
     if (curve.letter != '\0') set_letters(curve, extent, dots);

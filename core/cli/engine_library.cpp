@@ -15,7 +15,7 @@ std::string home() {
 
 namespace {
 
-/// The LibTorch that the environment names comes in first, and stands for any other.
+/// Loads the LibTorch that the environment names before any other, which it then replaces.
 void load_libtorch() {
   const char* folder = std::getenv("TRAINYARD_LIBTORCH");
   if (folder == nullptr || *folder == '\0') return;

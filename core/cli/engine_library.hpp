@@ -1,4 +1,4 @@
-// Finds and opens the engine, which brings LibTorch with it, when a verb needs it.
+// Finds and opens the engine, which brings LibTorch, when a verb needs it.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace trainyard::cli {
 
-/// The folder of this executable's installation: holds bin/ and lib/.
+/// Returns the folder of this executable's installation, which holds bin/ and lib/.
 std::string home();
 
-/// Throws PluginError where libtrainyard_engine.so is absent or of another build.
+/// Opens the engine. Throws PluginError where libtrainyard_engine.so is absent or of another build.
 const train::Engine& engine();
 
 }  // namespace trainyard::cli

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds moment{150};
 constexpr std::uint32_t events =
     IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ONLYDIR;
 
-/// Those that editors write beside a file.
+/// Returns whether a name is that of a temporary file of an editor.
 bool is_passing(const std::string& name) {
   return name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp") || name == "4913";
 }
@@ -42,7 +42,7 @@ FolderWatch::FolderWatch(const std::string& folder, std::vector<std::string> wit
 void FolderWatch::add(const std::string& folder) {
   const int watch = ::inotify_add_watch(notices_.get(), folder.c_str(), events);
   if (watch < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return;  // gone again
+    if (errno == ENOENT || errno == ENOTDIR) return;  // the folder was removed meanwhile
     throw DataError("cannot watch " + folder + ": " + std::strerror(errno));
   }
   folders_[watch] = folder;
@@ -71,7 +71,7 @@ bool FolderWatch::take() {
         continue;
       if ((event.mask & IN_ISDIR) != 0 && (event.mask & (IN_CREATE | IN_MOVED_TO)) != 0)
         add(folder->second + "/" + name);
-      // A file that was made is written next.
+      // A new file is ignored here, as a notice of its first write follows.
       if ((event.mask & IN_CREATE) == 0 || (event.mask & IN_ISDIR) != 0) found = true;
     }
   return found;

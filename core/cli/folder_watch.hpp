@@ -1,4 +1,4 @@
-// Tells when somebody saves a file below a folder.
+// Waits for files to be saved below a folder.
 #pragma once
 
 #include <chrono>
@@ -12,21 +12,21 @@ namespace trainyard::cli {
 
 class FolderWatch {
  public:
-  /// Of the folder and those below it that are none of `without` (names), and are not hidden. Throws DataError.
+  /// Watches the folder and those below it that are not hidden or named in `without`. Throws DataError.
   FolderWatch(const std::string& folder, std::vector<std::string> without);
 
-  /// Waits at most so long. True where a file was written, came or went; what an editor does at once is one
-  /// change: it returns once nothing has come for a moment.
+  /// Waits at most `limit` for files to be written, made or removed. Changes in quick succession, as editors
+  /// make them, count as one: it returns once none has come for a moment.
   bool changed(std::chrono::milliseconds limit);
 
  private:
   void add(const std::string& folder);
-  /// Reads what has come; whether it concerns a file that is looked at.
+  /// Reads pending notices and returns whether one concerns a watched file.
   bool take();
 
   std::vector<std::string> without_;
   control::Descriptor notices_;
-  std::map<int, std::string> folders_;  ///< by the number of their watch
+  std::map<int, std::string> folders_;  ///< by watch descriptor
 };
 
 }  // namespace trainyard::cli

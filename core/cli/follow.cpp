@@ -11,9 +11,9 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr std::size_t known_bytes = 256;          // several lines: they hold steps and times
-constexpr std::size_t block = 1 << 20;            // more than any line of ours
-constexpr std::size_t most_at_once = 64 * block;  // of a file that is read from its beginning
+constexpr std::size_t known_bytes = 256;          // spans several lines, which hold steps and times
+constexpr std::size_t block = 1 << 20;            // more than any line of a run
+constexpr std::size_t most_at_once = 64 * block;  // limit per call for a file read from its beginning
 
 std::string read_at(int fd, std::int64_t offset, std::size_t size) {
   std::string text(size, '\0');
@@ -42,7 +42,7 @@ LineFollower::News LineFollower::take() {
     const std::size_t last = text.rfind('\n');
     if (last == std::string::npos) {
       if (text.size() < block) break;
-      offset_ += static_cast<std::int64_t>(block);  // no line of a run
+      offset_ += static_cast<std::int64_t>(block);  // skips a line that is too long for a run
       before_.clear();
       total += block;
       continue;

@@ -20,15 +20,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Once a rank has failed the others end by themselves, in a few seconds, and say why. Those that wait for it before they
-// have met, or to meet again, end when they are told.
+// Once a rank has failed, the others end by themselves in a few seconds and say why. Ranks that wait for it
+// in a rendezvous, the first or a later one, end when they are told.
 constexpr auto told_after = std::chrono::seconds(4), killed_after = std::chrono::seconds(20);
 
 void set(const char* name, int value) {
   setenv(name, std::to_string(value).c_str(), 1);
 }
 
-/// Ranks write their number there, once they can go on without one that is killed.
+/// The pipe into which ranks write their number once the run can go on if they are killed.
 struct Pipe {
   int reads = -1, writes = -1;
 
@@ -51,8 +51,8 @@ struct Rank {
   int number = 0;
   End end;
   bool running = true;
-  bool replaced = false;  ///< where it is killed
-  bool joining = false;   ///< in the place of one that was; it has not met the others yet
+  bool replaced = false;  ///< it is replaced if it is killed
+  bool joining = false;   ///< a replacement that has not met the others yet
 };
 
 /// The ranks of a run as child processes.
@@ -61,7 +61,7 @@ class Ranks {
   Ranks(const std::vector<std::string>& words, int count, const HeldSignals& signals)
       : words_(words), signals_(signals) {
     setenv("MASTER_ADDR", "127.0.0.1", 1);
-    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);  // the host tells what c10d warns of, without its stack
+    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);  // the host reports c10d's warnings itself, without stacks
     set("MASTER_PORT", store_.port());
     set("WORLD_SIZE", count);
     set("LOCAL_WORLD_SIZE", count);
@@ -74,7 +74,7 @@ class Ranks {
   bool any_running() const { return std::ranges::any_of(all_, &Rank::running); }
   bool all_running() const { return std::ranges::all_of(all_, &Rank::running); }
 
-  /// Ends processes that wait to meet the others: where one of those has ended, they would wait in vain.
+  /// Ends replacements that wait for the rendezvous, which cannot happen once one of the others has ended.
   void end_joining() {
     for (const Rank& rank : all_)
       if (rank.running && rank.joining) kill(rank.end.child, SIGKILL);
@@ -86,7 +86,7 @@ class Ranks {
       if (rank.running) kill(rank.end.child, signal);
   }
 
-  /// Looks who has ended since; those that were killed and can be are replaced. Whether one failed.
+  /// Collects ranks that have ended, replaces killed ones if possible, and returns whether one failed.
   bool reap() {
     for (std::int32_t number = 0; read(pipe_.reads, &number, sizeof number) == sizeof number;) {
       Rank& rank = all_.at(static_cast<std::size_t>(number));
@@ -101,7 +101,7 @@ class Ranks {
       const bool in_order =
           code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::resumable);
       if (!in_order && replace(rank)) continue;
-      // Nobody serves the store any more: a rank that looks for it again would wait here for an answer.
+      // Nobody serves the store any more; a rank that connects again would wait here for an answer.
       if (rank.number == 0) close(store_.release());
       if (in_order) continue;
       failed = true;
@@ -112,7 +112,7 @@ class Ranks {
     return failed;
   }
 
-  /// Of the first that failed by itself: the others ended because of it.
+  /// Returns the exit code of the first rank that failed by itself, as the others ended because of it.
   int code() const {
     int code = 0;
     for (const Rank& rank : all_) {
@@ -136,13 +136,13 @@ class Ranks {
     return start(words_, signals_, keeps);
   }
 
-  /// By SIGKILL alone: who sends it wants the process gone, not the run. What a program does to itself, it
-  /// would do again.
+  /// Replaces a rank that SIGKILL ended: its sender wants the process gone, not the run. A crash of the
+  /// program itself would only repeat.
   bool replace(Rank& rank) {
     if (failed_ || told_ || !rank.replaced || !rank.end.by_signal() || rank.end.signal() != SIGKILL)
       return false;
     for (const Rank& other : all_)
-      if (other.number != rank.number && !other.running) return false;  // it has ended in order: nobody waits
+      if (other.number != rank.number && !other.running) return false;  // a rank ended in order: none waits
     set("TRAINYARD_REPLACEMENT", ++replacements_);
     std::fprintf(stderr, "trainyard: rank %d %s; a new process takes its place\n", rank.number,
                  rank.end.text().c_str());
@@ -165,7 +165,7 @@ int launch(const std::vector<std::string>& words, int ranks) {
   const HeldSignals signals;
   Ranks all(words, ranks, signals);
   using Clock = std::chrono::steady_clock;
-  std::optional<Clock::time_point> ended, failed;  // when the first rank did
+  std::optional<Clock::time_point> ended, failed;  // when the first rank ended, or failed
   bool told = false;
   while (all.any_running()) {
     const int number = signals.next(milliseconds(ended ? 200 : 60'000));

@@ -1,15 +1,15 @@
-// Where the store of a run's ranks listens: a port of this machine, opened ahead of them, so that nobody else
-// takes it.
+// Opens the port of this machine on which the rendezvous store of a run's ranks listens, before they start,
+// so that nobody else takes it.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard::control {
 
-/// A socket that listens on a port of its own, of the loopback interface; closed at the end.
+/// A socket that listens on a free port of the loopback interface; closed on destruction.
 class Listening {
  public:
-  /// Throws Error where no port is to be had.
+  /// Throws Error if no port is available.
   Listening();
   ~Listening();
   Listening(const Listening&) = delete;
@@ -17,7 +17,7 @@ class Listening {
 
   int socket() const { return socket_; }
   std::uint16_t port() const { return port_; }
-  /// The socket, which is the caller's to close from here on.
+  /// Returns the socket, which the caller then has to close.
   int release();
 
  private:

@@ -31,7 +31,7 @@ constexpr std::size_t curve_rows = 12, least_rows = 6;
 constexpr timespec tick{.tv_sec = 0, .tv_nsec = 500'000'000};
 constexpr std::chrono::milliseconds patience(300);
 
-/// At most so many characters of UTF-8 text; all that is printed here is one column wide.
+/// Returns at most `columns` characters of UTF-8 text; all text here has characters one column wide.
 std::string cut(const std::string& text, std::size_t columns) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < text.size(); ++i)
@@ -63,7 +63,7 @@ std::string head(const View& view) {
   return text;
 }
 
-/// Losses and metrics, several to a line: those of the validation first.
+/// Formats losses and metrics, several to a line, those of the validation first.
 std::vector<std::string> metric_lines(const RunState& run, std::size_t columns) {
   std::vector<std::string> lines;
   for (const char* prefix : {"val/", "test/", "train/", "lr"})
@@ -78,7 +78,7 @@ std::vector<std::string> metric_lines(const RunState& run, std::size_t columns) 
   return lines;
 }
 
-/// Reads what a run writes, as it grows.
+/// Reads the files of a run as they grow.
 class Watch {
  public:
   explicit Watch(const std::string& path)
@@ -87,7 +87,7 @@ class Watch {
   }
 
   const View& look() {
-    RunState run = life_of(view_.run.path, patience);  // before the files: what it wrote at its end is there
+    RunState run = life_of(view_.run.path, patience);  // before the files, so that they have its last records
     run.steps = view_.run.steps;
     run.metrics = std::move(view_.run.metrics);
     view_.run = std::move(run);
@@ -131,8 +131,8 @@ class Watch {
 std::atomic<int> caught{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-/// The terminal while a frame stands on it: another screen, no cursor, keys without Enter; as before when it
-/// ends. Signals come only in wait().
+/// The terminal while frames are shown: alternate screen, no cursor, keys without Enter; restored at the end.
+/// Signals are delivered only in wait().
 class Terminal {
  public:
   Terminal() {
@@ -165,7 +165,7 @@ class Terminal {
     return size;
   }
 
-  /// False where the terminal is gone.
+  /// Returns false where the terminal is gone.
   static bool write(std::string_view text) {
     while (!text.empty()) {
       const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
@@ -176,7 +176,7 @@ class Terminal {
     return true;
   }
 
-  /// Until the next tick, a key or a signal. True: the user wants to leave.
+  /// Waits for the next tick, a key or a signal. True: the user wants to leave.
   bool wait() {
     pollfd key{keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     if (::ppoll(&key, 1, &tick, &mask_) > 0) {
@@ -246,18 +246,18 @@ int follow(std::vector<Watch>& watches, bool unicode) {
       if (terminal.wait()) return caught == 0 ? 0 : 128 + caught;
     }
   }
-  print(look(watches), Terminal::size().ws_col, unicode);  // they ended: what remains on the screen
+  print(look(watches), Terminal::size().ws_col, unicode);  // all ended: leaves this on the screen
   return 0;
 }
 
-/// The one metric of the validation that says most beside its loss; empty where there is none.
+/// Returns the metric of the validation to draw besides its loss; empty where there is none.
 std::string second_metric(const View& view) {
   for (const auto& [metric, series] : view.validation)
     if (metric != "val/loss") return metric;
   return {};
 }
 
-/// A drawing under a line that names it.
+/// Adds a drawing below a title line.
 void add_drawing(const std::string& title, const std::vector<Drawn>& curves, std::size_t columns,
                  std::size_t rows, bool unicode, std::vector<std::string>& lines) {
   const std::vector<std::string> drawing = draw(curves, columns, rows - 1, unicode);
@@ -266,7 +266,7 @@ void add_drawing(const std::string& title, const std::vector<Drawn>& curves, std
   lines.insert(lines.end(), drawing.begin(), drawing.end());
 }
 
-/// Losses in one drawing, what else the validation gives in another, in as many rows as there are.
+/// Draws losses in one drawing and another validation metric in a second, within `rows` rows.
 void add_curves(const View& view, std::size_t columns, std::size_t rows, bool unicode,
                 std::vector<std::string>& lines) {
   const std::string second = second_metric(view);

@@ -1,4 +1,4 @@
-// The hook order of a run file, from manifests alone.
+// Prints the hook order of a run file, from manifests alone.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trainyard::cli {
 
-/// Per event: the plugins in order, each with its phase, what it writes, and why it stands there; then a digest of it.
+/// Lists, per event, the plugins in order, each with phase, writes and reason for its place; then a digest.
 std::string order_of_run(const config::RunConfig& config, const plugins::Registry& registry);
 
 }  // namespace trainyard::cli

@@ -25,7 +25,7 @@ using plugins::PluginFile;
 
 constexpr std::chrono::milliseconds look_at_run{1000};
 constexpr std::size_t most_error_lines = 12;
-/// Of the check, what takes seconds: somebody waits, and the run itself watches a new plugin for some steps.
+/// The tests that take only seconds, as someone waits; the run itself watches a new plugin for some steps.
 constexpr const char* quick_groups[] = {"static", "life.opens", "run.trains", "state"};
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
@@ -50,12 +50,11 @@ class Developer {
     if (!fs::exists(folder_ + "/CMakeLists.txt"))
       throw ConfigError(folder_ +
                         " has no CMakeLists.txt: name a folder as `trainyard plugins new` makes it");
-    if (!holds_run(run_)) look_at(run_, {});  // says what is there
+    if (!holds_run(run_)) look_at(run_, {});  // throws what the folder holds
   }
 
   int work() {
-    FolderWatch watch(folder_,
-                      {"build", "runs"});  // ahead of the first build: what is saved meanwhile counts
+    FolderWatch watch(folder_, {"build", "runs"});  // before the first build, so that saves meanwhile count
     bool in_place = turn();
     if (options_.once) return static_cast<int>(in_place ? ExitCode::done : ExitCode::plugin);
     say("watching " + folder_ + "; Ctrl-C ends that, and leaves the run alone");
@@ -71,7 +70,7 @@ class Developer {
  private:
   void say(const std::string& text) { out_ << text << std::endl; }
 
-  /// Builds, checks, swaps; whether the run has what was built.
+  /// Builds, checks and swaps; returns whether the run now has the plugin that was built.
   bool turn() {
     try {
       if (!built()) return false;
@@ -106,7 +105,7 @@ class Developer {
     return done.code == 0;
   }
 
-  /// The plugins of the folder; each was held to the rules of loading.
+  /// Returns the plugins of the folder, which all satisfy the rules of loading.
   std::vector<PluginFile> sealed() const {
     const auto registry = plugins::Registry::scan({build_});
     for (const plugins::Refusal& refusal : registry.refusals()) throw PluginError(refusal.message);
@@ -142,7 +141,7 @@ class Developer {
     return true;
   }
 
-  /// Where the run has the plugin, or another of its kind where there is one place for them.
+  /// Finds the run's slot with the plugin, or with another of its kind if the kind has only one slot.
   const Status::Slot* slot_for(const PluginFile& file, const Status& status) {
     const plugins::KindRow* const row = plugins::find_kind(file.manifest.kind);
     const std::string section(row != nullptr ? row->section : file.manifest.kind);
@@ -168,7 +167,7 @@ class Developer {
 std::string short_errors(const std::string& text, const std::string& folder) {
   std::istringstream lines(text);
   std::string result;
-  std::size_t taken = 0, left = 0;  // of what shows an error: the line, and where in it
+  std::size_t taken = 0, left = 0;  // lines shown, and lines left of the current error
   for (std::string line; std::getline(lines, line) && taken < most_error_lines;) {
     if (is_error(line)) left = 3;
     if (left == 0) continue;

@@ -1,5 +1,5 @@
-// trainyard plugins dev: a plugin's folder beside a run that is going. What is saved there is built, checked and
-// swapped in; what does not build or does not pass leaves the run alone.
+// trainyard plugins dev: watches a plugin's folder beside a run that is going. Saved changes are built,
+// checked and swapped in; if the build or a check fails, the run is left alone.
 #pragma once
 
 #include <ostream>
@@ -9,19 +9,19 @@
 namespace trainyard::cli {
 
 struct DevOptions {
-  std::string folder;                    ///< with a CMakeLists.txt; it is built in folder/build
+  std::string folder;                    ///< has a CMakeLists.txt; builds go to folder/build
   std::string run;                       ///< directory of the run, or its name below runs/
-  std::vector<std::string> assignments;  ///< options for the plugin where the run has another in its slot
+  std::vector<std::string> assignments;  ///< the plugin's options if the run has another in its slot
   double timeout = 60.0;                 ///< seconds to wait for a swap
   bool once = false;                     ///< builds, checks and swaps once, then ends
 };
 
-/// Until the run ends or a signal comes. The exit code: done, where the run has ended; with `once` plugin where
-/// it was not swapped in. Throws ConfigError where folder or run will not do.
+/// Works until the run ends or a signal comes. Returns the exit code: done if the run has ended; with `once`,
+/// plugin if it was not swapped in. Throws ConfigError if folder or run are unsuitable.
 int plugins_dev(const DevOptions& options, std::ostream& out);
 
-/// The first errors in what a compiler, linker or the seal said, each with the lines that show it, and paths below
-/// `folder` in short.
+/// Returns the first errors in the output of a compiler, linker or the seal, each with the lines that show
+/// it, and paths below `folder` shortened.
 std::string short_errors(const std::string& text, const std::string& folder);
 
 }  // namespace trainyard::cli

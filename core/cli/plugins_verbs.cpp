@@ -27,7 +27,7 @@ std::vector<std::string> regions_of(Regions regions) {
   return names;
 }
 
-/// "100ba from 1ep to 50%"
+/// Formats a cadence: "100ba from 1ep to 50%".
 std::string cadence_text(const Cadence& cadence) {
   std::string text = cadence.every.empty() ? "time" : cadence.every;
   if (!cadence.start.empty()) text += " from " + cadence.start;
@@ -36,7 +36,7 @@ std::string cadence_text(const Cadence& cadence) {
 }
 
 void print(const ordered_json& json, std::ostream& out) {
-  // Text from a file: what is not UTF-8 is replaced, not thrown at the user.
+  // Text from files may not be UTF-8; bad bytes are replaced rather than reported as an error.
   out << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }
 
@@ -143,13 +143,13 @@ void print_everything(const PluginFile& file, std::ostream& out) {
   facts.push_back({"file", file.path});
   for (const auto& [key, value] : file.build) facts.push_back({key, value});
   facts.push_back({"code SHA-256", file.digest});
-  // One is the runtime's own. The others may be constants of headers, so this is said and not refused.
+  // One initialiser is the runtime's own. Others may be constants of headers, so this is a note and no error.
   if (const std::size_t count = plugins::ElfFile(file.path).initialisers(); count > 1)
     facts.push_back({"note", std::to_string(count - 1) + " static initialiser(s) run when it is loaded"});
   print_columns(facts, "", out);
 }
 
-/// The files that `what` names; a file that is given by path is read and may throw PluginError.
+/// Returns the files that `what` names; a file that is given by path is read and may throw PluginError.
 std::vector<PluginFile> named(const Registry& registry, const std::string& what) {
   if (what.ends_with(".so")) return {plugins::read(what)};
   std::vector<PluginFile> found;

@@ -1,4 +1,4 @@
-// trainyard plugins list | inspect | events: what can be used in a run, from sealed manifests alone.
+// trainyard plugins list | inspect | events: shows what a run can use, from sealed manifests alone.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace trainyard::cli {
 
 enum class Format : std::uint8_t { text, json };
 
-/// A table of all plugins by kind, or of one kind, and every refused file with its reason. `plugin` where files were
-/// refused.
+/// Prints a table of all plugins by kind, or of one kind, and every refused file with its reason. Returns
+/// `plugin` where files were refused.
 ExitCode plugins_list(const plugins::Registry& registry, const std::string& kind, Format format,
                       std::ostream& out);
 std::vector<std::string> kinds_of_plugins();
 
-/// What a hook may write at each event and ask of the loop there (event.hpp).
+/// Prints what a hook may write at each event and ask of the loop there (event.hpp).
 void plugins_events(Format format, std::ostream& out);
 
-/// Everything that a manifest says. `what`: a name, "kind/name", or a file (anything with ".so" at its end).
-/// `plugin` where there is none, or the file was refused; the reason then stands in `errors`.
+/// Prints everything in a manifest. `what` is a name, "kind/name", or a file (anything that ends with ".so").
+/// Returns `plugin`, with the reason in `errors`, where there is none, or the file was refused.
 ExitCode plugins_inspect(const plugins::Registry& registry, const std::string& what, Format format,
                          std::ostream& out, std::ostream& errors);
 

@@ -1,4 +1,4 @@
-// The status of a run as Prometheus reads it.
+// Writes the status of a run for Prometheus.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trainyard::cli {
 
-/// Prometheus' text format, 0.0.4: a gauge or counter a number, metrics of the training as trainyard_metric{name="..."}.
+/// Returns Prometheus' text format, 0.0.4; metrics of the training are trainyard_metric{name="..."}.
 std::string prometheus_text(const control::Status& status);
 
 }  // namespace trainyard::cli

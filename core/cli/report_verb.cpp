@@ -27,7 +27,7 @@ std::vector<report::RunData> read_runs(const std::vector<std::string>& given) {
   std::set<std::filesystem::path> seen;
   for (const std::string& each : given) {
     const std::string path = find_run(each);
-    const RunState state = life_of(path, patience);  // ahead of its files: what it wrote at its end is there
+    const RunState state = life_of(path, patience);  // before its files, so that they have its last records
     if (!seen.insert(std::filesystem::canonical(path)).second) continue;
     runs.push_back(report::read_run(path));
     runs.back().state = name(state.life);

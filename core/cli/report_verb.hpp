@@ -1,4 +1,4 @@
-// trainyard report RUN...: runs as a page.
+// trainyard report RUN...: writes runs as a page.
 #pragma once
 
 #include <ostream>
@@ -9,10 +9,10 @@
 
 namespace trainyard::cli {
 
-/// What folders of runs, or names of runs, tell, each once. Throws Error where one holds no run, or no metrics.
+/// Reads runs, given by folder or name, each once. Throws Error where one holds no run, or no metrics.
 std::vector<report::RunData> read_runs(const std::vector<std::string>& given);
 
-/// The exit code. Throws Error.
+/// Returns the exit code. Throws Error.
 int report_runs(const std::vector<std::string>& given, const std::string& file, std::ostream& out);
 
 }  // namespace trainyard::cli

@@ -26,7 +26,7 @@ void require_folder(const std::string& folder, const char* given_by) {
                       ", which is no folder of plugins: correct it");
 }
 
-/// A run stands for its own file, wherever its directory lies by now; one of another name is another run.
+/// Replaces a run by its file and keeps its folder, unless a new name or output_dir makes it another run.
 void take_run(RunFileOptions& options) {
   const std::string file = run_file_of(options.files.front());
   if (file == options.files.front()) return;
@@ -40,8 +40,8 @@ void take_run(RunFileOptions& options) {
         "run.output_dir=" + config::toml_text(Value(std::filesystem::path(file).parent_path().string())));
 }
 
-/// A single rank has no gradients to sum. A run that several ranks began is resumed without its compressor, and that is
-/// said, and without the swaps that its file plans for it.
+/// Removes the compressor, with a warning, and its planned swaps where a run that several ranks began is
+/// resumed with a single rank, which has no gradients to sum.
 void leave_out_compressor(config::Document& document) {
   constexpr const char* slot = "distributed.compressor";
   const Value* const compressor = config::value_at(document.root, slot);

@@ -23,7 +23,7 @@ using control::Json;
 constexpr std::string_view lives[] = {"running",     "paused", "completed", "stopped",
                                       "interrupted", "failed", "killed"};
 
-/// Asks for the lock, shared, and gives it back: the only question that one may ask about it.
+/// Tests the lock by taking it, shared, and giving it back, which is the only way to query it.
 bool locked(const std::string& path) {
   const control::Descriptor journal(::open((path + "/journal.jsonl").c_str(), O_RDONLY | O_CLOEXEC));
   return journal && ::flock(journal.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -49,15 +49,15 @@ void take_numbers(const Json& from, std::map<std::string, double>& to) {
     if (const std::optional<double> number = control::number(value)) to[key] = *number;
 }
 
-/// Asks the run itself.
+/// Asks the run for its status through its socket.
 void ask(RunState& run, std::chrono::milliseconds patience) {
   try {
     control::Client client(run.path);
-    run.life = Life::running;  // somebody listens
+    run.life = Life::running;  // a process listens
     run.status = client.ask({.verb = control::Verb::status}, patience).get<control::Status>();
     if (run.status->state == control::RunState::paused) run.life = Life::paused;
   } catch (const control::NoAnswer&) {
-  } catch (const std::exception&) {  // of another release: the files have to do
+  } catch (const std::exception&) {  // another release: its files have to do
   }
 }
 
@@ -175,7 +175,7 @@ std::vector<std::string> last_lines(const std::string& file, std::size_t count) 
   stream.seekg(begin);
   std::vector<std::string> lines;
   std::string line;
-  if (begin > 0) std::getline(stream, line);  // the end of a line
+  if (begin > 0) std::getline(stream, line);  // skips the rest of a cut line
   while (std::getline(stream, line) && !stream.eof()) lines.push_back(line);
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
   return lines;

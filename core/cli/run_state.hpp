@@ -1,4 +1,4 @@
-// What a run's directory says about the run to one who stands outside: its files, its lock, its socket.
+// Reads the state of a run from outside: from its files, its lock and its socket.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@ namespace trainyard::cli {
 
 enum class Life : std::uint8_t {
   running,      ///< a process holds its lock
-  paused,       ///< running, and says so
+  paused,       ///< running, but paused
   completed,    ///< reached its budget
   stopped,      ///< a plugin, early stopping or `ctl stop` ended it
-  interrupted,  ///< a signal or its wall time ended it: it can be resumed
+  interrupted,  ///< a signal or its wall time ended it; it can be resumed
   failed,
   killed,  ///< no process, and no result.json of its last one
 };
@@ -30,51 +30,51 @@ inline bool going(Life life) {
 struct RunState {  // NOLINT(bugprone-exception-escape): what nlohmann's json moves does not throw
   std::string path;
   Life life = Life::killed;
-  std::optional<control::Status> status;  ///< of a run that is going and answers
+  std::optional<control::Status> status;  ///< set if the run is going and answers
   control::Json result;                   ///< result.json, null where there is none
   std::int64_t steps = 0;
   std::int64_t total_steps = 0;           ///< 0: not known
   std::map<std::string, double> metrics;  ///< the last value of each
-  std::filesystem::file_time_type changed = std::filesystem::file_time_type::min();  ///< when it wrote last
+  std::filesystem::file_time_type changed = std::filesystem::file_time_type::min();  ///< its last write
 };
 
-/// Whether the folder holds a run: its config.toml and journal.jsonl.
+/// Returns whether the folder holds a run: its config.toml and journal.jsonl.
 bool holds_run(const std::string& path);
 
-/// What a run says now, with the end of its metrics.jsonl. Waits at most `patience` for a run that is going.
-/// Throws ConfigError where the folder holds no run.
+/// Returns the current state of a run, including the end of its metrics.jsonl. Waits at most `patience` for a
+/// run that is going to answer. Throws ConfigError where the folder holds no run.
 RunState look_at(const std::string& path, std::chrono::milliseconds patience);
 
-/// The same without a look at metrics.jsonl: life, status, result and when it wrote last.
+/// The same without reading metrics.jsonl: life, status, result and time of the last write.
 RunState life_of(const std::string& path, std::chrono::milliseconds patience);
 
 using control::object_in;
 
-/// One line of metrics.jsonl, whichever it is, into steps and metrics.
+/// Takes steps and metrics from a line of metrics.jsonl of any kind.
 void take_record(const control::Json& record, RunState& run);
 
-/// What status and result say is newer than any record: to be called after them.
+/// Takes steps and metrics from status and result. Call it after records, as these are newer.
 void take_report(RunState& run);
 
-/// A run's directory, or the name of one below runs/.
+/// Returns a run's directory, given as such or as the name of a run below runs/.
 std::string find_run(const std::string& given);
 
-/// The config.toml of such a run; any other word as it is.
+/// Returns the config.toml of such a run; any other word unchanged.
 std::string run_file_of(const std::string& given);
 
-/// "It was completed after 840 steps", for one who wants it to be going.
+/// Explains to a user who wants a live run: "It was completed after 840 steps".
 std::string how_it_ended(const RunState& run);
 
-/// A line of journal.jsonl for a person: "step 40  rex: disabled: why"; empty where it is none.
+/// Formats a line of journal.jsonl for people: "step 40  rex: disabled: why"; empty where it is none.
 std::string journal_text(const std::string& line);
 
-/// The last `count` whole lines of a file; none where it cannot be read. Looks at its last 256 KiB only.
+/// Returns the last `count` whole lines of a file, searching its last 256 KiB; none where it cannot be read.
 std::vector<std::string> last_lines(const std::string& file, std::size_t count);
 
-/// Text of others without the control characters that would move a terminal's cursor.
+/// Blanks control characters, which would move a terminal's cursor, in foreign text.
 std::string printable(std::string_view text);
 
-// Numbers for a person.
+// Format numbers for people.
 std::string number_text(double value);
 std::string seconds_text(double seconds);  ///< "0.013"
 std::string rate_text(double per_second);  ///< "12.3k"

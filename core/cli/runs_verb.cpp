@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using control::Json;
 
 constexpr int deepest = 5;
-constexpr std::chrono::milliseconds patience(300);  // a loop between two safe points may be silent longer
+constexpr std::chrono::milliseconds patience(300);  // a loop may take longer between two safe points
 
 void find(const fs::path& folder, int depth, std::vector<RunState>& found) {
   if (holds_run(folder.string())) {
@@ -32,7 +32,7 @@ void find(const fs::path& folder, int depth, std::vector<RunState>& found) {
   }
 }
 
-/// The metric of the validation that says most: one that is no loss, else the loss.
+/// Returns the most telling metric of the validation: one other than the loss, else the loss.
 std::pair<std::string, double> last_metric(const RunState& run) {
   std::pair<std::string, double> best;
   for (const auto& [key, value] : run.metrics)

@@ -1,4 +1,4 @@
-// trainyard runs: the runs below a folder and what became of them.
+// trainyard runs: lists the runs below a folder and their state.
 #pragma once
 
 #include <ostream>
@@ -9,10 +9,10 @@
 
 namespace trainyard::cli {
 
-/// Runs below `folder`, by path. A run is not searched for others, links are not followed.
+/// Returns the runs below `folder`, sorted by path. Runs are not searched for others; links are not followed.
 std::vector<RunState> find_runs(const std::string& folder);
 
-/// A table, or JSON. The exit code: 0; 1 where the folder cannot be read.
+/// Prints a table, or JSON. Returns the exit code: 0; 1 where the folder cannot be read.
 int runs(const std::string& folder, bool json, std::ostream& out, std::ostream& errors);
 
 }  // namespace trainyard::cli

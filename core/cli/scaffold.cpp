@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t longest_name = 64;
 
-/// Words of C++, of the SDK's classes (Options, Common) and targets of CMake's own.
+/// Reserved words of C++, of the SDK's classes (Options, Common) and of CMake's own targets.
 constexpr std::string_view reserved[] = {
     "alignas",    "alignof",      "and",       "asm",      "auto",     "bool",      "break",     "case",
     "catch",      "char",         "class",     "concept",  "const",    "consteval", "constexpr", "constinit",
@@ -47,7 +47,7 @@ bool is_identifier(const std::string& name) {
          name.find("__") == std::string::npos && name.size() <= longest_name;
 }
 
-/// "my_plugin" is MyPlugin.
+/// Returns the class name: "my_plugin" is MyPlugin.
 std::string class_name(const std::string& name) {
   std::string result;
   bool upper = true;
@@ -60,7 +60,7 @@ std::string class_name(const std::string& name) {
 
 using Replacements = std::vector<std::pair<std::string_view, std::string>>;
 
-/// In one pass, so that what comes in is not looked at again.
+/// Replaces in one pass, so that inserted text is not searched again.
 std::string replaced(const std::string& text, const Replacements& replacements) {
   std::string result;
   for (std::size_t i = 0; i < text.size();) {

@@ -1,4 +1,4 @@
-// A folder for a plugin of one's own, from the templates that are installed: sdk/templates.
+// Makes a folder for a user's plugin from the installed templates: sdk/templates.
 #pragma once
 
 #include <string>
@@ -12,25 +12,25 @@ inline const std::vector<std::string> licences = {"apache-2.0", "mit", "bsd-3-cl
 
 struct Scaffold {
   std::string kind, name;
-  std::string directory = ".";  ///< that the folder is made in
+  std::string directory = ".";  ///< in which the folder is made
   std::string licence = "apache-2.0";
   std::string author;  ///< empty: "the authors of NAME"
 };
 
-/// Where the templates of this installation are: a folder a kind, and `common` and `licences`.
+/// Returns the folder of this installation's templates: one folder per kind, and `common` and `licences`.
 std::string templates_folder();
 
-/// Why a plugin cannot be called that, with the mend; empty: it can. `shipped`: those that there are.
+/// Returns why a name is refused, and the remedy; empty if it is not. `shipped`: the existing plugins.
 std::string refused_name(const std::string& kind, const std::string& name, const plugins::Registry& shipped);
 
-/// Makes the folder and gives its path. Throws ConfigError where the name will not do or the folder is there, and
-/// DataError where it cannot be written; nothing is left then.
+/// Makes the folder and returns its path. Throws ConfigError where the name is refused or the folder exists,
+/// and DataError where it cannot be written; then nothing is left behind.
 std::string scaffold(const Scaffold& what, const plugins::Registry& shipped);
 
-/// The command that run.toml of a folder made so begins with.
+/// Returns the command with which run.toml of a folder made so begins.
 std::string first_command(const std::string& folder);
 
-/// `trainyard` where that is this program, by the PATH; else its path.
+/// Returns `trainyard` if the PATH finds this program under that name; else its path.
 std::string own_command();
 
 }  // namespace trainyard::cli

@@ -35,7 +35,7 @@ std::string fixed(double value) {
   return text;
 }
 
-/// Between 0 and its highest value, over the whole area.
+/// Draws values between 0 and their highest over the whole area.
 template <class Value>
 std::string polyline(const std::vector<train::StepRate>& rates, Value&& value, const char* colour) {
   const double top = highest(rates, value);
@@ -64,7 +64,7 @@ std::string label(double x, double y, const char* anchor, const std::string& tex
          "</text>\n";
 }
 
-/// Learning rate and momentum, each between 0 and its highest.
+/// Draws learning rate and momentum, each between 0 and its highest value.
 std::string svg_of(const std::string& title, const std::vector<train::StepRate>& rates) {
   std::string svg =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 300\" font-family=\"sans-serif\" "
@@ -121,7 +121,7 @@ void print_json(const std::string& title, const std::vector<train::StepRate>& ra
 
 int schedule_plot(const config::RunConfig& config, const plugins::Registry& registry, Format format,
                   const std::string& svg) {
-  // For a person no more than a drawing can show; for a program each step, of a very long run a million.
+  // People get no more points than a drawing can show; programs get each step, of very long runs a million.
   const std::int64_t most = format == Format::json ? 1'000'000 : 2000;
   std::vector<train::StepRate> rates;
   if (const int code = engine().rates(config, registry, most, rates); code != 0) return code;

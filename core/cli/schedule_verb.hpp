@@ -1,4 +1,4 @@
-// `trainyard schedule plot`: what the schedule of a run does to it, before it is trained.
+// `trainyard schedule plot`: shows the effect of a run's schedule before it is trained.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ End wait_for(pid_t child, const HeldSignals& signals) {
   }
 }
 
-/// Who the report of that process blames; nothing where it left none, or blames no plugin.
+/// Returns the plugin that the report of that process blames; nothing without a report, or without blame.
 std::optional<Quarantined> culprit(const std::string& directory, pid_t child) {
   std::ifstream file(directory + "/report.json");
   if (!file) return std::nullopt;
@@ -80,7 +80,7 @@ int supervise(const Supervised& supervised) {
   for (int restarts = 0;; ++restarts) {
     const End end = wait_for(start(restarts == 0 ? supervised.first : supervised.again, signals), signals);
     if (end.asked) return end.code();
-    // A plugin's own error, or a value that it made not finite, too, is a reason to go on without it.
+    // An error of a plugin, or a non-finite value that it made, is also a reason to go on without it.
     const bool of_plugin =
         end.code() == static_cast<int>(ExitCode::plugin) || end.code() == static_cast<int>(ExitCode::numeric);
     if (!end.crashed() && !of_plugin) return end.code();

@@ -1,5 +1,5 @@
-// `trainyard train --supervise`: runs the training as a child process, and starts it again from its last
-// checkpoint where a plugin brings it down, without that plugin. Torch-free.
+// `trainyard train --supervise`: runs the training as a child process. If a plugin brings it down, it starts
+// it again from its last checkpoint, without that plugin. Torch-free.
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,16 @@
 namespace trainyard::control {
 
 struct Supervised {
-  std::string directory;           ///< of the run
+  std::string directory;           ///< the run's directory
   std::vector<std::string> first;  ///< program and arguments of the first start
-  std::vector<std::string> again;  ///< of those after a crash: goes on from the last checkpoint
+  std::vector<std::string> again;  ///< those after a crash, which resume from the last checkpoint
   int most_restarts = 5;
-  std::chrono::milliseconds pause{1000};  ///< before the first restart; twice as long before each further one
+  std::chrono::milliseconds pause{1000};  ///< before the first restart; doubles for each further one
 };
 
-/// Returns the exit code of the training that ended by itself, or why no further one was started. Signals
-/// that end a run are handed on. A crash that no plugin is blamed for is a reason to start again only where
-/// there is a newer checkpoint than at the crash before. Throws Error.
+/// Returns the exit code of the training that ended by itself, or the reason for no further start. Passes on
+/// signals that end a run. A crash that no plugin is blamed for leads to a restart only if there is a newer
+/// checkpoint than at the crash before. Throws Error.
 int supervise(const Supervised& supervised);
 
 }  // namespace trainyard::control

@@ -22,7 +22,7 @@ std::string percent(double part, double whole) {
   return text;
 }
 
-/// An object of numbers in a file, whoever wrote it.
+/// Reads an object of numbers from a file that others may have written.
 Named named_in(const Json& json, const char* key) {
   Named all;
   const Json found = json.is_object() ? json.value(key, Json()) : Json();

@@ -26,7 +26,7 @@ Distance distance(double a, double b) {
   return {absolute, std::abs(a / 2 - b / 2) / (larger / 2)};
 }
 
-/// In unsigned arithmetic: the difference of two int64 need not fit one, nor a double hold them.
+/// Uses unsigned arithmetic, as the difference of two int64 may overflow one and a double may not hold them.
 Distance distance(std::int64_t a, std::int64_t b) {
   const auto size = [](std::int64_t value) {
     const auto bits = static_cast<std::uint64_t>(value);
@@ -56,7 +56,7 @@ struct BFloat16 {
   explicit operator double() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 };
 
-/// Of elements as they lie in the files.
+/// Returns the distance between elements in the byte form of the files.
 template <class T>
 Distance distance_of(const char* a, const char* b) {
   using Number = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
@@ -89,7 +89,7 @@ const Dtype* find_dtype(const std::string& name) {
   return found == std::end(dtypes) ? nullptr : found;
 }
 
-/// Throws DataError where the bytes of a tensor are not those of its type and shape.
+/// Returns the number of elements. Throws DataError if the size does not match type and shape.
 std::uint64_t elements_of(const CheckedFile& file, const TensorEntry& tensor, std::size_t width) {
   std::uint64_t elements = 1;
   bool sound = true;

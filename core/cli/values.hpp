@@ -1,4 +1,4 @@
-// Two tensors of checkpoints, element by element. Torch-free.
+// Compares two tensors of checkpoints element by element. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,13 @@ struct ValueDifference {
   std::uint64_t elements = 0;
   std::uint64_t differ = 0;
   double largest_absolute = 0.0, largest_relative = 0.0;
-  std::vector<std::int64_t>
-      first;  ///< index of the first that differs; empty where none does, and of a scalar
+  std::vector<std::int64_t> first;  ///< index of the first that differs; empty for none and for scalars
 };
 
-/// Why elements of the two are no pairs, as the end of a sentence ("their shapes differ"); else null.
+/// Returns why elements do not correspond, as the end of a sentence ("their shapes differ"); else null.
 const char* why_not_comparable(const TensorEntry& a, const TensorEntry& b);
 
-/// Of two that are comparable, each in its file. Checks their digests. Throws DataError.
+/// Compares two comparable tensors, each in its file, and checks their digests. Throws DataError.
 ValueDifference compare_values(const CheckedFile& file_of_a, const TensorEntry& a,
                                const CheckedFile& file_of_b, const TensorEntry& b);
 

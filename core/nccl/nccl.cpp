@@ -1,4 +1,4 @@
-// c10d's NCCL backend (core/engine/distributed/nccl.hpp).
+// Makes c10d's NCCL backend (core/engine/distributed/nccl.hpp).
 #include <nccl.h>
 #include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -14,8 +14,8 @@ namespace {
 
 using namespace trainyard;
 
-/// The host watches over the ranks itself. Of c10d's own watchdog it wants neither the end of the process nor
-/// traces; it can be told so by the environment alone.
+/// Keeps c10d's own watchdog from ending the process and from writing traces, as the host watches over the
+/// ranks itself. Only environment variables can say so.
 void quiet_watchdog() {
   for (const char* name :
        {"TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
@@ -27,7 +27,7 @@ std::string text(std::uint64_t version) {
   return std::to_string(version >> 32) + "." + std::to_string(version >> 16 & 0xFFFF);
 }
 
-/// The classes of c10d that are made here are of other sizes with another nccl.h.
+/// Throws ConfigError for an nccl.h other than LibTorch's: c10d's classes made here would differ in size.
 void check_header() {
   constexpr std::uint64_t here = std::uint64_t{NCCL_MAJOR} << 32 | std::uint64_t{NCCL_MINOR} << 16;
   const std::uint64_t there = torch::cuda::nccl::version();
@@ -49,5 +49,5 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend* trainyard_nccl(
   return made.release();
 }
 
-// As the host calls it.
+// The host calls the function with this type.
 static_assert(std::is_same_v<decltype(trainyard_nccl), distributed::MakeNccl>);

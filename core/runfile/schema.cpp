@@ -68,8 +68,7 @@ std::vector<Section> make_schema() {
   table("", "the file", keys_of<FileKeys>());
   table("vars", "values for ${vars.NAME}", {});
   table("run", "the run as a whole", keys_of<RunKeys>(), allowed);
-  table("run.threads", "threads of LibTorch",
-        keys_of<ThreadKeys>());  // sums are split differently
+  table("run.threads", "threads of LibTorch", keys_of<ThreadKeys>());  // changes how sums split
   table("plugins", "where plugins come from besides the host's own", keys_of<PluginKeys>(), allowed);
   slot("model");
   slot("model.dropout");

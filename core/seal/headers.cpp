@@ -18,7 +18,7 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// The end of the comment that begins at `at`, or `at` where none does.
+/// Returns the end of the comment that begins at `at`, or `at` where none begins.
 std::size_t after_comment(const std::string& text, std::size_t at) {
   const auto end_of = [&](const char* end, std::size_t size) {
     const std::size_t found = text.find(end, at + 2);
@@ -29,7 +29,7 @@ std::size_t after_comment(const std::string& text, std::size_t at) {
   return at;
 }
 
-/// The same of a string, of a character and of a string that is given raw.
+/// The same for a string, a character and a raw string.
 std::size_t after_literal(const std::string& text, std::size_t at) {
   if (text.compare(at, 2, "R\"") == 0 && (at == 0 || !is_word(text[at - 1]))) {
     const std::size_t open = text.find('(', at);
@@ -53,8 +53,8 @@ std::string read(const fs::path& path) {
   return text;
 }
 
-/// Whether a header that does not name itself is of the contract all the same: all but those whose code a plugin takes
-/// into its own object, and which lie in these folders.
+/// Returns whether a header is part of the contract without declaring it: all are, except those in these
+/// folders, whose code a plugin compiles into its own object.
 bool is_binding(const std::string& name) {
   const std::string_view own[] = {"helpers/", "formats/", "ad/", "testing/"};
   return std::ranges::none_of(own, [&](std::string_view folder) { return name.starts_with(folder); });

@@ -1,4 +1,4 @@
-// The SDK's headers as text: what of them a plugin is locked to.
+// Reads the SDK's headers as text, for the contract to which a plugin is locked.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,14 @@ namespace trainyard::seal {
 
 struct Headers {
   plugins::Contract contract;
-  plugins::Contract unnamed;  ///< those of them that do not say TRAINYARD_CONTRACT with their name
+  plugins::Contract unnamed;  ///< headers of it that do not declare TRAINYARD_CONTRACT with their name
 };
 
-/// Of the folder that holds trainyard/. A header of helpers/, formats/ or ad/ is of the contract where it names itself:
-/// what does not cross between plugin and host, a plugin takes into its own code. Throws PluginError where there are none.
+/// Reads the headers in the folder that holds trainyard/; one of helpers/, formats/ or ad/ is in the contract
+/// only if it says so, as plugins compile its code into their own. Throws PluginError if there are none.
 Headers read_headers(const std::filesystem::path& include);
 
-/// What the compiler sees of a text, but for blanks: they stay within literals and between two words.
+/// Returns a text without comments, and blanks only within literals and between two words.
 std::string without_comments(const std::string& text);
 
 }  // namespace trainyard::seal

@@ -1,6 +1,6 @@
-// trainyard-seal FILE INCLUDE: asks a freshly linked plugin for its manifest and adds it to the file as text, with the
-// digests of the headers in INCLUDE that it saw. A step of the build, not of a run. What is wrong with the plugin fails
-// the build here, not a training later.
+// trainyard-seal FILE INCLUDE: asks a freshly linked plugin for its manifest and adds it to the file as text,
+// with the digests of the headers in INCLUDE that it included. A step of the build, not of a run: faults of
+// the plugin fail the build here, not a training later.
 #include <dlfcn.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -39,7 +39,7 @@ std::string joined(const std::vector<std::string>& lines) {
 }
 
 ManifestData described(const std::string& path) {
-  // Bound now, as the host does it: a missing symbol is reported here.
+  // RTLD_NOW, as the host uses it, reports a missing symbol here.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw PluginError(std::string("does not load: ") + ::dlerror());
   void* symbol = ::dlsym(handle, entry_symbol);
@@ -51,7 +51,7 @@ ManifestData described(const std::string& path) {
   return describe(entry);
 }
 
-/// The headers that the objects of a plugin say they saw (contract.hpp of the SDK).
+/// Returns the headers that the objects of a plugin say they included (contract.hpp of the SDK).
 Contract seen(const ElfFile& elf, const seal::Headers& headers) {
   const auto names = elf.section(".trainyard.headers", max_manifest_bytes);
   if (!names) throw PluginError("saw no header of the SDK; does it include <trainyard/KIND.hpp>?");
@@ -67,7 +67,7 @@ Contract seen(const ElfFile& elf, const seal::Headers& headers) {
   return contract;
 }
 
-/// Runs objcopy on `from`, so that `to` has `text` as its manifest, in place of one that it may have had.
+/// Runs objcopy on `from`, so that `to` has `text` as its manifest, replacing any older one.
 void add_section(const std::string& from, const std::string& text_file, const std::string& to) {
   const std::string section(manifest_section), remove = "--remove-section=" + section,
                                                add = "--add-section=" + section + "=" + text_file,
@@ -85,8 +85,8 @@ void add_section(const std::string& from, const std::string& text_file, const st
     throw PluginError("cannot be sealed: objcopy failed, see above");
 }
 
-/// objcopy moves the end of what becomes read-only where a plugin has variables of a thread; the loader shall
-/// find what the linker wrote.
+/// Restores the linker's program headers for the loader, since objcopy moves the end of the segment that
+/// becomes read-only if a plugin has thread-local variables.
 void restore_program_headers(const std::string& from, const fs::path& to) {
   std::ifstream original(from, std::ios::binary);
   Elf64_Ehdr header{};
@@ -99,7 +99,7 @@ void restore_program_headers(const std::string& from, const fs::path& to) {
     throw PluginError("cannot be sealed: " + to.string() + " cannot be written");
 }
 
-/// Removes its files whatever happens.
+/// Removes its files on destruction, also after errors.
 struct TemporaryFiles {
   fs::path text, object;
   ~TemporaryFiles() {
@@ -141,7 +141,7 @@ void seal_plugin(const std::string& path, const fs::path& include) {
   add_section(path, temporary.text, temporary.object);
   restore_program_headers(path, temporary.object);
 
-  // What a host of this SDK will do, done once here: nothing that it would refuse leaves the build.
+  // These are the checks of a host of this SDK, so that nothing that it would refuse leaves the build.
   const ElfFile sealed(temporary.object);
   if (sealed.section(manifest_section, max_manifest_bytes) != text ||
       to_text(from_text(text, headers.contract)) != text)
@@ -161,7 +161,7 @@ int main(int count, char** arguments) {
            "Adds the manifest of a plugin to its shared object; INCLUDE holds the headers of the SDK.\n";
     return static_cast<int>(ExitCode::config);
   }
-  // A path without a slash would be searched for among the system's libraries.
+  // dlopen would search the system's libraries for a path without a slash.
   const std::string path = std::filesystem::absolute(arguments[1]).string();
   try {
     seal_plugin(path, arguments[2]);

@@ -1,4 +1,4 @@
-// trainyard-contract INCLUDE FILE: writes the table of the headers that a host is built with, as a source of it.
+// trainyard-contract INCLUDE FILE: writes a source with the table of headers that a host is built with.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -17,7 +17,7 @@ int main(int count, char** arguments) {
     for (const auto& [name, digest] : trainyard::seal::read_headers(arguments[1]).contract)
       source << "    {\"" << name << "\", \"" << digest << "\"},\n";
     source << "  };\n  return contract;\n}\n";
-    // A file that is as it was stays: nothing is built again for a comment.
+    // An unchanged file is not written, so that a changed comment causes no rebuild.
     std::ifstream stream(arguments[2]);
     const std::string before{std::istreambuf_iterator<char>(stream), {}};
     return source.str() == before || std::ofstream(arguments[2]) << source.str() << std::flush ? 0 : 1;

@@ -81,7 +81,7 @@ StudyLedger::StudyLedger(const std::string& path) {
                       error.what() + "; move the file away to begin the study anew");
     }
   }
-  if (begin < all.size()) file_->cut(static_cast<std::int64_t>(begin));  // a kill came while it was written
+  if (begin < all.size()) file_->cut(static_cast<std::int64_t>(begin));  // a kill cut off the last line
 }
 
 void StudyLedger::write(const LedgerEntry& entry) {

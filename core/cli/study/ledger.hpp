@@ -1,7 +1,5 @@
-// What a study asked and was told, as a file that only grows: ledger.jsonl in its folder, a line each. Torch-free.
-//   {"start": {"trial", "until", "digest"}}                       a trial was begun
-//   {"end": {"trial", "until", "digest", "end", "metrics", ...}}  it is over
-//   {"known": {as of an end}}                                     one of the study as it was before it changed
+// The trials that a study asked for, and their outcomes, in a file that only grows: ledger.jsonl in its
+// folder, one line per entry. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +12,7 @@
 
 namespace trainyard::cli {
 
-/// Which training: a trial's name, how far, and of what run file.
+/// Identifies a training: name and length of the trial, and the digest of its run file.
 struct TrialKey {
   std::string trial, until, digest;
 
@@ -26,26 +24,27 @@ struct LedgerEntry {
 
   What what = What::start;
   TrialKey key;
-  TrialOutcome outcome;  ///< of an end
-  double seconds = 0.0;  ///< that it took
+  TrialOutcome outcome;  ///< set for an end
+  double seconds = 0.0;  ///< seconds that the trial took
 };
 
-/// One process writes it: it holds a lock while the object lives. Each entry is on the disk when the call returns.
+/// The ledger, written by one process, which holds a lock while the object lives. Each entry is on the disk
+/// when the call returns.
 class StudyLedger {
  public:
-  /// Makes the file, or goes on with it; a line that a kill cut short is dropped. Throws ConfigError where another
-  /// process runs the study now, DataError where a line is not as it was written.
+  /// Creates the file, or continues it; a line that a kill cut short is dropped. Throws ConfigError where
+  /// another process runs the study now, DataError where a line is not as it was written.
   explicit StudyLedger(const std::string& path);
 
-  /// Those that were there.
+  /// Returns the entries that the file had when it was opened.
   const std::vector<LedgerEntry>& entries() const { return entries_; }
 
   void write(const LedgerEntry& entry);
 
-  /// In place of all that was there, in one step.
+  /// Replaces all entries in one step.
   void replace(const std::vector<LedgerEntry>& entries);
 
-  /// As if the study had never begun.
+  /// Removes the file, as if the study had never begun.
   void remove();
 
  private:

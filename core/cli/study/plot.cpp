@@ -16,8 +16,8 @@ namespace trainyard::cli {
 namespace {
 
 constexpr double left = 80, right = 560, top = 40, bottom = 290, height = 400;
-constexpr std::size_t most_named = 16;  ///< series in a legend
-constexpr std::size_t most_bars = 12;   ///< points of a series that have bars; of more the interval is a band
+constexpr std::size_t most_named = 16;  ///< most series in a legend
+constexpr std::size_t most_bars = 12;   ///< most points of a series with bars; beyond, a band
 
 const char* const head =
     R"svg(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">
@@ -52,7 +52,7 @@ std::string short_number(double value) {
   return text;
 }
 
-/// From a range of values to a range of the picture.
+/// Maps a range of values to a range of the picture.
 class Scale {
  public:
   Scale(double from, double to, bool log = false) : from_(from), to_(to), log_(log) {}
@@ -207,7 +207,7 @@ class Panel {
   Scale x_, y_;
 };
 
-/// The metric's values by step.
+/// Returns the metric's values by step.
 std::map<double, double> curve_of(const std::string& run, const std::string& metric) {
   std::map<double, double> curve;
   std::ifstream stream(run + "/metrics.jsonl");
@@ -223,7 +223,7 @@ std::map<double, double> curve_of(const std::string& run, const std::string& met
   return curve;
 }
 
-/// Mean and 95 % interval at each step that all of them have.
+/// Returns mean and 95 % interval at each step that all curves have.
 std::vector<ResultPlot::Point> mean_of(const std::vector<std::map<double, double>>& curves) {
   std::vector<ResultPlot::Point> points;
   for (const auto& [step, ignored] : curves.front()) {
@@ -249,7 +249,7 @@ std::vector<ResultPlot> learning_curves(const std::vector<Finished>& trials, con
   std::vector<std::string> panels;
   std::map<std::string, std::map<std::string, std::vector<std::map<double, double>>>> curves;
   std::map<std::string, std::vector<std::string>> names;
-  std::set<std::string> seen;  // a run that went on is one run
+  std::set<std::string> seen;  // a run that was continued counts once
   for (const Finished& each : trials) {
     if (each.trial.panel.empty() || !seen.insert(each.folder).second) continue;
     std::map<double, double> curve = curve_of(each.folder, metric);

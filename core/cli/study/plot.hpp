@@ -1,5 +1,5 @@
-// Pictures of a study, as one SVG file that needs nothing else: light and dark as the reader's screen is, values where
-// the pointer rests. Torch-free.
+// Draws a study as one SVG file that needs no other: light or dark as the reader's screen is, with values
+// where the pointer rests. Torch-free.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace trainyard::cli {
 
-/// The learning curves of the trials, by what each run wrote in its metrics.jsonl: a plot a panel, series as their mean
-/// with its 95 % interval; those that came out best are bold.
+/// Returns the learning curves of the trials from the metrics.jsonl of their runs: one plot per panel, each
+/// series as its mean with its 95 % interval; the best ones are bold.
 std::vector<ResultPlot> learning_curves(const std::vector<Finished>& trials, const std::string& metric,
                                         const std::vector<StudyBest>& best);
 
-/// One below the other.
+/// Returns an SVG with the plots below each other.
 std::string svg(const std::string& title, const std::vector<ResultPlot>& plots);
 
 }  // namespace trainyard::cli

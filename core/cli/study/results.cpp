@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* ends[] = {"done", "diverged", "failed"};
 
-/// The shortest text that reads back as the same number.
+/// Returns the shortest text that reads back as the same number.
 std::string number_text(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   char text[40];
@@ -66,7 +66,7 @@ std::string value_of(const TrialOutcome& outcome, const std::string& metric) {
   return outcome.end == TrialOutcome::End::diverged ? "nan" : "";
 }
 
-/// "0010" after "0009", and "s10" after "s9".
+/// Compares names by their numbers: "0010" comes after "0009", and "s10" after "s9".
 bool before(const Finished& a, const Finished& b) {
   return ::strverscmp(a.trial.name.c_str(), b.trial.name.c_str()) < 0;
 }
@@ -106,7 +106,7 @@ Json trial_json(const Finished& each) {
   return json;
 }
 
-/// The run file of a configuration, as a run of its own.
+/// Returns a configuration as the run file of a run of its own.
 std::string best_file(const StudyBest& best, const StudyFile& file, const std::string& name, StudyRun& run) {
   Table table = run.configs().resolved(best.trial).resolved;
   table.erase("study");

@@ -18,7 +18,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// Tables that a file may have which is a study and no run file.
+/// Returns the tables that a file may have if it is a study and no run file.
 const std::vector<std::string>& own_tables() {
   static const std::vector<std::string> names = {"extends", "plugins", "schema", "study", "vars"};
   return names;
@@ -39,7 +39,7 @@ bool names_run(const Table& study) {
   return run != nullptr && !run->as<std::string>().empty();
 }
 
-/// Beside a `run` nobody would read them.
+/// Reports other tables beside a `run`, as nothing would read them.
 void refuse_tables(config::Document& document, const Table& study) {
   if (!names_run(study)) return;
   for (const Table::Entry& entry : document.root.entries())
@@ -52,7 +52,7 @@ void refuse_tables(config::Document& document, const Table& study) {
                                   : config::suggestion(entry.key, own_tables()));
 }
 
-/// The checked table; nothing, with findings, where it cannot be used.
+/// Returns the checked table; nothing, with findings, where it cannot be used.
 std::optional<config::Checked> check(config::Document& document, const plugins::Registry& registry) {
   config::Findings& findings = document.findings;
   config::Checker checker(findings, /*percent=*/true);
@@ -77,7 +77,7 @@ void print(const config::Findings& findings, bool json) {
     std::fputs(findings.text(isatty(STDERR_FILENO) == 1).c_str(), stderr);
 }
 
-/// Whether it calls into the SDK's library or LibTorch: plugins name those that they use, and no place for them.
+/// Returns whether a plugin uses the SDK's library or LibTorch, which it names, but not by their location.
 bool needs_engine(const std::string& path) {
   constexpr std::size_t most = 1 << 24;
   const std::string names = plugins::ElfFile(path).section(".dynstr", most).value_or("");
@@ -85,7 +85,7 @@ bool needs_engine(const std::string& path) {
          names.find("libc10") != std::string::npos;
 }
 
-/// Those of every study, read as the plugin will.
+/// Reads the options that every study has as the plugin will.
 StudyOptions common_of(const Table& options) {
   StudyOptions common;
   fill(&common, options_of<StudyOptions>(), options);
@@ -107,7 +107,7 @@ std::optional<StudyFile> read_study_file(const StudyFileOptions& options) {
   std::optional<config::Checked> checked = check(document, registry);
   config::Findings findings = document.findings;
   const bool itself = is_run && checked && !names_run(checked->options);
-  if (itself) findings = config::resolve(std::move(document), registry).findings;  // all of it is to be right
+  if (itself) findings = config::resolve(std::move(document), registry).findings;  // all has to be valid
   print(findings, options.json);
   if (!checked || findings.failed()) return std::nullopt;
   if (itself)
@@ -122,7 +122,7 @@ std::optional<StudyFile> read_study_file(const StudyFileOptions& options) {
 }
 
 std::unique_ptr<Study> make_study(const StudyFile& file) {
-  if (needs_engine(file.plugin.path)) engine();  // which brings them
+  if (needs_engine(file.plugin.path)) engine();  // the engine brings both libraries
   const plugins::LoadedPlugin plugin = plugins::load(file.plugin);
   auto made = plugin.create(file.options);
   return std::unique_ptr<Study>(static_cast<Study*>(made.plugin.release()));

@@ -1,4 +1,4 @@
-// The file of a study: what its table [study] says, checked as the tables of a run file are. Torch-free.
+// Reads the file of a study and checks its table [study] like tables of a run file. Torch-free.
 #pragma once
 
 #include <memory>
@@ -20,17 +20,17 @@ struct StudyFileOptions {
 };
 
 struct StudyFile {
-  std::string name;  ///< of the file, without folder and ending
+  std::string name;  ///< name of the file without folder and extension
   plugins::PluginFile plugin;
-  Table options;        ///< checked, defaults filled in
-  StudyOptions common;  ///< of them, those of every study
+  Table options;        ///< checked, with defaults filled in
+  StudyOptions common;  ///< the options that every study has
 };
 
-/// Nothing where the file is not valid; the report has been printed then, to standard error, or as JSON to standard
-/// output.
+/// Reads the file; nothing where it is not valid: then the report has been printed to standard error, or as
+/// JSON to standard output.
 std::optional<StudyFile> read_study_file(const StudyFileOptions& options);
 
-/// A new object of the study's plugin. Loads no LibTorch, unless the plugin itself needs it. Throws PluginError.
+/// Makes an object of the study's plugin. Loads LibTorch only if the plugin needs it. Throws PluginError.
 std::unique_ptr<Study> make_study(const StudyFile& file);
 
 }  // namespace trainyard::cli

@@ -29,7 +29,7 @@ std::string named(const TrialKey& key) {
   return "\"" + key.trial + "\"" + (key.until.empty() ? "" : " to " + key.until);
 }
 
-/// The ledger's place, once its folder is there.
+/// Makes the folder and returns the path of its ledger.
 std::string ledger_in(const std::string& folder) {
   fs::create_directories(folder);
   return folder + "/ledger.jsonl";
@@ -123,7 +123,7 @@ ExitCode StudyRun::run() {
   return ExitCode::done;
 }
 
-/// The same calls again, to a new object. Whether it gave the same answers.
+/// Repeats the recorded calls on a new plugin object, and returns whether it gave the same answers.
 bool StudyRun::replay() {
   study_ = std::make_unique<StudyPlugin>(file_);
   study_->open([this](const StudyTrial& trial) { return configs_.resolved(trial).resolved; });
@@ -149,8 +149,7 @@ bool StudyRun::replay() {
   return true;
 }
 
-/// The study is another one than it was. Trials that it has in common with that are not run again; those that failed
-/// are.
+/// Starts over after the study changed. Finished trials that it still has are not run again; failed ones are.
 void StudyRun::take_over() {
   std::vector<LedgerEntry> kept;
   for (LedgerEntry entry : ledger_.entries())
@@ -172,7 +171,7 @@ void StudyRun::take_over() {
   study_->open([this](const StudyTrial& trial) { return configs_.resolved(trial).resolved; });
 }
 
-/// Begins trials while there are some and places are free.
+/// Begins trials while the study has some and places are free.
 void StudyRun::fill(Trials& trials) {
   while (jobs_ == 0 || trials.running() < jobs_) {
     const std::optional<StudyTrial> trial = study_->next(static_cast<int>(begun_.size()));
@@ -195,7 +194,7 @@ void StudyRun::begin(Trials& trials, const StudyTrial& trial) {
   const auto known = std::ranges::find(known_, key, &LedgerEntry::key);
   const auto before = reached_.find(trial.name);
   const bool new_run = known == known_.end() && before == reached_.end();
-  if (new_run) fs::remove_all(folder_of(trial.name));  // of another study of this name
+  if (new_run) fs::remove_all(folder_of(trial.name));  // left by another study of this name
   ledger_.write({What::start, key, {}, 0.0});
   begun_.push_back({trial, key});
   if (known == known_.end()) return process(trials, trial);
@@ -212,7 +211,7 @@ void StudyRun::process(Trials& trials, const StudyTrial& trial) {
 
 void StudyRun::collect(Trials& trials) {
   for (const EndedTrial& each : trials.ended()) {
-    if (each.interrupted) continue;  // it is begun still, for who goes on with the study
+    if (each.interrupted) continue;  // it stays begun, for a later continuation
     const auto begun =
         std::ranges::find_if(begun_, [&](const Begun& one) { return one.trial.name == each.outcome.trial; });
     if (each.outcome.end == TrialOutcome::End::done) check_metrics(each.outcome);
@@ -243,7 +242,7 @@ void StudyRun::over(const StudyTrial& trial, const TrialOutcome& outcome, double
   finished_.push_back({trial, outcome, seconds, folder_of(trial.name)});
 }
 
-/// A study that is judged by what no run has would be for nothing.
+/// Throws ConfigError if a trial lacks a metric by which the study is judged, as it would be pointless.
 void StudyRun::check_metrics(const TrialOutcome& outcome) const {
   std::vector<std::string> names;
   for (const auto& [name, value] : outcome.metrics) names.push_back(name);
@@ -256,7 +255,7 @@ void StudyRun::check_metrics(const TrialOutcome& outcome) const {
 }
 
 void StudyRun::all_failed() {
-  ledger_.remove();  // once mended, it begins anew
+  ledger_.remove();  // once mended, the study begins anew
   throw Error(first_failure_, "study: all of its first " + std::to_string(finished_.size()) +
                                   " trials failed; what each printed is in " + folder_ + "/logs");
 }
@@ -267,7 +266,7 @@ int StudyRun::jobs_for(const config::RunConfig& run) const {
   return std::max(1, cores / std::max(1, run.threads.intra_op));
 }
 
-/// A trial's name as a path: of what no file should be called there is a digest instead.
+/// Returns a trial's folder: its name, with a digest added if it had to be changed into a plain path.
 std::string StudyRun::folder_of(const std::string& trial) const {
   std::string safe;
   for (const char c : trial) {
@@ -284,7 +283,7 @@ std::string StudyRun::folder_of(const std::string& trial) const {
   return folder_ + "/runs/" + safe.substr(0, 150) + "-" + plugins::Sha256::of(trial).substr(0, 8);
 }
 
-/// Seconds, by what trials have taken for what they trained.
+/// Estimates the seconds left from what past trials took for their length.
 double StudyRun::left() const {
   const auto cost = [](const std::optional<Duration>& from, const std::optional<Duration>& until) {
     return until ? until->count - (from ? from->count : 0.0) : 1.0;

@@ -1,4 +1,4 @@
-// Runs a study to its end, or on to it from where it was left. Torch-free.
+// Runs a study to its end, from its beginning or from where it was interrupted. Torch-free.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@
 
 namespace trainyard::cli {
 
-/// A trial that is over.
+/// A trial that has ended.
 struct Finished {
   StudyTrial trial;
   TrialOutcome outcome;
   double seconds = 0.0;
-  std::string folder;  ///< of its run
+  std::string folder;  ///< folder of its run
 };
 
-/// A study's plugin: what it throws is told with its name.
+/// A study's plugin; errors that it throws are reported with its name.
 class StudyPlugin {
  public:
   explicit StudyPlugin(const StudyFile& file);
 
   void open(const Study::Resolve& resolve);
   std::vector<StudyStage> stages() const;
-  /// Checked: it has a name and a run file.
+  /// Returns the next trial, checked to have a name and a run file.
   std::optional<StudyTrial> next(int running);
   void report(const TrialOutcome& outcome);
   StudyResult result() const;
@@ -42,20 +42,20 @@ class StudyPlugin {
   std::unique_ptr<Study> study_;
 };
 
-/// The first trials, at most so many, as they are given while nothing is reported; each is a valid run, or
-/// ConfigError is thrown.
+/// Returns the first trials, at most `most`, that the study gives while nothing is reported; throws
+/// ConfigError unless each is a valid run.
 std::vector<StudyTrial> first_trials(StudyPlugin& study, TrialConfigs& configs, std::size_t most);
 
 class StudyRun {
  public:
-  /// `folder`: of the study. `jobs`: trials at a time; 0: as many as the cores of this machine allow.
+  /// `folder` is the study's. `jobs`: trials at a time; 0: as many as the cores of this machine allow.
   StudyRun(const StudyFile& file, const std::vector<std::string>& plugin_folders, std::string folder,
            int jobs);
 
-  /// The process's exit code: done, or resumable where a signal came.
+  /// Returns the process's exit code: done, or resumable where a signal came.
   ExitCode run();
 
-  /// In the order in which they were reported.
+  /// Returns trials in the order in which they were reported.
   const std::vector<Finished>& finished() const { return finished_; }
   StudyResult result() const { return study_->result(); }
   std::int64_t failed() const { return failed_; }
@@ -89,9 +89,9 @@ class StudyRun {
   TrialConfigs configs_;
   StudyLedger ledger_;
   std::unique_ptr<StudyPlugin> study_;
-  std::vector<Begun> begun_;                                ///< reported not yet
-  std::vector<LedgerEntry> known_;                          ///< of the study as it was before it changed
-  std::map<std::string, std::optional<Duration>> reached_;  ///< by each trial's name
+  std::vector<Begun> begun_;                                ///< not yet reported
+  std::vector<LedgerEntry> known_;                          ///< ends from before the study changed
+  std::map<std::string, std::optional<Duration>> reached_;  ///< by name of the trial
   std::vector<Finished> finished_;
   std::int64_t failed_ = 0;
   ExitCode first_failure_ = ExitCode::config;

@@ -1,4 +1,4 @@
-// The run file of a trial, as its training will read it. Torch-free.
+// Makes the run file of a trial as its training will read it. Torch-free.
 #pragma once
 
 #include <map>
@@ -12,30 +12,30 @@
 
 namespace trainyard::cli {
 
-/// What a trial changes of its run file, as after --set: with `until`, and with one thread where the file leaves
-/// their number to LibTorch, since trials run side by side.
+/// Applies a trial's changes to its run file, as --set does: includes `until`, and one thread where the file
+/// leaves the number to LibTorch, since trials run side by side.
 class TrialConfigs {
  public:
   explicit TrialConfigs(std::vector<std::string> plugin_folders);
 
-  /// Throws ConfigError, with all that is wrong, where it is not a valid run.
+  /// Returns the trial's run. Throws ConfigError, with everything that is wrong, where it is not valid.
   config::RunConfig resolved(const StudyTrial& trial);
 
-  /// The words of the command that trains it in that folder, from its newest checkpoint on if it has one.
+  /// Returns the command that trains it in that folder, from its newest checkpoint if it has one.
   std::vector<std::string> command(const StudyTrial& trial, const std::string& folder);
 
  private:
   const plugins::Registry& registry(std::vector<std::string> folders);
 
-  std::vector<std::string> folders_;  ///< of --plugins
-  std::string executable_;            ///< by its path, where one that is built or installed meanwhile will be
+  std::vector<std::string> folders_;  ///< folders of --plugins
+  std::string executable_;            ///< its path, where a newly built or installed one will be
   std::map<std::vector<std::string>, plugins::Registry> registries_;
 };
 
-/// `set` and `until` of a trial.
+/// Returns `set` and `until` of a trial as assignments.
 std::vector<std::string> changes_of(const StudyTrial& trial);
 
-/// Of a resolved run file: two trials of the same one are the same training.
+/// Returns a digest of a resolved run file: trials with equal ones are the same training.
 std::string digest_of(const config::RunConfig& run);
 
 }  // namespace trainyard::cli

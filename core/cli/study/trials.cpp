@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the study that was killed before this one: its trials end in order, which takes them a moment.
+/// Waits until trials of a study that was killed earlier have ended in order, which takes a moment.
 void wait_for_writer(const std::string& folder) {
   using namespace std::chrono_literals;
   for (auto waited = 0ms; waited < 60s && holds_run(folder) && going(life_of(folder, 0ms).life);

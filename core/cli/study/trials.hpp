@@ -1,4 +1,4 @@
-// Trials as child processes, and what came of each. Torch-free.
+// Runs trials as child processes and collects their outcomes. Torch-free.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@ namespace trainyard::cli {
 struct EndedTrial {
   TrialOutcome outcome;
   double seconds = 0.0;
-  int code = 0;              ///< as of a process
-  bool interrupted = false;  ///< it was asked to end, and can go on
+  int code = 0;              ///< exit code
+  bool interrupted = false;  ///< it ended on request and can be resumed
 };
 
-/// Ends those that still run, and waits for them, when it goes.
+/// The running trials; the destructor ends them and waits for them.
 class Trials {
  public:
   explicit Trials(const control::HeldSignals& signals) : signals_(signals) {}
@@ -26,14 +26,14 @@ class Trials {
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
 
-  /// `folder`: of its run. `log`: a file for what it prints, which goes where that is nothing.
+  /// Starts a trial. `folder` is its run's; `log` the file for its output, removed at its end if empty.
   void start(const StudyTrial& trial, const std::vector<std::string>& words, const std::string& folder,
              const std::string& log);
 
-  /// Those that have ended since.
+  /// Returns the trials that ended since the last call.
   std::vector<EndedTrial> ended();
 
-  /// Asks all to end at their next step, with a checkpoint.
+  /// Asks all trials to end at their next step, with a checkpoint.
   void interrupt();
 
   int running() const { return static_cast<int>(running_.size()); }

@@ -1,4 +1,4 @@
-// trainyard bench: measures the host. Benchmarks are programs of their own, which hold hand-written rivals.
+// trainyard bench: measures the host. Benchmarks are separate programs, which contain hand-written rivals.
 #include <unistd.h>
 
 #include "core/cli/engine_library.hpp"

@@ -1,4 +1,4 @@
-// trainyard ckpt ls, inspect, verify, diff, convert: what checkpoints hold and whether they are whole.
+// trainyard ckpt ls, inspect, verify, diff, convert: shows, checks and converts checkpoints.
 #include <iostream>
 
 #include "core/cli/ckpt_diff.hpp"

@@ -1,4 +1,4 @@
-// trainyard completion: what a shell reads in order to complete command lines.
+// trainyard completion: prints the script with which a shell completes command lines.
 #include <cstdio>
 #include <iterator>
 

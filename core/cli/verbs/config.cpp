@@ -1,4 +1,4 @@
-// trainyard config show, schema, diff: run files, shown, explained, compared.
+// trainyard config show, schema, diff: shows, explains and compares run files.
 #include <cstdio>
 
 #include <trainyard/error.hpp>
@@ -14,7 +14,7 @@ namespace {
 struct Given {
   RunFileOptions run_file;
   bool origins = false;
-  std::string table;  ///< empty: all
+  std::string table;  ///< empty: all tables
   std::string format_of_schema = "text";
 };
 

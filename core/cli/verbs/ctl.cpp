@@ -1,4 +1,4 @@
-// trainyard ctl: asks and steers a run that is going.
+// trainyard ctl: queries and controls a run that is going.
 #include <iostream>
 
 #include "core/cli/ctl_verbs.hpp"

@@ -1,4 +1,4 @@
-// trainyard model show: what a model is made of.
+// trainyard model show: lists the layers of a model.
 #include "core/cli/engine_library.hpp"
 #include "core/cli/verbs/verb.hpp"
 

@@ -1,4 +1,4 @@
-// trainyard plan: what a run will do, before it does.
+// trainyard plan: shows what a run will do before it starts.
 #include <cstdio>
 #include <string>
 
@@ -9,7 +9,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// "executor compiled: does all it can only with ...", as validation warns of it.
+/// Returns a line such as "executor compiled: does all it can only with ...", as validation warns of it.
 std::string executor_line(const RunFile& run) {
   std::string text;
   for (const config::Finding& each : run.findings.list())

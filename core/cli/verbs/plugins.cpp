@@ -1,4 +1,4 @@
-// trainyard plugins list, inspect, events: what can be used in a run. Further verbs of it have files of their own.
+// trainyard plugins list, inspect, events: shows what a run can use. Its other verbs have their own files.
 #include <iostream>
 
 #include "core/cli/verbs/verb.hpp"

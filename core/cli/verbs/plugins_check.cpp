@@ -1,4 +1,4 @@
-// trainyard plugins check: tries a plugin, and says what is wrong with it.
+// trainyard plugins check: tests a plugin and reports what is wrong with it.
 #include <iostream>
 
 #include "core/check/report.hpp"
@@ -17,7 +17,7 @@ struct Given {
   check::CheckOptions options;
 };
 
-/// Files that a word names: it is one, or the name of a plugin that is known.
+/// Adds the files that a word names: it is a file itself, or the name of a known plugin.
 void add_files(const plugins::Registry& registry, const std::string& word, std::vector<std::string>& files) {
   const std::size_t before = files.size();
   if (word.ends_with(".so")) files.push_back(word);

@@ -1,4 +1,4 @@
-// trainyard plugins dev: builds, checks and swaps what is saved in a plugin's folder into a run that is going.
+// trainyard plugins dev: builds and checks what is saved in a plugin's folder, and swaps it into a live run.
 #include <iostream>
 
 #include "core/cli/plugins_dev.hpp"

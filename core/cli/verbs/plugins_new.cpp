@@ -1,4 +1,4 @@
-// trainyard plugins new: a folder for a plugin of one's own, which builds, is tested and trains as it stands.
+// trainyard plugins new: makes a folder for a user's plugin, which builds, is tested and trains as it is.
 #include <iostream>
 
 #include "core/cli/engine_library.hpp"
@@ -9,7 +9,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// What to type next, from where the user stands.
+/// Prints the next commands to type in the current folder.
 void tell(const Scaffold& what, const std::string& folder) {
   const std::string command = own_command();
   const bool on_path = command == "trainyard";

@@ -1,4 +1,4 @@
-// trainyard report: runs as a page.
+// trainyard report: writes runs as a page.
 #include <iostream>
 
 #include "core/cli/report_verb.hpp"

@@ -1,4 +1,4 @@
-// trainyard rules check: shows rules what was recorded of a run.
+// trainyard rules check: applies rules to the recording of a run.
 #include "core/cli/engine_library.hpp"
 #include "core/cli/run_state.hpp"
 #include "core/cli/verbs/verb.hpp"

@@ -1,4 +1,4 @@
-// trainyard runs: lists runs; compares some of them.
+// trainyard runs: lists runs, and compares some of them.
 #include <iostream>
 
 #include "core/cli/compare_verb.hpp"

@@ -1,4 +1,4 @@
-// trainyard schedule plot: what the schedule of a run does to it.
+// trainyard schedule plot: shows the effect of a run's schedule.
 #include "core/cli/schedule_verb.hpp"
 #include "core/cli/verbs/verb.hpp"
 

@@ -1,4 +1,4 @@
-// trainyard study: runs the trials that a study asks for, and says what came of them.
+// trainyard study: runs the trials that a study asks for, and reports the results.
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -20,7 +20,7 @@ struct Given {
   Format format = Format::text;
 };
 
-/// Of a study that makes thousands, the rest is found out when it comes to it.
+/// Trials to check in advance; if a study makes thousands, the rest is checked when its turn comes.
 constexpr std::size_t most_checked = 500;
 
 struct Plan {
@@ -28,7 +28,7 @@ struct Plan {
   std::vector<StudyStage> stages;
 };
 
-/// By an object of the plugin that is asked and never told: every trial that depends on no other.
+/// Checks every trial that depends on no other, with a plugin object that is asked but given no results.
 Plan checked(const StudyFile& file, const Given& given) {
   StudyPlugin study(file);
   TrialConfigs configs(given.file.plugin_folders);

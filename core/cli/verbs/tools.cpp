@@ -1,4 +1,4 @@
-// trainyard tools: lists tools. trainyard NAME: runs one; its options are those of its manifest.
+// trainyard tools: lists tools. trainyard NAME: runs one, with the options of its manifest.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -18,7 +18,7 @@ namespace {
 
 using plugins::PluginFile;
 
-/// Of every tool; an option of a manifest that is called so is given by --set tools.0.NAME alone.
+/// Options of every tool; a manifest's option of the same name can only be given by --set tools.0.NAME.
 constexpr std::string_view host_options[] = {"set", "plugins", "format", "weights", "help"};
 
 /// The option of a tool that takes the words behind the run (tool.hpp).
@@ -28,7 +28,7 @@ struct Given {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string weights;
-  std::vector<std::string> words;  ///< behind the run, of a tool that takes data
+  std::vector<std::string> words;  ///< words after the run, for a tool that takes data
 };
 
 std::vector<const PluginFile*> tools_of(const plugins::Registry& registry) {
@@ -46,7 +46,7 @@ int list(RunFileOptions& given) {
   return 0;
 }
 
-/// "net.onnx" stands for the run file model/onnx.toml of a folder of plugins, which has the path as vars.file.
+/// Replaces "net.onnx" by the run file model/onnx.toml in a folder of plugins, with the path as vars.file.
 void stand_in(Given& verb) {
   RunFileOptions& given = verb.run_file;
   const std::filesystem::path path = given.files.front();
@@ -66,7 +66,7 @@ void stand_in(Given& verb) {
   }
 }
 
-/// Behind the run: further run files are laid over it, and the rest is the tool's.
+/// Sorts the words after the run: run files are laid over it, and the rest is passed to the tool.
 void take_words(Given& given) {
   Array words;
   for (const std::string& word : given.words)
@@ -88,8 +88,8 @@ int run_tool(Given& given) {
   });
 }
 
-/// Those that the command line may mean, before it is parsed: of its --plugins, and of the run files among
-/// its words.
+/// Returns the plugins that the command line may mean, before it is parsed: those of its --plugins, and of
+/// the run files among its words.
 plugins::Registry registry_of(const CommandLine& line) {
   std::vector<std::string> given, files;
   for (int i = 2; i < line.argc; ++i) {
@@ -109,7 +109,7 @@ plugins::Registry registry_of(const CommandLine& line) {
   return plugins::Registry::scan(plugin_folders(given, of_run));
 }
 
-/// "--to", as `--set tools.0.to=torch` would; a text is the word as it stands.
+/// Adds an option: "--to" acts like `--set tools.0.to=torch`; a text is taken as it stands.
 void add_option(Arguments& verb, Given& given, const OptionSpec& option) {
   const bool text = option.type == OptionType::string && !option.list;
   const auto take = [&given, text,
@@ -161,7 +161,7 @@ void add_tools(Arguments command, CommandLine& line) {
   add_plugin_folders(verb, *given);
   when_chosen(verb, line, given, list);
 
-  // The folders of plugins are read only for a word that is no verb of the host's.
+  // The folders of plugins are only read for a word that is no verb of the host's.
   const std::string_view word = line.argc > 1 ? line.argv[1] : "";
   if (word.empty() || word.starts_with('-') ||
       std::ranges::find(plugins::host_verbs, word) != std::end(plugins::host_verbs))

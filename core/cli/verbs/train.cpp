@@ -1,4 +1,4 @@
-// trainyard train: trains a model. trainyard resume: goes on with a run.
+// trainyard train: trains a model. trainyard resume: continues a run.
 #include <unistd.h>
 #include <filesystem>
 
@@ -15,14 +15,14 @@ namespace {
 struct Given {
   explicit Given(const CommandLine& typed) : line(typed) {}
 
-  const CommandLine& line;  ///< starts the ranks of a run, and what is supervised
+  const CommandLine& line;  ///< reused to start ranks and supervised runs
   RunFileOptions run_file;
   train::TrainOptions train;
   bool supervise = false;
-  std::string run;  ///< of resume
+  std::string run;  ///< the run to resume
 };
 
-/// The same command as a child, without the option that has it run as one, and without `values` of that.
+/// Returns the same command for a child, without `option`, which starts children, and its `values` values.
 std::vector<std::string> words_without(std::string_view option, int values, const CommandLine& line) {
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string()};
   for (int i = 1; i < line.argc; ++i) {
@@ -35,7 +35,7 @@ std::vector<std::string> words_without(std::string_view option, int values, cons
   return words;
 }
 
-/// First as it was given, then such that it goes on.
+/// Supervises a run: the first start is as given, later ones resume.
 int supervised(const std::string& directory, const CommandLine& line) {
   control::Supervised run{.directory = directory};
   run.first = words_without("--supervise", 0, line);

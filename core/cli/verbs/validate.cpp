@@ -1,4 +1,4 @@
-// trainyard validate: everything that is wrong with a run file.
+// trainyard validate: reports everything that is wrong with a run file.
 #include <cstdio>
 
 #include "core/cli/engine_library.hpp"
@@ -13,8 +13,8 @@ struct Given {
   std::string level = "build";
 };
 
-/// Whether data, network, loss and optimizer fit each other, which takes LibTorch. Shapes are the same on any device,
-/// and there may be no GPU here.
+/// Builds the run with LibTorch to check that data, network, loss and optimizer fit each other. It uses the
+/// CPU, as shapes are the same on any device and there may be no GPU.
 int build(const RunFile& run) {
   config::RunConfig config = run.config;
   config.run.device = "cpu";

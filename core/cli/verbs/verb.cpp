@@ -1,4 +1,4 @@
-// What several verbs take.
+// Adds options that several verbs take.
 #include "core/cli/verbs/verb.hpp"
 
 namespace trainyard::cli {

@@ -1,5 +1,5 @@
-// How a verb of the command line registers: a file of this folder adds it to the parser, with its options and
-// with what it does once they were read; the table in core/main.cpp names it.
+// Registers verbs of the command line: a file of this folder adds a verb to the parser, with its options and
+// the action that runs once they are parsed; the table in core/main.cpp names it.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@
 
 namespace trainyard::cli {
 
-/// What was typed, and what comes of it. Outlives the parser.
+/// The command line, and the action chosen from it. Outlives the parser.
 struct CommandLine {
   int argc = 0;
   char** argv = nullptr;
-  std::function<int()> chosen;  ///< does the verb that was parsed, and gives the exit code
+  std::function<int()> chosen;  ///< runs the parsed verb and returns the exit code
 };
 
-/// `given`: the verb's options, which the parser fills and the action reads.
+/// Sets the action of a verb. `given` are its options, which the parser fills and the action reads.
 template <class Given>
 void when_chosen(Arguments verb, CommandLine& line, std::shared_ptr<Given> given, int (*action)(Given&)) {
   verb.when_chosen([&line, given, action] { line.chosen = [given, action] { return action(*given); }; });
@@ -32,7 +32,7 @@ void add_plugin_folders(Arguments verb, RunFileOptions& options);
 void add_ranks(Arguments verb, RunFileOptions& options);
 void add_format(Arguments verb, Format& format);
 
-/// The exit code of `action` for the run file, or of one that is not valid.
+/// Returns the exit code of `action` for the run file, or that of an invalid one.
 template <class Action>
 int with_run(const RunFileOptions& options, Action&& action) {
   const std::optional<RunFile> run = read_run_file(options);
