@@ -3,8 +3,8 @@
 
   tools/bench/graph_training.py [--quick] [overlap] [memory]
 
-overlap: the loop alone, which prepares a batch and computes with it, against a thread that prepares beside it; one thread each. Of the
-         model of 256, whose computing is nearly all of a step, and of one of 4, where preparing takes about as long.
+overlap: the loop alone, which prepares a batch and computes with it, against a thread that prepares beside it; one thread each. With
+         layers of 256, whose computing is nearly all of a step, and with layers of 4, where preparing is a larger part of it.
 memory: what a run has resident behind each of 20 epochs, with two loader threads."""
 import json
 import pathlib

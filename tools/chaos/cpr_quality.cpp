@@ -2,7 +2,8 @@
 // (cpr_emulation.hpp). A model is trained on made-up clicks; now and then a node "fails", and the rows of its
 // shard become those that its image on the disk has, while the others go on.
 //   chaos_cpr_quality [--quick] [--jobs N] [--runs N] [--seed N] [--policies vanilla,mfu,ssu,scar]
-//                     [--train N] [--test N] [--lr X] [--signal X]
+//                     [--train N] [--test N] [--lr X] [--signal X] [--ratings ratings.csv]
+// --ratings: real ones in the place of made-up clicks, as MovieLens has them.
 // After section 5.3 of CPR (plugins/checkpointer/cpr/overhead.hpp).
 #include "cpr_emulation.hpp"
 
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
@@ -22,6 +24,55 @@
 
 namespace trainyard::chaos {
 namespace {
+
+/// One pass over ratings (userId,movieId,rating,timestamp) in the order of time: does the user give four stars or
+/// more? Every tenth rating is left for the test. Sets the tables and the numbers of samples of `setting`.
+Clicks read_ratings(const std::string& path, Setting& setting) {
+  struct Rating {
+    std::int64_t user, movie, likes, time;
+  };
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) throw DataError(path + ": cannot be read, or is empty");
+  std::vector<Rating> all;
+  std::map<long long, std::int64_t> users, movies;  // their rows
+  while (std::getline(file, line)) {
+    long long user = 0, movie = 0, time = 0;
+    double stars = 0.0;
+    if (std::sscanf(line.c_str(), "%lld,%lld,%lf,%lld", &user, &movie, &stars, &time) != 4)
+      throw DataError(path + ": \"" + line + "\" is not userId,movieId,rating,timestamp");
+    all.push_back({users.try_emplace(user, std::ssize(users)).first->second,
+                   movies.try_emplace(movie, std::ssize(movies)).first->second, stars >= 4.0, time});
+  }
+  std::ranges::stable_sort(all, {}, &Rating::time);
+  setting.rows = {std::ssize(users), std::ssize(movies)};
+  const auto data = test::make<Dataset>(
+      "ctr", test::table({{"size", 1}, {"features", 0}, {"rows", array_of(setting.rows)}}));
+  Clicks clicks{.schema = data->schema(), .train = {}, .test = {}};
+  std::vector<Rating> parts[2];
+  for (std::size_t i = 0; i < all.size(); ++i) parts[i % 10 == 9 ? 1 : 0].push_back(all[i]);
+  const auto batches = [](const std::vector<Rating>& ratings) {
+    std::vector<Batch> made;
+    for (std::size_t first = 0; first < ratings.size(); first += batch_size) {
+      const auto count = static_cast<std::int64_t>(std::min<std::size_t>(batch_size, ratings.size() - first));
+      const at::Tensor ids = at::empty({count, 2}, at::kLong), likes = at::empty({count}, at::kLong);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Rating& rating = ratings[first + static_cast<std::size_t>(i)];
+        ids[i][0] = rating.user;
+        ids[i][1] = rating.movie;
+        likes[i] = rating.likes;
+      }
+      Batch& batch = made.emplace_back();
+      batch.inputs.push_back(ids);
+      batch.target = likes;
+    }
+    return made;
+  };
+  clicks.train = batches(parts[0]);
+  clicks.test = batches(parts[1]);
+  setting.train = std::ssize(parts[0]);
+  return clicks;
+}
 
 struct Failures {
   int count = 0;
@@ -153,6 +204,7 @@ struct Arguments {
   int jobs = 2;
   std::uint64_t seed = 1;
   Policies policies = {"vanilla", "mfu", "ssu"};
+  std::string ratings;
   Setting setting;
 };
 
@@ -171,6 +223,7 @@ Arguments parse(int argc, char** argv) {
       {"--jobs", [&](const char* text) { arguments.jobs = std::stoi(text); }},
       {"--runs", [&](const char* text) { arguments.runs = std::stoi(text); }},
       {"--seed", [&](const char* text) { arguments.seed = std::stoull(text); }},
+      {"--ratings", [&](const char* text) { arguments.ratings = text; }},
       {"--policies", [&](const char* text) { arguments.policies = list_of(text); }},
       {"--train", [&](const char* text) { setting.train = std::stoll(text); }},
       {"--test", [&](const char* text) { setting.test = std::stoll(text); }},
@@ -214,13 +267,17 @@ void print(const Failures& pattern, const Policies& policies, const Figures& fig
 }
 
 int main(int argc, char** argv) {
-  const Arguments arguments = parse(argc, argv);
+  Arguments arguments = parse(argc, argv);
   train::keep_large_blocks();
-  const Setting& setting = arguments.setting;
+  Setting& setting = arguments.setting;
   const Policies& policies = arguments.policies;
   Clicks clicks;
-  clicks.train = read(setting, "train", setting.train, clicks.schema);
-  clicks.test = read(setting, "test", setting.test, clicks.schema);
+  if (arguments.ratings.empty()) {
+    clicks.train = read(setting, "train", setting.train, clicks.schema);
+    clicks.test = read(setting, "test", setting.test, clicks.schema);
+  } else {
+    clicks = read_ratings(arguments.ratings, setting);
+  }
 
   std::vector<Failures> patterns = {{2, 0.8}, {4, 0.4}, {8, 0.2}, {8, 0.8}}, runs;
   if (arguments.quick) patterns = {{8, 0.8}};
