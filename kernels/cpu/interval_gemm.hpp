@@ -1,4 +1,4 @@
-// Products of intervals (kernels/interval.hpp) with numbers, in the thread's rounding mode.
+// Multiplies intervals (kernels/interval.hpp) by numbers, in the thread's rounding mode.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace trainyard::kernels {
 
-/// Has this thread round up, and then as it did before. Nothing else may be computed meanwhile: LibTorch's
-/// functions are made for rounding to nearest.
+/// Makes this thread round up while it lives. Nothing else may be computed meanwhile, as LibTorch's functions
+/// are made for rounding to nearest.
 class Upward {
  public:
   explicit Upward(bool on);

@@ -1,10 +1,6 @@
-// What layers of graph networks do with the neighbours of a node: sums, maxima and products over the rows of
-// a sparse matrix in CSR form, whose entries name rows of a dense one. Dense matrices are row-major without
-// gaps; nothing of the size [entries, width] is made.
-//
-// Each function works on a range of rows, which several threads may share out (balanced_row): a row is added
-// up by one of them, entry after entry, so that bits do not depend on their number. T is float or double.
-// Indices are not checked here.
+// Combines the neighbours of nodes for layers of graph networks: sums, maxima and products over the rows of a
+// sparse matrix in CSR form, whose entries name rows of a dense one. Dense matrices are row-major without
+// gaps; no array of size [entries, width] is made.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ typedef std::int32_t Mask __attribute__((vector_size(64)));
 typedef float Anywhere __attribute__((vector_size(64), aligned(4), may_alias));
 typedef std::int32_t MaskAnywhere __attribute__((vector_size(64), aligned(4), may_alias));
 
-// Tiles whose sums, and what is multiplied, fit in the registers.
+// The sums and factors of these tiles fit in the registers.
 #if defined(__AVX512F__)
 inline constexpr int most_rows = 14, most_strips = 2, most_outer_rows = 16, register_bytes = 64;
 #elif defined(__AVX2__)

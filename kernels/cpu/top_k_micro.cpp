@@ -1,6 +1,6 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set: what it calls of headers is
-// trivial or forced inline.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set: functions of headers that it
+// calls are trivial or forced inline.
 #include "kernels/cpu/top_k_micro.hpp"
 
 #include "kernels/cpu/registers.hpp"
@@ -31,10 +31,10 @@ inline std::int32_t key_at(const float* x) {
   return bits & magnitude_bits;
 }
 
-/// Sixteen sums, whatever the registers, so that all sets give the same bits: element i belongs to sum i % 16.
+/// Sixteen sums for any register size, so that all sets give the same bits: element i belongs to sum i % 16.
 constexpr int lanes = 16;
 
-/// What is known of sixteen interleaved parts of the data.
+/// The statistics of sixteen interleaved parts of the data.
 struct Lanes {
   double sums[lanes] = {};
   std::int32_t smallest[lanes], largest[lanes] = {}, non_finite[lanes] = {};
@@ -128,7 +128,7 @@ void count(const float* x, std::int64_t count, const std::int32_t* above, int th
   }
 }
 
-/// The rest of a block, from `i` on, or all of it where there is no better way.
+/// Compacts the rest of a block, from `i` on, or all of it where no faster way exists.
 int compact_singly(const float* x, int i, int count, std::int32_t low, std::uint32_t width,
                    std::int32_t first, std::int32_t* to, int found) {
   for (; i < count; ++i) {

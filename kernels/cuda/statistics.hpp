@@ -1,5 +1,5 @@
-// What tensors on a CUDA device look like in numbers: one pass over all of a list, in one launch for whatever
-// lengths and dtypes, read back when it suits.
+// Computes statistics of tensors on a CUDA device: one pass over a whole list, in one launch for any lengths
+// and dtypes; results can be read back later.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Numbers {
   double minimum = nan, maximum = nan;          ///< NaN of an empty tensor
   double abs_minimum = nan, abs_maximum = nan;  ///< of |x|; NaN of an empty tensor
   double sum = 0, l1 = 0, squares = 0, product = 1;
-  /// Sum of (x - mean)^2, and of (|x| - mean |x|)^2.
+  /// Sums of (x - mean)^2, and of (|x| - mean |x|)^2.
   double deviation = 0, abs_deviation = 0;
 };
 
@@ -42,7 +42,7 @@ struct Numbers {
 class MultiStatistics {
  public:
   MultiStatistics();
-  /// Waits for what is under way.
+  /// Waits for the launch in progress.
   ~MultiStatistics();
   MultiStatistics(const MultiStatistics&) = delete;
   MultiStatistics& operator=(const MultiStatistics&) = delete;
@@ -53,11 +53,11 @@ class MultiStatistics {
   /// tensor that is not as described, std::runtime_error with CUDA's message for what fails there.
   void launch(std::span<const View> tensors, void* stream);
 
-  /// Whether `results` would not wait.
+  /// Returns whether `results` would not wait.
   bool ready() const;
 
-  /// Of the newest launch, one for each tensor, in their order; none before the first. Waits for them. Valid
-  /// until the next launch.
+  /// Waits for the newest launch and returns its results, one per tensor, in their order; none before the
+  /// first launch. They are valid until the next one.
   std::span<const Numbers> results() const;
 
  private:
