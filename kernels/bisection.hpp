@@ -82,8 +82,8 @@ TRAINYARD_BOTH inline bool open_bounds(Bounds& bounds, std::int64_t k, std::int6
   return true;
 }
 
-/// Bisection in steps of 2^levels: thresholds of the next `levels` steps, for whichever way each goes, are
-/// numbered as the nodes of a heap, the first 1, those of the next step 2 if it was too high and 3 if not.
+/// Bisects in steps of 2^levels: thresholds of the next `levels` steps, for every way in which they can go,
+/// are numbered as the nodes of a heap: the first is 1; its successors are 2 if it was too high and 3 if not.
 /// One pass counts them all.
 struct Bisection {
   Bounds bounds;
@@ -166,8 +166,8 @@ TRAINYARD_BOTH constexpr Digit digit_of(int number) {
   return number == 0 ? Digit{20, 11} : number == 1 ? Digit{9, 11} : Digit{0, 9};
 }
 
-/// The search for the bin of the k-th key, digit by digit, until the last of the bin's keys is the k-th, or
-/// all of them are the same. Bins of the first digit from `infinite` on have what is not finite.
+/// Searches the bin of the k-th key, digit by digit, until the last of the bin's keys is the k-th, or all of
+/// them are the same. Bins of the first digit from `infinite` on hold values that are not finite.
 struct RadixSearch {
   Bounds bounds;
   std::int32_t prefix = 0;  ///< the keys that begin with it are counted next

@@ -11,9 +11,9 @@ namespace trainyard::kernels {
 
 enum class Method {
   /// MSTopK (Shi et al., MLSys 2021): bisects the line from `start` to the largest magnitude, `samples`
-  /// times. All that reaches the threshold that at most k reach is selected; the rest is a stretch, at a
-  /// random place, of what lies between this threshold and the one that more than k reach. Approximate: where
-  /// the largest is far above the k-th, both thresholds stay far apart.
+  /// times. Selects all elements that reach the threshold that at most k reach; the rest is a stretch, at a
+  /// random place, of the elements between this threshold and the one that more than k reach. Approximate:
+  /// where the largest is far above the k-th, both thresholds stay far apart.
   mstopk,
   bitsearch,  ///< bisects the integer that a magnitude's bits are: exact after at most 31 steps of any scale
   radix,      ///< exact: counts by 11, 11 and 9 bits of that integer
@@ -28,8 +28,8 @@ struct Selection {
   Method method = Method::radix;
   int samples = 30;           ///< of mstopk
   Start start = Start::mean;  ///< of mstopk
-  /// Steps of a bisection that one pass over the data answers, by 2^levels - 1 thresholds at once: 1 to 4.
-  /// The result is that of one threshold a pass, of as many steps.
+  /// Steps of a bisection that one pass over the data decides, with 2^levels - 1 thresholds at once: 1 to 4.
+  /// The result equals that of as many steps with one threshold per pass.
   int levels = 3;
 };
 

@@ -40,8 +40,8 @@ enum class ChainOp : std::uint8_t {
   softplus,      ///< log(1 + exp(a)); ulp of 1
   hard_sigmoid,  ///< min(max(first a + second, 0), 1)
   clip,          ///< min(max(a, first), second)
-  // a is the gradient of what a function gave, and becomes that of what it took: b, or of those that say so, b is
-  // what it gave.
+  // a is the gradient of a function's result and becomes that of its argument. b is the argument or, where it
+  // says so, the result.
   through_absolute,
   through_logarithm,
   through_leaky_relu,
@@ -50,11 +50,11 @@ enum class ChainOp : std::uint8_t {
   through_softplus,
   through_hard_sigmoid,
   through_clip,         ///< a where first <= b <= second
-  through_reciprocal,   ///< b: what it gave
-  through_square_root,  ///< b: what it gave
-  through_relu,         ///< b: what it gave
-  through_sigmoid,      ///< b: what it gave
-  through_tanh,         ///< b: what it gave
+  through_reciprocal,   ///< b is the result
+  through_square_root,  ///< b is the result
+  through_relu,         ///< b is the result
+  through_sigmoid,      ///< b is the result
+  through_tanh,         ///< b is the result
 };
 
 struct ChainStep {

@@ -29,7 +29,7 @@ class Upward {
 std::int64_t interval_gemm(Isa isa, std::int64_t rows, std::int64_t inner, std::int64_t columns,
                            ConstIntervalRows a, const double* weights, IntervalRows out);
 
-/// Sums of weights[i] times the interval a[i]: [-low, up], and of their sizes, the products' largest.
+/// The sum of weights[i] times the interval a[i]: [-low, up], and of the largest sizes of the products.
 struct IntervalSum {
   double low = 0.0, up = 0.0, size = 0.0;
 };

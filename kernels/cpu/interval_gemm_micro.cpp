@@ -37,7 +37,7 @@ inline void write(double* to, const Vector& from) {
 constexpr std::int64_t block = 256;  ///< inner indices in one pass
 constexpr int most_bands = 16;       ///< bands that share the same weights while these are in the cache
 
-/// A band of rows: their coefficients at the inner indices of a block.
+/// A band of rows, by their coefficients at the inner indices of a block.
 struct Band {
   double sum[tile_rows * block], difference[tile_rows * block];  ///< l + u and l - u: [inner index][row]
   bool skip[block];                                              ///< all of them are 0

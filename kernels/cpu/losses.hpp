@@ -50,9 +50,9 @@ struct AbsoluteError {
 };
 
 struct LossKernels {
-  /// Rows [begin, end), whose targets are classes or ignored.
+  /// Computes rows [begin, end), whose targets are classes or `ignored`.
   void (*cross_entropy)(const CrossEntropy& what, std::int64_t begin, std::int64_t end);
-  /// Blocks [begin, end) of loss_block elements, of which the last may have fewer.
+  /// Computes blocks [begin, end) of loss_block elements, of which the last may have fewer.
   void (*binary_cross_entropy)(const BinaryCrossEntropy& what, std::int64_t begin, std::int64_t end);
   void (*absolute_error)(const AbsoluteError& what, std::int64_t begin, std::int64_t end);
   /// Counts rows of [begin, end) whose target is not `ignored` and is among the `most` largest scores; of

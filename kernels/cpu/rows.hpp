@@ -51,14 +51,14 @@ struct RowKernels {
   /// out = first + sum over i of scales[i] matrix[rows[i]], in their order. `first` may be null: zeros.
   void (*sum)(float* out, const float* first, const float* scales, RowMatrix matrix, const std::int64_t* rows,
               std::int64_t count);
-  /// The same of halves.
+  /// The same for matrices of halves.
   void (*half_dots)(float* out, const float* x, HalfMatrix matrix, const std::int64_t* rows,
                     std::int64_t count);
   void (*half_sum)(float* out, const float* first, const float* scales, HalfMatrix matrix,
                    const std::int64_t* rows, std::int64_t count);
-  /// A step of Adam with the gradient of the row. No bit depends on how a long row is cut into parts.
+  /// Does a step of Adam with the gradient of the row. No bit depends on how a long row is divided.
   void (*adam)(const AdamRow& row, const float* gradient, const AdamStep& step);
-  /// Steps with gradients of zero, in their order: the same bits in one call and in several.
+  /// Does steps with zero gradients, in their order: one call gives the same bits as several.
   void (*adam_idle)(const AdamRow& row, const AdamStep* steps, std::int64_t count);
 };
 

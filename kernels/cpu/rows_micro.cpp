@@ -170,7 +170,7 @@ void sum(float* out, const float* first, const float* scales, Matrix matrix, con
   std::int64_t column = 0;
   while (column + lanes <= matrix.width)
     column = sum_some<most_blocks>(out, first, scales, matrix, rows, count, column);
-  // The last 16 columns, some of them once more: the same numbers in the same order are the same bits.
+  // Computes the last 16 columns, some of them again: the same numbers in the same order give the same bits.
   if (column < matrix.width) sum_columns<1>(out, first, scales, matrix, rows, count, matrix.width - lanes);
 }
 

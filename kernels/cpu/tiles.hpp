@@ -74,8 +74,8 @@ struct Sums {
   }
 };
 
-/// A perfect shuffle of 16 x 16 numbers: what is at row r, column c of the 256 moves from place 16 r + c to
-/// its digits rotated by one. Four of them exchange rows and columns.
+/// Shuffles 16 x 16 numbers perfectly: the number at row r, column c of the 256 moves from place 16 r + c to
+/// that place with its bits rotated by one. Four shuffles exchange rows and columns.
 inline void shuffle(Vector (&to)[16], const Vector (&from)[16]) {
   TRAINYARD_UNROLL
   for (std::int64_t i = 0; i < 8; ++i) {

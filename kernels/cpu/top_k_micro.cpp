@@ -14,7 +14,7 @@ namespace {
 
 typedef std::int32_t Keys __attribute__((vector_size(register_bytes)));
 typedef std::int32_t KeysAnywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-// Half a register of floats becomes one of doubles.
+// Half a register of floats is converted to a whole one of doubles.
 typedef double Doubles __attribute__((vector_size(register_bytes)));
 typedef float Half __attribute__((vector_size(register_bytes / 2)));
 typedef std::int32_t HalfKeys __attribute__((vector_size(register_bytes / 2)));
@@ -97,7 +97,7 @@ Summary summarize(const float* x, std::int64_t count) {
 
 template <int thresholds>
 void count_above(const float* x, std::int64_t count, const std::int32_t* above, std::int64_t* counts) {
-  // An addition waits for the one before it: where sums are few, there are four of each.
+  // An addition waits for the one before it, so there are four copies of each sum if sums are few.
   constexpr int copies = thresholds < 4 ? 4 : 1;
   Keys limits[thresholds], sums[copies][thresholds] = {};
   TRAINYARD_UNROLL
@@ -150,14 +150,14 @@ int compact(const float* x, int count, std::int32_t low, std::uint32_t width, st
     const __m512i key = _mm512_and_si512(_mm512_loadu_si512(x + i), bits);
     const __mmask16 within = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(key, lows), widths);
     if (within == 0) continue;
-    // Compressed in a register: compressed to memory it is slow on some processors.
+    // It compresses in a register, as compressing to memory is slow on some processors.
     _mm512_storeu_si512(to + found, _mm512_maskz_compress_epi32(within, numbers));
     found += __builtin_popcount(within);
   }
   return compact_singly(x, i, count, low, width, first, to, found);
 }
 #elif defined(__AVX2__)
-/// For each mask of eight, the places of its bits, four bits each.
+/// Holds, for each mask of eight bits, the places of its set bits, four bits each.
 struct Places {
   std::uint32_t of[256] = {};
   constexpr Places() {
@@ -170,7 +170,7 @@ constexpr Places places;
 
 int compact(const float* x, int count, std::int32_t low, std::uint32_t width, std::int32_t first,
             std::int32_t* to) {
-  // There is no unsigned comparison: both sides are moved to where signed ones are the same.
+  // AVX2 lacks unsigned comparisons, so both sides are moved to where signed ones give the same.
   constexpr std::uint32_t lowest = 0x80000000u;
   const __m256i moved = _mm256_set1_epi32(static_cast<int>(lowest - static_cast<std::uint32_t>(low)));
   const __m256i limit = _mm256_set1_epi32(static_cast<int>(width + lowest));

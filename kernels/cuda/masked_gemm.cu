@@ -151,7 +151,7 @@ struct FloatSums {
     }
   }
 
-  /// Calls with (row of the tile, column of the tile, sum).
+  /// Calls `use` with (row of the tile, column of the tile, sum).
   template <class Use>
   __device__ void each(unsigned char*, const Use& use) const {
 #pragma unroll
@@ -163,7 +163,7 @@ struct FloatSums {
   }
 };
 
-/// The same on tensor cores: each of 8 warps has 64 x 32, in fragments of 16 x 16.
+/// The same sums on tensor cores: each of 8 warps has 64 x 32, in fragments of 16 x 16.
 template <bool a_along_rows, bool b_along_rows>
 struct TensorSums {
   static constexpr int warp_rows = 4, warp_columns = 2;
@@ -422,7 +422,7 @@ MaskedGemm::MaskedGemm(const MaskedLinear& layer, std::span<const Slice> slices)
           "on a CUDA device a block is a multiple of 16 units wide");
   require(slices.size() < 65536, "a grid has fewer than 65536 slices");
 
-  // One allocation: the axes of the slices, then their lists.
+  // One allocation holds the axes of the slices, then their lists.
   std::vector<int> lists;
   std::vector<std::size_t> places;
   const auto append = [&](const std::vector<std::int32_t>& blocks, std::int64_t width) {

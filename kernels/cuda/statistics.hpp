@@ -18,13 +18,8 @@ struct View {
   Dtype dtype = Dtype::float32;
 };
 
-/// Over all elements of a tensor. Those that are not finite are counted and take part in every number as
-/// IEEE 754 has it: with one NaN among them, sums, extremes and products are NaN.
-///
-/// All sums are of doubles. The product is that of doubles, too: of two to eight neighbours, of a thread's
-/// elements, of all, in an order that only the length and the dtype determine. That of a part ends at 0 or
-/// infinity where it leaves their range, and 0 times infinity is NaN. Equal tensors have equal numbers,
-/// wherever they lie and whatever else is in the list.
+/// The statistics of all elements of a tensor. Elements that are not finite are counted and take part in
+/// every number as in IEEE 754: with one NaN among them, sums, extremes and products are NaN.
 struct Numbers {
   static constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   std::int64_t count = 0, zeros = 0, nans = 0, infinities = 0;
@@ -35,10 +30,10 @@ struct Numbers {
   double deviation = 0, abs_deviation = 0;
 };
 
-/// One launch that is under way, or its results; several objects for several under way. Buffers grow with the
-/// longest list so far (some 150 bytes for each 32768 elements and for each tensor, in device memory and as
-/// much pinned), so that the first launches allocate, which may wait for the device.
-/// Not for two threads at once. All calls belong to the device that is current at the first launch.
+/// Holds one launch in progress, or its results; use several objects for several launches. Buffers grow with
+/// the longest list so far (some 150 bytes for each 32768 elements and for each tensor, in device memory and
+/// as much pinned), so that the first launches allocate, which may wait for the device. Not for two threads
+/// at once. All calls belong to the device that is current at the first launch.
 class MultiStatistics {
  public:
   MultiStatistics();

@@ -57,8 +57,7 @@ struct Tally {
       abs_minimum = fmin(abs_minimum, fabs(values[i]));
     }
     product *= part;
-    // The product tells whether to look closer; it is 0 or infinite, too, where it leaves the range of
-    // double.
+    // The product shows whether a closer look is needed; it is also 0 or infinite beyond the range of double.
     if (part != 0 && fabs(part) < infinity) return;
     for (int i = 0; i < n; ++i) {
       zeros += values[i] == 0;

@@ -1,5 +1,5 @@
-// The selection of kernels/cpu/top_k.hpp on a CUDA device, by the same search (kernels/bisection.hpp), which
-// runs on the device as well: nothing waits for it on the host.
+// Does the selection of kernels/cpu/top_k.hpp on a CUDA device, by the same search (kernels/bisection.hpp),
+// which also runs on the device: the host waits for nothing.
 #pragma once
 
 #include <cstdint>
