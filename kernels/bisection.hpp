@@ -1,8 +1,5 @@
-// The search for the threshold of a top-k, apart from who counts: the same code on the host and on CUDA
-// devices.
-//
-// A magnitude's key is its bits as an integer, which has the same order. What is below `infinite` is finite.
-// Thresholds are given as the key that elements have to be above.
+// Searches the threshold of a top-k, without counting elements itself, so that the same code runs on the host
+// and on CUDA devices.
 #pragma once
 
 #include <cmath>
@@ -16,7 +13,7 @@ namespace trainyard::kernels {
 
 constexpr std::int32_t infinite = 0x7f800000;  ///< the key of infinity; those of NaN are above it
 constexpr std::int32_t none = 0x7fffffff;      ///< no key is above it
-constexpr int most_thresholds = 15;            ///< of one pass
+constexpr int most_thresholds = 15;            ///< most thresholds in one pass
 
 TRAINYARD_BOTH inline std::int32_t key_of(float x) {
   std::int32_t bits;
@@ -30,15 +27,15 @@ TRAINYARD_BOTH inline float magnitude_of(std::int32_t key) {
   return magnitude;
 }
 
-/// What one pass over the data sees before a search.
+/// The results of a pass over the data before a search.
 struct Summary {
-  double sum = 0;                    ///< of finite magnitudes
-  std::int32_t smallest = infinite;  ///< key; of all
-  std::int32_t largest = 0;          ///< key; of the finite ones
+  double sum = 0;                    ///< sum of finite magnitudes
+  std::int32_t smallest = infinite;  ///< smallest key of all
+  std::int32_t largest = 0;          ///< largest key of the finite ones
   std::int64_t non_finite = 0;
 };
 
-/// k1 <= k elements are above `sure`, k2 >= k above `band`.
+/// The state of a search: k1 <= k elements are above `sure`, and k2 >= k are above `band`.
 struct Bounds {
   std::int64_t k1 = 0, k2 = 0;
   std::int32_t sure = none, band = -1;
@@ -53,8 +50,8 @@ struct Bounds {
   }
 };
 
-/// What is selected: all above `sure`, and of those above `band` and not above `sure`, in the order of their
-/// indices, `take` after the first `skip`.
+/// The selection: all elements above `sure`, and of those above `band` but not above `sure`, in the order of
+/// their indices, `take` after the first `skip`.
 struct Cut {
   std::int32_t sure = none, band = none;
   std::int64_t skip = 0, take = 0;
@@ -68,8 +65,8 @@ struct Cut {
   }
 };
 
-/// What is known before any threshold was counted: all elements, and those that are not finite. False where
-/// that is enough: where these are k or more, and the selection is of them, and where k is all.
+/// Sets the bounds known before any threshold is counted, from the number of elements and of non-finite ones.
+/// Returns false if that decides the selection: k or more are not finite, or k is all elements.
 TRAINYARD_BOTH inline bool open_bounds(Bounds& bounds, std::int64_t k, std::int64_t count,
                                        std::int64_t non_finite) {
   if (k == count) {
@@ -85,19 +82,19 @@ TRAINYARD_BOTH inline bool open_bounds(Bounds& bounds, std::int64_t k, std::int6
   return true;
 }
 
-/// Bisection in steps of 2^levels: thresholds of the next `levels` steps, for whichever way each goes, are
-/// numbered as the nodes of a heap, the first 1, those of the next step 2 if it was too high and 3 if not.
+/// Bisects in steps of 2^levels: thresholds of the next `levels` steps, for every way in which they can go,
+/// are numbered as the nodes of a heap: the first is 1; its successors are 2 if it was too high and 3 if not.
 /// One pass counts them all.
 struct Bisection {
   Bounds bounds;
   std::int64_t k = 0;
   bool by_key = false;
-  double left = 0, right = 1;  ///< of the line from `low` to `low + span`; or keys
+  double left = 0, right = 1;  ///< position on the line from `low` to `low + span`; or keys
   double low = 0, span = 0;
-  int steps = 0;  ///< that may still be done
+  int steps = 0;  ///< steps that remain
 
   Bisection() = default;
-  /// Of 0 < k < count elements.
+  /// Begins a search for 0 < k < count elements.
   TRAINYARD_BOTH Bisection(const Selection& how, std::int64_t k, std::int64_t count, const Summary& summary)
       : k(k), by_key(how.method == Method::bitsearch) {
     if (!open_bounds(bounds, k, count, summary.non_finite)) return;
@@ -131,7 +128,7 @@ struct Bisection {
     return above_of(middle_of(l, r));
   }
 
-  /// counts[node] elements are above the threshold of each node.
+  /// Takes the counts of a pass: counts[node] elements are above the threshold of each node.
   TRAINYARD_BOTH void advance(const std::int64_t* counts, int levels) {
     for (int level = 0, node = 1; level < levels && !finished(); ++level) {
       const double middle = middle_of(left, right);
@@ -153,14 +150,14 @@ struct Bisection {
     const double middle = (l + r) / 2;
     return by_key ? std::floor(middle) : middle;
   }
-  /// In double, rounded once to float.
+  /// Returns the key of a threshold, computed in double and rounded once to float.
   TRAINYARD_BOTH std::int32_t above_of(double place) const {
     if (by_key) return static_cast<std::int32_t>(place);
     return key_of(static_cast<float>(std::fma(place, span, low))) - 1;
   }
 };
 
-/// A key's digits of the radix search, from the highest.
+/// A digit of a key in the radix search; digits are numbered from the highest.
 struct Digit {
   int shift, bits;
 };
@@ -169,18 +166,18 @@ TRAINYARD_BOTH constexpr Digit digit_of(int number) {
   return number == 0 ? Digit{20, 11} : number == 1 ? Digit{9, 11} : Digit{0, 9};
 }
 
-/// The search for the bin of the k-th key, digit by digit, until the last of the bin's keys is the k-th, or
-/// all of them are the same. Bins of the first digit from `infinite` on have what is not finite.
+/// Searches the bin of the k-th key, digit by digit, until the last of the bin's keys is the k-th, or all of
+/// them are the same. Bins of the first digit from `infinite` on hold values that are not finite.
 struct RadixSearch {
   Bounds bounds;
   std::int32_t prefix = 0;  ///< the keys that begin with it are counted next
   std::int64_t beyond = 0;  ///< how many keys are above those
-  int digit = 0;            ///< that is counted next; past the last where it has finished
+  int digit = 0;            ///< number of the digit counted next; past the last if finished
 
   TRAINYARD_BOTH bool finished() const { return digit == digit_count; }
 
-  /// The k-th key is in this bin, which has `here` keys; `above` are in bins above it. No key that counts is
-  /// below `floor`.
+  /// Enters the bin of the k-th key, which has `here` keys; `above` are in bins above it. No key that counts
+  /// is below `floor`.
   TRAINYARD_BOTH void enter(int bin, std::int64_t above, std::int64_t here, std::int64_t k,
                             std::int32_t floor = 0) {
     const int shift = digit_of(digit++).shift;
@@ -194,7 +191,7 @@ struct RadixSearch {
   }
 };
 
-/// How often to count until a bisection has finished, at most.
+/// Returns the most passes that count until a bisection finishes.
 inline int most_counts(const Selection& how) {
   const int steps = how.method == Method::bitsearch ? 31 : how.samples;
   return (steps + how.levels - 1) / how.levels;

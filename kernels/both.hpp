@@ -1,4 +1,4 @@
-// Code that runs on the host and, compiled by nvcc, on CUDA devices, too.
+// Marks code that runs on the host and, compiled by nvcc, on CUDA devices, too.
 #pragma once
 
 #ifdef __CUDACC__

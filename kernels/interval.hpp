@@ -5,7 +5,7 @@
 
 namespace trainyard::kernels {
 
-/// Intervals [-low[i], up[i]].
+/// A row of intervals [-low[i], up[i]].
 struct IntervalRows {
   double *low, *up;
 };

@@ -1,5 +1,5 @@
-// Linear forms of a convolution's output, put over its input, one coefficient at a time: what CUDA devices run, and
-// what the host runs to check it. A dense layer is a convolution of images of one pixel.
+// Turns linear forms of a convolution's output into forms of its input, one coefficient at a time: the code
+// of CUDA devices, and of the host to check it. A dense layer is a convolution of images of one pixel.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace trainyard::kernels {
 
-/// An image of which a form has coefficients for the pixels of a window: [window row][window column][channel].
-/// The window of the form that belongs to pixel (y, x) begins at row y stride_y - pad_y, likewise to the right.
+/// An image; a form has coefficients for the pixels of a window: [window row][window column][channel]. The
+/// window of the form that belongs to pixel (y, x) begins at row y stride_y - pad_y, likewise to the right.
 struct FormWindow {
   std::int64_t height, width, channels;
   std::int64_t window_height, window_width, stride_y, stride_x, pad_y, pad_x;
@@ -26,9 +26,9 @@ struct IntervalConv {
   std::int64_t height, width, stride_y, stride_x, pad_y, pad_x;
 };
 
-/// into[at] += what forms `from` have there: at = [form][window row][window column][channel] of `in`. `weights`
-/// [out channel][height][width][in channel]; `pixels` y and x, a pair a form. `multiply_add(a, b, c)` gives a b + c,
-/// rounded as the bound asks for; sums go by the kernel's rows, its columns, and the output's channels.
+/// Adds forms `from` to into[at], at = [form][window row][window column][channel] of `in`. `weights`: [out
+/// channel] [height][width][in channel]; `pixels`: y and x per form. `multiply_add(a, b, c)` gives a b + c,
+/// rounded as the bound needs; sums go by kernel rows, kernel columns, then output channels.
 template <class MultiplyAdd>
 TRAINYARD_BOTH void interval_conv_at(const IntervalConv& conv, std::int64_t at, ConstIntervalRows from,
                                      const double* weights, const std::int64_t* pixels, IntervalRows into,

@@ -1,20 +1,4 @@
-// What a run and the clients of its control socket say to each other: JSON objects, one a line.
-//
-//   {"v": 1, "id": 7, "verb": "set", "args": {"assignments": ["optimizer.lr=3e-4"]}}
-//   {"v": 1, "id": 7, "ok": true, "result": {...}}
-//   {"v": 1, "id": 7, "ok": false, "error": "what was found, what was expected, how to mend it"}
-//
-// verb        args
-// status      -                       result: a Status
-// set         assignments             "KEY=VALUE", as after --set; at least one
-// swap        slot, type; optional: assignments (options of the new plugin, "KEY=VALUE"), watch (a duration),
-//             carry (what of the old plugin's state goes over, a word that the slot knows)
-// pause, resume, checkpoint, eval, stop    -
-// The result of all but status has a "message", which says what was done in words; it may hold more.
-//
-// A client chooses the id (0 to 2^53) and may send several requests before it reads; answers come in the
-// order in which requests are done. An answer to a line whose id could not be read has "id": null. Unknown
-// keys are refused in requests and ignored in results, so that results can grow within a version.
+// The protocol between a run and the clients of its control socket: JSON objects, one per line.
 #pragma once
 
 #include <cstddef>

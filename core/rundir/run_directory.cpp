@@ -84,8 +84,8 @@ bool half_made(const fs::path& folder) {
   return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), part);
 }
 
-/// Returns a member of the run's result, null where there is none. It is moved out of JSON whose members are not in order:
-/// anything else copies, and a copy of what somebody nested without end takes the stack.
+/// Returns a member of the run's result, null where there is none. It is moved out of JSON whose members are
+/// unordered: any other way copies it, and copying deeply nested text of others would overflow the stack.
 nlohmann::json of_result(const std::string& path, const char* key) {
   std::ifstream file(path + "/" + result_name);
   nlohmann::json result = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);

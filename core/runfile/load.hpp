@@ -13,8 +13,8 @@ namespace trainyard::config {
 /// Settings that a run takes from outside its file.
 struct Environment {
   std::string data_root;  ///< value of ${run.data} if the file has no run.data
-  int ranks = 1;          ///< that train together
-  int local_ranks = 1;    ///< of them, on this machine
+  int ranks = 1;          ///< number of ranks that train together
+  int local_ranks = 1;    ///< number of them on this machine
 
   /// Reads TRAINYARD_DATA, else takes `fallback`, and the ranks of torchrun or --ranks.
   static Environment of_process(std::string fallback);
@@ -25,10 +25,10 @@ struct Document {
   std::vector<std::string> layers;  ///< names of files (and "--set"), earliest first
   std::string file;                 ///< the last file of the command line
   bool readable = true;             ///< every file could be read; otherwise no further checks make sense
-  int ranks = 1;                    ///< that train together
-  int local_ranks = 1;              ///< of them, on this machine
+  int ranks = 1;                    ///< number of ranks that train together
+  int local_ranks = 1;              ///< number of them on this machine
   bool trains = true;               ///< false: for a verb that evaluates or inspects, in a single process
-  std::string default_name;         ///< of the run: name of the first file without folder and extension
+  std::string default_name;         ///< default run.name: name of the first file without folder and extension
   Findings findings;                ///< about syntax, extends, --set and ${} so far
 };
 

@@ -120,7 +120,7 @@ class Together {
                       lack.mend);
   }
 
-  /// What the run lacks; no demand if it lacks nothing.
+  /// A demand that the run does not meet; empty if it meets it.
   struct Lack {
     std::string demand, found, mend;
   };

@@ -1,6 +1,6 @@
-// Scaled dot-product attention of one head, forward and backward, without a matrix of all its weights: a strip of rows
-// after another, of whose columns causal attention computes few that it does not need. The weights are computed again
-// in the backward pass from the logarithm of their sums (Dao et al., "FlashAttention", NeurIPS 2022, section 3.1 and
+// Computes scaled dot-product attention of one head, forward and backward, without a matrix of all weights:
+// in strips of rows, so that causal attention computes few needless columns. The backward pass computes the
+// weights again from the logarithm of their sums (Dao et al., "FlashAttention", NeurIPS 2022, section 3.1,
 // algorithm 4). float; sums are in a fixed order; results depend on the instruction set by rounding alone.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace trainyard::kernels {
 
 struct AttentionShape {
   std::int64_t time, width;
-  bool causal;   ///< row i looks at rows 0 to i, else at all
-  float factor;  ///< of the scores, above 0
+  bool causal;   ///< row i attends to rows 0 to i; otherwise to all
+  float factor;  ///< factor of the scores, above 0
 };
 
 /// A matrix [time, width] whose rows lie `stride` elements apart.
@@ -27,7 +27,7 @@ struct AttentionInputs {
 };
 
 struct AttentionKernels {
-  /// Floats that a call needs for itself.
+  /// Returns the floats that a call needs as `room`.
   std::int64_t (*room)(const AttentionShape& shape);
   /// output = softmax(factor query key^T) value; `logs`, [time]: the logarithms of the sums of the exponentials.
   void (*forward)(const AttentionShape& shape, const AttentionInputs& inputs, const AttentionRows& output,

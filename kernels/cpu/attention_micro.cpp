@@ -1,6 +1,6 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set: what it calls of headers is
-// trivial or forced inline.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set: functions of headers that it
+// calls are trivial or forced inline.
 #include "kernels/cpu/attention_micro.hpp"
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace trainyard::kernels {
 namespace {
 
 constexpr std::int64_t strip =
-    32;  ///< rows that are computed together: fewer cost more in each column, more compute more that is masked
+    32;  ///< rows computed together: fewer cost more per column, more compute more masked scores
 constexpr std::int64_t tile_rows = register_bytes == 64 ? 8 : 4,
                        tile_vectors = 2;  ///< of a product: half of the registers
 
@@ -48,7 +48,7 @@ TRAINYARD_INLINE void tile(const Matrix& a, const float* b, std::int64_t b_strid
     for (int v = 0; v < vectors; ++v) store(c + r * c_stride + v * lanes, sums[r][v]);
 }
 
-/// c = a b, or c + a b: `rows` of it, which fill tiles, and `columns`, which fill vectors.
+/// Computes c = a b, or c + a b: `rows` of it, which fill tiles, and `columns`, which fill vectors.
 template <bool adds>
 void product(Matrix a, const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
              std::int64_t rows, std::int64_t columns, std::int64_t depth) {
@@ -76,7 +76,7 @@ TRAINYARD_INLINE void copy(const float* from, float* to, std::int64_t count) {
   for (; k + lanes <= count; k += lanes) store(to + k, load(from + k));
   for (; k < count; ++k) to[k] = from[k];
 }
-/// A row, zeros behind it.
+/// Packs a row and fills it up with zeros.
 TRAINYARD_INLINE void pack_row(const AttentionShape& shape, const Sizes& sizes, const float* from,
                                float* to) {
   copy(from, to, shape.width);
@@ -88,7 +88,7 @@ void pack(const AttentionShape& shape, const Sizes& sizes, const AttentionRows& 
   for (std::int64_t i = shape.time * sizes.width; i < sizes.matrix(); ++i) to[i] = 0.0f;
 }
 
-/// Blocks of `distance` lanes of a pair of vectors change places.
+/// Exchanges blocks of `distance` lanes between a pair of vectors.
 template <int distance, int... lane>
 TRAINYARD_INLINE void exchange(Vector& low, Vector& high, std::integer_sequence<int, lane...>) {
   constexpr int count = sizeof...(lane);
@@ -96,7 +96,7 @@ TRAINYARD_INLINE void exchange(Vector& low, Vector& high, std::integer_sequence<
   low = __builtin_shufflevector(a, b, ((lane & distance) != 0 ? count + lane - distance : lane)...);
   high = __builtin_shufflevector(a, b, ((lane & distance) != 0 ? count + lane : lane + distance)...);
 }
-/// Rows and columns of a square of lanes change places.
+/// Transposes a square of lanes.
 template <int distance = 1>
 TRAINYARD_INLINE void exchange(Vector* block) {
   if constexpr (distance < lanes) {
@@ -107,7 +107,7 @@ TRAINYARD_INLINE void exchange(Vector* block) {
     exchange<2 * distance>(block);
   }
 }
-/// Of a packed matrix: [width, time].
+/// Transposes a packed matrix to [width, time].
 void transpose(const Sizes& sizes, const float* from, float* to) {
   for (std::int64_t i = 0; i < sizes.time; i += lanes)
     for (std::int64_t k = 0; k < sizes.width; k += lanes) {
@@ -127,7 +127,7 @@ void unpack(const AttentionShape& shape, const Sizes& sizes, const float* from, 
 
 // --- a strip
 
-/// Columns that a strip looks at, in whole vectors, and those of one of its rows.
+/// Returns the columns to which a strip attends, in whole vectors. count_of gives those of one row.
 TRAINYARD_INLINE std::int64_t columns_of(const AttentionShape& shape, const Sizes& sizes,
                                          std::int64_t first) {
   return shape.causal ? least(first + strip, sizes.time) : sizes.time;
@@ -141,15 +141,15 @@ TRAINYARD_INLINE Words numbers() {
   for (int i = 0; i < lanes; ++i) found[i] = i;
   return found;
 }
-/// Scores, and what a row does not look at at -infinity.
+/// Loads scores, with -infinity in columns to which the row does not attend.
 TRAINYARD_INLINE Vector masked(const float* scores, std::int64_t column, std::int64_t count) {
   const Vector found = load(scores + column);
   if (column + lanes <= count) return found;
   return numbers() < static_cast<std::int32_t>(count - column) ? found : Vector{} - infinity;
 }
 
-/// Scores become exp(factor (score - the largest)); returns the sum, and what to take from factor x score for weights
-/// that add up to 1 in `log`.
+/// Turns scores into exp(factor (score - the largest)). Returns the sum; sets `log` to the number that, taken
+/// from factor x score, makes the weights add up to 1.
 TRAINYARD_INLINE float exponentials(float* scores, std::int64_t columns, std::int64_t count, float factor,
                                     float& log) {
   Vector most = Vector{} - infinity;
@@ -169,7 +169,7 @@ TRAINYARD_INLINE float exponentials(float* scores, std::int64_t columns, std::in
   return sum;
 }
 
-/// Scores become weights, and the gradients of the weights those of the scores.
+/// Turns scores into weights, and the gradients of the weights into those of the scores.
 TRAINYARD_INLINE void weights_and_gradients(float* scores, float* gradients, std::int64_t columns,
                                             std::int64_t count, float factor, float log, float inner) {
   for (std::int64_t j = 0; j < columns; j += lanes) {
@@ -190,7 +190,7 @@ void forward(const AttentionShape& shape, const AttentionInputs& inputs, const A
   float* const query = room;
   float* const value = query + sizes.matrix();
   float* const key = value + sizes.matrix();
-  float* const found = key + sizes.matrix();  // and first of all the key as it is
+  float* const found = key + sizes.matrix();  // at first holds the key before it is transposed
   float* const scores = found + sizes.matrix();
   pack(shape, sizes, inputs.query, query);
   pack(shape, sizes, inputs.value, value);
@@ -237,7 +237,7 @@ void backward(const AttentionShape& shape, const AttentionInputs& inputs, const 
   pack(shape, sizes, inputs.key, key);
   pack(shape, sizes, given, of_output);
   transpose(sizes, key, key_transposed);
-  pack(shape, sizes, inputs.value, of_value);  // for now
+  pack(shape, sizes, inputs.value, of_value);  // temporarily
   transpose(sizes, of_value, value_transposed);
   for (std::int64_t i = 0; i < size; ++i) of_key[i] = of_value[i] = 0.0f;
   for (std::int64_t first = 0; first < shape.time; first += strip) {
@@ -248,10 +248,10 @@ void backward(const AttentionShape& shape, const AttentionInputs& inputs, const 
                    strip, columns, shape.width);
     for (std::int64_t r = 0; r < strip; ++r) {
       const std::int64_t row = first + r;
-      float inner = 0.0f, log = infinity;  // of rows that are not there: weights of 0
+      float inner = 0.0f, log = infinity;  // rows beyond the end get weights of 0
       if (row < shape.time) {
         log = logs[row];
-        // The row of the output lies where its gradient for the query will be.
+        // The output row is put where its gradient for the query will be.
         pack_row(shape, sizes, output.data + row * output.stride, of_query);
         Vector sums{};
         for (std::int64_t k = 0; k < sizes.width; k += lanes)

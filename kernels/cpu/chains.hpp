@@ -1,7 +1,7 @@
-// Chains of operations element by element, in one look at their inputs: a program for one number is run for many
-// side by side, whose accumulator stays in registers from step to step. float. No bit depends on how the elements
-// are shared out; results depend on the instruction set by rounding alone. Functions are within 4 ulp of the exact
-// value, or of 1 where the text of one says so; below 2^-125 they may be 0. NaN stays NaN.
+// Runs chains of element-wise operations in one pass over their inputs: many numbers side by side, whose
+// accumulator stays in registers from step to step. float. No bit depends on how elements are divided;
+// results depend on the instruction set by rounding alone. Functions are within 4 ulp of the exact value, or
+// of 1 where a comment says so; below 2^-125 they may be 0. NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trainyard::kernels {
 
-/// What a step makes of the accumulator a and its operand b.
+/// The new value of the accumulator a, from a and the operand b of a step.
 enum class ChainOp : std::uint8_t {
   load,           ///< b
   keep,           ///< b becomes a
@@ -40,8 +40,8 @@ enum class ChainOp : std::uint8_t {
   softplus,      ///< log(1 + exp(a)); ulp of 1
   hard_sigmoid,  ///< min(max(first a + second, 0), 1)
   clip,          ///< min(max(a, first), second)
-  // a is the gradient of what a function gave, and becomes that of what it took: b, or of those that say so, b is
-  // what it gave.
+  // a is the gradient of a function's result and becomes that of its argument. b is the argument or, where it
+  // says so, the result.
   through_absolute,
   through_logarithm,
   through_leaky_relu,
@@ -50,11 +50,11 @@ enum class ChainOp : std::uint8_t {
   through_softplus,
   through_hard_sigmoid,
   through_clip,         ///< a where first <= b <= second
-  through_reciprocal,   ///< b: what it gave
-  through_square_root,  ///< b: what it gave
-  through_relu,         ///< b: what it gave
-  through_sigmoid,      ///< b: what it gave
-  through_tanh,         ///< b: what it gave
+  through_reciprocal,   ///< b is the result
+  through_square_root,  ///< b is the result
+  through_relu,         ///< b is the result
+  through_sigmoid,      ///< b is the result
+  through_tanh,         ///< b is the result
 };
 
 struct ChainStep {
@@ -67,8 +67,8 @@ struct ChainStep {
 struct Chain {
   const ChainStep* steps;
   std::int64_t step_count;
-  /// What steps read, and write by `keep`: elements, of which each number has its own; null: a number that is
-  /// kept for later steps.
+  /// The arrays that steps read, and write by `keep`, one element per number; null: a number that is kept for
+  /// later steps.
   float* const* operands;
   std::int64_t operand_count;  ///< at most chain_operands
 };

@@ -1,6 +1,6 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set: what it calls of headers is
-// trivial or forced inline.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set: functions of headers that it
+// calls are trivial or forced inline.
 #include "kernels/cpu/chains_micro.hpp"
 
 #include "kernels/cpu/vector_math.hpp"
@@ -16,7 +16,7 @@ struct Accumulator {
   Vector v[vectors];
 };
 
-/// Each vector of the accumulator becomes what `make` gives for it and for the operand's.
+/// Replaces each vector of the accumulator by the result of `make` for it and the operand's.
 template <class Make>
 TRAINYARD_INLINE void each(Accumulator& a, const float* b, const Make& make) {
 #pragma GCC unroll 16
@@ -36,7 +36,7 @@ TRAINYARD_INLINE void each(Accumulator& a, const Make& make) {
   for (int i = 0; i < vectors; ++i) a.v[i] = make(a.v[i]);
 }
 
-/// Where the mask says so, else 0.
+/// Returns a where the mask is set, else 0.
 TRAINYARD_INLINE Vector only(Words mask, Vector a) {
   return mask ? a : Vector{};
 }
@@ -59,7 +59,7 @@ TRAINYARD_INLINE Vector most(Vector a, Vector b) {
   return a > b || a != a ? a : b;
 }
 
-/// Bounds are numbers. So ordered it is one instruction each, and NaN stays.
+/// Clamps x. The bounds are no NaN: in this order it takes one instruction each, and NaN stays.
 TRAINYARD_INLINE Vector within(Vector x, Vector low, Vector high) {
   const Vector above = low > x ? low : x;
   return high < above ? high : above;
@@ -138,7 +138,7 @@ TRAINYARD_INLINE void run(const Chain& chain, float* const* places) {
   }
 }
 
-/// Of fewer elements than `width`: by way of copies.
+/// Runs the chain for fewer elements than `width`, on copies.
 void run_rest(const Chain& chain, std::int64_t begin, std::int64_t count, float (*copies)[width]) {
   float* places[chain_operands];
   for (std::int64_t o = 0; o < chain.operand_count; ++o) {

@@ -1,6 +1,6 @@
-// What families of locality-sensitive hash functions compute of a vector, for many functions at once. All
-// instruction sets give the same bits: a sum is added up in the order of the coordinates by one lane, and its
-// products, by 1, 0 and -1, are exact.
+// Computes families of locality-sensitive hash functions of a vector, many functions at once. All instruction
+// sets give the same bits: one lane adds up a sum in the order of the coordinates, and its products, by 1, 0
+// and -1, are exact.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainyard::kernels {
 
-/// The count of functions, here and in the tables that they read, is a multiple of this.
+/// The number of functions, here and in the tables that they read, is a multiple of this.
 constexpr std::int64_t hash_lanes = 16;
 
 struct HashKernels {

@@ -1,5 +1,5 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Includes nothing of which other units
-// could take their copy: that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It includes no code that the linker
+// could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/hash_micro.hpp"
 
 namespace trainyard::kernels {

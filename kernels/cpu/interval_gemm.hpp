@@ -1,4 +1,4 @@
-// Products of intervals (kernels/interval.hpp) with numbers, in the thread's rounding mode.
+// Multiplies intervals (kernels/interval.hpp) by numbers, in the thread's rounding mode.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace trainyard::kernels {
 
-/// Has this thread round up, and then as it did before. Nothing else may be computed meanwhile: LibTorch's
-/// functions are made for rounding to nearest.
+/// Makes this thread round up while it lives. Nothing else may be computed meanwhile, as LibTorch's functions
+/// are made for rounding to nearest.
 class Upward {
  public:
   explicit Upward(bool on);
@@ -29,7 +29,7 @@ class Upward {
 std::int64_t interval_gemm(Isa isa, std::int64_t rows, std::int64_t inner, std::int64_t columns,
                            ConstIntervalRows a, const double* weights, IntervalRows out);
 
-/// Sums of weights[i] times the interval a[i]: [-low, up], and of their sizes, the products' largest.
+/// The sum of weights[i] times the interval a[i]: [-low, up], and of the largest sizes of the products.
 struct IntervalSum {
   double low = 0.0, up = 0.0, size = 0.0;
 };

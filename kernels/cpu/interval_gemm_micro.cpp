@@ -1,5 +1,5 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name, and for any rounding mode. Includes
-// nothing of which other units could take their copy: that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA, for any rounding mode. It includes
+// no code that the linker could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/interval_gemm_micro.hpp"
 
 #include "kernels/cpu/registers.hpp"
@@ -20,7 +20,7 @@ struct Count {
 
 #define TRAINYARD_UNROLL _Pragma("GCC unroll 8")
 
-// No function gives or takes a vector by value: how is another matter for each instruction set.
+// No function passes or returns a vector by value, as conventions differ between instruction sets.
 inline void read(Vector& to, const double* from) {
   to = *reinterpret_cast<const Anywhere*>(from);
 }
@@ -34,21 +34,21 @@ inline void write(double* to, const Vector& from) {
 // off by gamma(n) times the sum of |w| |l - u| (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
 // 3.1), which is added to l + u; and by the smallest number there is for each product that underflows.
 
-constexpr std::int64_t block = 256;  ///< inner indices at a time
-constexpr int most_bands = 16;       ///< of rows that go by the same weights, while these are in the cache
+constexpr std::int64_t block = 256;  ///< inner indices in one pass
+constexpr int most_bands = 16;       ///< bands that share the same weights while these are in the cache
 
-/// A band of rows: their coefficients at the inner indices of a block.
+/// A band of rows, by their coefficients at the inner indices of a block.
 struct Band {
   double sum[tile_rows * block], difference[tile_rows * block];  ///< l + u and l - u: [inner index][row]
   bool skip[block];                                              ///< all of them are 0
-  std::int64_t used;                                             ///< that are not skipped
+  std::int64_t used;                                             ///< number of indices that are not skipped
 };
 
-/// `unit`: of rounding, 0 where nothing is proven.
+/// Packs a band. `unit` is that of rounding, or 0 where nothing is proven.
 template <int Rows>
 void pack(std::int64_t inner, ConstIntervalRows a, std::int64_t stride, double unit, Band& band) {
   const double error =
-      static_cast<double>(inner + 4) * unit;  // also of the difference itself, and of its bound
+      static_cast<double>(inner + 4) * unit;  // covers errors of the difference and of its bound, too
   band.used = 0;
   for (std::int64_t k = 0; k < inner; ++k) {
     bool zero = true;
@@ -63,7 +63,7 @@ void pack(std::int64_t inner, ConstIntervalRows a, std::int64_t stride, double u
   }
 }
 
-/// All of a tile, `real` of its columns being there; `weights` [inner][tile_columns] with `stride`.
+/// Computes a tile, of which `real` columns exist; `weights` [inner][tile_columns] with `stride`.
 template <int Rows>
 void tile(std::int64_t inner, std::int64_t columns, std::int64_t real, const Band& band,
           const double* weights, std::int64_t stride, double unit, IntervalRows out) {
@@ -95,7 +95,7 @@ void tile(std::int64_t inner, std::int64_t columns, std::int64_t real, const Ban
   }
 }
 
-/// f(Count<rows>{}): the rows of a band are known to the compiler.
+/// Calls f(Count<rows>{}), so that the compiler knows the number of rows of a band.
 template <class F>
 void with_rows(std::int64_t rows, const F& f) {
   switch (rows) {
@@ -106,7 +106,7 @@ void with_rows(std::int64_t rows, const F& f) {
   }
 }
 
-/// Some columns of a block, with zeros behind the last one.
+/// Copies some columns of a block, with zeros after the last one.
 void copy(std::int64_t inner, std::int64_t real, const double* weights, std::int64_t stride, double* panel) {
   for (std::int64_t k = 0; k < inner; ++k, weights += stride, panel += tile_columns) {
     if (real < tile_columns) {
@@ -121,8 +121,8 @@ void copy(std::int64_t inner, std::int64_t real, const double* weights, std::int
   }
 }
 
-/// Rows of some bands at a block of inner indices. Weights of a tile's columns are copied where several bands read
-/// them: as they lie, rows of a wide matrix displace one another in the cache.
+/// Computes rows of some bands for a block of inner indices. Weights of a tile's columns are copied if
+/// several bands read them: in place, rows of a wide matrix displace each other in the cache.
 std::int64_t bands(std::int64_t rows, std::int64_t inner, std::int64_t columns, ConstIntervalRows a,
                    std::int64_t stride, const double* weights, double unit, IntervalRows out) {
   Band band[most_bands];

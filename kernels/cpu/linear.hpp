@@ -1,7 +1,7 @@
-// Linear layers of which there are many with small matrices, as in an array of models: a layer is one call forward and
-// one back, with its bias, its ReLU and its sums of gradients. All is float, row-major and without gaps. Nothing is
-// shared between calls, so that callers share out layers, and a layer gets the same bits whoever computes it. Results
-// depend on the instruction set by the rounding of sums alone.
+// Computes many linear layers with small matrices, as in an array of models: a layer is one call forward and
+// one backward, with its bias, its ReLU and its sums of gradients. All is float, row-major and without gaps.
+// Nothing is shared between calls, so that callers may divide layers, and a layer gets the same bits whoever
+// computes it. Results depend on the instruction set by the rounding of sums alone.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +30,16 @@ struct LinearBackward {
   LinearShape shape;
   const float* x = nullptr;
   const float* weight = nullptr;
-  const float* y = nullptr;      ///< what forward gave; read for ReLU only
+  const float* y = nullptr;      ///< the result of forward; read for ReLU only
   const float* given = nullptr;  ///< the gradient of y
-  float* x_gradient = nullptr;   ///< or null; each of the three
+  float* x_gradient = nullptr;   ///< any of the three may be null
   float *weight_gradient = nullptr, *bias_gradient = nullptr;
-  bool adds_weight = false, adds_bias = false;  ///< to what is there
+  bool adds_weight = false, adds_bias = false;  ///< adds to the present values
   float* scratch = nullptr;
 };
 
 struct LinearKernels {
-  std::int64_t (*scratch_floats)(const LinearShape& shape);  ///< of each caller
+  std::int64_t (*scratch_floats)(const LinearShape& shape);  ///< per caller
   void (*forward)(const LinearForward& what);
   void (*backward)(const LinearBackward& what);
 };

@@ -1,5 +1,5 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Includes nothing of which other units
-// could take their copy: that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It includes no code that the linker
+// could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/linear_micro.hpp"
 
 #include "kernels/cpu/tiles.hpp"
@@ -7,9 +7,9 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr std::int64_t depth_most = 256;            // that is summed over at a time
-constexpr std::int64_t row_gap = depth_most + 16;   // of a panel of `a`: an odd number of cache lines
-constexpr std::int64_t strip_gap = depth_most + 1;  // of packed strips, in rows of a strip
+constexpr std::int64_t depth_most = 256;           // largest depth that is summed over at a time
+constexpr std::int64_t row_gap = depth_most + 16;  // row stride of an `a` panel: an odd number of cache lines
+constexpr std::int64_t strip_gap = depth_most + 1;  // distance of packed strips, in rows of a strip
 constexpr std::int64_t panel_floats = most_rows * row_gap;
 
 constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) {
@@ -22,14 +22,14 @@ constexpr std::int64_t strips_of(std::int64_t columns) {
   return (columns + strip_width - 1) / strip_width;
 }
 
-/// A matrix, or one that is read as its transpose.
+/// A matrix that is read as it is, or as its transpose.
 struct Factor {
   const float* data;
-  std::int64_t stride;  ///< of the rows that lie there
+  std::int64_t stride;  ///< of the stored rows
   bool turned = false;
 };
 
-/// c = a b, or added to what is there, or with what comes behind a layer; c has no gaps.
+/// A product c = a b, which may be added to c or followed by bias and ReLU of a layer; c has no gaps.
 struct Product {
   std::int64_t rows, columns, depth;
   Factor a, b;
@@ -39,10 +39,10 @@ struct Product {
   bool relu = false;
 };
 
-/// A few rows by one or two strips, and a panel of the depth.
+/// A tile of a few rows and one or two strips, over a panel of the depth.
 struct Tile {
   const float* a;
-  std::int64_t a_stride;  ///< of a turned one: from one to the next of what is summed over
+  std::int64_t a_stride;  ///< in a transposed one: distance between steps of the sum
   const float* b;
   std::int64_t depth;
   float* c;
@@ -90,7 +90,7 @@ void compute(const Tile& tile) {
   finish<strips>(tile, result);
 }
 
-/// The tile of so many rows.
+/// Computes a tile of at most `rows` rows.
 template <int rows, bool turned>
 void compute(const Tile& tile, bool is_pair) {
   if constexpr (rows > 1)
@@ -100,7 +100,7 @@ void compute(const Tile& tile, bool is_pair) {
   compute<rows, 1, turned>(tile);
 }
 
-/// Rows [first, first + depth) of b, in strips.
+/// Packs rows [first, first + depth) of b into strips.
 void pack(float* to, const Factor& b, std::int64_t first, std::int64_t depth, std::int64_t columns) {
   for (std::int64_t strip = 0; strip < strips_of(columns); ++strip, to += strip_gap * strip_width) {
     const std::int64_t column = strip * strip_width;
@@ -117,7 +117,7 @@ void pack(float* to, const Factor& b, std::int64_t first, std::int64_t depth, st
   }
 }
 
-/// A panel of all columns of b is packed, and stays in the second cache while rows of a pass.
+/// Packs a panel of all columns of b, which stays in the L2 cache while the rows of a pass, and repeats.
 void multiply(const Product& p, float* scratch) {
   float* const panel = scratch;
   float* const packed = scratch + panel_floats;

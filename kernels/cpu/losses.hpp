@@ -1,8 +1,8 @@
-// What outputs are worth against their targets, in one look at them: losses with their gradients, absolute
-// errors, and whether a class is among those with the largest scores. float; sums are double after a block of
-// elements, and what belongs to a row or to a block is computed by itself, so that no bit depends on who
-// computes what. Callers share out rows and blocks. Results depend on the instruction set by rounding alone.
-// exp and log are within 2 ulp; exp is 0 below 2^-126. NaN stays NaN.
+// Compares outputs with their targets in one pass: losses with their gradients, absolute errors, and whether
+// a class is among those with the largest scores. float; sums are double after a block of elements, and each
+// row or block is computed by itself, so that no bit depends on who computes it. Callers divide rows and
+// blocks. Results depend on the instruction set by rounding alone. exp and log are within 2 ulp; exp is 0
+// below 2^-126. NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace trainyard::kernels {
 
-/// Scores of `classes` a row, rows `stride` elements apart, and the class of each row.
+/// `classes` scores per row, rows `stride` elements apart, and the class of each row.
 struct ClassScores {
   const float* scores = nullptr;
   std::int64_t stride = 0, classes = 0;
   const std::int64_t* target = nullptr;
 };
 
-/// Of a row with class t, p its softmax: -sum over c of q_c log p_c, with q_c = smoothing weight_c / classes,
-/// and (1 - smoothing) weight_t more at t (torch.nn.CrossEntropyLoss).
+/// The loss of a row with class t and softmax p: -sum over c of q_c log p_c, with q_c = smoothing weight_c /
+/// classes, plus (1 - smoothing) weight_t at t (torch.nn.CrossEntropyLoss).
 struct CrossEntropy {
   ClassScores of;
   std::int64_t ignored = -1;      ///< rows of this target have loss and gradient 0
@@ -50,13 +50,13 @@ struct AbsoluteError {
 };
 
 struct LossKernels {
-  /// Rows [begin, end), whose targets are classes or ignored.
+  /// Computes rows [begin, end), whose targets are classes or `ignored`.
   void (*cross_entropy)(const CrossEntropy& what, std::int64_t begin, std::int64_t end);
-  /// Blocks [begin, end) of loss_block elements, of which the last may have fewer.
+  /// Computes blocks [begin, end) of loss_block elements, of which the last may have fewer.
   void (*binary_cross_entropy)(const BinaryCrossEntropy& what, std::int64_t begin, std::int64_t end);
   void (*absolute_error)(const AbsoluteError& what, std::int64_t begin, std::int64_t end);
-  /// Of rows [begin, end) whose target is not `ignored`, those that have it among the `most` largest scores;
-  /// of equal ones the first is the largest, and NaN is larger than all numbers. A target that is no class is
+  /// Counts rows of [begin, end) whose target is not `ignored` and is among the `most` largest scores; of
+  /// equal ones the first is the largest, and NaN is larger than all numbers. A target that is no class is
   /// not among them.
   std::int64_t (*hits)(const ClassScores& of, std::int64_t ignored, std::int64_t most, std::int64_t begin,
                        std::int64_t end);

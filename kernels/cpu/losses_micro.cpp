@@ -1,6 +1,6 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set: what it calls of headers is
-// trivial or forced inline.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set: functions of headers that it
+// calls are trivial or forced inline.
 #include "kernels/cpu/losses_micro.hpp"
 
 #if defined(__AVX2__)
@@ -67,7 +67,7 @@ TRAINYARD_INLINE void each_vector(std::int64_t begin, std::int64_t end, const Us
   if (i < end) use(i, Part(end - i));
 }
 
-/// Calls with a block's begin and end.
+/// Calls `use` with the begin and end of each block.
 template <class Use>
 TRAINYARD_INLINE void each_block(std::int64_t end, const Use& use) {
   for (std::int64_t i = 0; i < end; i += loss_block) use(i, end < i + loss_block ? end : i + loss_block);
@@ -80,7 +80,7 @@ enum class Smoothing { none, even, weighted };
 TRAINYARD_INLINE float highest_of(const float* x, std::int64_t classes) {
   Vector a = -infinity + Vector{}, b = a, c = a, d = a;
   std::int64_t i = 0;
-  for (; i + 4 * lanes <= classes; i += 4 * lanes) {  // an operation waits for the one before it
+  for (; i + 4 * lanes <= classes; i += 4 * lanes) {  // four chains, as each operation waits
     a = Max::of(load(x + i, Whole{}, 0), a);
     b = Max::of(load(x + i + lanes, Whole{}, 0), b);
     c = Max::of(load(x + i + 2 * lanes, Whole{}, 0), c);
@@ -90,12 +90,12 @@ TRAINYARD_INLINE float highest_of(const float* x, std::int64_t classes) {
   return folded<Max>(Max::of(Max::of(a, b), Max::of(c, d)));
 }
 
-/// Of scores less the highest: sums of their exponentials, and of themselves (times the weights).
+/// Sums over the scores less the highest: of their exponentials, and of themselves (times the weights).
 struct RowSums {
   double exponentials = 0.0, scores = 0.0;
 };
 
-/// Leaves the exponentials in `kept` unless that is null.
+/// Computes the sums, and stores the exponentials in `kept` unless that is null.
 template <Smoothing smoothing>
 RowSums sums_of(const float* x, float highest, const float* weight, float* kept, std::int64_t classes) {
   RowSums sums;
@@ -177,7 +177,7 @@ void binary_cross_entropy(const BinaryCrossEntropy& what, std::int64_t begin, st
   for (std::int64_t block = begin; block < end; ++block) {
     Vector sums{};
     each_vector(block * loss_block, end_of(block, w.size), [&](std::int64_t i, auto part) {
-      // What is beyond the end has loss 0: logit 200, whose exponential is 0, and target 1.
+      // Elements beyond the end get loss 0 from logit 200, whose exponential is 0, and target 1.
       const Vector x = load(w.logits + i, part, 200.0f), t = load(w.target + i, part, 1.0f);
       const Words is_positive = x > 0.0f;
       const Vector above = is_positive ? x : Vector{}, below = is_positive ? Vector{} : -x;
@@ -206,7 +206,7 @@ void absolute_error(const AbsoluteError& what, std::int64_t begin, std::int64_t 
 
 // --- hits
 
-/// How many are larger than a number among scores ahead of it, or behind it; of NaN, those that are NaN ahead.
+/// Counts larger scores (NaN is larger), and with `ahead`, for those ahead of `score`, equal ones, too.
 template <bool ahead>
 TRAINYARD_INLINE std::int32_t larger(const float* x, std::int64_t begin, std::int64_t end, float score) {
   std::int32_t count = 0;

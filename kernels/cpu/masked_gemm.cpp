@@ -13,17 +13,17 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr std::int64_t cache_floats = 327'680;  // of packed matrices that should stay in a second cache
-constexpr std::int64_t unit_rows = 128;         // that a thread takes at a time
-/// Packed strips lie an odd number of cache lines more apart than they are long, or lines of the same rows of
-/// different strips would compete for the same places of the caches.
+constexpr std::int64_t cache_floats = 327'680;  // floats of packed matrices that should stay in the L2 cache
+constexpr std::int64_t unit_rows = 128;         // rows that a thread takes at a time
+/// Packed strips are further apart than they are long by an odd number of cache lines; otherwise the same
+/// rows of different strips would compete for the same places in the caches.
 constexpr std::int64_t padding = 17;
 
 constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-/// Begin of part `part` of `count` in `parts` near-equal ones.
+/// Returns where part `part` begins if `count` is divided into `parts` near-equal ones.
 constexpr std::int64_t part_begin(std::int64_t count, std::int64_t parts, std::int64_t part) {
   return count * part / parts;
 }
@@ -57,7 +57,7 @@ void append(std::vector<Run>& runs, std::int64_t begin, std::int64_t length) {
     runs.push_back({begin, length});
 }
 
-/// The units of live blocks; blocks that touch make one run.
+/// Returns the units of live blocks; adjacent blocks make one run.
 std::vector<Run> runs_of(std::span<const std::int32_t> blocks, std::int64_t block, std::int64_t width) {
   std::vector<Run> runs;
   for (const std::int32_t number : blocks)
@@ -82,7 +82,7 @@ std::vector<RowUnit> row_units(std::span<const Slice> slices) {
   return units;
 }
 
-/// Rows of the slices that both lists number, ascending.
+/// Finds rows of the slices that are in both lists, ascending.
 void rows_of_both(std::vector<Run>& runs, std::span<const Slice> slices, std::span<const std::size_t> a,
                   std::span<const std::size_t> b) {
   runs.clear();
@@ -100,7 +100,7 @@ std::int64_t total(std::span<const Run> runs) {
   return sum;
 }
 
-/// 16 columns of which some are live.
+/// A strip of 16 columns of which some are live.
 struct Strip {
   std::int64_t number;
   int lanes;                                   ///< columns that exist
@@ -123,7 +123,7 @@ std::vector<Strip> strips_of(std::span<const Run> runs, std::int64_t width) {
   return strips;
 }
 
-/// Runs cut into panels of near-equal depth. One, empty, where there are none.
+/// Cuts runs into panels of near-equal depth. Returns one empty panel if there are no runs.
 std::vector<std::vector<Run>> panels_of(std::span<const Run> runs) {
   const std::int64_t depth = total(runs);
   const std::int64_t count = std::max<std::int64_t>(1, divided_up(depth, ProductTile::depth));
@@ -141,15 +141,15 @@ std::vector<std::vector<Run>> panels_of(std::span<const Run> runs) {
   return panels;
 }
 
-/// All strips of a matrix, one after another.
+/// A packed matrix: all its strips, one after another.
 struct Packed {
   const float* data = nullptr;
   std::int64_t stride = 0;
   const float* strip(std::int64_t number) const { return data + number * stride; }
 };
 
-/// What is multiplied by a packed matrix: rows, of which elements with y <= 0 count as zeros where there is
-/// y.
+/// The left factor of a product with a packed matrix: rows, whose elements count as zeros where y <= 0, if
+/// there is a y.
 struct Factor {
   Rows<const float> rows, y;
   float scale = 1;
@@ -162,12 +162,12 @@ struct Finish {
 };
 
 struct SliceUnits {
-  std::vector<Run> depth;     ///< live units that are summed over
+  std::vector<Run> depth;     ///< live units over which the sum runs
   std::vector<Strip> strips;  ///< of the result
 };
 
-/// Rows [begin, end) of c = a b: a panel of a few rows of `a` in the first cache, a group of strips of b in
-/// the second.
+/// Computes rows [begin, end) of c = a b with a panel of a few rows of `a` in the L1 cache and a group of
+/// strips of b in the L2 cache.
 void multiply(const Micro& micro, const Factor& a, const Packed& b, const SliceUnits& units,
               std::int64_t begin, std::int64_t end, const Finish& finish, Rows<float> c, std::int64_t width) {
   std::int64_t written = 0;
@@ -267,7 +267,7 @@ struct MaskedGemm::State {
   ParallelFor parallel;
   Buffer weight, gradient, input, sums;
 
-  /// c = a b with the live units of each slice.
+  /// Computes c = a b with the live units of each slice.
   void multiply_slices(const MaskedLinear& layer, bool forward, const Factor& a, const Packed& b,
                        const Finish& finish, Rows<float> c) const {
     const std::int64_t depth = forward ? layer.in : layer.out, width = forward ? layer.out : layer.in;
@@ -394,7 +394,7 @@ void MaskedGemm::weight_gradient(const MaskedLinear& layer, Rows<const float> dy
   for (std::int64_t i = 0; db != nullptr && i < unit_count; ++i)
     micro.add(db, sums_of_dz + i * layer.out, layer.out);
 
-  // A group of strips of x stays in the second cache while the blocks of dz pass.
+  // A group of strips of x stays in the L2 cache while the blocks of dz pass.
   const std::int64_t group_most =
       std::max<std::int64_t>(2, cache_floats / (strip_width * std::max<std::int64_t>(1, rows)) & ~1);
   const std::int64_t groups = divided_up(strips, group_most);

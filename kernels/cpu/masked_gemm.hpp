@@ -1,10 +1,7 @@
-// A linear layer between dropout sites whose masks lie on blocks of units: only blocks that are live are
-// multiplied. Rows of the batch are cut into slices, each of one sub-network; of a slice with the share q of
+// A linear layer between dropout sites whose masks are made of blocks of units: only live blocks are
+// multiplied. Rows of the batch are cut into slices, each of one sub-network; if a slice has the share q of
 // the input's blocks live and r of the output's, q r of the multiplications remain in each of the three
 // products (Lee et al., MLSys 2022: 0.25 with half of the units dropped on either side).
-//
-// Matrices are float, row-major, and stay where they are: what is multiplied is packed in pieces that fit the
-// caches, as in any GEMM, and only what is live of it.
 #pragma once
 
 #include <cstddef>
@@ -44,10 +41,10 @@ struct Rows {
 using ParallelFor =
     std::function<void(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>&)>;
 
-/// The three products of a masked linear layer, and the memory that they pack into, which is kept from call
-/// to call. Not to be used by two threads at a time. The result does not depend on the number of threads, nor
-/// on what is dead: dead blocks left out of the layer give the same bits. All throw std::invalid_argument for
-/// a layer that is not as described above.
+/// Computes the three products of a masked linear layer, with memory for packing that is kept from call to
+/// call. Not to be used by two threads at a time. The result does not depend on the number of threads, nor on
+/// dead values: leaving dead blocks out of the layer gives the same bits. All functions throw
+/// std::invalid_argument for a layer that is not as described above.
 class MaskedGemm {
  public:
   explicit MaskedGemm(Isa isa = fastest_isa(), ParallelFor parallel = {});

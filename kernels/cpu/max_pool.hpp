@@ -1,7 +1,7 @@
-// The largest number of each window of planes, with a ReLU ahead where it is wanted, and the way back. Windows lie
-// within their plane. All is float and without gaps. Planes are computed by themselves, so that callers share them out
-// and no bit depends on who computes what, nor on the instruction set. Of equal numbers the first counts, and NaN is
-// larger than all others (as LibTorch has it).
+// Finds the largest number in each window of planes, after an optional ReLU, and its gradients. Windows lie
+// within their plane. All is float and without gaps. Each plane is computed by itself, so that callers may
+// divide planes among threads and no bit depends on that, nor on the instruction set. Of equal numbers the
+// first counts, and NaN is larger than all others (as in LibTorch).
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Includes nothing of which other units
-// could take their copy: that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It includes no code that the linker
+// could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/max_pool_micro.hpp"
 
 namespace trainyard::kernels {
 namespace {
 
-/// Has the windows of a row of outputs look at one of their places. `stride` is a constant where it is known: then the
-/// loop is one of vectors.
+/// Compares one place of each window in a row of outputs to its largest number so far. A constant `stride`
+/// makes the loop one of vectors.
 inline void look(float* __restrict best, std::int32_t* __restrict place, const float* __restrict x,
                  std::int32_t at, std::int64_t count, std::int64_t stride) {
   for (std::int64_t c = 0; c < count; ++c) {

@@ -1,5 +1,5 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Includes nothing of which other units
-// could take their copy: that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It includes no code that the linker
+// could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/micro.hpp"
 
 #include "kernels/cpu/tiles.hpp"
@@ -7,8 +7,8 @@
 namespace trainyard::kernels {
 namespace {
 
-/// What is done once to the sums of a tile, which lie in memory from here on: with it in their loops, the
-/// compiler does not keep them in registers.
+/// Finishes the sums of a tile, which lie in memory from here on: with this code in their loops, the compiler
+/// does not keep them in registers.
 void finish(const ProductTile& tile, const Vector* sums) {
   for (int s = 0; s < tile.b.strips; ++s) {
     const int lanes = tile.b.lanes[s];
@@ -84,7 +84,7 @@ void outer_tile(const OuterTile& tile) {
             tile.b.lanes[s]);
 }
 
-/// Calls the tile of so many rows.
+/// Calls the tile of at most `rows` rows.
 template <int rows>
 void product_rows(const ProductTile& tile) {
   if constexpr (rows > 1)

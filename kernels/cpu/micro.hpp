@@ -1,6 +1,6 @@
 // The inner loops of masked_gemm.cpp. micro.cpp is compiled once for each instruction set, and each gives one
-// of these tables. Matrices that are vectorised over are packed in strips of 16 columns, [row][16], so that
-// a row of a strip is one or a few registers.
+// of these tables. Vectorised matrices are packed in strips of 16 columns, [row][16], so that a row of a
+// strip is one or a few registers.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace trainyard::kernels {
 
 constexpr int strip_width = 16;
 
-/// Rows of packed matrices that follow one another.
+/// Consecutive rows of packed matrices.
 struct Run {
   std::int64_t begin, length;
 };
@@ -19,7 +19,7 @@ struct Runs {
   std::int64_t count;
 };
 
-/// Up to two strips side by side, of `lanes` columns that exist.
+/// Up to two adjacent strips, of which `lanes` columns exist.
 struct Columns {
   int strips;
   const float* packed[2];
@@ -28,17 +28,17 @@ struct Columns {
 
 /// c = sum over the rows k of the runs of a[row][k] b[k][column]; a has no gaps, b is packed.
 struct ProductTile {
-  /// The most that a panel of `a` has in a row, and how far its rows are apart: an odd number of cache lines.
+  /// The most elements in a row of a panel of `a`, and the stride of its rows: an odd number of cache lines.
   static constexpr std::int64_t depth = 640, stride = depth + 16;
   const float* a;
   int rows;
   Columns b;
-  const float* next[2];  ///< strips that are wanted next, fetched into the second cache meanwhile
+  const float* next[2];  ///< strips needed next, prefetched into the L2 cache meanwhile
   Runs runs;
   float* c[2];  ///< first row of each strip
   std::int64_t c_stride;
-  bool first, last;  ///< of the products that make up c: what is there is not added; is finished below
-  // When it is the last: c = keep & (activation(c + bias) scale).
+  bool first, last;  ///< place in the sum for c: the first replaces c, the last finishes it as below
+  // The last product computes c = keep & (activation(c + bias) scale).
   const float* bias[2];  ///< or null
   bool relu;
   float scale;
@@ -57,8 +57,8 @@ struct OuterTile {
 };
 
 struct Micro {
-  int rows, strips;  ///< the most of a tile
-  int outer_rows;    ///< of an outer tile of one strip
+  int rows, strips;  ///< largest size of a tile
+  int outer_rows;    ///< of an outer tile with one strip
   void (*product)(const ProductTile&);
   void (*outer)(const OuterTile&);
   /// to[column][row] of a strip of 16 = from[row][column] of `lanes` rows; the other lanes are zeros.

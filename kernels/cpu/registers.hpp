@@ -1,4 +1,4 @@
-// Of the instruction set that a unit is compiled for.
+// Defines the register size of the instruction set for which a unit is compiled.
 #pragma once
 
 namespace trainyard::kernels {

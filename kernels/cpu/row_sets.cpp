@@ -6,9 +6,9 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr int most_digit_bits = 11;  // counts of a digit stay in the first cache
+constexpr int most_digit_bits = 11;  // the counts of a digit stay in the L1 cache
 
-/// Sorts by bits [32, 32 + bits), equal ones as they stand.
+/// Sorts by bits [32, 32 + bits), and keeps the order of equal ones.
 void radix_sort(std::vector<std::uint64_t>& keys, int bits) {
   const int passes = (bits + most_digit_bits - 1) / most_digit_bits;
   const int digit_bits = passes == 0 ? 0 : (bits + passes - 1) / passes;

@@ -1,4 +1,4 @@
-// Which rows of a matrix each of some samples uses, and the other way round: which samples use a row.
+// Lists the rows of a matrix that each of some samples uses, and, inversely, the samples that use a row.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Includes nothing of which other units
-// could take their copy: that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It includes no code that the linker
+// could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/rows_micro.hpp"
 
 namespace trainyard::kernels {
@@ -16,11 +16,11 @@ constexpr int most_dots = 4, most_blocks = 4;
 #else
 constexpr int most_dots = 2, most_blocks = 2;
 #endif
-constexpr std::int64_t ahead = 8;  // rows that are fetched before they are used
+constexpr std::int64_t ahead = 8;  // rows fetched before they are used
 
 #define TRAINYARD_UNROLL _Pragma("GCC unroll 16")
 
-// No function gives or takes a vector by value: how is another matter for each instruction set.
+// No function passes or returns a vector by value, as conventions differ between instruction sets.
 inline const Anywhere& at(const float* from) {
   return *reinterpret_cast<const Anywhere*>(from);
 }
@@ -52,8 +52,8 @@ inline float total(const Vector& sums) {
   return v[0];
 }
 
-/// The last 16 numbers of x, of which those that belong to whole vectors before them are zeros: rows that are
-/// no multiple of 16 wide are read to their end, and not beyond it.
+/// Loads the last 16 numbers of x, with zeros for those that belong to whole vectors before them, so that
+/// rows whose width is no multiple of 16 are not read beyond their end.
 inline void read_rest(Vector& rest, const float* x, std::int64_t width) {
   rest = at(x + width - lanes);
   for (std::int64_t i = 0; i < lanes - width % lanes; ++i) rest[i] = 0.0f;
@@ -116,7 +116,7 @@ void dots(float* out, const float* x, Matrix matrix, const std::int64_t* rows, s
   for (; i < count; ++i) dot_rows<1>(out + i, x, rest, matrix, rows + i, rows + i);
 }
 
-/// Columns [column, column + 16 blocks) of the sum.
+/// Computes columns [column, column + 16 blocks) of the sum.
 template <int blocks, class Matrix>
 void sum_columns(float* out, const float* first, const float* scales, Matrix matrix, const std::int64_t* rows,
                  std::int64_t count, std::int64_t column) {
@@ -142,7 +142,7 @@ void sum_columns(float* out, const float* first, const float* scales, Matrix mat
   for (int b = 0; b < blocks; ++b) *reinterpret_cast<Anywhere*>(out + column + b * lanes) = sums[b];
 }
 
-/// As many columns as are left, at most those of `blocks`; says where they end.
+/// Computes the columns that are left, at most those of `blocks`; returns where they end.
 template <int blocks, class Matrix>
 std::int64_t sum_some(float* out, const float* first, const float* scales, Matrix matrix,
                       const std::int64_t* rows, std::int64_t count, std::int64_t column) {
@@ -170,7 +170,7 @@ void sum(float* out, const float* first, const float* scales, Matrix matrix, con
   std::int64_t column = 0;
   while (column + lanes <= matrix.width)
     column = sum_some<most_blocks>(out, first, scales, matrix, rows, count, column);
-  // The last 16 columns, some of them once more: the same numbers in the same order are the same bits.
+  // Computes the last 16 columns, some of them again: the same numbers in the same order give the same bits.
   if (column < matrix.width) sum_columns<1>(out, first, scales, matrix, rows, count, matrix.width - lanes);
 }
 

@@ -127,7 +127,7 @@ void transpose(const Segments& segments, std::int64_t columns, std::int64_t* off
       row[place] = r;
       entry[place] = e;
     }
-  // Each offset has moved to where its column ends, which is where the next begins.
+  // Each offset has moved to the end of its column, where the next one begins.
   std::copy_backward(offsets, offsets + columns, offsets + columns + 1);
   offsets[0] = 0;
 }

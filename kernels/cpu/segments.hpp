@@ -1,10 +1,6 @@
-// What layers of graph networks do with the neighbours of a node: sums, maxima and products over the rows of
-// a sparse matrix in CSR form, whose entries name rows of a dense one. Dense matrices are row-major without
-// gaps; nothing of the size [entries, width] is made.
-//
-// Each function works on a range of rows, which several threads may share out (balanced_row): a row is added
-// up by one of them, entry after entry, so that bits do not depend on their number. T is float or double.
-// Indices are not checked here.
+// Combines the neighbours of nodes for layers of graph networks: sums, maxima and products over the rows of a
+// sparse matrix in CSR form, whose entries name rows of a dense one. Dense matrices are row-major without
+// gaps; no array of size [entries, width] is made.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +42,7 @@ struct SegmentMax {
       nullptr;  ///< [rows, width]: whose it is, the first of several; -1 where there is none
 };
 
-/// product[e] = g[row of e] . x[named row], for each part: what weights of a sum have as gradients.
+/// product[e] = g[row of e] . x[named row], for each part: the gradients of the weights of a sum.
 template <class T>
 struct SegmentDots {
   Segments segments;
@@ -63,18 +59,18 @@ void maximum(Isa isa, const SegmentMax<T>& what, std::int64_t begin, std::int64_
 template <class T>
 void dots(Isa isa, const SegmentDots<T>& what, std::int64_t begin, std::int64_t end);
 
-/// Adds the gradient of a maximum, dy [rows, width], to what its elements came from, dx; columns [begin, end)
-/// of both, which are what threads share out here.
+/// Adds the gradient of a maximum, dy [rows, width], to that of the elements it came from, dx, in columns
+/// [begin, end) of both, by which threads divide the work here.
 template <class T>
 void add_maximum_gradient(const SegmentMax<T>& of, const T* dy, T* dx, std::int64_t begin, std::int64_t end);
 
-// Softmax over the entries of a row, for each of a few heads; [entries, heads]. Between the two steps every
-// element is replaced by its exponential.
+// Softmax over the entries of a row, for each of a few heads; [entries, heads]. Between the two steps the
+// caller replaces every element by its exponential.
 /// y = x less the largest of the row.
 template <class T>
 void subtract_maximum(const Segments& segments, std::int64_t heads, const T* x, T* y, std::int64_t begin,
                       std::int64_t end);
-/// y divided by the sum of the row, in place.
+/// Divides y by the sum of the row, in place.
 template <class T>
 void divide_by_sum(const Segments& segments, std::int64_t heads, T* y, std::int64_t begin, std::int64_t end);
 /// dx = y (dy - sum of y dy over the row), y being the softmax.
@@ -87,13 +83,13 @@ template <class T>
 void add_ends(const Segments& segments, std::int64_t heads, const T* a, const T* b, T* y, std::int64_t begin,
               std::int64_t end);
 
-/// The same matrix by columns, sorted by counting: column c has the entries offsets[c] .. offsets[c + 1),
-/// which are those of `entry`, ascending, in the rows of `row`. All three are written: [columns + 1],
+/// Writes the same matrix by columns, sorted by counting: column c has the entries offsets[c] .. offsets[c +
+/// 1), which are those of `entry`, ascending, in the rows of `row`. The sizes are [columns + 1], and
 /// [entries] twice.
 void transpose(const Segments& segments, std::int64_t columns, std::int64_t* offsets, std::int64_t* row,
                std::int64_t* entry);
 
-/// The first row of part `part` of `parts` with about the same work, an entry and a row counting one each.
+/// Returns the first row of part `part` of `parts` with about equal work; an entry and a row count one each.
 std::int64_t balanced_row(const Segments& segments, std::int64_t parts, std::int64_t part);
 
 }  // namespace trainyard::kernels

@@ -1,6 +1,6 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set: what it calls of headers is
-// trivial or forced inline.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set: functions of headers that it
+// calls are trivial or forced inline.
 #include "kernels/cpu/segments_micro.hpp"
 
 #include "kernels/cpu/registers.hpp"
@@ -41,11 +41,11 @@ struct VectorsOf<double> {
 
 constexpr int most_registers = 8;  // that hold sums of a row at a time
 constexpr std::int64_t line = 64;  // bytes
-/// Entries between the one that is added and the one whose row is fetched: rows lie anywhere, and the machine
-/// does not see where the next is.
+/// Distance in entries from the one that is added to the one that is prefetched: rows lie anywhere, so the
+/// processor cannot predict the next.
 constexpr std::int64_t ahead = 4;
 
-/// Fetches `bytes` from an element on.
+/// Prefetches `bytes` from an element on.
 template <class T>
 inline void fetch(const T* from, std::int64_t bytes) {
   for (std::int64_t byte = 0; byte < bytes; byte += line)
@@ -57,8 +57,8 @@ inline T weight_of(const SegmentSum<T>& s, std::int64_t entry, std::int64_t head
   return s.weight[(s.weight_row == nullptr ? entry : s.weight_row[entry]) * s.heads + head];
 }
 
-/// Sums of `registers` vectors of a row, from element `first` on. The last may lie over the one before, at
-/// `last`, where a part does not end with a vector: elements that both have get the same sum twice.
+/// Computes sums of `registers` vectors of a row, from element `first` on. The last vector, at `last`, may
+/// overlap the one before if a part does not end with a vector: shared elements get the same sum twice.
 template <class V, int registers, bool weighted>
 void sum_vectors(const SegmentSum<typename V::Element>& s, std::int64_t row, std::int64_t head,
                  std::int64_t first, std::int64_t last) {
@@ -102,7 +102,7 @@ void sum_vectors(const SegmentSum<typename V::Element>& s, std::int64_t row, std
   }
 }
 
-/// A part of at least one vector.
+/// Sums a part of at least one vector.
 template <class V, bool weighted>
 void sum_part(const SegmentSum<typename V::Element>& s, std::int64_t row, std::int64_t head) {
   const std::int64_t vectors = (s.width + V::lanes - 1) / V::lanes;
@@ -115,7 +115,7 @@ void sum_part(const SegmentSum<typename V::Element>& s, std::int64_t row, std::i
   }
 }
 
-/// A part of a few elements.
+/// Sums a part of a few elements.
 template <class T, bool weighted>
 void sum_narrow(const SegmentSum<T>& s, std::int64_t row, std::int64_t head) {
   constexpr int most = VectorsOf<T>::Short::lanes;

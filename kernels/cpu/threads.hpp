@@ -1,5 +1,5 @@
-// Threads for kernels whose caller shares out the work: those of OpenMP in units that are compiled with it,
-// one in others.
+// Provides threads for kernels whose caller divides the work: those of OpenMP in units that are compiled with
+// it, one in others.
 #pragma once
 
 #ifdef _OPENMP

@@ -12,7 +12,7 @@ typedef std::int32_t Mask __attribute__((vector_size(64)));
 typedef float Anywhere __attribute__((vector_size(64), aligned(4), may_alias));
 typedef std::int32_t MaskAnywhere __attribute__((vector_size(64), aligned(4), may_alias));
 
-// Tiles whose sums, and what is multiplied, fit in the registers.
+// The sums and factors of these tiles fit in the registers.
 #if defined(__AVX512F__)
 inline constexpr int most_rows = 14, most_strips = 2, most_outer_rows = 16, register_bytes = 64;
 #elif defined(__AVX2__)
@@ -74,8 +74,8 @@ struct Sums {
   }
 };
 
-/// A perfect shuffle of 16 x 16 numbers: what is at row r, column c of the 256 moves from place 16 r + c to
-/// its digits rotated by one. Four of them exchange rows and columns.
+/// Shuffles 16 x 16 numbers perfectly: the number at row r, column c of the 256 moves from place 16 r + c to
+/// that place with its bits rotated by one. Four shuffles exchange rows and columns.
 inline void shuffle(Vector (&to)[16], const Vector (&from)[16]) {
   TRAINYARD_UNROLL
   for (std::int64_t i = 0; i < 8; ++i) {

@@ -14,9 +14,9 @@
 namespace trainyard::kernels {
 namespace {
 
-constexpr int block = 4096;  // elements that are compacted at a time: they and their indices stay near
+constexpr int block = 4096;  // elements compacted at a time: they and their indices stay in the cache
 
-/// Where k of many elements are few, a sample tells what the k-th is not below, all but surely.
+/// If k is small among many elements, a sample gives an almost certain lower bound of the k-th.
 constexpr std::int64_t sample_size = 1 << 15, least_sampled = 16 * sample_size;
 
 const TopKMicro& micro_of(Isa isa) {
@@ -42,17 +42,17 @@ void check_indices(std::span<const std::int32_t> indices, std::size_t count) {
 
 struct TopK::State {
   const TopKMicro& micro;
-  /// Four of each, for elements in turn: to add to the same one again waits for the addition before.
+  /// Four copies of each bin, used in turn: adding to the same one again would wait for the addition before.
   std::array<std::array<std::uint32_t, 4>, most_bins> bins;
   std::array<std::int32_t, block + compact_slack> found;
-  std::vector<std::int32_t> keys;  ///< of Method::exact, or of a sample
-  /// Where `narrowed`: all elements whose keys are not below `floor`, and their indices, ascending.
+  std::vector<std::int32_t> keys;  ///< for Method::exact, or of a sample
+  /// If `narrowed`: all elements whose keys are not below `floor`, and their indices, ascending.
   std::vector<float> candidates;
   std::vector<std::int32_t> places;
   std::int32_t floor = 0;
   bool narrowed = false;
 
-  /// How many passes there were, and what they found.
+  /// The number of passes, and what they found.
   struct Search {
     Bounds bounds;
     std::int64_t non_finite = 0;
@@ -80,7 +80,7 @@ struct TopK::State {
     return {bisection.bounds, summary.non_finite, passes};
   }
 
-  /// Calls with the indices, block by block, of the elements that have low <= key < low + width.
+  /// Calls `use` with the indices, block by block, of the elements that have low <= key < low + width.
   template <class Use>
   void each_within(std::span<const float> x, std::int32_t low, std::uint32_t width, const Use& use) {
     const auto count = static_cast<std::int32_t>(x.size());
@@ -92,13 +92,13 @@ struct TopK::State {
     }
   }
 
-  /// A key that the k-th is likely not below, by a sample: the margin is four standard deviations of how many
-  /// of the k largest are in it.
+  /// Returns a key that the k-th is likely not below, by a sample: the margin is four standard deviations of
+  /// the number of the k largest in it.
   std::int32_t likely_floor(std::span<const float> x, std::int64_t k) {
     const double step = static_cast<double>(x.size()) / static_cast<double>(sample_size);
     keys.resize(std::max<std::size_t>(keys.size(), sample_size));
     for (std::int64_t i = 0; i < sample_size; ++i) {
-      // One of each stretch, not always at the same place of it: gradients have periods.
+      // Takes one of each stretch, at varying places in it, since gradients have periods.
       const double part = static_cast<double>(static_cast<std::uint32_t>(i) * 0x9e3779b9u) * 0x1p-32;
       const auto place = static_cast<std::size_t>((static_cast<double>(i) + part) * step);
       keys[static_cast<std::size_t>(i)] = key_of(x[std::min(place, x.size() - 1)]);
@@ -109,8 +109,8 @@ struct TopK::State {
     return std::min(keys[static_cast<std::size_t>(rank)], infinite);
   }
 
-  /// One pass that leaves few candidates, the k largest among them. Not where there would be many, or where
-  /// the sample was wrong. Says whether there was a pass.
+  /// Passes over the data once and keeps few candidates, the k largest among them, unless they would be many
+  /// or the sample was wrong. Returns whether there was a pass.
   bool narrow(std::span<const float> x, std::int64_t k) {
     if (std::ssize(x) < least_sampled || k > std::ssize(x) / 8) return false;
     floor = likely_floor(x, k);
@@ -137,7 +137,7 @@ struct TopK::State {
     for (std::size_t i = fours; i < x.size(); ++i) ++bins[static_cast<std::size_t>(key_of(x[i]) >> shift)][0];
   }
 
-  /// Of the keys that begin with `prefix`.
+  /// Counts a digit of the keys that begin with `prefix`.
   void count_digit(std::span<const float> x, Digit digit, std::int32_t prefix) {
     const std::uint32_t mask = (1u << digit.bits) - 1;
     each_within(x, prefix, 1u << (digit.shift + digit.bits), [&](std::span<const std::int32_t> indices) {
@@ -209,7 +209,7 @@ struct TopK::State {
     const std::span<const float> x = narrowed ? candidates : all;
     const std::int32_t low = cut.band + 1;
     std::size_t taken = 0;
-    std::int64_t of_band = -cut.skip;  // place in the stretch that is taken
+    std::int64_t of_band = -cut.skip;  // place in the stretch taken
     each_within(x, low, 0x80000000u - static_cast<std::uint32_t>(low),
                 [&](std::span<const std::int32_t> candidates) {
                   for (const std::int32_t index : candidates) {

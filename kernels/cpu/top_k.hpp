@@ -1,8 +1,6 @@
-// The k elements of a gradient that are largest in magnitude: their indices and values, for compressors that
-// send these alone and keep the rest for later (error feedback). Ways to find them are in
-// kernels/selection.hpp; the search and its words in kernels/bisection.hpp.
-//
-// One thread. A pass over the data is one read of it; what is written is the selection.
+// Finds the k elements of a gradient that are largest in magnitude: their indices and values, for compressors
+// that send only these and keep the rest for later (error feedback). The methods are in
+// kernels/selection.hpp; the search and its terms in kernels/bisection.hpp.
 #pragma once
 
 #include <cstdint>

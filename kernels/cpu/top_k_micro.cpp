@@ -1,6 +1,6 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set: what it calls of headers is
-// trivial or forced inline.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set: functions of headers that it
+// calls are trivial or forced inline.
 #include "kernels/cpu/top_k_micro.hpp"
 
 #include "kernels/cpu/registers.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 typedef std::int32_t Keys __attribute__((vector_size(register_bytes)));
 typedef std::int32_t KeysAnywhere __attribute__((vector_size(register_bytes), aligned(4), may_alias));
-// Half a register of floats becomes one of doubles.
+// Half a register of floats is converted to a whole one of doubles.
 typedef double Doubles __attribute__((vector_size(register_bytes)));
 typedef float Half __attribute__((vector_size(register_bytes / 2)));
 typedef std::int32_t HalfKeys __attribute__((vector_size(register_bytes / 2)));
@@ -31,10 +31,10 @@ inline std::int32_t key_at(const float* x) {
   return bits & magnitude_bits;
 }
 
-/// Sixteen sums, whatever the registers, so that all sets give the same bits: element i belongs to sum i % 16.
+/// Sixteen sums for any register size, so that all sets give the same bits: element i belongs to sum i % 16.
 constexpr int lanes = 16;
 
-/// What is known of sixteen interleaved parts of the data.
+/// The statistics of sixteen interleaved parts of the data.
 struct Lanes {
   double sums[lanes] = {};
   std::int32_t smallest[lanes], largest[lanes] = {}, non_finite[lanes] = {};
@@ -97,7 +97,7 @@ Summary summarize(const float* x, std::int64_t count) {
 
 template <int thresholds>
 void count_above(const float* x, std::int64_t count, const std::int32_t* above, std::int64_t* counts) {
-  // An addition waits for the one before it: where sums are few, there are four of each.
+  // An addition waits for the one before it, so there are four copies of each sum if sums are few.
   constexpr int copies = thresholds < 4 ? 4 : 1;
   Keys limits[thresholds], sums[copies][thresholds] = {};
   TRAINYARD_UNROLL
@@ -128,7 +128,7 @@ void count(const float* x, std::int64_t count, const std::int32_t* above, int th
   }
 }
 
-/// The rest of a block, from `i` on, or all of it where there is no better way.
+/// Compacts the rest of a block, from `i` on, or all of it where no faster way exists.
 int compact_singly(const float* x, int i, int count, std::int32_t low, std::uint32_t width,
                    std::int32_t first, std::int32_t* to, int found) {
   for (; i < count; ++i) {
@@ -150,14 +150,14 @@ int compact(const float* x, int count, std::int32_t low, std::uint32_t width, st
     const __m512i key = _mm512_and_si512(_mm512_loadu_si512(x + i), bits);
     const __mmask16 within = _mm512_cmplt_epu32_mask(_mm512_sub_epi32(key, lows), widths);
     if (within == 0) continue;
-    // Compressed in a register: compressed to memory it is slow on some processors.
+    // It compresses in a register, as compressing to memory is slow on some processors.
     _mm512_storeu_si512(to + found, _mm512_maskz_compress_epi32(within, numbers));
     found += __builtin_popcount(within);
   }
   return compact_singly(x, i, count, low, width, first, to, found);
 }
 #elif defined(__AVX2__)
-/// For each mask of eight, the places of its bits, four bits each.
+/// Holds, for each mask of eight bits, the places of its set bits, four bits each.
 struct Places {
   std::uint32_t of[256] = {};
   constexpr Places() {
@@ -170,7 +170,7 @@ constexpr Places places;
 
 int compact(const float* x, int count, std::int32_t low, std::uint32_t width, std::int32_t first,
             std::int32_t* to) {
-  // There is no unsigned comparison: both sides are moved to where signed ones are the same.
+  // AVX2 lacks unsigned comparisons, so both sides are moved to where signed ones give the same.
   constexpr std::uint32_t lowest = 0x80000000u;
   const __m256i moved = _mm256_set1_epi32(static_cast<int>(lowest - static_cast<std::uint32_t>(low)));
   const __m256i limit = _mm256_set1_epi32(static_cast<int>(width + lowest));

@@ -8,14 +8,14 @@
 
 namespace trainyard::kernels {
 
-constexpr int compact_slack = 16;  ///< how far `compact` may write behind what it found
+constexpr int compact_slack = 16;  ///< elements that `compact` may write beyond its result
 
 struct TopKMicro {
   Summary (*summarize)(const float* x, std::int64_t count);
   /// counts[i] += how many keys are above above[i]; `thresholds` is 1, 3, 7 or 15.
   void (*count)(const float* x, std::int64_t count, const std::int32_t* above, int thresholds,
                 std::int64_t* counts);
-  /// Writes first + i of all i with low <= key of x[i] < low + width, ascending, and says how many.
+  /// Writes first + i for all i with low <= key of x[i] < low + width, ascending, and returns their number.
   int (*compact)(const float* x, int count, std::int32_t low, std::uint32_t width, std::int32_t first,
                  std::int32_t* to);
 };

@@ -70,20 +70,20 @@ TRAINYARD_INLINE Reduced reduced(Vector x) {
   p = p * r + 5.0000001201e-1f;
   return {p * (r * r) + r, shifted};
 }
-/// 2^(n + more)
+/// Returns 2^(n + more).
 TRAINYARD_INLINE Vector power_of_two(Vector shifted, std::int32_t more) {
   const auto offset = static_cast<std::uint32_t>(127 + more) << 23;
   return reinterpret_cast<Vector>((reinterpret_cast<Bits>(shifted) << 23) + offset);
 }
 
-/// exp(x) for x <= 0; 0 below 2^-126.
+/// Returns exp(x) for x <= 0; 0 below 2^-126.
 TRAINYARD_INLINE Vector exponential_below(Vector x) {
   constexpr float lowest = -87.33654f;  // 2^-126
   const Reduced e = reduced(x);
   return x < lowest ? Vector{} : (e.less_one + 1.0f) * power_of_two(e.shifted, 0);
 }
 
-/// log(1 + f) - f for f from sqrt(1/2) - 1 to sqrt(2) - 1.
+/// Returns log(1 + f) - f for f from sqrt(1/2) - 1 to sqrt(2) - 1.
 TRAINYARD_INLINE Vector log_tail(Vector f) {
   const Vector z = f * f;
   Vector p = f * 7.0376836292e-2f - 1.1514610310e-1f;
@@ -97,7 +97,7 @@ TRAINYARD_INLINE Vector log_tail(Vector f) {
   return p * f * z - 0.5f * z;
 }
 
-/// log(1 + x) for x from 0 to 1: as log(1 + f), or ln 2 + log(1 + f).
+/// Returns log(1 + x) for x from 0 to 1: as log(1 + f), or ln 2 + log(1 + f).
 TRAINYARD_INLINE Vector log_one_plus(Vector x) {
   constexpr float root = 0.41421356f;  // sqrt(2) - 1
   const Words over = x > root;
@@ -106,17 +106,17 @@ TRAINYARD_INLINE Vector log_one_plus(Vector x) {
   return over ? (f + (tail + ln2_low)) + ln2_high : f + tail;
 }
 
-/// exp(x) - 1; as exp(x), of which it is 1 less, it is infinite above 88.72 and -1 below -86.6.
+/// Returns exp(x) - 1, which is infinite above 88.72 and -1 below -86.6.
 TRAINYARD_INLINE Vector exponential_less_one(Vector x) {
   constexpr float lowest = -86.64339f, highest = 88.72283f;  // 2^-125, and the largest float
   const Reduced e = reduced(x);
-  // 2^(n - 1), as 2^128 is no float, and the rest of it behind.
+  // Computes half of the result with 2^(n - 1), as 2^128 is no float, and doubles it.
   const Vector half = power_of_two(e.shifted, -1);
   const Vector found = (e.less_one * half + (half - 0.5f)) * 2.0f;
   return x < lowest ? Vector{} - 1.0f : x > highest ? Vector{} + infinity : found;
 }
 
-/// 0 below 2^-125.
+/// Returns exp(x); 0 below 2^-125.
 TRAINYARD_INLINE Vector exponential(Vector x) {
   constexpr float lowest = -86.64339f, highest = 88.72283f;
   const Reduced e = reduced(x);

@@ -1,13 +1,9 @@
-// Convolutions of images by kernels of 3 x 3 or 5 x 5 and stride 1 with fewer products: Winograd's minimal filtering
-// F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), after Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
-// CVPR 2016, equations 8 to 13. A tile of m x m outputs, m = 7 - kernel, takes 36 products for each pair of channels
-// in place of (m kernel)^2: a quarter. Interpolation is at 0, 1, -1, 2, -2 and infinity, which costs about a digit
-// of single precision; an infinity among the inputs of a tile becomes NaN in all of it.
-//
-// Images lie in blocks of channels, as oneDNN has them (nChw16c, nChw8c): [image][channel / block][row][column]
-// [block], with zeros for channels that fill up the last block. Filters are plain, [out][in][kernel][kernel]. All is
-// float. Nothing is shared between calls, so that callers share out images; each image gets the same bits whoever
-// computes it, weight gradients apart, which are sums over the images of a call.
+// Convolves images by kernels of 3 x 3 or 5 x 5 and stride 1 with fewer products: Winograd's minimal
+// filtering F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), after Lavin and Gray, "Fast Algorithms for Convolutional
+// Neural Networks", CVPR 2016, equations 8 to 13. A tile of m x m outputs, m = 7 - kernel, takes 36 products
+// for each pair of channels in place of (m kernel)^2: a quarter. Interpolation at 0, 1, -1, 2, -2 and
+// infinity costs about a digit of single precision; an infinity among the inputs of a tile becomes NaN in all
+// of it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +19,7 @@ struct WinogradShape {
   std::int64_t rows_before = 0, columns_before = 0;  ///< of zeros, less than the kernel's size
   int kernel = 3;                                    ///< or 5
 
-  /// The convolution that brings the gradient of the outputs to the inputs.
+  /// Returns the convolution that computes the gradient of the inputs from that of the outputs.
   WinogradShape back() const {
     return {out,
             in,
@@ -37,7 +33,7 @@ struct WinogradShape {
   }
 };
 
-/// Images [begin, end) of x to those of y.
+/// The arguments of a convolution of images [begin, end) of x to those of y.
 struct WinogradConvolution {
   WinogradShape shape;
   const float* x = nullptr;
@@ -48,7 +44,7 @@ struct WinogradConvolution {
   float* scratch = nullptr;  ///< scratch_floats
 };
 
-/// The sum over images [begin, end), added to `gradient`, which is of transformed filters.
+/// The arguments for weight gradients: a sum over images [begin, end), added to the transformed `gradient`.
 struct WinogradWeights {
   WinogradShape shape;
   const float* x = nullptr;
@@ -62,11 +58,11 @@ struct WinogradKernels {
   std::int64_t (*filter_floats)(const WinogradShape& shape);
   std::int64_t (*scratch_floats)(const WinogradShape& shape);  ///< of each caller
   void (*transform)(const WinogradShape& shape, const float* weight, float* filters);
-  /// For shape.back(), from the weights of `shape`.
+  /// Transforms the weights of `shape` to filters for shape.back().
   void (*transform_back)(const WinogradShape& shape, const float* weight, float* filters);
   void (*convolve)(const WinogradConvolution& what, std::int64_t begin, std::int64_t end);
   void (*weights)(const WinogradWeights& what, std::int64_t begin, std::int64_t end);
-  /// The gradient of the plain weights from that of the transformed ones.
+  /// Computes the gradient of the plain weights from that of the transformed ones.
   void (*weights_end)(const WinogradShape& shape, const float* gradient, float* weight);
 };
 

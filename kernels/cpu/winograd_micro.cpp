@@ -1,5 +1,5 @@
-// Compiled once for each instruction set, with TRAINYARD_ISA its name. Nothing in it may be a symbol of which
-// other units could take their copy, as that would be compiled for this set.
+// This file is compiled once per instruction set, named by TRAINYARD_ISA. It has no symbol that the linker
+// could share with other units, as that code would be compiled for this set.
 #include "kernels/cpu/winograd_micro.hpp"
 
 namespace trainyard::kernels {
@@ -15,7 +15,7 @@ typedef float Anywhere __attribute__((vector_size(block * 4), aligned(4), may_al
 
 #define TRAINYARD_INLINE inline __attribute__((always_inline))
 
-constexpr std::int64_t side = 6;              ///< of a tile of inputs
+constexpr std::int64_t side = 6;              ///< side of a tile of inputs
 constexpr std::int64_t points = side * side;  ///< products of a tile
 constexpr std::int64_t rows_at_once = 12;  ///< tiles of a product: with two vectors each, 24 registers of 32
 
@@ -38,7 +38,7 @@ TRAINYARD_INLINE std::int64_t most(std::int64_t a, std::int64_t b) {
 
 // --- one dimension of the transforms: `s` is the distance of the elements of a vector of six, or of `outputs`
 
-/// B^T d
+/// Computes B^T d.
 TRAINYARD_INLINE void of_input(const Vector* d, std::int64_t s, Vector* to, std::int64_t t) {
   const Vector d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s], d5 = d[5 * s];
   const Vector even = d4 - 4.0f * d2, odd = d3 - 4.0f * d1;
@@ -51,7 +51,7 @@ TRAINYARD_INLINE void of_input(const Vector* d, std::int64_t s, Vector* to, std:
   to[5 * t] = 4.0f * d1 - 5.0f * d3 + d5;
 }
 
-/// A^T m
+/// Computes A^T m.
 template <std::int64_t outputs>
 TRAINYARD_INLINE void to_output(const Vector* m, std::int64_t s, Vector* to, std::int64_t t) {
   const Vector sum = m[s] + m[2 * s], difference = m[s] - m[2 * s];
@@ -66,7 +66,7 @@ TRAINYARD_INLINE void to_output(const Vector* m, std::int64_t s, Vector* to, std
   }
 }
 
-/// A y
+/// Computes A y.
 template <std::int64_t outputs>
 TRAINYARD_INLINE void of_output(const Vector* y, std::int64_t s, Vector* to, std::int64_t t) {
   Vector even = y[0], odd = y[s], even2 = y[0], odd2 = 2.0f * y[s];
@@ -103,7 +103,7 @@ struct Sizes {
   std::int64_t in, out;                         ///< channels in whole blocks
   std::int64_t tile_rows, tile_columns, tiles;  ///< of an image
   std::int64_t at_once;                         ///< tiles whose products are made together
-  std::int64_t in_stride, out_stride;           ///< from one point to the next, in floats
+  std::int64_t in_stride, out_stride;           ///< distance from one point to the next, in floats
   std::int64_t outputs;                         ///< rows and columns of outputs of a tile
 
   explicit TRAINYARD_INLINE Sizes(const WinogradShape& shape) {
@@ -113,10 +113,10 @@ struct Sizes {
     tile_rows = (shape.out_rows + outputs - 1) / outputs;
     tile_columns = (shape.out_columns + outputs - 1) / outputs;
     tiles = tile_rows * tile_columns;
-    // Inputs and outputs of the products stay in the second cache, with the filters.
+    // Inputs and outputs of the products stay in the L2 cache, with the filters.
     constexpr std::int64_t cached = 56 << 10;  // floats
     at_once = most(least(cached / (points * (in + out)) / rows_at_once, 8), 1) * rows_at_once;
-    // Neither stride is a multiple of what the first cache has in a way.
+    // Neither stride is a multiple of the bytes in a way of the L1 cache.
     in_stride = at_once * in + block;
     out_stride = at_once * out + block;
   }
@@ -124,7 +124,7 @@ struct Sizes {
 
 // --- transforms of tiles
 
-/// Where the tile lies in the images.
+/// The place of a tile in the images.
 struct Tile {
   std::int64_t image, row, column;  ///< of its first output
   TRAINYARD_INLINE Tile(const Sizes& sizes, std::int64_t number) {
@@ -135,7 +135,7 @@ struct Tile {
   }
 };
 
-/// Keeps the compiler from having the columns of a tile in work all at once: there are not registers enough.
+/// Keeps the compiler from working on all columns of a tile at once, for which there are too few registers.
 TRAINYARD_INLINE void in_order() {
   asm volatile("" ::: "memory");
 }
@@ -146,7 +146,7 @@ struct Pixels {
   std::int64_t stride;
 };
 
-/// `count` x `count` of them from (row, column) of an image; in `room` with zeros where some lie outside.
+/// Returns `count` x `count` pixels from (row, column) on; copied to `room`, with zeros, if some are outside.
 template <std::int64_t count>
 TRAINYARD_INLINE Pixels fetch(const float* image, std::int64_t rows, std::int64_t columns, std::int64_t row,
                               std::int64_t column, float* room) {
@@ -162,7 +162,7 @@ TRAINYARD_INLINE Pixels fetch(const float* image, std::int64_t rows, std::int64_
   return {room, count * block};
 }
 
-/// Tiles [first, last) of x to [point][tile][channel].
+/// Transforms tiles [first, last) of x to [point][tile][channel].
 void inputs(const WinogradShape& shape, const Sizes& sizes, const float* x, std::int64_t first,
             std::int64_t last, float* to) {
   const std::int64_t image = shape.in_rows * shape.in_columns * block;
@@ -174,7 +174,7 @@ void inputs(const WinogradShape& shape, const Sizes& sizes, const float* x, std:
       const Pixels given =
           fetch<side>(x + (tile.image * (sizes.in / block) + b) * image, shape.in_rows, shape.in_columns,
                       tile.row - shape.rows_before, tile.column - shape.columns_before, room);
-      // The rows that the tile below has and this one has not.
+      // Prefetches the rows of the tile below that this one lacks.
       const float* const below =
           x + (tile.image * (sizes.in / block) + b) * image +
           ((tile.row - shape.rows_before + side) * shape.in_columns + tile.column) * block;
@@ -197,7 +197,7 @@ void inputs(const WinogradShape& shape, const Sizes& sizes, const float* x, std:
   }
 }
 
-/// Tiles of the gradient of y to [point][tile][channel].
+/// Transforms tiles of the gradient of y to [point][tile][channel].
 template <std::int64_t outputs>
 void gradients(const WinogradShape& shape, const Sizes& sizes, const float* given, std::int64_t first,
                std::int64_t last, float* to) {
@@ -227,7 +227,7 @@ void gradients(const WinogradShape& shape, const Sizes& sizes, const float* give
   }
 }
 
-/// [point][tile][channel] to tiles of y.
+/// Transforms [point][tile][channel] to tiles of y.
 template <std::int64_t outputs>
 void results(const WinogradConvolution& what, const Sizes& sizes, const float* from, std::int64_t first,
              std::int64_t last) {
@@ -247,7 +247,7 @@ void results(const WinogradConvolution& what, const Sizes& sizes, const float* f
         Vector column[side];
         for (std::int64_t i = 0; i < side; ++i)
           column[i] = load(products + (i * side + j) * sizes.out_stride);
-        for (std::int64_t i = 0; i < outputs; ++i)  // of the tile below, which is about to be written
+        for (std::int64_t i = 0; i < outputs; ++i)  // prefetches the tile below, which is written next
           if (j < outputs) __builtin_prefetch(into + ((outputs + i) * shape.out_columns + j) * block, 1);
         to_output<outputs>(column, 1, half + j, side);
         in_order();
@@ -349,7 +349,7 @@ std::int64_t scratch_floats(const WinogradShape& shape) {
   return points * (sizes.in_stride + sizes.out_stride);
 }
 
-/// One dimension of G g G^T: from `kernel` vectors to six.
+/// Transforms one dimension of G g G^T: from `kernel` vectors to six.
 TRAINYARD_INLINE void of_filter(const Vector* g, std::int64_t s, std::int64_t kernel, Vector* to,
                                 std::int64_t t) {
   for (std::int64_t p = 0; p < side; ++p) {
@@ -359,8 +359,8 @@ TRAINYARD_INLINE void of_filter(const Vector* g, std::int64_t s, std::int64_t ke
   }
 }
 
-/// To [point][in][out] from weights whose neighbours in `out` are `step` apart, those in `in` `in_step`; turned by
-/// half a turn where `back`.
+/// Transforms weights to [point][in][out]; neighbours in `out` are `step` apart, those in `in` `in_step`.
+/// Rotates filters by half a turn if `back`.
 TRAINYARD_INLINE void transform_filters(std::int64_t in, std::int64_t out, std::int64_t kernel,
                                         const float* weight, std::int64_t step, std::int64_t in_step,
                                         bool back, float* filters) {
@@ -423,7 +423,7 @@ void weights(const WinogradWeights& what, std::int64_t begin, std::int64_t end) 
   }
 }
 
-/// One dimension of G^T u G: from six vectors to `kernel`.
+/// Transforms one dimension of G^T u G: from six vectors to `kernel`.
 TRAINYARD_INLINE void to_filter(const Vector* u, std::int64_t s, std::int64_t kernel, Vector* to,
                                 std::int64_t t) {
   for (std::int64_t k = 0; k < kernel; ++k) {

@@ -1,4 +1,4 @@
-// Memory of a device, and pinned memory beside it, that grows and is kept from call to call.
+// Device memory, and pinned host memory, that grows and is kept from call to call.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,11 +10,11 @@
 
 namespace trainyard::kernels::cuda {
 
-/// What it holds is lost where it grows. To grow may wait for the device.
+/// A buffer that loses its contents when it grows, which may wait for the device.
 template <class Place>
 class Buffer {
  public:
-  /// At least `bytes`.
+  /// Returns at least `bytes` of memory.
   unsigned char* at_least(std::size_t bytes) {
     if (bytes > size_) {
       memory_.reset();

@@ -1,4 +1,4 @@
-// A list of tensors as chunks, one for each thread block of statistics.cu.
+// Splits a list of tensors into chunks, one for each thread block of statistics.cu.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace trainyard::kernels::cuda {
 
-constexpr std::int32_t chunk_size = 1 << 15;  ///< elements: enough that to put their sums together is little
+constexpr std::int32_t chunk_size = 1 << 15;  ///< elements; enough to make the cost of merging sums small
 constexpr std::int32_t threads_of_chunk = 256;
 
-/// Elements of one tensor that follow one another.
+/// Consecutive elements of one tensor.
 struct alignas(16) Chunk {
   const void* data = nullptr;
   std::int32_t count = 0;  ///< `chunk_size`, less in the last one of a tensor
@@ -24,7 +24,7 @@ struct alignas(16) Chunk {
 };
 
 struct Partition {
-  std::vector<Chunk> chunks;         ///< those of a tensor in order, tensors in order; of an empty one none
+  std::vector<Chunk> chunks;         ///< in the order of tensors and of elements; none for an empty tensor
   std::vector<std::int32_t> firsts;  ///< the first chunk of each tensor, then their number
 };
 
@@ -36,7 +36,7 @@ inline std::int64_t size_of(Dtype dtype) {
   }
 }
 
-/// Throws std::invalid_argument for what is no tensor.
+/// Returns the chunks of the tensors. Throws std::invalid_argument for invalid tensors.
 inline Partition partition(std::span<const View> tensors) {
   Partition parts;
   parts.firsts.reserve(tensors.size() + 1);

@@ -1,4 +1,4 @@
-// CUDA's own errors as exceptions.
+// Turns CUDA's errors into exceptions.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -14,7 +14,7 @@ bool available() {
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return false;
   cudaFuncAttributes attributes;
   if (cudaFuncGetAttributes(&attributes, nothing) == cudaSuccess) return true;
-  cudaGetLastError();  // none of its business later
+  cudaGetLastError();  // clears the error for later calls
   return false;
 }
 

@@ -1,9 +1,9 @@
-// The CUDA device that the kernels are for.
+// Finds a CUDA device that the kernels can use.
 #pragma once
 
 namespace trainyard::kernels::cuda {
 
-/// Whether a device is there that the kernels were compiled for.
+/// Returns whether there is a device for which the kernels were compiled.
 bool available();
 
 }  // namespace trainyard::kernels::cuda

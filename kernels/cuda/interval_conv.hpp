@@ -1,4 +1,4 @@
-// Forms through convolutions (kernels/interval_conv.hpp) on a CUDA device.
+// Puts forms through convolutions (kernels/interval_conv.hpp) on a CUDA device.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// The weights of a layer, in the memory of the device that is current.
+/// The weights of a layer in the memory of the current device.
 class Weights {
  public:
   Weights(const double* host, std::int64_t count);

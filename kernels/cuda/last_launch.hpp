@@ -1,4 +1,4 @@
-// The newest of a kernel's launches that follow one another on one device.
+// Tracks the newest of a kernel's launches, which follow each other on one device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// Waits at its end for what was launched: to be declared behind the memory that it uses.
+/// The destructor waits for the launch, so declare it after the memory that the launch uses.
 class LastLaunch {
  public:
   LastLaunch() = default;
@@ -22,8 +22,8 @@ class LastLaunch {
   LastLaunch(const LastLaunch&) = delete;
   LastLaunch& operator=(const LastLaunch&) = delete;
 
-  /// The current device is to be that of the first call. Throws std::invalid_argument with the kernel's name where
-  /// it is another.
+  /// Requires the current device to be that of the first call; throws std::invalid_argument with the kernel's
+  /// name for another one.
   void demand_device(const char* kernel) {
     int current = 0;
     demand(cudaGetDevice(&current));
@@ -36,13 +36,13 @@ class LastLaunch {
                                   ", expected " + std::to_string(device_) + " as before");
   }
 
-  /// What the stream has so far is the launch. The rest is to be called behind demand_device.
+  /// Takes the work in the stream so far for the launch. Call this and the rest after demand_device.
   void record(cudaStream_t stream) { demand(cudaEventRecord(event_, stream)); }
   void wait() const { demand(cudaEventSynchronize(event_)); }
   bool ready() const {
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) {
-      cudaGetLastError();  // it is none
+      cudaGetLastError();  // not an error
       return false;
     }
     demand(state);

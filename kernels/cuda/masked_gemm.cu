@@ -17,7 +17,7 @@ namespace {
 using bfloat16 = __nv_bfloat16;
 
 constexpr int strip_width = 16;
-constexpr int tile = 128;  // rows and columns of the result that a thread block computes
+constexpr int tile = 128;  // rows and columns of the result per thread block
 constexpr int threads = 256;
 
 int divided_up(std::int64_t value, int by) {
@@ -30,7 +30,7 @@ struct Axis {
   int begin, count;   ///< `count` elements; of strips, 16 each
   int width;          ///< where the matrix ends: the last strip may be short
 
-  /// Where element i lies in the matrix, or -1.
+  /// Returns the place of element i in the matrix, or -1.
   __device__ int at(int i) const {
     if (i >= count) return -1;
     const int place = strips == nullptr ? begin + i : strips[i / strip_width] * strip_width + i % strip_width;
@@ -59,12 +59,12 @@ struct Arguments {
   float scale;
 };
 
-/// How many rows of the sum are in shared memory at a time, and how much of a row a thread loads at once.
+/// The rows of the sum in shared memory at a time, and the elements of a row that a thread loads at once.
 template <class T>
 struct Shape {
   static constexpr int depth = std::is_same_v<T, float> ? 16 : 32;
   static constexpr int chunk = 16 / sizeof(T);
-  static constexpr int chunks = tile * depth / chunk / threads;  ///< of a thread, for each operand
+  static constexpr int chunks = tile * depth / chunk / threads;  ///< chunks per thread and operand
 };
 
 /// A tile of an operand in shared memory: [element][depth] where the sum runs along the rows of the matrix,
@@ -80,13 +80,13 @@ struct SharedTile {
   }
 };
 
-/// 16 bytes of a row of the matrix, and where the tile has them.
+/// 16 bytes of a row of the matrix.
 template <class T>
 struct alignas(16) Chunk {
   T values[Shape<T>::chunk];
 };
 
-/// The first `there` elements, then zeros.
+/// Loads the first `there` elements; the others are zeros.
 template <class T>
 __device__ Chunk<T> load(const T* from, int there) {
   if (there == Shape<T>::chunk && reinterpret_cast<std::uintptr_t>(from) % sizeof(Chunk<T>) == 0)
@@ -96,7 +96,7 @@ __device__ Chunk<T> load(const T* from, int there) {
   return chunk;
 }
 
-/// Reads chunk `number` of a tile; what is not there is zero.
+/// Reads chunk `number` of a tile; elements outside the matrix are zeros.
 template <class T, bool sum_along_rows>
 __device__ Chunk<T> read(const T* data, std::int64_t stride, const T* y, std::int64_t y_stride,
                          const Axis& elements, const Axis& sum, int first_element, int first_depth,
@@ -130,7 +130,7 @@ __device__ void write(T* shared, const Chunk<T>& chunk, int number) {
     for (int i = 0; i < length; ++i) to[i] = chunk.values[i];
 }
 
-/// The sums of a thread block in float: 8 x 8 a thread, 16 apart.
+/// The sums of a thread block in float: each thread has 8 x 8, 16 apart.
 template <bool a_along_rows, bool b_along_rows>
 struct FloatSums {
   float sums[8][8] = {};
@@ -151,7 +151,7 @@ struct FloatSums {
     }
   }
 
-  /// Calls with (row of the tile, column of the tile, sum).
+  /// Calls `use` with (row of the tile, column of the tile, sum).
   template <class Use>
   __device__ void each(unsigned char*, const Use& use) const {
 #pragma unroll
@@ -163,7 +163,7 @@ struct FloatSums {
   }
 };
 
-/// The same on tensor cores: each of 8 warps has 64 x 32, in fragments of 16 x 16.
+/// The same sums on tensor cores: each of 8 warps has 64 x 32, in fragments of 16 x 16.
 template <bool a_along_rows, bool b_along_rows>
 struct TensorSums {
   static constexpr int warp_rows = 4, warp_columns = 2;
@@ -211,7 +211,7 @@ struct TensorSums {
     }
   }
 
-  /// Which element a thread holds is not told: they pass through shared memory.
+  /// CUDA does not tell which element of a fragment a thread holds, so sums pass through shared memory.
   template <class Use>
   __device__ void each(unsigned char* shared, const Use& use) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -231,7 +231,7 @@ struct TensorSums {
 
 template <class T, Product product>
 __global__ void __launch_bounds__(threads) multiply(Arguments<T> arguments) {
-  // The matrix that is summed over along its rows: x and W^T; dz only; none.
+  // Which operands are summed along their rows: x and W^T; dz only; none.
   constexpr bool a_along_rows = product != Product::weight_gradient;
   constexpr bool b_along_rows = product == Product::forward;
   using TileA = SharedTile<T, a_along_rows>;
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(threads) multiply(Arguments<T> arguments) {
     }
   };
 
-  // What is multiplied next is on its way meanwhile.
+  // The operands of the next step are loaded while this one is multiplied.
   Sums sums;
   const int steps = (k.count + Shape<T>::depth - 1) / Shape<T>::depth;
   if (steps > 0) {
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(threads) multiply(Arguments<T> arguments) {
   });
 }
 
-/// db += the sums of the columns of dz in one slice; a thread block of 16 x 16 for each live strip.
+/// Adds the column sums of dz in one slice to db; a thread block of 16 x 16 for each live strip.
 template <class T>
 __global__ void add_bias_gradient(const SliceAxes* slice_at, int out, const T* dy, std::int64_t dy_stride,
                                   const T* y, std::int64_t y_stride, float scale, float* db) {
@@ -422,7 +422,7 @@ MaskedGemm::MaskedGemm(const MaskedLinear& layer, std::span<const Slice> slices)
           "on a CUDA device a block is a multiple of 16 units wide");
   require(slices.size() < 65536, "a grid has fewer than 65536 slices");
 
-  // One allocation: the axes of the slices, then their lists.
+  // One allocation holds the axes of the slices, then their lists.
   std::vector<int> lists;
   std::vector<std::size_t> places;
   const auto append = [&](const std::vector<std::int32_t>& blocks, std::int64_t width) {

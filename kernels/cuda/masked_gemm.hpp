@@ -1,6 +1,6 @@
-// The masked linear layer of kernels/cpu/masked_gemm.hpp on a CUDA device: thread blocks are launched for
-// live tiles only, and sum over live strips only. float is multiplied as such, bfloat16 on tensor cores with
-// sums in float.
+// Computes the masked linear layer of kernels/cpu/masked_gemm.hpp on a CUDA device: thread blocks are
+// launched only for live tiles, and sum only over live strips. float is multiplied as such, bfloat16 on
+// tensor cores with sums in float.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ struct Matrix {
   std::int64_t stride = 0;
 };
 
-/// The products of a layer with these slices. The lists of live strips are copied to the current device once,
-/// here; the calls only launch kernels on `stream` (a cudaStream_t). Throws std::invalid_argument for a layer
-/// or slices that are not as described, std::runtime_error with CUDA's message for what fails there.
+/// Computes the products of a layer with these slices. The constructor copies the lists of live strips to the
+/// current device; calls only launch kernels on `stream` (a cudaStream_t). Throws std::invalid_argument for a
+/// wrong layer or slices, std::runtime_error with CUDA's message for CUDA's errors.
 class MaskedGemm {
  public:
   MaskedGemm(const MaskedLinear& layer, std::span<const Slice> slices);

@@ -18,7 +18,7 @@ namespace {
 constexpr int warp = 32;
 constexpr int fold_threads = 256;
 
-/// The value that the lane `distance` behind has; every lane of the warp takes part.
+/// Returns the value of the lane `distance` further on; every lane of the warp takes part.
 template <class T>
 __device__ T from_behind(const T& value, int distance) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);
@@ -32,7 +32,7 @@ __device__ T from_behind(const T& value, int distance) {
   return theirs;
 }
 
-/// The numbers of a chunk, for its first thread; the threads' sums in a fixed order.
+/// Computes the numbers of a chunk in its first thread; the threads' sums are merged in a fixed order.
 template <class T>
 __device__ void reduce(const Chunk& chunk, Numbers* result) {
   using Sums = Tally<ValueOf<T>>;
@@ -45,7 +45,7 @@ __device__ void reduce(const Chunk& chunk, Numbers* result) {
   const double shift = shift_of(data);
   const int thread = static_cast<int>(threadIdx.x);
   Sums sums = tally_of(data, chunk.count, thread, shift);
-  // Lanes whose partner is beyond the warp add up what nobody asks for.
+  // Lanes whose partner is beyond the warp compute sums that are not used.
   for (int distance = warp / 2; distance > 0; distance /= 2) sums.merge(from_behind(sums, distance));
   if (thread % warp == 0) of_warps[thread / warp] = sums;
   __syncthreads();
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(threads_of_chunk, 3) reduce_chunks(const Chunk
   }
 }
 
-/// Puts the chunks of each tensor together: a thread those that follow one another, then neighbours.
+/// Merges the chunks of each tensor: each thread merges consecutive ones, then neighbours merge.
 __global__ void __launch_bounds__(fold_threads)
     fold(const std::int32_t* firsts, const Numbers* parts, Numbers* results) {
   alignas(Numbers) __shared__ unsigned char shared[fold_threads * sizeof(Numbers)];

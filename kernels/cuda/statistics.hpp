@@ -1,5 +1,5 @@
-// What tensors on a CUDA device look like in numbers: one pass over all of a list, in one launch for whatever
-// lengths and dtypes, read back when it suits.
+// Computes statistics of tensors on a CUDA device: one pass over a whole list, in one launch for any lengths
+// and dtypes; results can be read back later.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,26 @@ struct View {
   Dtype dtype = Dtype::float32;
 };
 
-/// Over all elements of a tensor. Those that are not finite are counted and take part in every number as
-/// IEEE 754 has it: with one NaN among them, sums, extremes and products are NaN.
-///
-/// All sums are of doubles. The product is that of doubles, too: of two to eight neighbours, of a thread's
-/// elements, of all, in an order that only the length and the dtype determine. That of a part ends at 0 or
-/// infinity where it leaves their range, and 0 times infinity is NaN. Equal tensors have equal numbers,
-/// wherever they lie and whatever else is in the list.
+/// The statistics of all elements of a tensor. Elements that are not finite are counted and take part in
+/// every number as in IEEE 754: with one NaN among them, sums, extremes and products are NaN.
 struct Numbers {
   static constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   std::int64_t count = 0, zeros = 0, nans = 0, infinities = 0;
   double minimum = nan, maximum = nan;          ///< NaN of an empty tensor
   double abs_minimum = nan, abs_maximum = nan;  ///< of |x|; NaN of an empty tensor
   double sum = 0, l1 = 0, squares = 0, product = 1;
-  /// Sum of (x - mean)^2, and of (|x| - mean |x|)^2.
+  /// Sums of (x - mean)^2, and of (|x| - mean |x|)^2.
   double deviation = 0, abs_deviation = 0;
 };
 
-/// One launch that is under way, or its results; several objects for several under way. Buffers grow with the
-/// longest list so far (some 150 bytes for each 32768 elements and for each tensor, in device memory and as
-/// much pinned), so that the first launches allocate, which may wait for the device.
-/// Not for two threads at once. All calls belong to the device that is current at the first launch.
+/// Holds one launch in progress, or its results; use several objects for several launches. Buffers grow with
+/// the longest list so far (some 150 bytes for each 32768 elements and for each tensor, in device memory and
+/// as much pinned), so that the first launches allocate, which may wait for the device. Not for two threads
+/// at once. All calls belong to the device that is current at the first launch.
 class MultiStatistics {
  public:
   MultiStatistics();
-  /// Waits for what is under way.
+  /// Waits for the launch in progress.
   ~MultiStatistics();
   MultiStatistics(const MultiStatistics&) = delete;
   MultiStatistics& operator=(const MultiStatistics&) = delete;
@@ -53,11 +48,11 @@ class MultiStatistics {
   /// tensor that is not as described, std::runtime_error with CUDA's message for what fails there.
   void launch(std::span<const View> tensors, void* stream);
 
-  /// Whether `results` would not wait.
+  /// Returns whether `results` would not wait.
   bool ready() const;
 
-  /// Of the newest launch, one for each tensor, in their order; none before the first. Waits for them. Valid
-  /// until the next launch.
+  /// Waits for the newest launch and returns its results, one per tensor, in their order; none before the
+  /// first launch. They are valid until the next one.
   std::span<const Numbers> results() const;
 
  private:

@@ -1,5 +1,5 @@
-// What statistics.cu computes of an element, of a thread's elements and of parts put together: the same code
-// on the device and, for any compiler, on the host.
+// The arithmetic of statistics.cu for an element, for a thread's elements and for merged parts: the same code
+// on the device and, with any compiler, on the host.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// What elements of T are computed with, before they become doubles.
+/// The type in which elements of T are handled before they become doubles.
 template <class T>
 using ValueOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -57,8 +57,7 @@ struct Tally {
       abs_minimum = fmin(abs_minimum, fabs(values[i]));
     }
     product *= part;
-    // The product tells whether to look closer; it is 0 or infinite, too, where it leaves the range of
-    // double.
+    // The product shows whether a closer look is needed; it is also 0 or infinite beyond the range of double.
     if (part != 0 && fabs(part) < infinity) return;
     for (int i = 0; i < n; ++i) {
       zeros += values[i] == 0;
@@ -85,7 +84,7 @@ struct Tally {
     infinities += next.infinities;
   }
 
-  /// Of all `count` elements, one at least. NaN do not take part in the extremes yet.
+  /// Returns the numbers of all `count` elements, at least one. The extremes do not reflect NaN yet.
   TRAINYARD_BOTH Numbers numbers(std::int64_t count, double shift) const {
     using std::fabs, std::fmax;
     const auto n = static_cast<double>(count);
@@ -113,14 +112,14 @@ struct Tally {
   TRAINYARD_BOTH double about_mean(double about_shift, double moved, double n) const {
     const double deviation = about_shift - moved * (moved / n);
     if (deviation < 0) return 0;
-    // Of finite numbers whose squares leave the range of double: too large, yet a number.
+    // Finite numbers whose squares exceed the range of double give a result that is too large, yet a number.
     return nans + infinities == 0 && deviation != deviation ? about_shift : deviation;
   }
 };
 
-/// Puts what comes behind to what was there, deviations by Chan, Golub and LeVeque, "Updating formulae and a
-/// pairwise algorithm for computing sample variances" (1979), equation 2.1. NaN do not take part in the
-/// extremes yet.
+/// Merges the numbers of the elements that follow, deviations by Chan, Golub and LeVeque, "Updating formulae
+/// and a pairwise algorithm for computing sample variances" (1979), equation 2.1. The extremes do not reflect
+/// NaN yet.
 TRAINYARD_BOTH inline void append(Numbers& all, const Numbers& next) {
   using std::fmax, std::fmin;
   if (next.count == 0) return;
@@ -147,13 +146,13 @@ TRAINYARD_BOTH inline void append(Numbers& all, const Numbers& next) {
   all.product *= next.product;
 }
 
-/// Of a whole tensor: NaN take part in the extremes.
+/// Returns the numbers of a whole tensor, whose extremes are NaN if an element is.
 TRAINYARD_BOTH inline Numbers finished(Numbers all) {
   if (all.nans > 0) all.minimum = all.maximum = all.abs_minimum = all.abs_maximum = Numbers::nan;
   return all;
 }
 
-/// What deviations of a chunk are taken about: its first element, if that is finite.
+/// Returns the shift about which a chunk's deviations are taken: its first element, or 0 if not finite.
 template <class T>
 TRAINYARD_BOTH double shift_of(const T* data) {
   const auto first = static_cast<double>(static_cast<ValueOf<T>>(data[0]));
@@ -166,7 +165,7 @@ struct alignas(16) Vector {
   static constexpr int width = 16 / sizeof(T);
   T elements[width];
 
-  /// The same elements to the same thread whether the tensor is aligned for this or not.
+  /// Loads the same elements for the same thread, whether or not the tensor is aligned for this.
   TRAINYARD_BOTH static Vector load(const T* from) {
     if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Vector) == 0)
       return *reinterpret_cast<const Vector*>(from);
@@ -182,12 +181,12 @@ struct alignas(16) Vector {
   }
 };
 
-/// What one of the threads of a chunk adds up: every so many vectors one.
+/// Returns the tally of one of a chunk's threads, which takes every n-th vector.
 template <class T>
 TRAINYARD_BOTH Tally<ValueOf<T>> tally_of(const T* data, std::int32_t count, std::int32_t thread,
                                           double shift) {
   constexpr std::int32_t width = Vector<T>::width, line = width * threads_of_chunk;
-  constexpr std::int32_t ahead = 4;  // vectors that are on their way at once
+  constexpr std::int32_t ahead = 4;  // vectors loaded at once
   static_assert(chunk_size % (line * ahead) == 0);
   Tally<ValueOf<T>> tally;
   std::int32_t at = thread * width;

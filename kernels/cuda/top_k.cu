@@ -17,13 +17,13 @@ namespace {
 
 constexpr int warp = 32, threads = 256, warps = threads / warp;
 constexpr unsigned whole_warp = 0xffffffffu;
-/// Of the passes that count: enough for any device, and the same on all, as sums are made of their parts.
+/// Blocks in passes that count: enough for any device, and the same on all, as sums are merged by block.
 constexpr int most_blocks = 1024;
-constexpr int ahead = 8;  // elements of a thread that are on their way at once
-/// A thread block gathers a tile, each warp elements of it that follow one another.
+constexpr int ahead = 8;  // elements that a thread loads at once
+/// Each thread block gathers a tile, each warp consecutive elements of it.
 constexpr int rounds = 16, of_warp = rounds * warp, tile = of_warp * warps;
 static_assert(tile == 4096);
-constexpr int replicas = 4;  // of each bin: lanes that meet at one wait for one another
+constexpr int replicas = 4;  // copies of each bin, as lanes that meet at one wait for each other
 
 struct Task {
   Selection how;
@@ -31,10 +31,10 @@ struct Task {
   std::uint64_t random;
 };
 
-/// A selection that is under way, in device memory.
+/// The state of a selection in progress, in device memory.
 struct Search {
   Task task;
-  bool decided;  ///< before anything was counted
+  bool decided;  ///< true if no counting is needed
   int passes;
   std::int64_t non_finite;
   Bounds bounds;
@@ -43,7 +43,7 @@ struct Search {
   Cut cut;
   Selected selected;
   unsigned arrived;                                ///< blocks of a pass that are done; 0 between passes
-  unsigned long long counts[1 + most_thresholds];  ///< same
+  unsigned long long counts[1 + most_thresholds];  ///< 0 between passes
   unsigned bins[most_bins];                        ///< 0 between passes
   Summary parts[most_blocks];
 };
@@ -53,7 +53,7 @@ unsigned blocks_for(std::int64_t count) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((count + each - 1) / each, 1, most_blocks));
 }
 
-/// Calls with the keys of all elements, each on one thread of the grid.
+/// Calls `use` with the keys of all elements, each on one thread of the grid.
 template <class Use>
 __device__ void each_key(const float* x, std::int64_t count, const Use& use) {
   constexpr std::int64_t each = threads * ahead;
@@ -71,8 +71,8 @@ __device__ void each_key(const float* x, std::int64_t count, const Use& use) {
   }
 }
 
-/// Whether this block is the last of a pass: what the others have written before is there for it to read, not
-/// from its first cache. All threads of a block call it.
+/// Returns whether this block is the last of a pass, which may then read the results of the other blocks,
+/// though not from its L1 cache. All threads of a block call it.
 __device__ bool last_block(Search* search) {
   __shared__ bool last;
   __threadfence();
@@ -103,7 +103,7 @@ __device__ Summary with(const Summary& a, const Summary& b) {
   return {a.sum + b.sum, min(a.smallest, b.smallest), max(a.largest, b.largest), a.non_finite + b.non_finite};
 }
 
-/// Of the threads' parts, in a fixed order, for the first thread.
+/// Merges the threads' parts in a fixed order; the first thread gets the result.
 __device__ Summary of_block(const Summary& part) {
   __shared__ unsigned char memory[threads * sizeof(Summary)];
   Summary* const shared = reinterpret_cast<Summary*>(memory);
@@ -122,7 +122,7 @@ __device__ Summary read_part(const Summary* part) {
           static_cast<std::int64_t>(__ldcg(reinterpret_cast<const long long*>(&part->non_finite)))};
 }
 
-/// A pass over the data, and where the search begins.
+/// Passes over the data once and begins the search.
 __global__ void __launch_bounds__(threads) summarize(const float* x, std::int64_t count, Search* search) {
   Summary part;
   each_key(x, count, [&](std::int32_t key) {
@@ -192,8 +192,8 @@ constexpr CountAbove count_above_of[] = {count_above<1>, count_above<2>, count_a
 
 // --- radix
 
-/// In the last block: finds the bin of the k-th key. Threads have bins that follow one another, the highest
-/// first, so that what the first digit of a key that is not finite may be is all with the first thread.
+/// Finds the bin of the k-th key, in the last block. Threads have consecutive bins, the highest first, so
+/// that the first thread has all bins whose first digit may belong to a key that is not finite.
 __device__ void choose_bin(Search* search) {
   constexpr int each = most_bins / threads;
   static_assert(most_bins - (infinite >> digit_of(0).shift) == each);
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(threads)
     keys[i] = static_cast<std::uint32_t>(key_of(x[i]));
 }
 
-/// How many of keys that descend are at least `key`.
+/// Returns how many of the descending keys are at least `key`.
 __device__ std::int64_t count_from(const std::uint32_t* keys, std::int64_t count, std::uint32_t key) {
   std::int64_t begin = 0;
   while (count > 0) {
@@ -290,10 +290,10 @@ __global__ void cut(Search* search) {
   search->selected = bounds.selected(search->passes, search->non_finite);
 }
 
-/// How many are sure, and above these bits how many of the band.
+/// Two counts: elements that are sure in the low 32 bits, those of the band in the high ones.
 using Pair = unsigned long long;
 
-/// What a warp has of a tile, its elements in registers.
+/// The elements of a tile that a warp holds in registers.
 struct WarpPart {
   std::int64_t first;
   std::int32_t keys[rounds];  ///< of one lane; -1 beyond the end
@@ -317,9 +317,9 @@ struct WarpPart {
   __device__ bool of_band(int round, const Cut& cut) const {
     return keys[round] >= 0 && keys[round] > cut.band && keys[round] <= cut.sure;
   }
-  /// What all warps of the block have, in `pairs`.
+  /// Writes the counts of all warps of the block to `pairs`.
   __device__ void count(const Cut& cut, Pair (&pairs)[warps]) const {
-    unsigned both = 0;  // a warp has 512 at most: 16 bits are enough
+    unsigned both = 0;  // a warp has at most 512, so 16 bits suffice
 #pragma unroll
     for (int i = 0; i < rounds; ++i) both += (sure(i, cut) ? 1u : 0u) + (of_band(i, cut) ? 1u << 16 : 0u);
     both = __reduce_add_sync(whole_warp, both);
@@ -339,8 +339,8 @@ __global__ void __launch_bounds__(threads)
   pairs[blockIdx.x] = sum;
 }
 
-/// Each element to its place: behind all that are sure before it, and those of the band before it that are
-/// taken. `before` has what tiles before this one have.
+/// Writes each element to its place: after all sure ones before it, and those of the band before it that are
+/// taken. `before` has the counts of earlier tiles.
 __global__ void __launch_bounds__(threads) gather(const float* x, std::int64_t count, const Search* search,
                                                   const Pair* before, std::int32_t* indices, float* values) {
   __shared__ Pair of_warps[warps];
@@ -350,7 +350,7 @@ __global__ void __launch_bounds__(threads) gather(const float* x, std::int64_t c
   Pair pair = before[blockIdx.x];
   for (int i = 0; i < static_cast<int>(threadIdx.x) / warp; ++i) pair += of_warps[i];
   std::int64_t sure = static_cast<std::int64_t>(pair & 0xffffffffu);
-  std::int64_t of_band = static_cast<std::int64_t>(pair >> 32) - cut.skip;  // place in what is taken
+  std::int64_t of_band = static_cast<std::int64_t>(pair >> 32) - cut.skip;  // place among those taken
   const unsigned lower = (1u << threadIdx.x % warp) - 1;
 #pragma unroll
   for (int i = 0; i < rounds; ++i) {

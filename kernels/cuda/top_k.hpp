@@ -1,5 +1,5 @@
-// The selection of kernels/cpu/top_k.hpp on a CUDA device, by the same search (kernels/bisection.hpp), which
-// runs on the device as well: nothing waits for it on the host.
+// Does the selection of kernels/cpu/top_k.hpp on a CUDA device, by the same search (kernels/bisection.hpp),
+// which also runs on the device: the host waits for nothing.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace trainyard::kernels::cuda {
 class TopK {
  public:
   TopK();
-  /// Waits for what is under way.
+  /// Waits for the selection in progress.
   ~TopK();
   TopK(const TopK&) = delete;
   TopK& operator=(const TopK&) = delete;
@@ -32,7 +32,7 @@ class TopK {
   void select(const float* x, std::int64_t count, const Selection& how, std::uint64_t random, std::int64_t k,
               std::int32_t* indices, float* values, void* stream);
 
-  /// What the newest selection came to. Waits for it: the only call that does.
+  /// Returns the result of the newest selection; the only call that waits for it.
   Selected selected() const;
 
  private:
