@@ -48,6 +48,7 @@ Clicks read_ratings(const std::string& path, Setting& setting) {
   setting.rows = {std::ssize(users), std::ssize(movies)};
   const auto data = test::make<Dataset>(
       "ctr", test::table({{"size", 1}, {"features", 0}, {"rows", array_of(setting.rows)}}));
+  data->open("train");
   Clicks clicks{.schema = data->schema(), .train = {}, .test = {}};
   std::vector<Rating> parts[2];
   for (std::size_t i = 0; i < all.size(); ++i) parts[i % 10 == 9 ? 1 : 0].push_back(all[i]);
