@@ -242,6 +242,10 @@ Arguments parse(int argc, char** argv) {
       throw ConfigError(std::string("no option ") + argv[i]);
     }
   }
+  const Setting defaults;
+  if (!arguments.ratings.empty() && (arguments.quick || setting.train != defaults.train ||
+                                     setting.test != defaults.test || setting.signal != defaults.signal))
+    throw ConfigError("--ratings brings its samples along: leave out --quick, --train, --test and --signal");
   return arguments;
 }
 
