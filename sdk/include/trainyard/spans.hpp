@@ -14,7 +14,7 @@ namespace trainyard {
 /// A stretch of time on the loop's thread. Two spans lie apart, or one lies within the other.
 struct Span {
   enum class What : std::uint8_t {
-    step,  ///< all of a step: "step"
+    step,   ///< all of a step: "step"
     phase,  ///< what the host does in it: "data" (waits for it), "forward", "loss", "backward", "optimizer";
             ///< and "evaluation", "checkpoint"
     event,  ///< all hooks of an event, by its name
