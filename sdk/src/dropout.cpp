@@ -39,7 +39,7 @@ bool by_name(const auto&) {
   return false;
 }
 
-/// Switches off the places that no pattern means. Throws where a pattern means none.
+/// Switches off the places that no pattern selects. Throws where a pattern selects none.
 template <class Place>
 void choose(std::vector<Place>& places, const std::vector<std::string>& patterns, const char* kind) {
   if (places.empty())
@@ -63,7 +63,7 @@ void choose(std::vector<Place>& places, const std::vector<std::string>& patterns
   }
 }
 
-/// Switches off the places that the run does not mean.
+/// Switches off the places that the run does not select.
 void choose(DropoutPlaces& places, Dropout& dropout) {
   const bool weights = dropout.masks_weights() != nullptr, cells = dropout.carries_states() != nullptr;
   const auto choose_or_switch_off = [&](bool its_kind, auto& all, const char* kind) {
@@ -82,7 +82,7 @@ void choose(DropoutPlaces& places, Dropout& dropout) {
   }
 }
 
-/// Where early dropout ends, or late dropout begins, in steps.
+/// Returns the step at which early dropout ends, or late dropout begins.
 std::int64_t cutoff_of(const DropoutCommon& common, const RunScale& scale) {
   if (common.when == "always") {
     if (common.ramp == "linear" && scale.total_steps == 0)

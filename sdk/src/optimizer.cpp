@@ -20,7 +20,7 @@ std::string label(const GroupRule& rule, std::size_t index) {
   return text + "])";
 }
 
-/// Why no parameter follows the rule.
+/// Says why no parameter follows the rule.
 std::string unused(const std::vector<NamedTensor>& parameters, const GroupRule& rule, std::size_t index) {
   const bool shadowed = std::any_of(parameters.begin(), parameters.end(), [&](const NamedTensor& parameter) {
     return takes(rule, parameter.name);
@@ -94,7 +94,7 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedTensor>& parameters,
 
 namespace {
 
-/// Parameters without their gradients, which they get back at its end.
+/// Takes the gradients away from parameters, and gives them back at its end.
 class PutAside {
  public:
   explicit PutAside(const ParamGroup& group) {

@@ -20,7 +20,7 @@ OwnRows::OwnRows(const Network& network, const ShardsTables& tables, Ranks& rank
       if (each.name == table.name) tables_.push_back({table.name, table.rows, each.tensor.sizes().vec()});
 }
 
-/// Of a parameter, or of what an optimizer has of one: "sum/tables.0.weight".
+/// Finds the table of a parameter, or of its optimizer state: "sum/tables.0.weight".
 const OwnRows::Table* OwnRows::table_of(std::string_view name) const {
   const auto found = std::ranges::find_if(
       tables_, [&](const Table& table) { return name == table.name || name.ends_with("/" + table.name); });

@@ -29,7 +29,7 @@ constexpr std::size_t lanes = 16;  // blocks computed together: enough independe
 using Counter = std::array<std::uint32_t, 4>;
 using Key = std::array<std::uint32_t, 2>;
 
-/// Where a stream is read from.
+/// The place that a stream is read from.
 struct Position {
   Key key;
   std::uint64_t block;

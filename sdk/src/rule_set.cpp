@@ -10,9 +10,9 @@
 namespace trainyard {
 namespace {
 
-/// A rule that throws so often in a row is not asked again.
+/// A rule that throws so often in a row is not called again.
 constexpr int most_errors = 3;
-/// What is attached waits so long for a rule that goes and is in a call.
+/// attach() waits so long for a rule that is removed and is in a call.
 constexpr std::chrono::seconds patience{1};
 
 }  // namespace
@@ -134,7 +134,7 @@ struct RuleSet::Entry {
                        [&](const TensorRecord& tensor) { return watches_tensor(tensor, false); });
   }
 
-  /// The record without values that this rule did not ask for, where it keeps several.
+  /// Returns the record without values that this rule did not ask for, where it keeps several.
   std::shared_ptr<const StepRecord> kept(const std::shared_ptr<const StepRecord>& record) const {
     const auto spare = [&](const TensorRecord& tensor) {
       return tensor.value.defined() && tensor.value.numel() > 1 && !watches_tensor(tensor, true);
@@ -147,7 +147,7 @@ struct RuleSet::Entry {
   }
 };
 
-/// A rule at work, in a turn: not where the rule has gone, or the turn is over.
+/// A rule at work, in a turn: it does not begin where the rule has gone, or the turn is over.
 class RuleSet::Work {
  public:
   Work(RuleSet& set, const Turn& turn, const std::shared_ptr<Entry>& of) : entry(*of), set_(set) {
@@ -167,7 +167,7 @@ class RuleSet::Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Whether it began, and was not left behind since.
+  /// Returns whether it began, and was not left behind since.
   bool goes_on() const {
     const std::lock_guard lock(set_.mutex_);
     return goes_on_locked();

@@ -1,4 +1,4 @@
-// SHA-256 of bytes, and of what a State holds.
+// SHA-256 of bytes, and of the content of a State.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Sha256 {
   }
   void add(const void* bytes, std::size_t size) { check(EVP_DigestUpdate(context_.get(), bytes, size) == 1); }
   void add(std::int64_t number) { add(&number, sizeof number); }
-  /// Length first, so that neighbouring texts cannot be confused.
+  /// Adds the length first, so that neighbouring texts cannot be confused.
   void add(std::string_view text) {
     add(static_cast<std::int64_t>(text.size()));
     add(text.data(), text.size());

@@ -23,14 +23,14 @@ namespace {
 constexpr std::int64_t block_size = 8192;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The part of a block's numbers that every block needs.
+/// The numbers of a block that are always needed.
 struct Sums {
   double sum = 0.0, l1 = 0.0, squares = 0.0;
   double minimum = infinity, maximum = -infinity, abs_minimum = infinity;
 };
 
-/// Deviations of a block about its own means. That of |x| is known in float32 only: `abs_rest`, the sum of
-/// what is left beside it, is taken out again.
+/// Deviations of a block about its own means. The mean of |x| is known in float32 only: `abs_rest`, the sum
+/// of the remaining differences, is taken out again.
 struct Deviations {
   double plain = 0.0, abs = 0.0, abs_rest = 0.0;
 };
@@ -166,7 +166,7 @@ bool has_avx512() {
 }
 #endif
 
-/// Deviations of `before` elements and of the n behind them, whose means are `delta` apart, put together.
+/// Joins the deviations of `before` elements with those of the n after them, whose means are `delta` apart.
 void join(double& all, double next, std::int64_t before, double n, double delta) {
   const auto m = static_cast<double>(before);
   all = before == 0 ? next : all + next + delta * delta * m * n / (m + n);
@@ -188,7 +188,7 @@ class Reducer {
     const bool nothing = sums.squares == 0.0 && sums.minimum == 0.0 && sums.maximum == 0.0;
     if (sums.abs_minimum == 0.0) s_.zeros += nothing ? static_cast<std::int64_t>(x.size()) : zeros_of(x);
 
-    // From the sums where little cancels, else in a second look at the block.
+    // It comes from the sums where little cancels, else from a second look at the block.
     const double mean = sums.sum / n;
     double abs_mean = sums.l1 / n;
     Deviations deviations{sums.squares - sums.sum * mean, sums.squares - sums.l1 * abs_mean};
@@ -268,8 +268,8 @@ class Reducer {
     return nans + infinities;
   }
 
-  /// In order, as long as the product is within the range of double; what comes after that can change no
-  /// more of it than a zero, an infinity or a sign does.
+  /// Multiplies in order, as long as the product is within the range of double; later elements can change it
+  /// only to a zero or an infinity, or its sign.
   template <class T>
   void multiply(std::span<const T> x, const Sums& sums, bool finite) {
     if (sums.minimum == 1.0 && sums.maximum == 1.0) return;
@@ -297,7 +297,7 @@ void add_contiguous(Reducer& reducer, const T* data, std::int64_t count) {
     reducer.add(std::span(data + at, static_cast<std::size_t>(std::min(block_size, count - at))));
 }
 
-/// In blocks of another type that holds every value.
+/// Takes blocks of another type that holds every value.
 template <class As, class T>
 void add_converted(Reducer& reducer, const T* data, std::int64_t count) {
   As block[block_size];

@@ -9,12 +9,12 @@
 //   };
 //   TRAINYARD_PLUGIN(Cosine)
 //
-// Of LibTorch include what you use, <ATen/core/Tensor.h> and <ATen/ops/NAME.h> for at::NAME: with torch/torch.h or
-// ATen/ATen.h a source compiles for most of a minute, without for less than half of one.
+// Include only what you use of LibTorch, <ATen/core/Tensor.h> and <ATen/ops/NAME.h> for at::NAME: with
+// torch/torch.h or ATen/ATen.h a source compiles for most of a minute, without for less than half of one.
 //
-// The constructor runs on the loop thread with checked options and should only store them; files are opened
-// and memory is taken in the calls that the kind's interface gives for it. All calls come from the loop
-// thread unless an interface says otherwise. The host owns the object.
+// The constructor runs on the loop thread with checked options and should only store them; open files and
+// take memory in the calls that the kind's interface gives for it. All calls come from the loop thread unless
+// an interface says otherwise. The host owns the object.
 #pragma once
 
 #include <cstddef>
@@ -54,13 +54,13 @@ class Plugin {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  /// State that a checkpoint or a swap carries over; a plugin without any needs neither. `load` gets what
-  /// `save` wrote, perhaps by an older version of the plugin (StateReader::version), and throws if it cannot
-  /// use it.
+  /// Write and read the state that a checkpoint or a swap carries over; a plugin without any needs neither.
+  /// `load` gets what `save` wrote, perhaps by an older version of the plugin (StateReader::version), and
+  /// throws if it cannot use it.
   virtual void save(StateWriter&) const {}
   virtual void load(const StateReader&) {}
 
-  /// Services of the host (host.hpp): from the first call after the constructor on. Throws PluginError before.
+  /// Returns the services of the host (host.hpp). Throws PluginError in the constructor: there are none yet.
   Host& host() const {
     if (host_ == nullptr) [[unlikely]]
       no_host();
@@ -78,17 +78,17 @@ class Plugin {
   Host* host_ = nullptr;
 };
 
-/// What a plugin was built with; compared field by field before any of its code runs. So are the headers that
-/// it saw (contract.hpp).
+/// The environment that a plugin was built with; compared field by field before any of its code runs. So are
+/// the headers that it saw (contract.hpp).
 struct Fingerprint {
   const char* sdk = TRAINYARD_SDK_VERSION;
   const char* libtorch = TRAINYARD_LIBTORCH_VERSION;
-  const char* compiler = TRAINYARD_COMPILER;  ///< family and C++ ABI of it
+  const char* compiler = TRAINYARD_COMPILER;  ///< its family and C++ ABI
   const char* library = TRAINYARD_LIBRARY;    ///< standard library, its string ABI and debug mode
   const char* isa = TRAINYARD_ISA;            ///< instruction set that inline code may use
 };
 
-/// What a plugin is made with: a checked table, defaults filled in. The host's.
+/// The host's side of the options that a plugin is made with: a checked table, defaults filled in.
 class OptionSource {
  public:
   /// Fills the plugin's own struct of options, and that of its kind.
@@ -102,7 +102,7 @@ class OptionSource {
 struct PluginEntry {
   struct Instance {
     Plugin* plugin;  ///< the same object as `self`
-    void* self;      ///< what hooks get
+    void* self;      ///< passed to hooks
   };
   static constexpr std::uint64_t expected_magic = 0x31647279617274;  // "tryard1"
 
@@ -117,7 +117,7 @@ struct PluginEntry {
 
 namespace detail {
 
-/// Whether a class has what a plugin needs beside its options; what it lacks is said in a sentence.
+/// Returns whether a class has what a plugin needs beside its options; static_assert says what it lacks.
 template <class T>
 constexpr bool is_whole() {
   using Options = typename T::Options;
@@ -140,7 +140,7 @@ constexpr bool is_whole() {
   return described && made && empty && !std::is_abstract_v<T>;
 }
 
-/// What `save` alone writes, nobody reads; what `load` alone reads, nobody wrote. A compressor has `load_all`.
+/// Returns whether a class overrides both `save` and `load`, or neither; a compressor has `load_all` instead.
 template <class T>
 constexpr bool saves_and_loads() {
   if constexpr (requires { &T::load_all; }) {
@@ -153,7 +153,7 @@ constexpr bool saves_and_loads() {
   return true;
 }
 
-/// Whether TRAINYARD_PLUGIN can do with a class.
+/// Returns whether TRAINYARD_PLUGIN can take a class.
 template <class T>
 constexpr bool is_plugin() {
   constexpr bool of_a_kind = std::is_base_of_v<Plugin, T> && requires {
@@ -198,7 +198,7 @@ PluginEntry::Instance create(const OptionSource& source) {
 }  // namespace detail
 }  // namespace trainyard
 
-/// Exports CLASS as the plugin of this shared object. Once an object, at namespace scope.
+/// Exports CLASS as the plugin of this shared object. Use it once per object, at namespace scope.
 #define TRAINYARD_PLUGIN(CLASS)                                                                        \
   extern "C" __attribute__((visibility("default"))) const trainyard::PluginEntry* trainyard_plugin() { \
     static constexpr trainyard::PluginEntry entry = {                                                  \

@@ -28,28 +28,28 @@ class RandomStream {
   /// 2^48.
   RandomStream(std::uint64_t seed, std::string_view owner, std::uint64_t step = 0, std::uint32_t lane = 0);
 
-  /// The stream of another step or lane of the same owner, without hashing its name again.
+  /// Returns the stream of another step or lane of the same owner, without hashing its name again.
   RandomStream at(std::uint64_t step, std::uint32_t lane = 0) const;
 
-  /// Element `index` of the stream: 64 random bits. Elements 2k and 2k+1 come from block k.
+  /// Returns element `index` of the stream: 64 random bits. Elements 2k and 2k+1 come from block k.
   std::uint64_t bits(std::uint64_t index) const;
-  /// Element `index` as a number in [0, 1) with 53 random bits.
+  /// Returns element `index` as a number in [0, 1) with 53 random bits.
   double uniform(std::uint64_t index) const;
-  /// Element `index` as an integer in [0, bound), bound > 0: the high part of block `index`, 128 bits, times
-  /// the bound (Lemire, "Fast random integer generation in an interval", 2019); no value is favoured by more
-  /// than 2^-64.
+  /// Returns element `index` as an integer in [0, bound), bound > 0: the high part of block `index`, 128
+  /// bits, times the bound (Lemire, "Fast random integer generation in an interval", 2019); no value is
+  /// favoured by more than 2^-64.
   std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;
 
-  /// A seed for a generator of another library.
+  /// Returns a seed for a generator of another library.
   std::uint64_t seed() const { return bits(0); }
 
-  // Fills from a block on, four elements a block, vectorized.
-  /// Raw 32-bit words.
+  // These fill `out` from block `first_block` on, four elements a block, vectorized.
+  /// Fills with raw 32-bit words.
   void fill_words(std::span<std::uint32_t> out, std::uint64_t first_block = 0) const;
-  /// Floats in [0, 1) with 24 random bits.
+  /// Fills with floats in [0, 1) with 24 random bits.
   void fill_uniform(std::span<float> out, std::uint64_t first_block = 0) const;
-  /// out[i] = 1/keep with probability keep (where fill_uniform gives less than keep), else 0: an inverted
-  /// dropout mask. 0 < keep <= 1.
+  /// Fills an inverted dropout mask: out[i] = 1/keep with probability keep (where fill_uniform gives less
+  /// than keep), else 0. 0 < keep <= 1.
   void fill_mask(std::span<float> out, double keep, std::uint64_t first_block = 0) const;
 
  private:
@@ -61,10 +61,10 @@ class RandomStream {
   std::uint32_t lane_;
 };
 
-// In-place initialisers for a contiguous CPU tensor of float or double, the same bits on every machine; throw
-// PluginError for another tensor.
+// In-place initialisers for a contiguous CPU tensor of float or double, the same bits on every machine; they
+// throw PluginError for another tensor.
 void fill_uniform(at::Tensor& tensor, const RandomStream& stream, double low, double high);
-/// By the Box-Muller transform, from a block on, four elements a block.
+/// Uses the Box-Muller transform, from block `first_block` on, four elements a block.
 void fill_normal(at::Tensor& tensor, const RandomStream& stream, double mean, double deviation,
                  std::uint64_t first_block = 0);
 

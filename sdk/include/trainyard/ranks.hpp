@@ -1,8 +1,8 @@
 // The processes ("ranks") that train one model together, and what they can exchange.
 //
 // Every rank runs the same loop over the same state, with micro-batches of its own. All ranks of a group call
-// the same collectives in the same order, with tensors of the same shape and element type; what a collective
-// gives is the same on all of them, to the bit.
+// the same collectives in the same order, with tensors of the same shape and element type; the result of a
+// collective is the same on all of them, to the bit.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ TRAINYARD_CONTRACT("ranks.hpp");
 
 namespace trainyard {
 
-/// Another rank failed, or cannot be reached: names it, and says what it said.
+/// Thrown where another rank failed, or cannot be reached: names it, and says what it said.
 struct DistributedError : Error {
   explicit DistributedError(const std::string& message) : Error(ExitCode::distributed, message) {}
 };
@@ -27,39 +27,39 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  /// Until it is done; on a GPU, until the current stream may use the tensors. Throws DistributedError.
+  /// Waits until it is done; on a GPU, until the current stream may use the tensors. Throws DistributedError.
   virtual void wait() = 0;
 };
 
-/// Tensors are dense and contiguous, on the run's device. One thread at a time.
+/// A group of processes. Tensors are dense and contiguous, on the run's device. One thread at a time.
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
 
-  /// Of this process in the group, from 0.
+  /// Returns the number of this process in the group, from 0.
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Each element of `tensor` becomes the sum over the ranks.
+  /// Replaces each element of `tensor` by the sum over the ranks.
   virtual std::unique_ptr<Exchange> all_reduce(const at::Tensor& tensor) = 0;
-  /// `all`, of size() times as many elements as `own`, becomes what the ranks have, in their order.
+  /// Fills `all`, of size() times as many elements as `own`, with the `own` of all ranks, in their order.
   virtual std::unique_ptr<Exchange> all_gather(const at::Tensor& all, const at::Tensor& own) = 0;
-  /// `own` becomes the sum over the ranks of the rank()-th of the size() equal parts of `all`.
+  /// Sets `own` to the sum over the ranks of the rank()-th of the size() equal parts of `all`.
   virtual std::unique_ptr<Exchange> reduce_scatter(const at::Tensor& own, const at::Tensor& all) = 0;
-  /// `tensor` becomes that of rank `root`.
+  /// Replaces `tensor` by that of rank `root`.
   virtual std::unique_ptr<Exchange> broadcast(const at::Tensor& tensor, int root) = 0;
 };
 
 /// All ranks of the run.
 class Ranks : public RankGroup {
  public:
-  /// Among the ranks of this machine, from 0.
+  /// Returns the number of this process among the ranks of its machine, from 0.
   virtual int local_rank() const = 0;
-  /// How many ranks each machine has. Ranks of a machine follow each other.
+  /// Returns how many ranks each machine has. Ranks of a machine follow each other.
   virtual int local_size() const = 0;
 
-  /// Some of the ranks, in this order. Every rank makes the same groups in the same order; null on one that is
-  /// not among them.
+  /// Makes a group of some of the ranks, in this order. Every rank makes the same groups in the same order;
+  /// null on one that is not among them.
   virtual std::unique_ptr<RankGroup> group(const std::vector<int>& ranks) = 0;
 };
 

@@ -35,9 +35,9 @@ class Recorder : public Plugin {
   /// Called once, before any event. It may write below `run.directory`.
   virtual void open(const RunInfo& run) = 0;
 
-  /// The rules of the run: after `open`, and again, at a safe point, when one was swapped. When it returns,
-  /// rules that were attached before and are not among them are called no more; one that is in a call is
-  /// waited for a moment, then left behind. Loop thread.
+  /// Called with the rules of the run: after `open`, and again, at a safe point, when one was swapped. Once
+  /// it returns, rules that were attached before and are not among them are called no more; one that is in a
+  /// call is waited for a moment, then left behind. Loop thread.
   virtual void attach(std::vector<NamedRule> rules, const RunScale& scale) = 0;
 };
 

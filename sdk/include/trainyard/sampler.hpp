@@ -1,4 +1,4 @@
-// sampler/1: the order of samples as a pure function of (seed, epoch, position), so that any number of
+// sampler/1: gives the order of samples as a pure function of (seed, epoch, position), so that any number of
 // workers gives the same order and a resume replays nothing.
 #pragma once
 
@@ -27,7 +27,7 @@ class Sampler : public Plugin {
   /// Called once before anything else.
   virtual void open(const Source& source) = 0;
 
-  /// Samples drawn an epoch.
+  /// Returns how many samples are drawn an epoch.
   virtual std::int64_t size() const = 0;
 
   /// Writes the dataset indices at the positions first, first + 1, ... below size() of `epoch` (from 0). Each

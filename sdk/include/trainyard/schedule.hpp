@@ -1,5 +1,5 @@
-// schedule/1: the learning-rate factor, and where a schedule cycles it the momentum, as a pure function of
-// the place in the run.
+// schedule/1: gives the learning-rate factor, and where a schedule cycles it the momentum, as a pure function
+// of the place in the run.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace trainyard {
 ///   then                curve(p), p = (t - warmup - delay) / (T - warmup - delay)
 ///   t >= T              curve(1)
 /// where p moves only every `sampling` steps ("1ep": once an epoch), counted from the first step after the
-/// delay; by default, and for a sampling finer than a step, each step. With `milestones` it moves at those
+/// delay; by default, and for a sampling finer than a step, each step. With `milestones` p moves at those
 /// places of what follows the delay instead: before the first p is 0, from each on it is there.
 struct ScheduleOperators {
   Duration warmup{0, Duration::Unit::steps};
@@ -53,9 +53,9 @@ struct ScheduleOperators {
   }
 };
 
-/// Where a schedule is read: a place in what warm-up and delay leave of the budget.
+/// The point at which a schedule is read: a place in what warm-up and delay leave of the budget.
 struct SchedulePoint {
-  double progress = 0.0;   ///< share of it that is done, in [0, 1]; 1 after its last step only
+  double progress = 0.0;   ///< share of that part that is done, in [0, 1]; 1 after its last step only
   std::int64_t step = 0;   ///< steps of it that are done
   std::int64_t steps = 0;  ///< its length; 0 in a run that is bounded by wall time, where progress stays 0
 };
@@ -69,39 +69,39 @@ class Schedule : public Plugin {
   /// place to convert options to steps. `scale.total_steps` is SchedulePoint::steps. Throws ConfigError.
   virtual void open(const RunScale&) {}
 
-  /// The factor on the base learning rate. Must be a pure function of the point, of `open` and of state that
-  /// is saved: what was asked before does not matter. A schedule that moves declares `needs("steps")`.
+  /// Returns the factor on the base learning rate. Must be a pure function of the point, of `open` and of
+  /// state that is saved: earlier calls do not matter. A schedule that moves declares `needs("steps")`.
   virtual double factor(const SchedulePoint& at) const = 0;
 
-  /// The momentum in place of the optimizer's own, where the schedule cycles it.
+  /// Returns the momentum in place of the optimizer's own, where the schedule cycles it.
   virtual std::optional<double> momentum(const SchedulePoint&) const { return std::nullopt; }
 
   Common common;
 };
 
-/// A length among the options of a schedule, in steps. Throws ConfigError, which names the option, where this
-/// run cannot tell: wall time, a share of a run of unknown length, tokens of data without.
+/// Converts a length among the options of a schedule to steps. Throws ConfigError, which names the option,
+/// where this run cannot tell: wall time, a share of a run of unknown length, tokens of data without.
 std::int64_t schedule_steps(const char* option, const Duration& length, const RunScale& scale);
 
-/// Where a curve stands that was swapped in while the run was going: it begins at step `start`, and its
+/// The place of a curve that was swapped in while the run was going: it begins at step `start`, and its
 /// factor is multiplied by `gain`.
 struct CurvePlace {
   std::int64_t start = 0;
   double gain = 1.0;
 };
 
-/// The operators above, resolved against a run: factor and momentum of the step after `done` completed steps.
+/// Resolves the operators above against a run: factor and momentum of the step after `done` completed steps.
 class ScheduleCurve {
  public:
   /// Opens the schedule, which must outlive the curve. `scale.total_steps` counts from `place.start`. Throws
   /// ConfigError where a length is not known for this run (wall time), or warm-up and delay exceed the
   /// budget.
   ScheduleCurve(Schedule& schedule, const RunScale& scale, CurvePlace place = {});
-  /// Throws PluginError where the schedule gives no finite number.
+  /// Returns the factor. Throws PluginError where the schedule gives no finite number.
   double factor(std::int64_t done) const;
-  /// That of the schedule at the same point; during warm-up and delay, at its beginning.
+  /// Returns the schedule's momentum at the same point; during warm-up and delay, at its beginning.
   std::optional<double> momentum(std::int64_t done) const;
-  /// Steps from the start of the run to the end of the budget; 0: not known.
+  /// Returns the steps from the start of the run to the end of the budget; 0: not known.
   std::int64_t end() const { return total_ > 0 ? place_.start + total_ : 0; }
 
  private:

@@ -35,7 +35,7 @@ struct RunInfo {
   std::int64_t resumed_at = 0;  ///< step of the checkpoint that the run continues, else 0
 };
 
-/// Numbers of one moment of a run.
+/// Holds the numbers of one moment of a run.
 struct Record {
   enum class What : std::uint8_t { train, eval, message, summary };
   What what = What::train;
@@ -43,7 +43,7 @@ struct Record {
   std::int64_t epoch = 0;
   double seconds = 0.0;                                ///< since the run began
   std::vector<std::pair<std::string, double>> values;  ///< "train/loss", "val/accuracy", "samples_per_second"
-  std::string text;                                    ///< of a message
+  std::string text;                                    ///< text of a message
 };
 
 /// All calls come from one thread that is not the loop's; `record` may be slow, the host's queue is bounded

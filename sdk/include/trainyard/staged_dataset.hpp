@@ -1,6 +1,6 @@
-// A dataset that gets its samples in three stages, so that others can keep what lies between them: the dataset
-// `cache` keeps what was fetched on a disk and what was decoded in memory. It is a dataset like any other, and
-// found by what it is: dynamic_cast<StagedDataset*>(dataset).
+// A dataset that gets its samples in three stages, so that others can keep what lies between them: the
+// dataset `cache` keeps what was fetched on a disk and what was decoded in memory. It is a dataset like any
+// other, and found by its type: dynamic_cast<StagedDataset*>(dataset).
 //
 //   fetch     the bytes of a sample as they lie at the source: a file, say. Slow, and the same at every call.
 //   decode    tensors from the bytes. Costs time, and gives the same at every call: nothing random.
@@ -26,20 +26,20 @@ using Sample = std::vector<at::Tensor>;
 
 class StagedDataset : public Dataset {
  public:
-  // Calls come after open(), from several threads at once. What throws, throws DataError that names the file.
+  // Calls come after open(), from several threads at once. Errors are DataError that names the file.
 
-  /// What the bytes are of: another text wherever fetch() may give other bytes for some index. It may be long.
+  /// Identifies the bytes: returns another text wherever fetch() may give others for some index. May be long.
   virtual std::string source() const = 0;
-  /// How the bytes are decoded: another text wherever decode() may make another sample of the same bytes.
+  /// Identifies the decoding: another text wherever decode() may make another sample of the same bytes.
   virtual std::string decoding() const = 0;
 
   virtual std::vector<std::uint8_t> fetch(std::int64_t index) const = 0;
   virtual Sample decode(std::int64_t index, std::span<const std::uint8_t> bytes) const = 0;
-  /// The batch of `indices`, whose samples are given in the same order.
+  /// Returns the batch of `indices`, whose samples are given in the same order.
   virtual Batch assemble(std::span<const std::int64_t> indices, std::span<const Sample> samples,
                          const ReadContext& context) const = 0;
 
-  /// One stage after the other.
+  /// Runs one stage after the other.
   Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
     std::vector<Sample> samples;
     samples.reserve(indices.size());

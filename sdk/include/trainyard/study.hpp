@@ -9,11 +9,11 @@
 //   trials = 40
 //   space = [{ key = "optimizer.lr", low = 1e-4, high = 1, log = true }]
 //
-// The host keeps a ledger of what it asked and told. A study that was killed goes on from there: the same calls, in
-// the same order, are made to a new object of the plugin, which has to give the same answers. So a study is a pure
-// function of its options and of those calls: no clock, no random device (draw from a seed among the options and the
-// number of the trial), nothing read from files but in `open`. It has no state to save, and no host(): it lives in
-// the command, not in a training. All calls come from one thread.
+// The host keeps a ledger of what it asked and told. A study that was killed goes on from there: the same
+// calls, in the same order, are made to a new object of the plugin, which has to give the same answers. So a
+// study is a pure function of its options and of those calls: no clock, no random device (draw from a seed
+// among the options and the number of the trial), nothing read from files but in `open`. It has no state to
+// save, and no host(): it lives in the command, not in a training. All calls come from one thread.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +41,13 @@ struct Words<StudyGoal> {
   static constexpr std::string_view words[] = {"max", "min"};
 };
 
-/// The options of every study.
+/// Options that every study has.
 struct StudyOptions {
   std::string run;  ///< run file of the trials, absolute; the host fills it in where it is the file itself
   std::vector<std::string> set;  ///< changes of the run file that all trials have, as after --set
   std::string metric;            ///< a name in result.json's metrics
   StudyGoal goal = StudyGoal::max;
-  std::vector<std::string> also;  ///< further names, which tables show
+  std::vector<std::string> also;  ///< further metrics, which tables show
 
   static void describe(Fields<StudyOptions>& m) {
     m.option("run", &StudyOptions::run,
@@ -61,39 +61,39 @@ struct StudyOptions {
   }
 };
 
-/// A training: a run file, what is changed of it, and how far it goes.
+/// Describes a training: a run file, its changes, and how far it goes.
 struct StudyTrial {
-  /// Of the trial, and of the folder of its run in that of the study: "0007", "tune/rex/3" (folders within
-  /// folders). A name that was given before, with a longer `until`, goes on with that run from its last checkpoint:
-  /// the same `run` and `set`, or the run is refused.
+  /// Names the trial, and the folder of its run in that of the study: "0007", "tune/rex/3" (folders within
+  /// folders). A trial with the name of an earlier one and a longer `until` continues that run from its last
+  /// checkpoint: with the same `run` and `set`, or the run is refused.
   std::string name;
   std::string run;               ///< run file, absolute
-  std::vector<std::string> set;  ///< as after --set, later ones over earlier ones
-  /// trainer.max_duration; that of the run file without one. What is a share of it ("5%" of warm-up, a schedule
+  std::vector<std::string> set;  ///< changes of it, as after --set, later ones over earlier ones
+  /// Replaces trainer.max_duration of the run file. What is a share of it ("5%" of warm-up, a schedule
   /// without `schedule.budget`) moves with it: a trial that is to go on says schedule.budget in `set`.
   std::optional<Duration> until;
-  /// Columns of runs.csv with what they hold of this trial: the same columns in all trials of a study.
+  /// Columns of runs.csv with their values for this trial: the same columns in all trials of a study.
   std::vector<std::pair<std::string, std::string>> labels;
-  /// Where its learning curve is drawn: those of one series are drawn as their mean, in the picture of the panel.
+  /// Say where its learning curve is drawn: those of one series as their mean, in the picture of the panel.
   std::string panel, series;
 };
 
-/// What came of a trial.
+/// The outcome of a trial.
 struct TrialOutcome {
   enum class End : std::uint8_t {
     done,
     diverged,  ///< its numbers were not finite
-    failed,    ///< everything else: `error` says what
+    failed,    ///< everything else: `error` says what happened
   };
 
-  std::string trial;              ///< its name
+  std::string trial;              ///< name of the trial
   std::optional<Duration> until;  ///< as in the trial
   End end = End::done;
   std::map<std::string, double> metrics;  ///< the last value of each; may hold no NaN where `end` is done
   std::string error;
 };
 
-/// How many trials there are of a length, at most; for the time that is left, and for --dry-run.
+/// At most how many trials of one length a study runs; for the time that is left, and for --dry-run.
 struct StudyStage {
   std::string what;  ///< "rung 1", "tuning"; may be empty
   std::int64_t trials = 0;
@@ -101,11 +101,11 @@ struct StudyStage {
       until;  ///< what such a trial trains; none: from the beginning, to the run's end
 };
 
-/// An entry of a table: what is shown, and for programs the number behind it.
+/// An entry of a table: the text that is shown, and for programs the number behind it.
 struct ResultCell {
   std::string text;
   std::optional<double> value;
-  std::optional<double> half;  ///< of its 95 % interval
+  std::optional<double> half;  ///< half the width of its 95 % interval
 };
 
 struct ResultTable {
@@ -114,8 +114,8 @@ struct ResultTable {
   std::vector<std::vector<ResultCell>> rows;  ///< each as long as the columns
 };
 
-/// Points are drawn in their order, joined by a line, with an error bar where `half` is more than 0; those that are
-/// not finite are left out.
+/// Points are drawn in their order, joined by a line, with an error bar where `half` is more than 0; those
+/// that are not finite are left out.
 struct ResultPlot {
   struct Point {
     double x = 0.0, y = 0.0, half = 0.0;
@@ -132,9 +132,9 @@ struct ResultPlot {
   std::vector<Series> series;
 };
 
-/// A configuration that came out best; the host writes it as a run file. `until` is how far it should be trained.
+/// A configuration that came out best; the host writes it as a run file. `until` is how far to train it.
 struct StudyBest {
-  std::string name;  ///< of the file; empty where there is one only
+  std::string name;  ///< name of the file; empty where there is one only
   StudyTrial trial;
 };
 
@@ -149,24 +149,24 @@ class Study : public Plugin {
   static constexpr Kind kind{"study", 1};
   using Common = StudyOptions;
 
-  /// The resolved run file of a trial, as `config show` prints it. Throws ConfigError where it is not valid.
+  /// Returns a trial's resolved run file, as `config show` prints it. Throws ConfigError if it is invalid.
   using Resolve = std::function<Table(const StudyTrial&)>;
 
-  /// Once, first: the place to refuse what does not hold together (ConfigError). The host checks by itself that the
-  /// trials which `next` gives before the first report are valid.
+  /// Called once, first: the place to refuse options that do not fit together (ConfigError). The host checks
+  /// by itself that the trials which `next` gives before the first report are valid.
   virtual void open(const Resolve&) {}
 
-  /// All that is to come, and was.
+  /// Returns the trials still to run and those already reported, by stage.
   virtual std::vector<StudyStage> stages() const = 0;
 
-  /// The next trial; `running` are under way. Nothing: not before one of them is reported, or, where none is
-  /// running, the study is over. A call that gives nothing changes nothing.
+  /// Returns the next trial; `running` are under way. Nothing means: not before one of them is reported, or,
+  /// where none is running, that the study is over. A call that returns nothing changes nothing.
   virtual std::optional<StudyTrial> next(int running) = 0;
 
-  /// What came of a trial that `next` gave, once for each.
+  /// Takes the outcome of a trial that `next` gave, once for each.
   virtual void report(const TrialOutcome& outcome) = 0;
 
-  /// When the study is over; not where all trials failed.
+  /// Called when the study is over; not where all trials failed.
   virtual StudyResult result() const = 0;
 
   Common common;

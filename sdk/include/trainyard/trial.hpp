@@ -1,4 +1,4 @@
-// A trial: what was recorded of a run, step by step, as rules read it. The same while the run is going (from
+// A trial: the records of a run, step by step, as rules read it. It is the same while the run is going (from
 // a recorder) and afterwards (from its files, trial_files.hpp).
 //
 // Names of tensors: a parameter's own, before the step ("fc1.weight"); "gradient/" and a parameter's name,
@@ -27,7 +27,7 @@ TRAINYARD_CONTRACT("trial.hpp");
 
 namespace trainyard {
 
-/// What a step belongs to; each counts its own steps from 0. Predict is not used by the loop.
+/// The kind of a step; each kind counts its own steps from 0. Predict is not used by the loop.
 enum class Mode : std::uint8_t { train, eval, predict, global };
 inline constexpr std::array<std::string_view, 4> mode_names = {"TRAIN", "EVAL", "PREDICT", "GLOBAL"};
 
@@ -37,9 +37,9 @@ struct TensorRecord {
   std::optional<Statistics> statistics;  ///< absent where only the values were saved
   at::Tensor value;                      ///< on the CPU; undefined unless values were asked for
 
-  /// From the statistics, or else computed from the value. Throws PluginError where there is neither.
+  /// Returns the statistics, or else computes them from the value. Throws PluginError where there is neither.
   Statistics numbers() const;
-  /// Of a tensor of one element.
+  /// Returns the number in a tensor of one element.
   double scalar() const { return numbers().sum; }
 };
 
@@ -54,21 +54,21 @@ struct StepRecord {
   const TensorRecord* find(std::string_view name) const;
 };
 
-/// A named set of tensors: those whose name an expression (ECMAScript) finds something in.
+/// A named set of tensors: those in whose names one of the expressions (ECMAScript) finds a match.
 struct Collection {
   std::string name;
   std::vector<std::string> include;
 };
-/// all, weights, biases, gradients, losses, inputs, outputs, metrics, optimizer_variables.
+/// Returns all, weights, biases, gradients, losses, inputs, outputs, metrics, optimizer_variables.
 const std::vector<Collection>& default_collections();
 
-/// Not for several threads at once.
+/// Holds the records of a run. Not for several threads at once.
 class Trial {
  public:
   explicit Trial(std::vector<Collection> collections = default_collections());
 
-  /// Appends; records older than the newest `window` of its mode are let go. Steps of a mode must rise, else
-  /// PluginError: a run that goes back says so first (go_back).
+  /// Appends a record; records older than the newest `window` of its mode are dropped. Steps of a mode must
+  /// rise, else PluginError: a run that goes back says so first (go_back).
   void add(std::shared_ptr<const StepRecord> record);
   void keep(std::int64_t window) { window_ = window; }
   /// Forgets the records at and after a step, as StepRecord::step counts.
@@ -76,11 +76,11 @@ class Trial {
 
   const std::deque<std::shared_ptr<const StepRecord>>& records() const { return records_; }
   const StepRecord* find(Mode mode, std::int64_t mode_step) const;
-  /// The newest record of the same mode before `record` that holds the tensor, or null.
+  /// Returns the newest record of the same mode before `record` that holds the tensor, or null.
   const StepRecord* previous(const StepRecord& record, std::string_view tensor) const;
 
-  /// The tensors of a record that belong to a collection or, where none has that name, whose name an
-  /// expression finds something in. Throws PluginError for an expression that is none.
+  /// Returns the tensors of a record that belong to collection `what` or, where none has that name, in whose
+  /// name the expression `what` finds a match. Throws PluginError for an invalid expression.
   std::vector<const TensorRecord*> tensors(const StepRecord& record, const std::string& what) const;
   bool belongs(std::string_view tensor, const std::string& what) const;
 

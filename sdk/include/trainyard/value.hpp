@@ -16,7 +16,7 @@ TRAINYARD_CONTRACT("value.hpp");
 
 namespace trainyard {
 
-/// Where a value stands in its file: 1-based line and column; line 0 means "no place" (a default).
+/// The place of a value in its file: 1-based line and column; line 0 means "no place" (a default).
 struct Origin {
   std::shared_ptr<const std::string> file;
   int line = 0;
@@ -26,7 +26,7 @@ struct Origin {
 class Value;
 using Array = std::vector<Value>;
 
-/// Keys in the order they were written; lookups are linear, tables are small.
+/// A table of values. Keys are in the order they were written; lookups are linear, tables are small.
 class Table {
  public:
   struct Entry;
@@ -83,7 +83,7 @@ class Value {
   }
   const Data& data() const { return data_; }
 
-  /// "boolean", "integer", "float", "string", "array" or "table", for messages.
+  /// Returns "boolean", "integer", "float", "string", "array" or "table", for messages.
   const char* type_name() const;
 
   Origin origin;      ///< of the value

@@ -16,7 +16,7 @@ TRAINYARD_CONTRACT("version.hpp");
 #define TRAINYARD_TEXT_(x) #x
 #define TRAINYARD_TEXT(x) TRAINYARD_TEXT_(x)
 
-// Families, not numbers: clang says ABI 1002 and GCC 1017 for what links and runs together.
+// These are families, not numbers: clang says ABI 1002 and GCC 1017 for what links and runs together.
 #if defined(__GXX_ABI_VERSION)
 #define TRAINYARD_COMPILER "itanium-abi c++" TRAINYARD_TEXT(__cplusplus)
 #else

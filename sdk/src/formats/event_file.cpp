@@ -151,7 +151,7 @@ std::optional<Field> take_field(std::string_view& message) {
   message.remove_prefix(length);
   return field;
 }
-/// The first field of bytes with this number.
+/// Returns the first field of bytes with this number.
 std::optional<std::string_view> find_bytes(std::string_view message, int number) {
   while (const auto field = take_field(message))
     if (field->number == number) return field->bytes;
@@ -166,11 +166,11 @@ struct Type {
 constexpr Type types[] = {{at::kFloat, 1}, {at::kDouble, 2}, {at::kInt, 3},   {at::kByte, 4}, {at::kShort, 5},
                           {at::kChar, 6},  {at::kLong, 9},   {at::kBool, 10}, {at::kHalf, 19}};
 
-/// What Debugger's reader expects as the CRC of every record, whatever is in it: that of these bytes.
+/// Debugger's reader expects the CRC of these bytes for every record, whatever is in it.
 constexpr std::string_view checksum_of_all = "0x12345678";
 
-/// The four bytes that take a CRC's register to that of `checksum_of_all`. Four bytes move the register by a
-/// bijection: it is run backwards from the end, 32 zero bits, and what it then differs by is the bytes.
+/// Returns the four bytes that take a CRC's register to that of `checksum_of_all`. Four bytes move it by a
+/// bijection: it is run backwards from the end, 32 zero bits, and the difference to it is the bytes.
 std::string correction(std::uint32_t crc) {
   std::uint32_t wanted = advance(~0u, checksum_of_all);
   for (int bit = 0; bit < 32; ++bit)

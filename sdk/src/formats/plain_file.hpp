@@ -18,7 +18,7 @@ namespace trainyard::formats {
   throw DataError(path + ": " + what);
 }
 
-/// A file descriptor that is closed when it goes.
+/// A file descriptor that is closed on destruction.
 class File {
  public:
   File(const std::string& path, int flags)

@@ -39,7 +39,7 @@ std::string write_at(File& file, std::uint64_t offset, const at::Tensor& tensor)
   return hash.hex();
 }
 
-/// Where the tensors lie in the file, by their whole shapes; and the header.
+/// Fills in where the tensors lie in the file, by their whole shapes; returns the header.
 std::string lay_out(const std::string& path, const std::vector<SharedTensor>& tensors,
                     const std::map<std::string, std::string>& metadata, WrittenFile& file) {
   std::vector<NamedTensor> whole;  // without memory
@@ -62,7 +62,7 @@ std::string lay_out(const std::string& path, const std::vector<SharedTensor>& te
   return header;
 }
 
-/// Bytes of the rows of the ranks before one.
+/// Returns the bytes of the rows of all ranks before `rank`.
 std::uint64_t bytes_before(const WrittenTensor& tensor, int rank, int ranks) {
   const std::int64_t rows = tensor.shape.front();
   return tensor.length / static_cast<std::uint64_t>(std::max<std::int64_t>(1, rows)) *

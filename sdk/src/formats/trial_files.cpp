@@ -52,7 +52,7 @@ void make_folder(const fs::path& path) {
                     "; free some space, or make the place writable");
 }
 
-/// Whole or not at all.
+/// Writes the whole file, or nothing.
 void write_file(const std::string& path, std::string_view content) {
   make_folder(fs::path(path).parent_path());
   const std::string beside = path + std::string(temporary);
@@ -92,7 +92,7 @@ double number_of(const Json& json) {
                           : Statistics::nan();
 }
 
-/// The members in the order of the file.
+/// Visits the members in the order of the file.
 template <class S, class Visit>
 void each_number(S& s, Visit&& visit) {
   for (auto* member : {&s.count, &s.zeros, &s.nans, &s.infinities}) visit(*member);
@@ -151,7 +151,7 @@ std::string description(const std::vector<SavedCollection>& collections, int wor
   return Json({{"collections", std::move(all)}, {"_meta", {{"num_workers", workers}}}}).dump(1);
 }
 
-/// "000000000010_worker_0.json" as step and worker.
+/// Reads step and worker from a name: "000000000010_worker_0.json".
 std::optional<std::pair<std::int64_t, int>> parse_name(std::string_view name, std::string_view suffix) {
   constexpr std::string_view middle = "_worker_";
   const std::size_t at = name.find(middle);
@@ -392,7 +392,7 @@ void TrialReader::read_index(const std::string& path, std::int64_t step, int wor
   steps_[step].insert_or_assign(worker, std::move(index));
 }
 
-/// An unfinished last line is left for the next look.
+/// Leaves an unfinished last line for the next look.
 void TrialReader::read_system() {
   std::error_code error;
   for (const fs::directory_entry& file : fs::directory_iterator(folder_ + "/system", error)) {

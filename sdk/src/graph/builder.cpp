@@ -23,7 +23,7 @@ at::Tensor integers(const std::vector<std::int64_t>& numbers) {
   return tensor;
 }
 
-/// "Gemm" to "gemm", for the names of nodes that nobody names.
+/// Turns "Gemm" into "gemm", for the names of nodes that nobody names.
 std::string lower_case(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');

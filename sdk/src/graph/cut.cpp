@@ -8,9 +8,9 @@
 namespace trainyard {
 namespace {
 
-constexpr int before_all = -1;  ///< where the inputs of the graph come from
+constexpr int before_all = -1;  ///< part number of the inputs of the graph
 
-/// From the part that makes a value to the last that needs it.
+/// The first and last part of a value's life: the part that makes it, and the last that needs it.
 struct Life {
   int made = before_all;
   int needed = before_all;
@@ -61,7 +61,7 @@ class Cutter {
       if (id != no_value) life(id) = {part, part, &node};
   }
 
-  /// What part `part` is given by the one before, in the order of the values.
+  /// Returns the values that part `part` takes from the one before, in the order of the values.
   std::vector<ValueId> entering(int part) const {
     std::vector<ValueId> result;
     for (std::size_t id = 0; id < lives_.size(); ++id)
@@ -80,7 +80,7 @@ class Cutter {
     return result;
   }
 
-  /// Takes over the values that the part has, in their order, with the numbers that they get there.
+  /// Takes over the values that the part has, in their order, and renumbers them for it.
   void renumber(Graph& part) const {
     std::vector<ValueId> number(whole_.values.size(), no_value);
     const auto each = [&](const auto& function) {

@@ -50,7 +50,7 @@ struct GraphNetwork::Program {
   Graph graph;
   std::vector<Step> steps;
   DropoutPlaces places;
-  std::vector<ValueId> masked;                           ///< the value of each weight of the places
+  std::vector<ValueId> masked;                           ///< value of each weight of the places
   std::vector<std::pair<const void*, NetworkTap>> taps;  ///< with their owners
   Frame frame;  ///< initializers stay in it; other values live for a pass
 
@@ -86,7 +86,7 @@ struct GraphNetwork::Program {
     dropout.p = dropout.plan == nullptr ? 0.0 : dropout.plan->rate(static_cast<std::int64_t>(context.step));
   }
 
-  /// The steps of one pass from `first` on; `first` is left at the last of them that is done.
+  /// Runs the steps of one pass from `first` on; `first` is left at the last of them that is done.
   void run_step(std::size_t& first) {
     const Step& step = steps[first];
     if (takes_over(step)) return run_linear(first);
@@ -103,7 +103,7 @@ struct GraphNetwork::Program {
            dropout.fuses->fuses(*step.linear);
   }
 
-  /// A linear layer that dropout computes, with the nodes after it that it stands for.
+  /// Runs a linear layer that dropout computes, in place of itself and the nodes that it covers.
   void run_linear(std::size_t& first) {
     const Node& node = *steps[first].node;
     const std::size_t linear = *steps[first].linear;
@@ -121,7 +121,7 @@ struct GraphNetwork::Program {
            dropout.plan->places().weights[*step.weight].active && dropout.evaluates != nullptr;
   }
 
-  /// A linear layer and its activation, in an evaluation, by the dropout that masks its weight in training.
+  /// Evaluates a linear layer and its activation by the dropout that masks its weight in training.
   void evaluate_linear(std::size_t& first) {
     const Step& step = steps[first];
     const Node& node = *step.node;
@@ -143,7 +143,7 @@ struct GraphNetwork::Program {
     return frame.optional(linear.inputs.size() > 2 ? linear.inputs[2] : no_value);
   }
 
-  /// What ends steps `first` to `last`, which ran as the layer that is the first of them.
+  /// Finishes steps `first` to `last`, which ran as one layer: shows it to taps and releases its values.
   void finish(std::size_t& first, std::size_t last) {
     if (!taps.empty()) [[unlikely]]
       show(*steps[first].node, steps[last].node->outputs);
@@ -166,7 +166,7 @@ struct GraphNetwork::Program {
     for (const auto& [owner, tap] : taps) tap({node.name, node.op, in, out});
   }
 
-  /// Puts what dropout leaves of them in the place of the weights, for a pass.
+  /// Replaces the weights by those that dropout has masked, for a pass.
   void mask_weights() {
     const DropoutService& dropout = frame.dropout;
     if (dropout.masks == nullptr || dropout.p == 0.0 || !frame.context.drops()) return;
@@ -217,7 +217,7 @@ struct GraphNetwork::Program {
     return result;
   }
 
-  /// Drops what a pass has left.
+  /// Drops the values that a pass has left.
   void clear() {
     for (std::size_t id = 0; id < frame.values.size(); ++id) frame.values[id] = graph.values[id].initializer;
   }

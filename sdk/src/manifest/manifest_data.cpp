@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-/// An integer of so many bytes, and of a sign or of none.
+/// Returns an integer of so many bytes, with a sign or without.
 std::int64_t read_integer(const void* member, std::size_t size, bool is_signed) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, member, size);  // little endian
@@ -78,7 +78,7 @@ Value word_of(const MemberType& type, const void* element) {
       std::string(type.words[static_cast<std::size_t>(read_integer(element, type.size, type.is_signed))]));
 }
 
-/// A member as it stands: the default of its option. Of tables none but the empty list.
+/// Returns the value of a member: the default of its option. Tables have none but the empty list.
 Value load(const MemberType& type, const void* member) {
   if (type.type == OptionType::table) return Value(Array{});
   if (!type.words.empty()) {
@@ -97,7 +97,7 @@ Value load(const MemberType& type, const void* member) {
   });
 }
 
-/// An element that the plugin's own code reaches.
+/// Stores into an element that the plugin's own code reaches.
 void store_element(const OptionSpec& spec, void* element, const Value& value) {
   const MemberType& type = *spec.member;
   if (type.type == OptionType::table) return fill(element, spec.fields, value.as<Table>());
@@ -127,7 +127,7 @@ void store_plugins(std::vector<Table>& tables, const Value& value) {
   for (const Value& element : value.as<Array>()) tables.push_back(element.as<Table>());
 }
 
-/// What the member cannot hold is out of range, not cut off.
+/// Limits the option to the numbers that its member can hold, so that others are refused, not cut off.
 void limit(OptionSpec& spec) {
   const MemberType& type = *spec.member;
   if (type.type != OptionType::integer) return;

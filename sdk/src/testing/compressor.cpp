@@ -23,9 +23,9 @@
 namespace trainyard::testing {
 namespace {
 
-constexpr std::int64_t steps = 6;  ///< of a run; what is saved is saved after half of them
+constexpr std::int64_t steps = 6;  ///< of a run; the state is saved after half of them
 
-/// Two buckets, of one matrix and of two: as small as the compressor takes them.
+/// Makes two buckets, of one matrix and of two: as small as the compressor takes them.
 std::vector<BucketPlan> buckets_for(const Compressor& plugin) {
   constexpr std::int64_t smallest = 8, largest = 4096;
   std::int64_t side = smallest;
@@ -39,8 +39,8 @@ std::vector<BucketPlan> buckets_for(const Compressor& plugin) {
            .parts = {{"fc2.weight", 0, {side, side}}, {"fc3.weight", one, {side, side + 1}}}}};
 }
 
-/// What a rank has for a bucket in a step. Most of it is the same everywhere and at all times, so that whatever part of
-/// it is sent points where the sum does.
+/// Returns a rank's gradients of a bucket in a step. Most of them are the same on all ranks and in all steps,
+/// so that whatever part is sent points where the sum does.
 at::Tensor gradients_of(int rank, std::size_t bucket, std::int64_t step, std::int64_t elements) {
   at::Tensor common = at::empty({elements}), own = at::empty({elements});
   const std::string purpose = "bucket/" + std::to_string(bucket);
@@ -61,9 +61,9 @@ class Reducing final : public Executor {
     do reduce(work.step);
     while (bench.update() == Update::repeat);
   }
-  /// What a run is to reduce from here on; none: its steps leave the compressor alone.
+  /// Buckets that the run reduces from here on; none: its steps leave the compressor alone.
   std::vector<BucketPlan> buckets;
-  /// "step 3, bucket 1" to the sum.
+  /// Sums by name: "step 3, bucket 1".
   State sums;
 
  private:
@@ -83,14 +83,14 @@ class Reducing final : public Executor {
   Ranks* ranks_;
 };
 
-/// What a run leaves on a rank.
+/// The results of a run on a rank.
 struct Left {
   State sums;
   State half;  ///< what the compressor saved after half of the steps
   State end;
 };
 
-/// A run of one rank. With states of all ranks the compressor begins with them, after half of the steps.
+/// Runs one rank. With states of all ranks the compressor begins with them, after half of the steps.
 Left run_rank(MadePlugin& made, Ranks& ranks, const std::vector<State>& saved) {
   auto& plugin = static_cast<Compressor&>(made.base());
   made.host().facts.ranks = &ranks;
@@ -118,7 +118,7 @@ Left run_rank(MadePlugin& made, Ranks& ranks, const std::vector<State>& saved) {
   return left;
 }
 
-/// The same of all ranks, in their order. The objects are made by this thread.
+/// Returns the results of all ranks, in their order. The objects are made by this thread.
 std::vector<Left> run_ranks(const std::string& file, const Table& options, int ranks,
                             const std::vector<State>& saved = {}) {
   std::vector<std::unique_ptr<Made<Compressor>>> made;
@@ -132,7 +132,7 @@ std::vector<Left> run_ranks(const std::string& file, const Table& options, int r
   return left;
 }
 
-/// The first sum of a rank that is another than that of rank 0.
+/// Returns the first sum of a rank that differs from that of rank 0.
 std::string unequal(const std::vector<Left>& ranks) {
   for (std::size_t rank = 1; rank < ranks.size(); ++rank)
     if (const auto found = differences(ranks[rank].sums, ranks[0].sums); !found.empty())

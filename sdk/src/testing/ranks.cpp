@@ -22,12 +22,12 @@ namespace {
 
 constexpr std::chrono::seconds patience{20};
 
-/// Where the ranks of a group lay what they have, and take what the others have.
+/// Exchanges tensors between the ranks of a group.
 class Table {
  public:
   explicit Table(int size) : size_(static_cast<std::size_t>(size)) {}
 
-  /// Brings what a rank has to the next collective of its own. Gives the number of that.
+  /// Brings a rank's tensor to its next collective. Returns the number of the collective.
   std::int64_t bring(int rank, const std::string& what, const at::Tensor& own) {
     const std::lock_guard lock(mutex_);
     const std::int64_t number = rounds_[rank]++;
@@ -40,7 +40,7 @@ class Table {
     arrived_.notify_all();
     return number;
   }
-  /// What all ranks brought to a collective, in their order, once all are there.
+  /// Returns the tensors that all ranks brought to a collective, in their order, once all are there.
   std::vector<at::Tensor> meet(std::int64_t number) {
     std::unique_lock lock(mutex_);
     const Meeting& meeting = meetings_[number];
@@ -55,7 +55,7 @@ class Table {
     fail_quietly(why);
   }
 
-  /// The table of some of the ranks, the same for all that ask with the same word.
+  /// Returns the table of some of the ranks, the same for all that ask with the same word.
   std::shared_ptr<Table> part(const std::string& word, int size) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Table>& found = parts_[word];
@@ -89,7 +89,7 @@ class Table {
   std::string broken_;
 };
 
-/// Nobody waits for the others before wait().
+/// Waits for the other ranks only in wait().
 class Pending final : public Exchange {
  public:
   using Take = std::function<void(const std::vector<at::Tensor>& brought)>;
@@ -148,7 +148,7 @@ class Member {
   const int rank_, size_;
 };
 
-/// The four collectives of `Base` by a Member.
+/// Implements the four collectives of `Base` by a Member.
 template <class Base>
 class Group : public Base {
  public:

@@ -53,7 +53,7 @@ std::vector<NamedTensor> gradients_of(const Network& network) {
   return result;
 }
 
-/// The name of the first that is another; empty: all are the same.
+/// Returns the name of the first that differs; empty: all are the same.
 std::string changed(const std::vector<NamedTensor>& before, const std::vector<NamedTensor>& now) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     const at::Tensor &a = before[i].tensor, &b = now[i].tensor;
@@ -117,7 +117,7 @@ class TinyRun::Work final : public StepContext, public Workbench {
     executor_ = &own_executor_;
   }
 
-  // What the run is made of.
+  // These set up the run.
 
   void add(MadePlugin& plugin) {
     for (const HookSpec& hook : plugin.manifest().hooks) hooks_.push_back({&plugin, &hook});
@@ -142,7 +142,7 @@ class TinyRun::Work final : public StepContext, public Workbench {
 
   std::unique_ptr<Network> build(std::uint64_t seed) override { return tiny_network(schema_, seed); }
 
-  // What it does.
+  // These run the loop.
 
   void begin() {
     const at::NoGradGuard untracked;
@@ -320,7 +320,7 @@ class TinyRun::Work final : public StepContext, public Workbench {
   }
   bool take(Control control) override { return std::erase(asked_, control) > 0; }
 
-  // What is looked at.
+  // These show the state of the run.
 
   std::vector<NamedTensor> weights() const {
     return copies((network_ != nullptr ? network_ : own_network_.get())->parameters());
@@ -386,7 +386,7 @@ class TinyRun::Work final : public StepContext, public Workbench {
     call(Event::after_backward);
   }
 
-  /// The number of the step, or of the epoch where the cadence is in those.
+  /// Tests a cadence by the number of the step, or of the epoch where the cadence is in those.
   bool due(const HookSpec& spec) const {
     if (spec.cadence.every.empty()) return true;
     const std::optional<Duration> every = Duration::parse(spec.cadence.every);

@@ -15,7 +15,7 @@ int main() {
   EXPECT(store.steps() == std::vector<std::int64_t>({10, 20}));
   EXPECT(checkpointer.host().logged("a checkpoint took", LogLevel::warning));
 
-  // What the disk refuses comes out, of take or of drain.
+  // An error of the disk comes out of take or of drain.
   store.full = true;
   EXPECT_THROWS(DataError, "full", (checkpointer->take(testing::tiny_snapshot(30)), checkpointer->drain()));
   return testing::done();

@@ -1,5 +1,5 @@
-// Forward derivatives: a number and its slopes in N directions, computed side by side. The choice for few inputs; a
-// Dual<N> is a value without an allocation, and for a fixed N the compiler makes vector code of it.
+// Forward derivatives: a number and its slopes in N directions, computed side by side. They suit few inputs;
+// a Dual<N> is a value without an allocation, and for a fixed N the compiler makes vector code of it.
 //
 //   Dual<2> x(1.5, 0), y(2.0, 1);      // inputs 0 and 1
 //   (x * sin(y)).slope(1);             // d / dy
@@ -19,15 +19,15 @@ class Dual {
  public:
   using Inner = T;
 
-  /// A constant.
+  /// Makes a constant.
   constexpr Dual() = default;
   template <ConstantOf<Dual> S>
   constexpr Dual(const S& constant) : inner_(constant) {}  // NOLINT: as numbers convert
-  /// The input number `direction`, from 0.
+  /// Makes the input number `direction`, from 0.
   constexpr Dual(const T& inner, int direction) : inner_(inner) {
     slopes_[static_cast<std::size_t>(direction)] = T(1.0);
   }
-  /// A number that moves with these slopes.
+  /// Makes a number that moves with these slopes.
   constexpr Dual(const T& inner, const std::array<T, N>& slopes) : inner_(inner), slopes_(slopes) {}
 
   constexpr const T& inner() const { return inner_; }
@@ -49,7 +49,7 @@ class Dual {
     return {};
   }
 
-  // How operators make one of others (number.hpp).
+  // Operators make one number of others by these (number.hpp).
   static constexpr Dual sum(const Dual& a, const Dual& b) {
     Dual y(a.inner_ + b.inner_);
     for (std::size_t i = 0; i < N; ++i) y.slopes_[i] = a.slopes_[i] + b.slopes_[i];

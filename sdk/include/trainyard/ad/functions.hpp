@@ -1,5 +1,5 @@
-// The functions of <cmath> with their derivatives; found by the type of their argument, so that a template says
-// `using std::exp; exp(x)` for plain numbers and these alike. Included by number.hpp.
+// The functions of <cmath> with their derivatives. They are found by the type of their argument, so that a
+// template says `using std::exp; exp(x)` for plain numbers and these alike. Included by number.hpp.
 #pragma once
 
 #include <trainyard/ad/number.hpp>
@@ -172,7 +172,7 @@ struct Erf {
     return {T(2.0 * std::numbers::inv_sqrtpi * exp(-(x * x)))};
   }
 };
-/// 0 at 0, as LibTorch has it.
+/// The derivative at 0 is 0, as LibTorch has it.
 struct Abs {
   template <class T>
   T operator()(const T& x) const {
@@ -205,7 +205,7 @@ struct Hypot {
     return {a / y, b / y};
   }
 };
-/// a^b. By b it is 0 where a is 0; by a it is 0 where b is.
+/// Computes a^b. Its derivative by b is 0 where a is 0; that by a is 0 where b is.
 struct Pow {
   template <class T>
   T operator()(const T& a, const T& b) const {
@@ -304,7 +304,7 @@ A fabs(const A& x) {
   return abs(x);
 }
 
-// Of two, one may be a constant.
+// One of the two arguments may be a constant.
 template <class A, class B>
 requires Active<A> || Active<B>
 auto atan2(const A& y, const B& x) {
@@ -348,7 +348,7 @@ bool isnan(const A& x) {
   return std::isnan(value(x));
 }
 
-// What jumps is no function to differentiate.
+// Functions that jump cannot be differentiated.
 #define TRAINYARD_AD_JUMPS(NAME)                                                                       \
   template <Active A>                                                                                  \
   A NAME(const A& x) {                                                                                 \

@@ -1,6 +1,6 @@
-// Derivatives of functions. `f` is a function object that is a template of its number type T: f(std::span<const T>) -> T,
-// or f(T) -> T for `derivative`. The numbers S that are given may carry derivatives themselves: then so does the result,
-// which is how a derivative within a function is differentiated (a force out of an energy, in a loss).
+// Derivatives of functions. `f` is a function object that is a template of its number type T:
+// f(std::span<const T>) -> T, or f(T) -> T for `derivative`. The given numbers S may carry derivatives; then
+// so does the result, and a derivative within a function can be differentiated (a force out of an energy).
 #pragma once
 
 #include <trainyard/ad/dual.hpp>
@@ -11,7 +11,7 @@ namespace trainyard::ad {
 template <class S = double>
 struct Gradient {
   S value{};
-  std::vector<S> slopes;  ///< by each input
+  std::vector<S> slopes;  ///< slopes by each input
 };
 
 template <class S = double>
@@ -34,13 +34,13 @@ T evaluate(const F& f, const X&... x) {
 }
 }  // namespace detail
 
-/// f and df / dx at x.
+/// Returns f and df / dx at x.
 template <class F, class S>
 Dual<1, S> derivative(const F& f, const S& x) {
   return detail::evaluate<Dual<1, S>>(f, Dual<1, S>(x, 0));
 }
 
-/// Forward, for a few inputs, whose number is known to the compiler; allocates nothing.
+/// Computes it forward, for a few inputs, whose number is known to the compiler; allocates nothing.
 template <class F, class S, std::size_t N>
 Dual<static_cast<int>(N), S> gradient(const F& f, const std::array<S, N>& x) {
   using D = Dual<static_cast<int>(N), S>;
@@ -49,7 +49,7 @@ Dual<static_cast<int>(N), S> gradient(const F& f, const std::array<S, N>& x) {
   return detail::evaluate<D>(f, std::span<const D>(inputs));
 }
 
-/// Reverse, for many. The tape is cleared, and its memory used.
+/// Computes it in reverse, for many inputs. The tape is cleared, and its memory used.
 template <class F, class S>
 Gradient<S> gradient(const F& f, const std::vector<S>& x, Tape<S>& tape) {
   tape.clear();
@@ -69,8 +69,8 @@ Gradient<S> gradient(const F& f, const std::vector<S>& x) {
   return gradient(f, x, tape);
 }
 
-/// The gradient, and the slope of each of its elements along `direction`: H v, for about twice the gradient's cost
-/// (forward over reverse).
+/// Returns the gradient, and the slope of each of its elements along `direction`: H v, for about twice the
+/// gradient's cost (forward over reverse).
 template <class F, class S>
 Gradient<Dual<1, S>> gradient_along(const F& f, const std::vector<S>& x, const std::vector<S>& direction) {
   std::vector<Dual<1, S>> moving;
@@ -79,7 +79,7 @@ Gradient<Dual<1, S>> gradient_along(const F& f, const std::vector<S>& x, const s
   return gradient(f, moving);
 }
 
-/// Second derivatives, forward over reverse: n passes.
+/// Returns second derivatives, forward over reverse: n passes.
 template <class F, class S>
 Hessian<S> hessian(const F& f, const std::vector<S>& x) {
   Hessian<S> result;

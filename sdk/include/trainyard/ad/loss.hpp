@@ -1,4 +1,4 @@
-// A loss of a row of outputs, written as a C++ template, under autograd: what a Loss plugin returns from `forward`.
+// A loss of a row of outputs, as a C++ template, under autograd: a Loss plugin returns it from `forward`.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace trainyard::ad {
 
 namespace detail {
 
-/// Numbers of a tensor as rows of doubles, on the CPU.
+/// Returns the numbers of a tensor as rows of doubles, on the CPU.
 class Rows {
  public:
   explicit Rows(const at::Tensor& tensor)
@@ -34,7 +34,7 @@ class Rows {
   std::int64_t length_;
 };
 
-/// The loss of one row after the other, and its derivatives by the outputs. S is as in gradient.hpp.
+/// Computes the loss row by row, and its derivatives by the outputs. S is as in gradient.hpp.
 template <class F>
 class RowLoss {
  public:
@@ -43,7 +43,7 @@ class RowLoss {
   double value(std::span<const double> x, std::span<const double> target) const {
     return evaluate<double>(f_, x, target);
   }
-  /// Forward where a row is short, which is faster there, else reverse.
+  /// Goes forward where a row is short, which is faster there, else in reverse.
   double gradient(std::span<const double> x, std::span<const double> target, std::span<double> slopes) {
     if (x.size() > few) return reverse(x, target, slopes);
     std::array<Dual<few>, few> moving;
@@ -61,7 +61,7 @@ class RowLoss {
     for (std::size_t i = 0; i < x.size(); ++i) slopes[i] = tape_.slope(inputs_[i]);
     return y.inner();
   }
-  /// H v.
+  /// Returns H v.
   void curvature(std::span<const double> x, std::span<const double> target, std::span<const double> along,
                  std::span<double> result) const {
     std::vector<double> at(x.begin(), x.end()), direction(along.begin(), along.end());
@@ -83,7 +83,7 @@ struct Holder final : torch::CustomClassHolder {
   F f;
 };
 
-/// gradient * scale, differentiable in output and scale. `gradient` is that of the mean over rows.
+/// Returns gradient * scale, differentiable in output and scale. `gradient` is that of the mean over rows.
 template <class F>
 class ScaledGradient : public torch::autograd::Function<ScaledGradient<F>> {
  public:
@@ -147,8 +147,8 @@ class MeanLoss : public torch::autograd::Function<MeanLoss<F>> {
 
 }  // namespace detail
 
-/// The mean over rows of f(row of outputs, row of targets), differentiable in `output` twice. F is a function object,
-/// copied, with
+/// Returns the mean over rows of f(row of outputs, row of targets), twice differentiable in `output`. F is a
+/// function object, copied, with
 ///
 ///   template <class T> T operator()(std::span<const T> output, std::span<const double> target) const;
 ///

@@ -1,9 +1,9 @@
-// Numbers that carry a derivative: what Dual (dual.hpp, forward) and Var (tape.hpp, reverse) have in common, their
-// operators, and functions with a derivative of their own.
+// Numbers that carry a derivative: the common part of Dual (dual.hpp, forward) and Var (tape.hpp, reverse),
+// their operators, and functions with a derivative of their own.
 //
-// A function written as a template of its number type can be differentiated: branches, loops, arrays and assignments
-// are those of C++, and each operation that runs carries its derivative with it. At a kink the derivative is that of
-// the branch taken. These headers need no LibTorch but for loss.hpp.
+// A function written as a template of its number type can be differentiated: branches, loops, arrays and
+// assignments are those of C++, and each operation that runs carries its derivative with it. At a kink the
+// derivative is that of the branch taken. These headers need no LibTorch but for loss.hpp.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ inline constexpr bool active<Var<T>> = true;
 template <class>
 inline constexpr bool no_type = false;
 
-/// Whether an S is a constant to A: a plain number, or, where derivatives are nested, one of a type that A is made of.
+/// True if S is a constant to A: a plain number, or, where derivatives are nested, a type that A is made of.
 template <class S, class A>
 consteval bool constant_of() {
   if constexpr (std::is_arithmetic_v<S>) {
@@ -51,7 +51,7 @@ concept Active = detail::active<A>;
 template <class S, class A>
 concept ConstantOf = Active<A> && detail::constant_of<S, A>();
 
-/// The plain number in it: what comparisons go by. A function that reads it has no derivative by this way.
+/// Returns the plain number in it, which comparisons use. Functions that read it lose the derivative.
 template <class S>
 requires std::is_arithmetic_v<S>
 constexpr S value(S x) {
@@ -151,8 +151,8 @@ auto operator<=>(const A& a, const S& s) {
   return value(a) <=> value(s);
 }
 
-/// y = f(x...) with the derivative that f gives itself where it has `partials`, and with that of its operations
-/// otherwise. `partials` gets y and the inputs, and gives dy / dx of each as a std::array:
+/// Returns y = f(x...), with the derivative that f itself gives in `partials`, or else that of its
+/// operations. `partials` gets y and the inputs, and returns dy / dx of each as a std::array:
 ///
 ///   struct Softplus {
 ///     template <class T> T operator()(const T& x) const { using std::exp, std::log1p; return log1p(exp(x)); }
@@ -186,7 +186,7 @@ A call(const F& f, const A& x, const std::same_as<A> auto&... more) {
   }
 }
 
-/// The sum of a[i] b[i], of equal lengths, as one operation of its inputs.
+/// Returns the sum of a[i] b[i], of equal lengths, as one operation of its inputs.
 template <class A, class B>
 requires std::same_as<A, B> || ConstantOf<B, A> A dot(std::span<const A> a, std::span<const B> b) {
   if constexpr (Active<A>) {

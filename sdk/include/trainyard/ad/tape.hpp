@@ -1,5 +1,5 @@
-// Reverse derivatives: each operation is written to a tape, which is read backwards once for the slopes of one output
-// by all inputs. The choice for many inputs: the cost is a small multiple of the function's, however many there are.
+// Reverse derivatives: each operation is written to a tape, which is read backwards once for the slopes of
+// one output by all inputs. They suit many inputs: the cost is a small multiple of the function's.
 //
 // An array of numbers is a std::vector<Var<>>: to read an element copies a handle, writes nothing to the tape, and all
 // reads add to the one slope of that input, so that a loop over n elements costs O(n). To write an element replaces the
@@ -15,8 +15,8 @@
 
 namespace trainyard::ad {
 
-/// One function evaluation at a time; of one thread. `clear` keeps its memory, so that the next evaluation allocates
-/// nothing. Outlives its Vars.
+/// Holds one function evaluation at a time; of one thread. `clear` keeps its memory, so that the next
+/// evaluation allocates nothing. Outlives its Vars.
 template <class T = double>
 class Tape {
  public:
@@ -24,10 +24,10 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// An input.
+  /// Makes an input.
   Var<T> variable(const T& inner) { return Var<T>(inner, this, end_entry()); }
 
-  /// The slopes of y by everything on the tape. Of a y that depends on nothing they are 0.
+  /// Computes the slopes of y by everything on the tape. Those of a y that depends on nothing are 0.
   void backward(const Var<T>& y) {
     slopes_.assign(ends_.size(), T(0.0));
     if (y.tape_ == nullptr) return;
@@ -40,15 +40,15 @@ class Tape {
         slopes_[terms_[i].input] = slopes_[terms_[i].input] + terms_[i].partial * slope;
     }
   }
-  /// Of the last `backward`, by x, made before it.
+  /// Returns the slope of the last `backward` by x, which was made before it.
   T slope(const Var<T>& x) const { return x.tape_ == nullptr ? T(0.0) : slopes_[x.entry_]; }
 
-  /// For the next evaluation. Its Vars are void.
+  /// Empties the tape for the next evaluation. Its Vars are void.
   void clear() {
     ends_.clear();
     terms_.clear();
   }
-  /// Operations and inputs on it.
+  /// Returns how many operations and inputs are on it.
   std::size_t size() const { return ends_.size(); }
 
  private:
@@ -107,12 +107,12 @@ class Var {
     return {};
   }
 
-  // How operators make one of others (number.hpp).
+  // Operators make one number of others by these (number.hpp).
   static Var sum(const Var& a, const Var& b) { return joined(a.inner_ + b.inner_, T(1.0), a, T(1.0), b); }
   static Var difference(const Var& a, const Var& b) {
     return joined(a.inner_ - b.inner_, T(1.0), a, T(-1.0), b);
   }
-  /// No operation: its slope is that of a.
+  /// Makes a number without an operation: its slope is that of a.
   static Var moved(const T& y, const Var& a) { return Var(y, a.tape_, a.entry_); }
   static Var scaled(const T& y, const T& by, const Var& a) {
     if (a.tape_ == nullptr) return Var(y);

@@ -1,4 +1,4 @@
-// A file that only grows, by whole records: what a sink writes and a run keeps.
+// A file that only grows, by whole records, as a sink writes it and a run keeps it.
 #pragma once
 
 #include <cerrno>
@@ -17,14 +17,14 @@
 
 namespace trainyard {
 
-/// Not buffered: a record that was appended survives the end of the process. One thread at a time.
-/// Everything throws DataError with the path and the system's reason.
+/// Appends without a buffer: a record that was appended survives the end of the process. One thread at a
+/// time. Everything throws DataError with the path and the system's reason.
 class AppendFile {
  public:
   enum class Mode : std::uint8_t {
     create,   ///< must not exist
     replace,  ///< starts empty
-    extend,   ///< goes on after what it holds, if it exists
+    extend,   ///< continues after its content, if it exists
   };
 
   AppendFile(std::string path, Mode mode) : path_(std::move(path)) {
@@ -38,7 +38,7 @@ class AppendFile {
       fail("seek in");
   }
 
-  /// Appends all of the record, or (a full disk) nothing of it.
+  /// Appends all of the record, or (on a full disk) nothing of it.
   void append(std::string_view record) {
     std::size_t done = 0;
     while (done < record.size()) {
@@ -61,7 +61,7 @@ class AppendFile {
     size_ = size;
   }
 
-  /// Waits until the disk has it.
+  /// Waits until the content is on the disk.
   void sync() {
     if (::fsync(file_.fd) != 0 && errno != EINVAL && errno != EROFS)
       fail("sync");  // those two: not a file on a disk

@@ -11,9 +11,9 @@
 
 namespace trainyard {
 
-/// What stands in a file before the bytes of the tensors: length and JSON, padded such that tensors begin at
-/// a multiple of 8. Throws DataError, which names `path`, for a dtype that the format lacks or a name given
-/// twice.
+/// Returns the part of a file before the bytes of the tensors: length and JSON, padded such that tensors
+/// begin at a multiple of 8. Throws DataError, which names `path`, for a dtype that the format lacks or a
+/// name given twice.
 std::string safetensors_header(const std::string& path, const std::vector<NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
@@ -22,9 +22,9 @@ std::string safetensors_header(const std::string& path, const std::vector<NamedT
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// All tensors, on the CPU, in the order of their bytes; of each the rows that are wanted, and no others are read.
-/// Throws DataError for a file that is not exactly of this format: header too long or malformed, a tensor out of
-/// bounds, overlapping, with a gap before it, or twice.
+/// Returns all tensors, on the CPU, in the order of their bytes; of each it reads only the rows that are
+/// wanted. Throws DataError for a file that is not exactly of this format: header too long or malformed, a
+/// tensor out of bounds, overlapping, with a gap before it, or twice.
 std::vector<NamedTensor> read_safetensors(const std::string& path, const RowsWanted& wanted = all_rows);
 
 }  // namespace trainyard

@@ -1,5 +1,5 @@
-// A trial in files, as SageMaker Debugger lays them out, so that its own reader takes them; whole at any
-// moment of a run, also of one that is killed.
+// A trial in files, as SageMaker Debugger lays them out, so that its own reader takes them; the files are
+// complete at any moment of a run, also of one that is killed.
 //
 //   collections/000000000/worker_0_collections.json   what is saved and when
 //   events/000000000010/000000000010_worker_0.tfevents
@@ -32,8 +32,8 @@
 
 namespace trainyard {
 
-/// At which steps of a mode something is saved: those of the list, and start_step <= step < end_step where
-/// step % save_interval == 0.
+/// Says at which steps of a mode something is saved: those of the list, and start_step <= step < end_step
+/// where step % save_interval == 0.
 struct SaveConfig {
   std::int64_t save_interval = 500;
   std::int64_t start_step = 0;
@@ -41,7 +41,7 @@ struct SaveConfig {
   std::vector<std::int64_t> save_steps;
 
   bool due(std::int64_t step) const;
-  /// The first step from `step` on that is due; the largest integer where none is left.
+  /// Returns the first step from `step` on that is due; the largest integer where none is left.
   std::int64_t next(std::int64_t step) const;
 };
 
@@ -53,7 +53,7 @@ struct SavedCollection : Collection {
   bool histogram = false;               ///< for TensorBoard
 };
 
-/// What is written of a tensor of a record.
+/// Says what is written of a tensor of a record.
 struct Stored {
   bool value = false;
   std::vector<std::string> reductions;
@@ -66,14 +66,14 @@ class TrialWriter {
   TrialWriter(std::string folder, const std::vector<SavedCollection>& collections, int worker = 0,
               int workers = 1);
 
-  /// `stored` is asked for each tensor; statistics that are there are written in any case. A record of
-  /// Mode::global becomes a line of numbers. Steps rise.
+  /// Writes a record. `stored` is asked for each tensor; statistics that are there are written in any case. A
+  /// record of Mode::global becomes a line of numbers. Steps rise.
   void write(const StepRecord& record, const std::function<Stored(const TensorRecord&)>& stored);
 
-  /// Drops the steps of this worker from `step` on, what was half written, and the mark of the end.
+  /// Drops the steps of this worker from `step` on, half-written files, and the mark of the end.
   void cut(std::int64_t step);
 
-  /// The run is over.
+  /// Marks the run as over.
   void end();
 
   const std::string& folder() const { return folder_; }
@@ -95,26 +95,26 @@ class TrialReader {
   /// Throws where the folder holds no trial (no description).
   explicit TrialReader(std::string folder);
 
-  /// Looks for what is new. All others tell what was there at the last look.
+  /// Looks for new files. All other methods tell what was there at the last look.
   void refresh();
 
   bool ended() const { return ended_; }
   const std::vector<Collection>& collections() const { return collections_; }
   int workers() const { return workers_; }
-  /// Modes that have steps, but global.
+  /// Returns the modes that have steps, but global.
   std::vector<Mode> modes() const;
-  /// Steps of a mode, rising; of Mode::global those of all, as StepRecord::step counts. A step is complete
-  /// when every worker has written it, when 1000 later ones are there, or when the run is over.
+  /// Returns the steps of a mode, rising; of Mode::global those of all, as StepRecord::step counts. A step is
+  /// complete when every worker has written it, when 1000 later ones are there, or when the run is over.
   std::vector<std::int64_t> steps(Mode mode, bool with_incomplete = false) const;
-  /// Names of tensors, sorted: of a collection or by an expression; empty: all.
+  /// Returns the names of tensors, sorted: of a collection or by an expression; empty: all.
   std::vector<std::string> tensor_names(const std::string& what = {}) const;
   StepState has_passed_step(std::int64_t step, Mode mode) const;
-  /// Waits until all are available, looking for them. Throws where one will not come, or the time is over.
+  /// Waits until all steps are there, looking for them. Throws where one will not come, or the time is over.
   void wait_for_steps(const std::vector<std::int64_t>& steps, Mode mode, double seconds);
 
-  /// One step of a worker, with the values that were saved. Throws where it is not available.
+  /// Returns one step of a worker, with the values that were saved. Throws where it is not available.
   std::shared_ptr<const StepRecord> record(Mode mode, std::int64_t mode_step, int worker = 0) const;
-  /// The complete steps that were not taken yet, in order, those of Mode::global among them by time.
+  /// Returns the complete steps not taken yet, in order, those of Mode::global among them by time.
   std::vector<std::shared_ptr<const StepRecord>> take();
 
  private:

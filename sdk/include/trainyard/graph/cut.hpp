@@ -1,5 +1,5 @@
-// A graph in parts that run one after another: what an executor that spreads a model over threads or devices
-// starts from.
+// Cuts a graph into parts that run one after another, for executors that spread a model over threads or
+// devices.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // A model as data: nodes with ONNX operator names and attributes (opset 23), tensors as initializers, shapes
-// inferred. Built by a model plugin (builder.hpp), executed by LibTorch (network.hpp), read and
-// edited by plugins that transform models.
+// inferred. A model plugin builds it (builder.hpp), LibTorch executes it (network.hpp), and plugins that
+// transform models read and edit it.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace trainyard {
 using ValueId = std::int32_t;
 inline constexpr ValueId no_value = -1;
 
-/// The batch dimension, unknown until a batch comes. A dimension -k is k times the batch: [batch, 128, 64]
-/// flattened to rows is [-128, 64], so that what a sample costs stays known.
+/// Stands for the batch dimension, unknown until a batch comes. A dimension -k is k times the batch: [batch,
+/// 128, 64] flattened to rows is [-128, 64], so that the cost of a sample stays known.
 inline constexpr std::int64_t batch_dim = -1;
 
 using Attribute = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
@@ -34,7 +34,7 @@ struct GraphValue {
   std::vector<std::int64_t> shape;  ///< multiples of batch_dim where unknown; filled by infer_shapes
   at::ScalarType dtype = at::kFloat;
   at::Tensor initializer;  ///< defined: a constant, parameter or buffer
-  bool trainable = false;  ///< of an initializer: a parameter; else a buffer (floating point) or constant
+  bool trainable = false;  ///< an initializer is a parameter; else a buffer (floating point) or constant
 };
 
 struct Node {
@@ -44,7 +44,7 @@ struct Node {
   std::vector<ValueId> outputs;
   std::map<std::string, Attribute, std::less<>> attributes;
 
-  /// The attribute, or `fallback` where it is not set. Throws PluginError where it has another type.
+  /// Return the attribute, or `fallback` where it is not set. Throw PluginError where it has another type.
   std::int64_t integer(std::string_view attribute, std::int64_t fallback) const;
   double number(std::string_view attribute, double fallback) const;
   std::string text(std::string_view attribute, std::string fallback) const;
@@ -58,7 +58,7 @@ struct Graph {
   std::vector<ValueId> outputs;
 
   ValueId add_value(GraphValue value);
-  /// The value of that name, or no_value.
+  /// Returns the value of that name, or no_value.
   ValueId find_value(std::string_view name) const;
 
   /// Checks structure (names unique, inputs defined before use, each value produced once) and the rules of
@@ -67,16 +67,16 @@ struct Graph {
   void infer_shapes();
 };
 
-/// What one node costs for one sample. A parameter that several nodes share counts at the first, so that the
+/// The cost of one node for one sample. A parameter that several nodes share counts at the first, so that the
 /// sum over nodes is that of the model.
 struct NodeCost {
   std::int64_t parameters = 0;
   std::int64_t multiply_adds = 0;
 };
-/// Needs shapes. Multiply-adds are those of Gemm, MatMul, Conv, Attention and LSTM; other operators count 0.
+/// Counts the multiply-adds of Gemm, MatMul, Conv, Attention and LSTM; other operators have 0. Needs shapes.
 NodeCost cost(const Graph& graph, const Node& node);
 
-/// The operators that infer_shapes and GraphNetwork know, sorted.
+/// Returns the operators that infer_shapes and GraphNetwork know, sorted.
 std::vector<std::string> known_operators();
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// What every executor asks of a batch before it computes nodes by itself.
+// Checks the inputs of a batch, for executors that compute nodes by themselves.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@ TRAINYARD_CONTRACT("graph/inputs.hpp");
 
 namespace trainyard {
 
-/// Throws PluginError where these are not the inputs that the graph takes: another number of them, another type, or
-/// another shape beyond the batch. GraphNetwork::forward calls it by itself.
+/// Throws PluginError where the inputs are not those that the graph takes: another number of them, another
+/// type, or another shape beyond the batch. GraphNetwork::forward calls it by itself.
 void check_inputs(const Graph& graph, const std::vector<at::Tensor>& inputs);
 
 }  // namespace trainyard

@@ -16,7 +16,7 @@ TRAINYARD_CONTRACT("graph/network.hpp");
 
 namespace trainyard {
 
-/// One forward pass at a time. Activations are let go after their last use; autograd keeps what backward
+/// Runs one forward pass at a time. Activations are let go after their last use; autograd keeps what backward
 /// needs.
 class GraphNetwork final : public Network, public ComputesInDoubles {
  public:
@@ -25,25 +25,25 @@ class GraphNetwork final : public Network, public ComputesInDoubles {
   explicit GraphNetwork(Graph graph);
   ~GraphNetwork() override;
 
-  /// Throws ConfigError, as output_shape does, where the graph has several outputs.
+  /// Returns the output. Throws ConfigError, as output_shape does, where the graph has several outputs.
   at::Tensor forward(const Batch& batch, const ForwardContext& context) override;
-  /// The outputs for inputs of the graph, both in its order; one that is an input is given as it came.
+  /// Returns the outputs for inputs, both in the graph's order; one that is an input is given as it came.
   std::vector<at::Tensor> forward_all(const std::vector<at::Tensor>& inputs, const ForwardContext& context);
-  /// The outputs of one node of the graph, its number there, for its inputs, as the pass of `context` makes them:
-  /// with the dropout of the node's places. For executors that compute the other nodes themselves; where
-  /// `runs_by_nodes` is false for that pass, it is not what the pass does. An input that is not given is undefined.
+  /// Returns the outputs of the node with that number in the graph, for its inputs, as the pass of `context`
+  /// computes them: with the dropout of its places. For executors that compute the other nodes themselves;
+  /// the pass itself differs where `runs_by_nodes` is false for it. An input that is not given is undefined.
   std::vector<at::Tensor> run_node(std::size_t node, std::span<const at::Tensor> inputs,
                                    const ForwardContext& context);
-  /// Whether a pass is its nodes one after another and nothing more: nobody taps it, and no dropout computes
+  /// Returns whether a pass only runs its nodes one after another: nobody taps it, and no dropout computes
   /// layers or masks weights.
   bool runs_by_nodes(const ForwardContext& context) const;
-  /// Whether a dropout serves places of it.
+  /// Returns whether a dropout serves places of it.
   bool has_dropout() const;
   std::vector<NamedTensor> parameters() const override;
   std::vector<NamedTensor> buffers() const override;
   std::vector<std::int64_t> output_shape() const override;
   void to(at::Device device) override;
-  /// Nodes that cast to single precision cast to double from then on.
+  /// From then on nodes that cast to single precision cast to double.
   void to_doubles() override;
   void adopt(const std::vector<NamedTensor>& tensors) override;
   DropoutPlaces dropout_places() const override;

@@ -34,7 +34,7 @@ TRAINYARD_CONTRACT("helpers/blocks.hpp");
 
 namespace trainyard {
 
-/// Of one layer. CPU or device; int64, contiguous.
+/// The block of one layer. CPU or device; int64, contiguous.
 struct Block {
   at::Tensor rowptr;  ///< [targets + 1], from 0
   at::Tensor col;     ///< [edges], each in [0, sources)
@@ -43,11 +43,11 @@ struct Block {
   std::int64_t targets() const { return rowptr.size(0) - 1; }
 };
 
-/// Where the parts of such a batch lie among its inputs.
+/// Says where the parts of such a batch lie among its inputs.
 struct BlockSchema {
-  std::int64_t width = 0;             ///< of the features
+  std::int64_t width = 0;             ///< width of the features
   std::size_t hops = 0;               ///< blocks in a batch, at least 1
-  std::optional<std::size_t> degree;  ///< number of that input
+  std::optional<std::size_t> degree;  ///< number of that input, if there is one
   std::optional<std::size_t> ends;    ///< likewise: samples are edges, to be told from pairs without one
   std::optional<std::size_t> edge;    ///< likewise: samples are edges with a target of their own
   std::optional<std::size_t> graphs;  ///< likewise: samples are graphs
@@ -56,15 +56,15 @@ struct BlockSchema {
 /// Throws ConfigError, with what was found, where the data is no graph: other fields, or of other rows.
 BlockSchema find_blocks(const BatchSchema& schema);
 
-/// The blocks of a batch for a model of `layers` layers, outermost first: as many as layers. A single block of
-/// all nodes serves each of them. Throws ConfigError where the data has another number of hops.
+/// Returns the blocks of a batch for a model of `layers` layers, outermost first: as many as layers. A single
+/// block of all nodes serves each of them. Throws ConfigError where the data has another number of hops.
 std::vector<Block> blocks_of(const Batch& batch, const BlockSchema& schema, std::size_t layers);
 
-/// What a sample of such data is.
+/// The kind of thing that a sample of such data is.
 enum class GraphTask : std::uint8_t { node, edge, told_edge, graph };
 
-/// The inputs of such a batch, for a dataset to say what it gives; `degree` whether that is among them,
-/// `pairs` those of a sample that is an edge to be told from pairs without one.
+/// Returns the inputs of such a batch, for a dataset's schema; `degree` says whether that input is among
+/// them, `pairs` how many a sample has that is an edge to be told from pairs without one.
 std::vector<FieldSchema> block_fields(std::int64_t width, at::ScalarType dtype, std::size_t hops, bool degree,
                                       GraphTask task = GraphTask::node, std::int64_t pairs = 1);
 

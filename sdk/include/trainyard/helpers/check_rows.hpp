@@ -1,4 +1,4 @@
-// Whether a loss can compare what a network gave with the targets of a batch.
+// Checks that a loss can compare the output of a network with the targets of a batch.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace trainyard {
 
-/// The batch, for Loss::forward. Throws PluginError where it has another number of targets than the network gave rows;
-/// `output` are the sizes of what it gave.
+/// Returns the batch, for Loss::forward. Throws PluginError where it has another number of targets than the
+/// network gave rows; `output` has the sizes of the network's output.
 inline const Batch& check_rows(const Batch& batch, at::IntArrayRef output) {
   if (!batch.target.defined() || batch.target.dim() == 0) return batch;
   if (!output.empty() && batch.target.size(0) == output.front()) return batch;

@@ -1,5 +1,5 @@
-// Tensors as values: a copy shares the numbers until either side writes them (copy on write), so that to keep what a
-// model is at this step costs a handle for each tensor, and a copy of only those that are then written.
+// Tensors as values: a copy shares the numbers until either side writes them (copy on write). So keeping the
+// model as it is at a step costs a handle for each tensor, and a copy of only those that are then written.
 //
 // It is LibTorch's own copy on write of storages (c10/core/impl/COW.h): counts are atomic, views of a tensor share its
 // storage and so count with it, operators in place, fused and for lists make a storage its own before they write, and the
@@ -19,8 +19,8 @@
 
 namespace trainyard {
 
-/// A tensor of its own, detached, with the numbers of `tensor`. Where the memory is not LibTorch's own, as that of
-/// at::from_blob, it is copied at once.
+/// Returns a tensor of its own, detached, with the numbers of `tensor`. Memory that is not LibTorch's own, as
+/// that of at::from_blob, is copied at once.
 inline at::Tensor lazy_copy(const at::Tensor& tensor) {
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   const bool shareable =
@@ -28,9 +28,8 @@ inline at::Tensor lazy_copy(const at::Tensor& tensor) {
   return shareable ? at::_lazy_clone(tensor.detach()) : tensor.detach().clone();
 }
 
-/// A tensor with the semantics of a number: a copy is independent, and is made on the thread that may write its source.
-/// Several threads may write copies, each its own,
-/// whoever shares the numbers.
+/// A tensor with the semantics of a number: a copy is independent, and is made on the thread that may write
+/// its source. Several threads may write copies, each its own, whoever shares the numbers.
 class TensorValue {
  public:
   explicit TensorValue(at::Tensor tensor) : tensor_(std::move(tensor)) {}

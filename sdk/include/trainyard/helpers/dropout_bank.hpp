@@ -1,4 +1,4 @@
-// What gyro and blockwise share (Lee et al., "Gyro Dropout", MLSys 2022): a bank of sigma masks, each a
+// The bank that gyro and blockwise share (Lee et al., "Gyro Dropout", MLSys 2022): it has sigma masks, each a
 // sub-network. tau of them at a time are trained, each on its own slice of the batch, for a long stretch of
 // steps; then the next tau.
 #pragma once
@@ -47,16 +47,16 @@ struct BankOptions {
 
 /// The blocks of the masks of a site that are in use.
 struct SiteMasks {
-  std::vector<std::vector<std::int32_t>> live;  ///< the numbers of those that each keeps
-  float scale = 1;                              ///< what is kept is multiplied by
+  std::vector<std::vector<std::int32_t>> live;  ///< numbers of the blocks that each mask keeps
+  float scale = 1;                              ///< factor on kept activations
 };
 
-/// The bank is not stored: mask k of a site is a function of the run's seed, the site and k. What is in use
-/// depends on the step alone. A sample of an evaluation is one mask for all rows: sample k is the k-th that
-/// is trained.
+/// Holds the masks of all sites. The bank is not stored: mask k of a site is a function of the run's seed,
+/// the site and k. The masks in use depend on the step alone. A sample of an evaluation is one mask for all
+/// rows: sample k is the k-th mask that is trained.
 class MaskBank {
  public:
-  /// Masks lie on blocks of so many units.
+  /// Masks are drawn for blocks of `block` units.
   MaskBank(const BankOptions& options, std::int64_t block) : options_(options), block_(block) {}
 
   void open(const std::vector<DropoutSite>& sites, Host& host) {
@@ -71,7 +71,7 @@ class MaskBank {
            .draws = host.random(options_.draw == "per_site" ? "draws/" + site.id : std::string("draws"))});
   }
 
-  /// At fit_start: a stretch is what each mask gets of the steps that are left.
+  /// Called at fit_start: sets the stretch, each mask's share of the steps that are left.
   void start(const StepContext& context, Host& host) {
     start_ = context.clock().step;
     const std::int64_t left = context.scale().total_steps - start_;
@@ -85,7 +85,7 @@ class MaskBank {
                                       " at a time; some are not trained. Lower model.dropout.sigma");
   }
 
-  /// Each row with the mask of its slice.
+  /// Multiplies each row by the mask of its slice.
   at::Tensor apply(const at::Tensor& x, std::size_t index, const DropoutCall& call) {
     if (x.size(0) == 0) return x;
     Site& site = current(sites_[index], call);
@@ -93,15 +93,15 @@ class MaskBank {
     return masked(x, site.units, slices(x.size(0), index, call));
   }
 
-  /// Drawn once a stretch. Not of masks on single units.
+  /// Returns the masks in use, which are drawn once a stretch. Not for masks on single units.
   std::shared_ptr<const SiteMasks> masks(std::size_t site, const DropoutCall& call) {
     return current(sites_[site], call).masks;
   }
 
-  /// Slices of a tensor with so many rows at a site, in the order of the rows. The batch of a step is cut
-  /// into tau, within one sample of the same length, and a micro-batch has its part of them. Fewer samples
-  /// than tau take masks in turn, from step to step. Where hooks have made several copies of the samples, the
-  /// batch is the first copy of all its samples, then the second.
+  /// Returns the slices of a tensor with so many rows at a site, in the order of the rows. The batch of a
+  /// step is cut into tau slices of the same length, within one sample, and a micro-batch has its part of
+  /// them. Fewer samples than tau take masks in turn, from step to step. Where hooks have made several copies
+  /// of the samples, the batch is the first copy of all its samples, then the second.
   std::vector<RowSlice> slices(std::int64_t rows, std::size_t site, const DropoutCall& call) const {
     if (call.pass.sampling || rows == 0) return {{0, rows, 0}};
     const std::int64_t each = sites_[site].place.rows, samples = rows / each, tau = options_.tau;
@@ -132,13 +132,13 @@ class MaskBank {
     DropoutSite place;
     RandomStream bank, draws;
     std::int64_t first = -1;  ///< place of the first of `masks` among all that are trained
-    double p = 0.0;           ///< that they are drawn with
+    double p = 0.0;           ///< probability that they are drawn with
     UnitMasks units;
-    std::shared_ptr<const SiteMasks> masks;  ///< the same in blocks
+    std::shared_ptr<const SiteMasks> masks;  ///< the same masks in blocks
   };
 
-  /// What samples of a pass are of their step. Where hooks made of them what is no number of copies, or
-  /// nobody said, they are a step by themselves.
+  /// Returns the place of a pass's samples in their step. Where hooks made no whole number of copies of them,
+  /// or nobody set the place, they are a step by themselves.
   static StepPart part_of(std::int64_t samples, const ForwardContext& pass) {
     if (pass.part.count > 0 && samples % pass.part.count == 0) return pass.part;
     return {.count = samples, .samples = samples, .before = static_cast<std::int64_t>(pass.step) * samples};
@@ -151,7 +151,7 @@ class MaskBank {
     return order;
   }
 
-  /// Number of the mask that is trained at a place: tau of them one after another at a time.
+  /// Returns the number of the mask that is trained at a place: tau of them one after another at a time.
   std::int64_t pick(const Site& site, std::int64_t place) const {
     if (order_.empty())
       return static_cast<std::int64_t>(
@@ -201,7 +201,7 @@ class MaskBank {
   BankOptions options_;
   std::int64_t block_;
   std::vector<Site> sites_;
-  std::vector<std::int64_t> order_;  ///< of a partition
+  std::vector<std::int64_t> order_;  ///< order of the masks where draw is "partition"
   std::int64_t start_ = 0, stretch_ = 1;
 };
 

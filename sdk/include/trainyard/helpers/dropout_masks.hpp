@@ -1,4 +1,4 @@
-// Draws what dropout plugins keep, and noise. On the CPU the bits are those of the call's stream on every
+// Draws the masks of dropout plugins, and noise. On the CPU the bits are those of the call's stream on every
 // machine; a device draws with its own generator, which the stream seeds.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace trainyard {
 
 class DropoutMasks {
  public:
-  /// 1/keep with probability `keep`, else 0, of `like`'s type and on its device. `number` tells apart the
-  /// masks that one call draws in that shape. 0 < keep <= 1.
+  /// Returns 1/keep with probability `keep`, else 0, of `like`'s type and on its device. `number` tells apart
+  /// the masks that one call draws in that shape. 0 < keep <= 1.
   at::Tensor inverted(at::IntArrayRef shape, double keep, const at::Tensor& like, const RandomStream& random,
                       std::uint64_t number = 0) {
     if (!like.is_cpu() || like.scalar_type() == at::kDouble)
@@ -26,14 +26,14 @@ class DropoutMasks {
     return on_cpu(shape, keep, random, number).to(like.scalar_type());
   }
 
-  /// 1 with probability `keep`, else 0.
+  /// Returns 1 with probability `keep`, else 0.
   at::Tensor kept(at::IntArrayRef shape, double keep, const at::Tensor& like, const RandomStream& random,
                   std::uint64_t number = 0) {
     return like.is_cpu() ? on_cpu(shape, keep, random, number).ne_(0).to(like.scalar_type())
                          : on_device(shape, keep, like, random, number);
   }
 
-  /// Standard normal numbers, in float at least.
+  /// Returns standard normal numbers, in float at least.
   at::Tensor normal(at::IntArrayRef shape, const at::Tensor& like, const RandomStream& random,
                     std::uint64_t number = 0) {
     const at::TensorOptions options = like.options().requires_grad(false);
@@ -59,7 +59,7 @@ class DropoutMasks {
         .bernoulli_(keep, seeded(like, random, number));
   }
 
-  /// The generator of `like`'s device.
+  /// Returns the generator of `like`'s device, seeded with element `number` of the stream.
   const std::optional<at::Generator>& seeded(const at::Tensor& like, const RandomStream& random,
                                              std::uint64_t number) {
     if (!generator_ || generator_->device() != like.device())
@@ -73,7 +73,7 @@ class DropoutMasks {
   std::optional<at::Generator> generator_;
 };
 
-/// The shape of a mask, broadcast to `x`, of one bit for each row of the first axis and each feature.
+/// Returns the shape of a mask, broadcast to `x`, of one bit for each row of the first axis and each feature.
 inline std::vector<std::int64_t> shared_over_positions(const at::Tensor& x, std::int64_t axis) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(x.dim()), 1);
   shape.front() = x.size(0);
@@ -81,7 +81,7 @@ inline std::vector<std::int64_t> shared_over_positions(const at::Tensor& x, std:
   return shape;
 }
 
-/// `x` as [samples, rows of a sample, ...], where a site folds them.
+/// Returns `x` as [samples, rows of a sample, ...], where a site folds them.
 inline at::Tensor by_sample(const at::Tensor& x, std::int64_t rows) {
   return x.unflatten(0, {x.size(0) / rows, rows});
 }

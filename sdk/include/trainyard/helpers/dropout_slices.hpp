@@ -1,6 +1,6 @@
-// The rows of a batch, cut into slices, times the mask of each, under autograd. Masks are held as bits, on
-// the device where they are used; numbers are made of them while they are multiplied, forward and backward,
-// and not kept between the two.
+// Multiplies the rows of a batch, cut into slices, by the mask of each, under autograd. Masks are held as
+// bits, on the device where they are used; they become numbers while they are multiplied, forward and
+// backward, and the numbers are not kept between the two.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace trainyard {
 
-/// Rows [begin, end) of a tensor, and the number of the mask that they have.
+/// Rows [begin, end) of a tensor, and the number of their mask.
 struct RowSlice {
   std::int64_t begin, end, mask;
 
@@ -30,14 +30,14 @@ struct RowSlice {
 /// Masks of units. Where a mask has n bytes, unit u is bit u / n of byte u % n.
 struct UnitMasks {
   at::Tensor bits;         ///< bytes, [masks, n], n = width / 8, rounded up
-  std::int64_t width = 0;  ///< units
-  std::int64_t axis = 1;   ///< that units have in what is multiplied; below 0: from the end
-  float scale = 1;         ///< what is kept is multiplied by
+  std::int64_t width = 0;  ///< number of units
+  std::int64_t axis = 1;   ///< axis of the units in the tensor; below 0: from the end
+  float scale = 1;         ///< factor on kept units
 
   std::int64_t count() const { return bits.defined() ? bits.size(0) : 0; }
 };
 
-/// What units are multiplied by, of the type of x and broadcast to it: its first dimension counts masks.
+/// Returns the factors of units, of the type of x and broadcast to it: their first dimension counts masks.
 inline at::Tensor factors(const UnitMasks& masks, const at::Tensor& x) {
   const at::Tensor places = at::arange(8, masks.bits.options()).unsqueeze(1);
   const at::Tensor units =
@@ -48,7 +48,7 @@ inline at::Tensor factors(const UnitMasks& masks, const at::Tensor& x) {
   return units.narrow(1, 0, masks.width).to(x.scalar_type()).mul_(masks.scale).reshape(shape);
 }
 
-/// x, each slice of its rows times its mask. There are slices, and they have all rows in order.
+/// Returns x with each slice of its rows times its mask. There are slices, and they cover all rows in order.
 inline at::Tensor times_masks(const at::Tensor& x, const UnitMasks& masks,
                               const std::vector<RowSlice>& slices) {
   const at::NoGradGuard untracked;
@@ -89,7 +89,7 @@ class MaskedBackward final : public torch::autograd::Node {
   std::vector<RowSlice> slices_;
 };
 
-/// `times_masks` under autograd.
+/// Does the same as `times_masks`, under autograd.
 inline at::Tensor masked(const at::Tensor& x, UnitMasks masks, std::vector<RowSlice> slices) {
   const at::Tensor y = times_masks(x, masks, slices);
   if (!torch::autograd::compute_requires_grad(x)) return y;

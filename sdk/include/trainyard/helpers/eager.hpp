@@ -1,5 +1,5 @@
-// The plain way through a step: each micro-batch forward and backward, then one update. For executors that do
-// something else only now and then, and go this way otherwise.
+// The plain way through a step: each micro-batch forward and backward, then one update. It is for executors
+// that do something else only now and then, and go this way otherwise.
 #pragma once
 
 #include <trainyard/executor.hpp>
@@ -8,7 +8,7 @@ namespace trainyard {
 
 class Eager : public Executor {
  public:
-  /// For `describe` of an executor that always goes this way: all that hooks can ask of a step.
+  /// Declares all that hooks can ask of a step; for `describe` of an executor that always goes this way.
   template <class Options>
   static void offer_all(Manifest<Options>& m) {
     m.fires(micro_events);

@@ -1,4 +1,4 @@
-// Outputs and targets that correspond element by element.
+// Helpers for outputs and targets that correspond element by element.
 #pragma once
 
 #include <string>
@@ -33,13 +33,13 @@ inline void check_elementwise(const std::string& who, std::vector<std::int64_t> 
                       " for each sample (or one more dimension of length 1), but the model gives " + found);
 }
 
-/// Both in the shape of the target and at least in single precision, the target in the type of the output.
+/// Returns both in the target's shape and at least in single precision, the target in the output's type.
 inline std::pair<at::Tensor, at::Tensor> elementwise(const at::Tensor& output, const at::Tensor& target) {
   const at::ScalarType dtype = output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return {output.to(dtype).reshape(target.sizes()), target.to(dtype)};
 }
 
-/// The same of outputs [members, size, ...] of several models: values [members, shape of the target...], target.
+/// Does so for outputs [members, size, ...] of several models: [members, shape of the target...], target.
 inline std::pair<at::Tensor, at::Tensor> elementwise_of_members(const at::Tensor& output,
                                                                 const at::Tensor& target) {
   const at::ScalarType dtype = output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

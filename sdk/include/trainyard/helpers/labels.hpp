@@ -15,7 +15,7 @@ namespace trainyard {
 
 inline constexpr std::int64_t no_label = -1;
 
-/// `most`: of a sample.
+/// Returns the field of such targets; `most` is the largest number of labels of a sample.
 inline FieldSchema labels_field(std::int64_t most) {
   return {.name = "labels", .shape = {most}, .dtype = at::kLong};
 }

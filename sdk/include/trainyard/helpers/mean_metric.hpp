@@ -25,7 +25,7 @@ class DeviceSum {
     else
       device_ = value.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   }
-  /// Waits for the device.
+  /// Returns the sum; waits for the device.
   double value() const { return host_ + (device_.defined() ? device_.item<double>() : 0.0); }
 
  private:
@@ -33,7 +33,7 @@ class DeviceSum {
   at::Tensor device_;
 };
 
-/// A metric has to `add` in `update`; the rest is here.
+/// The base of such metrics: they call `add` in `update`; the rest is here.
 class MeanMetric : public Metric {
  public:
   void reset() override { sum_ = weight_ = DeviceSum(); }
@@ -64,7 +64,7 @@ class MeanMetric : public Metric {
     sum_.add(hits.logical_and(counts).sum());
     weight_.add(counts.sum());
   }
-  /// NaN where nothing was added.
+  /// Returns the mean; NaN where nothing was added.
   double mean() const {
     const double weight = weight_.value();
     return weight > 0.0 ? sum_.value() / weight : std::numeric_limits<double>::quiet_NaN();
@@ -74,14 +74,14 @@ class MeanMetric : public Metric {
   DeviceSum sum_, weight_;
 };
 
-/// Whether the output has, for each target, `count` scores or more, in one more dimension.
+/// Returns whether the output has, for each target, `count` scores or more, in one more dimension.
 inline bool has_scores(const std::vector<std::int64_t>& output, const std::vector<std::int64_t>& target,
                        std::int64_t count) {
   return output.size() == target.size() + 1 && output.back() >= count &&
          std::equal(target.begin(), target.end(), output.begin());
 }
 
-/// "the data has 10 classes and targets of shape [], the model gives [3]"
+/// Returns "the data has 10 classes and targets of shape [], the model gives [3]", for messages.
 inline std::string shapes_text(const std::vector<std::int64_t>& output, const BatchSchema& schema) {
   return "the data has " + std::to_string(schema.classes) + " classes and targets of shape " +
          shape_text(schema.target.shape) + ", the model gives " + shape_text(output);

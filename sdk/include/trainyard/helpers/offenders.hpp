@@ -1,4 +1,4 @@
-// What a rule finds: tensors that break a limit, the worst first.
+// Collects tensors that break a limit, for the finding of a rule, the worst first.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ class Offenders {
   void add(std::string tensor, double badness, double measured, std::string says);
   bool empty() const { return offenders_.empty(); }
 
-  /// Nothing where no tensor offends. `limits`: what was expected, by the names of the options.
+  /// Returns nothing where no tensor offends. `limits`: the expected values, by the names of the options.
   std::optional<Finding> finding(std::vector<std::pair<std::string, double>> limits);
 
  private:

@@ -1,5 +1,5 @@
-// Which tensors of a state belong to the rows of tables that lie in parts on the ranks (ShardsTables): the tables
-// themselves, and what an optimizer has of their rows. No rank ever has those of another.
+// Tells which tensors of a state belong to tables whose rows lie on different ranks (ShardsTables): the
+// tables themselves, and optimizer state with one row per table row. No rank ever has the rows of another.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,29 @@ TRAINYARD_CONTRACT("helpers/own_rows.hpp");
 
 namespace trainyard {
 
-/// `ranks` outlives it.
+/// Splits states by rank. `ranks` outlives it.
 class OwnRows {
  public:
   OwnRows(const Network& network, const ShardsTables& tables, Ranks& ranks);
 
-  /// Of the table that a tensor belongs to by its name and shape, the rows of all ranks; nothing: to none.
+  /// Returns the rows of all ranks of the table that a tensor belongs to by name and shape; nothing: to none.
   std::optional<std::int64_t> rows_of(std::string_view name, const at::Tensor& own) const;
-  /// Of whole tables, and what belongs to them, the rows of this rank.
+  /// Returns a function that gives this rank's rows of whole tables and of what belongs to them.
   RowsWanted wanted() const;
 
-  /// What this rank has of the saved states of model and optimizer, of a run of one rank or of as many; what they
-  /// lack of a table stays as `now` has it.
+  /// Returns this rank's part of the saved states of model and optimizer, of a run of one rank or of as many;
+  /// where they lack a table, it stays as `now` has it.
   std::vector<State> own(std::vector<State> states, const std::vector<State>& now) const;
-  /// Without anything of the tables.
+  /// Returns the states without the tables and without what belongs to them.
   std::vector<State> without(std::vector<State> states) const;
-  /// Over the digests of the rows that each rank has: the same on all. A collective that waits.
+  /// Returns a digest over those of the rows of each rank, the same on all. A collective that waits.
   std::string digest(State state) const;
 
  private:
   struct Table {
     std::string name;
     std::int64_t rows;
-    std::vector<std::int64_t> own;  ///< shape
+    std::vector<std::int64_t> own;  ///< shape of this rank's part
   };
   const Table* table_of(std::string_view name) const;
 

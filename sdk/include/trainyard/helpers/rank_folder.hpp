@@ -1,4 +1,4 @@
-// Where the ranks of a run have their files.
+// Tells where the ranks of a run have their files.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ TRAINYARD_CONTRACT("helpers/rank_folder.hpp");
 
 namespace trainyard {
 
-/// The folder of any rank of a run of several. Rank 0 has the folder of the run, which those of the others lie in. Ranks
-/// on another machine see it only if that folder is on a disk that the machines share.
+/// Returns the folder of any rank of a run of several. Rank 0 has that of the run, and the others lie in it.
+/// Ranks on another machine see it only if it is on a disk that the machines share.
 inline std::string rank_folder(const RunFacts& run, int rank) {
   const std::string home = run.directory + (run.ranks->rank() == 0 ? "" : "/../..");
   return rank == 0 ? home : home + "/ranks/" + std::to_string(rank);

@@ -1,4 +1,4 @@
-// Which rows of a tensor are read, where the others lie on other ranks.
+// Says which rows of a tensor are read, where the others lie on other ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace trainyard {
 
 using RowRange = std::pair<std::int64_t, std::int64_t>;  ///< [first, second)
 
-/// Of a tensor of this shape, the rows that are wanted; nothing: all of it.
+/// Returns the rows that are wanted of a tensor of this name and shape; nothing: all of it.
 using RowsWanted =
     std::function<std::optional<RowRange>(const std::string& name, const std::vector<std::int64_t>& shape)>;
 inline std::optional<RowRange> all_rows(const std::string&, const std::vector<std::int64_t>&) {

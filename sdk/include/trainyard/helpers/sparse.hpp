@@ -1,5 +1,5 @@
-// Tensors that store few of their numbers: gradients of the rows that a batch touched (Optimizer::step), scores of
-// a few classes (Network::forward).
+// Helpers for tensors that store few of their numbers: gradients of the rows that a batch touched
+// (Optimizer::step), scores of a few classes (Network::forward).
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace trainyard {
 
-/// The numbers that a tensor stores: of a sparse one its values, else itself. The same memory.
+/// Returns the numbers that a tensor stores: the values of a sparse one, else itself. The same memory.
 inline at::Tensor stored(const at::Tensor& tensor) {
   if (tensor.layout() == at::kStrided) return tensor;
   return tensor.is_sparse() ? tensor._values() : tensor.values();
 }
 
-/// A sparse gradient with each of its rows once, ascending: coalesced. One that is so already, which autograd forgets
-/// to say of the gradients that it hands over, is not sorted again.
+/// Returns a sparse gradient with each of its rows once, ascending: coalesced. One that is so already, though
+/// autograd forgets to mark the gradients that it hands over, is not sorted again.
 inline at::Tensor each_row_once(const at::Tensor& gradient) {
   if (gradient.is_coalesced()) return gradient;
   const at::Tensor indices = gradient._indices();

@@ -1,5 +1,5 @@
-// Samples of few features out of very many, as a dataset gives them and a model takes them: the numbers of the
-// features that a sample has, and their values, one sample behind the other. The inputs of a batch are, in this
+// Samples of few features out of very many, as a dataset gives them and a model takes them: numbers and
+// values of the features that a sample has, one sample behind the other. The inputs of a batch are, in this
 // order:
 //   index    free     int64 [entries]     in [0, cardinality of the field); ascending within a sample
 //   value    free     float [entries]
@@ -23,10 +23,10 @@ struct SparseRows {
   at::Tensor index, value, offsets;  ///< contiguous, of the device of the batch
 };
 
-/// The inputs of such a batch.
+/// Returns the inputs of such a batch.
 std::vector<FieldSchema> sparse_row_fields(std::int64_t features);
 
-/// The number of features. Throws ConfigError, with what was found, where the data has other inputs.
+/// Returns the number of features. Throws ConfigError, with what was found, where the data has other inputs.
 std::int64_t find_sparse_rows(const BatchSchema& schema);
 
 inline SparseRows sparse_rows_of(const Batch& batch) {

@@ -18,16 +18,16 @@ namespace trainyard {
 
 /// A parameter of bfloat16 and a buffer of int16 of its shape, both contiguous, on the CPU.
 struct Halves {
-  std::string name;  ///< of the parameter
+  std::string name;  ///< name of the parameter
   at::Tensor upper, lower;
 };
 
-/// Of a network, by dynamic_cast. Gradients of such a parameter are float all the same. Loop thread.
+/// A network implements it; found by dynamic_cast. Gradients of such parameters are float. Loop thread.
 class HoldsHalves {
  public:
   virtual ~HoldsHalves() = default;
 
-  /// Handles that stay the same until the network adopts others; none where all weights are whole.
+  /// Returns handles that stay the same until the network adopts others; none where all weights are whole.
   virtual std::vector<Halves> halves() const = 0;
 };
 
@@ -45,7 +45,7 @@ inline std::uint16_t* bits_of(const at::Tensor& half) {
   return static_cast<std::uint16_t*>(half.mutable_data_ptr());
 }
 
-/// The float weights, a copy.
+/// Returns the float weights, a copy.
 inline at::Tensor joined(const Halves& of) {
   at::Tensor whole = at::empty(of.upper.sizes(), at::kFloat);
   auto* const to = whole.mutable_data_ptr<float>();

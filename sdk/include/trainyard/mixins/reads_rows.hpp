@@ -1,6 +1,6 @@
-// Between a network that uses few rows of a large parameter in a pass and an optimizer that leaves the other
-// rows alone for a while: Adam moves a row on without a gradient, too, and a row that was left behind has to
-// be brought up to date before it is read.
+// Interfaces between a network that uses few rows of a large parameter in a pass and an optimizer that leaves
+// the other rows alone for a while: Adam moves a row on without a gradient, too, and a row that was left
+// behind has to be brought up to date before it is read.
 //
 // A pass says which rows it reads (ReadsRows). All others see the weights whole: the host has the optimizer
 // catch up ahead of hooks at after_step, of evaluations, checkpoints and swaps, and at the end of a training
@@ -19,21 +19,21 @@ TRAINYARD_CONTRACT("mixins/reads_rows.hpp");
 
 namespace trainyard {
 
-/// Of a network, by dynamic_cast. Loop thread.
+/// A network implements it; found by dynamic_cast. Loop thread.
 class ReadsRows {
  public:
   virtual ~ReadsRows() = default;
 
-  /// Called in a training pass ahead of reading rows of a parameter, which are named as often as they are
-  /// used. What it writes to the parameter counts for the pass. Nothing is said of parameters that are read
+  /// Called in a training pass before it reads rows of a parameter, which are named as often as they are
+  /// used. What it writes to the parameter counts for the pass. It is not called for parameters that are read
   /// whole.
   using Listener = std::function<void(const at::Tensor& parameter, std::span<const std::int64_t> rows)>;
 
-  /// One listener, or none.
+  /// Sets the listener, of which there is one, or none.
   virtual void on_read(Listener listener) = 0;
 };
 
-/// Of an optimizer, by dynamic_cast. Loop thread.
+/// An optimizer implements it; found by dynamic_cast. Loop thread.
 class LeavesRows {
  public:
   virtual ~LeavesRows() = default;

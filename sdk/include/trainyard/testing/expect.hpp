@@ -1,4 +1,4 @@
-// Checks for a test that is a plain program: what does not hold is printed with its place, and the program ends
+// Checks for a test that is a plain program: a failed check is printed with its place, and the program exits
 // with 1. Use a framework of yours instead where you have one: nothing else in trainyard/testing needs these.
 //
 //   int main() {
@@ -15,7 +15,7 @@
 
 namespace trainyard::testing {
 
-/// What did not hold so far; each program has its own count.
+/// Returns the number of failed checks so far; each program has its own count.
 inline int& failures() {
   static int count = 0;
   return count;
@@ -27,7 +27,7 @@ inline void expect(bool holds, const char* what, const char* file, int line, con
   std::fprintf(stderr, "%s:%d: does not hold: %s%s\n", file, line, what, why);
 }
 
-/// The exit code of the test.
+/// Returns the exit code of the test.
 inline int done() {
   if (failures() > 0) std::fprintf(stderr, "%d checks do not hold\n", failures());
   return failures() > 0 ? 1 : 0;
@@ -37,7 +37,7 @@ inline bool near(double a, double b, double tolerance = 1e-6) {
   return std::abs(a - b) <= tolerance;
 }
 
-/// Whether `call` throws an `Error` whose message has `part` in it.
+/// Returns whether `call` throws an `Error` whose message contains `part`.
 template <class Error, class Call>
 bool throws(std::string_view part, Call&& call) {
   try {

@@ -1,5 +1,5 @@
 // Every service of the host (trainyard/host.hpp), for the test of a plugin: it keeps what the plugin said and
-// asked for, and gives what the test has laid ready.
+// asked for, and returns what the test has set.
 #pragma once
 
 #include <cstdint>
@@ -33,23 +33,23 @@ class FakeHost : public Host {
   FakeHost();
   ~FakeHost() override;
 
-  // What a test lays ready, ahead of the call that asks for it.
+  // A test sets these before the call that asks for them.
 
   RunFacts facts;                                               ///< `directory` is that of the test's process
-  std::uint64_t seed = 1;                                       ///< of random streams
+  std::uint64_t seed = 1;                                       ///< seed of random streams
   std::map<std::string, std::vector<Batch>, std::less<>> data;  ///< micro-batches of each split
-  /// Makes the plugins that others are made of; by default a ConfigError says that there are none.
+  /// Makes the plugins that others consist of; the default throws a ConfigError that says there are none.
   std::function<std::unique_ptr<Plugin>(std::string_view kind, const Table& table)> maker;
 
-  // What the plugin did.
+  // These record what the plugin did.
 
   std::vector<Line> log_lines() const;
-  /// Whether a line of that level or above has this in it.
+  /// Returns whether a line of that level or above contains `part`.
   bool logged(std::string_view part, LogLevel least = LogLevel::debug) const;
   std::vector<std::pair<std::string, std::string>> journal_entries;  ///< what, and why
   std::map<std::string, std::vector<double>, std::less<>> metrics;   ///< by name, in the order of the calls
   std::vector<Swap> swaps;
-  /// What plugins' threads threw, once they have ended.
+  /// Returns the errors that plugins' threads threw, once they have ended.
   std::vector<std::string> thread_errors() const;
 
   // Host.
@@ -59,16 +59,16 @@ class FakeHost : public Host {
   void metric(std::string_view name, double value) override;
   RandomStream random(std::string_view purpose) const override;
   const RunFacts& run() const override { return facts; }
-  /// Throws ConfigError for a split that was not laid ready.
+  /// Throws ConfigError for a split that the test has not set.
   std::vector<Batch> batches(std::string_view split, std::int64_t count) override;
-  /// A real thread, which is asked to stop and joined when the handle goes, and when the host does.
+  /// Starts a real thread, which is asked to stop and joined when the handle or the host is destroyed.
   std::shared_ptr<void> thread(std::string_view name, std::function<void(std::stop_token)> work) override;
   void leave(std::shared_ptr<void> thread) override;
   void swap(std::string_view slot, std::string_view type, const std::vector<std::string>& options) override;
   std::unique_ptr<Plugin> make(std::string_view kind, const Table& table) override;
 
  private:
-  /// Outlives the host where a thread was left behind.
+  /// It outlives the host where a thread was left behind.
   struct Said {
     std::mutex mutex;
     std::vector<Line> lines;

@@ -22,15 +22,15 @@
 
 namespace trainyard::testing {
 
-/// options({{"lr", 0.1}, {"momentum", 0.9}})
+/// Makes a table: options({{"lr", 0.1}, {"momentum", 0.9}})
 using OptionList = std::initializer_list<std::pair<const char*, Value>>;
 Table options(OptionList entries);
 
 /// Opens a plugin's file, which stays open for good. Throws PluginError with the loader's words.
 const PluginEntry& open_plugin(const std::string& file);
 
-/// What the host says of a table before it makes a plugin: unknown and missing options, wrong types, bounds,
-/// words. Throws ConfigError.
+/// Checks a table as the host does before it makes a plugin: unknown and missing options, wrong types,
+/// bounds, words. Throws ConfigError.
 void check_options(const ManifestData& manifest, const Table& table);
 
 /// A plugin of any kind; `host()` is its own until another one is given.
@@ -47,11 +47,11 @@ class MadePlugin {
 
   /// Calls its hooks of the context's event, cadence aside.
   void fire(StepContext& context);
-  /// The subscription to an event. Throws PluginError where there is none.
+  /// Returns the subscription to an event. Throws PluginError where there is none.
   const HookSpec& hook(Event event) const;
-  void* self() { return self_; }  ///< what hooks get
+  void* self() { return self_; }  ///< passed to hooks
 
-  /// What it saves, and with what a checkpoint has it begin.
+  /// Return the plugin's saved state, and load one as from a checkpoint.
   State saved() const;
   void load(const State& state) { plugin_->load(StateReader(state)); }
 

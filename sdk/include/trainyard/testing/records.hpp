@@ -1,4 +1,4 @@
-// What a rule is shown.
+// Shows records to a rule under test.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ namespace trainyard::testing {
 /// A trial of one rule, that grows by a record a call.
 class FakeTrial {
  public:
-  /// Shows the rule a step with these tensors, by name, if it watches one of them, as the recorder does: statistics,
-  /// and values where it asks for them. Gives what it found.
+  /// Shows the rule a step with these tensors, by name, if it watches one of them, as the recorder does:
+  /// statistics, and values where it asks for them. Returns its finding.
   std::optional<Finding> show(Rule& rule, const std::map<std::string, at::Tensor>& tensors,
                               Mode mode = Mode::train);
 

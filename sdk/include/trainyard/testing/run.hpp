@@ -30,11 +30,11 @@
 
 namespace trainyard::testing {
 
-/// Four features and a class of three; with `classes` 0 four features and a number.
+/// Returns a schema of four features and a class of three; with `classes` 0 of four features and a number.
 BatchSchema tiny_schema(std::int64_t classes = 3);
-/// fc1 [8, 4], ReLU, the dropout site fc1.dropout, fc2 [classes, 8], with the weights of the seed.
+/// Builds fc1 [8, 4], ReLU, the dropout site fc1.dropout, fc2 [classes, 8], with weights of the seed.
 std::unique_ptr<Network> tiny_network(const BatchSchema& schema, std::uint64_t seed = 1);
-/// Normal features; a class, or their sum. Of any schema with fields of floats and class or float targets.
+/// Makes normal features and a class, or their sum. Fields have to be floats, the target a class or float.
 Batch tiny_batch(const BatchSchema& schema, std::int64_t size, std::uint64_t seed = 1);
 
 class TinyRun {
@@ -42,8 +42,8 @@ class TinyRun {
   struct Setup {
     std::int64_t classes = 3;
     int micros = 1;            ///< micro-batches a step
-    std::int64_t samples = 8;  ///< of each
-    std::int64_t steps = 10;   ///< budget; two epochs of it
+    std::int64_t samples = 8;  ///< samples of each micro-batch
+    std::int64_t steps = 10;   ///< budget of the run; it has two epochs
     double lr = 0.1;
     std::uint64_t seed = 1;
   };
@@ -57,40 +57,40 @@ class TinyRun {
   explicit TinyRun(const Setup& setup);
   ~TinyRun();
 
-  // Ahead of the first step. What is lent outlives the run; plain SGD, cross entropy (or squared errors), and one
-  // pass a micro-batch stand for what is not.
+  // Call these before the first step. Borrowed objects outlive the run; plain SGD, cross entropy (or squared
+  // errors), and one pass a micro-batch are the defaults.
 
-  /// Its hooks are called: by phase, priority, then in the order of the calls of add.
+  /// Adds a plugin whose hooks are called: by phase, priority, then in the order of the calls of add.
   void add(MadePlugin& plugin);
   void use(std::unique_ptr<Network> network);
   void use(Loss& loss);
   void use(Dropout& dropout);
   void use(Executor& executor);
-  /// Opens it with the weights of the network.
+  /// Opens the optimizer with the weights of the network.
   void use(Optimizer& optimizer);
 
-  /// The events of a beginning, once, then those of so many steps. What a hook throws comes out; a hook that
-  /// changed weights or gradients that it did not declare is a PluginError.
+  /// Fires the events of a beginning, once, then those of so many steps. An exception of a hook comes out; a
+  /// hook that changed weights or gradients that it did not declare is a PluginError.
   void step(int count = 1);
-  /// Four batches of "val": its loss is a metric at eval_end.
+  /// Evaluates four batches of "val": the loss is a metric at eval_end.
   void evaluate();
-  /// The events of an end.
+  /// Fires the events of an end.
   void finish();
-  /// One event as it stands, such as swap_in or after_load.
+  /// Fires one event as it stands, such as swap_in or after_load.
   void fire(Event event);
 
   const RunScale& scale() const;
   const Clock& clock() const;
   Network& network();
   Optimizer& optimizer();
-  /// Copies.
+  /// Returns copies.
   std::vector<NamedTensor> weights() const;
-  /// Copies of those that the optimizer got last.
+  /// Returns copies of the gradients that the optimizer got last.
   const std::vector<NamedTensor>& gradients() const;
-  double loss() const;                       ///< of the last micro-batch
-  const std::vector<Event>& events() const;  ///< all that were fired
+  double loss() const;                       ///< loss of the last micro-batch
+  const std::vector<Event>& events() const;  ///< all events that were fired
   const std::vector<Request>& requests() const;
-  std::map<std::string, double, std::less<>>& metrics();  ///< that hooks read
+  std::map<std::string, double, std::less<>>& metrics();  ///< metrics that hooks read
 
  private:
   class Work;

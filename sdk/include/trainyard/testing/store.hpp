@@ -1,4 +1,4 @@
-// What a checkpointer is given.
+// A checkpoint store for the test of a checkpointer.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace trainyard::testing {
 
-/// A weight of 4 x 4 and the count of steps, as a run at that step has them.
+/// Returns a weight of 4 x 4 and the count of steps, as a run at that step has them.
 Snapshot tiny_snapshot(std::int64_t step);
 
-/// Keeps copies of what was committed, in memory.
+/// Keeps copies of committed snapshots, in memory.
 class FakeStore final : public CheckpointStore {
  public:
   bool full = false;  ///< a commit throws DataError, as on a full disk
 
   void commit(const Snapshot& snapshot) override;
   std::vector<Snapshot> committed() const;
-  std::vector<std::int64_t> steps() const;  ///< of those
+  std::vector<std::int64_t> steps() const;  ///< steps of those snapshots
 
  private:
   mutable std::mutex mutex_;

@@ -1,4 +1,4 @@
-// What a tool works on.
+// A workshop for the test of a tool.
 #pragma once
 
 #include <map>
@@ -12,22 +12,22 @@
 
 namespace trainyard::testing {
 
-/// The tiny network of testing/run.hpp with a split "val", and whatever a test lays ready beside it.
+/// The tiny network of testing/run.hpp with a split "val", and whatever a test sets beside it.
 class FakeWorkshop final : public Workshop {
  public:
   FakeWorkshop();
   ~FakeWorkshop() override;
 
-  // What a test lays ready.
+  // A test sets these.
 
   std::string weights_of = "runs/test/model.safetensors";
-  std::string directory;  ///< of folder(); that of the process without one
+  std::string directory;  ///< result of folder(); empty: that of the process
   std::map<std::string, State, std::less<>> states;
-  std::map<std::string, std::map<std::string, double>, std::less<>> metrics;  ///< of each split
-  std::map<std::string, Dataset*, std::less<>> datasets;  ///< of each split; they outlive the object
+  std::map<std::string, std::map<std::string, double>, std::less<>> metrics;  ///< metrics of each split
+  std::map<std::string, Dataset*, std::less<>> datasets;  ///< dataset of each split; they outlive the object
   bool stop = false;                                      ///< a signal has come
 
-  /// Calls of progress.
+  /// Records the calls of progress.
   std::vector<std::pair<std::int64_t, std::int64_t>> progress_made;
 
   // Workshop.
@@ -39,7 +39,7 @@ class FakeWorkshop final : public Workshop {
   std::vector<std::string> owners() const override;
   std::vector<std::string> splits() const override;
   std::map<std::string, double> evaluate(std::string_view split) override;
-  /// Of "train" and the splits above, eight samples each.
+  /// Returns batches of "train" and the splits above, eight samples each.
   std::vector<Batch> batches(std::string_view split, std::int64_t count) override;
   Dataset& dataset(std::string_view split) override;
   /// Takes real steps of plain SGD, and takes them back.

@@ -89,7 +89,7 @@ void check_image(const NodeView& op) {
                                        shape_text(op.shape(0)) + " may depend on the batch");
 }
 
-/// Shape of the output with these channels.
+/// Returns the shape of the output with these channels.
 Shape slide(const NodeView& op, const Window& w, std::int64_t channels) {
   Shape result = {op.shape(0)[0], channels};
   for (std::size_t i = 0; i < w.kernel.size(); ++i) {
@@ -161,7 +161,7 @@ std::int64_t conv_cost(const NodeView& op) {
 
 // ConvTranspose: the gradient of Conv by its input, as a layer. Weight [in, out / group, kernel...].
 
-/// What is cut off at the begin and at the end of each dimension, and added at its end.
+/// The elements cut off at the begin and at the end of each dimension, and those added at its end.
 struct Crop {
   Shape begin, end, added;
 };
@@ -214,7 +214,7 @@ std::vector<TensorType> infer_conv_transpose(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
-/// Cut alike on both sides by LibTorch; where they differ, the whole is made and cut here.
+/// LibTorch cuts alike on both sides; where they differ, this makes the whole and cuts it.
 Call compile_conv_transpose(const NodeView& op) {
   const Window w = window_of(op, transposed_kernel(op));
   const Crop crop = crop_of(op, w);
@@ -270,8 +270,8 @@ std::vector<TensorType> infer_max_pool(const NodeView& op) {
   return infer_pool(op);
 }
 
-/// Without the windows that begin in the padding at the far end: where that was written out, LibTorch's ceil mode does
-/// not know it from the input.
+/// Drops the windows that begin in the padding at the far end: where that was written out, LibTorch's ceil
+/// mode cannot tell it from the input.
 at::Tensor without_last(at::Tensor pooled, const Shape& shape) {
   for (std::size_t i = 2; i < shape.size(); ++i)
     pooled = pooled.narrow(static_cast<std::int64_t>(i), 0, shape[i]);

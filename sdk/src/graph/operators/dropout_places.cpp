@@ -21,7 +21,7 @@ bool is_activation(const Node& node) {
   return std::find(std::begin(names), std::end(names), node.op) != std::end(names);
 }
 
-/// Number of `node` among the nodes that are `one`; none where it is not.
+/// Returns the number of `node` among the nodes that are `one`; none where it is not.
 template <class IsOne>
 std::optional<std::size_t> number_among(const Graph& graph, const Node& node, const IsOne& one) {
   if (!one(node)) return std::nullopt;
@@ -33,7 +33,7 @@ std::optional<std::size_t> number_among(const Graph& graph, const Node& node, co
   return number;
 }
 
-/// y = x W^T + b as a layer of PyTorch computes it, its weight and bias parameters of the model.
+/// Returns whether a node is y = x W^T + b as PyTorch has it, with weight and bias parameters of the model.
 bool is_linear(const Graph& graph, const Node& node) {
   if (node.op != "Gemm" || node.integer("transA", 0) != 0 || node.integer("transB", 0) != 1 ||
       node.number("alpha", 1.0) != 1.0 || node.number("beta", 1.0) != 1.0)
@@ -45,7 +45,7 @@ bool is_linear(const Graph& graph, const Node& node) {
   return value(1).trainable && (!bias || (value(2).trainable && value(2).shape.size() == 1));
 }
 
-/// The position in `inputs` of the weights that a node may have masked.
+/// Returns the positions in `inputs` of the weights that a node may have masked.
 std::vector<std::size_t> weight_inputs(const Node& node) {
   if (node.op == "Gemm" || node.op == "Conv" || node.op == "MatMul") return {1};
   if (node.op == "LSTM") return {1, 2};
@@ -99,8 +99,8 @@ class Finder {
                              .head = is_head(index)});
   }
 
-  /// Whether nodes after it, and the graph's outputs, read what it gives, what comes of that, and
-  /// initializers.
+  /// Returns whether all later nodes, and the graph's outputs, read only its outputs, values computed from
+  /// these, and initializers.
   bool is_head(std::size_t index) const {
     std::set<ValueId> after(graph_.nodes[index].outputs.begin(), graph_.nodes[index].outputs.end());
     const auto known = [&](ValueId id) {
@@ -114,7 +114,7 @@ class Finder {
     return std::all_of(graph_.outputs.begin(), graph_.outputs.end(), known);
   }
 
-  /// The weights [batch, heads, query time, key time]; their features are the heads.
+  /// Adds the weights [batch, heads, query time, key time]; their features are the heads.
   void add_attention(const Node& node) {
     const bool flat = value(node.inputs[0]).shape.size() == 3;
     places_.sites.push_back({.id = node.name + "_weights",
@@ -124,7 +124,7 @@ class Finder {
                              .by_name = true});
   }
 
-  /// One that something else reads, too (an embedding that the output is tied to), is left alone.
+  /// Leaves a weight alone that something else reads, too (an embedding that the output is tied to).
   void add_weight(const Node& node, std::size_t input) {
     const ValueId id = node.inputs[input];
     if (value(id).trainable && uses_[static_cast<std::size_t>(id)] == 1)
@@ -151,7 +151,7 @@ class Finder {
     if (linear.input_site || linear.output_site) places_.linears.push_back(std::move(linear));
   }
 
-  /// Node `index` where it alone reads the output of `node`.
+  /// Returns node `index` if it is the only reader of the output of `node`, else null.
   const Node* only_reader(const Node& node, std::size_t index) const {
     if (index >= graph_.nodes.size() || uses_[static_cast<std::size_t>(node.outputs[0])] != 1) return nullptr;
     const Node& next = graph_.nodes[index];
@@ -159,7 +159,7 @@ class Finder {
   }
 
   const Graph& graph_;
-  std::vector<int> uses_;  ///< of each value
+  std::vector<int> uses_;  ///< number of readers of each value
   std::map<ValueId, std::size_t> sites_;
   DropoutPlaces places_;
 };

@@ -141,7 +141,7 @@ at::Tensor softsign(const at::Tensor& x) {
   return at::div(x, at::add(at::abs(x), 1.0));
 }
 
-/// An exponent of another type is taken in that of the base.
+/// Takes an exponent of another type in that of the base.
 std::vector<TensorType> infer_pow(const NodeView& op) {
   const auto shape = broadcast(op.shape(0), op.shape(1));
   if (!shape)
@@ -155,7 +155,7 @@ Call compile_pow(const NodeView& op) {
   };
 }
 
-/// Of any number of inputs, from the left.
+/// Combines any number of inputs, from the left.
 std::vector<TensorType> infer_variadic(const NodeView& op) {
   Shape result = op.shape(0);
   for (std::size_t i = 1; i < op.inputs(); ++i) {

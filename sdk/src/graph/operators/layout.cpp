@@ -23,7 +23,7 @@
 namespace trainyard {
 namespace {
 
-/// A call that views input 0 in the inferred shape: at most one of its dimensions depends on the batch.
+/// Makes a call that views input 0 in the inferred shape: at most one of its dimensions depends on the batch.
 Call compile_view(const NodeView& op) {
   Shape sizes = op.output_shape();
   for (std::int64_t& dim : sizes) dim = std::max<std::int64_t>(dim, -1);
@@ -76,7 +76,7 @@ std::vector<TensorType> infer_reshape(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
-/// Axes from the attribute's place since opset 13: input `index`, constant; without it, `fallback`.
+/// Returns the axes in their place since opset 13: constant input `index`; without it, `fallback`.
 Shape axes_input(const NodeView& op, std::size_t index, std::int64_t rank, Shape fallback) {
   if (!op.has(index)) return fallback;
   Shape axes = op.constant_integers(index);
@@ -168,8 +168,8 @@ Call compile_concat(const NodeView& op) {
   };
 }
 
-/// Length of each part: as input 1 says, else `num_outputs` equal ones, the last shorter where they do not
-/// divide.
+/// Returns the length of each part: as input 1 says, else of `num_outputs` equal ones, the last shorter where
+/// they do not divide.
 Shape split_sizes(const NodeView& op) {
   const auto axis = static_cast<std::size_t>(op.axis_attribute(0));
   const std::int64_t length = op.shape(0)[axis];
@@ -268,7 +268,7 @@ std::vector<TensorType> infer_gather(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
-/// Rows of a matrix are an embedding, whose gradient LibTorch has a kernel for.
+/// Takes rows of a matrix as an embedding, whose gradient LibTorch has a kernel for.
 Call compile_gather(const NodeView& op) {
   const std::int64_t axis = op.axis_attribute(0);
   const ValueId data = op.input(0), indices = op.input(1), y = op.output();
@@ -285,7 +285,7 @@ Call compile_gather(const NodeView& op) {
   };
 }
 
-/// Padding of each dimension, as at::pad takes it: pairs from the last dimension on.
+/// Returns the padding of each dimension, as at::pad takes it: pairs from the last dimension on.
 Shape pad_pairs(const NodeView& op) {
   const Shape pads = op.constant_integers(1);
   const Shape axes = op.has(3) ? op.constant_integers(3) : all_axes(op.rank(0));
@@ -300,7 +300,7 @@ Shape pad_pairs(const NodeView& op) {
   return pairs;
 }
 
-/// ONNX's name of the mode to PyTorch's.
+/// Maps ONNX's name of the mode to PyTorch's.
 std::string pad_mode(const NodeView& op) {
   const std::string mode = op.node().text("mode", "constant");
   for (const auto& [onnx, torch] : {std::pair("constant", "constant"),

@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-/// "Gemm", or the known operator that reads most like it.
+/// Returns "Gemm", or the known operator that reads most like it.
 std::string suggestion(std::string_view name) {
   const auto lower = [](std::string_view text) {
     std::string result(text);

@@ -21,17 +21,17 @@ namespace trainyard {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Who serves the places where dropout acts, and with which numbers.
+/// The plugins that serve the places where dropout acts, and their numbers.
 struct DropoutService {
   const DropoutPlan* plan = nullptr;  ///< null: nobody
-  MasksWeights* masks = nullptr;      ///< what the plugin does, as it said
+  MasksWeights* masks = nullptr;      ///< interfaces that the plugin implements, or null
   EvaluatesLinears* evaluates = nullptr;
   FusesLinears* fuses = nullptr;
   CarriesStates* carries = nullptr;
   std::vector<RandomStream> sites, weights, linears, cells;  ///< a stream for each place
-  double p = 0.0;                                            ///< of the pass
+  double p = 0.0;                                            ///< probability in the pass
 
-  /// What the plugin is told at a place. Samples, evaluations and micro-batches draw different numbers.
+  /// Returns the call for a place. Samples, evaluations and micro-batches draw different numbers.
   DropoutCall call(const RandomStream& stream, const ForwardContext& pass) const {
     const std::uint32_t lanes = pass.sampling ? 1u << 31 : pass.training ? 0 : 1u << 30;
     return {p, stream.at(pass.step, pass.micro | lanes), pass};
@@ -45,12 +45,12 @@ struct Frame {
   DropoutService dropout;
 
   at::Tensor& operator[](ValueId id) { return values[static_cast<std::size_t>(id)]; }
-  /// The tensor of an optional input.
+  /// Returns the tensor of an optional input.
   std::optional<at::Tensor> optional(ValueId id) const {
     return id == no_value ? std::nullopt : std::optional(values[static_cast<std::size_t>(id)]);
   }
 
-  /// Whether dropout acts at a site in this pass, and what it makes of the activations there.
+  /// Return whether dropout acts at a site in this pass, and the activations there after dropout.
   bool drops_at(std::size_t site) const {
     return dropout.p > 0.0 && context.drops() && dropout.plan->places().sites[site].active;
   }
@@ -78,7 +78,7 @@ class NodeView {
 
   bool has(std::size_t index) const { return input(index) != no_value; }
   std::size_t inputs() const { return node_->inputs.size(); }
-  /// Input `index`, or no_value.
+  /// Returns input `index`, or no_value.
   ValueId input(std::size_t index) const {
     return index < node_->inputs.size() ? node_->inputs[index] : no_value;
   }
@@ -94,13 +94,13 @@ class NodeView {
     return graph_->values[static_cast<std::size_t>(output(index))].shape;
   }
 
-  /// The elements of input `index`, which must be an initializer of integers (or of numbers).
+  /// Returns the elements of input `index`, which must be an initializer of integers (or of numbers).
   std::vector<std::int64_t> constant_integers(std::size_t index) const;
   double constant_number(std::size_t index) const;
 
-  /// `axis` counted from the front, checked against `rank`.
+  /// Returns `axis` counted from the front, checked against `rank`.
   std::int64_t axis(std::int64_t axis, std::int64_t rank) const;
-  /// Attribute `axis` of input 0.
+  /// Returns attribute `axis` of input 0.
   std::int64_t axis_attribute(std::int64_t fallback) const {
     return axis(node_->integer("axis", fallback), rank(0));
   }
@@ -121,15 +121,15 @@ class NodeView {
 struct Operator {
   const char* name;
   std::size_t least_inputs, most_inputs;
-  std::initializer_list<const char*> attributes;  ///< that it reads; others are refused
+  std::initializer_list<const char*> attributes;  ///< names that it reads; others are refused
   std::vector<TensorType> (*infer)(const NodeView&);
   Call (*compile)(const NodeView&);
-  /// Per sample; null: none.
+  /// cost per sample; null: none
   std::int64_t (*multiply_adds)(const NodeView&) = nullptr;
 };
 inline constexpr std::size_t any_number = 1000;
 
-// The families, each in the file of its name.
+// Each family is in the file of its name.
 std::span<const Operator> dense_operators();
 std::span<const Operator> convolution_operators();
 std::span<const Operator> normalization_operators();
@@ -137,24 +137,24 @@ std::span<const Operator> elementwise_operators();
 std::span<const Operator> layout_operators();
 std::span<const Operator> sequence_operators();
 
-/// The entry of that name, or null.
+/// Returns the entry of that name, or null.
 const Operator* find_operator(std::string_view name);
 
-/// Checks a node against its entry and gives the types of its outputs. Throws ConfigError.
+/// Checks a node against its entry and returns the types of its outputs. Throws ConfigError.
 std::vector<TensorType> infer(const NodeView& node);
 
 // Arithmetic of dimensions: one below zero is that many times the batch (graph.hpp).
 
-/// A dimension for one sample.
+/// Returns a dimension for one sample.
 inline std::int64_t per_sample(std::int64_t dim) {
   return dim < 0 ? -dim : dim;
 }
-/// The product of dims [first, last); nothing where more than one of them depends on the batch.
+/// Returns the product of dims [first, last); nothing where more than one of them depends on the batch.
 std::optional<std::int64_t> product(const Shape& shape, std::size_t first, std::size_t last);
 inline std::optional<std::int64_t> product(const Shape& shape) {
   return product(shape, 0, shape.size());
 }
-/// The shape that two broadcast to (ONNX, NumPy rules); nothing where they do not fit.
+/// Returns the shape that two broadcast to (ONNX, NumPy rules); nothing where they do not fit.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);
 
 }  // namespace trainyard

@@ -74,15 +74,15 @@ std::vector<TensorType> infer_lstm(const NodeView& op) {
   return {{output, op.dtype(0)}, {state, op.dtype(0)}, {state, op.dtype(0)}};
 }
 
-/// Gates i o f c to PyTorch's i f c o: a copy of the weights a pass, small beside the work of one time step.
+/// Maps gates i o f c to PyTorch's i f c o: copies the weights each pass, little beside one time step's work.
 at::Tensor torch_gates(const at::Tensor& onnx) {
   const std::vector<at::Tensor> gate = onnx.chunk(4, 0);
   return at::cat({gate[0], gate[2], gate[3], gate[1]});
 }
 
-/// One direction, time step by time step, such that dropout can mix the states (zoneout). x [batch, time,
-/// in], h and c [batch, hidden], weights as at::lstm takes them. Gives [batch, time, hidden] and the last
-/// states.
+/// Runs one direction, time step by time step, such that dropout can mix the states (zoneout). x [batch,
+/// time, in], h and c [batch, hidden], weights as at::lstm takes them. Returns [batch, time, hidden] and the
+/// last states.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> carried_lstm(const at::Tensor& x, at::Tensor h, at::Tensor c,
                                                             const std::vector<at::Tensor>& weights,
                                                             std::size_t cell, const Frame& f) {
@@ -218,8 +218,8 @@ std::vector<TensorType> infer_attention(const NodeView& op) {
   return {{result, op.dtype(0)}};
 }
 
-/// Attention of [batch, heads, time, width] by its formula, such that dropout can act on the weights (Vaswani
-/// et al., "Attention is all you need", NeurIPS 2017, equation 1; GPT-2 drops them).
+/// Computes attention of [batch, heads, time, width] by its formula, such that dropout can act on the weights
+/// (Vaswani et al., "Attention is all you need", NeurIPS 2017, equation 1; GPT-2 drops them).
 at::Tensor dropped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              std::optional<at::Tensor> mask, bool causal, std::optional<double> scale,
                              std::size_t site, const Frame& f) {
