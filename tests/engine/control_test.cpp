@@ -560,6 +560,8 @@ TEST_CASE("control: all have their turns, where there is not enough for a turn o
     std::vector<Raw> floods;
     for (std::size_t i = 0; i + 1 < max_clients; ++i) floods.emplace_back(folder.path());
     Raw other(folder.path());
+    REQUIRE(other.send("garbage\n"));  // its answer says that it was accepted, which takes turns, too
+    REQUIRE_FALSE(other.line().empty());
     for (Raw& each : floods) REQUIRE(each.send(block));
     for (int i = 0; i < used_up; ++i) REQUIRE_FALSE(floods.front().line().empty());
     REQUIRE(other.send("garbage\n"));
