@@ -19,7 +19,6 @@ using control::Json;
 using control::Status;
 
 constexpr int nobody = 1, refused = 2;
-constexpr std::size_t journal_lines = 5;
 
 std::string result_text(const CtlOptions& options, const std::string& run, const Json& result) {
   if (options.prometheus) return prometheus_text(result.get<Status>());

@@ -116,7 +116,7 @@ void set_letters(const Drawn& curve, const Extent& extent, Dots& dots) {
   }
 }
 
-std::string right(const std::string& text, std::size_t width) {
+std::string right_aligned(const std::string& text, std::size_t width) {
   return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
 }
 
@@ -177,12 +177,12 @@ std::vector<std::string> draw(const std::vector<Drawn>& curves, std::size_t colu
     const std::string label = i == 0          ? number_text(extent.high)
                               : i + 2 == rows ? number_text(extent.low)
                                               : "";
-    lines.push_back(right(label, label_width) + (unicode ? " │" : " |") + dots.row(i));
+    lines.push_back(right_aligned(label, label_width) + (unicode ? " │" : " |") + dots.row(i));
   }
   const std::string from = std::to_string(static_cast<std::int64_t>(extent.first));
   const std::string to = std::to_string(static_cast<std::int64_t>(extent.last));
   lines.push_back(std::string(label_width + 2, ' ') + from +
-                  right(to, columns - label_width - 2 - from.size()));
+                  right_aligned(to, columns - label_width - 2 - from.size()));
   return lines;
 }
 

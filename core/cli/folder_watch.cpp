@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds moment{150};
-constexpr std::uint32_t events =
+constexpr std::uint32_t watched_events =
     IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ONLYDIR;
 
 /// Returns whether a name is that of a temporary file of an editor.
@@ -40,7 +40,7 @@ FolderWatch::FolderWatch(const std::string& folder, std::vector<std::string> wit
 }
 
 void FolderWatch::add(const std::string& folder) {
-  const int watch = ::inotify_add_watch(notices_.get(), folder.c_str(), events);
+  const int watch = ::inotify_add_watch(notices_.get(), folder.c_str(), watched_events);
   if (watch < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return;  // the folder was removed meanwhile
     throw DataError("cannot watch " + folder + ": " + std::strerror(errno));

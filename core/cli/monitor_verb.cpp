@@ -26,10 +26,8 @@ namespace {
 
 using control::Json;
 
-constexpr std::size_t journal_lines = 5;
 constexpr std::size_t curve_rows = 12, least_rows = 6;
 constexpr timespec tick{.tv_sec = 0, .tv_nsec = 500'000'000};
-constexpr std::chrono::milliseconds patience(300);
 
 /// Returns at most `columns` characters of UTF-8 text; all text here has characters one column wide.
 std::string cut(const std::string& text, std::size_t columns) {
@@ -49,7 +47,7 @@ int share(const RunState& run) {
   return static_cast<int>(std::clamp(percent, 0.0, 100.0));
 }
 
-std::string head(const View& view) {
+std::string headline(const View& view) {
   const RunState& run = view.run;
   std::string text = printable(run.status ? run.status->run : run.path) + "  ";
   text += run.status ? name(run.status->state) : name(run.life);
@@ -87,7 +85,7 @@ class Watch {
   }
 
   const View& look() {
-    RunState run = life_of(view_.run.path, patience);  // before the files, so that they have its last records
+    RunState run = life_of(view_.run.path, loop_patience);  // before the files, so that they have its last records
     run.steps = view_.run.steps;
     run.metrics = std::move(view_.run.metrics);
     view_.run = std::move(run);
@@ -304,7 +302,7 @@ std::vector<std::string> frame(const View& view, std::size_t columns, std::size_
   for (const std::string& line : view.journal) below.push_back("  " + line);
   if (!going(view.run.life)) below.insert(below.end(), {"", how_it_ended(view.run)});
 
-  std::vector<std::string> lines = {head(view)};
+  std::vector<std::string> lines = {headline(view)};
   for (std::string& line : metric_lines(view.run, columns)) lines.push_back(std::move(line));
   const std::size_t taken = lines.size() + below.size();
   const std::size_t free = taken + least_rows < rows ? rows - taken : least_rows;
@@ -320,7 +318,7 @@ std::vector<std::string> frame(const std::vector<View>& views, std::size_t colum
   std::vector<std::string> lines;
   const auto letter = [](std::size_t i) { return static_cast<char>('a' + i % 26); };
   for (std::size_t i = 0; i < views.size(); ++i) {
-    lines.push_back(std::string(1, letter(i)) + "  " + head(views[i]));
+    lines.push_back(std::string(1, letter(i)) + "  " + headline(views[i]));
     for (const std::string& line : time_lines(views[i].run)) lines.push_back("   " + line);
   }
   std::vector<std::vector<std::string>> table = {{"", "train/loss"}};

@@ -10,9 +10,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr std::chrono::milliseconds patience(300);
-
-std::string size_text(std::size_t bytes) {
+std::string page_size(std::size_t bytes) {
   return std::to_string((bytes + 1023) / 1024) + " KiB";
 }
 
@@ -27,7 +25,7 @@ std::vector<report::RunData> read_runs(const std::vector<std::string>& given) {
   std::set<std::filesystem::path> seen;
   for (const std::string& each : given) {
     const std::string path = find_run(each);
-    const RunState state = life_of(path, patience);  // before its files, so that they have its last records
+    const RunState state = life_of(path, loop_patience);  // before its files, so that they have its last records
     if (!seen.insert(std::filesystem::canonical(path)).second) continue;
     runs.push_back(report::read_run(path));
     runs.back().state = name(state.life);
@@ -40,7 +38,7 @@ int report_runs(const std::vector<std::string>& given, const std::string& file, 
   const report::Page page = report::page_of(runs, report::timestamp());
   report::write_atomically(file, page.html);
   out << "wrote " << file << ": " << count_of(runs.size(), "run") << ", " << count_of(page.charts, "chart")
-      << ", " << size_text(page.html.size()) << '\n';
+      << ", " << page_size(page.html.size()) << '\n';
   return 0;
 }
 

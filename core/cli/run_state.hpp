@@ -41,6 +41,9 @@ struct RunState {  // NOLINT(bugprone-exception-escape): what nlohmann's json mo
 /// Returns whether the folder holds a run: its config.toml and journal.jsonl.
 bool holds_run(const std::string& path);
 
+/// How long a run's answer is waited for; its loop may take longer between two safe points.
+constexpr std::chrono::milliseconds loop_patience(300);
+
 /// Returns the current state of a run, including the end of its metrics.jsonl. Waits at most `patience` for a
 /// run that is going to answer. Throws ConfigError where the folder holds no run.
 RunState look_at(const std::string& path, std::chrono::milliseconds patience);
@@ -67,6 +70,8 @@ std::string how_it_ended(const RunState& run);
 
 /// Formats a line of journal.jsonl for people: "step 40  rex: disabled: why"; empty where it is none.
 std::string journal_text(const std::string& line);
+
+constexpr std::size_t journal_lines = 5;  ///< how many of the journal's last lines are shown
 
 /// Returns the last `count` whole lines of a file, searching its last 256 KiB; none where it cannot be read.
 std::vector<std::string> last_lines(const std::string& file, std::size_t count);

@@ -15,12 +15,11 @@ namespace fs = std::filesystem;
 using control::Json;
 
 constexpr int deepest = 5;
-constexpr std::chrono::milliseconds patience(300);  // a loop may take longer between two safe points
 
 void find(const fs::path& folder, int depth, std::vector<RunState>& found) {
   if (holds_run(folder.string())) {
     try {
-      found.push_back(look_at(folder.string(), patience));
+      found.push_back(look_at(folder.string(), loop_patience));
     } catch (const ConfigError&) {}  // it was removed meanwhile
     return;
   }

@@ -13,7 +13,7 @@ namespace {
 
 using control::Json;
 
-constexpr std::size_t most_marks = 40;  ///< most marks in one drawing
+constexpr std::size_t drawn_marks = 40;  ///< most marks in one drawing
 constexpr std::size_t few = 40;         ///< curves with at most this many points show each as a dot
 
 std::string share(double part, double whole) {
@@ -193,7 +193,7 @@ std::string chart(const ChartInput& input) {
     if (static_cast<double>(mark.step) >= frame.from() && static_cast<double>(mark.step) <= frame.to() &&
         !input.bands[mark.group].empty())
       marks.push_back(mark);
-  const std::size_t left_out = marks.size() > most_marks ? marks.size() - most_marks : 0;
+  const std::size_t left_out = marks.size() > drawn_marks ? marks.size() - drawn_marks : 0;
   marks.resize(marks.size() - left_out);
 
   std::string strokes;

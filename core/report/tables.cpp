@@ -12,7 +12,7 @@ namespace {
 
 using control::Json;
 
-constexpr std::size_t most_marks = 200;  ///< most marks of a run
+constexpr std::size_t listed_marks = 200;  ///< most marks of a run
 
 std::string swatch(std::size_t group) {
   return "<span class=\"swatch c" + std::to_string(group % 8) + (group >= 8 ? " dashed" : "") + "\"></span>";
@@ -262,13 +262,13 @@ std::string journal_table(const Shown& shown) {
   std::string html = "<thead><tr><th>mark</th><th class=\"words\">what and why</th></tr></thead><tbody>";
   std::vector<std::size_t> of_run(shown.runs.size());
   for (const Mark& mark : shown.marks)
-    if (++of_run[mark.run] <= most_marks)
+    if (++of_run[mark.run] <= listed_marks)
       html += "<tr><th>" + swatch(mark.group) + std::to_string(mark.number) + "</th>" +
               cell(escaped(mark.text)) + "</tr>";
   for (std::size_t i = 0; i < of_run.size(); ++i)
-    if (of_run[i] > most_marks)
+    if (of_run[i] > listed_marks)
       html += "<tr><th></th>" +
-              cell(std::to_string(of_run[i] - most_marks) + " more in <code>" + escaped(shown.runs[i].path) +
+              cell(std::to_string(of_run[i] - listed_marks) + " more in <code>" + escaped(shown.runs[i].path) +
                    "/journal.jsonl</code>") +
               "</tr>";
   return shown.marks.empty() ? std::string() : table("journal", html);

@@ -15,7 +15,7 @@
 namespace trainyard::checkpoint {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
+[[noreturn]] void fail_in(const std::string& path, const std::string& what) {
   throw DataError(path + ": " + what);
 }
 
@@ -25,11 +25,11 @@ CheckedFile::CheckedFile(const std::string& checkpoint, const FileEntry& entry)
     : entry_(entry),
       path_(checkpoint + "/" + entry.name),
       descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) fail(path_, std::strerror(errno));
+  if (descriptor_ < 0) fail_in(path_, std::strerror(errno));
   struct stat status {};
   const bool plain = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   if (!plain) ::close(descriptor_);
-  if (!plain) fail(path_, "not a regular file");
+  if (!plain) fail_in(path_, "not a regular file");
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -39,7 +39,7 @@ CheckedFile::~CheckedFile() {
 
 void CheckedFile::check_size() const {
   if (size_ != entry_.size)
-    fail(path_, "has " + std::to_string(size_) + " bytes; " + std::to_string(entry_.size) + " were written");
+    fail_in(path_, "has " + std::to_string(size_) + " bytes; " + std::to_string(entry_.size) + " were written");
 }
 
 void CheckedFile::check_header() const {
@@ -67,7 +67,7 @@ void CheckedFile::check(const TensorEntry& tensor, std::string_view bytes) const
 void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,
                         const std::string& digest) const {
   if (length > size_ || offset > size_ - length)
-    fail(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) + ", the file at " +
+    fail_in(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) + ", the file at " +
                     std::to_string(size_));
   plugins::Sha256 hash;
   read(offset, length, [&](std::string_view bytes) { hash.update(bytes.data(), bytes.size()); });
@@ -77,7 +77,7 @@ void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint
 void CheckedFile::compare(const std::string& what, const std::string& found,
                           const std::string& digest) const {
   if (found != digest)
-    fail(path_, what + " is not as it was written: its SHA-256 is " + found + " instead of " + digest);
+    fail_in(path_, what + " is not as it was written: its SHA-256 is " + found + " instead of " + digest);
 }
 
 void CheckedFile::read(std::uint64_t offset, std::uint64_t length,
@@ -87,8 +87,8 @@ void CheckedFile::read(std::uint64_t offset, std::uint64_t length,
     const ssize_t count = ::pread(descriptor_, buffer.data(), std::min<std::uint64_t>(length, buffer.size()),
                                   static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(path_, std::strerror(errno));
-    if (count == 0) fail(path_, "ends early: somebody cut it off while it was read");
+    if (count < 0) fail_in(path_, std::strerror(errno));
+    if (count == 0) fail_in(path_, "ends early: somebody cut it off while it was read");
     take({buffer.data(), static_cast<std::size_t>(count)});
     offset += static_cast<std::uint64_t>(count);
     length -= static_cast<std::uint64_t>(count);

@@ -18,8 +18,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quarantined, plugin, slot, kind, digest, even
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char* file_name = "/quarantine.json";
 
 const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry& registry,
@@ -36,8 +34,8 @@ std::vector<Quarantined> read_quarantine(const std::string& directory) {
   const std::string path = directory + file_name;
   if (!std::filesystem::exists(path)) return {};
   try {
-    return Json::parse(std::ifstream(path)).get<std::vector<Quarantined>>();
-  } catch (const Json::exception& error) {
+    return nlohmann::json::parse(std::ifstream(path)).get<std::vector<Quarantined>>();
+  } catch (const nlohmann::json::exception& error) {
     throw DataError(path + " is no list of quarantined plugins: " + error.what() + "; mend or remove it");
   }
 }
@@ -46,7 +44,7 @@ void quarantine(const std::string& directory, Quarantined plugin) {
   std::vector<Quarantined> all = read_quarantine(directory);
   all.push_back(std::move(plugin));
   report::write_atomically(directory + file_name,
-                           Json(all).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+                           nlohmann::json(all).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,

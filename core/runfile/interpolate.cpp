@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t longest = 1 << 16;       // longest text
 constexpr std::size_t most_in_all = 16 << 20;  // total length of all texts with references put in
-constexpr std::size_t deepest = 100;           // longest chain of variables
+constexpr std::size_t longest_chain = 100;
 
 class Interpolation {
  public:
@@ -56,9 +56,9 @@ class Interpolation {
     if (std::find(open_.begin(), open_.end(), name) != open_.end())
       return fail(at, "${" + name + "} is defined by itself: " + join(open_, " -> ") + " -> " + name,
                   "give one of them a value");
-    if (open_.size() == deepest)
+    if (open_.size() == longest_chain)
       return fail(at,
-                  "${" + name + "} is needed by a chain of " + std::to_string(deepest) +
+                  "${" + name + "} is needed by a chain of " + std::to_string(longest_chain) +
                       " variables: " + open_[0] + " -> " + open_[1] + " -> ... -> " + open_.back(),
                   "write the value out in one of them, or define each before those that need it");
     open_.push_back(name);

@@ -88,9 +88,9 @@ std::string text_of(const Json& json, std::size_t indent = 0) {
   return json.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
-class Writer {
+class SchemaWriter {
  public:
-  explicit Writer(const plugins::Registry& registry) : registry_(registry) {}
+  explicit SchemaWriter(const plugins::Registry& registry) : registry_(registry) {}
 
   Json file() {
     Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
@@ -252,7 +252,7 @@ class Writer {
 }  // namespace
 
 std::string json_schema(const plugins::Registry& registry) {
-  return text_of(Writer(registry).file()) + "\n";
+  return text_of(SchemaWriter(registry).file()) + "\n";
 }
 
 }  // namespace trainyard::config

@@ -15,7 +15,7 @@ namespace trainyard::config {
 namespace {
 
 constexpr std::size_t largest_file = 1 << 20;
-constexpr int deepest = 32;
+constexpr int deepest_nesting = 32;
 
 struct Refused {
   std::string code;
@@ -56,7 +56,7 @@ int line_of_deep_key(std::string_view text) {
       i = std::min(text.find('\n', i), text.size());
       continue;
     }
-    if (c == '.' && ++dots > deepest)
+    if (c == '.' && ++dots > deepest_nesting)
       return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(i), '\n'));
     if (c == '\n' || c == '=' || c == ',' || c == '{' || c == '[') dots = 0;
     ++i;
@@ -108,8 +108,8 @@ class Converter {
 
  private:
   void check_depth(const toml::node& node, int depth) const {
-    if (depth > deepest)
-      throw Refused{"E102", origin(node.source()), "nested more than " + std::to_string(deepest) + " deep",
+    if (depth > deepest_nesting)
+      throw Refused{"E102", origin(node.source()), "nested more than " + std::to_string(deepest_nesting) + " deep",
                     "no key of a run file needs this; flatten the table"};
   }
 
@@ -138,7 +138,7 @@ std::optional<Table> parse_text(const std::string& file, const std::string& text
   findings.add_source(file, text);
   const auto name = std::make_shared<const std::string>(file);
   if (const int line = line_of_deep_key(text)) {
-    findings.error("E102", {name, line, 1}, "a key with more than " + std::to_string(deepest) + " dots",
+    findings.error("E102", {name, line, 1}, "a key with more than " + std::to_string(deepest_nesting) + " dots",
                    "no key of a run file needs this");
     return std::nullopt;
   }

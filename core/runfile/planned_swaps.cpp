@@ -66,7 +66,7 @@ Entry read(const Table& given, const Origin& at, const std::string& name, Checke
   return entry;
 }
 
-struct Place {
+struct Planned {
   std::size_t index;  ///< index in the file
   PlannedSwap swap;
   Origin at;
@@ -74,7 +74,7 @@ struct Place {
 
 /// Sorts by time if the units can be compared without knowing the data; otherwise keeps the order of the
 /// file, which the run checks when it begins.
-void sort_by_time(std::vector<Place>& places, const Table& resolved) {
+void sort_by_time(std::vector<Planned>& places, const Table& resolved) {
   const auto* text = at_path<std::string>(resolved, "trainer.max_duration");
   const std::optional<Duration> whole = text == nullptr ? std::nullopt : Duration::parse(*text);
   const auto in_one_unit = [&](const Duration& at) {
@@ -82,9 +82,9 @@ void sort_by_time(std::vector<Place>& places, const Table& resolved) {
                ? Duration{at.count / 100.0 * whole->count, whole->unit}
                : at;
   };
-  for (const Place& each : places)
+  for (const Planned& each : places)
     if (in_one_unit(each.swap.at).unit != in_one_unit(places.front().swap.at).unit) return;
-  std::ranges::stable_sort(places, {}, [&](const Place& each) { return in_one_unit(each.swap.at).count; });
+  std::ranges::stable_sort(places, {}, [&](const Planned& each) { return in_one_unit(each.swap.at).count; });
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugin
                    "write [[swap]], with two pairs of brackets");
     return planned;
   }
-  std::vector<Place> places;
+  std::vector<Planned> places;
   for (std::size_t i = 0; i < list->size(); ++i) {
     const Value& value = (*list)[i];
     const std::string name = "swap[" + std::to_string(i) + "]";
@@ -122,7 +122,7 @@ PlannedSwaps plan_swaps(const Value& entries, const RunConfig& run, const plugin
   if (findings.failed()) return planned;
   sort_by_time(places, run.resolved);
   RunConfig now = run;
-  for (Place& place : places) {
+  for (Planned& place : places) {
     Resolution then =
         live_config(with_swaps(now.resolved, {place.swap.request}, registry, place.at), registry);
     if (then.config) check_swaps(now, *then.config, {place.swap.request}, registry, place.at, then.findings);

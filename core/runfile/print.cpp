@@ -58,9 +58,9 @@ bool table_list(const Value& value) {
          std::all_of(array->begin(), array->end(), [](const Value& e) { return e.get_if<Table>(); });
 }
 
-class Writer {
+class TomlWriter {
  public:
-  explicit Writer(bool origins) : origins_(origins) {}
+  explicit TomlWriter(bool origins) : origins_(origins) {}
 
   /// Prints the keys of a table, then its tables, each under its header.
   void table(const Table& table, const std::string& path) {
@@ -127,7 +127,7 @@ std::string toml_text(const Value& value) {
 }
 
 std::string toml_file(const Table& root, bool origins) {
-  Writer writer(origins);
+  TomlWriter writer(origins);
   writer.table(root, "");
   return writer.text;
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr auto& carry_words = Words<Carry>::words;
 
 /// The table of a slot, and its section.
-struct Place {
+struct Slot {
   const Section* section = nullptr;
   Table* table = nullptr;
 };
@@ -34,7 +34,7 @@ void each_slot(Table& root, F&& f) {
   for (const Section& section : schema()) {
     if (section.kind.empty() || plugins::find_kind(section.kind)->beside) continue;
     if (!section.list) {
-      if (Table* table = table_at(root, section.path)) f(section.path, Place{&section, table});
+      if (Table* table = table_at(root, section.path)) f(section.path, Slot{&section, table});
       continue;
     }
     Value* list = const_cast<Value*>(value_at(root, section.path));
@@ -42,7 +42,7 @@ void each_slot(Table& root, F&& f) {
     for (Value& entry : list->as<Array>())
       if (Table* table = entry.get_if<Table>())
         if (const auto* id = at_path<std::string>(*table, "id"))
-          f(section.path + "." + *id, Place{&section, table});
+          f(section.path + "." + *id, Slot{&section, table});
   }
 }
 
@@ -53,28 +53,28 @@ void drop_own_options(Table& table, const plugins::PluginFile& plugin) {
 
 void put_swap(Document& document, const SwapRequest& swap, const plugins::Registry& registry,
               const Origin& at) {
-  Place place;
+  Slot slot;
   std::vector<std::string> known;
-  each_slot(document.root, [&](const std::string& address, const Place& candidate) {
+  each_slot(document.root, [&](const std::string& address, const Slot& candidate) {
     known.push_back(address);
-    if (address == swap.slot) place = candidate;
+    if (address == swap.slot) slot = candidate;
   });
-  if (place.table == nullptr) {
+  if (slot.table == nullptr) {
     document.readable = false;
     document.findings.error("E212", at, "the run has no slot \"" + swap.slot + "\"",
                             suggestion(swap.slot, known, "its slots are"));
     return;
   }
-  if ((swap.carry == Carry::restart || swap.carry == Carry::splice) && place.section->kind != "schedule")
+  if ((swap.carry == Carry::restart || swap.carry == Carry::splice) && slot.section->kind != "schedule")
     document.findings.error("E213", at,
                             "carry = \"restart\" and \"splice\" are of a schedule, not of " + swap.slot,
                             "take \"state\" or \"fresh\"");
-  Table& table = *place.table;
+  Table& table = *slot.table;
   const std::string now = table.find("type")->as<std::string>();
   if (!swap.type.empty() && swap.type != now) {
-    for (const plugins::PluginFile* plugin : registry.find(place.section->kind, now)) {
+    for (const plugins::PluginFile* plugin : registry.find(slot.section->kind, now)) {
       drop_own_options(table, *plugin);
-      for (const Section* child : children(place.section->path))  // [data.train] holds options of [data], too
+      for (const Section* child : children(slot.section->path))  // [data.train] holds options of [data], too
         if (Table* part = child->kind.empty() ? table_at(document.root, child->path) : nullptr)
           drop_own_options(*part, *plugin);
     }
@@ -186,7 +186,7 @@ void assign(Table& options, const std::string& assignment) {
 std::vector<SwapRequest> swaps_of(const Table& resolved, const std::vector<std::string>& assignments) {
   Table root = resolved;
   std::vector<std::string> known;
-  each_slot(root, [&](const std::string& address, const Place&) { known.push_back(address); });
+  each_slot(root, [&](const std::string& address, const Slot&) { known.push_back(address); });
   std::vector<SwapRequest> swaps;
   for (const std::string& assignment : assignments) {
     std::string slot;

@@ -15,6 +15,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace doubles_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using Catch::Matchers::Contains;
@@ -101,3 +103,5 @@ TEST_CASE("every plugin trains in double precision, or is refused by its name") 
   CHECK(refused == expected);
   CHECK(beside == beside_such);
 }
+
+}  // namespace doubles_tests

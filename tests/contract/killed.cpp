@@ -13,6 +13,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace killed_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using plugins::PluginFile;
@@ -88,3 +90,5 @@ TEST_CASE("every plugin is killed in every place, and its run ends with the same
   }
   CHECK(survived.size() == alone().size());
 }
+
+}  // namespace killed_tests

@@ -13,6 +13,8 @@
 #include "core/plugins/manifest_text.hpp"
 #include "support/run.hpp"
 
+namespace manifest_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using check::as_list, check::each_option, check::Trial, check::trials, check::Written;
@@ -108,3 +110,5 @@ TEST_CASE("every option is taken at each bound, refused just beyond, and refused
   CHECK(refused > 3 * plugins_seen);
   WARN(plugins_seen << " plugins: " << accepted << " values accepted, " << refused << " refused");
 }
+
+}  // namespace manifest_tests

@@ -32,6 +32,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace matrix_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using nlohmann::json;
@@ -569,3 +571,5 @@ TEST_CASE("every executor with every other plugin is refused with both names, or
         std::string(verdict_names[static_cast<std::size_t>(verdict)]) + " " + std::to_string(count) + "; ";
   WARN(told);
 }
+
+}  // namespace matrix_tests

@@ -14,6 +14,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace micro_batches_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using plugins::PluginFile;
@@ -107,3 +109,5 @@ TEST_CASE("micro-batches, also of a last batch that is not full, give the gradie
   for (const auto& [name, why] : by_micro_batch) named.insert(name);
   CHECK(dependent == named);
 }
+
+}  // namespace micro_batches_tests

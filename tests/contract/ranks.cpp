@@ -14,6 +14,8 @@
 #include "support/files.hpp"
 #include "support/run.hpp"
 
+namespace ranks_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using plugins::PluginFile;
@@ -70,3 +72,5 @@ TEST_CASE("every plugin trains on two ranks, and goes on to the same bits once b
     CHECK(digest_of(run) == expected);
   }
 }
+
+}  // namespace ranks_tests

@@ -97,7 +97,7 @@ Lines read_trial(const std::string& folder) {
                       without_times(Json::parse(test::read_file(entry.path()))).dump());
   std::sort(lines.begin(), lines.end());
   const TrialReader trial(folder);
-  for (const Mode mode : trial.modes())
+  for (const trainyard::Mode mode : trial.modes())
     for (const std::int64_t step : trial.steps(mode)) {
       const std::shared_ptr<const StepRecord> record = trial.record(mode, step);
       for (const TensorRecord& tensor : record->tensors) {

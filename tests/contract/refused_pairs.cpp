@@ -9,6 +9,8 @@
 #include "contract/host_run.hpp"
 #include "core/engine/verbs/commands.hpp"
 
+namespace refused_pairs_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 
@@ -159,3 +161,5 @@ TEST_CASE("what only the network shows, or the data, is refused as validation bu
     }
   }
 }
+
+}  // namespace refused_pairs_tests

@@ -10,6 +10,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace reloaded_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using plugins::PluginFile;
@@ -50,3 +52,5 @@ TEST_CASE("state that was saved and loaded into a fresh plugin is saved as the s
   CHECK(with_state.size() >= 5);  // the optimizers and the metrics at least
   WARN(with_state.size() << " plugins with state");
 }
+
+}  // namespace reloaded_tests

@@ -32,6 +32,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace sequences_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using nlohmann::json;
@@ -172,7 +174,7 @@ class Subject {
     }
     std::vector<std::string> sets = sets_;
     sets.push_back("trainer.precision=" + std::string(dice_.one_of(precisions)));
-    const Mode& mode = dice_.one_of(modes());
+    const contract::Mode& mode = dice_.one_of(modes());
     return !take(text_ + mode.table(), sets) || mode.fires_all;
   }
   bool take(const std::string& text, const std::vector<std::string>& sets) {
@@ -294,7 +296,7 @@ std::string made(const std::string& run) {
 
 /// Whether bits depend on where the run was looked at: on pauses, which commands and signals make.
 bool has_pauses(const std::string& text) {
-  return std::ranges::any_of(modes(), [&](const Mode& mode) {
+  return std::ranges::any_of(modes(), [&](const contract::Mode& mode) {
     return mode.pauses && text.find(mode.options.substr(0, mode.options.size() - 1)) != std::string::npos;
   });
 }
@@ -451,3 +453,5 @@ TEST_CASE("random plans, commands, kills and resumes end as what was made of the
 TEST_CASE("random plans, commands, kills and resumes of two ranks end as what was made of them") {
   sequences(from_environment("TRAINYARD_RANK_SEQUENCES", 8), 2);
 }
+
+}  // namespace sequences_tests

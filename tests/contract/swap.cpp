@@ -9,6 +9,8 @@
 #include "core/plugins/kinds.hpp"
 #include "support/run.hpp"
 
+namespace swap_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using Catch::Matchers::Equals;
@@ -150,3 +152,5 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
   // is one recorder. None of the rest may be left out.
   CHECK(alone == std::set<std::string>{"dataset", "loss", "model", "recorder"});
 }
+
+}  // namespace swap_tests

@@ -10,6 +10,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace throwing_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using Catch::Matchers::Contains;
@@ -129,3 +131,5 @@ TEST_CASE("with on_error = \"disable\" a hook that throws is left behind") {
     CHECK(outcome.steps == 6);
   }
 }
+
+}  // namespace throwing_tests

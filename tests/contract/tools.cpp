@@ -10,6 +10,8 @@
 #include "support/folder.hpp"
 #include "support/run.hpp"
 
+namespace tools_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using test::shipped;
@@ -64,3 +66,5 @@ TEST_CASE("every tool reports on a run that has trained, and leaves its files as
     CHECK(ran);
   }
 }
+
+}  // namespace tools_tests

@@ -10,6 +10,8 @@
 #include "contract/process.hpp"
 #include "support/run.hpp"
 
+namespace training_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using plugins::PluginFile;
@@ -114,3 +116,5 @@ TEST_CASE("a digest tells runs apart") {
   const Outcome other = train_shortly(text, {"run.seed=6"}, shipped());
   CHECK(first.model != other.model);
 }
+
+}  // namespace training_tests

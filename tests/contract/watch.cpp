@@ -14,6 +14,8 @@
 #include "support/folder.hpp"
 #include "support/saver.hpp"
 
+namespace watch_tests {
+
 using namespace trainyard;
 using namespace trainyard::contract;
 using nlohmann::json;
@@ -242,3 +244,5 @@ TEST_CASE("a checkpoint that lacks what the run was before a watched swap is ref
       CHECK_THAT(said, Catch::Contains(word));
   }
 }
+
+}  // namespace watch_tests

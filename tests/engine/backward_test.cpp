@@ -8,6 +8,8 @@
 
 #include "core/engine/train/backward.hpp"
 
+namespace backward_tests {
+
 namespace {
 
 using trainyard::train::backward;
@@ -115,3 +117,5 @@ TEST_CASE("A gradient of another shape than what it is of is refused", "[backwar
 }
 
 }  // namespace
+
+}  // namespace backward_tests

@@ -11,6 +11,8 @@
 #include "core/engine/train/loop_context.hpp"
 #include "support/hooks.hpp"
 
+namespace bus_tests {
+
 using namespace trainyard;
 using namespace trainyard::events;
 using Catch::Matchers::Contains;
@@ -356,3 +358,5 @@ TEST_CASE("a bus refuses an order that breaks the rules") {
   CHECK_THROWS_AS(bus_of({&a, &b}), ConfigError);
   CHECK_THROWS_WITH(bus_of({&a, &b}), Contains("\"a\" and \"b\" both write grads at before_step"));
 }
+
+}  // namespace bus_tests

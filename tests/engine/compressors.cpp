@@ -23,6 +23,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace compressors_tests {
+
 using namespace trainyard;
 using test::on_ranks;
 using test::table;
@@ -817,3 +819,5 @@ TEST_CASE("What does not fit is refused, and what is not finite is not kept") {
     CHECK_HERE(poisoned.host.metrics.at("non_finite") == 5);
   });
 }
+
+}  // namespace compressors_tests

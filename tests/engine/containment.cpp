@@ -10,6 +10,8 @@
 #include "core/engine/train/loop_context.hpp"
 #include "support/hooks.hpp"
 
+namespace containment_tests {
+
 using namespace trainyard;
 using namespace trainyard::events;
 using Catch::Matchers::Contains;
@@ -320,3 +322,5 @@ TEST_CASE("a context that was kept is of no use") {
     CHECK_THAT(later, gone);
   }
 }
+
+}  // namespace containment_tests

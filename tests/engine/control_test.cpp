@@ -23,6 +23,8 @@
 #include "core/rundir/socket.hpp"
 #include "support/folder.hpp"
 
+namespace control_tests {
+
 using namespace trainyard;
 using namespace trainyard::control;
 using namespace std::chrono_literals;
@@ -732,3 +734,5 @@ TEST_CASE("control: no answer in time is said, and the connection serves on", "[
   const FakeLoop loop(channel);
   CHECK(client.ask({.verb = Verb::eval}, 10s).at("verb") == "eval");
 }
+
+}  // namespace control_tests

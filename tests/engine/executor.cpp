@@ -10,6 +10,8 @@
 #include "support/run.hpp"
 #include "support/trained.hpp"
 
+namespace executor_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Ask;
@@ -434,3 +436,5 @@ TEST_CASE("the executor compiled says once why passes run as eager runs them") {
   CHECK(said(both, masks) == 1);
   CHECK(said(both, "looks at nodes") == 1);
 }
+
+}  // namespace executor_tests

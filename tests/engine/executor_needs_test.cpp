@@ -15,6 +15,8 @@
 #include "support/run.hpp"
 #include "support/small_parts.hpp"
 
+namespace executor_needs_tests {
+
 using namespace trainyard;
 using Names = std::vector<std::string>;
 
@@ -125,3 +127,5 @@ TEST_CASE("rules and hooks are refused where an executor shows them nothing, or 
     }
   }
 }
+
+}  // namespace executor_needs_tests

@@ -7,6 +7,8 @@
 
 #include "support/plugin.hpp"
 
+namespace graph_loader_tests {
+
 using namespace trainyard;
 using test::make;
 using test::table;
@@ -67,3 +69,5 @@ TEST_CASE(
       }
   }
 }
+
+}  // namespace graph_loader_tests

@@ -10,6 +10,8 @@
 #include "support/live.hpp"
 #include "support/run.hpp"
 
+namespace hfta_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::LiveRun;
@@ -512,3 +514,5 @@ max_duration = "600ba"
                   << " times the models a second");
   }
 }
+
+}  // namespace hfta_tests

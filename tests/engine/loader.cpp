@@ -31,6 +31,8 @@
 #include "core/plugins/manifest_text.hpp"
 #include "support/temporary.hpp"
 
+namespace loader_tests {
+
 using namespace trainyard;
 using namespace trainyard::plugins;
 
@@ -323,3 +325,5 @@ TEST_CASE("1,000 mutated files: what the scan and the digest let pass is what wa
   CHECK(scanned > digested);  // else the digest was not put to the test
   CHECK(digested < 400);
 }
+
+}  // namespace loader_tests

@@ -14,6 +14,8 @@
 #include "support/files.hpp"
 #include "support/plugin.hpp"
 
+namespace loader_tests {
+
 using namespace trainyard;
 using data::Loader;
 using data::LoaderOptions;
@@ -392,3 +394,5 @@ TEST_CASE("loader: a shipped dataset reads the same with any number of workers, 
   CHECK(pixels(4, 12) == expected);
   CHECK(pixels(4, 5) == expected);  // nor does the size of micro-batches matter
 }
+
+}  // namespace loader_tests

@@ -5,6 +5,8 @@
 
 #include "core/engine/train/loss_meter.hpp"
 
+namespace loss_meter_tests {
+
 using namespace trainyard;
 using train::LossMeter;
 
@@ -21,3 +23,5 @@ TEST_CASE("the mean loss goes on over a checkpoint, wherever its parts were comp
   CHECK_FALSE(after.take());
   CHECK(before.take() == 14.0 / 4.0);
 }
+
+}  // namespace loss_meter_tests

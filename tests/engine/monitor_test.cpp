@@ -27,6 +27,8 @@
 #include "core/rundir/socket.hpp"
 #include "support/folder.hpp"
 
+namespace monitor_tests {
+
 using namespace trainyard;
 using namespace trainyard::cli;
 using namespace std::chrono_literals;
@@ -276,7 +278,7 @@ TEST_CASE("monitor: no file of a run brings down who looks at it", "[monitor]") 
     std::ostringstream out, errors;
     CHECK(runs(folder.path(), false, out, errors) == 0);
     CHECK(runs(folder.path(), true, out, errors) == 0);
-    View view{.run = look_at(run, 0ms)};
+    cli::View view{.run = look_at(run, 0ms)};
     view.journal = {journal_text(test::read_file(run + "/journal.jsonl"))};
     CHECK_NOTHROW(frame(view, 80, 24, true));
     CHECK_NOTHROW(report::RunDirectory::status(run));
@@ -384,7 +386,7 @@ TEST_CASE("ctl: exit codes and what is said", "[monitor]") {
 }
 
 TEST_CASE("monitor: a frame fits its terminal", "[monitor]") {
-  View view;
+  cli::View view;
   view.run.path = "runs/a";
   view.run.life = Life::running;
   view.run.status = some_status();
@@ -399,7 +401,7 @@ TEST_CASE("monitor: a frame fits its terminal", "[monitor]") {
       const auto lines = frame(view, columns, rows, true);
       CHECK(lines.size() <= rows);
       for (const auto& line : lines) CHECK(width(line) <= columns);
-      const auto two = frame(std::vector<View>{view, view}, columns, rows, true);
+      const auto two = frame(std::vector<cli::View>{view, view}, columns, rows, true);
       CHECK(two.size() <= rows);
       for (const auto& line : two) CHECK(width(line) <= columns);
     }
@@ -469,3 +471,5 @@ TEST_CASE("monitor: follows a run on a terminal until it ends, and gives the ter
   CHECK(WEXITSTATUS(status) == 0);
   ::close(terminal);
 }
+
+}  // namespace monitor_tests

@@ -9,6 +9,8 @@
 
 #include "core/runfile/hook_order.hpp"
 
+namespace order_tests {
+
 using namespace trainyard;
 using namespace trainyard::events;
 using Catch::Matchers::Contains;
@@ -343,3 +345,5 @@ TEST_CASE("the digest of an order changes with the order, and with nothing else"
   CHECK(digest({"a", "b"}, 50, "2ba") != plain);
   CHECK(digest({"a", "b"}, 50, "", Region::metrics) != plain);
 }
+
+}  // namespace order_tests

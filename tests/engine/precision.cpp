@@ -10,6 +10,8 @@
 #include "core/engine/train/loss_scaler.hpp"
 #include "plugins/golden.hpp"
 
+namespace precision_tests {
+
 using namespace trainyard;
 using namespace trainyard::train;
 using nlohmann::json;
@@ -134,3 +136,5 @@ TEST_CASE("sparse gradients of several micro-batches are clipped and unscaled as
   tables[0].mutable_grad()._values().fill_(std::numeric_limits<float>::infinity());
   CHECK_FALSE(LossScaler(LossScaler::Options{}).unscale(sparse));
 }
+
+}  // namespace precision_tests

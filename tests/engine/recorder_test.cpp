@@ -23,6 +23,8 @@
 #include "support/small_parts.hpp"
 #include "support/trained.hpp"
 
+namespace recorder_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Folder;
@@ -740,3 +742,5 @@ TEST_CASE("the loss of a step is the mean over its samples, whatever parts of it
     for (std::size_t step = 0; step < expected.size(); ++step)
       CHECK(found[step] == Approx(expected[step]).epsilon(1e-5));
 }
+
+}  // namespace recorder_tests

@@ -21,6 +21,8 @@
 #include "core/rundir/run_directory.hpp"
 #include "support/folder.hpp"
 
+namespace report_tests {
+
 namespace {
 
 using namespace trainyard;
@@ -393,3 +395,5 @@ TEST_CASE("freed large blocks are kept") {
   CHECK(before >= static_cast<std::int64_t>(size / 4096));
 }
 #endif
+
+}  // namespace report_tests

@@ -10,6 +10,8 @@
 #include "support/plugin.hpp"
 #include "support/run.hpp"
 
+namespace schedules_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using Catch::Matchers::Equals;
@@ -165,3 +167,5 @@ TEST_CASE("a part that has state is refused when it is made, and one that nobody
   CHECK_THROWS_WITH(host.make("metric", test::table({{"type", "mae"}})),
                     Contains("the metric \"mae\" is in none of the options"));
 }
+
+}  // namespace schedules_tests

@@ -10,6 +10,8 @@
 #include "core/engine/train/state_copy.hpp"
 #include "support/live.hpp"
 
+namespace state_copy_tests {
+
 using namespace trainyard;
 using test::LiveRun;
 using test::registry;
@@ -175,3 +177,5 @@ TEST_CASE("a swap of a run with 100 MB of state is taken back to the bit") {
     CHECK(run.result() == undisturbed.result());
   }
 }
+
+}  // namespace state_copy_tests

@@ -8,6 +8,8 @@
 #include "support/small_parts.hpp"
 #include "support/trained.hpp"
 
+namespace stopping_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::LiveRun;
@@ -144,3 +146,5 @@ TEST_CASE("a look at the validation loss uses up no patience") {
   for (const test::Told& told : run.told()) CHECK_THAT(told.text, Contains("evaluated at step 6"));
   CHECK(run->clock().step == 8);
 }
+
+}  // namespace stopping_tests

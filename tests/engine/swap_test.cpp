@@ -9,6 +9,8 @@
 #include "support/live.hpp"
 #include "support/plugin.hpp"
 
+namespace swap_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::Ask;
@@ -707,3 +709,5 @@ TEST_CASE("a hook that was disabled meanwhile stays so") {
   CHECK(fires == 0);
   CHECK(run.result() == undisturbed(adamw));
 }
+
+}  // namespace swap_tests

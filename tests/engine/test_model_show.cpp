@@ -5,6 +5,8 @@
 
 #include "core/engine/verbs/model_show.hpp"
 
+namespace test_model_show_tests {
+
 using namespace trainyard;
 
 TEST_CASE("model show prints layers, shapes, costs and dropout sites", "[model_show]") {
@@ -29,3 +31,5 @@ TEST_CASE("model show prints layers, shapes, costs and dropout sites", "[model_s
         "  fc1.weight  [128, 784]\n"
         "  fc2.weight  [10, 128]\n");
 }
+
+}  // namespace test_model_show_tests

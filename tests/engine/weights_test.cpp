@@ -11,6 +11,8 @@
 #include "core/rundir/folder.hpp"
 #include "support/live.hpp"
 
+namespace weights_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::LiveRun;
@@ -106,3 +108,5 @@ TEST_CASE("a checkpoint is not taken of weights that are not finite, and the las
   CHECK(ending("[guard]\nnan = \"off\"\n", spoil("bn1.running_var", INFINITY), left).empty());
   CHECK(left == Steps{4});
 }
+
+}  // namespace weights_tests

@@ -8,6 +8,8 @@
 
 #include "front/run_files.hpp"
 
+namespace broken_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -63,3 +65,5 @@ TEST_CASE("the file that the broken ones extend is right") {
   CHECK(run.config.has_value());
   CHECK(run.findings.empty());
 }
+
+}  // namespace broken_tests

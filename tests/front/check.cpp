@@ -3,6 +3,8 @@
 #include <trainyard/event.hpp>
 #include "core/plugins/check.hpp"
 
+namespace check_tests {
+
 using namespace trainyard;
 using plugins::problems;
 
@@ -110,3 +112,5 @@ TEST_CASE("the event table: what may never be written") {
   CHECK(writable(Event::before_step) ==
         (Region::model | Region::grads | Region::hyper | Region::control | Region::plugin_own));
 }
+
+}  // namespace check_tests

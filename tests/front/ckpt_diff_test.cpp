@@ -15,6 +15,8 @@
 #include "core/rundir/folder.hpp"
 #include "support/folder.hpp"
 
+namespace ckpt_diff_tests {
+
 using namespace trainyard;
 using nlohmann::json;
 
@@ -214,3 +216,5 @@ TEST_CASE("values are those that were written, or none", "[cli][ckpt]") {
     CHECK_THROWS_WITH(cli::ckpt_diff(first, second, true, cli::Format::text, out),
                       Catch::Contains("tensor \"w\" is not as it was written"));
 }
+
+}  // namespace ckpt_diff_tests

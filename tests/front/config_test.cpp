@@ -19,6 +19,8 @@
 #include "core/runfile/suggest.hpp"
 #include "front/run_files.hpp"
 
+namespace config_tests {
+
 using namespace trainyard;
 using config::RunConfig;
 using test::Folder;
@@ -896,3 +898,5 @@ TEST_CASE("needs that hold under conditions refuse no run that does not meet the
                                  "where mode = odd, and it is \"fp32\""));
   CHECK(findings({"executor.mode=free", "hooks=[{ type = \"scaler\" }]"}).empty());
 }
+
+}  // namespace config_tests

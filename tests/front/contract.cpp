@@ -14,6 +14,8 @@
 #include "core/seal/headers.hpp"
 #include "support/temporary.hpp"
 
+namespace contract_tests {
+
 using namespace trainyard;
 using namespace trainyard::plugins;
 
@@ -141,3 +143,5 @@ TEST_CASE("comments and blanks are no part of a header's digest, everything else
   for (const char* open : {"/* a", "\"a", "'", "\"\\", "R\"(a", "R\"", "//"}) without_comments(open);
   CHECK(without_comments("virtual int f();") != without_comments("virtual int g();"));
 }
+
+}  // namespace contract_tests

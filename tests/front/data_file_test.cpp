@@ -9,6 +9,8 @@
 #include "core/rundir/data_file.hpp"
 #include "support/folder.hpp"
 
+namespace data_file_tests {
+
 using namespace trainyard;
 using report::Facts;
 
@@ -63,3 +65,5 @@ TEST_CASE("a folder is told from another by names, sizes and content of its file
   CHECK(changed());
   CHECK(report::file_identities({option}, options, plugins::Registry(), {"path"}).empty());
 }
+
+}  // namespace data_file_tests

@@ -6,6 +6,8 @@
 
 #include <trainyard/duration.hpp>
 
+namespace duration_tests {
+
 using trainyard::Duration;
 using trainyard::RunScale;
 using Unit = Duration::Unit;
@@ -135,3 +137,5 @@ TEST_CASE("steps grow with the duration, and shares of a whole add up to it") {
             Duration{epochs, Unit::epochs}.steps(scale));
   }
 }
+
+}  // namespace duration_tests

@@ -11,6 +11,8 @@
 #include "core/plugins/registry.hpp"
 #include "support/temporary.hpp"
 
+namespace elf_tests {
+
 using namespace trainyard;
 using plugins::ElfFile;
 
@@ -107,3 +109,5 @@ TEST_CASE("the seal tool says what is wrong with a plugin and leaves it as it wa
   CHECK(alone.status == 2);
   CHECK_THAT(alone.text, Catch::StartsWith("usage: trainyard-seal FILE INCLUDE"));
 }
+
+}  // namespace elf_tests

@@ -8,6 +8,8 @@
 #include "core/rundir/manifest.hpp"
 #include "support/files.hpp"
 
+namespace ledger_tests {
+
 using namespace trainyard;
 using control::Entry;
 using control::Ledger;
@@ -239,3 +241,5 @@ TEST_CASE("A checkpoint whose manifest lacks the run's file is refused with the 
   });
   CHECK_THAT(said, Catch::Contains("no 'file'") && Catch::Contains("copy model.safetensors elsewhere"));
 }
+
+}  // namespace ledger_tests

@@ -7,6 +7,8 @@
 #include "core/plugins/plain_toml.hpp"
 #include "core/plugins/sha256.hpp"
 
+namespace manifest_text_tests {
+
 using namespace trainyard;
 using namespace trainyard::plugins;
 
@@ -188,3 +190,5 @@ TEST_CASE("a build for another host is refused, each differing field with both v
   CHECK(refusal(to_text(file)).find("LibTorch is (not stated), the host's is " TRAINYARD_LIBTORCH_VERSION) !=
         std::string::npos);
 }
+
+}  // namespace manifest_text_tests

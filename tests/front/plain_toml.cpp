@@ -6,6 +6,8 @@
 
 #include "core/plugins/plain_toml.hpp"
 
+namespace plain_toml_tests {
+
 using namespace trainyard;
 using plugins::parse_plain_toml;
 using plugins::to_plain_toml;
@@ -80,3 +82,5 @@ TEST_CASE("plain TOML refuses the rest with the place and what was expected") {
   control.set("a", "bell\a");
   CHECK_THROWS_AS(to_plain_toml(control), PluginError);
 }
+
+}  // namespace plain_toml_tests

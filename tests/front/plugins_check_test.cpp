@@ -5,6 +5,8 @@
 #include "core/check/report.hpp"
 #include "core/check/values.hpp"
 
+namespace plugins_check_tests {
+
 using namespace trainyard;
 using namespace trainyard::check;
 using Catch::Matchers::Contains;
@@ -80,3 +82,5 @@ TEST_CASE("a report passes where nothing failed or crashed, and says so in each 
   print_counts(report, text);
   CHECK(text.str() == "hook \"a\": 1 passed, 1 failed, 1 crashed, 1 warned, 1 skipped\n");
 }
+
+}  // namespace plugins_check_tests

@@ -16,6 +16,8 @@
 #include "core/runfile/resolve.hpp"
 #include "support/temporary.hpp"
 
+namespace registry_tests {
+
 using namespace trainyard;
 using plugins::Registry;
 
@@ -250,3 +252,5 @@ TEST_CASE("plugins inspect shows every option and hook, by name or file") {
         ExitCode::plugin);
   CHECK_THAT(errors.str(), Catch::Contains("has no manifest"));
 }
+
+}  // namespace registry_tests

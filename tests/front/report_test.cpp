@@ -11,6 +11,8 @@
 #include "core/report/frame.hpp"
 #include "core/runfile/parse.hpp"
 
+namespace report_tests {
+
 using namespace trainyard;
 using namespace trainyard::report;
 
@@ -126,3 +128,5 @@ TEST_CASE("monitor: where the time goes, by plugin and by phase", "[monitor]") {
   older.erase("time");  // of a run of another release
   CHECK(older.get<control::Status>().time.empty());
 }
+
+}  // namespace report_tests

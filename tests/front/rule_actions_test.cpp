@@ -4,6 +4,8 @@
 #include "core/runfile/load.hpp"
 #include "front/run_files.hpp"
 
+namespace rule_actions_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 
@@ -66,3 +68,5 @@ TEST_CASE("the swap of a rule that fits is let pass, also one of a rule, or one 
   // One that the plan makes unfit fits the time before.
   CHECK(findings_of(rule("slot = \"optimizer\", set = [\"momentum=0.5\"]") + plan).empty());
 }
+
+}  // namespace rule_actions_tests

@@ -17,6 +17,8 @@
 #include "core/runfile/parse.hpp"
 #include "support/folder.hpp"
 
+namespace study_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -412,3 +414,5 @@ TEST_CASE("a ledger gives back what was written, less a line that a kill cut sho
   std::ofstream(path, std::ios::binary) << "{\"start\": 5}\n" << whole;
   CHECK_THROWS_WITH(cli::StudyLedger(path), Catch::Contains(path + ": line 1 is not as it was written"));
 }
+
+}  // namespace study_tests

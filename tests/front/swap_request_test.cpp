@@ -6,6 +6,8 @@
 #include "core/runfile/swap.hpp"
 #include "front/run_files.hpp"
 
+namespace swap_request_tests {
+
 using namespace trainyard;
 using config::Resolution;
 
@@ -113,3 +115,5 @@ TEST_CASE("a change of an unknown slot names the nearest and all there are", "[c
   CHECK_THAT(swapped.findings.text(),
              Catch::Contains("did you mean `schedule`?") && Catch::Contains("its slots are: model, "));
 }
+
+}  // namespace swap_request_tests

@@ -7,6 +7,8 @@
 #include "core/cli/arguments.hpp"
 #include "core/cli/verbs/verb.hpp"
 
+namespace unknown_verb_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -49,3 +51,5 @@ TEST_CASE("what is wrong with a verb that is one is left to the parser", "[cli]"
     CHECK(told(line).empty());
   }
 }
+
+}  // namespace unknown_verb_tests

@@ -10,6 +10,8 @@
 #include "kernels/cpu/rows.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace adam_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -78,3 +80,5 @@ TEST_CASE("Adam by rows is Adam, decoupled decay with it", "[adam]") {
 }
 
 }  // namespace
+
+}  // namespace adam_tests

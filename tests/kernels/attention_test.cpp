@@ -10,6 +10,8 @@
 #include "kernels/cpu/attention.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace attention_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -152,3 +154,5 @@ TEST_CASE("attention: large scores do not overflow", "[attention]") {
 }
 
 }  // namespace
+
+}  // namespace attention_tests

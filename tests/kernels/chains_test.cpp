@@ -11,6 +11,8 @@
 #include "tests/kernels/chains_oracle.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace chains_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -113,3 +115,5 @@ TEST_CASE("chains: what is kept is there later, and parts are as the whole", "[c
 }
 
 }  // namespace
+
+}  // namespace chains_tests

@@ -9,6 +9,8 @@
 #include "kernels/cpu/hash.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace hash_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -131,3 +133,5 @@ TEST_CASE("hash: a million vectors have the same signs, places and minima on eve
   }
   CHECK(different == 0);
 }
+
+}  // namespace hash_tests

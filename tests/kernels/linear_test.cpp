@@ -9,6 +9,8 @@
 #include "kernels/cpu/linear.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace linear_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -164,3 +166,5 @@ TEST_CASE("a number that is none goes through a layer and its ReLU as LibTorch h
     CHECK(layer.bias_gradient[3] == Approx(sum));  // its gradient passes: NaN is not <= 0
   }
 }
+
+}  // namespace linear_tests

@@ -13,6 +13,8 @@
 #include "kernels/cpu/losses.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace losses_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -318,3 +320,5 @@ TEST_CASE("losses: a hit is a target among the first of a stable sort, NaN first
               expected);
       }
 }
+
+}  // namespace losses_tests

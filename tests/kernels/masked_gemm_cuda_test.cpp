@@ -14,6 +14,8 @@
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/masked_gemm.hpp"
 
+namespace masked_gemm_cuda_tests {
+
 namespace {
 
 using namespace trainyard::kernels::cuda;
@@ -149,4 +151,7 @@ TEST_CASE("CUDA: masked products equal the dense ones of masked matrices") {
       compare<__nv_bfloat16>(Type::bfloat16, 1e-2, rows, in, out, block, tau, relu, keep, random);
     }
 }
+
+}  // namespace masked_gemm_cuda_tests
+
 #endif

@@ -14,6 +14,8 @@
 #include "kernels/cpu/masked_gemm.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace masked_gemm_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -372,3 +374,5 @@ TEST_CASE("a layer that makes no sense is refused") {
   refused([&](Problem& p) { p.slices[0].in = beyond; }, "ascend");
   refused([&](Problem& p) { p.slices[0].out = twice; }, "ascend");
 }
+
+}  // namespace masked_gemm_tests

@@ -9,6 +9,8 @@
 
 #include "kernels/cpu/max_pool.hpp"
 
+namespace max_pool_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -96,3 +98,5 @@ TEST_CASE("the largest of windows is what looking at each of them finds", "[max_
           CHECK(same(x_gradient, all.x_gradient));
         }
 }
+
+}  // namespace max_pool_tests

@@ -11,6 +11,8 @@
 #include "kernels/cpu/rows.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace rows_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -200,3 +202,5 @@ TEST_CASE("rows: the uses of a row are the samples that name it, in their order"
   const std::vector<std::int64_t> none{0, 0};
   CHECK(uses_of({none, {}}, 5).rows.empty());
 }
+
+}  // namespace rows_tests

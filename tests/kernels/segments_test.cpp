@@ -12,6 +12,8 @@
 #include "kernels/cpu/segments.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace segments_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -350,3 +352,5 @@ TEST_CASE("a matrix by columns has each entry once, in order", "[segments]") {
     CHECK(entry == expected_entry);
   }
 }
+
+}  // namespace segments_tests

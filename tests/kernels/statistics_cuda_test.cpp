@@ -13,6 +13,8 @@
 #include "kernels/cuda/statistics.hpp"
 #include "kernels/statistics_oracle.hpp"
 
+namespace statistics_cuda_tests {
+
 namespace {
 
 using namespace trainyard::kernels::cuda;
@@ -148,4 +150,7 @@ TEST_CASE("CUDA: lists of nothing, and what is no tensor") {
   CHECK_THROWS_AS(statistics.launch(bad, nullptr), std::invalid_argument);
   CHECK(statistics.results().size() == 2);
 }
+
+}  // namespace statistics_cuda_tests
+
 #endif

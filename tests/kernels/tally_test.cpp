@@ -6,6 +6,8 @@
 #include "kernels/statistics_oracle.hpp"
 #include "support/host_tally.hpp"
 
+namespace tally_tests {
+
 using namespace trainyard::kernels::cuda;
 using namespace trainyard::test;
 
@@ -124,3 +126,5 @@ TEST_CASE("what is no tensor is refused in words") {
              Contains("not aligned to its elements of 8 bytes"));
   CHECK_THAT(refused({numbers, std::int64_t{1} << 50, Dtype::float32}), Contains("more chunks"));
 }
+
+}  // namespace tally_tests

@@ -12,6 +12,8 @@
 #include "kernels/cuda/top_k.hpp"
 #include "kernels/top_k_oracle.hpp"
 
+namespace top_k_cuda_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -178,4 +180,7 @@ TEST_CASE("CUDA: top-k, what is not as described is refused") {
                   std::invalid_argument);
   CHECK(device.selected().passes == 0);
 }
+
+}  // namespace top_k_cuda_tests
+
 #endif

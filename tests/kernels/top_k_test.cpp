@@ -8,6 +8,8 @@
 #include "kernels/top_k_oracle.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace top_k_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -310,3 +312,5 @@ TEST_CASE("top-k: what is not as described is refused, and nothing written") {
   CHECK_THROWS_AS(zero_at(Indices{0, 4}, into), invalid_argument);
   CHECK(into == Floats(4, 1.0f));
 }
+
+}  // namespace top_k_tests

@@ -11,6 +11,8 @@
 #include "kernels/cpu/winograd.hpp"
 #include "tests/kernels/isas.hpp"
 
+namespace winograd_tests {
+
 namespace {
 
 using namespace trainyard::kernels;
@@ -245,3 +247,5 @@ TEST_CASE("NaN stays NaN through a ReLU of a convolution", "[winograd]") {
 }
 
 }  // namespace
+
+}  // namespace winograd_tests

@@ -9,6 +9,8 @@
 #include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace average_tests {
+
 using namespace trainyard;
 using nlohmann::json;
 
@@ -235,3 +237,5 @@ TEST_CASE("averages are saved and loaded by name, and other shapes are refused")
     CHECK(digest(resumed.saved()) == digest(straight.saved()));
   }
 }
+
+}  // namespace average_tests

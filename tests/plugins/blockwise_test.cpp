@@ -19,6 +19,8 @@
 #include "kernels/cpu/masked_gemm.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace blockwise_tests {
+
 using namespace trainyard;
 using at::Tensor;
 
@@ -301,3 +303,5 @@ TEST_CASE("a second derivative, and blocks of an odd width, are refused") {
   CHECK_THROWS_WITH(Blockwise(options(16, 4, 12)), Catch::Contains("multiple of 8; take 16"));
   CHECK_THROWS_WITH(Blockwise(options(16, 4, 68)), Catch::Contains("multiple of 8; take 72"));
 }
+
+}  // namespace blockwise_tests

@@ -29,6 +29,8 @@
 #include "support/plugin.hpp"
 #include "support/png_file.hpp"
 
+namespace cache_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::table;
@@ -670,3 +672,5 @@ TEST_CASE("cache: an image that is written anew is read anew") {
   std::filesystem::last_write_time(image, std::filesystem::last_write_time(image) + std::chrono::seconds(2));
   CHECK(brightness() == Approx(200));
 }
+
+}  // namespace cache_tests

@@ -18,6 +18,8 @@
 #include "plugins/tool/gpupoly/bounds.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace certified_loss_tests {
+
 using namespace trainyard;
 using Catch::Contains, Catch::StartsWith;
 
@@ -385,3 +387,5 @@ TEST_CASE("certified_loss refuses what it cannot bound", "[certified]") {
   CHECK_THAT(refused(with("clip", Array{1.0, 0.0}), nothing),
              Contains("clip is the smallest and the largest"));
 }
+
+}  // namespace certified_loss_tests

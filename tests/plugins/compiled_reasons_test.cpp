@@ -7,6 +7,8 @@
 
 #include "tests/plugins/wavelet_yard.hpp"
 
+namespace compiled_reasons_tests {
+
 namespace {
 
 using namespace trainyard;
@@ -84,3 +86,5 @@ TEST_CASE("compiled says why a network, or a pass, is left to eager", "[compiled
 }
 
 }  // namespace
+
+}  // namespace compiled_reasons_tests

@@ -6,6 +6,8 @@
 #include "plugins/executor/compiled/plan.hpp"
 #include "tests/plugins/compiled_networks.hpp"
 
+namespace compiled_tests {
+
 namespace {
 
 using namespace trainyard;
@@ -358,3 +360,5 @@ TEST_CASE("Buffers that are used at the same time lie apart", "[compiled]") {
 }
 
 }  // namespace
+
+}  // namespace compiled_tests

@@ -29,7 +29,9 @@
 #include "support/files.hpp"
 #include "support/plugin.hpp"
 
-namespace cpr {
+namespace cpr_tests {
+
+using namespace cpr;
 
 using Catch::Contains;
 using trainyard::test::message_of;
@@ -778,4 +780,4 @@ TEST_CASE("cpr: ranks plan by the same figures whatever their clocks say, and lo
     CHECK_THAT(each, Contains("160 samples lost by the rows of 1 of 2 ranks"));
 }
 
-}  // namespace cpr
+}  // namespace cpr_tests

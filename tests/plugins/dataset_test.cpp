@@ -16,6 +16,8 @@
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
 
+namespace dataset_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::make;
@@ -906,3 +908,5 @@ TEST_CASE("ctr: splits share one truth, which categories tell") {
   const auto [least, most] = std::minmax_element(train.begin(), train.end());
   CHECK(*most - *least > 0.5);
 }
+
+}  // namespace dataset_tests

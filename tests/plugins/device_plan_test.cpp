@@ -23,6 +23,8 @@
 #include "tests/plugins/compiled_networks.hpp"
 #include "tests/plugins/host_device.hpp"
 
+namespace device_plan_tests {
+
 namespace {
 
 using namespace trainyard;
@@ -417,3 +419,5 @@ TEST_CASE("CUDA: what cannot be recorded is said, and the device goes on", "[com
 }
 
 }  // namespace
+
+}  // namespace device_plan_tests

@@ -12,6 +12,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace dropconnect_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -202,3 +204,5 @@ TEST_CASE("it is for linear layers", "[dropconnect]") {
   CHECK_NOTHROW(open("gaussian", false, false));
   CHECK_NOTHROW(open("mean", false, true));
 }
+
+}  // namespace dropconnect_tests

@@ -15,6 +15,8 @@
 #include "plugins/golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace dropout_family_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -435,3 +437,5 @@ TEST_CASE("zoneout: states are kept at rate p; evaluations take the expectation"
   const auto still = test::make<Dropout>("zoneout", test::table({{"p", 0.5}, {"output", 0.0}}));
   CHECK(still->carries_states()->carry(before, now, 0, false, 0, {0.5, stream, training}).is_same(now));
 }
+
+}  // namespace dropout_family_tests

@@ -11,6 +11,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace dropout_hooks_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -262,3 +264,5 @@ TEST_CASE("MC dropout: of numbers, the error of the mean and the variance over t
         Approx(single).epsilon(1e-12));
   CHECK(run.host.warnings == 0);
 }
+
+}  // namespace dropout_hooks_tests

@@ -5,6 +5,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace dropout_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("the gradient passes where the element did, with its scale; the type s
     CHECK(at::equal(other.ne(0), y.ne(0)));
   }
 }
+
+}  // namespace dropout_tests

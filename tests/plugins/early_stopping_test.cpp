@@ -9,6 +9,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace early_stopping_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -144,3 +146,5 @@ TEST_CASE("early stopping: other options, or another state, make it change its m
     CHECK_FALSE(run.stops);
   }
 }
+
+}  // namespace early_stopping_tests

@@ -5,6 +5,8 @@
 
 #include "plugins/recorder/trial/firing.hpp"
 
+namespace firing_tests {
+
 using namespace trainyard;
 using trial::Firing;
 
@@ -28,3 +30,5 @@ TEST_CASE("a verdict in a checkpoint is the same when it is read") {
   CHECK(trial::firings_of(trial::text_of({})).empty());
   CHECK_THROWS_AS(trial::firings_of("[{}]"), PluginError);
 }
+
+}  // namespace firing_tests

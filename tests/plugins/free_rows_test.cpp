@@ -15,6 +15,8 @@
 
 #include "support/plugin.hpp"
 
+namespace free_rows_tests {
+
 using namespace trainyard;
 using test::table;
 
@@ -153,3 +155,5 @@ TEST_CASE("metrics take several labels a sample, or say that these are the data'
   }
   CHECK(taking == 3);  // precision_at_k, ndcg_at_k, and perplexity, which looks at the loss alone
 }
+
+}  // namespace free_rows_tests

@@ -23,6 +23,8 @@
 #include "plugins/tool/gpupoly/device.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace gpupoly_bounds_tests {
+
 using namespace trainyard;
 using namespace gpupoly;
 using Catch::Contains;
@@ -845,3 +847,5 @@ TEST_CASE("gpupoly refuses what it cannot bound, by the node's name", "[gpupoly]
   CHECK_THROWS_WITH(layers_of(refused([](GraphBuilder& b) { return b.input(); })),
                     Contains("needs an output"));
 }
+
+}  // namespace gpupoly_bounds_tests

@@ -9,6 +9,8 @@
 
 #include "plugins/tool/gpupoly/vnnlib.hpp"
 
+namespace gpupoly_property_tests {
+
 using namespace trainyard;
 using namespace gpupoly;
 using Catch::Contains;
@@ -131,3 +133,5 @@ TEST_CASE("gpupoly reads or refuses any text that a property was changed to", "[
   CHECK(good > 50);
   CHECK(bad > 500);
 }
+
+}  // namespace gpupoly_property_tests

@@ -15,6 +15,8 @@
 #include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace graph_models_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using nlohmann::json;
@@ -626,3 +628,5 @@ TEST_CASE("data that models of nodes cannot take is refused with what was found"
   const auto one_block = build("sage", {}, schema(6, 1));
   CHECK_THROWS_AS(one_block->forward(batch_of(nodes, {1, 2}, 1, at::kFloat), {}), ConfigError);
 }
+
+}  // namespace graph_models_tests

@@ -12,6 +12,8 @@
 
 #include "plugins/dataset/graph/neighbours.hpp"
 
+namespace graph_sampling_tests {
+
 using namespace graph;
 
 namespace {
@@ -517,3 +519,5 @@ TEST_CASE("graph: another key, hop or node draws other neighbours; the same draw
     for (std::size_t i = 0; i < found.size(); ++i) REQUIRE(found[i].same(expected[i]));
   }
 }
+
+}  // namespace graph_sampling_tests

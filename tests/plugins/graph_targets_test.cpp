@@ -16,6 +16,8 @@
 #include "support/npz_file.hpp"
 #include "support/plugin.hpp"
 
+namespace graph_targets_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::make;
@@ -251,3 +253,5 @@ TEST_CASE("an edge gets what a linear layer makes of both its nodes, the first a
       CHECK_FALSE(y[0].allclose(y[1], 1e-3, 1e-4));
     }
 }
+
+}  // namespace graph_targets_tests

@@ -19,6 +19,8 @@
 #include "support/files.hpp"
 #include "support/plugin.hpp"
 
+namespace graph_tasks_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::make;
@@ -570,3 +572,5 @@ TEST_CASE("ranks of edges are those of the Open Graph Benchmark's evaluator", "[
   CHECK_THROWS_WITH(mrr->check({6}, other), Contains("task = \"edge\""));
   CHECK_THROWS_WITH(mrr->check({5}, schema), Contains("needs a score for an edge"));
 }
+
+}  // namespace graph_tasks_tests

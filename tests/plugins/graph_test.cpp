@@ -20,6 +20,8 @@
 #include "support/npz_file.hpp"
 #include "support/plugin.hpp"
 
+namespace graph_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::make;
@@ -802,3 +804,5 @@ TEST_CASE("graph: Tolokers and Minesweeper, as NumPy has packed them") {
     CHECK(splits.size() == 4);
   }
 }
+
+}  // namespace graph_tests

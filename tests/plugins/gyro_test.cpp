@@ -20,6 +20,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace gyro_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -528,3 +530,5 @@ TEST_CASE(
 TEST_CASE("more masks at a time than there are, are refused") {
   CHECK_THROWS_WITH(Gyro(options(8, 16), 100), Catch::Contains("tau = 16") && Catch::Contains("lower tau"));
 }
+
+}  // namespace gyro_tests

@@ -21,6 +21,8 @@
 #include "plugins/executor/hfta/optimizer.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace hfta_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 
@@ -728,3 +730,5 @@ TEST_CASE("a step of an array takes as many operations for sixteen members as fo
   CHECK(std::abs(sixteen - two) <=
         two / 50);  // a loop over members has 14 times the operations of a member more
 }
+
+}  // namespace hfta_tests

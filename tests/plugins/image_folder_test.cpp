@@ -18,6 +18,8 @@
 #include "support/plugin.hpp"
 #include "support/png_file.hpp"
 
+namespace image_folder_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::table;
@@ -271,3 +273,5 @@ TEST_CASE("image_folder: no damage of a file does more than an error") {
   }
   CHECK(refused > 100);
 }
+
+}  // namespace image_folder_tests

@@ -13,6 +13,8 @@
 #include "support/files.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace labels_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::message_of;
@@ -316,3 +318,5 @@ TEST_CASE("cross_entropy of a sparse output without a label, or of other samples
   CHECK_THAT(message_of<ConfigError>([&] { multi_label(0.1)->forward(sparse.output, with_target(labels)); }),
              Contains("loss.label_smoothing"));
 }
+
+}  // namespace labels_tests

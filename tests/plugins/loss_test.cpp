@@ -9,6 +9,8 @@
 #include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace loss_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using nlohmann::json;
@@ -351,3 +353,5 @@ TEST_CASE("nll, its first and its second derivatives equal those of LibTorch's o
   CHECK_THROWS_WITH(torch::autograd::grad({first.sum()}, {output}, {}, true, true),
                     Contains("third derivative"));
 }
+
+}  // namespace loss_tests

@@ -9,6 +9,8 @@
 #include "plugins/recorder/trial/machine.hpp"
 #include "support/temporary.hpp"
 
+namespace machine_tests {
+
 using namespace trainyard;
 namespace fs = std::filesystem;
 
@@ -65,3 +67,5 @@ TEST_CASE("the machine's figures are those of /proc since the call before") {
   write("", "", "");
   CHECK(sample(machine).empty());
 }
+
+}  // namespace machine_tests

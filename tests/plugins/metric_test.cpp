@@ -8,6 +8,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace metric_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using Shape = std::vector<std::int64_t>;
@@ -262,3 +264,5 @@ TEST_CASE("outputs that a metric cannot judge are refused") {
   refused("mae", {10}, schema({}, 10), "accuracy");
   refused("mae", {2}, schema({3}, 0), "[2]");
 }
+
+}  // namespace metric_tests

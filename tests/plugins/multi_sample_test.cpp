@@ -8,6 +8,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace multi_sample_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -131,3 +133,5 @@ TEST_CASE("multi-sample: in a network the copies begin at the last site; branche
   CHECK_THROWS_WITH(branch->open({.sites = {{.id = "in", .head = true}, {.id = "branch"}}}),
                     Contains("\"branch\"") && Contains("model.dropout.sites"));
 }
+
+}  // namespace multi_sample_tests

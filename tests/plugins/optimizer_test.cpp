@@ -10,6 +10,8 @@
 #include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace optimizer_tests {
+
 using namespace trainyard;
 using nlohmann::json;
 
@@ -331,3 +333,5 @@ TEST_CASE("row-wise Adagrad leaves rows without a gradient, and has one number f
   CHECK_THROWS_WITH(unfit->open(make_groups(problem.parameters, unfit->common)),
                     Catch::Contains("\"table.*\"") && Catch::Contains("no matrix"));
 }
+
+}  // namespace optimizer_tests

@@ -20,6 +20,8 @@
 #include "plugins/executor/pipelined/layers.hpp"
 #include "plugins/executor/pipelined/pipeline.hpp"
 
+namespace pipelined_tests {
+
 using namespace trainyard;
 using namespace pipelined;
 using Catch::Contains;
@@ -687,3 +689,5 @@ TEST_CASE("pipelined: layers become stages") {
   CHECK_THROWS_WITH(stage_of_nodes(tied, 0), Contains("shared") && Contains("stages 0 and 1"));
   CHECK(stage_of_nodes(tied, 1).back() == 0);
 }
+
+}  // namespace pipelined_tests

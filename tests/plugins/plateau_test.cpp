@@ -10,6 +10,8 @@
 #include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace plateau_tests {
+
 using namespace trainyard;
 using nlohmann::json;
 
@@ -90,3 +92,5 @@ TEST_CASE("plateau reads the metric it was told, once an evaluation, and leaves 
   run.evaluate(0.4);
   CHECK(run.factor() == 0.1);
 }
+
+}  // namespace plateau_tests

@@ -14,6 +14,8 @@
 #include "support/files.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace ranked_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::message_of;
@@ -276,3 +278,5 @@ TEST_CASE("ranked metrics refuse what they cannot judge") {
           Contains("up to 2 labels a sample") && Contains("precision_at_k"));
   }
 }
+
+}  // namespace ranked_tests

@@ -5,6 +5,8 @@
 
 #include "tests/support/rule_run.hpp"
 
+namespace rule_data_tests {
+
 using namespace trainyard;
 using test::no_number;
 using test::numbers;
@@ -207,3 +209,5 @@ TEST_CASE("poor_weight_initialization looks at variances, gradients and the loss
   CHECK(fired[0].finding.tensors ==
         std::vector<std::string>{"relu1_input_0", "relu2_input_0", "gradient/fc1.weight"});
 }
+
+}  // namespace rule_data_tests

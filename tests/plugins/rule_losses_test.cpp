@@ -5,6 +5,8 @@
 
 #include "tests/support/rule_run.hpp"
 
+namespace rule_losses_tests {
+
 using namespace trainyard;
 using test::infinite;
 using test::no_number;
@@ -172,3 +174,5 @@ TEST_CASE("stalled_training fires when nothing comes for its time, and at no oth
   once.resume();
   CHECK_FALSE(once.wait(3.0));
 }
+
+}  // namespace rule_losses_tests

@@ -5,6 +5,8 @@
 
 #include "tests/support/rule_run.hpp"
 
+namespace rule_profile_tests {
+
 using namespace trainyard;
 using test::no_number;
 using test::raw;
@@ -218,3 +220,5 @@ TEST_CASE("overall_report never fires") {
                     {"system/cpu", {no_number, 5.0}}, {"profile/step_seconds", step_seconds(i, 0.1, 0)}};
               })) == Steps{});
 }
+
+}  // namespace rule_profile_tests

@@ -6,6 +6,8 @@
 #include "tests/support/folder.hpp"
 #include "tests/support/rule_run.hpp"
 
+namespace rule_runs_tests {
+
 using namespace trainyard;
 using test::no_number;
 using test::numbers;
@@ -86,3 +88,5 @@ TEST_CASE("similar_across_runs says that the other run has no trial") {
   CHECK_FALSE(run.show(at_step(0, 1.0)));
   CHECK(run.complaints.size() == 1);
 }
+
+}  // namespace rule_runs_tests

@@ -5,6 +5,8 @@
 
 #include "tests/support/rule_run.hpp"
 
+namespace rule_tensors_tests {
+
 using namespace trainyard;
 using test::infinite;
 using test::no_number;
@@ -264,3 +266,5 @@ TEST_CASE("saturated_activation has limits for tanh and for sigmoid, by unit ove
   CHECK(watch("saturated_activation", {}, once({raw("tanh1_input_0", at::full({8, 4}, infinite))})).size() ==
         1);
 }
+
+}  // namespace rule_tensors_tests

@@ -9,6 +9,8 @@
 #include "support/files.hpp"
 #include "support/plugin.hpp"
 
+namespace sampler_tests {
+
 using namespace trainyard;
 using test::make;
 using test::message_of;
@@ -189,3 +191,5 @@ TEST_CASE("weighted: what cannot be drawn is a config error") {
   CHECK_THAT(message(labels, table({{"class_weights", Array{0.0, 0.0, 0.0}}})),
              Catch::Contains("weight of 0"));
 }
+
+}  // namespace sampler_tests

@@ -9,6 +9,8 @@
 #include "golden.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace schedule_golden_tests {
+
 using namespace trainyard;
 using nlohmann::json;
 
@@ -57,3 +59,5 @@ TEST_CASE("schedules give the values of torch, of their closed forms and of what
   for (const auto& [source, tally] : tallies)
     WARN(source << ": " << tally.values << " values, largest relative error " << tally.worst);
 }
+
+}  // namespace schedule_golden_tests

@@ -5,6 +5,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace schedule_parts_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 
@@ -111,3 +113,5 @@ TEST_CASE("parts that do not go together are refused") {
   for (const char* whole : {"sequence", "chain"})
     CHECK_THROWS_WITH(Opened(made_of(whole, {})), Contains("schedule.parts is empty"));
 }
+
+}  // namespace schedule_parts_tests

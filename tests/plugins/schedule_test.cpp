@@ -6,6 +6,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace schedule_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -92,3 +94,5 @@ TEST_CASE("the operators reach a plugin: delayed linear and delayed rex") {
   CHECK(ScheduleCurve(*delayed, scale).factor(50) == Approx(0.8));
   CHECK(ScheduleCurve(*delayed, scale).factor(75) == Approx(0.5));
 }
+
+}  // namespace schedule_tests

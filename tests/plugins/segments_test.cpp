@@ -7,6 +7,8 @@
 
 #include "plugins/model/segments.hpp"
 
+namespace segments_tests {
+
 using namespace models;
 using Catch::Contains;
 
@@ -219,3 +221,5 @@ TEST_CASE("a block whose indices do not fit is refused with what was found", "[s
   refused({1, 1, 2}, {0, 0}, 3, Contains("from 1 to 2"));
   refused({0, 0, 0}, {}, 1, Contains("2 targets") && Contains("at most, 1"));
 }
+
+}  // namespace segments_tests

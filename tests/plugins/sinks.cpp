@@ -21,6 +21,8 @@
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
 
+namespace sinks_tests {
+
 namespace {
 
 using namespace trainyard;
@@ -429,3 +431,5 @@ TEST_CASE("event files of a run that died and was resumed", "[.][write-events]")
         {.step = step, .values = {{"train/loss", step == 300 ? not_a_number : 2.0 / step}, {"lr", 0.2}}});
   sink->close();
 }
+
+}  // namespace sinks_tests

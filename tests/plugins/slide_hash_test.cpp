@@ -10,6 +10,8 @@
 
 #include "plugins/model/slide/active_set.hpp"
 
+namespace slide_hash_tests {
+
 using namespace trainyard;
 using namespace slide;
 
@@ -309,3 +311,5 @@ TEST_CASE("slide: an active set has the labels, what was retrieved, and is fille
   // Another step fills with other classes.
   CHECK(selected({.active = 400, .min_active = 400}, 1) != selected({.active = 400, .min_active = 400}, 2));
 }
+
+}  // namespace slide_hash_tests

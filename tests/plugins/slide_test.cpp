@@ -16,6 +16,8 @@
 #include "tests/support/extreme.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace slide_tests {
+
 using namespace trainyard;
 using namespace slide;
 using Catch::Contains;
@@ -566,3 +568,5 @@ TEST_CASE("slide: data and options that do not fit are named") {
   spoilt([](Batch& batch) { batch.target[2][0] = data_shape.classes; }, "class 60");
   spoilt([](Batch& batch) { batch.inputs[2][size].add_(1); }, "offsets");
 }
+
+}  // namespace slide_tests

@@ -11,6 +11,8 @@
 
 #include "tests/support/plugin.hpp"
 
+namespace sparse_gradient_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -246,3 +248,5 @@ TEST_CASE("adagrad and sgd: sparse gradients make the step of dense ones with ze
   Training momentum("sgd", test::table({{"momentum", 0.9}}));
   CHECK_THROWS_AS(momentum.step(0, true), ConfigError);
 }
+
+}  // namespace sparse_gradient_tests

@@ -10,6 +10,8 @@
 #include "tests/support/folder.hpp"
 #include "tests/support/plugin.hpp"
 
+namespace store_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -55,3 +57,5 @@ TEST_CASE("samples of the machine have room beside the records of steps, and an 
   CHECK(taken(Mode::global) == trial::most_samples);
   CHECK(taken(Mode::eval) == 0);
 }
+
+}  // namespace store_tests

@@ -11,6 +11,8 @@
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
 
+namespace table_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::make;
@@ -296,3 +298,5 @@ TEST_CASE("csv: new rows, a few at a time, without a target, in any order of col
   CHECK(values(places.read_new(folder.write("n.csv", "1,5,6\n"))->next(9).input()) == Floats{5, 6});
   CHECK_THROWS_WITH(places.read_new(folder.write("n.csv", "5\n")), Contains("found 1 columns, expected 3"));
 }
+
+}  // namespace table_tests

@@ -10,6 +10,8 @@
 #include "support/parts.hpp"
 #include "support/plugin.hpp"
 
+namespace test_models_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 using test::table;
@@ -572,3 +574,5 @@ TEST_CASE("sequential names the layer that is wrong", "[models]") {
   CHECK(network->parameters()[0].name == "in.weight");
   CHECK(network->parameters()[2].name == "linear2.weight");
 }
+
+}  // namespace test_models_tests

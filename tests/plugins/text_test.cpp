@@ -12,6 +12,8 @@
 #include "support/folder.hpp"
 #include "support/plugin.hpp"
 
+namespace text_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::make;
@@ -209,3 +211,5 @@ TEST_CASE("tokens: nanoGPT's and llm.c's files") {
   small.set("vocabulary", 100);
   CHECK_THAT(fails(small), Contains("token 3 is 50256, and vocabulary is 100"));
 }
+
+}  // namespace text_tests

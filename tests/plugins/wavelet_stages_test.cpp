@@ -12,6 +12,8 @@
 #include "plugins/executor/wavelet/staged.hpp"
 #include "wavelet_yard.hpp"
 
+namespace wavelet_stages_tests {
+
 using namespace trainyard;
 using namespace wavelet;
 using Catch::Matchers::Contains;
@@ -306,7 +308,7 @@ TEST_CASE("wavelet: stages that are late, now one and now another, lock nobody u
         ranks, made,
         [&](Ranks& all, Yard& yard) {
           const StagedOptions options = {.waves = 4};
-          std::unique_ptr<Rule> rule;
+          std::unique_ptr<wavelet::Rule> rule;
           if (rolls)
             rule = std::make_unique<Rolling>(yard.host, all, *yard.bench, options);
           else
@@ -331,7 +333,7 @@ TEST_CASE("wavelet: what a stage throws comes out, the others hear of it, and wa
   const auto body = [&](Ranks& ranks) {
     Yard yard(small_network(), momentum);
     std::vector<Batch> data = batches(3, 4);
-    std::unique_ptr<Rule> rule;
+    std::unique_ptr<wavelet::Rule> rule;
     if (rolls)
       rule = std::make_unique<Rolling>(yard.host, ranks, *yard.bench, StagedOptions{.waves = 2});
     else
@@ -349,3 +351,5 @@ TEST_CASE("wavelet: what a stage throws comes out, the others hear of it, and wa
   CHECK_THROWS_WITH(testing::on_ranks(2, body), Contains("must match the size"));
   CHECK_THAT(heard, Contains("rank 1 ended") && Contains("must match the size"));
 }
+
+}  // namespace wavelet_stages_tests

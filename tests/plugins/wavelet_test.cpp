@@ -22,6 +22,8 @@
 #include "plugins/executor/wavelet/profile.hpp"
 #include "wavelet_yard.hpp"
 
+namespace wavelet_tests {
+
 using namespace trainyard;
 using namespace wavelet;
 
@@ -275,7 +277,7 @@ TEST_CASE("wavelet: a gradient leaves once, when neither wave adds to it any mor
 TEST_CASE("wavelet: an update in turn is said to be of its own step", "[wavelet]") {
   for (const std::int64_t sync_every : {0, 1, 3}) {  // 0: stale1
     WavesYard yard(small_network(), momentum);
-    std::unique_ptr<Rule> rule;
+    std::unique_ptr<wavelet::Rule> rule;
     if (sync_every > 0)
       rule = std::make_unique<Replicas>(*yard.crew, sync_every);
     else
@@ -409,15 +411,18 @@ TEST_CASE("wavelet: replicas joined at every step are one batch of both", "[wave
 
 TEST_CASE("wavelet: kernels of convolutions are those of the network, in each pass", "[wavelet]") {
   const auto [name, made, micros] =
-      GENERATE(table<std::string, std::unique_ptr<Rule> (*)(Crew&), std::size_t>(
-          {{"joint", [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Joint>(crew); }, 2},
-           {"stale1", [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Stale>(crew); }, 1},
+      GENERATE(table<std::string, std::unique_ptr<wavelet::Rule> (*)(Crew&), std::size_t>(
+          {{"joint",
+            [](Crew& crew) -> std::unique_ptr<wavelet::Rule> { return std::make_unique<Joint>(crew); }, 2},
+           {"stale1",
+            [](Crew& crew) -> std::unique_ptr<wavelet::Rule> { return std::make_unique<Stale>(crew); }, 1},
            {"replica",
-            [](Crew& crew) -> std::unique_ptr<Rule> { return std::make_unique<Replicas>(crew, 1); }, 1}}));
+            [](Crew& crew) -> std::unique_ptr<wavelet::Rule> { return std::make_unique<Replicas>(crew, 1); },
+            1}}));
   INFO(name);
   std::vector<Batch> data = batches(20, 4);
   WavesYard waves(small_convolution(), momentum), plain(small_convolution(), momentum);
-  const std::unique_ptr<Rule> rule = made(*waves.crew);
+  const std::unique_ptr<wavelet::Rule> rule = made(*waves.crew);
   for (std::int64_t step = 0; step < 10; ++step) {
     const std::span<Batch> both = std::span(data).subspan(static_cast<std::size_t>(2 * step), 2);
     for (std::size_t first = 0; first < 2; first += micros) {
@@ -564,12 +569,12 @@ TEST_CASE("wavelet: both waves have no more than so many peaks of one", "[wavele
 }
 
 TEST_CASE("wavelet: random delays lock nobody up", "[wavelet]") {
-  const auto run = [](const std::function<std::unique_ptr<Rule>(Crew&)>& made, std::size_t micros,
+  const auto run = [](const std::function<std::unique_ptr<wavelet::Rule>(Crew&)>& made, std::size_t micros,
                       int steps) {
     WavesYard yard(small_network(), momentum, {.warm_up = 3, .budget = 1 << 16});
     const Meter meter;
     yard.bench->delay = random_delays(2e-5);
-    const std::unique_ptr<Rule> rule = made(*yard.crew);
+    const std::unique_ptr<wavelet::Rule> rule = made(*yard.crew);
     std::vector<Batch> data = batches(micros, 4);
     for (int step = 0; step < steps; ++step) {
       // Steps of other lengths, and pauses, come in between.
@@ -601,3 +606,5 @@ TEST_CASE("wavelet: what a wave throws comes out, and the other ends", "[wavelet
   CHECK_THROWS_WITH(stale.step(good), Catch::Matchers::Contains("model: input \"x\" has shape"));
   yard.crew.reset();  // with a step in flight
 }
+
+}  // namespace wavelet_tests

@@ -14,6 +14,8 @@
 #include "support/files.hpp"
 #include "support/plugin.hpp"
 
+namespace xc_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using test::message_of;
@@ -403,3 +405,5 @@ TEST_CASE("xc: shares of made-up classes are those of Zipf and Mandelbrot") {
     }
   }
 }
+
+}  // namespace xc_tests

@@ -9,6 +9,29 @@
 
 #include <trainyard/ad/gradient.hpp>
 
+namespace ad_tests {
+namespace {
+
+thread_local std::size_t allocations = 0;
+
+}  // namespace
+}  // namespace ad_tests
+
+// Counts what a thread of this program takes.
+__attribute__((noinline)) void* operator new(std::size_t size) {
+  ++ad_tests::allocations;
+  if (void* const memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace ad_tests {
+
 using namespace trainyard;
 using Numbers = std::vector<double>;
 
@@ -113,22 +136,7 @@ T fibonacci(int n, const T& a, const T& b) {
   return n == 0 ? a : fibonacci(n - 1, b, T(a + b));
 }
 
-thread_local std::size_t allocations = 0;
-
 }  // namespace
-
-// Counts what a thread of this program takes.
-__attribute__((noinline)) void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* const memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 TEST_CASE("derivatives of straight code are those of closed forms") {
   check("Rosenbrock", F(const T a = 1 - x[0], b = x[1] - x[0] * x[0]; return a * a + 100 * b * b;),
@@ -367,3 +375,5 @@ TEST_CASE("the gradient of a loop that reads an array is linear in its length") 
   CHECK(taken.back() <=
         taken.front() + 40);  // the tape doubles: 10 times of 3 arrays for 1,000 times the length
 }
+
+}  // namespace ad_tests

@@ -11,6 +11,8 @@
 
 #include <trainyard/formats/append_file.hpp>
 
+namespace append_file_tests {
+
 using namespace trainyard;
 
 TEST_CASE("a record that is written in parts arrives whole") {
@@ -45,3 +47,5 @@ TEST_CASE("a record that is written in parts arrives whole") {
   sigaction(SIGUSR1, &before, nullptr);
   CHECK(read == record);
 }
+
+}  // namespace append_file_tests

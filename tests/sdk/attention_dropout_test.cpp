@@ -9,6 +9,8 @@
 #include <trainyard/graph/builder.hpp>
 #include <trainyard/graph/network.hpp>
 
+namespace attention_dropout_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -179,3 +181,5 @@ TEST_CASE("queries that see nothing attend to nothing, as in the fused attention
   CHECK(at::equal(found[0].select(1, 1), at::zeros({samples, heads * value_width})));
   for (std::size_t i = 0; i < 4; ++i) CHECK(at::allclose(found[i], plain[i], 1e-5, 1e-5));
 }
+
+}  // namespace attention_dropout_tests

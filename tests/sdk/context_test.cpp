@@ -6,6 +6,8 @@
 #include <trainyard/context.hpp>
 #include <trainyard/error.hpp>
 
+namespace context_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 
@@ -86,3 +88,5 @@ TEST_CASE("metrics and requests go to the host") {
   CHECK(context.recorder.who == "hooks.watcher");
   CHECK(context.recorder.withdrawn == Control::stop_run);
 }
+
+}  // namespace context_tests

@@ -9,6 +9,8 @@
 
 #include <trainyard/helpers/cow.hpp>
 
+namespace cow_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -191,3 +193,5 @@ TEST_CASE("a pointer from before a snapshot is the one thing that writes into it
   kept[0] = 1.0f;
   CHECK(snapshot[0].item<float>() == 1.0f);  // where LibTorch learns to see it, the header may say so
 }
+
+}  // namespace cow_tests

@@ -14,6 +14,8 @@
 
 #include "tests/support/parts.hpp"
 
+namespace cut_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -235,3 +237,5 @@ TEST_CASE("parts that do not follow the nodes: to the bit but for the order of s
   }
   CHECK(tangled > 30);
 }
+
+}  // namespace cut_tests

@@ -12,6 +12,8 @@
 #include <trainyard/graph/builder.hpp>
 #include <trainyard/graph/network.hpp>
 
+namespace dropout_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -581,3 +583,5 @@ TEST_CASE("sampling is an evaluation in which dropout acts", "[dropout]") {
   CHECK(bits(0) != bits(2));
   CHECK(bits(2) == RandomStream(5, "dropout/site", 2, 3).bits(0));
 }
+
+}  // namespace dropout_tests

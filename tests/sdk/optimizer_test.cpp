@@ -3,6 +3,8 @@
 
 #include <trainyard/optimizer.hpp>
 
+namespace optimizer_tests {
+
 using namespace trainyard;
 using Names = std::vector<std::string>;
 using Catch::Contains;
@@ -141,3 +143,5 @@ TEST_CASE("a rule without effect is refused with what it could have matched") {
       make_groups(model(), {.lr = 0.1, .groups = {{.match = {"*"}, .lr = 1.0, .lr_factor = 2.0}}}),
       Contains("both lr and lr_factor"));
 }
+
+}  // namespace optimizer_tests

@@ -7,6 +7,8 @@
 
 #include "support/temporary.hpp"
 
+namespace safetensors_tests {
+
 namespace {
 
 using namespace trainyard;
@@ -97,3 +99,5 @@ TEST_CASE("safetensors: malicious headers are refused") {
   CHECK_THROWS_AS(read_safetensors(folder.path()), DataError);
   CHECK_THROWS_AS(read_safetensors(folder / "absent"), DataError);
 }
+
+}  // namespace safetensors_tests

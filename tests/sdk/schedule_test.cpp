@@ -5,6 +5,8 @@
 
 #include <trainyard/schedule.hpp>
 
+namespace schedule_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 
@@ -229,3 +231,5 @@ TEST_CASE("a schedule is opened with what warm-up and delay leave, and read in s
   CHECK(*curve.momentum(150) == 0.45);
   CHECK(*curve.momentum(200) == 0.9);
 }
+
+}  // namespace schedule_tests

@@ -4,6 +4,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/state.hpp>
 
+namespace state_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 
@@ -92,3 +94,5 @@ TEST_CASE("the digest of a state sees every name and value, not the owner") {
   other.tensors["v"] = at::zeros({0});
   CHECK(digest(other) != whole);
 }
+
+}  // namespace state_tests

@@ -9,6 +9,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/statistics.hpp>
 
+namespace statistics_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -223,3 +225,5 @@ TEST_CASE("reductions by name") {
   CHECK_THROWS_AS(reduction(s, "median"), PluginError);
   CHECK_THROWS_AS(statistics(at::zeros({2}, at::kComplexFloat)), PluginError);
 }
+
+}  // namespace statistics_tests

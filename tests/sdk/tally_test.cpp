@@ -9,6 +9,8 @@
 #include "kernels/statistics_oracle.hpp"
 #include "support/host_tally.hpp"
 
+namespace tally_tests {
+
 using namespace trainyard;
 using kernels::cuda::Dtype;
 
@@ -27,3 +29,5 @@ TEST_CASE("a tensor has the same numbers on a CUDA device and on the CPU") {
     test::check_same(statistics(y), test::tallied(y.const_data_ptr<double>(), y.numel(), Dtype::float64));
   }
 }
+
+}  // namespace tally_tests

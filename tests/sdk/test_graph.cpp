@@ -7,6 +7,8 @@
 #include <trainyard/graph/builder.hpp>
 #include <trainyard/graph/network.hpp>
 
+namespace test_graph_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -302,3 +304,5 @@ TEST_CASE("activations are let go after their last use", "[graph]") {
   CHECK(y.use_count() == 1);
   CHECK(input.use_count() == 2);  // `input` and the batch
 }
+
+}  // namespace test_graph_tests

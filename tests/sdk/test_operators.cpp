@@ -9,6 +9,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/graph/network.hpp>
 
+namespace test_operators_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -528,3 +530,5 @@ TEST_CASE("every operator of the table is covered above", "[operators]") {
     CHECK(covered.contains(name));
   }
 }
+
+}  // namespace test_operators_tests

@@ -8,6 +8,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/random.hpp>
 
+namespace test_random_tests {
+
 using trainyard::RandomStream;
 
 TEST_CASE("philox gives the known answers of Random123", "[random]") {
@@ -141,3 +143,5 @@ TEST_CASE("tensor fills have their moments and the C library's values", "[random
   at::Tensor integers = at::empty({4}, at::kLong);
   CHECK_THROWS_AS(trainyard::fill_uniform(integers, stream, 0, 1), trainyard::PluginError);
 }
+
+}  // namespace test_random_tests

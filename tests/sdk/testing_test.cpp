@@ -21,6 +21,8 @@
 #include <trainyard/testing/store.hpp>
 #include <trainyard/testing/workshop.hpp>
 
+namespace testing_tests {
+
 using namespace trainyard;
 using Catch::Contains;
 using testing::FakeHost;
@@ -302,3 +304,5 @@ TEST_CASE("a store, a trial and a workshop of a test are what they say") {
   CHECK(shop.evaluate("val").at("val/loss") == 0.5);
   CHECK_THROWS_AS(shop.evaluate("train"), ConfigError);
 }
+
+}  // namespace testing_tests

@@ -13,6 +13,8 @@
 
 #include "support/folder.hpp"
 
+namespace trial_files_tests {
+
 using namespace trainyard;
 using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
@@ -252,3 +254,5 @@ TEST_CASE("a histogram holds every finite value, however large, and its edges en
   CHECK(histogram.limits.back() >= 1e30);
   CHECK(histogram.limits.size() == histogram.counts.size());
 }
+
+}  // namespace trial_files_tests

@@ -5,6 +5,8 @@
 
 #include <trainyard/rule_set.hpp>
 
+namespace trial_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -64,3 +66,5 @@ TEST_CASE("the next step of a cadence is the first that is due") {
   CHECK_FALSE(evaluations.due(Mode::train, 0));
   CHECK(evaluations.next(0) == never);
 }
+
+}  // namespace trial_tests

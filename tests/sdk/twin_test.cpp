@@ -9,6 +9,8 @@
 #include <trainyard/graph/builder.hpp>
 #include <trainyard/graph/network.hpp>
 
+namespace twin_tests {
+
 using namespace trainyard;
 
 namespace {
@@ -206,3 +208,5 @@ TEST_CASE("a network without a graph has no twin and no taps", "[twin]") {
   CHECK_FALSE(network.add_tap(&network, [](const NodeActivity&) {}));
   CHECK_NOTHROW(network.remove_tap(&network));
 }
+
+}  // namespace twin_tests

@@ -19,7 +19,6 @@ using Json = nlohmann::ordered_json;
 using What = LedgerEntry::What;
 
 constexpr const char* whats[] = {"start", "end", "known"};
-constexpr const char* ends[] = {"done", "diverged", "failed"};
 
 template <std::size_t Count>
 std::size_t index_in(const char* const (&words)[Count], const std::string& word) {
@@ -35,7 +34,7 @@ double number(const Json& value) {
 std::string text(const LedgerEntry& entry) {
   Json told = {{"trial", entry.key.trial}, {"until", entry.key.until}, {"digest", entry.key.digest}};
   if (entry.what != What::start) {
-    told["end"] = ends[static_cast<int>(entry.outcome.end)];
+    told["end"] = ends_of_trials[static_cast<int>(entry.outcome.end)];
     told["seconds"] = config::json_of(entry.seconds);
     told["metrics"] = Json::object();
     for (const auto& [name, value] : entry.outcome.metrics) told["metrics"][name] = config::json_of(value);
@@ -56,7 +55,7 @@ LedgerEntry parsed(const Json& line) {
   entry.outcome.trial = entry.key.trial;
   if (!entry.key.until.empty()) entry.outcome.until = Duration::parse(entry.key.until).value();
   if (entry.what == What::start) return entry;
-  entry.outcome.end = static_cast<TrialOutcome::End>(index_in(ends, told.at("end").get<std::string>()));
+  entry.outcome.end = static_cast<TrialOutcome::End>(index_in(ends_of_trials, told.at("end").get<std::string>()));
   entry.seconds = number(told.at("seconds"));
   for (const auto& [name, value] : told.at("metrics").items()) entry.outcome.metrics[name] = number(value);
   entry.outcome.error = told.value("error", "");

@@ -19,6 +19,9 @@ struct TrialKey {
   bool operator==(const TrialKey&) const = default;
 };
 
+/// The words of TrialOutcome::End in files.
+constexpr const char* ends_of_trials[] = {"done", "diverged", "failed"};
+
 struct LedgerEntry {
   enum class What : std::uint8_t { start, end, known };
 

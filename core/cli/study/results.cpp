@@ -20,17 +20,15 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* ends[] = {"done", "diverged", "failed"};
-
 /// Returns the shortest text that reads back as the same number.
-std::string number_text(double value) {
+std::string exact_number(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   char text[40];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
-Json number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(number_text(value));
+Json finite_number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(exact_number(value));
 }
 
 std::string row(const std::vector<std::string>& entries) {
@@ -62,7 +60,7 @@ std::vector<std::string> metrics_of(const StudyOptions& study) {
 
 std::string value_of(const TrialOutcome& outcome, const std::string& metric) {
   const auto found = outcome.metrics.find(metric);
-  if (found != outcome.metrics.end()) return number_text(found->second);
+  if (found != outcome.metrics.end()) return exact_number(found->second);
   return outcome.end == TrialOutcome::End::diverged ? "nan" : "";
 }
 
@@ -82,8 +80,8 @@ Json table_json(const ResultTable& table) {
     Json line = Json::array();
     for (const ResultCell& cell : cells) {
       Json entry = {{"text", cell.text}};
-      if (cell.value) entry["value"] = number(*cell.value);
-      if (cell.half) entry["interval"] = number(*cell.half);
+      if (cell.value) entry["value"] = finite_number(*cell.value);
+      if (cell.half) entry["interval"] = finite_number(*cell.half);
       line.push_back(std::move(entry));
     }
     rows.push_back(std::move(line));
@@ -94,13 +92,13 @@ Json table_json(const ResultTable& table) {
 Json trial_json(const Finished& each) {
   Json labels = Json::object(), metrics = Json::object();
   for (const auto& [name, value] : each.trial.labels) labels[name] = value;
-  for (const auto& [name, value] : each.outcome.metrics) metrics[name] = number(value);
+  for (const auto& [name, value] : each.outcome.metrics) metrics[name] = finite_number(value);
   Json json = {{"trial", each.trial.name},
                {"run", each.folder},
                {"until", each.trial.until ? Json(each.trial.until->text()) : Json()},
                {"labels", std::move(labels)},
-               {"end", ends[static_cast<int>(each.outcome.end)]},
-               {"seconds", number(each.seconds)},
+               {"end", ends_of_trials[static_cast<int>(each.outcome.end)]},
+               {"seconds", finite_number(each.seconds)},
                {"metrics", std::move(metrics)}};
   if (!each.outcome.error.empty()) json["error"] = each.outcome.error;
   return json;
@@ -154,7 +152,7 @@ std::string runs_csv(const std::vector<Finished>& trials, const StudyOptions& st
     }
     for (const char* name : {"until", "end", "seconds"}) names.emplace_back(name);
     line.push_back(each.trial.until ? each.trial.until->text() : "");
-    line.emplace_back(ends[static_cast<int>(each.outcome.end)]);
+    line.emplace_back(ends_of_trials[static_cast<int>(each.outcome.end)]);
     char seconds[40];
     std::snprintf(seconds, sizeof seconds, "%.2f", each.seconds);
     line.emplace_back(seconds);
@@ -189,11 +187,11 @@ std::string results_json(const StudyResult& result, const StudyFile& file, const
                          const std::vector<std::string>& best) {
   Json tables = Json::array(), trials = Json::array(), counts = Json::object(), bests = Json::array();
   for (const ResultTable& table : result.tables) tables.push_back(table_json(table));
-  for (const char* word : ends) counts[word] = 0;
+  for (const char* word : ends_of_trials) counts[word] = 0;
   for (const Finished& each : sorted(run.finished())) {
     trials.push_back(trial_json(each));
-    counts[ends[static_cast<int>(each.outcome.end)]] =
-        counts[ends[static_cast<int>(each.outcome.end)]].get<int>() + 1;
+    counts[ends_of_trials[static_cast<int>(each.outcome.end)]] =
+        counts[ends_of_trials[static_cast<int>(each.outcome.end)]].get<int>() + 1;
   }
   for (std::size_t i = 0; i < best.size(); ++i)
     bests.push_back(
@@ -201,7 +199,7 @@ std::string results_json(const StudyResult& result, const StudyFile& file, const
   const Json all = {{"study", file.name},
                     {"type", file.plugin.manifest.name},
                     {"metric", file.common.metric},
-                    {"goal", Words<StudyGoal>::words[static_cast<std::size_t>(file.common.goal)]},
+                    {"goal", trainyard::Words<StudyGoal>::words[static_cast<std::size_t>(file.common.goal)]},
                     {"folder", run.folder()},
                     {"counts", std::move(counts)},
                     {"tables", std::move(tables)},

@@ -7,12 +7,12 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct BenchArguments {
   std::string name;
   Arguments verb;
 };
 
-int bench(Given& given) {
+int bench(BenchArguments& given) {
   const std::string program = home() + "/bin/bench_" + given.name;
   const std::vector<std::string> arguments = given.verb.others();
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
@@ -27,7 +27,7 @@ int bench(Given& given) {
 
 void add_bench(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("bench", "measure the host against hand-written loops");
-  const auto given = std::make_shared<Given>(Given{.name = {}, .verb = verb});
+  const auto given = std::make_shared<BenchArguments>(BenchArguments{.name = {}, .verb = verb});
   verb.add("name", given->name,
            "loop, dispatch, guards, startup, whole, loader, graph_forward, checkpoint, swap, schedule, "
            "dropout or recorder")

@@ -8,7 +8,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct CkptArguments {
   std::string path, other;
   Format format = Format::text;
   bool values = false;
@@ -16,19 +16,19 @@ struct Given {
 
 const std::string place = "run directory, folder of checkpoints, or checkpoint";
 
-int ls(Given& given) {
+int ls(CkptArguments& given) {
   return static_cast<int>(ckpt_ls(given.path, given.format, std::cout));
 }
-int inspect(Given& given) {
+int inspect(CkptArguments& given) {
   return static_cast<int>(ckpt_inspect(given.path, given.format, std::cout));
 }
-int verify(Given& given) {
+int verify(CkptArguments& given) {
   return static_cast<int>(ckpt_verify(given.path, given.format, std::cout));
 }
-int diff(Given& given) {
+int diff(CkptArguments& given) {
   return static_cast<int>(ckpt_diff(given.path, given.other, given.values, given.format, std::cout));
 }
-int convert(Given& given) {
+int convert(CkptArguments& given) {
   return static_cast<int>(ckpt_convert(given.path, given.other, std::cout));
 }
 
@@ -36,8 +36,8 @@ int convert(Given& given) {
 
 void add_ckpt(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("ckpt", "look into checkpoints and check them");
-  const auto given = std::make_shared<Given>();
-  const auto add = [&](const char* name, const char* help, int (*action)(Given&)) {
+  const auto given = std::make_shared<CkptArguments>();
+  const auto add = [&](const char* name, const char* help, int (*action)(CkptArguments&)) {
     Arguments added = verb.verb(name, help);
     added.add("path", given->path, place).required().run();
     when_chosen(added, line, given, action);

@@ -11,21 +11,21 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct ConfigArguments {
   RunFileOptions run_file;
   bool origins = false;
   std::string table;  ///< empty: all tables
   std::string format_of_schema = "text";
 };
 
-int show(Given& given) {
+int show(ConfigArguments& given) {
   return with_run(given.run_file, [&](const RunFile& run) {
     std::fputs(config::toml_file(run.config.resolved, given.origins).c_str(), stdout);
     return 0;
   });
 }
 
-std::string schema_of(const Given& given) {
+std::string schema_of(const ConfigArguments& given) {
   if (given.format_of_schema == "text") return config::schema_text(given.table);
   if (given.format_of_schema == "json") return config::schema_json(given.table);
   if (!given.table.empty())
@@ -33,12 +33,12 @@ std::string schema_of(const Given& given) {
   return config::json_schema(plugins::Registry::scan(plugin_folders(given.run_file.plugin_folders)));
 }
 
-int schema(Given& given) {
+int schema(ConfigArguments& given) {
   std::fputs(schema_of(given).c_str(), stdout);
   return 0;
 }
 
-int diff(Given& given) {
+int diff_files(ConfigArguments& given) {
   std::vector<Table> sides;
   for (const std::string& file : given.run_file.files) {
     RunFileOptions one = given.run_file;
@@ -56,7 +56,7 @@ int diff(Given& given) {
 
 void add_config(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("config", "show, compare and explain run files");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<ConfigArguments>();
   Arguments shown = verb.verb("show", "the resolved file, defaults filled in");
   add_run_file(shown, given->run_file);
   shown.flag("--origins", given->origins, "say where each value comes from");
@@ -70,7 +70,7 @@ void add_config(Arguments command, CommandLine& line) {
   when_chosen(keys, line, given, schema);
   Arguments differences = verb.verb("diff", "keys in which two resolved run files differ");
   add_run_file(differences, given->run_file).exactly(2, "two run files");
-  when_chosen(differences, line, given, diff);
+  when_chosen(differences, line, given, diff_files);
 }
 
 }  // namespace trainyard::cli

@@ -9,13 +9,13 @@ namespace {
 
 using control::Verb;
 
-struct Given {
+struct CtlArguments {
   CtlOptions options;
   Format format = Format::text;
   double timeout = 60.0;
 };
 
-int ask(Given& given) {
+int ask(CtlArguments& given) {
   given.options.json = given.format == Format::json;
   given.options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(given.timeout * 1e3));
   return ctl(given.options, std::cout, std::cerr);
@@ -24,7 +24,7 @@ int ask(Given& given) {
 }  // namespace
 
 void add_ctl(Arguments command, CommandLine& line) {
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<CtlArguments>();
   Arguments verb = command.verb("ctl", "ask and steer a run that is going");
   verb.fall_through();
   verb.footer("Exit codes: 0 done, 1 no run answers, 2 the run refuses.");

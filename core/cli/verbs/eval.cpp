@@ -5,13 +5,13 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct EvalArguments {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string weights;
 };
 
-int eval(Given& given) {
+int eval(EvalArguments& given) {
   given.run_file.trains = false;
   return with_run(given.run_file, [&](const RunFile& run) {
     const std::string file =
@@ -24,7 +24,7 @@ int eval(Given& given) {
 
 void add_eval(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("eval", "evaluate saved weights on the run's val and test data");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<EvalArguments>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);
   verb.add("--weights", given->weights,

@@ -7,12 +7,12 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct MonitorArguments {
   std::vector<std::string> runs;
   bool once = false;
 };
 
-int follow(Given& given) {
+int follow(MonitorArguments& given) {
   return monitor(given.runs, given.once, std::cerr);
 }
 
@@ -20,7 +20,7 @@ int follow(Given& given) {
 
 void add_monitor(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("monitor", "follow runs in a terminal until they end; q leaves");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<MonitorArguments>();
   verb.add("run", given->runs,
            "directories of runs, or their names below runs/; several are drawn over each other")
       .required()

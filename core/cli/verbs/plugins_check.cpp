@@ -8,7 +8,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct PluginsCheckArguments {
   RunFileOptions run_file;
   std::vector<std::string> plugins;
   std::string format = "text";
@@ -30,7 +30,7 @@ void add_files(const plugins::Registry& registry, const std::string& word, std::
                       "shows all of them");
 }
 
-int check_plugins(Given& given) {
+int check_plugins(PluginsCheckArguments& given) {
   if (given.list) {
     check::print_tests(std::cout);
     return static_cast<int>(ExitCode::done);
@@ -55,7 +55,7 @@ int check_plugins(Given& given) {
 void add_plugins_check(Arguments plugins, CommandLine& line) {
   constexpr double largest_seed = 1e15, longest = 86400.0;
   Arguments verb = plugins.verb("check", "tries a plugin: options, state, resume, threads, faults and more");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<PluginsCheckArguments>();
   verb.add("plugin", given->plugins, "files, or names of plugins that are known");
   verb.flag("--list", given->list, "the tests, and what holds where each passes");
   verb.add("--only", given->options.only, "tests or groups, such as resume or state.truncated")

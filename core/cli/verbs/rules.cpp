@@ -6,13 +6,13 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct RulesArguments {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string run, config;
 };
 
-int check(Given& given) {
+int check(RulesArguments& given) {
   const std::string directory = find_run(given.run);
   given.run_file.trains = false;
   given.run_file.files = {given.config.empty() ? directory + "/config.toml" : given.config};
@@ -27,7 +27,7 @@ void add_rules(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("rules", "look at runs with rules");
   Arguments checked = verb.verb("check", "show rules what was recorded of a run, and print what fires");
   checked.footer("Exit codes: 0 nothing fires, 5 something does, 7 nothing does, but a rule could not look.");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<RulesArguments>();
   checked.add("run", given->run, "the run's directory, or a name below runs/").required().offers("run");
   checked.add("--config", given->config, "run file whose [[rules]] look, in place of the run's own")
       .offers("file");

@@ -8,17 +8,17 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct RunsArguments {
   std::string folder = "runs";
   std::vector<std::string> compared;
   Format format = Format::text;
 };
 
-int list(Given& given) {
+int list_runs(RunsArguments& given) {
   return runs(given.folder, given.format == Format::json, std::cout, std::cerr);
 }
 
-int compare(Given& given) {
+int compare(RunsArguments& given) {
   return compare_runs(given.compared, given.format == Format::json, std::cout);
 }
 
@@ -26,10 +26,10 @@ int compare(Given& given) {
 
 void add_runs(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("runs", "list runs: state, steps, last validation");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<RunsArguments>();
   verb.add("folder", given->folder, "where to look (runs)");
   add_format(verb, given->format);
-  when_chosen(verb, line, given, list);
+  when_chosen(verb, line, given, list_runs);
   Arguments beside =
       verb.further_verb("compare", "final and best metrics of runs, and the keys in which they differ");
   beside.add("run", given->compared, "directories of runs, or their names below runs/")

@@ -12,7 +12,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct StudyArguments {
   StudyFileOptions file;
   std::string out = "runs/studies";
   int jobs = 0;
@@ -29,7 +29,7 @@ struct Plan {
 };
 
 /// Checks every trial that depends on no other, with a plugin object that is asked but given no results.
-Plan checked(const StudyFile& file, const Given& given) {
+Plan checked(const StudyFile& file, const StudyArguments& given) {
   StudyPlugin study(file);
   TrialConfigs configs(given.file.plugin_folders);
   study.open([&](const StudyTrial& trial) { return configs.resolved(trial).resolved; });
@@ -53,7 +53,7 @@ int list(const Plan& plan) {
   return 0;
 }
 
-int study(Given& given) {
+int study(StudyArguments& given) {
   given.file.json = given.format == Format::json;
   if (given.quick) given.file.sets.emplace_back("study.quick=true");
   const std::optional<StudyFile> file = read_study_file(given.file);
@@ -90,7 +90,7 @@ int study(Given& given) {
 void add_study(Arguments command, CommandLine& line) {
   Arguments verb =
       command.verb("study", "run trials against each other: what is compared, or searched, says [study]");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<StudyArguments>();
   verb.add("file", given->file.file,
            "file with a table [study]; `trainyard plugins list study` says of which types")
       .required()

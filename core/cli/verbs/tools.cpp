@@ -24,7 +24,7 @@ constexpr std::string_view host_options[] = {"set", "plugins", "format", "weight
 /// The option of a tool that takes the words behind the run (tool.hpp).
 constexpr std::string_view data_option = "data";
 
-struct Given {
+struct ToolsArguments {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string weights;
@@ -47,7 +47,7 @@ int list(RunFileOptions& given) {
 }
 
 /// Replaces "net.onnx" by the run file model/onnx.toml in a folder of plugins, with the path as vars.file.
-void stand_in(Given& verb) {
+void stand_in(ToolsArguments& verb) {
   RunFileOptions& given = verb.run_file;
   const std::filesystem::path path = given.files.front();
   const std::string ending = path.extension().string();
@@ -67,7 +67,7 @@ void stand_in(Given& verb) {
 }
 
 /// Sorts the words after the run: run files are laid over it, and the rest is passed to the tool.
-void take_words(Given& given) {
+void take_words(ToolsArguments& given) {
   Array words;
   for (const std::string& word : given.words)
     if (word.ends_with(".toml"))
@@ -79,7 +79,7 @@ void take_words(Given& given) {
                                   config::toml_text(Value(std::move(words))));
 }
 
-int run_tool(Given& given) {
+int run_tool(ToolsArguments& given) {
   given.run_file.trains = false;
   stand_in(given);
   take_words(given);
@@ -110,7 +110,7 @@ plugins::Registry registry_of(const CommandLine& line) {
 }
 
 /// Adds an option: "--to" acts like `--set tools.0.to=torch`; a text is taken as it stands.
-void add_option(Arguments& verb, Given& given, const OptionSpec& option) {
+void add_option(Arguments& verb, ToolsArguments& given, const OptionSpec& option) {
   const bool text = option.type == OptionType::string && !option.list;
   const auto take = [&given, text,
                      name = option.name](const std::string& word) -> std::optional<std::string> {
@@ -125,7 +125,7 @@ void add_option(Arguments& verb, Given& given, const OptionSpec& option) {
 
 void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest) {
   Arguments verb = command.verb(manifest.name, manifest.summary);
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<ToolsArguments>();
   given->run_file.tool = manifest.name;
   const auto words = std::ranges::find(manifest.options, data_option, &OptionSpec::name);
   const std::string run_help =

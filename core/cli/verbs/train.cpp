@@ -12,8 +12,8 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
-  explicit Given(const CommandLine& typed) : line(typed) {}
+struct TrainArguments {
+  explicit TrainArguments(const CommandLine& typed) : line(typed) {}
 
   const CommandLine& line;  ///< reused to start ranks and supervised runs
   RunFileOptions run_file;
@@ -45,7 +45,7 @@ int supervised(const std::string& directory, const CommandLine& line) {
   return control::supervise(run);
 }
 
-int train(Given& given) {
+int train(TrainArguments& given) {
   return with_run(given.run_file, [&](const RunFile& run) {
     const int ranks = given.run_file.ranks;
     if (given.supervise && ranks > 1)
@@ -60,7 +60,7 @@ int train(Given& given) {
   });
 }
 
-int resume(Given& given) {
+int resume(TrainArguments& given) {
   given.run_file.files = {given.run + "/config.toml"};
   given.run_file.sets.push_back("run.output_dir=" + given.run);
   given.run_file.sets.push_back("run.resume=must");
@@ -71,7 +71,7 @@ int resume(Given& given) {
 
 void add_train(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("train", "train a model");
-  const auto given = std::make_shared<Given>(line);
+  const auto given = std::make_shared<TrainArguments>(line);
   add_run_file(verb, given->run_file);
   verb.flag("--overwrite", given->train.overwrite, "replace the run directory if it exists");
   verb.flag("-q,--quiet", given->train.quiet, "print errors only");
@@ -85,7 +85,7 @@ void add_train(Arguments command, CommandLine& line) {
 
 void add_resume(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("resume", "go on with a run from its newest checkpoint");
-  const auto given = std::make_shared<Given>(line);
+  const auto given = std::make_shared<TrainArguments>(line);
   verb.add("run", given->run, "the run's directory or name").required().run().existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");
   add_plugin_folders(verb, given->run_file);

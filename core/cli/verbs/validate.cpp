@@ -7,7 +7,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct Given {
+struct ValidateArguments {
   RunFileOptions run_file;
   Format format = Format::text;
   std::string level = "build";
@@ -21,7 +21,7 @@ int build(const RunFile& run) {
   return engine().check(config, run.registry);
 }
 
-int validate(Given& given) {
+int validate(ValidateArguments& given) {
   given.run_file.json = given.format == Format::json;
   return with_run(given.run_file, [&](const RunFile& run) {
     if (given.level == "build")
@@ -35,7 +35,7 @@ int validate(Given& given) {
 
 void add_validate(Arguments command, CommandLine& line) {
   Arguments verb = command.verb("validate", "check a run file and report everything that is wrong with it");
-  const auto given = std::make_shared<Given>();
+  const auto given = std::make_shared<ValidateArguments>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);
   verb.add("--level", given->level,

@@ -51,7 +51,7 @@ struct Mailbox {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr const char* ended = "the run ended before it came to this request";
@@ -115,7 +115,7 @@ struct Client {
   bool sends = true;         // false: it has closed its side
   bool reads = true;         // false: nobody takes what is sent
   std::string out;           // not sent yet
-  Clock::time_point stuck;   // since when nothing of `out` could be sent
+  Steady::time_point stuck;   // since when nothing of `out` could be sent
   int open = 0;              // requests in the loop's hands
   short events = 0;          // of the last poll
 
@@ -187,7 +187,7 @@ class Server {
   }
 
   void wait() {
-    now_ = Clock::now();
+    now_ = Steady::now();
     polled_.clear();
     polled_.push_back({mailbox_->bell.get(), POLLIN, 0});
     polled_.push_back({now_ >= accept_after_ ? listener_.get() : -1, POLLIN, 0});
@@ -199,7 +199,7 @@ class Server {
     }
     if (::poll(polled_.data(), polled_.size(), timeout()) < 0)
       for (pollfd& each : polled_) each.revents = 0;
-    now_ = Clock::now();
+    now_ = Steady::now();
     std::size_t index = 2;
     for (auto& [id, client] : clients_) {
       client.events = polled_[index++].revents;
@@ -212,13 +212,13 @@ class Server {
 
   /// Returns the timeout of poll in milliseconds; -1: until something comes.
   int timeout() const {
-    auto until = Clock::time_point::max();
+    auto until = Steady::time_point::max();
     if (now_ < accept_after_) until = accept_after_;
     for (const auto& [id, client] : clients_) {
       if (client.wants_turn()) return 0;
       if (!client.out.empty()) until = std::min(until, client.stuck + patience);
     }
-    if (until == Clock::time_point::max()) return -1;
+    if (until == Steady::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now_).count();
     return static_cast<int>(std::max<std::int64_t>(left, 0));
   }
@@ -357,7 +357,7 @@ class Server {
   void say_farewell() {
     for (const auto& [serial, open] : open_) conclude(open, {.error = ended});
     const auto until = now_ + farewell_time;
-    for (now_ = Clock::now(); now_ < until; now_ = Clock::now()) {
+    for (now_ = Steady::now(); now_ < until; now_ = Steady::now()) {
       std::erase_if(clients_, [](const auto& each) { return each.second.out.empty(); });
       if (clients_.empty()) return;
       polled_.clear();
@@ -378,7 +378,7 @@ class Server {
   std::map<std::uint64_t, Open> open_;  // what the loop has, by serial; also of gone clients
   std::uint64_t last_client_ = 0, last_serial_ = 0;
   std::vector<pollfd> polled_;  // bell, listener, clients in their order
-  Clock::time_point now_ = Clock::now(), accept_after_ = now_;
+  Steady::time_point now_ = Steady::now(), accept_after_ = now_;
 };
 
 /// A thread that is started meanwhile takes no signals, which are for the main thread, but its own faults.

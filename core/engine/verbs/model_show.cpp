@@ -45,7 +45,7 @@ std::string show(const Graph& graph, const DropoutPlaces& places) {
     rows.push_back({value(id).name, "input", shape_text(value(id).shape), "", ""});
 
   NodeCost total;
-  for (const Node& node : graph.nodes) {
+  for (const trainyard::Node& node : graph.nodes) {
     const NodeCost node_cost = cost(graph, node);
     total.parameters += node_cost.parameters;
     total.multiply_adds += node_cost.multiply_adds;

@@ -39,7 +39,7 @@ double bytes_of_state(Run& run) {
 /// Returns the bytes of all intermediate values for a micro-batch: the most that autograd may keep.
 double activation_bytes(const Graph& graph, std::int64_t micro_batch) {
   double bytes = 0;
-  for (const Node& node : graph.nodes)
+  for (const trainyard::Node& node : graph.nodes)
     for (const ValueId output : node.outputs) {
       if (output == no_value) continue;
       const GraphValue& value = graph.values[static_cast<std::size_t>(output)];

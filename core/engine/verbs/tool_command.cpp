@@ -101,7 +101,7 @@ void print_text(const Report& report) {
   table.push_back(report.columns);
   for (const std::vector<Value>& row : report.rows) {
     table.emplace_back();
-    std::ranges::transform(row, std::back_inserter(table.back()), text_of);
+    for (const Value& value : row) table.back().push_back(text_of(value));
   }
   if (!facts.empty()) std::printf("\n");
   print_aligned(table);

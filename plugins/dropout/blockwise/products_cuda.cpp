@@ -13,12 +13,12 @@ namespace {
 using at::Tensor;
 namespace cuda = kernels::cuda;
 
-cuda::ConstMatrix read(const Tensor& matrix) {
+cuda::ConstMatrix device_read(const Tensor& matrix) {
   return matrix.defined() ? cuda::ConstMatrix{matrix.const_data_ptr(), matrix.stride(0)}
                           : cuda::ConstMatrix{};
 }
 
-cuda::Matrix write(const Tensor& matrix) {
+cuda::Matrix device_write(const Tensor& matrix) {
   return {matrix.mutable_data_ptr(), matrix.stride(0)};
 }
 
@@ -46,20 +46,21 @@ class CudaProducts final : public Products {
 
   void forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) override {
     const c10::DeviceGuard guard(x.device());
-    gemm_.forward(read(x), read(weight), bias.defined() ? bias.const_data_ptr() : nullptr, write(y),
-                  stream_of(x));
+    gemm_.forward(device_read(x), device_read(weight), bias.defined() ? bias.const_data_ptr() : nullptr,
+                  device_write(y), stream_of(x));
   }
   void input_gradient(const Tensor& dy, const Tensor& y, const Tensor& weight, const Tensor& dx) override {
     const c10::DeviceGuard guard(dy.device());
-    gemm_.input_gradient(read(dy), read(y), read(weight), write(dx), stream_of(dy));
+    gemm_.input_gradient(device_read(dy), device_read(y), device_read(weight), device_write(dx),
+                         stream_of(dy));
   }
   void weight_gradient(const Tensor& dy, const Tensor& y, const Tensor& x, const Tensor& dw,
                        const Tensor& db) override {
     const c10::DeviceGuard guard(dy.device());
     dw.zero_();
     db.zero_();
-    gemm_.weight_gradient(read(dy), read(y), read(x), dw.mutable_data_ptr<float>(), dw.stride(0),
-                          db.mutable_data_ptr<float>(), stream_of(dy));
+    gemm_.weight_gradient(device_read(dy), device_read(y), device_read(x), dw.mutable_data_ptr<float>(),
+                          dw.stride(0), db.mutable_data_ptr<float>(), stream_of(dy));
   }
 
  private:

@@ -90,7 +90,7 @@ class Sum final : public Instruction {
   Contribution into_a_, into_b_;
 };
 
-std::optional<Activation::Function> function_of(const trainyard::Node& node) {
+std::optional<Activation::Function> activation_of(const trainyard::Node& node) {
   if (node.op == "Gelu")
     return Activation::Function{node.text("approximate", "none") == "tanh" ? algorithm::eltwise_gelu_tanh
                                                                            : algorithm::eltwise_gelu_erf};
@@ -106,7 +106,7 @@ std::optional<Activation::Function> function_of(const trainyard::Node& node) {
 
 bool activation(Compiler& compiler) {
   const trainyard::Node& node = compiler.node();
-  const std::optional<Activation::Function> function = function_of(node);
+  const std::optional<Activation::Function> function = activation_of(node);
   const ValueNumber x = compiler.input(0);
   const Value in = compiler.value(x);
   if (!function || in.dtype != at::kFloat) return false;

@@ -47,15 +47,15 @@ Function* find(const char* name) {
 #define TRAINYARD_NVRTC(name) find<decltype(name)>(#name)
 
 /// What is compiled, with what NVRTC says of it.
-class Program {
+class NvrtcProgram {
  public:
-  explicit Program(const std::string& text) {
+  explicit NvrtcProgram(const std::string& text) {
     check(TRAINYARD_NVRTC(nvrtcCreateProgram)(&program_, text.c_str(), "chains.cu", 0, nullptr, nullptr),
           "a program");
   }
-  ~Program() { TRAINYARD_NVRTC(nvrtcDestroyProgram)(&program_); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  ~NvrtcProgram() { TRAINYARD_NVRTC(nvrtcDestroyProgram)(&program_); }
+  NvrtcProgram(const NvrtcProgram&) = delete;
+  NvrtcProgram& operator=(const NvrtcProgram&) = delete;
 
   std::vector<char> compile(const std::string& architecture) {
     const std::string option = "--gpu-architecture=" + architecture;
@@ -91,7 +91,7 @@ class Program {
 }  // namespace
 
 std::vector<char> compile_for(int capability, const std::string& text) {
-  return Program(text).compile("sm_" + std::to_string(capability));
+  return NvrtcProgram(text).compile("sm_" + std::to_string(capability));
 }
 
 }  // namespace compiled

@@ -6,7 +6,7 @@ namespace compiled {
 namespace {
 
 using dnnl::algorithm;
-using Forward = dnnl::pooling_forward;
+using PoolingForward = dnnl::pooling_forward;
 using Backward = dnnl::pooling_backward;
 
 class Pooling final : public Instruction {
@@ -29,7 +29,7 @@ class Pooling final : public Instruction {
       places_ = compiler.make_bytes(hint_.workspace_desc());
       arguments.emplace_back(DNNL_ARG_WORKSPACE, compiler.memory(*places_));
     }
-    forward_ = {Forward(hint_), arguments};
+    forward_ = {PoolingForward(hint_), arguments};
   }
 
   void forward(const Pass&) override { forward_.run(); }
@@ -56,7 +56,7 @@ class Pooling final : public Instruction {
   Window window_;
   ValueNumber x_, y_;
   std::optional<ValueNumber> places_;  ///< of the largest in each window
-  Forward::primitive_desc hint_;
+  PoolingForward::primitive_desc hint_;
   Call forward_, backward_;
   Contribution into_;
 };

@@ -348,13 +348,13 @@ bool selects_in_samples(const Graph& graph, const Node& node) {
          treats_samples(graph, node);
 }
 
-struct Rule {
+struct FusedRule {
   std::string_view op;
   Outputs (*run)(const FusedNode&, Inputs);
   bool (*fits)(const Graph&, const Node&) = always;
 };
 
-constexpr Rule rules[] = {
+constexpr FusedRule fused_rules[] = {
     {"Gemm", gemm, is_linear},
     {"MatMul", matmul, has_matrices},
     {"Conv", convolution, has_plain_convolution},
@@ -425,10 +425,10 @@ constexpr Rule rules[] = {
     {"Tanh", elementwise},
 };
 
-const Rule* rule_for(const Graph& graph, const Node& node) {
+const FusedRule* rule_for(const Graph& graph, const Node& node) {
   const auto* rule = std::ranges::find_if(
-      rules, [&](const Rule& each) { return each.op == node.op && each.fits(graph, node); });
-  return rule == std::end(rules) ? nullptr : rule;
+      fused_rules, [&](const FusedRule& each) { return each.op == node.op && each.fits(graph, node); });
+  return rule == std::end(fused_rules) ? nullptr : rule;
 }
 
 /// Operators where the run's dropout acts: each member draws numbers of its own, as its plain run does.
@@ -491,7 +491,7 @@ std::vector<Fused> run_fused(const FusedNode& n, std::span<const Fused> inputs) 
   if (acts && is_dropped(n.node) && n.own[0]->has_dropout()) return apart(n, inputs);
   if (shared && !n.relu) return all_of(n.run(tensors(inputs)), Layout::shared);
   if (n.node.op == "Dropout") return {inputs[0]};
-  const Rule* rule = rule_for(n.graph, n.node);
+  const FusedRule* rule = rule_for(n.graph, n.node);
   return rule != nullptr ? rule->run(n, inputs) : apart(n, inputs);
 }
 
@@ -505,7 +505,7 @@ bool is_behind_relu(const Graph& graph, const Node& node) {
 
 std::vector<std::string_view> fused_operators() {
   std::vector<std::string_view> names{"Dropout"};
-  for (const Rule& rule : rules) names.push_back(rule.op);
+  for (const FusedRule& rule : fused_rules) names.push_back(rule.op);
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;

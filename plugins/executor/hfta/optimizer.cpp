@@ -266,21 +266,21 @@ bool any_above_0(const std::vector<Table>& options, const char* name) {
   return std::ranges::any_of(options, [&](const Table& each) { return number_of(at(each, name)) > 0.0; });
 }
 
-struct Rule {
+struct UpdateRule {
   std::string_view type;
   void (*update)(Update&);
   std::vector<std::string> (*slots)(const std::vector<Table>&);
   std::vector<const char*> common;  ///< options that an array has in common
 };
 
-const std::vector<Rule>& rules() {
+const std::vector<UpdateRule>& update_rules() {
   using Options = std::vector<Table>;
   using Names = std::vector<std::string>;
   static const auto of_adam = [](const Options& options) {
     return at(options.front(), "amsgrad").as<bool>() ? Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
                                                      : Names{"exp_avg", "exp_avg_sq"};
   };
-  static const std::vector<Rule> all = {
+  static const std::vector<UpdateRule> all = {
       {"adagrad", adagrad, [](const Options&) { return Names{"sum"}; }, {}},
       {"adam", adam, of_adam, {"amsgrad"}},
       {"adamw", adamw, of_adam, {"amsgrad"}},
@@ -310,8 +310,8 @@ const std::vector<Rule>& rules() {
   return all;
 }
 
-const Rule& rule_of(const std::string& type) {
-  for (const Rule& rule : rules())
+const UpdateRule& rule_of(const std::string& type) {
+  for (const UpdateRule& rule : update_rules())
     if (rule.type == type) return rule;
   std::string known;
   for (const std::string& name : fused_optimizers()) known += (known.empty() ? "" : ", ") + name;
@@ -330,7 +330,7 @@ ArrayOptimizer::ArrayOptimizer(std::vector<Table> options, const Table& file, co
       options_(std::move(options)),
       numbers_(array.weights().options().requires_grad(false)),
       updates_(options_.size(), 0) {
-  const Rule& rule = rule_of(type_);
+  const UpdateRule& rule = rule_of(type_);
   for (const Table& each : options_) {
     if (at(each, "type").as<std::string>() != type_)
       throw ConfigError("a member has the optimizer " + at(each, "type").as<std::string>() +
@@ -538,7 +538,7 @@ std::vector<std::string> ArrayOptimizer::slot_names() const {
 
 std::vector<std::string> fused_optimizers() {
   std::vector<std::string> names;
-  for (const Rule& rule : rules()) names.emplace_back(rule.type);
+  for (const UpdateRule& rule : update_rules()) names.emplace_back(rule.type);
   return names;
 }
 

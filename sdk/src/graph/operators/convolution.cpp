@@ -352,7 +352,7 @@ at::Tensor largest_of(const at::Tensor& x, at::IntArrayRef axes) {
   return at::amax(x, axes, true);
 }
 
-const Operator table[] = {
+const Operator convolution_table[] = {
     {"Conv",
      2,
      3,
@@ -386,7 +386,7 @@ const Operator table[] = {
 }  // namespace
 
 std::span<const Operator> convolution_operators() {
-  return table;
+  return convolution_table;
 }
 
 }  // namespace trainyard

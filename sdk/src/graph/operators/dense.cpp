@@ -88,7 +88,7 @@ std::int64_t matmul_cost(const NodeView& op) {
   return result;
 }
 
-const Operator table[] = {
+const Operator dense_table[] = {
     {"Gemm", 2, 3, {"alpha", "beta", "transA", "transB"}, infer_gemm, compile_gemm, gemm_cost},
     {"MatMul", 2, 2, {}, infer_matmul, compile_matmul, matmul_cost},
 };
@@ -96,7 +96,7 @@ const Operator table[] = {
 }  // namespace
 
 std::span<const Operator> dense_operators() {
-  return table;
+  return dense_table;
 }
 
 }  // namespace trainyard

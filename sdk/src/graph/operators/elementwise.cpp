@@ -204,7 +204,7 @@ Call compile_hard_sigmoid(const NodeView& op) {
           y = op.output()](Frame& f) { f[y] = at::clamp(at::add(at::mul(f[x], alpha), beta), 0.0, 1.0); };
 }
 
-const Operator table[] = {
+const Operator elementwise_table[] = {
     unary<at::abs>("Abs"),
     unary<at::ceil>("Ceil"),
     unary<at::cos>("Cos"),
@@ -245,7 +245,7 @@ const Operator table[] = {
 }  // namespace
 
 std::span<const Operator> elementwise_operators() {
-  return table;
+  return elementwise_table;
 }
 
 }  // namespace trainyard

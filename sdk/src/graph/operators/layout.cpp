@@ -443,7 +443,7 @@ Call compile_cast(const NodeView& op) {
   };
 }
 
-const Operator table[] = {
+const Operator layout_table[] = {
     {"Cast", 1, 1, {"saturate", "to"}, infer_cast, compile_cast},
     {"Concat", 1, any_number, {"axis"}, infer_concat, compile_concat},
     {"Expand", 2, 2, {}, infer_expand, compile_expand},
@@ -466,7 +466,7 @@ const Operator table[] = {
 }  // namespace
 
 std::span<const Operator> layout_operators() {
-  return table;
+  return layout_table;
 }
 
 }  // namespace trainyard

@@ -155,7 +155,7 @@ Call compile_dropout(const NodeView& op) {
   };
 }
 
-const Operator table[] = {
+const Operator normalization_table[] = {
     {"BatchNormalization",
      5,
      5,
@@ -179,7 +179,7 @@ const Operator table[] = {
 }  // namespace
 
 std::span<const Operator> normalization_operators() {
-  return table;
+  return normalization_table;
 }
 
 }  // namespace trainyard

@@ -264,7 +264,7 @@ std::int64_t attention_cost(const NodeView& op) {
   return per_sample(op.shape(0)[0]) * h.query * h.query_time * h.key_time * (h.width + h.value_width);
 }
 
-const Operator table[] = {
+const Operator sequence_table[] = {
     {"Attention",
      3,
      4,
@@ -278,7 +278,7 @@ const Operator table[] = {
 }  // namespace
 
 std::span<const Operator> sequence_operators() {
-  return table;
+  return sequence_table;
 }
 
 }  // namespace trainyard
