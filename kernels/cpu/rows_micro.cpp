@@ -174,36 +174,10 @@ void sum(float* out, const float* first, const float* scales, Matrix matrix, con
   if (column < matrix.width) sum_columns<1>(out, first, scales, matrix, rows, count, matrix.width - lanes);
 }
 
-inline void adam_element(float& w, float& m, float& v, float g, const AdamStep& step) {
-  g += step.weight_decay * w;
-  m += step.of_mean * (g - m);
-  v = step.beta2 * v + step.of_square * g * g;
-  w = step.kept * w - step.rate * m / (__builtin_sqrtf(v) * step.inverse_root + step.eps);
-}
-
-void adam(const AdamRow& row, const float* __restrict gradient, const AdamStep& given) {
-  const AdamStep step = given;
-  float* __restrict const w = row.weight;
-  float* __restrict const m = row.exp_avg;
-  float* __restrict const v = row.exp_avg_sq;
-  for (std::int64_t i = 0; i < row.width; ++i) adam_element(w[i], m[i], v[i], gradient[i], step);
-}
-
-void adam_idle(const AdamRow& row, const AdamStep* steps, std::int64_t count) {
-  float* __restrict const w = row.weight;
-  float* __restrict const m = row.exp_avg;
-  float* __restrict const v = row.exp_avg_sq;
-  for (std::int64_t s = 0; s < count; ++s) {
-    const AdamStep step = steps[s];
-    for (std::int64_t i = 0; i < row.width; ++i) adam_element(w[i], m[i], v[i], 0.0f, step);
-  }
-}
-
 }  // namespace
 
 #define TRAINYARD_JOIN(a, b) a##b
 #define TRAINYARD_NAME(isa) TRAINYARD_JOIN(rows_, isa)
-const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots<RowMatrix>, sum<RowMatrix>, dots<HalfMatrix>,
-                                                  sum<HalfMatrix>, adam,           adam_idle};
+const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots<RowMatrix>, sum<RowMatrix>, dots<HalfMatrix>, sum<HalfMatrix>};
 
 }  // namespace trainyard::kernels

@@ -11,7 +11,7 @@
 
 #include <trainyard/helpers/slot_optimizer.hpp>
 
-#include "kernels/cpu/rows.hpp"
+#include "kernels/cpu/adam.hpp"
 
 namespace optimizers {
 
@@ -69,7 +69,7 @@ class AdamFamily : public SlotOptimizer {
 
  private:
   void by_kernel(const ParamGroup& values, double beta1, UpdateLists& lists, std::int64_t updates) const {
-    static const kernels::RowKernels& kernels = kernels::row_kernels();
+    static const kernels::AdamKernels& kernels = kernels::adam_kernels();
     const kernels::AdamStep step = kernels::adam_step(
         {values.lr, beta1, options_.betas[1], options_.eps, values.weight_decay, decouples_}, updates);
     for (std::size_t i = 0; i < lists.params.size(); ++i) {
@@ -79,7 +79,7 @@ class AdamFamily : public SlotOptimizer {
       auto* means = lists.slots[0][i].mutable_data_ptr<float>();
       auto* squares = lists.slots[1][i].mutable_data_ptr<float>();
       const auto part = [&](std::int64_t begin, std::int64_t end) {
-        kernels.adam({weights + begin, means + begin, squares + begin, end - begin}, gradients + begin, step);
+        kernels.step({weights + begin, means + begin, squares + begin, end - begin}, gradients + begin, step);
       };
       constexpr std::int64_t grain = 1 << 15;
       if (gradient.numel() <= grain)

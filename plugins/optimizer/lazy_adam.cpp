@@ -25,7 +25,7 @@
 #include <trainyard/mixins/reads_rows.hpp>
 #include <trainyard/network.hpp>
 
-#include "kernels/cpu/rows.hpp"
+#include "kernels/cpu/adam.hpp"
 
 namespace {
 
@@ -224,7 +224,7 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
                    std::int64_t behind) {
     if (behind == 0) return;
     of.table.with_row(row, [&](const kernels::AdamRow& whole) {
-      kernels::row_kernels().adam_idle(whole, steps.data() + (std::ssize(steps) - behind), behind);
+      kernels::adam_kernels().idle(whole, steps.data() + (std::ssize(steps) - behind), behind);
     });
   }
 
@@ -285,7 +285,7 @@ class LazyAdam final : public SlotOptimizer, public LeavesRows {
       for (std::int64_t r = begin; r < end; ++r) {
         if (behind) idle(*behind, rows[r], missed, take_behind(*behind, rows[r], update - 1));
         table.with_row(rows[r], [&](const kernels::AdamRow& whole) {
-          kernels::row_kernels().adam(whole, numbers + r * table.width, step);
+          kernels::adam_kernels().step(whole, numbers + r * table.width, step);
         });
         if (behind) behind->last[rows[r]] = static_cast<std::int32_t>(update);
       }

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/rows.hpp"
+#include "kernels/cpu/adam.hpp"
 #include "tests/kernels/isas.hpp"
 
 namespace adam_tests {
@@ -53,7 +53,7 @@ TEST_CASE("Adam by rows is Adam, decoupled decay with it", "[adam]") {
   constexpr std::size_t size = 203;
   for (const Isa isa : isas())
     for (const bool decouples : {false, true}) {
-      const RowKernels& kernels = row_kernels(isa);
+      const AdamKernels& kernels = adam_kernels(isa);
       State whole{Floats(size), Floats(size), Floats(size)};
       for (float& each : whole.weight) each = draw(random);
       const Floats start = whole.weight;
@@ -65,10 +65,10 @@ TEST_CASE("Adam by rows is Adam, decoupled decay with it", "[adam]") {
           gradient[i] = draw(random) * (step == 3 ? 10.0f : 1.0f);
           gradients[i].push_back(static_cast<double>(gradient[i]));
         }
-        kernels.adam(whole.part(0, size), gradient.data(), step_of(step, decouples));
+        kernels.step(whole.part(0, size), gradient.data(), step_of(step, decouples));
         // In odd pieces, the last one first.
         for (const auto& [begin, end] : {std::pair{101, 203}, {17, 101}, {16, 17}, {0, 16}})
-          kernels.adam(parts.part(begin, end), gradient.data() + begin, step_of(step, decouples));
+          kernels.step(parts.part(begin, end), gradient.data() + begin, step_of(step, decouples));
       }
       CHECK(parts == whole);
       double most = 0.0;

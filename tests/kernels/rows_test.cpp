@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/row_sets.hpp"
+#include "kernels/cpu/adam.hpp"
 #include "kernels/cpu/rows.hpp"
 #include "tests/kernels/isas.hpp"
 
@@ -130,7 +131,7 @@ TEST_CASE("rows: Adam's step is its formula, and idle steps at once are those on
         const Floats g = normal(count, random);
         for (float& each : v) each *= each;
         const Floats w0 = w, m0 = m, v0 = v;
-        const RowKernels& kernels = row_kernels(isa);
+        const AdamKernels& kernels = adam_kernels(isa);
         const AdamStep step{.of_mean = 0.1f,
                             .beta2 = 0.99f,
                             .of_square = 0.01f,
@@ -138,7 +139,7 @@ TEST_CASE("rows: Adam's step is its formula, and idle steps at once are those on
                             .inverse_root = 1.7f,
                             .eps = 1e-3f,
                             .weight_decay = decay};
-        kernels.adam({w.data(), m.data(), v.data(), width}, g.data(), step);
+        kernels.step({w.data(), m.data(), v.data(), width}, g.data(), step);
         for (std::size_t i = 0; i < count; ++i) {
           const double gradient =
               static_cast<double>(g[i]) + static_cast<double>(decay) * static_cast<double>(w0[i]);
@@ -158,10 +159,10 @@ TEST_CASE("rows: Adam's step is its formula, and idle steps at once are those on
         const auto row = [&](Floats(&of)[3]) {
           return AdamRow{of[0].data(), of[1].data(), of[2].data(), width};
         };
-        kernels.adam_idle(row(at_once), steps.data(), 7);
+        kernels.idle(row(at_once), steps.data(), 7);
         for (const AdamStep& each : steps) {
-          kernels.adam_idle(row(singly), &each, 1);
-          kernels.adam(row(with_zeros), zeros.data(), each);
+          kernels.idle(row(singly), &each, 1);
+          kernels.step(row(with_zeros), zeros.data(), each);
         }
         for (int part = 0; part < 3; ++part) {
           CHECK(at_once[part] == singly[part]);

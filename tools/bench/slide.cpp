@@ -124,7 +124,7 @@ struct Layer {
 
 void kernels_part(bool quick) {
   Layer layer(quick ? 5'000 : 670'091, 128, quick ? 100 : 1000);
-  const RowKernels scalar{scalar_dots, scalar_sum, nullptr, nullptr, nullptr, nullptr};
+  const RowKernels scalar{scalar_dots, scalar_sum, nullptr, nullptr};
   std::vector<Contender> contenders;
   const auto add = [&](const char* name, const RowKernels& kernels) {
     contenders.push_back({name, [&layer, kernels] {

@@ -25,7 +25,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/optimizer.hpp>
 
-#include "kernels/cpu/rows.hpp"
+#include "kernels/cpu/adam.hpp"
 
 namespace hfta {
 
@@ -169,7 +169,7 @@ bool adam_in_one_pass(Update& u, bool decoupled) {
                               decays != nullptr ? decays[b] : 0.0, decoupled},
                              u.count(b));
       const std::int64_t at = row * width;
-      kernels::row_kernels().adam({weights + at, averages + at, squares + at, width}, gradients + at, step);
+      kernels::adam_kernels().step({weights + at, averages + at, squares + at, width}, gradients + at, step);
     }
   });
   return true;
