@@ -1,5 +1,5 @@
 # Headers of LibTorch and of the standard library, compiled once for each set of flags that units come with: for the engine and
-# all plugins (libraries), for plugins that compute with OpenMP (openmp), for programs, and for the SDK, whose symbols are visible.
+# all plugins (libraries), for plugins that compute with OpenMP (openmp), and for programs.
 # A unit still includes what it uses: tools/lint reads each without them. GCC instantiates what inline functions of precompiled
 # headers need in each unit anew, 1.5 s for all of ATen: those that need no more than tensors have headers with no more (tensors,
 # 0.5 s). The front has none: what costs time there is code, not reading.

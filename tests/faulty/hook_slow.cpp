@@ -7,7 +7,7 @@ namespace {
 
 using namespace trainyard;
 
-class Slow final : public Hook {
+class SlowHook final : public Hook {
  public:
   struct Options {
     std::string at = "batch_end";
@@ -25,14 +25,14 @@ class Slow final : public Hook {
     std::vector<std::string> names;
     for (const Event event : events) {
       names.emplace_back(name(event));
-      m.hook<&Slow::called>(event);
+      m.hook<&SlowHook::called>(event);
     }
     m.option("at", &Options::at, "event").one_of(names);
     m.option("step", &Options::step, "number of the step");
     m.option("seconds", &Options::seconds, "how long").min(0.0);
     m.option("sign", &Options::sign, "file that tells that it sleeps");
   }
-  explicit Slow(const Options& options) : options_(options) {}
+  explicit SlowHook(const Options& options) : options_(options) {}
 
   void called(StepContext& context) {
     if (name(context.event()) == options_.at && context.step_number() >= options_.step)
@@ -46,4 +46,4 @@ class Slow final : public Hook {
 
 }  // namespace
 
-TRAINYARD_PLUGIN(Slow)
+TRAINYARD_PLUGIN(SlowHook)

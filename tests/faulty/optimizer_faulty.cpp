@@ -7,7 +7,7 @@ namespace {
 
 using namespace trainyard;
 
-class Faulty final : public Optimizer {
+class FaultyOptimizer final : public Optimizer {
  public:
   struct Options {
     std::string way = "nothing";
@@ -18,7 +18,7 @@ class Faulty final : public Optimizer {
     m.option("way", &Options::way, "how it goes wrong").one_of(faulty::ways);
     m.option("step", &Options::step, "number of the step");
   }
-  explicit Faulty(const Options& options) : options_(options) {}
+  explicit FaultyOptimizer(const Options& options) : options_(options) {}
   void step() override {
     if (++steps_ == options_.step) faulty::go_wrong(options_.way);
   }
@@ -30,4 +30,4 @@ class Faulty final : public Optimizer {
 
 }  // namespace
 
-TRAINYARD_PLUGIN(Faulty)
+TRAINYARD_PLUGIN(FaultyOptimizer)

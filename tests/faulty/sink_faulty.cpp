@@ -7,7 +7,7 @@ namespace {
 
 using namespace trainyard;
 
-class Faulty final : public Sink {
+class FaultySink final : public Sink {
  public:
   struct Options {
     std::string way = "nothing";
@@ -16,7 +16,7 @@ class Faulty final : public Sink {
     m.name("faulty").version("1.0.0").summary("Goes wrong at its first record.");
     m.option("way", &Options::way, "how it goes wrong").one_of(faulty::ways);
   }
-  explicit Faulty(const Options& options) : options_(options) {}
+  explicit FaultySink(const Options& options) : options_(options) {}
   void open(const RunInfo&) override {}
   void record(const Record&) override { faulty::go_wrong(options_.way); }
   void close() override {}
@@ -27,4 +27,4 @@ class Faulty final : public Sink {
 
 }  // namespace
 
-TRAINYARD_PLUGIN(Faulty)
+TRAINYARD_PLUGIN(FaultySink)

@@ -8,7 +8,7 @@ namespace {
 
 using namespace trainyard;
 
-class Slow final : public Sink {
+class SlowSink final : public Sink {
  public:
   struct Options {
     double seconds = 0.05;
@@ -17,7 +17,7 @@ class Slow final : public Sink {
     m.name("slow").version("1.0.0").summary("Sleeps at each record.");
     m.option("seconds", &Options::seconds, "how long").min(0.0);
   }
-  explicit Slow(const Options& options) : options_(options) {}
+  explicit SlowSink(const Options& options) : options_(options) {}
 
   void open(const RunInfo&) override {}
   void record(const Record&) override {
@@ -31,4 +31,4 @@ class Slow final : public Sink {
 
 }  // namespace
 
-TRAINYARD_PLUGIN(Slow)
+TRAINYARD_PLUGIN(SlowSink)

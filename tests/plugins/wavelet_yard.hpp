@@ -191,6 +191,7 @@ inline StepWork work_of(std::span<Batch> micros, std::int64_t step) {
 struct Yard {
   Yard(std::unique_ptr<Network> made, const Table& options)
       : network(std::move(made)), optimizer(test::make<Optimizer>("sgd", options)) {
+    at::set_num_threads(1);  // else a thread that has not computed yet may divide sums otherwise than another
     optimizer->common.lr = 0.05;
     optimizer->open(make_groups(network->parameters(), optimizer->common));
     bench = std::make_unique<PlainBench>(*network, *optimizer);

@@ -4,14 +4,14 @@
 
 using namespace trainyard;
 
-class Forgetful final : public Hook {
+class ForgetfulHook final : public Hook {
  public:
   struct Options {};
   static void describe(Manifest<Options>& m) {
     m.name("forgetful").version("1.0.0").summary("A plugin with a mistake.");
-    m.hook<&Forgetful::called>(Event::after_backward).writes(Region::grads);
+    m.hook<&ForgetfulHook::called>(Event::after_backward).writes(Region::grads);
   }
-  explicit Forgetful(const Options&) {}
+  explicit ForgetfulHook(const Options&) {}
 
   void called(StepContext& context) {
     ++count_;
@@ -22,4 +22,4 @@ class Forgetful final : public Hook {
  private:
   int count_ = 0;
 };
-TRAINYARD_PLUGIN(Forgetful)
+TRAINYARD_PLUGIN(ForgetfulHook)

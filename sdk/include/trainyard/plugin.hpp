@@ -198,13 +198,17 @@ PluginEntry::Instance create(const OptionSource& source) {
 }  // namespace detail
 }  // namespace trainyard
 
+#ifndef TRAINYARD_ENTRY  // the build of several plugins as one unit has a name for each
+#define TRAINYARD_ENTRY trainyard_plugin
+#endif
+
 /// Exports CLASS as the plugin of this shared object. Use it once per object, at namespace scope.
-#define TRAINYARD_PLUGIN(CLASS)                                                                        \
-  extern "C" __attribute__((visibility("default"))) const trainyard::PluginEntry* trainyard_plugin() { \
-    static constexpr trainyard::PluginEntry entry = {                                                  \
-        .fingerprint = {},                                                                             \
-        .describe = &trainyard::detail::describe<CLASS>,                                               \
-        .create = &trainyard::detail::create<CLASS>,                                                   \
-    };                                                                                                 \
-    return &entry;                                                                                     \
+#define TRAINYARD_PLUGIN(CLASS)                                                                       \
+  extern "C" __attribute__((visibility("default"))) const trainyard::PluginEntry* TRAINYARD_ENTRY() { \
+    static constexpr trainyard::PluginEntry entry = {                                                 \
+        .fingerprint = {},                                                                            \
+        .describe = &trainyard::detail::describe<CLASS>,                                              \
+        .create = &trainyard::detail::create<CLASS>,                                                  \
+    };                                                                                                \
+    return &entry;                                                                                    \
   }

@@ -2,11 +2,11 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Checkpointer {
+class CheckpointerThrower final : public trainyard::Checkpointer {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"take", "drain"}); }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit CheckpointerThrower(const Options& options) : options_(options) {}
   void open(trainyard::CheckpointStore&) override { options_.at("open"); }
   void take(trainyard::Snapshot) override { options_.at("take"); }
   void drain() override { options_.at("drain"); }
@@ -14,4 +14,4 @@ class Thrower final : public trainyard::Checkpointer {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(CheckpointerThrower)

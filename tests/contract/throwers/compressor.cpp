@@ -2,14 +2,14 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Compressor {
+class CompressorThrower final : public trainyard::Compressor {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"takes", "open"}, {"reduce"});
     m.needs("distributed");
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit CompressorThrower(const Options& options) : options_(options) {}
 
   bool takes(const trainyard::NamedTensor&) const override {
     options_.at("takes");
@@ -31,4 +31,4 @@ class Thrower final : public trainyard::Compressor {
   Options options_;
   trainyard::Ranks* ranks_ = nullptr;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(CompressorThrower)

@@ -4,13 +4,13 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Dataset {
+class DatasetThrower final : public trainyard::Dataset {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"open", "size", "schema", "labels"}, {"read"});
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit DatasetThrower(const Options& options) : options_(options) {}
   void open(const std::string&) override { options_.at("open"); }
   std::int64_t size() const override {
     options_.at("size");
@@ -36,4 +36,4 @@ class Thrower final : public trainyard::Dataset {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(DatasetThrower)

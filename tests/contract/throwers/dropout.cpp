@@ -2,11 +2,11 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Dropout {
+class DropoutThrower final : public trainyard::Dropout {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"apply"}); }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit DropoutThrower(const Options& options) : options_(options) {}
   void open(const trainyard::DropoutPlaces&) override { options_.at("open"); }
   at::Tensor apply(const at::Tensor& x, std::size_t, const trainyard::DropoutCall&) override {
     options_.at("apply");
@@ -16,4 +16,4 @@ class Thrower final : public trainyard::Dropout {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(DropoutThrower)

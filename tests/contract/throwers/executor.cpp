@@ -2,7 +2,7 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Eager {
+class ExecutorThrower final : public trainyard::Eager {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
@@ -10,7 +10,7 @@ class Thrower final : public trainyard::Eager {
     m.fires(trainyard::micro_events);
     for (const char* feature : {"grads", "hyper", "batch", "outputs", "model"}) m.provides(feature);
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit ExecutorThrower(const Options& options) : options_(options) {}
 
   void open(trainyard::Workbench&) override { options_.at("open"); }
   void step(trainyard::Workbench& bench, trainyard::StepWork& work) override {
@@ -27,4 +27,4 @@ class Thrower final : public trainyard::Eager {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(ExecutorThrower)

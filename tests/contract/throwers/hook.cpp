@@ -2,7 +2,7 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Hook {
+class HookThrower final : public trainyard::Hook {
  public:
   using Options = ::Options;
   using Event = trainyard::Event;
@@ -19,13 +19,13 @@ class Thrower final : public trainyard::Hook {
     for (const Event event : ahead) before.emplace_back(name(event));
     for (const Event event : within) during.emplace_back(name(event));
     describe_thrower(m, before, during);
-    for (const Event event : ahead) m.hook<&Thrower::called>(event);
-    for (const Event event : within) m.hook<&Thrower::called>(event);
+    for (const Event event : ahead) m.hook<&HookThrower::called>(event);
+    for (const Event event : within) m.hook<&HookThrower::called>(event);
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit HookThrower(const Options& options) : options_(options) {}
   void called(trainyard::StepContext& context) { options_.at(std::string(name(context.event()))); }
 
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(HookThrower)

@@ -4,13 +4,13 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Loss {
+class LossThrower final : public trainyard::Loss {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"check"}, {"forward", "weight"});
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit LossThrower(const Options& options) : options_(options) {}
   void check(const std::vector<std::int64_t>&, const trainyard::BatchSchema&) const override {
     options_.at("check");
   }
@@ -26,4 +26,4 @@ class Thrower final : public trainyard::Loss {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(LossThrower)

@@ -2,13 +2,13 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Metric {
+class MetricThrower final : public trainyard::Metric {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"check"}, {"names", "reset", "update", "compute"});
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit MetricThrower(const Options& options) : options_(options) {}
   std::vector<std::string> names() const override {
     options_.at("names");
     return {"thrower"};
@@ -30,4 +30,4 @@ class Thrower final : public trainyard::Metric {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(MetricThrower)

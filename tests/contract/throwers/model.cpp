@@ -28,13 +28,13 @@ class Net final : public trainyard::Network {
   at::Tensor weight_;
 };
 
-class Thrower final : public trainyard::Model {
+class ModelThrower final : public trainyard::Model {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"build"}, {"forward", "backward"});
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit ModelThrower(const Options& options) : options_(options) {}
   std::unique_ptr<trainyard::Network> build(const trainyard::ModelContext&) const override {
     options_.at("build");
     return std::make_unique<Net>(options_);
@@ -43,4 +43,4 @@ class Thrower final : public trainyard::Model {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(ModelThrower)

@@ -2,11 +2,11 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Optimizer {
+class OptimizerThrower final : public trainyard::Optimizer {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open"}, {"step"}); }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit OptimizerThrower(const Options& options) : options_(options) {}
   void open(std::vector<trainyard::ParamGroup> groups) override {
     options_.at("open");
     Optimizer::open(std::move(groups));
@@ -16,4 +16,4 @@ class Thrower final : public trainyard::Optimizer {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(OptimizerThrower)

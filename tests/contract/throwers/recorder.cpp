@@ -2,14 +2,14 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Recorder {
+class RecorderThrower final : public trainyard::Recorder {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"open", "attach"}, {"batch_end"});
-    m.hook<&Thrower::batch_end>(trainyard::Event::batch_end);
+    m.hook<&RecorderThrower::batch_end>(trainyard::Event::batch_end);
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit RecorderThrower(const Options& options) : options_(options) {}
 
   void open(const trainyard::RunInfo&) override { options_.at("open"); }
   void attach(std::vector<trainyard::NamedRule>, const trainyard::RunScale&) override {
@@ -20,4 +20,4 @@ class Thrower final : public trainyard::Recorder {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(RecorderThrower)

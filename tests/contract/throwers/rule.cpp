@@ -2,13 +2,13 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Rule {
+class RuleThrower final : public trainyard::Rule {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {"watches", "modes", "window"}, {"evaluate", "remember"});
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit RuleThrower(const Options& options) : options_(options) {}
 
   std::vector<trainyard::Watch> watches() const override {
     options_.at("watches");
@@ -35,4 +35,4 @@ class Thrower final : public trainyard::Rule {
   Options options_;
   bool seen_ = false;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(RuleThrower)

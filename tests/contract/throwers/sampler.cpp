@@ -4,11 +4,11 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Sampler {
+class SamplerThrower final : public trainyard::Sampler {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {"open", "size"}, {"order"}); }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit SamplerThrower(const Options& options) : options_(options) {}
   void open(const Source& source) override {
     options_.at("open");
     size_ = source.size;
@@ -26,4 +26,4 @@ class Thrower final : public trainyard::Sampler {
   Options options_;
   std::int64_t size_ = 0;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(SamplerThrower)

@@ -2,11 +2,11 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Schedule {
+class ScheduleThrower final : public trainyard::Schedule {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) { describe_thrower(m, {}, {"factor"}); }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit ScheduleThrower(const Options& options) : options_(options) {}
   double factor(const trainyard::SchedulePoint&) const override {
     options_.at("factor");
     return 1.0;
@@ -15,4 +15,4 @@ class Thrower final : public trainyard::Schedule {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(ScheduleThrower)

@@ -2,13 +2,13 @@
 
 #include "thrower.hpp"
 
-class Thrower final : public trainyard::Sink {
+class SinkThrower final : public trainyard::Sink {
  public:
   using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     describe_thrower(m, {}, {"open", "record", "close"});
   }
-  explicit Thrower(const Options& options) : options_(options) {}
+  explicit SinkThrower(const Options& options) : options_(options) {}
   void open(const trainyard::RunInfo&) override { options_.at("open"); }
   void record(const trainyard::Record&) override { options_.at("record"); }
   void close() override { options_.at("close"); }
@@ -16,4 +16,4 @@ class Thrower final : public trainyard::Sink {
  private:
   Options options_;
 };
-TRAINYARD_PLUGIN(Thrower)
+TRAINYARD_PLUGIN(SinkThrower)
