@@ -128,7 +128,7 @@ void Ledger::replan(const std::vector<Entry>& before, const std::vector<Entry>& 
 
 std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntry>& journal) {
   std::map<std::int64_t, End> ends = ends_in(journal);
-  const auto taken_back = std::find_if(made.begin(), made.end(), [&](const Made& each) {
+  const auto taken_back = std::find_if(made.begin(), made.end(), [&](const MadeSwap& each) {
     const auto end = ends.find(each.entry.number);
     return end != ends.end() && end->second.what == swap_rolled_back;
   });
@@ -141,7 +141,7 @@ std::optional<std::int64_t> Ledger::follow(const std::vector<report::JournalEntr
     ends.erase(*before);
   }
   for (auto& [number, end] : ends) {
-    if (std::any_of(made.begin(), made.end(), [&](const Made& each) { return each.entry == end.entry; }))
+    if (std::any_of(made.begin(), made.end(), [&](const MadeSwap& each) { return each.entry == end.entry; }))
       continue;
     const auto asked = std::find(open.begin(), open.end(), end.entry);
     const bool settled_before = asked == open.end() && number < next;
@@ -167,7 +167,7 @@ std::string Ledger::text() const {
   table.set("next", Value(next));
   Array requests, standing;
   for (const Entry& entry : open) requests.push_back(Value(table_of(entry)));
-  for (const Made& each : made) {
+  for (const MadeSwap& each : made) {
     Table entry = table_of(each.entry);
     if (each.until) entry.set("until", Value(*each.until));
     standing.push_back(Value(std::move(entry)));

@@ -35,15 +35,15 @@ struct Entry {
 
 /// A request that was made but is not settled: the run may be rolled back to before it, or to before an
 /// earlier one.
-struct Made {
+struct MadeSwap {
   Entry entry;                        ///< includes the step at which it was made
   std::optional<std::int64_t> until;  ///< the step at which its watch ends; nothing: it is not watched itself
 };
 
 struct Ledger {
-  std::int64_t next = 1;    ///< number of the next request
-  std::vector<Entry> open;  ///< in the order in which they will be made
-  std::vector<Made> made;   ///< oldest first; the oldest is watched
+  std::int64_t next = 1;       ///< number of the next request
+  std::vector<Entry> open;     ///< in the order in which they will be made
+  std::vector<MadeSwap> made;  ///< oldest first; the oldest is watched
 
   /// Numbers a request and inserts it behind those that are due with it or earlier.
   void add(Entry entry);

@@ -52,7 +52,7 @@ class Keep final : public DataTool {
   }
   explicit Keep(const Options&) {}
 
-  Report run_on_data(DataShop& shop) override {
+  Report run_on_data(DataWorkshop& shop) override {
     Report report;
     report.columns = {"split", "file", "bytes", "made", "sha256"};
     std::map<std::string, std::pair<std::string, bool>> digests;  // by file: that, and whether it was made

@@ -216,7 +216,7 @@ class Directions(unittest.TestCase):
 class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list."""
 
-    ROOMS = ["plugins", "runfile", "rundir", "check", "report", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/swap",
+    ROOMS = ["plugins", "runfile", "rundir", "check", "report", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/recovery", "engine/swap",
              "engine/verbs", "engine/check", "engine", "cli", "cli/study", "cli/verbs", ""]
     APART = {"seal": {"plugins", "runfile"},  # a program of the build
              "nccl": {"engine/distributed"}}  # a library that this loads

@@ -91,7 +91,7 @@ std::string difference_after(const std::string& text, bool& waited, const std::s
     expected = clones(run->snapshot().states);
     before = train::Swaps(*run).commit(*swap, true);
     waited = !before->settled();
-    if (evaluated) run->loop().look(run->loop().evaluations().front());
+    if (evaluated) run->loop().evaluate_silently(run->loop().evaluations().front());
   };
   run.fit();
   return found;

@@ -54,7 +54,7 @@ class PlainBench : public Workbench {
   void is_whole(std::size_t parameter) override {
     whole.emplace_back(parameter, network_.parameters()[parameter].tensor.grad().clone());
   }
-  void take_up(const StepWork& work) override { taken_up.push_back(work.step); }
+  void update_is_of(const StepWork& work) override { taken_up.push_back(work.step); }
   Update update(const std::function<void()>&) override {
     const c10::NoGradGuard no_grad;
     for (const auto& [parameter, gradient] : std::exchange(whole, {})) {

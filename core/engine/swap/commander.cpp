@@ -164,15 +164,15 @@ void Commander::begin_pauses() {
 
 /// Ends watches up to `step`. A swap stays once no other watch can take the run back to before it.
 void Commander::end_watches(std::int64_t step) {
-  const auto over = [&](const Standing& each) { return each.watch && step >= each.watch->until; };
-  if (std::none_of(standing_.begin(), standing_.end(), over)) return;
+  const auto over = [&](const RevertibleSwap& each) { return each.watch && step >= each.watch->until; };
+  if (std::none_of(revertible_.begin(), revertible_.end(), over)) return;
   run_.check_weights();
-  for (Standing& each : standing_)
+  for (RevertibleSwap& each : revertible_)
     if (over(each)) later([gone = std::exchange(each.watch, std::nullopt)] {});
-  const auto stays = std::find_if(standing_.begin(), standing_.end(),
-                                  [](const Standing& each) { return each.watch.has_value(); });
-  for (auto each = standing_.begin(); each != stays; ++each) retire(std::move(each->swap));
-  standing_.erase(standing_.begin(), stays);
+  const auto stays = std::find_if(revertible_.begin(), revertible_.end(),
+                                  [](const RevertibleSwap& each) { return each.watch.has_value(); });
+  for (auto each = revertible_.begin(); each != stays; ++each) retire(std::move(each->swap));
+  revertible_.erase(revertible_.begin(), stays);
 }
 
 /// Prepares the current swap anew, as the run is about to differ from the one it was prepared for.
@@ -350,10 +350,10 @@ void Commander::commit(Job& job) {
       command->answer({{"message", message}});
     });
   }
-  if (!before && standing_.empty()) return retire(std::move(job.prepared));
+  if (!before && revertible_.empty()) return retire(std::move(job.prepared));
   std::optional<Watch> watched;
   if (before) watched.emplace(Watch{std::move(before), *entry.step + watch});
-  standing_.push_back({std::move(entry), std::move(job.prepared), std::move(watched)});
+  revertible_.push_back({std::move(entry), std::move(job.prepared), std::move(watched)});
 }
 
 /// Tells the client why; a planned swap, for which nobody waits, becomes a warning.
@@ -378,11 +378,11 @@ std::int64_t Commander::watch_of(const Entry& entry) const {
 
 bool Commander::recover(const Error& error) {
   put_back();  // going back by other means changes the run, too
-  if (standing_.empty()) return false;
+  if (revertible_.empty()) return false;
   const std::int64_t failed_at = run_.clock().step + 1;
-  while (!standing_.back().watch) {
-    Standing later_one = std::move(standing_.back());
-    standing_.pop_back();
+  while (!revertible_.back().watch) {
+    RevertibleSwap later_one = std::move(revertible_.back());
+    revertible_.pop_back();
     if (later_one.swap) {
       swaps_.take_back(*later_one.swap);
       retire(std::move(later_one.swap));
@@ -391,8 +391,8 @@ bool Commander::recover(const Error& error) {
     for (const config::SwapRequest& swap : later_one.entry.swaps) --swapped_[swap.slot];
     due_.push_front(std::move(later_one.entry));
   }
-  Standing failed = std::move(standing_.back());
-  standing_.pop_back();
+  RevertibleSwap failed = std::move(revertible_.back());
+  revertible_.pop_back();
   swaps_.take_back(*failed.swap);
   // The states are copied: plugins keep what they load, and a checkpoint under way may hold the copy.
   run_.go_back(train::StateCopy(failed.watch->before->states()).states());
@@ -417,7 +417,7 @@ void Commander::complete(Snapshot& snapshot) {
   if (current_) ledger.open.push_back(current_->entry);
   for (const std::shared_ptr<Job>& job : waiting_) ledger.open.push_back(job->entry);
   ledger.open.insert(ledger.open.end(), due_.begin(), due_.end());
-  for (const Standing& each : standing_) {
+  for (const RevertibleSwap& each : revertible_) {
     ledger.made.push_back({each.entry, each.watch ? std::optional(each.watch->until) : std::nullopt});
     if (!each.watch) continue;
     for (State state : each.watch->before->states()) {
@@ -445,7 +445,7 @@ void Commander::go_on_with(std::vector<MadeBefore> made) {
       watch.emplace(Watch{std::make_shared<train::StateCopy>(std::move(each.before)), *each.made.until});
     for (const config::SwapRequest& each_swap : entry.swaps) ++swapped_[each_swap.slot];
     ++counts_.made;
-    standing_.push_back({std::move(entry), std::move(swap), std::move(watch)});
+    revertible_.push_back({std::move(entry), std::move(swap), std::move(watch)});
   }
 }
 
@@ -529,7 +529,7 @@ void Commander::evaluate(Command* command) {
   train::StateCopy before(run_.snapshot().states);
   std::map<std::string, double, std::less<>> seen;
   try {
-    seen = loop.look(loop.evaluations().front());
+    seen = loop.evaluate_silently(loop.evaluations().front());
   } catch (const Error& error) {
     run_.go_back(before.states());
     if (command != nullptr) command->refuse(error.what());
@@ -611,7 +611,7 @@ void Commander::note_pause(std::string why) {
 
 /// Keeps a pause that falls within a watch: it is repeated if the run goes back to before it.
 void Commander::stand(Entry pause) {
-  if (!standing_.empty()) standing_.push_back({std::move(pause), nullptr, std::nullopt});
+  if (!revertible_.empty()) revertible_.push_back({std::move(pause), nullptr, std::nullopt});
 }
 
 /// Writes the noted lines to the journal. Any thread.

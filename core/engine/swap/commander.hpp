@@ -24,7 +24,7 @@ namespace trainyard::control {
 
 /// A swap of a saved run; if it was watched, with the state of the run before it.
 struct MadeBefore {
-  Made made;
+  MadeSwap made;
   std::vector<State> before;
 };
 
@@ -79,7 +79,7 @@ class Commander {
     std::atomic<bool> done{false};  ///< prepared, or failed
   };
   /// A watched swap of the run, or what came after one: another swap, or a pause of the executor.
-  struct Standing {
+  struct RevertibleSwap {
     Entry entry;
     std::unique_ptr<train::PreparedSwap> swap;  ///< null: a pause
     std::optional<Watch> watch;
@@ -128,8 +128,8 @@ class Commander {
   std::int64_t next_number_;
   std::deque<Entry> due_;  ///< in the order of their steps
   std::deque<std::shared_ptr<Job>> waiting_;
-  std::shared_ptr<Job> current_;    ///< in preparation, or prepared
-  std::vector<Standing> standing_;  ///< oldest first; the oldest is watched
+  std::shared_ptr<Job> current_;            ///< in preparation, or prepared
+  std::vector<RevertibleSwap> revertible_;  ///< oldest first; the oldest is watched
   report::SwapCounts counts_;
   std::map<std::string, std::int64_t> swapped_;  ///< number of swaps by slot
   struct AskedCheckpoint {

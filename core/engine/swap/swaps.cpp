@@ -268,7 +268,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();
     if (run_.loop().world() != nullptr &&
         brings(swap.layer_, {Dataset::kind.name, Model::kind.name, Loss::kind.name}))
-      run_.try_parts();  // several ranks do not go back once they train
+      run_.try_batch();  // several ranks do not go back once they train
   } catch (...) {
     if (exchanged) {
       exchange(swap);
@@ -326,7 +326,7 @@ void Swaps::exchange(PreparedSwap& swap) {
   }
   std::swap(live_.config.resolved, swap.config_.resolved);
   std::swap(live_.config_text, swap.config_text_);
-  Made &now = live_.layer.made, &made = swap.layer_.made;
+  OpenedParts &now = live_.layer.made, &made = swap.layer_.made;
   if (made.network) std::swap(now.network, made.network);
   if (made.dropout) std::swap(now.dropout, made.dropout);
   if (made.compressor) std::swap(now.compressor, made.compressor);

@@ -178,12 +178,12 @@ void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends
     clear_gradients(parameters_);
     work.micros = {};
   }
-  take_up(work);
+  update_is_of(work);
   step(work, logging);
 }
 
 /// The loop gives at least one micro-batch, or none of a step that this rank leaves out.
-void Bench::take_up(const StepWork& work) {
+void Bench::update_is_of(const StepWork& work) {
   if (!reduction_) return;
   reduction_->start(work.step, loss_scale());
   share_weight_ = work.weight;

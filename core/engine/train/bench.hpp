@@ -75,7 +75,7 @@ class Bench final : public Workbench {
   void backward(StepWork& work, std::size_t micro, const ForwardPass& forward) override;
   Update update(const std::function<void()>& apply) override;
   void is_whole(std::size_t parameter) override;
-  void take_up(const StepWork& work) override;
+  void update_is_of(const StepWork& work) override;
   Network& network() override { return *parts_.network.plugin; }
   Loss& loss() override { return *parts_.loss.plugin; }
   Optimizer& optimizer() override { return *parts_.optimizer.plugin; }

@@ -70,7 +70,7 @@ class Loop {
   /// signal cut it short.
   MetricValues evaluate(const EvaluationSplit& split);
   /// The same, unreported; the caller undoes by load() what hooks made of it. Within LoopHost::at_safe_point.
-  MetricValues look(const EvaluationSplit& split);
+  MetricValues evaluate_silently(const EvaluationSplit& split);
 
   // For rank recovery:
   Position position() const { return {context_.clock_.step, stage_, bench_.agreed()}; }
@@ -130,7 +130,7 @@ class Loop {
   void poll();
   unsigned ends() const;
   void interrupt(Ending ending);
-  void rest(Executor::Pause pause);
+  void settle_executor(Executor::Pause pause);
   void share_buffers();
   void forget_step();
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }

@@ -210,7 +210,7 @@ void Run::load_parts(const std::string& slot, const ManifestData& manifest, cons
 
 void Run::build_model() try {
   Opening(live_, live_.config, live_.layer).open(Opening::Stage::model);
-  Made& made = live_.layer.made;
+  OpenedParts& made = live_.layer.made;
   if (made.dropout) made.network->set_dropout(made.dropout.get(), live_.config.run.seed);
   live_.context.network_ = made.network.get();
   shards_ = Shards::of(*made.network, live_.world, live_.config);
@@ -250,7 +250,7 @@ Loop& Run::build_loop(LoopParts parts) {
 /// Called after every step: it looks at the plugins, which are cold by then, only if a thread of one failed.
 void Run::check_threads() {
   report::ExitWatch::stepped();
-  if (unsaved_) unsaved_->look(live_.layer.plugins);
+  if (unsaved_) unsaved_->inspect(live_.layer.plugins);
   if (!thread_failed_.load(std::memory_order_relaxed)) [[likely]]
     return;
   thread_failed_ = false;
@@ -264,7 +264,7 @@ void Run::check_threads() {
 
 void Run::connect() {
   thread_failed_ = true;  // look at new plugins: they may have had threads before
-  Made& made = live_.layer.made;
+  OpenedParts& made = live_.layer.made;
   parts_.network = {&live_.config.at("model"), made.network.get()};
   parts_.dropout = made.dropout.get();
   parts_.loss = filled<Loss>("loss");
@@ -344,7 +344,7 @@ std::vector<Batch> Run::first_batches(std::string_view name, std::int64_t count)
   return batches;
 }
 
-void Run::try_parts() {
+void Run::try_batch() {
   if (shards_) return;  // a pass through sharded tables is a collective
   const at::NoGradGuard no_grad;
   for (const Batch& batch : first_batches("train", 1)) loop_->bench().grade(batch, {}, nullptr);

@@ -87,7 +87,7 @@ class Run : LoopOwner {
   /// Tells the recorder which rules there are in a layer.
   void attach_rules(Layer& layer);
   /// Throws Error if the network or the loss cannot take a batch of the data. Changes nothing.
-  void try_parts();
+  void try_batch();
   /// Points the loop to the plugins that fill its slots.
   void connect();
   /// Calls the hook while a swap is rolled back. Errors are logged and ignored.

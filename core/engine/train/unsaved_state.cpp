@@ -49,17 +49,17 @@ bool saves(ActivePlugin& plugin) {
 
 }  // namespace
 
-void UnsavedState::look(std::deque<ActivePlugin>& plugins) {
+void UnsavedState::inspect(std::deque<ActivePlugin>& plugins) {
   std::map<const void*, Seen> now;
   for (ActivePlugin& plugin : plugins) {
     if (!plugin.has_state() || plugin.subscriber().disabled) continue;
     Seen& seen = now[plugin.subscriber().self] = std::move(seen_[plugin.subscriber().self]);
-    look(plugin, seen);
+    inspect(plugin, seen);
   }
   seen_ = std::move(now);
 }
 
-void UnsavedState::look(ActivePlugin& plugin, Seen& seen) {
+void UnsavedState::inspect(ActivePlugin& plugin, Seen& seen) {
   void* const self = plugin.subscriber().self;
   const auto* const begin = static_cast<const char*>(self);
   std::vector<char> object(begin, begin + malloc_usable_size(self));

@@ -18,7 +18,7 @@ class UnsavedState {
   explicit UnsavedState(std::function<void(const std::string&)> tell) : tell_(std::move(tell)) {}
 
   /// Called between steps. The first steps do not count: much is set up once in them.
-  void look(std::deque<ActivePlugin>& plugins);
+  void inspect(std::deque<ActivePlugin>& plugins);
 
  private:
   struct Seen {
@@ -26,7 +26,7 @@ class UnsavedState {
     int looks = 0;
     bool object_told = false, statics_told = false;
   };
-  void look(ActivePlugin& plugin, Seen& seen);
+  void inspect(ActivePlugin& plugin, Seen& seen);
 
   std::function<void(const std::string&)> tell_;
   std::map<const void*, Seen> seen_;  ///< by object

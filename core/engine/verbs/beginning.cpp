@@ -98,7 +98,7 @@ void take_ledger(Beginning& beginning, const std::vector<report::JournalEntry>& 
     loaded.step = StateReader(*loaded.find("run")).integer("step");
   }
   beginning.made.clear();
-  for (control::Made& made : std::exchange(beginning.ledger.made, {}))
+  for (control::MadeSwap& made : std::exchange(beginning.ledger.made, {}))
     beginning.made.push_back({made, made.until ? before(made.entry.number) : std::vector<State>()});
 }
 

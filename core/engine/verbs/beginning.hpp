@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/engine/events/bus.hpp"
+#include "core/engine/recovery/rendezvous.hpp"
 #include "core/engine/save/load.hpp"
 #include "core/engine/swap/commander.hpp"
-#include "core/engine/train/meeting.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/run_config.hpp"

@@ -87,7 +87,7 @@ std::vector<std::string> RunWorkshop::splits() const {
 std::map<std::string, double> RunWorkshop::evaluate(std::string_view name) {
   for (const EvaluationSplit& split : run_.loop().evaluations())
     if (split.name == name) {
-      const MetricValues values = run_.loop().look(split);
+      const MetricValues values = run_.loop().evaluate_silently(split);
       return {values.begin(), values.end()};
     }
   throw ConfigError("asks for metrics of [data." + std::string(name) + "], which the run does not have");

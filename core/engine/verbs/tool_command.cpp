@@ -27,7 +27,7 @@ namespace trainyard::train {
 namespace {
 
 /// The data of a run, for tools that need nothing else. The run, not opened, outlives it.
-class RunData final : public DataShop {
+class RunData final : public DataWorkshop {
  public:
   RunData(Run& run, std::string tool) : run_(run), tool_(std::move(tool)) {}
 

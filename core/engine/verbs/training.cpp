@@ -288,7 +288,7 @@ void Training::train(report::RunResult& result) {
 void Training::survive() {
   if (world_ == nullptr || run_->checkpointer().as<Checkpointer>().replaces_ranks() == nullptr) return;
   if (!world_->has_groups()) world_->replace_lost();
-  if (world_->replaces_lost()) return void(reunion_.emplace(*run_, *world_, facts_));
+  if (world_->replaces_lost()) return void(recovery_.emplace(*run_, *world_, facts_));
   const char* const why = world_->has_groups() ? "[distributed.compressor] has groups of ranks"
                                                : "`trainyard train --ranks` alone replaces it";
   messages_.send(LogLevel::warning, std::string("a rank that is killed ends the run: ") + why);
@@ -303,7 +303,7 @@ void Training::restore() {
     journal("host", newcomer_ ? "replacement" : "resume", note);
   });
   if (newcomer_) {
-    reunion_->join(*beginning_.joined);
+    recovery_->join(*beginning_.joined);
     if (first_) sinks_->go_back(run_->clock().step);
   } else {
     journal("host", "resumed", "from " + loaded.path);
@@ -385,7 +385,7 @@ void Training::check_schedule() {
 }
 
 bool Training::recover(const Error& error) {
-  if (world_ != nullptr) return reunion_ && reunion_->recover(error);  // the others are ahead, or wait
+  if (world_ != nullptr) return recovery_ && recovery_->recover(error);  // the others are ahead, or wait
   if (!commander_->recover(error)) return false;
   sinks_->go_back(run_->clock().step);
   return true;
@@ -412,7 +412,7 @@ bool Training::restore_best() {
   StateCopy last(run_->snapshot().states);
   run_->load_weights(path);
   for (const EvaluationSplit& split : run_->loop().evaluations())
-    if (run_->loop().look(split).empty()) {
+    if (run_->loop().evaluate_silently(split).empty()) {
       run_->go_back(last.states());
       return false;
     }

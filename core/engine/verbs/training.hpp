@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/engine/events/fault_report.hpp"
+#include "core/engine/recovery/rank_recovery.hpp"
 #include "core/engine/save/sink_thread.hpp"
 #include "core/engine/swap/commander.hpp"
 #include "core/engine/train/checkpoints.hpp"
 #include "core/engine/train/loop_host.hpp"
-#include "core/engine/train/reunion.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/train/time_use.hpp"
 #include "core/engine/verbs/beginning.hpp"
@@ -47,9 +47,9 @@ class Training final : public LoopHost {
   std::int64_t planned_swaps() const override { return commander_->planned(); }
   bool recover(const Error& error) override;
   void begin_step() override {
-    if (reunion_) reunion_->keep();
+    if (recovery_) recovery_->keep_state();
   }
-  void update_as_others(const Error& error) override { reunion_->update_as_others(error); }
+  void update_as_others(const Error& error) override { recovery_->update_as_others(error); }
   bool closing() override;
   void pausing(std::string_view why) override { commander_->note_pause(std::string(why)); }
   void complete(Snapshot& snapshot) override;
@@ -91,7 +91,7 @@ class Training final : public LoopHost {
   // Members in the order of their lifetimes; each is set once it is needed.
   std::optional<Checkpoints> checkpoints_;  ///< outlives the run, whose plugin may still be writing
   std::optional<Run> run_;
-  std::optional<Reunion> reunion_;  ///< set if the loss of a rank does not end the run
+  std::optional<RankRecovery> recovery_;  ///< set if the loss of a rank does not end the run
   std::optional<report::SinkThread> sinks_;
   std::optional<control::Channel> channel_;
   std::optional<control::Commander> commander_;

@@ -65,7 +65,7 @@ void InTurn::land(int wave) {
   Wave& own = crew_.wave(wave);
   crew_.finish({&own});
   crew_.report(flight->work, {&own});
-  crew_.bench().take_up(flight->work);
+  crew_.bench().update_is_of(flight->work);
   while (update(wave) == Update::repeat) {
     begin(wave);
     crew_.finish({&own});

@@ -16,9 +16,9 @@ TRAINYARD_CONTRACT("data_tool.hpp");
 namespace trainyard {
 
 /// Gives a tool the data of a run that does not train. All calls are of the loop thread, and throw Error.
-class DataShop {
+class DataWorkshop {
  public:
-  virtual ~DataShop() = default;
+  virtual ~DataWorkshop() = default;
 
   /// Returns "train" and those of "val" and "test" that the run has.
   virtual std::vector<std::string> splits() const = 0;
@@ -33,7 +33,7 @@ class DataShop {
 class DataTool : public Tool {
  public:
   /// Called once, in the place of run().
-  virtual Report run_on_data(DataShop& shop) = 0;
+  virtual Report run_on_data(DataWorkshop& shop) = 0;
 
   /// Never called.
   Report run(Workshop&) final { throw ConfigError("it works on data alone"); }

@@ -117,7 +117,7 @@ class Workbench {
   virtual void is_whole(std::size_t /*parameter*/) {}
   /// Says that the next update() is of a step that was left in flight, and not of the one under way: means
   /// are over its batch. All ranks say the same at the same point.
-  virtual void take_up(const StepWork& /*work*/) {}
+  virtual void update_is_of(const StepWork& /*work*/) {}
 
   // Parts for an executor that goes a way of its own.
 

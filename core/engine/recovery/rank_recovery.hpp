@@ -13,21 +13,21 @@
 #include <trainyard/error.hpp>
 
 #include "core/engine/distributed/world.hpp"
-#include "core/engine/train/meeting.hpp"
+#include "core/engine/recovery/rendezvous.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/train/state_copy.hpp"
 
 namespace trainyard::train {
 
 /// Used on the loop thread.
-class Reunion {
+class RankRecovery {
  public:
   /// The run's checkpointer replaces ranks. `run` and `world` outlive this. `facts`: see Joined::facts.
-  Reunion(Run& run, distributed::World& world, std::string facts)
+  RankRecovery(Run& run, distributed::World& world, std::string facts)
       : run_(run), world_(world), facts_(std::move(facts)) {}
 
   /// Implements LoopHost::begin_step.
-  void keep();
+  void keep_state();
   /// Implements LoopHost::update_as_others.
   void update_as_others(const Error& error);
   /// Implements LoopHost::recover: returns true if all ranks are together again, between two steps. Throws
@@ -39,19 +39,19 @@ class Reunion {
  private:
   using SteadyClock = std::chrono::steady_clock;
 
-  Standing own() const;
+  RankProgress own() const;
   void check_replaceable() const;
-  void meet();
-  void come_together();
-  void exchange();
-  void tell();
+  void meet_again();
+  void share_states();
+  void send_missing_states();
+  void announce();
 
   Run& run_;
   distributed::World& world_;
   const std::string facts_;
   std::unique_ptr<StateCopy> kept_;  ///< null: the step has not begun
   std::int64_t kept_at_ = -1;
-  std::optional<Meeting> meeting_;  ///< set if the ranks have met, but not exchanged what they lack
+  std::optional<Rendezvous> rendezvous_;  ///< set if the ranks have met, but not exchanged what they lack
   bool given_up_ = false;
   std::vector<int> replaced_;
   std::vector<double> kept_back_;  ///< norm of what each rank's compressor kept back; empty: nothing

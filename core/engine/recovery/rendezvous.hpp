@@ -14,7 +14,7 @@
 namespace trainyard::train {
 
 /// The facts that a rank tells the others.
-struct Standing {
+struct RankProgress {
   bool newcomer = false;  ///< it has no state of the run
   Position position;
   bool gradients = false;  ///< it has all ranks' gradients of the step under way
@@ -23,15 +23,15 @@ struct Standing {
   std::int64_t due = 0;    ///< number of swaps planned
 };
 
-class Meeting {
+class Rendezvous {
  public:
   /// Waits for all ranks, old and new. Throws DistributedError if they do not come, or cannot go on from
   /// there.
-  Meeting(distributed::World& world, const Standing& own);
+  Rendezvous(distributed::World& world, const RankProgress& own);
 
   /// Returns the first of the ranks that have come furthest.
   int leader() const { return leader_; }
-  const Position& position() const { return standing(leader_).position; }
+  const Position& position() const { return progress(leader_).position; }
   /// Returns the new ranks in ascending order.
   const std::vector<int>& newcomers() const { return newcomers_; }
   /// Returns the leader and the ranks that lack its state: if `newcomers` the new ones, else those behind.
@@ -41,11 +41,11 @@ class Meeting {
   std::string text() const;
 
  private:
-  const Standing& standing(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  const RankProgress& progress(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   void find_leader();
   void check() const;
 
-  std::vector<Standing> ranks_;
+  std::vector<RankProgress> ranks_;
   std::vector<int> newcomers_;
   int leader_ = -1;
 };

@@ -1,4 +1,4 @@
-#include "core/engine/train/reunion.hpp"
+#include "core/engine/recovery/rank_recovery.hpp"
 
 #include <ATen/ops/linalg_vector_norm.h>
 
@@ -34,12 +34,12 @@ std::string text_of(double number, const char* format) {
 
 }  // namespace
 
-void Reunion::keep() {
+void RankRecovery::keep_state() {
   kept_ = std::make_unique<StateCopy>(run_.early_states());
   kept_at_ = run_.clock().step;
 }
 
-Standing Reunion::own() const {
+RankProgress RankRecovery::own() const {
   Loop& loop = run_.loop();
   return {.newcomer = false,
           .position = loop.position(),
@@ -50,7 +50,7 @@ Standing Reunion::own() const {
 }
 
 /// Throws if ranks cannot be replaced any more: swaps may have changed what the run was begun with.
-void Reunion::check_replaceable() const {
+void RankRecovery::check_replaceable() const {
   const std::string lost = "a rank was lost, and the run goes on from its last checkpoint alone: ";
   if (run_.checkpointer().as<Checkpointer>().replaces_ranks() == nullptr)
     throw DistributedError(lost + "checkpoint.type = \"" + run_.checkpointer().slot().type +
@@ -60,51 +60,51 @@ void Reunion::check_replaceable() const {
 }
 
 /// Meets all ranks, old and new. Throws if they cannot go on from there.
-void Reunion::meet() {
+void RankRecovery::meet_again() {
   given_up_ = true;  // unless this succeeds
   check_replaceable();
-  meeting_.emplace(world_, own());
-  for (const int rank : meeting_->newcomers())
+  rendezvous_.emplace(world_, own());
+  for (const int rank : rendezvous_->newcomers())
     if (std::ranges::find(replaced_, rank) == replaced_.end()) replaced_.push_back(rank);
   std::ranges::sort(replaced_);
-  if (losses_ >= most_losses && last_step_ == meeting_->position().step)
-    throw DistributedError(meeting_->text() + ", as " + std::to_string(losses_) +
+  if (losses_ >= most_losses && last_step_ == rendezvous_->position().step)
+    throw DistributedError(rendezvous_->text() + ", as " + std::to_string(losses_) +
                            " before it: the run does not go on by itself");
   given_up_ = false;
 }
 
-void Reunion::update_as_others(const Error& error) {
+void RankRecovery::update_as_others(const Error& error) {
   if (error.code() != ExitCode::distributed || !world_.exchange_failed()) throw;
   began_ = SteadyClock::now();
-  meet();
+  meet_again();
   const std::int64_t step = run_.clock().step;
-  if (meeting_->position().step == step) throw;  // no rank has made it: all drop it
+  if (rendezvous_->position().step == step) throw;  // no rank has made it: all drop it
   run_.host().journal("host", "update",
-                      "rank " + std::to_string(meeting_->leader()) + " has made step " +
+                      "rank " + std::to_string(rendezvous_->leader()) + " has made step " +
                           std::to_string(step + 1) + " already: it is made here, too");
 }
 
-bool Reunion::recover(const Error& error) {
-  if (error.code() != ExitCode::distributed || given_up_ || (!meeting_ && !world_.exchange_failed()))
+bool RankRecovery::recover(const Error& error) {
+  if (error.code() != ExitCode::distributed || given_up_ || (!rendezvous_ && !world_.exchange_failed()))
     return false;
-  if (!meeting_) {
+  if (!rendezvous_) {
     began_ = SteadyClock::now();
-    meet();
+    meet_again();
   }
-  come_together();
+  share_states();
   return true;
 }
 
-void Reunion::join(const Joined& joined) {
+void RankRecovery::join(const Joined& joined) {
   replaced_ = joined.replaced;
   run_.loop().take_position(joined.position);
-  come_together();
+  share_states();
 }
 
 /// Gives ranks the state that they lack; starts again if another rank is lost meanwhile.
-void Reunion::come_together() {
+void RankRecovery::share_states() {
   for (;;) try {
-      if (meeting_) exchange();
+      if (rendezvous_) send_missing_states();
       // New processes have built their run by now.
       const std::vector<std::vector<State>> own = distributed::gather(world_, run_.own_states());
       run_.take_own_states(own);
@@ -113,38 +113,38 @@ void Reunion::come_together() {
       break;
     } catch (const DistributedError&) {
       if (!world_.exchange_failed()) throw;
-      meet();
+      meet_again();
     }
-  meeting_.reset();
+  rendezvous_.reset();
   losses_ = run_.clock().step == last_step_ ? losses_ + 1 : 1;
   last_step_ = run_.clock().step;
-  tell();
+  announce();
 }
 
-void Reunion::exchange() {
+void RankRecovery::send_missing_states() {
   Loop& loop = run_.loop();
   if (kept_ && kept_at_ == run_.clock().step) run_.take_over(kept_->states());
   kept_.reset();  // plugins may hold its tensors
   loop.drop_step();
   for (const bool newcomers : {false, true}) {
-    const std::vector<int> group = meeting_->lacking(newcomers);
+    const std::vector<int> group = rendezvous_->lacking(newcomers);
     if (group.size() == 1) continue;
-    const bool leads = world_.rank() == meeting_->leader();
+    const bool leads = world_.rank() == rendezvous_->leader();
     Snapshot state;
     if (leads) state.states = run_.common_states(newcomers);
     if (leads && newcomers) run_.host().complete(state);
     std::ranges::move(state.fixed, std::back_inserter(state.states));
     if (newcomers) state.states.push_back({"data", {}, {{"facts", facts_}}, {}});
     const std::string bytes =
-        world_.share(leads ? distributed::to_bytes(state.states) : "", meeting_->leader(), group);
+        world_.share(leads ? distributed::to_bytes(state.states) : "", rendezvous_->leader(), group);
     if (leads || std::ranges::find(group, world_.rank()) == group.end()) continue;
     run_.take_over(distributed::from_bytes(bytes));
-    loop.take_position(meeting_->position());
+    loop.take_position(rendezvous_->position());
   }
 }
 
 /// Tells the checkpointer and the journal of the replacement.
-void Reunion::tell() {
+void RankRecovery::announce() {
   const Clock& clock = run_.clock();
   const Replacement what{.ranks = replaced_,
                          .step = clock.step,
