@@ -85,7 +85,8 @@ class Watch {
   }
 
   const View& look() {
-    RunState run = life_of(view_.run.path, loop_patience);  // before the files, so that they have its last records
+    RunState run =
+        life_of(view_.run.path, loop_patience);  // before the files, so that they have its last records
     run.steps = view_.run.steps;
     run.metrics = std::move(view_.run.metrics);
     view_.run = std::move(run);

@@ -25,7 +25,8 @@ std::vector<report::RunData> read_runs(const std::vector<std::string>& given) {
   std::set<std::filesystem::path> seen;
   for (const std::string& each : given) {
     const std::string path = find_run(each);
-    const RunState state = life_of(path, loop_patience);  // before its files, so that they have its last records
+    const RunState state =
+        life_of(path, loop_patience);  // before its files, so that they have its last records
     if (!seen.insert(std::filesystem::canonical(path)).second) continue;
     runs.push_back(report::read_run(path));
     runs.back().state = name(state.life);

@@ -14,7 +14,7 @@ namespace {
 using control::Json;
 
 constexpr std::size_t drawn_marks = 40;  ///< most marks in one drawing
-constexpr std::size_t few = 40;         ///< curves with at most this many points show each as a dot
+constexpr std::size_t few = 40;          ///< curves with at most this many points show each as a dot
 
 std::string share(double part, double whole) {
   return tenth(100.0 * part / whole) + "%";

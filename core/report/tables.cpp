@@ -268,8 +268,8 @@ std::string journal_table(const Shown& shown) {
   for (std::size_t i = 0; i < of_run.size(); ++i)
     if (of_run[i] > listed_marks)
       html += "<tr><th></th>" +
-              cell(std::to_string(of_run[i] - listed_marks) + " more in <code>" + escaped(shown.runs[i].path) +
-                   "/journal.jsonl</code>") +
+              cell(std::to_string(of_run[i] - listed_marks) + " more in <code>" +
+                   escaped(shown.runs[i].path) + "/journal.jsonl</code>") +
               "</tr>";
   return shown.marks.empty() ? std::string() : table("journal", html);
 }

@@ -39,7 +39,8 @@ CheckedFile::~CheckedFile() {
 
 void CheckedFile::check_size() const {
   if (size_ != entry_.size)
-    fail_in(path_, "has " + std::to_string(size_) + " bytes; " + std::to_string(entry_.size) + " were written");
+    fail_in(path_,
+            "has " + std::to_string(size_) + " bytes; " + std::to_string(entry_.size) + " were written");
 }
 
 void CheckedFile::check_header() const {
@@ -67,8 +68,8 @@ void CheckedFile::check(const TensorEntry& tensor, std::string_view bytes) const
 void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,
                         const std::string& digest) const {
   if (length > size_ || offset > size_ - length)
-    fail_in(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) + ", the file at " +
-                    std::to_string(size_));
+    fail_in(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) +
+                       ", the file at " + std::to_string(size_));
   plugins::Sha256 hash;
   read(offset, length, [&](std::string_view bytes) { hash.update(bytes.data(), bytes.size()); });
   compare(what, hash.hex(), digest);

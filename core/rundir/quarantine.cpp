@@ -43,8 +43,9 @@ std::vector<Quarantined> read_quarantine(const std::string& directory) {
 void quarantine(const std::string& directory, Quarantined plugin) {
   std::vector<Quarantined> all = read_quarantine(directory);
   all.push_back(std::move(plugin));
-  report::write_atomically(directory + file_name,
-                           nlohmann::json(all).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  report::write_atomically(
+      directory + file_name,
+      nlohmann::json(all).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,

@@ -109,7 +109,8 @@ class Converter {
  private:
   void check_depth(const toml::node& node, int depth) const {
     if (depth > deepest_nesting)
-      throw Refused{"E102", origin(node.source()), "nested more than " + std::to_string(deepest_nesting) + " deep",
+      throw Refused{"E102", origin(node.source()),
+                    "nested more than " + std::to_string(deepest_nesting) + " deep",
                     "no key of a run file needs this; flatten the table"};
   }
 
@@ -138,7 +139,8 @@ std::optional<Table> parse_text(const std::string& file, const std::string& text
   findings.add_source(file, text);
   const auto name = std::make_shared<const std::string>(file);
   if (const int line = line_of_deep_key(text)) {
-    findings.error("E102", {name, line, 1}, "a key with more than " + std::to_string(deepest_nesting) + " dots",
+    findings.error("E102", {name, line, 1},
+                   "a key with more than " + std::to_string(deepest_nesting) + " dots",
                    "no key of a run file needs this");
     return std::nullopt;
   }

@@ -178,6 +178,7 @@ void sum(float* out, const float* first, const float* scales, Matrix matrix, con
 
 #define TRAINYARD_JOIN(a, b) a##b
 #define TRAINYARD_NAME(isa) TRAINYARD_JOIN(rows_, isa)
-const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots<RowMatrix>, sum<RowMatrix>, dots<HalfMatrix>, sum<HalfMatrix>};
+const RowKernels TRAINYARD_NAME(TRAINYARD_ISA) = {dots<RowMatrix>, sum<RowMatrix>, dots<HalfMatrix>,
+                                                  sum<HalfMatrix>};
 
 }  // namespace trainyard::kernels

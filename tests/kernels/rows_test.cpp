@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/row_sets.hpp"
 #include "kernels/cpu/adam.hpp"
+#include "kernels/cpu/row_sets.hpp"
 #include "kernels/cpu/rows.hpp"
 #include "tests/kernels/isas.hpp"
 

@@ -55,7 +55,8 @@ LedgerEntry parsed(const Json& line) {
   entry.outcome.trial = entry.key.trial;
   if (!entry.key.until.empty()) entry.outcome.until = Duration::parse(entry.key.until).value();
   if (entry.what == What::start) return entry;
-  entry.outcome.end = static_cast<TrialOutcome::End>(index_in(ends_of_trials, told.at("end").get<std::string>()));
+  entry.outcome.end =
+      static_cast<TrialOutcome::End>(index_in(ends_of_trials, told.at("end").get<std::string>()));
   entry.seconds = number(told.at("seconds"));
   for (const auto& [name, value] : told.at("metrics").items()) entry.outcome.metrics[name] = number(value);
   entry.outcome.error = told.value("error", "");

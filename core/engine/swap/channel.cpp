@@ -115,7 +115,7 @@ struct Client {
   bool sends = true;         // false: it has closed its side
   bool reads = true;         // false: nobody takes what is sent
   std::string out;           // not sent yet
-  Steady::time_point stuck;   // since when nothing of `out` could be sent
+  Steady::time_point stuck;  // since when nothing of `out` could be sent
   int open = 0;              // requests in the loop's hands
   short events = 0;          // of the last poll
 
