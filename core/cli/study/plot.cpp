@@ -41,7 +41,7 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-std::string coordinate(double value, int digits = 1) {
+std::string pixels(double value, int digits = 1) {
   char text[64];
   return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits).ptr};
 }
@@ -117,7 +117,7 @@ class Panel {
   }
 
   std::string text(double down) const {
-    std::string out = "<g transform=\"translate(0 " + coordinate(down) + ")\">\n";
+    std::string out = "<g transform=\"translate(0 " + pixels(down) + ")\">\n";
     out += "<text class=\"h\" x=\"20\" y=\"22\">" + escaped(plot_.title) + "</text>\n" + axes();
     for (std::size_t i = 0; i < plot_.series.size(); ++i) out += series(plot_.series[i], colour(i));
     return out + legend() + "</g>\n";
@@ -131,22 +131,22 @@ class Panel {
   std::string axes() const {
     std::string out;
     for (const double tick : y_.ticks()) {
-      const std::string y = coordinate(y_.at(tick));
-      out += "<path class=\"g\" d=\"M" + coordinate(left) + " " + y + "H" + coordinate(right) +
-             "\"/><text class=\"e\" x=\"" + coordinate(left - 6) + "\" y=\"" + coordinate(y_.at(tick) + 4) +
-             "\">" + short_number(tick) + "</text>\n";
+      const std::string y = pixels(y_.at(tick));
+      out += "<path class=\"g\" d=\"M" + pixels(left) + " " + y + "H" + pixels(right) +
+             "\"/><text class=\"e\" x=\"" + pixels(left - 6) + "\" y=\"" + pixels(y_.at(tick) + 4) + "\">" +
+             short_number(tick) + "</text>\n";
     }
-    out += "<path class=\"a\" d=\"M" + coordinate(left) + " " + coordinate(top) + "V" + coordinate(bottom) +
-           "H" + coordinate(right) + "\"/>\n";
+    out += "<path class=\"a\" d=\"M" + pixels(left) + " " + pixels(top) + "V" + pixels(bottom) + "H" +
+           pixels(right) + "\"/>\n";
     for (std::size_t i = 0; i < plot_.places.size(); ++i)
-      out += "<text transform=\"translate(" + coordinate(x_.at(static_cast<double>(i))) + " " +
-             coordinate(bottom + 14) + ") rotate(30)\">" + escaped(plot_.places[i]) + "</text>\n";
+      out += "<text transform=\"translate(" + pixels(x_.at(static_cast<double>(i))) + " " +
+             pixels(bottom + 14) + ") rotate(30)\">" + escaped(plot_.places[i]) + "</text>\n";
     if (plot_.places.empty())
       for (const double tick : x_.ticks())
-        out += "<text class=\"m\" x=\"" + coordinate(x_.at(tick)) + "\" y=\"" + coordinate(bottom + 16) +
-               "\">" + short_number(tick) + "</text>\n";
-    return out + "<text class=\"m\" x=\"" + coordinate((left + right) / 2) + "\" y=\"" +
-           coordinate(bottom + 36) + "\">" + escaped(plot_.x_label) + "</text>\n";
+        out += "<text class=\"m\" x=\"" + pixels(x_.at(tick)) + "\" y=\"" + pixels(bottom + 16) + "\">" +
+               short_number(tick) + "</text>\n";
+    return out + "<text class=\"m\" x=\"" + pixels((left + right) / 2) + "\" y=\"" + pixels(bottom + 36) +
+           "\">" + escaped(plot_.x_label) + "</text>\n";
   }
 
   std::string series(const ResultPlot::Series& series, const std::string& colour) const {
@@ -154,9 +154,7 @@ class Panel {
     for (const ResultPlot::Point& point : series.points)
       if (std::isfinite(point.x) && std::isfinite(point.y) && (!plot_.log_x || point.x > 0))
         points.push_back(point);
-    const auto place = [&](double x, double y) {
-      return coordinate(x_.at(x)) + "," + coordinate(y_.at(y)) + " ";
-    };
+    const auto place = [&](double x, double y) { return pixels(x_.at(x)) + "," + pixels(y_.at(y)) + " "; };
     std::string line, above, below, marks;
     for (const ResultPlot::Point& point : points) {
       line += place(point.x, point.y);
@@ -164,8 +162,8 @@ class Panel {
       below.insert(0, place(point.x, point.y - point.half));
       if (points.size() > most_bars && series.joined) continue;
       if (point.half > 0)
-        marks += "<path class=\"s\" d=\"M" + coordinate(x_.at(point.x)) + " " +
-                 coordinate(y_.at(point.y - point.half)) + "V" + coordinate(y_.at(point.y + point.half)) +
+        marks += "<path class=\"s\" d=\"M" + pixels(x_.at(point.x)) + " " +
+                 pixels(y_.at(point.y - point.half)) + "V" + pixels(y_.at(point.y + point.half)) +
                  "\" style=\"stroke: " + colour + "\"/>";
       marks += mark(series, point, colour);
     }
@@ -185,8 +183,8 @@ class Panel {
                    const std::string& colour) const {
     const bool named = point.x >= 0 && point.x < static_cast<double>(plot_.places.size());
     const std::string where = named ? plot_.places[static_cast<std::size_t>(point.x)] : short_number(point.x);
-    return "<circle cx=\"" + coordinate(x_.at(point.x)) + "\" cy=\"" + coordinate(y_.at(point.y)) +
-           "\" r=\"" + (series.bold ? "3.5" : "2.5") + "\" style=\"fill: " + colour + "\"><title>" +
+    return "<circle cx=\"" + pixels(x_.at(point.x)) + "\" cy=\"" + pixels(y_.at(point.y)) + "\" r=\"" +
+           (series.bold ? "3.5" : "2.5") + "\" style=\"fill: " + colour + "\"><title>" +
            escaped(series.name + (series.name.empty() ? "" : ", ") + where + ": " + short_number(point.y) +
                    (point.half > 0 ? " ± " + short_number(point.half) : "")) +
            "</title></circle>";
@@ -197,8 +195,8 @@ class Panel {
     std::size_t shown = 0;
     for (std::size_t i = 0; i < plot_.series.size() && shown < most_named; ++i) {
       if (plot_.series[i].name.empty()) continue;
-      const std::string y = coordinate(top + 10 + 16 * static_cast<double>(shown++));
-      out += "<text x=\"" + coordinate(right + 20) + "\" y=\"" + y + "\" style=\"fill: " + colour(i) +
+      const std::string y = pixels(top + 10 + 16 * static_cast<double>(shown++));
+      out += "<text x=\"" + pixels(right + 20) + "\" y=\"" + y + "\" style=\"fill: " + colour(i) +
              (plot_.series[i].bold ? "; font-weight: bold" : "") + "\">" + escaped(plot_.series[i].name) +
              "</text>\n";
     }

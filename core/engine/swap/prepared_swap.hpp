@@ -28,7 +28,7 @@ class PreparedSwap {
 
   /// Frees what nobody asks for once `later` has been prepared: plans are long, and models are large.
   void free_replaced_by(PreparedSwap& later) {
-    const OpenedParts& made = later.layer_.made;
+    const Opened& made = later.layer_.made;
     layer_.made.splits.clear();
     if (made.curve) layer_.made.curve.reset();
     if (made.network) layer_.made.network.reset();

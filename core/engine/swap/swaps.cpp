@@ -326,7 +326,7 @@ void Swaps::exchange(PreparedSwap& swap) {
   }
   std::swap(live_.config.resolved, swap.config_.resolved);
   std::swap(live_.config_text, swap.config_text_);
-  OpenedParts &now = live_.layer.made, &made = swap.layer_.made;
+  Opened &now = live_.layer.made, &made = swap.layer_.made;
   if (made.network) std::swap(now.network, made.network);
   if (made.dropout) std::swap(now.dropout, made.dropout);
   if (made.compressor) std::swap(now.compressor, made.compressor);

@@ -33,7 +33,7 @@ struct Split {
 };
 
 /// The objects that plugins made; a swap's layer holds only those that the swap changes.
-struct OpenedParts {
+struct Opened {
   std::map<std::string, Split> splits;
   std::shared_ptr<const DropoutPlan> dropout;  ///< within the guard of its slot
   std::unique_ptr<Network> network;
@@ -45,7 +45,7 @@ struct OpenedParts {
 struct Layer {
   Layer* below = nullptr;            ///< null: this is the run's layer
   std::deque<ActivePlugin> plugins;  ///< a deque, as the bus and the loop point into it
-  OpenedParts made;
+  Opened made;
 
   /// Returns this layer's plugin of a slot; null if it has none.
   ActivePlugin* own(std::string_view slot);

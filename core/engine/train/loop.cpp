@@ -87,9 +87,8 @@ Ending Loop::fit(const std::function<void()>& restore) {
 
 void Loop::train() {
   while (!ending_ && (in_epoch_ || !finished())) run_epoch();
-  if (ending_ == Ending::signal || ending_ == Ending::wall_time)
-    return settle_executor(Executor::Pause::checkpoint);
-  settle_executor(Executor::Pause::end);
+  if (ending_ == Ending::signal || ending_ == Ending::wall_time) return settle(Executor::Pause::checkpoint);
+  settle(Executor::Pause::end);
   evaluate_all();
   if (ending_ != Ending::signal && !parts_.host->closing()) interrupt(Ending::signal);
 }
@@ -260,7 +259,7 @@ void Loop::interrupt(Ending ending) {
 void Loop::checkpoint() {
   if (parts_.saver == nullptr || last_saved_ == context_.clock_.step) return;
   const events::SpanScope span(Span::What::phase, "checkpoint");
-  settle_executor(Executor::Pause::checkpoint);
+  settle(Executor::Pause::checkpoint);
   if (parts_.world != nullptr)  // the first rank saves those of all ranks
     context_.waiting()["ranks"] |=
         distributed::any(*parts_.world, context_.waiting_bits()) & ~context_.waiting_bits();
@@ -272,7 +271,7 @@ void Loop::checkpoint() {
 }
 
 /// Settles the run before something looks at its weights or keeps them.
-void Loop::settle_executor(Executor::Pause pause) {
+void Loop::settle(Executor::Pause pause) {
   bench_.settle(pause);
   share_buffers();
 }
@@ -477,7 +476,7 @@ void Loop::end_pass(LossMeter& losses) {
 MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
   const events::SpanScope span(Span::What::phase, "evaluation");
-  settle_executor(Executor::Pause::evaluation);
+  settle(Executor::Pause::evaluation);
   seconds_.timing = false;  // only training is timed
   const at::NoGradGuard no_grad;
   reset_metrics();

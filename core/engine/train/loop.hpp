@@ -130,7 +130,7 @@ class Loop {
   void poll();
   unsigned ends() const;
   void interrupt(Ending ending);
-  void settle_executor(Executor::Pause pause);
+  void settle(Executor::Pause pause);
   void share_buffers();
   void forget_step();
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }

@@ -247,11 +247,10 @@ void place(Network& network, const Live& run) {
   network.to(run.device);
 }
 
-void place_curve(OpenedParts& made, ActivePlugin& schedule, RunScale scale, CurvePlace place,
-                 std::int64_t step) {
+void place_curve(Opened& to, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step) {
   if (scale.total_steps > 0) scale.total_steps -= place.start;
-  guarded(schedule.slot(), step, [&] { made.curve.emplace(schedule.as<Schedule>(), scale, place); });
-  made.curve_place = place;
+  guarded(schedule.slot(), step, [&] { to.curve.emplace(schedule.as<Schedule>(), scale, place); });
+  to.curve_place = place;
 }
 
 }  // namespace trainyard::train

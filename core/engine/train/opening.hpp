@@ -60,7 +60,6 @@ class Opening {
 void place(Network& network, const Live& run);
 
 /// Makes a schedule's curve, from where it begins in the run. `step` is the run's current step.
-void place_curve(OpenedParts& made, ActivePlugin& schedule, RunScale scale, CurvePlace place,
-                 std::int64_t step = 0);
+void place_curve(Opened& to, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step = 0);
 
 }  // namespace trainyard::train

@@ -210,7 +210,7 @@ void Run::load_parts(const std::string& slot, const ManifestData& manifest, cons
 
 void Run::build_model() try {
   Opening(live_, live_.config, live_.layer).open(Opening::Stage::model);
-  OpenedParts& made = live_.layer.made;
+  Opened& made = live_.layer.made;
   if (made.dropout) made.network->set_dropout(made.dropout.get(), live_.config.run.seed);
   live_.context.network_ = made.network.get();
   shards_ = Shards::of(*made.network, live_.world, live_.config);
@@ -264,7 +264,7 @@ void Run::check_threads() {
 
 void Run::connect() {
   thread_failed_ = true;  // look at new plugins: they may have had threads before
-  OpenedParts& made = live_.layer.made;
+  Opened& made = live_.layer.made;
   parts_.network = {&live_.config.at("model"), made.network.get()};
   parts_.dropout = made.dropout.get();
   parts_.loss = filled<Loss>("loss");
