@@ -35,7 +35,7 @@ extern \"C\" __attribute__((visibility(\"default\"))) const void* trainyard_plug
   endforeach()
 endfunction()
 
-# A plugin of a file, of its family where it has one: PREFIX_NAME is the target.
+# Makes a plugin of a file, of its family where it has one. TARGET is PREFIX_NAME.
 function(trainyard_add_test_plugin target name kind source)
   if(DEFINED parts_${target})
     trainyard_add_plugin(${target} NAME ${name} KIND ${kind} SOURCES ${parts_${target}})
