@@ -1,7 +1,8 @@
 # Plugins of one file each, compiled up to eight to a unit where CMAKE_UNITY_BUILD says so: a plugin takes a second then, and by
 # itself five. Each is still a shared object of its own: it is linked of its unit's object and of an entry that calls the plugin's,
 # and the linker leaves out what that does not reach. So a name in an anonymous namespace is one of the family, and an object of
-# static storage whose constructor runs as the library loads is in each plugin of its unit.
+# static storage whose constructor runs as the library loads is in each plugin of its unit. The seal of a plugin names the headers
+# that its unit saw.
 #   trainyard_family(PREFIX [PRECOMPILED which] [LIBRARIES library...] SOURCES source...)
 # It sets parts_PREFIX_NAME to what trainyard_add_plugin() builds the plugin of PREFIX/NAME.cpp of, SOURCES and objects.
 function(trainyard_family prefix)

@@ -12,7 +12,8 @@ FILES = sorted(path for path in (SOURCE / "configs").rglob("*.toml")
 # Of those that are large, what makes them small.
 SMALL = {"synthetic_products": [word for change in ("vars.nodes=20000", "vars.edges=200000", "model.hidden=32", "data.train.batch_size=128")
                                 for word in ("--set", change)],
-         "preact_resnet": ["--set", "data.train.batch_size=32", "--set", "data.val.take=first 500"]}
+         **{stem: ["--set", "data.train.batch_size=16", "--set", "data.val.take=first 256"]
+            for stem in ("preact_resnet", "fashion_mnist_resnet20", "shakespeare_lstm", "shakespeare_lstm_zoneout")}}
 SHORT = ("--set", "trainer.max_duration=4ba", "--set", "schedule.warmup=1ba")
 
 

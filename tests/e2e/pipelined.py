@@ -279,7 +279,7 @@ val = { size = 32, batch_size = 16 }
     def test_versions_of_weights_cost_what_they_say(self):
         """The most that the process has resident, by the kernel: in flight S stages keep as many copies of the weights, and none where
         the pipeline runs empty ahead of a pause."""
-        text = RUN.replace("width = 8\nblocks = 6", "width = 256\nblocks = 16").replace(f'"{STEPS}ba"', '"6ba"')
+        text = RUN.replace("width = 8\nblocks = 6", "width = 512\nblocks = 16").replace(f'"{STEPS}ba"', '"6ba"')
         peaks = {}
         for keep in ("in_flight", "drain"):
             self.write("run.toml", text + executor("sc", "sim") + f'checkpoint = "{keep}"\n' + '[trainer.grad_clip]\ntype = "norm"\nmax = 0.001\n')
