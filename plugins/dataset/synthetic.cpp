@@ -14,7 +14,7 @@ using trainyard::RandomStream;
 
 constexpr std::int64_t most_elements = std::int64_t{1} << 32;
 
-struct SyntheticOptions {
+struct Options {
   std::string kind = "classification";
   std::int64_t size = 1024;
   std::int64_t seed = 0;
@@ -28,7 +28,7 @@ struct SyntheticOptions {
 /// Where the numbers of one object come from: the truth is the same for all splits, the samples are not.
 struct Streams {
   RandomStream truth, samples;
-  Streams(const SyntheticOptions& options, const std::string& split)
+  Streams(const Options& options, const std::string& split)
       : truth(static_cast<std::uint64_t>(options.seed), "synthetic/truth"),
         samples(static_cast<std::uint64_t>(options.seed), "synthetic/" + split) {}
 };
@@ -44,7 +44,7 @@ std::vector<float> normal(std::int64_t count, const RandomStream& stream, double
 /// Regression: x = N(0, 1), y = w . x + noise * N(0, 1), w = N(0, 1 / features).
 class Rows final : public datasets::RowDataset {
  public:
-  explicit Rows(const SyntheticOptions& options) : options_(options) {}
+  explicit Rows(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override {
     const Streams streams(options_, split);
@@ -80,14 +80,14 @@ class Rows final : public datasets::RowDataset {
           std::inner_product(weights.begin(), weights.end(), features_.begin() + i * width_, 0.0f);
   }
 
-  SyntheticOptions options_;
+  Options options_;
 };
 
 /// A first-order Markov chain: with probability `noise` any token comes next, else one of two that the truth
 /// gives to each token, equally often.
 class Chain final : public datasets::TokenDataset {
  public:
-  explicit Chain(const SyntheticOptions& options) : options_(options) {}
+  explicit Chain(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override {
     const Streams streams(options_, split);
@@ -107,13 +107,13 @@ class Chain final : public datasets::TokenDataset {
   }
 
  private:
-  SyntheticOptions options_;
+  Options options_;
   std::vector<std::uint16_t> made_;
 };
 
 class Synthetic final : public trainyard::Dataset {
  public:
-  using Options = SyntheticOptions;
+  using Options = ::Options;
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("synthetic")
         .version("1.0.0")
@@ -133,7 +133,7 @@ class Synthetic final : public trainyard::Dataset {
     m.option("seq_len", &Options::seq_len, "tokens a sample, of language").range(1, 1 << 20);
     m.option("vocabulary", &Options::vocabulary, "distinct tokens, of language").range(2, 1 << 16);
   }
-  explicit Synthetic(const SyntheticOptions& options) : options_(options) {}
+  explicit Synthetic(const Options& options) : options_(options) {}
 
   void open(const std::string& split) override {
     if (options_.kind == "language" && options_.noise > 1.0)
@@ -160,7 +160,7 @@ class Synthetic final : public trainyard::Dataset {
   std::vector<std::int64_t> labels() const override { return data_->labels(); }
 
  private:
-  SyntheticOptions options_;
+  Options options_;
   std::unique_ptr<trainyard::Dataset> data_;
 };
 
