@@ -10,6 +10,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <trainyard/ad/gradient.hpp>
+#include <trainyard/contract.hpp>
+
+TRAINYARD_CONTRACT("ad/loss.hpp");
 
 namespace trainyard::ad {
 
