@@ -23,6 +23,7 @@ REFERENCE = {"type", "file", "folder", "library", "part", "taken", "trainyard ..
 PROGRAM = re.compile(r"tools/\w|tests/\w|build/release/\w|\w+\.py$|(?:trainyard|bench|cmake|ctest|python3)$")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\*|\.\.\.")
 PATH = re.compile(r"(?:configs|tools|tests|data|docs|plugins|kernels|sdk|core)/")
+HOW_LONG = {"--epochs", "--seeds", "--turns"}
 SPAN = re.compile(r"`([^`]+)`")
 
 
@@ -161,8 +162,11 @@ class Commands(unittest.TestCase):
     @unittest.skipUnless(BUILD == SOURCE / "build" / "release", "commands are typed for build/release")
     def test_the_short_form_of_each_figure_runs(self):
         """From a folder that looks like the root of the repository, so that what they leave is no part of it. Those that differ in
-        options alone have one short form."""
-        short = {tuple(itertools.takewhile(lambda word: not word.startswith("-"), words)): tuple(words)
+        values of options, or in how long they take, have one short form."""
+        def form(words):
+            chosen = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+            return *chosen, *(word for word in words if word.startswith("-") and word not in HOW_LONG)
+        short = {form(words): tuple(words)
                  for document in map(Document, DOCUMENTS) for _, commands in document.figures() for words in commands
                  if not run_by_ctest(program(words)) and words[0] not in ("ctest", "cmake")}.values()
         with tempfile.TemporaryDirectory(prefix="trainyard-commands-") as folder:
