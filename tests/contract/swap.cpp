@@ -124,7 +124,8 @@ const std::set<std::string> beside_the_training = {"metric", "sink", "checkpoint
 
 TEST_CASE("every plugin gives its slot to another of its kind, and comes back") {
   std::set<std::string> alone;
-  for (const PluginFile& file : drawn(contract::alone())) {
+  const std::vector<PluginFile> tried = drawn(contract::alone());
+  for (const PluginFile& file : tried) {
     const std::string text = host_run(file).text();
     const std::string slot = address_of(file, text);
     bool exchanged = false;
@@ -152,8 +153,9 @@ TEST_CASE("every plugin gives its slot to another of its kind, and comes back") 
   }
   // Another model or other data does not fit what is trained, of the losses one takes ten classes, and there
   // is one recorder. None of the rest may be left out.
-  for (const std::string& kind : alone)
-    CHECK(std::set<std::string>{"dataset", "loss", "model", "recorder"}.contains(kind));
+  const std::set<std::string> expected = {"dataset", "loss", "model", "recorder"};
+  CHECK(std::ranges::includes(expected, alone));
+  if (tried.size() == contract::alone().size()) CHECK(alone == expected);
 }
 
 }  // namespace swap_tests

@@ -13,6 +13,7 @@
 #include "core/cli/study/plot.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/print.hpp"
+#include "core/runfile/value_json.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -25,10 +26,6 @@ std::string exact_number(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   char text[40];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
-}
-
-Json finite_number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(exact_number(value));
 }
 
 std::string row(const std::vector<std::string>& entries) {
@@ -80,8 +77,8 @@ Json table_json(const ResultTable& table) {
     Json line = Json::array();
     for (const ResultCell& cell : cells) {
       Json entry = {{"text", cell.text}};
-      if (cell.value) entry["value"] = finite_number(*cell.value);
-      if (cell.half) entry["interval"] = finite_number(*cell.half);
+      if (cell.value) entry["value"] = config::json_of(*cell.value);
+      if (cell.half) entry["interval"] = config::json_of(*cell.half);
       line.push_back(std::move(entry));
     }
     rows.push_back(std::move(line));
@@ -92,13 +89,13 @@ Json table_json(const ResultTable& table) {
 Json trial_json(const Finished& each) {
   Json labels = Json::object(), metrics = Json::object();
   for (const auto& [name, value] : each.trial.labels) labels[name] = value;
-  for (const auto& [name, value] : each.outcome.metrics) metrics[name] = finite_number(value);
+  for (const auto& [name, value] : each.outcome.metrics) metrics[name] = config::json_of(value);
   Json json = {{"trial", each.trial.name},
                {"run", each.folder},
                {"until", each.trial.until ? Json(each.trial.until->text()) : Json()},
                {"labels", std::move(labels)},
                {"end", ends_of_trials[static_cast<int>(each.outcome.end)]},
-               {"seconds", finite_number(each.seconds)},
+               {"seconds", config::json_of(each.seconds)},
                {"metrics", std::move(metrics)}};
   if (!each.outcome.error.empty()) json["error"] = each.outcome.error;
   return json;
