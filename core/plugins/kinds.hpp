@@ -12,8 +12,10 @@ namespace trainyard::plugins {
 
 struct KindRow {
   Kind kind;
-  std::string_view section;  ///< the section of the run file that such a plugin fills
-  std::string_view help;     ///< description for `config schema` and messages
+  /// The section of the run file that such a plugin fills; empty: it is a part, and stands within the options
+  /// of others alone.
+  std::string_view section;
+  std::string_view help;  ///< description for `config schema` and messages
   enum class Place : std::uint8_t { needed, optional, list } place = Place::needed;
   std::string_view defaults = {};  ///< plugins used if the section is absent: "console jsonl"
   bool left_out = false;           ///< a run can go on without one that fails
@@ -36,6 +38,13 @@ inline constexpr KindRow kinds[] = {
     {.kind = {"model", 1},
      .section = "model",
      .help = "the network",
+     .type_change = KindRow::Change::refused,
+     .change = KindRow::Change::refused},
+    {.kind = {"transform", 1},
+     .section = "transforms",
+     .help = "what is made of the network before it trains, one after the other",
+     .place = KindRow::Place::list,
+     .has_state = false,
      .type_change = KindRow::Change::refused,
      .change = KindRow::Change::refused},
     {.kind = {"dropout", 1},
@@ -129,6 +138,14 @@ inline constexpr KindRow kinds[] = {
      .section = "study",
      .help =
          "which runs `trainyard study` makes of this file, or of `run`; a training has nothing to do with it",
+     .place = KindRow::Place::optional,
+     .beside = true,
+     .has_state = false,
+     .type_change = KindRow::Change::allowed,
+     .change = KindRow::Change::allowed},
+    {.kind = {"codec", 1},
+     .section = "",
+     .help = "how a tensor's bytes are stored in fewer; a part of other plugins",
      .place = KindRow::Place::optional,
      .beside = true,
      .has_state = false,

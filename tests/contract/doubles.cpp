@@ -62,7 +62,7 @@ std::string train_in_doubles(const std::string& text) {
   run->loop().fit();
   CHECK(std::isfinite(run->loop().latest().at("val/loss")));
   int tensors = 0;
-  for (const State& state : run->snapshot().states)
+  for (const State& state : run->states().snapshot().states)
     for (const auto& [name, tensor] : state.tensors) {
       if ((state.owner != "model" && state.owner != "optimizer") || !tensor.is_floating_point()) continue;
       INFO(state.owner << "/" << name);

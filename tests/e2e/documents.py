@@ -58,7 +58,8 @@ class Documents(HostTest):
             with self.subTest(path.name):
                 text = path.read_text()
                 self.assertRegex(text, r"```cpp\nclass \w+ : public Plugin \{")
-                self.assertRegex(text, r"(?m)^## \w+$")
+                if (SOURCE / "plugins" / path.stem).is_dir():  # of the others the SDK has the interface alone
+                    self.assertRegex(text, r"(?m)^## \w+$")
 
 
 class Schema(HostTest):

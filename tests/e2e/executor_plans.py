@@ -25,6 +25,8 @@ EXECUTORS = {1: ANYWHERE + pipelined("sim") + pipelined("threads"),
 OPTIMIZERS = [("sgd", {"momentum": 0.9, "lr": 0.02}), ("sgd", {"lr": 0.03}), ("troubled", {"lr": 0.01, "at": "step", "step": 3}),
               ("troubled", {"lr": 0.01, "at": "not_finite", "step": 2})]
 
+GAINS = [("gain", {"start": 2.0, "layer": "first"}), ("gain", {"start": 0.5, "layer": "first"})]
+
 
 def lines(options):
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
@@ -38,10 +40,14 @@ def random_plan(chance, ranks):
     if chance.random() < 0.4:
         text += '[[hooks]]\ntype = "skipping"\n' + lines({"period": chance.choice((4, 5, 7)), "rank": chance.choice((-1, 0, 1)) if ranks > 1 else -1,
                                                          "batches": chance.random() < 0.5})
+    slots = [("executor", EXECUTORS[ranks]), ("executor", EXECUTORS[ranks]), ("optimizer", OPTIMIZERS)]
+    if chance.random() < 0.4:
+        text += '[[transforms]]\ntype = "gain"\nlayer = "first"\n'
+        slots.append(("transforms.gain", GAINS))
     at = 0
     for _ in range(chance.randrange(4)):
         at += chance.randint(3, 12)
-        slot, choices = ("executor", EXECUTORS[ranks]) if chance.random() < 0.55 else ("optimizer", OPTIMIZERS)
+        slot, choices = chance.choice(slots)
         type, options = chance.choice(choices)
         text += planned(at, slot, type, chance.choice((0, 4, 8)), **options)
     return text

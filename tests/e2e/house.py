@@ -63,6 +63,24 @@ def functions(text):
             head += token
 
 
+def classes(text):
+    """(name, how many functions it declares, of which those that override are its base's) of each class in a header."""
+    text = NO_CODE.sub("", text)
+    for found in re.finditer(r"\b(?:class|struct) (\w+)(?: final)?\s*(?::[^;{()]*)?\{", text):
+        depth, own = 1, ""
+        for token in re.findall(r"[{}]|[^{}]+", text[found.end():]):
+            depth += (token == "{") - (token == "}")
+            if depth == 0:
+                break
+            own += token if depth == 1 and token not in "{}" else ";" if token == "}" else ""
+        flat = own
+        while (less := re.sub(r"<[^<>]*>", "", flat)) != flat:
+            flat = less
+        declared = [part for part in re.sub(r"\b(?:public|private|protected)\s*:", "", flat).split(";")
+                    if re.search(r"[\w\])]\s*\(", part) and not re.match(r"\s*(?:using|friend|static_assert|enum|class|struct)\b", part)]
+        yield found[1], sum("override" not in part for part in declared)
+
+
 def dependencies(words, directory=None):
     done = subprocess.run([*words, "-M", "-MF", "-"], text=True, capture_output=True, cwd=directory)
     assert done.returncode == 0, done.stderr
@@ -266,6 +284,15 @@ class Rooms(unittest.TestCase):
         for path, line, signature, length in found:
             with self.subTest(f"{path.relative_to(SOURCE)}:{line}"):
                 self.assertLessEqual(length, 60, signature)
+
+    def test_no_class_is_long(self):
+        """What overrides is declared by the interface, which is read by itself."""
+        found = [(path, *each) for path in sources("core") for each in classes(path.read_text())]
+        self.assertGreater(len(found), 300)
+        self.assertGreater(max(count for *_, count in found), 30)
+        for path, name, count in found:
+            with self.subTest(f"{path.relative_to(SOURCE)}: {name}"):
+                self.assertLessEqual(count, 40)
 
     def test_the_loop_is_read_at_a_sitting(self):
         self.assertLessEqual(len((SOURCE / "core/engine/train/loop.cpp").read_text().splitlines()), 600)

@@ -41,15 +41,9 @@ class Swap(HostTest):
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.wait_for(lambda: (self.folder / "asleep").exists())
+        self.until(lambda: (self.folder / "asleep").exists())
         self.ctl("pause")
         return process
-
-    def wait_for(self, what):
-        until = time.monotonic() + 60
-        while not what():
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.002)
 
     def ctl(self, *words, code=0):
         return self.host("ctl", "small", *words, code=code)
@@ -120,11 +114,11 @@ class Swap(HostTest):
         said = self.ctl("swap", "optimizer", "troubled", "at=step", "step=3", "--carry", "fresh").stdout
         self.assertRegex(said, r"watched up to step \d+: taken back if anything fails by then")
         self.ctl("resume")
-        self.wait_for(lambda: self.journal("swap_rolled_back"))
+        self.until(lambda: self.journal("swap_rolled_back"))
         self.ctl("pause")
         self.ctl("swap", "schedule", "rex")  # has the number of the one that is gone
         self.ctl("resume")
-        self.wait_for(lambda: list(self.run_folder.glob("checkpoints/step-????????")))  # without one it would begin anew
+        self.until(lambda: list(self.run_folder.glob("checkpoints/step-????????")))  # without one it would begin anew
         self.kill(process)
         digest = self.go_on()
         self.assertEqual(self.as_planned(), (1, digest))
@@ -190,7 +184,7 @@ sign = "asleep"
                 self.write("run.toml", text + swap)
                 process = subprocess.Popen(self.command("train", "run.toml", "-q", "--overwrite", "--plugins", FAULTY), cwd=self.folder,
                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
-                self.wait_for((self.folder / "asleep").exists)
+                self.until((self.folder / "asleep").exists)
                 process.send_signal(stop)
                 self.assertEqual(process.wait(60), 75 if stop == signal.SIGTERM else -stop)
                 self.host("train", "run.toml", "-q", "--plugins", FAULTY)
@@ -207,7 +201,7 @@ sign = "asleep"
         self.write("run.toml", text + nap)
         process = subprocess.Popen(self.command("train", "run.toml", "-q", "--plugins", FAULTY), cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
-        self.wait_for((self.folder / "asleep").exists)
+        self.until((self.folder / "asleep").exists)
         process.terminate()
         self.assertEqual(process.wait(60), 75)
         self.host("train", "run.toml", "-q", "--plugins", FAULTY)
@@ -265,7 +259,7 @@ sign = "asleep"
     def test_a_rule_that_hangs_is_swapped_out_and_the_run_is_killed(self):
         text = RUN + '[recorder]\n[[rules]]\ntype = "probe"\nevery = "1ba"\nhang_at = 3\ntrace = "trace"\n'
         process = self.start(text)
-        self.wait_for(lambda: "hangs" in (self.folder / "trace").read_text())
+        self.until(lambda: "hangs" in (self.folder / "trace").read_text())
         self.ctl("set", "rules.probe.hang_at=-1")
         self.ctl("swap", "optimizer", "adam", "lr=0.002")
         self.ctl("checkpoint")
@@ -306,7 +300,7 @@ sign = "asleep"
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment())
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.wait_for((self.folder / "asleep").exists)
+        self.until((self.folder / "asleep").exists)
         self.ctl("set", "schedule.warmup=50ba")
         second = self.journal("swap")[-1]
         self.kill(process)

@@ -180,8 +180,7 @@ class WavesRanks(ReplacingTest):
                     journal = (self.run_folder / (f"ranks/{rank}" if rank else "") / "journal.jsonl").read_text().splitlines()
                     self.assertEqual([line["step"] for line in map(json.loads, journal) if line["what"] == "executor_paused"], [12])
                 shutil.rmtree(self.run_folder)
-                written = "sleep = 13\nseconds = 0.5\n"  # another thread writes the journal, by which a resume knows of the pause
-                self.killed_at(text + asks + written + KILLER, "before_step 14", "--ranks", 2, *OFTEN, code=6)
+                self.killed_at(text + asks + KILLER, "before_step 14", "--ranks", 2, *OFTEN, code=6)
                 self.train(text + asks.replace("11", "1000") + KILLER, "--plugins", FAULTY, "--ranks", 2, *OFTEN)
                 self.assertEqual(self.furthest(self.weights(), expected[0]), 0.0)
 

@@ -309,7 +309,8 @@ TEST_CASE(
     LiveRun run(run_with(executor, more), registry());
     run.fit();
     std::vector<at::Tensor> all;
-    for (const NamedTensor& each : run->weights()) all.push_back(each.tensor.detach().reshape(-1).clone());
+    for (const NamedTensor& each : run->states().weights())
+      all.push_back(each.tensor.detach().reshape(-1).clone());
     return at::cat(all);
   };
   const at::Tensor plain = of(eager, sgd), expected = of(eager, sgd + hook);
@@ -332,7 +333,8 @@ TEST_CASE(
     LiveRun run(text, registry());
     run.fit();
     std::vector<at::Tensor> all;
-    for (const NamedTensor& each : run->weights()) all.push_back(each.tensor.detach().reshape(-1).clone());
+    for (const NamedTensor& each : run->states().weights())
+      all.push_back(each.tensor.detach().reshape(-1).clone());
     return End{at::cat(all), run->loop().latest().at("val/loss")};
   };
   const std::string rows = "kind = \"classification\"\nshape = [8]\nclasses = 3\n",

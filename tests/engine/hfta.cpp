@@ -81,7 +81,7 @@ class KeepsStates final : public train::Saver {
   std::int64_t every() const override { return at_; }
   void save() override {
     if (!states.empty()) return;
-    states = run->snapshot().states;
+    states = run->states().snapshot().states;
     for (State& state : states)
       for (auto& [name, tensor] : state.tensors) tensor = tensor.detach().clone();
   }
@@ -112,7 +112,7 @@ struct Trained {
     }
     run.build_loop(std::move(parts));
     run.loop().fit([&] {
-      if (!from.empty()) run.restore(from, [](const std::string&) {});
+      if (!from.empty()) run.states().restore(from, [](const std::string&) {});
     });
   }
 
@@ -124,7 +124,7 @@ struct Trained {
     return at::cat(parts);
   }
   State executor() {
-    for (State& state : run.snapshot().states)
+    for (State& state : run.states().snapshot().states)
       if (state.owner == "executor") return std::move(state);
     FAIL("the executor saved nothing");
     return {};
@@ -416,7 +416,7 @@ TEST_CASE("a swap of the optimizer is one of each member, also where the array w
       run.fit();
       CHECK(run->live().swaps == 1);
       std::map<std::string, at::Tensor> all;
-      for (const State& state : run->snapshot().states)
+      for (const State& state : run->states().snapshot().states)
         for (const auto& [name, tensor] : state.tensors)
           all[state.owner + "/" + name] = tensor.detach().clone();
       return all;

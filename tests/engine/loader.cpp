@@ -10,6 +10,7 @@
 #include <trainyard/schedule.hpp>
 
 #include <trainyard/checkpointer.hpp>
+#include <trainyard/codec.hpp>
 #include <trainyard/compressor.hpp>
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
@@ -24,6 +25,7 @@
 #include <trainyard/sink.hpp>
 #include <trainyard/study.hpp>
 #include <trainyard/tool.hpp>
+#include <trainyard/transform.hpp>
 
 #include "core/plugins/elf.hpp"
 #include "core/plugins/fingerprint.hpp"
@@ -99,10 +101,10 @@ bool is_mapped(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the kinds that the front knows are those of the SDK's headers") {
-  const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,    Loss::kind,     Metric::kind,
-                      Optimizer::kind, Schedule::kind,     Executor::kind, Dropout::kind,  Hook::kind,
-                      Sink::kind,      Checkpointer::kind, Rule::kind,     Recorder::kind, Compressor::kind,
-                      Tool::kind,      Study::kind};
+  const Kind sdk[] = {Dataset::kind,   Sampler::kind,      Model::kind,     Loss::kind,     Metric::kind,
+                      Optimizer::kind, Schedule::kind,     Executor::kind,  Dropout::kind,  Hook::kind,
+                      Sink::kind,      Checkpointer::kind, Rule::kind,      Recorder::kind, Compressor::kind,
+                      Tool::kind,      Study::kind,        Transform::kind, Codec::kind};
   REQUIRE(std::size(plugins::kinds) == std::size(sdk));
   for (const Kind& kind : sdk) {
     INFO(kind.name);

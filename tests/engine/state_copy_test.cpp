@@ -88,7 +88,7 @@ std::string difference_after(const std::string& text, bool& waited, const std::s
     if (run->clock().step == 7) found = difference(before->states(), expected);
     if (run->clock().step != 5 || swap) return;
     swap = train::Swaps(*run).prepare({{.slot = slot, .type = {}, .options = {}}});
-    expected = clones(run->snapshot().states);
+    expected = clones(run->states().snapshot().states);
     before = train::Swaps(*run).commit(*swap, true);
     waited = !before->settled();
     if (evaluated) run->loop().evaluate_silently(run->loop().evaluations().front());

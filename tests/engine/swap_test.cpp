@@ -156,7 +156,7 @@ TEST_CASE("the plugin that is to go may object") {
     CHECK(run.count("swap_refused") == 1);
     LiveRun never(run_with("\"troubled\"\nat = \"never\""), registry());
     never.fit();
-    CHECK(run->model_digest() == never->model_digest());
+    CHECK(run->states().model_digest() == never->states().model_digest());
   }
 }
 
@@ -303,7 +303,7 @@ TEST_CASE("options of the same plugin change, whatever state they bring or drop"
   // The buffer that comes in begins at 0, and the first update with it is that of plain gradient descent.
   LiveRun late(sgd, registry(), {}, {{23, momentum(0.9)}});
   late.fit();
-  CHECK(late.result() == undisturbed(sgd).replace(65, 64, late->optimizer_digest()));
+  CHECK(late.result() == undisturbed(sgd).replace(65, 64, late->states().optimizer_digest()));
 }
 
 TEST_CASE("a swap comes on what the swaps before it have left") {
@@ -411,7 +411,7 @@ TEST_CASE("who was told to come or to go in a swap that is refused is told that 
     run.fit();
     LiveRun alone(text, registry());
     alone.fit();
-    CHECK(run->model_digest() == alone->model_digest());
+    CHECK(run->states().model_digest() == alone->states().model_digest());
     return run.logged("[optimizer] troubled at " + (first == "never" ? then : first));
   };
   CHECK(refused("never", "swap_out"));

@@ -126,7 +126,7 @@ class LiveRun : public train::LoopHost {
   /// Model, optimizer and last validation loss: what must not differ.
   std::string result() {
     const auto loss = run_.loop().latest().find("val/loss");
-    return run_.model_digest() + " " + run_.optimizer_digest() + " " +
+    return run_.states().model_digest() + " " + run_.states().optimizer_digest() + " " +
            (loss == run_.loop().latest().end() ? "" : std::to_string(loss->second)) + " " +
            std::to_string(run_.clock().step);
   }

@@ -35,7 +35,7 @@ std::string text_of(double number, const char* format) {
 }  // namespace
 
 void RankRecovery::keep_state() {
-  kept_ = std::make_unique<StateCopy>(run_.early_states());
+  kept_ = std::make_unique<StateCopy>(run_.states().early_states());
   kept_at_ = run_.clock().step;
 }
 
@@ -43,8 +43,8 @@ RankProgress RankRecovery::own() const {
   Loop& loop = run_.loop();
   return {.newcomer = false,
           .position = loop.position(),
-          .gradients = loop.bench().has_gradients(),
-          .updating = loop.bench().updating(),
+          .gradients = loop.bench().ranks().has_gradients(),
+          .updating = loop.bench().ranks().updating(),
           .swaps = run_.live().swaps,
           .due = run_.host().planned_swaps()};
 }
@@ -106,8 +106,8 @@ void RankRecovery::share_states() {
   for (;;) try {
       if (rendezvous_) send_missing_states();
       // New processes have built their run by now.
-      const std::vector<std::vector<State>> own = distributed::gather(world_, run_.own_states());
-      run_.take_own_states(own);
+      const std::vector<std::vector<State>> own = distributed::gather(world_, run_.states().own_states());
+      run_.states().take_own_states(own);
       kept_back_.clear();
       if (!own.front().empty()) std::ranges::transform(own, std::back_inserter(kept_back_), norm_of);
       break;
@@ -123,7 +123,7 @@ void RankRecovery::share_states() {
 
 void RankRecovery::send_missing_states() {
   Loop& loop = run_.loop();
-  if (kept_ && kept_at_ == run_.clock().step) run_.take_over(kept_->states());
+  if (kept_ && kept_at_ == run_.clock().step) run_.states().take_over(kept_->states());
   kept_.reset();  // plugins may hold its tensors
   loop.drop_step();
   for (const bool newcomers : {false, true}) {
@@ -131,14 +131,14 @@ void RankRecovery::send_missing_states() {
     if (group.size() == 1) continue;
     const bool leads = world_.rank() == rendezvous_->leader();
     Snapshot state;
-    if (leads) state.states = run_.common_states(newcomers);
+    if (leads) state.states = run_.states().common_states(newcomers);
     if (leads && newcomers) run_.host().complete(state);
     std::ranges::move(state.fixed, std::back_inserter(state.states));
     if (newcomers) state.states.push_back({"data", {}, {{"facts", facts_}}, {}});
     const std::string bytes =
         world_.share(leads ? distributed::to_bytes(state.states) : "", rendezvous_->leader(), group);
     if (leads || std::ranges::find(group, world_.rank()) == group.end()) continue;
-    run_.take_over(distributed::from_bytes(bytes));
+    run_.states().take_over(distributed::from_bytes(bytes));
     loop.take_position(rendezvous_->position());
   }
 }

@@ -1,6 +1,5 @@
 #include "core/engine/swap/commander.hpp"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <utility>
 
 #include "core/engine/distributed/together.hpp"
-#include "core/engine/events/signal_stack.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/time_use.hpp"
 #include "core/runfile/swap.hpp"
@@ -29,15 +27,20 @@ std::string what(const std::exception_ptr& error) {
   }
 }
 
+/// Returns the number of steps in the watch: the most that the swaps ask for; 0 on several ranks.
+std::int64_t watch_of(const Entry& entry, train::Run& run) {
+  std::int64_t longest = 0;
+  if (run.loop().world() != nullptr) return longest;
+  for (const config::SwapRequest& swap : entry.swaps)
+    if (const std::optional<Duration> length = Duration::parse(swap.watch))
+      longest = std::max(longest, length->steps(run.scale()).value_or(0));
+  return longest;
+}
+
 }  // namespace
 
 Commander::Commander(train::Run& run, Channel* channel, report::RunDirectory& directory, Ledger ledger)
-    : run_(run),
-      channel_(channel),
-      directory_(directory),
-      swaps_(run),
-      next_number_(ledger.next),
-      thread_([this] { work(); }) {
+    : run_(run), channel_(channel), directory_(directory), swaps_(run), next_number_(ledger.next) {
   for (Entry& entry : ledger.open) {
     if (entry.step) {
       due_.push_back(std::move(entry));
@@ -49,55 +52,8 @@ Commander::Commander(train::Run& run, Channel* channel, report::RunDirectory& di
   }
 }
 
-Commander::~Commander() {
-  hand_on();
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-}
-
-/// Runs the thread that prepares swaps and destroys what was replaced.
-void Commander::work() {
-  pthread_setname_np(pthread_self(), "swap");
-  const report::SignalStack signal_stack;
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    const auto ready = [&] { return closing_ || !tasks_.empty(); };
-    if (!expecting_)
-      wake_.wait(lock, ready);
-    else if (!wake_.wait_for(lock, std::chrono::milliseconds(1), ready))
-      continue;
-    if (tasks_.empty()) return;
-    {
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-    }  // what the task held is destroyed before the lock is taken again
-    lock.lock();
-    finished_.notify_all();
-  }
-}
-
-/// Hands the added tasks to the thread, once per safe point. Waking a thread takes as long as committing a
-/// swap, so a thread with a prepared swap polls for what follows.
-void Commander::hand_on() {
-  if (added_.empty()) return;
-  bool awake = false;
-  {
-    const std::lock_guard lock(mutex_);
-    for (std::function<void()>& task : added_) tasks_.push_back(std::move(task));
-    awake = std::exchange(expecting_, current_ != nullptr);
-  }
-  added_.clear();
-  if (!awake) wake_.notify_one();
-}
-
 void Commander::start(const std::shared_ptr<Job>& job) {
-  later([this, job] {
+  tasks_.add([this, job] {
     try {
       job->prepared = swaps_.prepare(job->entry.swaps);
     } catch (...) {
@@ -107,15 +63,9 @@ void Commander::start(const std::shared_ptr<Job>& job) {
   });
 }
 
-void Commander::wait_for(const Job& job) {
-  hand_on();
-  std::unique_lock lock(mutex_);
-  finished_.wait(lock, [&] { return job.done.load(); });
-}
-
 /// Destroys a swap on the other thread: plugins may take their time to end.
 void Commander::retire(std::unique_ptr<train::PreparedSwap> swap) {
-  if (swap) later([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
+  if (swap) tasks_.add([gone = std::shared_ptr<train::PreparedSwap>(std::move(swap))] {});
 }
 
 void Commander::at_safe_point() {
@@ -130,7 +80,7 @@ void Commander::at_safe_point() {
     obey_together();
   }
   answer_checkpoints();
-  hand_on();
+  tasks_.hand_on(current_ != nullptr);
   if (channel_ == nullptr) return;
   if (channel_->pending()) obey();
   while (alone && holds()) {
@@ -146,7 +96,7 @@ void Commander::attend() {
   begin_pauses();
   run_.loop().settle_checkpoints();
   answer_checkpoints();
-  hand_on();
+  tasks_.hand_on(current_ != nullptr);
 }
 
 /// Begins the requested pauses; on several ranks all have come to the same safe point by then.
@@ -166,9 +116,9 @@ void Commander::begin_pauses() {
 void Commander::end_watches(std::int64_t step) {
   const auto over = [&](const RevertibleSwap& each) { return each.watch && step >= each.watch->until; };
   if (std::none_of(revertible_.begin(), revertible_.end(), over)) return;
-  run_.check_weights();
+  run_.states().check_weights();
   for (RevertibleSwap& each : revertible_)
-    if (over(each)) later([gone = std::exchange(each.watch, std::nullopt)] {});
+    if (over(each)) tasks_.add([gone = std::exchange(each.watch, std::nullopt)] {});
   const auto stays = std::find_if(revertible_.begin(), revertible_.end(),
                                   [](const RevertibleSwap& each) { return each.watch.has_value(); });
   for (auto each = revertible_.begin(); each != stays; ++each) retire(std::move(each->swap));
@@ -178,7 +128,7 @@ void Commander::end_watches(std::int64_t step) {
 /// Prepares the current swap anew, as the run is about to differ from the one it was prepared for.
 void Commander::put_back() {
   if (!current_) return;
-  wait_for(*current_);
+  tasks_.wait_for(current_->done, current_ != nullptr);
   retire(std::move(current_->prepared));
   waiting_.push_front(anew(*current_));
   current_.reset();
@@ -211,7 +161,7 @@ void Commander::make_due() {
   job->entry = std::move(due_.front());
   due_.pop_front();
   start(job);
-  wait_for(*job);
+  tasks_.wait_for(job->done, current_ != nullptr);
   try {
     commit(*job);
   } catch (...) {  // another rank was lost: the request is due again
@@ -266,7 +216,7 @@ bool Commander::obey_first() {
     evaluations_.pop_front();
   }
   if (StateReader(first).boolean("checkpoint")) checkpoint();
-  hand_on();
+  tasks_.hand_on(current_ != nullptr);
   return StateReader(first).boolean("paused");
 }
 
@@ -280,7 +230,7 @@ void Commander::checkpoint() {
 void Commander::make(const std::deque<std::shared_ptr<Job>>& jobs) {
   for (auto job = jobs.begin(); job != jobs.end(); ++job) try {
       start(*job);
-      wait_for(**job);
+      tasks_.wait_for((*job)->done, current_ != nullptr);
       commit(**job);
     } catch (...) {
       if (run_.loop().world()->rank() == 0)
@@ -299,7 +249,7 @@ std::string Commander::agree_with_others(Job& job, const std::shared_ptr<train::
   } catch (const DistributedError&) {
     if (before) {
       swaps_.take_back(*job.prepared);
-      run_.go_back(train::StateCopy(before->states()).states());
+      run_.states().go_back(train::StateCopy(before->states()).states());
       run_.loop().take_position(position);
     }
     retire(std::move(job.prepared));
@@ -313,7 +263,7 @@ void Commander::commit(Job& job) {
   Entry& entry = job.entry;
   distributed::World* const world = run_.loop().world();
   std::shared_ptr<train::StateCopy> before;
-  const std::int64_t watch = watch_of(entry);
+  const std::int64_t watch = watch_of(entry, run_);
   std::string refused = job.error ? what(job.error) : "";
   if (world != nullptr) refused = agree_with_others(job, before, refused);
   if (refused.empty()) {
@@ -328,12 +278,12 @@ void Commander::commit(Job& job) {
   if (!refused.empty()) {
     if (before) {  // another rank could not make it
       swaps_.take_back(*job.prepared);
-      run_.go_back(train::StateCopy(before->states()).states());
+      run_.states().go_back(train::StateCopy(before->states()).states());
     }
     return refuse(job, refused);
   }
   if (watch == 0) before.reset();
-  if (before && !before->settled()) later([before] { before->help(); });
+  if (before && !before->settled()) tasks_.add([before] { before->help(); });
   entry.step = run_.clock().step;
   for (const config::SwapRequest& swap : entry.swaps) ++swapped_[swap.slot];
   ++counts_.made;
@@ -346,7 +296,7 @@ void Commander::commit(Job& job) {
     else if (before)
       message += "; watched up to step " + std::to_string(*entry.step + watch) +
                  ": taken back if anything fails by then, which the journal tells";
-    later([command = std::make_shared<Command>(std::move(*job.command)), message] {  // after the journal
+    tasks_.add([command = std::make_shared<Command>(std::move(*job.command)), message] {  // after the journal
       command->answer({{"message", message}});
     });
   }
@@ -363,17 +313,7 @@ void Commander::refuse(Job& job, const std::string& why) {
   const std::string text = config::text(job.entry.swaps) + ": " + why;
   note_end(job.entry, swap_refused, text);
   if (!job.command) return run_.warn(job.entry.who + ": the run goes on without a swap: " + text);
-  later([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
-}
-
-/// Returns the number of steps in the watch: the most that the swaps ask for; 0 on several ranks.
-std::int64_t Commander::watch_of(const Entry& entry) const {
-  std::int64_t longest = 0;
-  if (run_.loop().world() != nullptr) return longest;
-  for (const config::SwapRequest& swap : entry.swaps)
-    if (const std::optional<Duration> length = Duration::parse(swap.watch))
-      longest = std::max(longest, length->steps(run_.scale()).value_or(0));
-  return longest;
+  tasks_.add([command = std::make_shared<Command>(std::move(*job.command)), why] { command->refuse(why); });
 }
 
 bool Commander::recover(const Error& error) {
@@ -395,7 +335,7 @@ bool Commander::recover(const Error& error) {
   revertible_.pop_back();
   swaps_.take_back(*failed.swap);
   // The states are copied: plugins keep what they load, and a checkpoint under way may hold the copy.
-  run_.go_back(train::StateCopy(failed.watch->before->states()).states());
+  run_.states().go_back(train::StateCopy(failed.watch->before->states()).states());
   for (const config::SwapRequest& swap : failed.entry.swaps) --swapped_[swap.slot];
   --counts_.made;
   ++counts_.rolled_back;
@@ -526,16 +466,16 @@ void Commander::evaluate(Command* command) {
   put_back();
   loop.bench().settle(Executor::Pause::checkpoint);
   note_pause("for an evaluation that was asked for");
-  train::StateCopy before(run_.snapshot().states);
+  train::StateCopy before(run_.states().snapshot().states);
   std::map<std::string, double, std::less<>> seen;
   try {
     seen = loop.evaluate_silently(loop.evaluations().front());
   } catch (const Error& error) {
-    run_.go_back(before.states());
+    run_.states().go_back(before.states());
     if (command != nullptr) command->refuse(error.what());
     return;
   }
-  run_.go_back(before.states());
+  run_.states().go_back(before.states());
   if (command == nullptr) return;
   if (seen.empty()) return command->refuse("the run was told to end while it evaluated");
   Json values = Json::object();
@@ -599,13 +539,15 @@ void Commander::note_end(const Entry& of, std::string_view what, std::string why
     const std::lock_guard lock(lines_mutex_);
     lines_.push_back({{run_.clock().step, of.who, std::string(what), std::move(why), {}}, of});
   }
-  later([this] { write_lines(); });
+  tasks_.add([this] { write_lines(); });
 }
 
-/// Notes a pause: what an executor finishes may change the run's bits, so a resume pauses here, too.
+/// Notes a pause, and has it in the journal before the run goes on: what an executor finishes may change the
+/// run's bits, so a resume pauses here, too.
 void Commander::note_pause(std::string why) {
   Entry entry{.number = next_number_++, .who = "host", .step = run_.clock().step, .swaps = {}};
   note_end(entry, paused, std::move(why));
+  write_lines();
   stand(std::move(entry));
 }
 

@@ -2,21 +2,19 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/engine/swap/channel.hpp"
 #include "core/engine/swap/swaps.hpp"
+#include "core/engine/swap/task_thread.hpp"
 #include "core/rundir/ledger.hpp"
 #include "core/rundir/run_directory.hpp"
 
@@ -35,7 +33,6 @@ class Commander {
   /// `run` is built. `channel` is null if another rank has it. `ledger` holds the requests that are open from
   /// the beginning; those that it holds as made are made by go_on_with().
   Commander(train::Run& run, Channel* channel, report::RunDirectory& directory, Ledger ledger);
-  ~Commander();
   Commander(const Commander&) = delete;
   Commander& operator=(const Commander&) = delete;
 
@@ -100,16 +97,12 @@ class Commander {
   bool obey_first();
   void commit(Job& job);
   void refuse(Job& job, const std::string& why);
-  std::int64_t watch_of(const Entry& entry) const;
   static std::shared_ptr<Job> anew(Job& job);
   void make(const std::deque<std::shared_ptr<Job>>& jobs);
   std::string agree_with_others(Job& job, const std::shared_ptr<train::StateCopy>& before,
                                 const std::string& refused);
   void start(const std::shared_ptr<Job>& job);
-  void wait_for(const Job& job);
   void retire(std::unique_ptr<train::PreparedSwap> swap);
-  void later(std::function<void()> task) { added_.push_back(std::move(task)); }
-  void hand_on();
   void obey();
   void obey(Command command);
   Job& add(std::string who, std::vector<config::SwapRequest> swaps);
@@ -119,7 +112,6 @@ class Commander {
   void note_end(const Entry& of, std::string_view what, std::string why);
   void stand(Entry pause);
   void write_lines();
-  void work();
 
   train::Run& run_;
   Channel* channel_;
@@ -142,17 +134,10 @@ class Commander {
   bool paused_ = false;
   bool stopping_ = false;  ///< a client asked the run to stop
 
-  std::vector<std::function<void()>> added_;  ///< moved to tasks_ at the end of the safe point
   std::mutex lines_mutex_;
   /// Lines of the journal that are not written yet, each without its details.
   std::deque<std::pair<report::JournalEntry, Entry>> lines_;
-
-  std::mutex mutex_;
-  std::condition_variable wake_, finished_;
-  std::deque<std::function<void()>> tasks_;
-  bool expecting_ = false;  ///< a swap is in preparation, or prepared
-  bool closing_ = false;
-  std::thread thread_;
+  TaskThread tasks_;  ///< the last member: it ends before what its tasks use
 };
 
 }  // namespace trainyard::control

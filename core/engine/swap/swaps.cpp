@@ -96,8 +96,8 @@ bool brings(const Layer& layer, std::initializer_list<std::string_view> kinds) {
 
 /// Returns true if an executor may depend on what a swap replaces.
 bool concerns_the_executor(const Layer& layer) {
-  return brings(layer, {Model::kind.name, Dropout::kind.name, Loss::kind.name, Optimizer::kind.name,
-                        Executor::kind.name});
+  return layer.made.network ||
+         brings(layer, {Dropout::kind.name, Loss::kind.name, Optimizer::kind.name, Executor::kind.name});
 }
 
 /// Returns true if the loop settles before each hook of a plugin.
@@ -118,7 +118,7 @@ std::unique_ptr<PreparedSwap> Swaps::prepare(const std::vector<config::SwapReque
       config::live_config(config::with_swaps(config.resolved, swaps, registry), registry);
   if (resolution.config) {
     config::keep_training(*resolution.config);
-    control::leave_out(*resolution.config, registry, run_.quarantined());
+    control::leave_out(*resolution.config, registry, live_.quarantined);
     config::check_swaps(config, *resolution.config, swaps, registry, {}, resolution.findings);
   }
   if (!resolution.config || resolution.findings.failed()) throw ConfigError(resolution.findings.text());
@@ -186,7 +186,7 @@ void Swaps::rehearse() {
     try {
       PreparedSwap* const after = made.empty() ? nullptr : made.back().get();
       PreparedSwap& swap = *made.emplace_back(prepare(planned.swaps, after));
-      if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());
+      if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.states().weights());
       for (std::size_t i = 0; i < swap.parts_.size(); ++i) {
         ActivePlugin& plugin = swap.layer_.plugins[i];
         if (plugin.has_state() && plugin.slot().kind != Recorder::kind.name)  // its load cuts files
@@ -229,13 +229,13 @@ bool Swaps::leaves_executor(PreparedSwap& swap) {
 }
 
 std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
-  run_.settle();
+  run_.states().settle();
   run_.loop().bench().settle(Executor::Pause::swap);
   std::shared_ptr<StateCopy> before;
   const bool leaves = leaves_executor(swap);
   if (watched || leaves)
     before = std::make_shared<StateCopy>(
-        run_.snapshot().states,
+        run_.states().snapshot().states,
         [&](const State& state, const at::Tensor& tensor) { return steady(swap, state, tensor); });
   if (leaves) {  // ends what is in flight here; a rollback puts it back in flight
     before->settle();
@@ -259,7 +259,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
                   going(swap, in).slot().type + " kept back of gradients (" + lost + "): it is lost");
       call(coming[in], Event::swap_in);
     }
-    if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.weights());
+    if (swap.layer_.made.network) swap.layer_.made.network->adopt(run_.states().weights());
     if (swap.layer_.made.curve) place_curve(swap, run_.loop().bench().updates());
     for (std::size_t i = 0; i < coming.size(); ++i) run_.host().settle(going(swap, i));
     if (rules) run_.attach_rules(swap.layer_);  // it may object to them
@@ -267,7 +267,7 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     exchanged = true;
     if (concerns_the_executor(swap.layer_)) run_.loop().bench().reopen();
     if (run_.loop().world() != nullptr &&
-        brings(swap.layer_, {Dataset::kind.name, Model::kind.name, Loss::kind.name}))
+        (swap.layer_.made.network || brings(swap.layer_, {Dataset::kind.name, Loss::kind.name})))
       run_.try_batch();  // several ranks do not go back once they train
   } catch (...) {
     if (exchanged) {
@@ -277,12 +277,12 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
     if (rules) run_.attach_rules(live_.layer);
     for (std::size_t i = 0; i < in; ++i) run_.tell(coming[i], Event::swap_out);
     for (std::size_t i = 0; i < out; ++i) run_.tell(going(swap, i), Event::swap_in);
-    if (leaves) run_.go_back(before->states());
+    if (leaves) run_.states().go_back(before->states());
     throw;
   }
   ++live_.swaps;
   if (!watched) return nullptr;
-  run_.set_copying(before);
+  run_.states().set_copying(before);
   return before;
 }
 

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +9,6 @@
 
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/check_rows.hpp>
-#include <trainyard/helpers/sparse.hpp>
 #include <trainyard/mixins/reads_rows.hpp>
 
 #include "core/engine/distributed/together.hpp"
@@ -19,7 +17,6 @@
 #include "core/engine/train/gradients.hpp"
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/precision.hpp"
-#include "core/engine/train/shards.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -33,16 +30,10 @@ Event closing_of(Event opening) {
                        [&](Event event) { return event != opening && events::opening_of(event) == opening; });
 }
 
-/// Returns true if gradients may be exchanged during backward: no hook looks at this rank's before the sum.
-bool may_overlap(const events::Bus& bus) {
-  return !bus.heard(Event::after_backward) && !bus.heard(Event::micro_end) &&
-         !bus.heard(Event::before_reduce);
-}
-
 }  // namespace
 
 Bench::Bench(LoopParts& parts, PhaseSeconds& seconds)
-    : parts_(parts), context_(*parts.context), seconds_(seconds), brackets_(parts) {
+    : parts_(parts), context_(*parts.context), seconds_(seconds), brackets_(parts), ranks_(parts) {
   for (const NamedTensor& parameter : parts_.network.plugin->parameters())
     parameters_.push_back(parameter.tensor);
   if (parts_.config->trainer.precision == config::TrainerKeys::Precision::fp16_mixed) scaler_.emplace();
@@ -83,7 +74,7 @@ decltype(auto) Bench::in_host(Call&& call) {
 
 void Bench::open() {
   member_losses_.resize(parts_.member_metrics.size());
-  check_parts();
+  ranks_.check_parts();
   set_rates(rate_);  // steps without an update log the last update's rates, as hooks left them
   if (lr_) parts_.optimizer.plugin->groups().front().lr = *std::exchange(lr_, std::nullopt);
   if (parts_.world != nullptr) check_ranks(parts_.world->size());
@@ -112,69 +103,15 @@ void Bench::step(StepWork& work, bool logging) {
                     " and not the event that closes it");
 }
 
-/// Makes the reduction; anew if the compressor was replaced.
-void Bench::make_reduction() {
-  Compressor* const compressor = parts_.compressor.plugin;
-  if (reduction_ && reduction_->compressor() == compressor) return;
-  const auto [parameters, sharded] = parameters_of(*parts_.network.plugin);
-  sharded_ = sharded;
-  reduction_.reset();  // its hooks go first
-  reduction_ = std::make_unique<distributed::Reduction>(
-      *parts_.world, parameters,
-      distributed::make_layout(parameters, parts_.config->distributed.bucket_bytes(), compressor), compressor,
-      [world = parts_.world] { world->settle(); });
-}
-
-/// Throws if parts of the run need sums of gradients, and the executor makes none.
-void Bench::check_parts() const {
-  if (!in_parts()) return;
-  const std::string because =
-      ": the ranks of the executor \"" + parts_.executor.slot->type + "\" have parts of the network each";
-  if (parts_.compressor.plugin != nullptr)
-    throw ConfigError("[distributed.compressor] cannot be had, as no gradients are summed" + because);
-  if (!parameters_of(*parts_.network.plugin).sharded.empty())
-    throw ConfigError("the tables of the model cannot lie in parts on the ranks" + because);
-  if (parts_.world->replaces_lost())
-    throw ConfigError("the checkpointer cannot replace a rank that is lost: what is in flight goes with it" +
-                      because);
-}
-
-/// Makes a step of an executor that divides the network: a batch that one rank skips, all skip.
-void Bench::step_in_parts(StepWork& work, bool logging, bool skip) {
-  reduction_.reset();  // made for an executor before
-  if (distributed::any(*parts_.world, skip ? 1U : 0U) == 0) step(work, logging);
-  share_losses(context_.waiting_bits() | ends_);
-  context_.agree(agreed_);
-}
-
-/// Adds up what the ranks' parts of the network report as loss, and agrees on `bits`: a collective.
-void Bench::share_losses(unsigned bits) {
-  const at::Tensor own = at::empty({3}, at::kDouble),
-                   all = at::empty({3 * parts_.world->size()}, at::kDouble);
-  double* const mine = own.mutable_data_ptr<double>();
-  mine[0] = own_loss_.sum();
-  mine[1] = own_loss_.weight();
-  mine[2] = static_cast<double>(bits);
-  own_loss_ = {};
-  parts_.world->all_gather(all, own)->wait();
-  double loss = 0.0, weight = 0.0;
-  for (int rank = 0; rank < parts_.world->size(); ++rank) {
-    const double* const theirs = all.const_data_ptr<double>() + std::ptrdiff_t{3} * rank;
-    loss += theirs[0];
-    weight += theirs[1];
-    agreed_ |= static_cast<unsigned>(theirs[2]);
-  }
-  loss_meter_.add_sum(loss, weight);
-  if (!std::isfinite(loss)) refuse_loss(loss / weight);
-}
-
 void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends) {
-  ends_ = ends;
-  agreed_ = 0;
-  if (in_parts()) return step_in_parts(work, logging, skip);
-  make_reduction();
+  ranks_.begin(ends);
+  if (ranks_.in_parts()) {  // a batch that one rank skips, all skip
+    if (distributed::any(*parts_.world, skip ? 1U : 0U) == 0) step(work, logging);
+    take_shared(ranks_.end_in_parts(context_.waiting_bits()));
+    return context_.agree(ranks_.agreed());
+  }
   if (skip) {
-    check_same_passes();
+    ranks_.check_same_passes();
     clear_gradients(parameters_);
     work.micros = {};
   }
@@ -182,14 +119,10 @@ void Bench::step_together(StepWork& work, bool logging, bool skip, unsigned ends
   step(work, logging);
 }
 
-/// The loop gives at least one micro-batch, or none of a step that this rank leaves out.
-void Bench::update_is_of(const StepWork& work) {
-  if (!reduction_) return;
-  reduction_->start(work.step, loss_scale());
-  share_weight_ = work.weight;
-  own_weight_ = 0.0;
-  for (const Batch& micro : work.micros) own_weight_ += micro.weight;
-  skips_ = work.micros.empty();
+/// Takes the loss of ranks that have parts of the network each.
+void Bench::take_shared(const RankStep::Loss& loss) {
+  loss_meter_.add_sum(loss.sum, loss.weight);
+  if (!std::isfinite(loss.sum)) refuse_loss(loss.sum / loss.weight);
 }
 
 Graded Bench::evaluate(const Batch& batch, const ForwardContext& pass) {
@@ -202,7 +135,8 @@ std::vector<Graded> Bench::evaluate_all(const Batch& batch, const ForwardContext
 
 void Bench::settle(Executor::Pause pause) {
   if (is_open_) in_executor([&](Executor& executor) { executor.settle(*this, pause); });
-  if (is_open_ && in_parts()) share_losses();  // of steps that were in flight: the checkpoint holds them
+  if (is_open_ && ranks_.in_parts())
+    take_shared(ranks_.share_losses());  // of steps that were in flight: the checkpoint holds them
   catch_up();
 }
 
@@ -236,21 +170,21 @@ void Bench::backward(StepWork& work, std::size_t micro, const ForwardPass& forwa
 }
 
 void Bench::run_micro(Batch& batch, const ForwardContext& pass, const ForwardPass& forward) {
-  if (batch.weight <= 0.0) return check_same_passes();  // nothing in it counts; its mean would be 0/0
+  if (batch.weight <= 0.0) return ranks_.check_same_passes();  // nothing in it counts; its mean would be 0/0
   {
     const AutocastScope autocast(parts_.device.type(), parts_.config->trainer.precision);
     brackets_.bracket(Event::before_forward, Event::after_forward, [&] {
       if (!context_.asked(Control::skip_micro)) context_.output_ = this->forward(batch, pass, forward);
     });
-    if (context_.take(Control::skip_micro)) return check_same_passes();
+    if (context_.take(Control::skip_micro)) return ranks_.check_same_passes();
     brackets_.bracket(Event::before_loss, Event::after_loss,
                       [&] { context_.loss_ = loss_of(context_.output_, batch); });
   }
   count(context_.loss_, batch);
   brackets_.bracket(Event::before_backward, Event::after_backward, [&] {
-    if (context_.take(Control::skip_micro)) return check_same_passes();
+    if (context_.take(Control::skip_micro)) return ranks_.check_same_passes();
     const bool last = context_.micro_ + 1 == context_.micros_;
-    if (reduction_ && last && may_overlap(*parts_.bus)) reduction_->collect();
+    if (ranks_.sums() && last && ranks_.may_overlap()) ranks_.collect();
     const Timer timer(seconds_, &PhaseSeconds::backward);
     const events::SpanScope span(Span::What::phase, "backward");
     guarded(*parts_.network.slot, context_.number_, [&] {
@@ -288,7 +222,7 @@ at::Tensor Bench::backward_root(double factor) {
 Update Bench::update(const std::function<void()>& apply) {
   return in_host([&] {
     const at::NoGradGuard no_grad;
-    if (reduction_ && !reduce()) return Update::skipped;
+    if (ranks_.sums() && !sum_up()) return Update::skipped;
     coalesce_gradients(parameters_);
     const bool finite = prepare_gradients();
     set_rates(rate(updates_));
@@ -313,10 +247,24 @@ Update Bench::update(const std::function<void()>& apply) {
   });
 }
 
-/// Gives nothing after an error, or with sharded tables, as parameters then have other numbers.
+/// Gives nothing after an error.
 void Bench::is_whole(std::size_t parameter) {
-  if (!reduction_ || thrown_ || !sharded_.empty() || !may_overlap(*parts_.bus)) return;
-  in_host([&] { reduction_->give(parameter); });
+  if (!ranks_.sums() || thrown_ || !ranks_.may_overlap()) return;
+  in_host([&] { ranks_.give(parameter); });
+}
+
+/// Sums the gradients over the ranks. Returns false if no rank trained on this batch.
+bool Bench::sum_up() {
+  distributed::Tail all;
+  brackets_.bracket(Event::before_reduce, Event::after_reduce, [&] {
+    const Timer timer(seconds_, &PhaseSeconds::backward);
+    const events::SpanScope span(Span::What::phase, "backward");
+    all = ranks_.sum_up(context_.waiting_bits());
+    loss_meter_.add_sum(all.loss, all.counted);
+    if (!scaler_ && !std::isfinite(all.loss)) refuse_loss(all.loss / all.counted);
+    context_.agree(all.bits);
+  });
+  return all.skipped < parts_.world->size();
 }
 
 /// Returns what hooks asked for at before_step; `error`: nothing. The ranks' tail is on its way by then, so
@@ -330,66 +278,11 @@ SkipReason Bench::asked_reason() {
   return asked != 0 ? SkipReason::repeat : SkipReason::error;
 }
 
-/// Sums the gradients over the ranks. Returns false if no rank trained on this batch.
-bool Bench::reduce() {
-  bool any = true;
-  brackets_.bracket(Event::before_reduce, Event::after_reduce, [&] { any = sum_up(); });
-  return any;
-}
-
-/// Makes all ranks change the weights or none, even if one is lost now: a rank that has the sum waits until
-/// it knows that all have it. A rank that gets to know it updates; one that does not, because a rank was
-/// lost, asks the others whether one of them did. (Skeen, "Nonblocking Commit Protocols", SIGMOD 1981:
-/// prepared, then committed.)
-void Bench::agree_to_update() {
-  has_gradients_ = true;
-  try {
-    parts_.world->all_reduce(at::zeros({1}))->wait();
-  } catch (const Error& error) {
-    parts_.host->update_as_others(error);
-    followed_ = true;
-  }
-  has_gradients_ = false;
-  updating_ = true;
-}
-
-/// Throws if tables are sharded: the other ranks wait for this one in each pass.
-void Bench::check_same_passes() const {
-  if (!sharded_.empty())
-    throw PluginError(
-        "step " + std::to_string(context_.number_) +
-        ": a rank leaves a micro-batch out, and the tables of the model lie in parts on the ranks: all "
-        "make the same passes");
-}
-
 void Bench::drop_step() {
-  end_step();
-  own_loss_ = {};
+  ranks_.drop();
   thrown_ = nullptr;
-  reduction_.reset();  // an exchange may still write into its buckets
   clear_gradients(parameters_);
   reopen();
-}
-
-bool Bench::sum_up() {
-  const Timer timer(seconds_, &PhaseSeconds::backward);
-  const events::SpanScope span(Span::What::phase, "backward");
-  const distributed::Tail all = reduction_->finish({.loss = own_loss_.sum(),
-                                                    .counted = own_loss_.weight(),
-                                                    .weight = own_weight_,
-                                                    .skipped = skips_ ? 1 : 0,
-                                                    .bits = context_.waiting_bits() | ends_},
-                                                   share_weight_);
-  if (parts_.world->replaces_lost()) agree_to_update();
-  own_loss_ = {};
-  for (at::Tensor& parameter : sharded_)
-    if (parameter.grad().defined() && all.weight > 0.0)
-      stored(parameter.grad()).mul_(share_weight_ / all.weight);
-  loss_meter_.add_sum(all.loss, all.counted);
-  if (!scaler_ && !std::isfinite(all.loss)) refuse_loss(all.loss / all.counted);
-  context_.agree(all.bits);
-  agreed_ |= all.bits;
-  return all.skipped < parts_.world->size();
 }
 
 /// Unscales and clips. Returns false if fp16 overflowed: the step is to be skipped.
@@ -531,14 +424,12 @@ void Bench::fire(Event event, StepWork& work, std::size_t micro, Graded& graded)
 
 // ---- reports of a step
 
-/// Adds a loss to the training's; the loss of a repeated step does not count.
+/// Adds a loss to the training's; the loss of a repeated step does not count. Several ranks find out together
+/// whether it is finite.
 void Bench::count(const at::Tensor& loss, const Batch& batch) {
-  if (reduction_ || in_parts()) {  // the ranks find out together whether it is finite
-    own_loss_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0);
-    return;
-  }
-  if (!loss_meter_.add(loss, context_.repeats_ == 0 ? batch.weight : 0.0))
-    refuse_loss(loss.item().toDouble());
+  const double weight = context_.repeats_ == 0 ? batch.weight : 0.0;
+  if (ranks_.sums() || ranks_.in_parts()) return ranks_.count(loss, weight);
+  if (!loss_meter_.add(loss, weight)) refuse_loss(loss.item().toDouble());
 }
 
 void Bench::take_metrics(const MetricSlots& metrics, const at::Tensor& output, const at::Tensor& loss,

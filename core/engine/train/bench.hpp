@@ -11,12 +11,12 @@
 #include <trainyard/executor.hpp>
 #include <trainyard/state.hpp>
 
-#include "core/engine/distributed/reduction.hpp"
 #include "core/engine/train/brackets.hpp"
 #include "core/engine/train/loop_parts.hpp"
 #include "core/engine/train/loss_meter.hpp"
 #include "core/engine/train/loss_scaler.hpp"
 #include "core/engine/train/phase_seconds.hpp"
+#include "core/engine/train/rank_step.hpp"
 
 namespace trainyard::train {
 
@@ -38,20 +38,10 @@ class Bench final : public Workbench {
   /// leaves open when it throws are closed.
   void step(StepWork& work, bool logging);
   /// The same on several ranks. `skip`: this rank leaves the batch out. `ends`: bits, behind those of
-  /// Control, that the ranks agree upon; agreed() returns the bits that any rank set in this step.
+  /// Control, that the ranks agree upon (RankStep::agreed).
   void step_together(StepWork& work, bool logging, bool skip, unsigned ends);
-  unsigned agreed() const { return agreed_; }
-  /// Returns true if each of several ranks has the whole batch and a part of the network (divides_network).
-  bool in_parts() const { return parts_.world != nullptr && parts_.executor.plugin->divides_network(); }
-  /// Sets what the ranks agreed in a step that this process has not made.
-  void set_agreed(unsigned agreed) { agreed_ = agreed; }
-  /// For rank recovery: returns true from when all ranks have the gradients of a step, so that this rank
-  /// cannot go back to before it, until end_step() ends the step.
-  bool updating() const { return updating_; }
-  bool has_gradients() const { return has_gradients_; }
-  void end_step() { updating_ = has_gradients_ = followed_ = false; }
-  /// Returns true if this rank made the step because another rank had, and the others wait for this one.
-  bool followed() const { return followed_; }
+  RankStep& ranks() { return ranks_; }
+  const RankStep& ranks() const { return ranks_; }
   /// Drops all that is left of a step that is to be done again.
   void drop_step();
   Graded evaluate(const Batch& batch, const ForwardContext& pass);
@@ -75,7 +65,7 @@ class Bench final : public Workbench {
   void backward(StepWork& work, std::size_t micro, const ForwardPass& forward) override;
   Update update(const std::function<void()>& apply) override;
   void is_whole(std::size_t parameter) override;
-  void update_is_of(const StepWork& work) override;
+  void update_is_of(const StepWork& work) override { ranks_.start(work, loss_scale()); }
   Network& network() override { return *parts_.network.plugin; }
   Loss& loss() override { return *parts_.loss.plugin; }
   Optimizer& optimizer() override { return *parts_.optimizer.plugin; }
@@ -108,14 +98,8 @@ class Bench final : public Workbench {
   at::Tensor forward(const Batch& batch, const ForwardContext& pass, const ForwardPass& forward);
   at::Tensor loss_of(const at::Tensor& output, const Batch& batch);
   at::Tensor backward_root(double factor);
-  void check_parts() const;
-  void step_in_parts(StepWork& work, bool logging, bool skip);
-  void share_losses(unsigned bits = 0);
-  void make_reduction();
-  bool reduce();
-  void check_same_passes() const;
+  void take_shared(const RankStep::Loss& loss);
   bool sum_up();
-  void agree_to_update();
   SkipReason asked_reason();
   bool prepare_gradients();
   void set_rates(const Rate& rate);
@@ -131,6 +115,7 @@ class Bench final : public Workbench {
   LoopContext& context_;
   PhaseSeconds& seconds_;
   Brackets brackets_;
+  RankStep ranks_;
   std::vector<at::Tensor> parameters_;
   std::optional<LossScaler> scaler_;
   LossMeter loss_meter_;
@@ -142,16 +127,6 @@ class Bench final : public Workbench {
   at::Tensor gradient_norm_;
   at::Tensor root_;  ///< initial gradient of backward, kept while its factor stays
   double root_factor_ = 0.0;
-
-  // Used with several ranks:
-  std::unique_ptr<distributed::Reduction> reduction_;
-  std::vector<at::Tensor> sharded_;  ///< parameters of which it has its own rows, with their whole sum
-  LossMeter own_loss_;               ///< this rank's, in this step
-  double share_weight_ = 0.0, own_weight_ = 0.0;  ///< of the shares; of this rank's micro-batches
-  bool skips_ = false;
-  unsigned ends_ = 0, agreed_ = 0;
-  bool has_gradients_ = false;  ///< all ranks have them, in this step
-  bool updating_ = false, followed_ = false;
 
   bool is_open_ = false;       ///< the executor is open
   std::vector<Event> open_;    ///< brackets that the executor has opened by fire()

@@ -41,9 +41,9 @@ void Checkpoints::call(Call&& call) {
 }
 
 void Checkpoints::save() {
-  run_.check_weights();  // before anything could remove the last good one
-  Snapshot snapshot = run_.snapshot_of_ranks();
-  const Shards* const shards = run_.shards();
+  run_.states().check_weights();  // before anything could remove the last good one
+  Snapshot snapshot = run_.states().snapshot_of_ranks();
+  const Shards* const shards = run_.states().shards();
   if (!writes_ && shards == nullptr) return;
   host_.complete(snapshot);
   if (shards != nullptr) {

@@ -14,6 +14,7 @@
 #include "core/engine/train/layer.hpp"
 #include "core/engine/train/loop_context.hpp"
 #include "core/rundir/learned.hpp"
+#include "core/rundir/quarantine.hpp"
 #include "core/runfile/run_config.hpp"
 
 namespace trainyard::train {
@@ -22,8 +23,9 @@ struct Live {
   config::RunConfig config;
   std::string config_text;  ///< as a run file
   at::Device device = at::kCPU;
-  distributed::World* world = nullptr;     ///< null: a single rank
-  BatchSchema schema;                      ///< of the training data
+  distributed::World* world = nullptr;            ///< null: a single rank
+  BatchSchema schema;                             ///< of the training data
+  std::vector<control::Quarantined> quarantined;  ///< plugins it was begun without, which no swap may bring
   std::optional<report::Learned> learned;  ///< from the training split; none: its dataset learns nothing
   RunScale scale;
   Layer layer;  ///< its plugins are those of config.slots, in that order

@@ -36,6 +36,52 @@ class BatchScope {
   Batch* before_;
 };
 
+/// Returns the batch's weight; on several ranks that of the whole batch, as if every sample counts.
+double weight_of(const data::StepData& data, const LoopParts& parts, bool in_parts) {
+  if (parts.world == nullptr || in_parts) return data.weight;
+  return static_cast<double>(data.samples * std::max<std::int64_t>(1, parts.scale.tokens_per_sample));
+}
+
+/// Gives all ranks the running means of the first one, as each rank's are of its own samples.
+void share_buffers(const LoopParts& parts) {
+  if (parts.world == nullptr) return;
+  std::vector<at::Tensor> buffers;
+  for (const NamedTensor& buffer : parts.network.plugin->buffers()) buffers.push_back(buffer.tensor);
+  distributed::take_from_first(*parts.world, buffers);
+}
+
+void reset_metrics(const LoopParts& parts) {
+  reset(parts.metrics, parts.context->number_);
+  for (const MetricSlots& metrics : parts.member_metrics) reset(metrics, parts.context->number_);
+}
+
+/// Merges the results of several ranks, none of which has a batch left.
+void merge_ranks(const LoopParts& parts, LossMeter& losses) {
+  if (parts.world == nullptr) return;
+  losses.merge(*parts.world);
+  merge(parts.metrics, parts.context->number_, *parts.world);
+}
+
+/// Reports the metrics under "of", and those of each of several members under "MEMBER/of"; none for a member
+/// that is no longer trained.
+template <class TakeLoss, class Put>
+void each_metric(LoopParts& parts, MetricValues& latest, const std::string& of, const TakeLoss& take_loss,
+                 const Put& put) {
+  each_value(parts.metrics, parts.context->number_, of, put);
+  for (std::size_t member = 0; member < parts.member_metrics.size(); ++member) {
+    const std::optional<double> loss = take_loss(member);
+    const std::string prefix = std::to_string(member) + "/" + of;
+    if (!loss) {  // no longer trained: its old values would pass for new ones
+      const auto is_old = [&](const auto& each) { return each.first.starts_with(prefix + "/"); };
+      std::erase_if(latest, is_old);
+      std::erase_if(parts.context->metrics(), is_old);
+      continue;
+    }
+    put(prefix + "/loss", *loss);
+    each_value(parts.member_metrics[member], parts.context->number_, prefix, put);
+  }
+}
+
 }  // namespace
 
 Loop::Loop(LoopParts& parts)
@@ -89,15 +135,10 @@ void Loop::train() {
   while (!ending_ && (in_epoch_ || !finished())) run_epoch();
   if (ending_ == Ending::signal || ending_ == Ending::wall_time) return settle(Executor::Pause::checkpoint);
   settle(Executor::Pause::end);
-  evaluate_all();
-  if (ending_ != Ending::signal && !parts_.host->closing()) interrupt(Ending::signal);
-}
-
-/// Evaluates all splits at the end of a training. A resume repeats what a signal cuts short.
-void Loop::evaluate_all() {
-  for (const EvaluationSplit& split : parts_.evaluations)
+  for (const EvaluationSplit& split : parts_.evaluations)  // a resume repeats what a signal cuts short
     if (&split != &parts_.evaluations.front() || last_evaluated_ != context_.clock_.step)
       if (evaluate(split).empty()) return interrupt(Ending::signal);
+  if (!parts_.host->closing()) interrupt(Ending::signal);
 }
 
 /// Returns true at the end. A stop stays in the state: a run killed after its last checkpoint also ends.
@@ -161,9 +202,9 @@ void Loop::run_step() {
   });
   brackets_.bracket(Event::batch_start, Event::batch_end, [&] {
     Clock& clock = context_.clock_;
-    if (logging) reset_metrics();
+    if (logging) reset_metrics(parts_);
     StepWork work{.micros = data.batches,
-                  .weight = weight_of(data),
+                  .weight = weight_of(data, parts_, bench_.ranks().in_parts()),
                   .step = clock.step,
                   .before = clock.samples,
                   .samples = data.samples,
@@ -178,19 +219,13 @@ void Loop::run_step() {
     ++clock.step_in_epoch;
     clock.samples += data.samples;
     clock.tokens += data.samples * parts_.scale.tokens_per_sample;
-    const bool followed = bench_.followed();
-    bench_.end_step();
+    const bool followed = bench_.ranks().followed();
+    bench_.ranks().end();
     stage_ = Stage::stepped;
     if (followed) throw DistributedError("the other ranks wait behind this step");
     if (logging) log_point();
     stage_ = Stage::logged;
   });
-}
-
-/// Returns the batch's weight; on several ranks that of the whole batch, as if every sample counts.
-double Loop::weight_of(const data::StepData& data) const {
-  if (parts_.world == nullptr || bench_.in_parts()) return data.weight;
-  return static_cast<double>(data.samples * std::max<std::int64_t>(1, parts_.scale.tokens_per_sample));
 }
 
 /// Does what comes between two steps: evaluation, the safe point, and a checkpoint, which is last so that it
@@ -231,7 +266,7 @@ void Loop::poll() {
   settle_checkpoints();
   parts_.host->at_safe_point();
   end_epoch_ = context_.take(Control::stop_epoch);
-  const unsigned ended = parts_.world != nullptr ? bench_.agreed() : ends();
+  const unsigned ended = parts_.world != nullptr ? bench_.ranks().agreed() : ends();
   if ((ended & by_signal) != 0) return interrupt(Ending::signal);
   if ((ended & by_wall_time) != 0) return interrupt(Ending::wall_time);
   if ((ended & by_time) != 0) ending_ = Ending::completed;
@@ -273,15 +308,7 @@ void Loop::checkpoint() {
 /// Settles the run before something looks at its weights or keeps them.
 void Loop::settle(Executor::Pause pause) {
   bench_.settle(pause);
-  share_buffers();
-}
-
-/// Gives all ranks the running means of the first one, as each rank's are of its own samples.
-void Loop::share_buffers() {
-  if (parts_.world == nullptr) return;
-  std::vector<at::Tensor> buffers;
-  for (const NamedTensor& buffer : parts_.network.plugin->buffers()) buffers.push_back(buffer.tensor);
-  distributed::take_from_first(*parts_.world, buffers);
+  share_buffers(parts_);
 }
 
 void Loop::request(Control control, std::string_view who, std::string_view why) {
@@ -380,32 +407,8 @@ void Loop::take_position(const Position& position) {
   stage_ = position.stage;
   arrived_ = false;
   joined_ = true;
-  bench_.set_agreed(position.agreed);
+  bench_.ranks().set_agreed(position.agreed);
   parts_.train.plugin->seek(context_.clock_.epoch, context_.clock_.step_in_epoch);
-}
-
-void Loop::reset_metrics() {
-  reset(parts_.metrics, context_.number_);
-  for (const MetricSlots& metrics : parts_.member_metrics) reset(metrics, context_.number_);
-}
-
-/// Reports the metrics under "of", and those of each of several members under "MEMBER/of"; none for a member
-/// that is no longer trained.
-template <class TakeLoss, class Put>
-void Loop::each_metric(const std::string& of, const TakeLoss& take_loss, const Put& put) {
-  each_value(parts_.metrics, context_.number_, of, put);
-  for (std::size_t member = 0; member < parts_.member_metrics.size(); ++member) {
-    const std::optional<double> loss = take_loss(member);
-    const std::string prefix = std::to_string(member) + "/" + of;
-    if (!loss) {  // no longer trained: its old values would pass for new ones
-      const auto is_old = [&](const auto& each) { return each.first.starts_with(prefix + "/"); };
-      std::erase_if(latest_, is_old);
-      std::erase_if(context_.metrics(), is_old);
-      continue;
-    }
-    put(prefix + "/loss", *loss);
-    each_value(parts_.member_metrics[member], context_.number_, prefix, put);
-  }
 }
 
 void Loop::log_point() {
@@ -420,7 +423,7 @@ void Loop::log_point() {
   if (parts_.world != nullptr) merge(parts_.metrics, context_.number_, *parts_.world);
   if (const std::optional<double> loss = bench_.take_loss()) put("train/loss", *loss);
   each_metric(
-      "train", [&](std::size_t member) { return bench_.take_loss(member); }, put);
+      parts_, latest_, "train", [&](std::size_t member) { return bench_.take_loss(member); }, put);
   put("lr", parts_.optimizer.plugin->groups().front().lr);
   if (bench_.gradient_norm().defined()) put("gradient_norm", bench_.gradient_norm().item().toDouble());
   if (const std::optional<double> scale = bench_.fp16_scale()) put("loss_scale", *scale);
@@ -465,21 +468,13 @@ Graded Loop::evaluate(const Batch& batch, const ForwardContext& pass, std::vecto
   return all.at(parts_.executor.plugin->leader());
 }
 
-/// Ends an evaluation pass: merges the results of several ranks, none of which has a batch left.
-void Loop::end_pass(LossMeter& losses) {
-  parts_.owner->end_evaluation();
-  if (parts_.world == nullptr || signalled()) return;
-  losses.merge(*parts_.world);
-  merge(parts_.metrics, context_.number_, *parts_.world);
-}
-
 MetricValues Loop::pass_over(const EvaluationSplit& split) {
   const std::int64_t step_done = context_.clock_.step;
   const events::SpanScope span(Span::What::phase, "evaluation");
   settle(Executor::Pause::evaluation);
   seconds_.timing = false;  // only training is timed
   const at::NoGradGuard no_grad;
-  reset_metrics();
+  reset_metrics(parts_);
   // If a signal cuts this pass short, the values of the last one would pass for new ones.
   std::erase_if(context_.metrics(),
                 [&](const auto& each) { return each.first.starts_with(split.name + "/"); });
@@ -514,12 +509,13 @@ MetricValues Loop::pass_over(const EvaluationSplit& split) {
       }
       if (signalled()) break;
     }
-    end_pass(losses);
+    parts_.owner->end_evaluation();
     if (signalled()) return;  // half a pass gives no value
+    merge_ranks(parts_, losses);
     values[split.name + "/loss"] = losses.take().value_or(std::nan(""));
     const auto put = [&](std::string name, double value) { values[std::move(name)] = value; };
     each_metric(
-        split.name, [&](std::size_t member) { return member_losses[member].take(); }, put);
+        parts_, latest_, split.name, [&](std::size_t member) { return member_losses[member].take(); }, put);
     for (const auto& [name, value] : values) context_.metrics()[name] = latest_[name] = value;
   });
   context_.evaluating_ = false;

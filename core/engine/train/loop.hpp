@@ -73,7 +73,7 @@ class Loop {
   MetricValues evaluate_silently(const EvaluationSplit& split);
 
   // For rank recovery:
-  Position position() const { return {context_.clock_.step, stage_, bench_.agreed()}; }
+  Position position() const { return {context_.clock_.step, stage_, bench_.ranks().agreed()}; }
   /// Forgets the step under way, and goes on from its position.
   void drop_step();
   /// After load() of what another rank has saved: goes on from where that rank stands.
@@ -89,9 +89,9 @@ class Loop {
   double seconds_trained() const { return seconds_before_ + elapsed(); }
   const PhaseSeconds& seconds() const { return seconds_; }
   /// Returns true if a signal ends the training; on several ranks, once all of them know.
-  bool signalled() const { return parts_.world ? (bench_.agreed() & by_signal) != 0 : caught(); }
+  bool signalled() const { return parts_.world ? (bench_.ranks().agreed() & by_signal) != 0 : caught(); }
   /// On several ranks: returns true if one has something that all have to do at this safe point.
-  bool has_orders() const { return parts_.world != nullptr && (bench_.agreed() & by_orders) != 0; }
+  bool has_orders() const { return parts_.world != nullptr && (bench_.ranks().agreed() & by_orders) != 0; }
   distributed::World* world() const { return parts_.world; }
   /// Returns true if this process has caught a signal.
   bool caught() const {
@@ -113,25 +113,18 @@ class Loop {
   template <class Body>
   void recovering(Body&& body);
   void train();
-  void evaluate_all();
   void run_epoch();
   void run_steps();
   void run_step();
-  double weight_of(const data::StepData& data) const;
   void after_batch();
   void log_point();
-  void reset_metrics();
-  template <class TakeLoss, class Put>
-  void each_metric(const std::string& of, const TakeLoss& take_loss, const Put& put);
   Graded evaluate(const Batch& batch, const ForwardContext& pass, std::vector<LossMeter>& losses);
-  void end_pass(LossMeter& losses);
   MetricValues pass_over(const EvaluationSplit& split);
   bool finished();
   void poll();
   unsigned ends() const;
   void interrupt(Ending ending);
   void settle(Executor::Pause pause);
-  void share_buffers();
   void forget_step();
   double elapsed() const { return std::chrono::duration<double>(SteadyClock::now() - started_).count(); }
 

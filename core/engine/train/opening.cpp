@@ -14,6 +14,7 @@
 #include <trainyard/model.hpp>
 #include <trainyard/optimizer.hpp>
 #include <trainyard/recorder.hpp>
+#include <trainyard/transform.hpp>
 
 #include "core/engine/distributed/reduction.hpp"
 #include "core/engine/train/guard.hpp"
@@ -30,13 +31,38 @@ View part_of(const std::string& split, const std::string& take, std::int64_t siz
   return {"data." + split + ".take = \"" + take + "\"", *config::parse_take(take), size};
 }
 
+/// Moves a new network to the run's device and precision.
+void place(Network& network, const Live& run) {
+  if (floats_of(run.config.trainer.precision) == at::kDouble) {
+    auto* const doubles = dynamic_cast<ComputesInDoubles*>(&network);
+    if (doubles == nullptr)
+      throw ConfigError(
+          "its network does not compute in double precision, and trainer.precision is \"fp64\": set it to "
+          "\"fp32\", or take another model");
+    doubles->to_doubles();
+  }
+  network.to(run.device);
+}
+
+/// Returns the network that a transform makes of another.
+std::unique_ptr<Network> transformed(std::unique_ptr<Network> network, const Transform& transform,
+                                     const ModelContext& context) {
+  const bool has_graph = network->graph() != nullptr;
+  network = transform.apply(std::move(network), context);
+  if (!network) throw PluginError("handed on no network");
+  if (has_graph && network->graph() == nullptr)
+    throw PluginError("handed on a network without a graph, where the one that it was given has one");
+  return network;
+}
+
 }  // namespace
 
 /// Plugins of other kinds are not called before the run's first step.
 const Opening::Row Opening::rows[] = {
     {Dataset::kind, Stage::data, &Opening::dataset},
     {Sampler::kind, Stage::data, &Opening::sampler},
-    {Model::kind, Stage::model, &Opening::model},
+    {Model::kind, Stage::model, &Opening::network},
+    {Transform::kind, Stage::model, &Opening::network},
     {Dropout::kind, Stage::model, &Opening::dropout},
     {Loss::kind, Stage::loop, &Opening::loss},
     {Metric::kind, Stage::loop, &Opening::metric},
@@ -96,9 +122,10 @@ void Opening::sampler(ActivePlugin& plugin) {
   plugin.as<Sampler>().open(source);
 }
 
-void Opening::model(ActivePlugin& plugin) {
-  layer_.made.network = plugin.as<Model>().build({run_.schema, run_.config.run.seed});
-  place(*layer_.made.network, run_);
+/// The model comes first, and its network has been through all transforms: one that a swap brings without the
+/// model has it made anew.
+void Opening::network(ActivePlugin&) {
+  if (!layer_.made.network) layer_.made.network = build_network(run_, config_, layer_, run_.config.run.seed);
 }
 
 void Opening::dropout(ActivePlugin& plugin) {
@@ -235,16 +262,18 @@ void Opening::check_momentum() {
                     ", as its options are, has none: give it one, or switch the cycling off");
 }
 
-void place(Network& network, const Live& run) {
-  if (floats_of(run.config.trainer.precision) == at::kDouble) {
-    auto* const doubles = dynamic_cast<ComputesInDoubles*>(&network);
-    if (doubles == nullptr)
-      throw ConfigError(
-          "its network does not compute in double precision, and trainer.precision is \"fp64\": set it to "
-          "\"fp32\", or take another model");
-    doubles->to_doubles();
-  }
-  network.to(run.device);
+std::unique_ptr<Network> build_network(const Live& run, const config::RunConfig& config, Layer& layer,
+                                       std::uint64_t seed) {
+  const ModelContext context{run.schema, seed};
+  ActivePlugin& model = layer.plugin("model");
+  std::unique_ptr<Network> network =
+      guarded(model.slot(), 0, [&] { return model.as<Model>().build(context); });
+  for (const config::SlotConfig& slot : config.of_kind(Transform::kind.name))
+    network = guarded(slot, 0, [&] {
+      return transformed(std::move(network), layer.plugin(slot.slot).as<Transform>(), context);
+    });
+  guarded(model.slot(), 0, [&] { place(*network, run); });
+  return network;
 }
 
 void place_curve(Opened& to, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step) {

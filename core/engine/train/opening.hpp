@@ -39,7 +39,7 @@ class Opening {
 
   void dataset(ActivePlugin& plugin);
   void sampler(ActivePlugin& plugin);
-  void model(ActivePlugin& plugin);
+  void network(ActivePlugin&);
   void dropout(ActivePlugin& plugin);
   void loss(ActivePlugin& plugin);
   void metric(ActivePlugin& plugin);
@@ -56,8 +56,10 @@ class Opening {
   Layer& layer_;
 };
 
-/// Moves a new network to the run's device and precision. Throws ConfigError if that cannot be done.
-void place(Network& network, const Live& run);
+/// Builds a network of the model of `layer`, with the run as `config` says, and applies its transforms.
+/// It is on the run's device and of its precision. Throws ConfigError where that cannot be.
+std::unique_ptr<Network> build_network(const Live& run, const config::RunConfig& config, Layer& layer,
+                                       std::uint64_t seed);
 
 /// Makes a schedule's curve, from where it begins in the run. `step` is the run's current step.
 void place_curve(Opened& to, ActivePlugin& schedule, RunScale scale, CurvePlace place, std::int64_t step = 0);

@@ -20,7 +20,7 @@ int evaluate_command(const config::RunConfig& given, const plugins::Registry& re
   Run run(config, registry, to_terminal(), nullptr, report::learned_beside(path));
   run.build_model();
   Loop& loop = run.build_loop({});
-  copy_weights(run.weights(), checkpoint::load_weights(path), path);
+  copy_weights(run.states().weights(), checkpoint::load_weights(path), path);
   std::map<std::string, double, std::less<>> values;
   for (const EvaluationSplit& split : loop.evaluations()) values.merge(loop.evaluate(split));
   if (json) {

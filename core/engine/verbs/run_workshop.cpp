@@ -52,7 +52,7 @@ void RunWorkshop::load_weights(const std::string& path) {
     throw DataError(path +
                     ": there are no weights: train first (trainyard train), or name some with --weights");
   if (!std::filesystem::is_directory(path)) {
-    copy_weights(run_.weights(), checkpoint::load_weights(path), path);
+    copy_weights(run_.states().weights(), checkpoint::load_weights(path), path);
     // The run's newest checkpoint holds the state of its plugins.
     const auto kept = checkpoint::list(std::filesystem::path(path).parent_path() / "checkpoints");
     if (!kept.empty()) loaded_ = checkpoint::load(kept.back());
@@ -64,7 +64,7 @@ void RunWorkshop::load_weights(const std::string& path) {
   if (model == nullptr) throw DataError(source_ + ": holds no weights of a model");
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : model->tensors) tensors.push_back({name, tensor});
-  copy_weights(run_.weights(), tensors, source_);
+  copy_weights(run_.states().weights(), tensors, source_);
 }
 
 const State* RunWorkshop::state(std::string_view owner) const {
@@ -105,15 +105,15 @@ void RunWorkshop::train(std::int64_t steps, const std::function<void()>& look) {
     throw ConfigError("asks for " + std::to_string(steps) +
                       " steps of training, and trainer.max_duration has " + std::to_string(budget) +
                       ": ask for at least one, and no more than these");
-  const auto before = digests_of(run_.snapshot().states);
+  const auto before = digests_of(run_.states().snapshot().states);
   excursion_ = {.steps = steps, .look = &look};
-  run_.loop().fit([this] { excursion_.before = copies_of(run_.snapshot().states); });
+  run_.loop().fit([this] { excursion_.before = copies_of(run_.states().snapshot().states); });
   const bool done = std::exchange(excursion_, {}).done;
   SignalScope::withdraw();
   if (stopping()) return;
   if (!done)
     throw PluginError("a plugin of the run ended its training before " + std::to_string(steps) + " steps");
-  for (const auto& [owner, digest] : digests_of(run_.snapshot().states)) {
+  for (const auto& [owner, digest] : digests_of(run_.states().snapshot().states)) {
     const auto was = before.find(owner);
     if (was == before.end() || was->second != digest)
       throw PluginError("the state of " + owner +
@@ -126,7 +126,7 @@ void RunWorkshop::at_safe_point() {
   if (excursion_.look == nullptr || excursion_.done || stopping()) return;
   if (run_.clock().step < excursion_.steps) return;
   (*excursion_.look)();
-  run_.go_back(excursion_.before);
+  run_.states().go_back(excursion_.before);
   excursion_.done = true;
   SignalScope::ask();
 }

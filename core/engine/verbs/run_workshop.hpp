@@ -23,7 +23,7 @@ class RunWorkshop final : public Workshop, private LoopHost {
   RunWorkshop(Run& run, const std::string& tool, const std::string& path);
 
   Network& network() override { return run_.network(); }
-  std::vector<NamedTensor> weights() override { return run_.weights(); }
+  std::vector<NamedTensor> weights() override { return run_.states().weights(); }
   const std::string& source() const override { return source_; }
   const State* state(std::string_view owner) const override;
   std::vector<std::string> owners() const override;

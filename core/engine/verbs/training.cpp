@@ -141,8 +141,8 @@ void Training::load() {
                from.empty() ? std::nullopt : report::learned_beside(from));
   if (first_ && run_->learned()) report::write_learned(beginning_.home, *run_->learned());
   if (world_ != nullptr) compare_data();
-  run_->set_file(options_.resolved_toml);
-  run_->set_quarantined(quarantined_);
+  run_->states().set_file(options_.resolved_toml);
+  run_->live().quarantined = quarantined_;
 }
 
 /// Returns facts about the data that this rank reads, and about what it learned.
@@ -205,7 +205,7 @@ HostOutputs Training::outputs() {
 void Training::build() {
   const config::RunKeys& keys = run_->config().run;
   run_->build_model();
-  if (keys.load == config::RunKeys::Load::weights) run_->load_weights(keys.resume, keys.load_match);
+  if (keys.load == config::RunKeys::Load::weights) run_->states().load_weights(keys.resume, keys.load_match);
   open_sinks();
   checkpoints_.emplace(*run_, *this, checkpoint_folder(beginning_.directory), first_);
   LoopParts parts;
@@ -213,8 +213,8 @@ void Training::build() {
   parts.saver = &*checkpoints_;
   parts.signal = &SignalScope::caught();
   run_->build_loop(std::move(parts));
-  check_space(beginning_.directory.path(),
-              bytes_of(run_->snapshot()) * (run_->shards() != nullptr ? world_->size() : 1));
+  check_space(beginning_.directory.path(), bytes_of(run_->states().snapshot()) *
+                                               (run_->states().shards() != nullptr ? world_->size() : 1));
 }
 
 void Training::open_sinks() {
@@ -264,10 +264,10 @@ void Training::leave_out() {
 void Training::train(report::RunResult& result) {
   const Ending ending = run_->loop().fit([this] { restore(); });
   if (ending == Ending::completed) check_schedule();
-  run_->check_weights();
+  run_->states().check_weights();
   result.weights_step = best_step_.value_or(run_->clock().step);
-  result.model_digest = run_->model_digest();
-  result.optimizer_digest = run_->optimizer_digest();
+  result.model_digest = run_->states().model_digest();
+  result.optimizer_digest = run_->states().optimizer_digest();
   if (world_ != nullptr)
     compare_weights(*world_, result.model_digest, run_->config().find("distributed.compressor"));
   if (const std::string live = beginning_.directory.file(control::live_name);
@@ -276,10 +276,10 @@ void Training::train(report::RunResult& result) {
   else if (first_)  // an earlier process of the run may have written it before a rollback
     std::filesystem::remove(live);
   const std::string weights = beginning_.directory.file(checkpoint::weights_name);
-  if (const Shards* const shards = run_->shards())
-    shards->write(weights, run_->weights());
+  if (const Shards* const shards = run_->states().shards())
+    shards->write(weights, run_->states().weights());
   else if (first_)
-    write_safetensors(weights, run_->weights());
+    write_safetensors(weights, run_->states().weights());
   result.status = status_of(ending);
   result.exit_code = result.status == report::Status::interrupted ? ExitCode::resumable : ExitCode::done;
 }
@@ -299,7 +299,7 @@ void Training::restore() {
   if (!beginning_.loaded) return;
   const checkpoint::Loaded& loaded = *beginning_.loaded;
   commander_->go_on_with(std::move(beginning_.made));
-  run_->restore(loaded.states, [this](const std::string& note) {
+  run_->states().restore(loaded.states, [this](const std::string& note) {
     journal("host", newcomer_ ? "replacement" : "resume", note);
   });
   if (newcomer_) {
@@ -409,11 +409,11 @@ bool Training::restore_best() {
   }
   const std::optional<std::int64_t> step = checkpoint::step_of(path);
   if (step == run_->clock().step) return true;
-  StateCopy last(run_->snapshot().states);
-  run_->load_weights(path);
+  StateCopy last(run_->states().snapshot().states);
+  run_->states().load_weights(path);
   for (const EvaluationSplit& split : run_->loop().evaluations())
     if (run_->loop().evaluate_silently(split).empty()) {
-      run_->go_back(last.states());
+      run_->states().go_back(last.states());
       return false;
     }
   best_step_ = step;

@@ -78,6 +78,7 @@ struct ManifestData {
 };
 
 /// Writes a description into a ManifestData.
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it is final, and its bases protect theirs
 class DataWriter final : public ManifestWriter {
  public:
   explicit DataWriter(ManifestData& data) : data_(&data) {}

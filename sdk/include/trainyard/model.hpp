@@ -21,8 +21,8 @@ class Model : public Plugin {
  public:
   static constexpr Kind kind{"model", 1};
 
-  /// Builds the network on the CPU, in float; called once. Throws ConfigError where its options do not fit
-  /// the data, and names both values.
+  /// Builds a network on the CPU, in float; called for each that the host needs, on any thread. Throws
+  /// ConfigError where its options do not fit the data, and names both values.
   virtual std::unique_ptr<Network> build(const ModelContext& context) const = 0;
 };
 

@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 from support.ends import children, end_children, limit_wait
@@ -125,6 +126,12 @@ class HostTest(unittest.TestCase):
                               env=self.environment(**environment))
         self.assertEqual(done.returncode, code, f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
         return done
+
+    def until(self, true, seconds=60):
+        end = time.monotonic() + seconds
+        while not true():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
 
     def result(self, run="runs/small"):
         return json.loads((self.folder / run / "result.json").read_text())

@@ -61,12 +61,6 @@ class RankTest(HostTest):
         return subprocess.Popen(self.command("train", "run.toml", "-q", *words), cwd=self.folder, text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, env=self.environment(**environment))
 
-    def until(self, true, seconds=60):
-        end = time.monotonic() + seconds
-        while not true():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.02)
-
     def ranks_of(self, launcher):
         """Process of each rank, by its number."""
         pids = {}
