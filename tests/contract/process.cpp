@@ -12,7 +12,6 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -132,20 +131,10 @@ void place(int rank, int ranks, const control::Listening& store) {
   _exit(0);
 }
 
-/// A process that is killed leaves all that it wrote: a folder in memory will do, and a save takes no time
-/// there.
-void use_memory() {
-  constexpr std::uintmax_t enough = 1 << 28;
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space("/dev/shm", error);
-  if (!error && space.available > enough && access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 0);
-}
-
 /// Ahead of the first test, as long as this process has one thread.
 struct Server : Catch::TestEventListenerBase {
   using TestEventListenerBase::TestEventListenerBase;
   void testRunStarting(const Catch::TestRunInfo&) override {
-    use_memory();
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
       throw std::runtime_error("no sockets");

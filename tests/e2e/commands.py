@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import unittest
 
+import configs
 from support.host import BUILD, DATA, SOURCE, TRAINYARD
 
 DOCUMENTS = sorted(path for path in SOURCE.rglob("*.md") if not {"build", ".deps", "runs", ".git", "golden"} & set(path.relative_to(SOURCE).parts))
@@ -187,13 +188,19 @@ class Commands(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def run_short(self, words, folder):
-        """Runs it with --quick; a training is validated only: e2e/configs.py trains each file for a moment."""
+        """Runs it with --quick; a training is validated only: e2e/configs.py trains each file for a moment, and makes the one small
+        whose data takes a minute to make. That is read as it is typed, too."""
         path, words = program(list(words)), list(words)
         if path == TRAINYARD and words[1] == "study":
             words = [str(TRAINYARD), *words[1:], "--quick"]
         elif path == TRAINYARD:
             self.assertEqual(words[1], "train", f"{' '.join(words)}: it has no short form")
             words = [str(TRAINYARD), "validate", *words[2:]]
+            if pathlib.Path(words[2]).stem == "synthetic_products":
+                read = self.run_in(folder, [*words, "--level", "files"])
+                if read.returncode != 0:
+                    return read
+                words += configs.SMALL["synthetic_products"]
         elif path.is_relative_to(BUILD):
             if not path.exists():
                 self.skipTest(f"{path.name} is not built: cmake --build build/release --target bench chaos")
@@ -201,6 +208,10 @@ class Commands(unittest.TestCase):
         else:
             self.assertIn("--quick", path.read_text(), f"{' '.join(words)}: it has no short form")
             words.append("--quick")
+        return self.run_in(folder, words)
+
+    @staticmethod
+    def run_in(folder, words):
         return subprocess.run(words, text=True, capture_output=True, cwd=folder, timeout=120,
                               env={**os.environ, "TRAINYARD_DATA": str(DATA), "NO_COLOR": "1"})
 

@@ -39,7 +39,7 @@ WIDE = (64, 512, 480, 10)  # one matrix has nearly all elements
 
 def rate_for(share, quick):
     """At which an exchange of all gradients between the nodes takes that share of computing: of as many ranks side by side."""
-    alone = training.alone(NODES * LOCAL, training.images(BATCH // (NODES * LOCAL)), duration="20ba" if quick else "120ba", interval=2)
+    alone = training.alone(NODES * LOCAL, training.images(BATCH // (NODES * LOCAL), quick), duration="20ba" if quick else "120ba", interval=2)
     computing = training.typical([step for result in alone for step in result.settled])
     size = model.bytes_between(NODES, sum(simulate.PARAMETERS))
     print(f"computing: {1e3 * computing:.1f} ms a step, four ranks side by side; all gradients: {1e-6 * size:.2f} MB between the nodes")
@@ -94,7 +94,7 @@ def end_to_end(given):
         print(f"{NODES} nodes x {LOCAL} ranks, {rate} between nodes (emulated: a token bucket of the kernel)", flush=True)
         with links.Cluster(NODES, rate) as cluster:
             for name, table in ways.items():
-                taken[name].append(one(cluster, training.images(BATCH), table, seed, name, local=LOCAL, **length))
+                taken[name].append(one(cluster, training.images(BATCH, given.quick), table, seed, name, local=LOCAL, **length))
     table_of(taken, timed=True)
 
 

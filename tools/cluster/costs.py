@@ -72,7 +72,8 @@ def computing(task, processes, quick):
     results = training.alone(processes, task, duration=f"{chunk * chunks}ba", evaluate=f"{chunk}ba", interval=1)
     took = [step for result in results for step in result.settled]
     typical = training.typical(took)
-    forward = min(result.evaluated(-(-training.IMAGES_OF_TEST // batch)) for result in results)
+    images = training.A_FEW if quick else training.IMAGES_OF_TEST
+    forward = min(result.evaluated(-(-images // batch)) for result in results)
     return min(forward, typical), max(0.0, typical - forward), sorted(step / typical for step in took)
 
 

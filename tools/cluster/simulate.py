@@ -27,12 +27,12 @@ def networks(parameters):
     return {method: model.network(parameters, least=None if method == "flat" else LEAST) for method in METHODS}
 
 
-def real(cluster, local, turns, chunks):
+def real(cluster, local, turns, chunks, quick):
     """Milliseconds of a step by method: the 20th percentile of a turn, the least of the turns, which are made in turn."""
     best = {}
     for _ in range(turns):
         for method, (_, table) in METHODS.items():
-            result = training.train(cluster, training.images(BATCH * cluster.nodes * local), table, local=local, duration=f"{5 * chunks}ba")
+            result = training.train(cluster, training.images(BATCH * cluster.nodes * local, quick), table, local=local, duration=f"{5 * chunks}ba")
             best[method] = min(best.get(method, 1e9), 1e3 * training.typical(result.steps))
     return best
 
@@ -42,10 +42,10 @@ def check(given, measured):
     print(f"two nodes, {given.rate} between them (emulated: a token bucket of the kernel), {BATCH} images a rank")
     print(f"{'ranks':>7} {'method':>14} {'real, ms':>9} {'predicted':>10} {'error':>7}")
     for local in (1,) if given.quick else (1, 2):
-        forward, backward, spread = costs.computing(training.images(BATCH), 2 * local, given.quick)
+        forward, backward, spread = costs.computing(training.images(BATCH, given.quick), 2 * local, given.quick)
         here = dataclasses.replace(measured, forward=forward, backward=backward, spread=(1.0,))
         with links.Cluster(2, given.rate) as cluster:
-            took = real(cluster, local, turns, chunks)
+            took = real(cluster, local, turns, chunks, given.quick)
         for method, network in networks(PARAMETERS).items():
             predicted = 1e3 * model.step_time(here, network, 2, local, method, METHODS[method][0])
             print(f"{f'2 x {local}':>7} {method:>14} {took[method]:9.1f} {predicted:10.1f} {100 * (predicted / took[method] - 1):6.0f}%", flush=True)
@@ -84,7 +84,7 @@ def main():
     if given.costs and given.costs.exists():
         measured = costs.load(given.costs)
     else:
-        measured = costs.measure(given.rate if given.what == "check" else "1gbit", training.images(BATCH), 2, given.quick)
+        measured = costs.measure(given.rate if given.what == "check" else "1gbit", training.images(BATCH, given.quick), 2, given.quick)
         if given.costs:
             costs.save(measured, given.costs)
     print("measured here:")
