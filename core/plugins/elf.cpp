@@ -10,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::plugins {
 namespace {
@@ -140,7 +140,7 @@ std::optional<std::string> ElfFile::section(std::string_view name, std::size_t l
 }
 
 std::string ElfFile::digest() const {
-  Sha256 hash;
+  lib::Sha256 hash;
   std::vector<char> buffer(1 << 16);
   std::uint64_t done = sizeof(Elf64_Ehdr);
   bool loadable = false;

@@ -10,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
@@ -61,8 +61,7 @@ void CheckedFile::check(const TensorEntry& tensor, std::uint64_t begin, std::uin
 }
 
 void CheckedFile::check(const TensorEntry& tensor, std::string_view bytes) const {
-  compare("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", plugins::Sha256::of(bytes),
-          tensor.digest);
+  compare("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", lib::Sha256::of(bytes), tensor.digest);
 }
 
 void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,
@@ -70,7 +69,7 @@ void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint
   if (length > size_ || offset > size_ - length)
     fail_in(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) +
                        ", the file at " + std::to_string(size_));
-  plugins::Sha256 hash;
+  lib::Sha256 hash;
   read(offset, length, [&](std::string_view bytes) { hash.update(bytes.data(), bytes.size()); });
   compare(what, hash.hex(), digest);
 }
