@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <iterator>
 
 #include <fcntl.h>
 #include <sys/file.h>

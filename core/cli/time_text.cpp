@@ -1,7 +1,6 @@
 #include "core/cli/time_text.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "lib/printed.hpp"

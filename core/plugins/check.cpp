@@ -1,7 +1,6 @@
 #include "core/plugins/check.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 

@@ -114,11 +114,10 @@ TEST_CASE("lib: a file system that cannot sync is no failure; one that fails at 
 
 TEST_CASE("lib: a new file that is never put in place is gone, and one that cannot be is named") {
   Replaced file;
-  { std::ofstream(lib::NewFile(file.path()).temporary()) << "half"; }
   {
     const lib::NewFile given_up(file.path(), ".7");
+    CHECK(given_up.temporary() == file.path() + ".7");
     std::ofstream(given_up.temporary()) << "half";
-    CHECK(std::filesystem::exists(file.path() + ".7"));
   }
   CHECK_FALSE(std::filesystem::exists(file.path() + ".7"));
   CHECK(file.content() == "old");
@@ -158,24 +157,16 @@ TEST_CASE("lib: a file is read with all its bytes, and one that is not there is 
 }
 
 TEST_CASE("lib: numbers are printed") {
-  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   CHECK(lib::printed("%.5g|%lld|%s", 0.1, 7LL, "text") == "0.1|7|text");
   CHECK(lib::printed("%.3f", std::numeric_limits<double>::max()).size() == 313);
   CHECK(lib::shortest(0.1) == "0.1");
   CHECK(lib::shortest(0.1f) == "0.1");
-  CHECK(lib::shortest(1e-9) == "1e-09");
-  CHECK(lib::shortest(-inf) == "-inf");
-  CHECK(lib::shortest(-nan) == "-nan");
-  CHECK(lib::shortest(-5.0) == "-5");
+  CHECK(lib::shortest(-std::nan("")) == "-nan");
   CHECK(lib::float_text(-5.0) == "-5.0");
   CHECK(lib::float_text(1e22) == "1e+22");
-  CHECK(lib::float_text(0.5) == "0.5");
-  CHECK(lib::float_text(inf) == "inf");
-  CHECK(lib::metric_text(0) == "0.0000");
   CHECK(lib::metric_text(-1e-3) == "-0.0010");
   CHECK(lib::metric_text(9.99e-4) == "9.990e-04");
   CHECK(lib::metric_text(1e4) == "1.000e+04");
-  CHECK(lib::rate_text(999) == "999");
   CHECK(lib::rate_text(1e3) == "1.0k");
   CHECK(lib::rate_text(2.5e6) == "2.5M");
 }
@@ -184,21 +175,14 @@ TEST_CASE("lib: text is escaped for markup and CSV") {
   CHECK(lib::escaped("<a href=\"x\">'&'</a>") == "&lt;a href=&quot;x&quot;&gt;'&amp;'&lt;/a&gt;");
   CHECK(lib::escaped("<&>\"'", "<>&\"'") == "&lt;&amp;&gt;&quot;&#39;");
   CHECK(lib::escaped("<&>\"'", "<&") == "&lt;&amp;>\"'");
-  CHECK(lib::csv_field("plain text") == "plain text");
   CHECK(lib::csv_field("a,\"b\"") == "\"a,\"\"b\"\"\"");
   CHECK(lib::csv_field("a\rb") == "\"a\rb\"");
   CHECK(lib::csv_field("a\rb", ",\"\n") == "a\rb");
 }
 
 TEST_CASE("lib: digests are those that others compute") {
-  const std::string of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-  CHECK(lib::Sha256::of("abc") == of_abc);
-  lib::Sha256 in_parts;
-  in_parts.update("a", 1);
-  in_parts.update("bc", 2);
-  CHECK(in_parts.hex() == of_abc);
+  CHECK(lib::Sha256::of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(lib::hex_of("\x01\xfe") == "01fe");
-  CHECK(lib::Fnv1a().hex() == "cbf29ce484222325");
   CHECK(lib::Fnv1a().update("foo").update("bar").hex() == "85944171f73967e8");
   CHECK(lib::Fnv1a().update("\xff").hex() == "af64724c8602eb6e");
 }
@@ -206,7 +190,6 @@ TEST_CASE("lib: digests are those that others compute") {
 TEST_CASE("lib: words are joined, trimmed and lowered") {
   CHECK(lib::join(std::vector<std::string>{"a", "b", "c"}) == "a, b, c");
   CHECK(lib::join(std::vector<std::string_view>{"a", "b"}, " | ") == "a | b");
-  CHECK(lib::join(std::vector<std::string>{}).empty());
   CHECK(lib::trimmed(" \ta b\t ") == "a b");
   CHECK(lib::trimmed("\ta ", " ") == "\ta");
   CHECK(lib::trimmed("  ").empty());

@@ -3,8 +3,6 @@
 #include <sys/file.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>

@@ -3,10 +3,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <thread>
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>

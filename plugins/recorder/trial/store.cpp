@@ -1,8 +1,6 @@
 #include "store.hpp"
 
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include <unistd.h>
