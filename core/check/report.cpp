@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "lib/escapes.hpp"
+
 namespace trainyard::check {
 namespace {
 
@@ -34,16 +36,9 @@ std::string indented(const std::string& text, std::size_t by) {
 
 /// Escapes text for XML; characters that XML cannot hold are replaced.
 std::string escaped(std::string_view text) {
-  std::string xml;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&': xml += "&amp;"; break;
-      case '<': xml += "&lt;"; break;
-      case '>': xml += "&gt;"; break;
-      case '"': xml += "&quot;"; break;
-      default: xml += static_cast<unsigned char>(letter) < ' ' && letter != '\n' ? '?' : letter;
-    }
-  }
+  std::string xml = lib::escaped(text);
+  std::ranges::replace_if(
+      xml, [](unsigned char letter) { return letter < ' ' && letter != '\n'; }, '?');
   return xml;
 }
 

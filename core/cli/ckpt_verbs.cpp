@@ -1,9 +1,6 @@
 #include "core/cli/ckpt_verbs.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <iomanip>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -15,6 +12,8 @@
 #include "core/cli/ckpt_text.hpp"
 #include "core/rundir/checked_file.hpp"
 #include "core/rundir/folder.hpp"
+#include "core/rundir/run_directory.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -29,9 +28,7 @@ std::string size_text(std::uint64_t bytes) {
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  return text;
+  return lib::printed(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
 }
 
 std::uint64_t size_of(const Manifest& manifest) {
@@ -136,17 +133,10 @@ ExitCode ckpt_convert(const std::string& path, const std::string& file, std::ost
   for (const TensorEntry& tensor : manifest.tensors)
     if (tensor.file == entry->name) weights.check(tensor);
 
-  const std::string temporary = file + ".tmp";
-  try {
-    AppendFile copy(temporary, AppendFile::Mode::replace);
-    weights.read(0, entry->size, [&](std::string_view bytes) { copy.append(bytes); });
-    copy.sync();
-    if (std::rename(temporary.c_str(), file.c_str()) != 0)
-      throw DataError("cannot rename '" + temporary + "' to '" + file + "': " + std::strerror(errno));
-  } catch (...) {
-    std::remove(temporary.c_str());
-    throw;
-  }
+  lib::NewFile made(file);
+  AppendFile copy(made.temporary(), AppendFile::Mode::replace);
+  weights.read(0, entry->size, [&](std::string_view bytes) { copy.append(bytes); });
+  report::put_in_place(made);
   out << file << ": weights of step " << manifest.step << ", " << size_text(entry->size) << '\n';
   return ExitCode::done;
 }

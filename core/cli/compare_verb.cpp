@@ -5,6 +5,7 @@
 #include "core/cli/run_state.hpp"
 #include "core/report/compare.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -13,7 +14,7 @@ using control::Json;
 using report::RunData;
 
 std::string text_of(const report::Point& point) {
-  return number_text(point.value) + " at " + std::to_string(point.step);
+  return lib::metric_text(point.value) + " at " + std::to_string(point.step);
 }
 
 Json json_of(const report::Point& point) {

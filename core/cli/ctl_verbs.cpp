@@ -10,7 +10,8 @@
 #include "core/cli/prometheus.hpp"
 #include "core/cli/run_state.hpp"
 #include "core/cli/time_text.hpp"
-#include "core/runfile/suggest.hpp"
+#include "lib/printed.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -42,14 +43,14 @@ std::string status_text(const Status& status, const std::vector<std::string>& jo
   std::string step = "step " + std::to_string(status.step);
   if (status.total_steps > 0) step += " of " + std::to_string(status.total_steps);
   std::vector<std::string> progress = {step, "epoch " + std::to_string(status.epoch),
-                                       rate_text(status.samples_per_second) + " samples/s",
+                                       lib::rate_text(status.samples_per_second) + " samples/s",
                                        span_text(status.seconds) + " so far"};
   if (status.seconds_left) progress.push_back(span_text(*status.seconds_left) + " left");
   std::vector<std::string> metrics;
   for (const auto& [key, value] : status.metrics)
-    metrics.push_back(printable(key) + " " + number_text(value));
-  out << config::join(head, "  ") << '\n' << config::join(progress, "  ") << '\n';
-  if (!metrics.empty()) out << config::join(metrics, "  ") << '\n';
+    metrics.push_back(printable(key) + " " + lib::metric_text(value));
+  out << lib::join(head, "  ") << '\n' << lib::join(progress, "  ") << '\n';
+  if (!metrics.empty()) out << lib::join(metrics, "  ") << '\n';
   out << "checkpoint  " << (status.last_checkpoint.empty() ? "none yet" : printable(status.last_checkpoint))
       << '\n';
   if (status.retired > 0) out << "retired plugins in memory  " << status.retired << '\n';

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/cli/run_state.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -174,8 +175,8 @@ std::vector<std::string> draw(const std::vector<Drawn>& curves, std::size_t colu
 
   std::vector<std::string> lines;
   for (std::size_t i = 0; i + 1 < rows; ++i) {
-    const std::string label = i == 0          ? number_text(extent.high)
-                              : i + 2 == rows ? number_text(extent.low)
+    const std::string label = i == 0          ? lib::metric_text(extent.high)
+                              : i + 2 == rows ? lib::metric_text(extent.low)
                                               : "";
     lines.push_back(right_aligned(label, label_width) + (unicode ? " │" : " |") + dots.row(i));
   }

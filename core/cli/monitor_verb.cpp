@@ -20,6 +20,7 @@
 #include "core/cli/columns.hpp"
 #include "core/cli/follow.hpp"
 #include "core/cli/time_text.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -56,7 +57,7 @@ std::string headline(const View& view) {
     text += " of " + std::to_string(run.total_steps) + " (" + std::to_string(share(run)) + "%)";
   if (run.status) text += "  epoch " + std::to_string(run.status->epoch);
   const double rate = run.status ? run.status->samples_per_second : view.samples_per_second;
-  if (rate > 0) text += "  " + rate_text(rate) + " samples/s";
+  if (rate > 0) text += "  " + lib::rate_text(rate) + " samples/s";
   if (run.status && run.status->seconds_left) text += "  " + span_text(*run.status->seconds_left) + " left";
   return text;
 }
@@ -67,7 +68,7 @@ std::vector<std::string> metric_lines(const RunState& run, std::size_t columns) 
   for (const char* prefix : {"val/", "test/", "train/", "lr"})
     for (const auto& [key, value] : run.metrics) {
       if (!key.starts_with(prefix)) continue;
-      const std::string text = printable(key) + " " + number_text(value);
+      const std::string text = printable(key) + " " + lib::metric_text(value);
       if (lines.empty() || lines.back().size() + 2 + text.size() > columns)
         lines.push_back(text);
       else
@@ -331,7 +332,7 @@ std::vector<std::string> frame(const std::vector<View>& views, std::size_t colum
     for (const std::string& metric : {std::string("train/loss"), std::string("val/loss"), second}) {
       if (metric.empty()) continue;
       const auto found = views[i].run.metrics.find(metric);
-      table.back().push_back(found == views[i].run.metrics.end() ? "-" : number_text(found->second));
+      table.back().push_back(found == views[i].run.metrics.end() ? "-" : lib::metric_text(found->second));
     }
   }
   std::ostringstream text;

@@ -15,6 +15,7 @@
 #include "core/cli/run_state.hpp"
 #include "core/plugins/kinds.hpp"
 #include "core/plugins/registry.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -94,7 +95,7 @@ class Developer {
       return false;
     if (!succeeds({"cmake", "--build", build_})) return false;
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
-    say("built in " + seconds_text(took.count()) + " s");
+    say("built in " + lib::printed("%.3f", took.count()) + " s");
     return true;
   }
 

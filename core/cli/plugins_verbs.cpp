@@ -9,8 +9,8 @@
 #include "core/plugins/kinds.hpp"
 #include "core/plugins/order.hpp"
 #include "core/runfile/option_text.hpp"
-#include "core/runfile/suggest.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -119,8 +119,8 @@ void print_hooks(const PluginFile& file, std::ostream& out) {
   std::vector<std::vector<std::string>> rows = {{"event", "phase", "writes", "priority", "every", "order"}};
   for (const HookSpec& hook : file.manifest.hooks) {
     std::string order;
-    if (!hook.before.empty()) order += "before " + config::join(hook.before);
-    if (!hook.after.empty()) order += (order.empty() ? "after " : "; after ") + config::join(hook.after);
+    if (!hook.before.empty()) order += "before " + lib::join(hook.before);
+    if (!hook.after.empty()) order += (order.empty() ? "after " : "; after ") + lib::join(hook.after);
     rows.push_back({std::string(name(hook.event)), std::string(name(hook.phase)), events::text(hook.writes),
                     std::to_string(hook.priority), cadence_text(hook.cadence), order});
   }
@@ -136,10 +136,10 @@ void print_everything(const PluginFile& file, std::ostream& out) {
   print_hooks(file, out);
   out << '\n';
   std::vector<std::vector<std::string>> facts;
-  if (!manifest.needs.empty()) facts.push_back({"needs", config::join(manifest.needs)});
-  if (!manifest.provides.empty()) facts.push_back({"provides", config::join(manifest.provides)});
-  if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", config::join(manifest.conflicts)});
-  if (!manifest.fires.empty()) facts.push_back({"fires", config::join(names(manifest.fires))});
+  if (!manifest.needs.empty()) facts.push_back({"needs", lib::join(manifest.needs)});
+  if (!manifest.provides.empty()) facts.push_back({"provides", lib::join(manifest.provides)});
+  if (!manifest.conflicts.empty()) facts.push_back({"conflicts with", lib::join(manifest.conflicts)});
+  if (!manifest.fires.empty()) facts.push_back({"fires", lib::join(names(manifest.fires))});
   facts.push_back({"file", file.path});
   for (const auto& [key, value] : file.build) facts.push_back({key, value});
   facts.push_back({"code SHA-256", file.digest});

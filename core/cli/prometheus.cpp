@@ -1,8 +1,9 @@
 #include "core/cli/prometheus.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <vector>
+
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -10,8 +11,7 @@ namespace {
 std::string number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  char text[32];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+  return lib::shortest(value);
 }
 
 std::string label(const std::string& name, const std::string& value) {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
-#include <iterator>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,6 +11,8 @@
 #include <trainyard/error.hpp>
 
 #include "core/cli/client.hpp"
+#include "lib/printed.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -32,8 +32,7 @@ bool locked(const std::string& path) {
 Json json_file(const std::string& path) {
   std::error_code absent;
   if (!fs::is_regular_file(path, absent)) return {};
-  std::ifstream file(path);
-  return object_in(std::string{std::istreambuf_iterator<char>(file), {}});
+  return object_in(lib::read_file(path).value_or(""));
 }
 
 Life ending_of(const Json& result) {
@@ -188,43 +187,12 @@ std::string printable(std::string_view text) {
   return safe;
 }
 
-std::string number_text(double value) {
-  const double size = std::abs(value);
-  char text[48];
-  std::snprintf(text, sizeof text, value == 0 || (size >= 1e-3 && size < 1e4) ? "%.4f" : "%.3e", value);
-  return text;
-}
-
-std::string seconds_text(double seconds) {
-  char text[400];  // a double has up to 309 digits before the point
-  std::snprintf(text, sizeof text, "%.3f", seconds);
-  return text;
-}
-
-std::string rate_text(double per_second) {
-  char text[48];
-  const bool thousands = per_second >= 1e3, millions = per_second >= 1e6;
-  std::snprintf(text, sizeof text,
-                millions    ? "%.1fM"
-                : thousands ? "%.1fk"
-                            : "%.0f",
-                per_second / (millions    ? 1e6
-                              : thousands ? 1e3
-                                          : 1.0));
-  return text;
-}
-
 std::string span_text(double seconds) {
   const auto whole = static_cast<long long>(std::clamp(std::ceil(seconds), 0.0, 1e12));
   const long long minutes = whole / 60, hours = whole / 3600, days = whole / 86400;
-  char text[64];
-  if (days >= 2)
-    std::snprintf(text, sizeof text, "%lldd %lldh", days, hours % 24);
-  else if (hours > 0)
-    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", hours, minutes % 60, whole % 60);
-  else
-    std::snprintf(text, sizeof text, "%lld:%02lld", minutes, whole % 60);
-  return text;
+  if (days >= 2) return lib::printed("%lldd %lldh", days, hours % 24);
+  if (hours > 0) return lib::printed("%lld:%02lld:%02lld", hours, minutes % 60, whole % 60);
+  return lib::printed("%lld:%02lld", minutes, whole % 60);
 }
 
 }  // namespace trainyard::cli

@@ -79,10 +79,7 @@ std::vector<std::string> last_lines(const std::string& file, std::size_t count);
 /// Blanks control characters, which would move a terminal's cursor, in foreign text.
 std::string printable(std::string_view text);
 
-// Format numbers for people.
-std::string number_text(double value);
-std::string seconds_text(double seconds);  ///< "0.013"
-std::string rate_text(double per_second);  ///< "12.3k"
-std::string span_text(double seconds);     ///< "1:23", "2:05:00", "3d 4h"
+/// Formats a duration for people: "1:23", "2:05:00", "3d 4h".
+std::string span_text(double seconds);
 
 }  // namespace trainyard::cli

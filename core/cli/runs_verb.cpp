@@ -7,6 +7,7 @@
 
 #include "core/cli/columns.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -85,7 +86,7 @@ int runs(const std::string& folder, bool json, std::ostream& out, std::ostream& 
                     std::string(name(run.life)) + (run.life == Life::interrupted ? " (resumable)" : ""),
                     std::to_string(run.steps) +
                         (run.total_steps > 0 ? " of " + std::to_string(run.total_steps) : std::string()),
-                    metric.empty() ? "-" : printable(metric) + " " + number_text(value),
+                    metric.empty() ? "-" : printable(metric) + " " + lib::metric_text(value),
                     span_text(std::max(age(run), 0.0)) + " ago"});
   }
   if (found.empty())

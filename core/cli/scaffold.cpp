@@ -18,6 +18,7 @@
 #include "core/cli/engine_library.hpp"
 #include "core/plugins/host_verbs.hpp"
 #include "core/plugins/kinds.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -78,9 +79,8 @@ std::string replaced(const std::string& text, const Replacements& replacements) 
 }
 
 std::string read_text(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw DataError("cannot read " + path.string() + ": install Trainyard again");
-  return {std::istreambuf_iterator<char>(stream), {}};
+  if (auto text = lib::read_file(path)) return *std::move(text);
+  throw DataError("cannot read " + path.string() + ": install Trainyard again");
 }
 
 void write_text(const fs::path& path, const std::string& text) {

@@ -11,6 +11,8 @@
 #include "core/cli/curve.hpp"
 #include "core/cli/engine_library.hpp"
 #include "core/cli/run_state.hpp"
+#include "lib/escapes.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -30,9 +32,7 @@ double highest(const std::vector<train::StepRate>& rates, Value&& value) {
 }
 
 std::string fixed(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  return text;
+  return lib::printed("%.2f", value);
 }
 
 /// Draws values between 0 and their highest over the whole area.
@@ -51,17 +51,8 @@ std::string polyline(const std::vector<train::StepRate>& rates, Value&& value, c
 }
 
 std::string label(double x, double y, const char* anchor, const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '<')
-      escaped += "&lt;";
-    else if (c == '&')
-      escaped += "&amp;";
-    else
-      escaped += c;
-  }
-  return "  <text x=\"" + fixed(x) + "\" y=\"" + fixed(y) + "\" text-anchor=\"" + anchor + "\">" + escaped +
-         "</text>\n";
+  return "  <text x=\"" + fixed(x) + "\" y=\"" + fixed(y) + "\" text-anchor=\"" + anchor + "\">" +
+         lib::escaped(text, "<&") + "</text>\n";
 }
 
 /// Draws learning rate and momentum, each between 0 and its highest value.
@@ -72,7 +63,7 @@ std::string svg_of(const std::string& title, const std::vector<train::StepRate>&
       "  <rect width=\"700\" height=\"300\" fill=\"white\"/>\n"
       "  <path d=\"M70 40V260H630\" fill=\"none\" stroke=\"black\"/>\n";
   svg += label(70, 22, "start", title);
-  svg += label(64, 44, "end", number_text(highest(rates, lr_of)));
+  svg += label(64, 44, "end", lib::metric_text(highest(rates, lr_of)));
   svg += label(64, 264, "end", "0");
   svg += label(70, 278, "middle", std::to_string(rates.front().step));
   svg += label(630, 278, "middle", std::to_string(rates.back().step));
@@ -80,7 +71,7 @@ std::string svg_of(const std::string& title, const std::vector<train::StepRate>&
   svg += polyline(rates, lr_of, "#1f6fb4");
   if (rates.front().momentum) {
     svg += polyline(rates, momentum_of, "#c2571a");
-    svg += label(636, 44, "start", number_text(highest(rates, momentum_of)));
+    svg += label(636, 44, "start", lib::metric_text(highest(rates, momentum_of)));
     svg += label(630, 22, "end", "learning rate: blue, momentum: orange");
   }
   return svg + "</svg>\n";
@@ -96,9 +87,10 @@ void print(const std::string& title, const std::vector<train::StepRate>& rates) 
       mean += value(rate) / static_cast<double>(rates.size());
       lowest = std::min(lowest, value(rate));
     }
-    std::cout << what << ": from " << number_text(value(rates.front())) << " to "
-              << number_text(value(rates.back())) << ", lowest " << number_text(lowest) << ", highest "
-              << number_text(highest(rates, value)) << ", mean " << number_text(mean) << "\n";
+    std::cout << what << ": from " << lib::metric_text(value(rates.front())) << " to "
+              << lib::metric_text(value(rates.back())) << ", lowest " << lib::metric_text(lowest)
+              << ", highest " << lib::metric_text(highest(rates, value)) << ", mean "
+              << lib::metric_text(mean) << "\n";
     for (const std::string& line : draw(series, columns, rows, terminal_has_unicode()))
       std::cout << line << "\n";
   };

@@ -3,7 +3,6 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +13,7 @@
 #include "core/plugins/kinds.hpp"
 #include "core/rundir/quarantine.hpp"
 #include "core/rundir/run_directory.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -61,8 +61,7 @@ std::optional<Quarantined> culprit(const std::string& directory, pid_t child) {
 }
 
 std::string last_checkpoint(const std::string& directory) {
-  std::ifstream file(directory + "/checkpoints/latest");
-  return {std::istreambuf_iterator<char>(file), {}};
+  return lib::read_file(directory + "/checkpoints/latest").value_or("");
 }
 
 bool quarantined_before(const std::string& directory, const std::string& digest) {

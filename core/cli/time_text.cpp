@@ -1,8 +1,9 @@
 #include "core/cli/time_text.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
+
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -16,10 +17,7 @@ double sum_of(const Named& time) {
 }
 
 std::string percent(double part, double whole) {
-  if (whole <= 0.0) return {};
-  char text[400];
-  std::snprintf(text, sizeof text, "%.1f%%", 100.0 * part / whole);
-  return text;
+  return whole <= 0.0 ? "" : lib::printed("%.1f%%", 100.0 * part / whole);
 }
 
 /// Reads an object of numbers from a file that others may have written.
@@ -39,7 +37,8 @@ std::vector<std::vector<std::string>> slot_rows(const control::Status& status) {
   std::vector<std::vector<std::string>> rows = {{"slot", "plugin", "version", "swaps", "seconds", "share"}};
   for (const control::Status::Slot& slot : status.slots)
     rows.push_back({printable(slot.slot), printable(slot.type), printable(slot.version),
-                    std::to_string(slot.swaps), seconds_text(slot.seconds), percent(slot.seconds, whole)});
+                    std::to_string(slot.swaps), lib::printed("%.3f", slot.seconds),
+                    percent(slot.seconds, whole)});
   return rows;
 }
 
@@ -56,8 +55,8 @@ std::vector<std::vector<std::string>> plugin_rows(const RunState& run) {
       return value.is_string() ? printable(value.get<std::string>()) : std::string();
     };
     const std::optional<double> seconds = control::number(plugin.value("seconds", Json()));
-    rows.push_back({text("kind"), text("name"), text("version"), seconds ? seconds_text(*seconds) : "",
-                    seconds ? percent(*seconds, whole) : ""});
+    rows.push_back({text("kind"), text("name"), text("version"),
+                    seconds ? lib::printed("%.3f", *seconds) : "", seconds ? percent(*seconds, whole) : ""});
   }
   return rows;
 }

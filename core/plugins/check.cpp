@@ -1,7 +1,6 @@
 #include "core/plugins/check.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -10,6 +9,8 @@
 #include <trainyard/event.hpp>
 #include "core/plugins/kinds.hpp"
 #include "core/plugins/needs.hpp"
+#include "lib/printed.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::plugins {
 namespace {
@@ -36,22 +37,11 @@ bool is_version(const std::string& text) {
   return parts == 3 && digits > 0;
 }
 
-std::string list(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 std::string list(Regions regions) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < region_count; ++i)
     if (regions.contains(static_cast<Region>(i))) words.emplace_back(region_names[i]);
-  return list(words);
-}
-
-std::string number_text(double value) {
-  char buffer[64];
-  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+  return lib::join(words);
 }
 
 class Checker {
@@ -109,7 +99,8 @@ class Checker {
     if ((spec.minimum && std::isnan(*spec.minimum)) || (spec.maximum && std::isnan(*spec.maximum)))
       add(where, "has NaN as a bound");
     if (spec.minimum && spec.maximum && *spec.minimum > *spec.maximum)
-      add(where, "has the empty range " + number_text(*spec.minimum) + " to " + number_text(*spec.maximum));
+      add(where,
+          "has the empty range " + lib::shortest(*spec.minimum) + " to " + lib::shortest(*spec.maximum));
     if (spec.type != OptionType::string && !spec.choices.empty()) add(where, "has choices but is no string");
     const bool part = !spec.plugins.empty();
     if (part && (spec.type != OptionType::table || !spec.list || !spec.fields.empty()))
@@ -179,18 +170,18 @@ class Checker {
     const bool high = spec.maximum && (held > *spec.maximum || (spec.open_maximum && held == *spec.maximum));
     if (std::isnan(held)) add(where, "has NaN as its default");
     if (low)
-      add(where,
-          "has the default " + number_text(held) + ", below its own minimum " + number_text(*spec.minimum));
+      add(where, "has the default " + lib::shortest(held) + ", below its own minimum " +
+                     lib::shortest(*spec.minimum));
     if (high)
-      add(where,
-          "has the default " + number_text(held) + ", above its own maximum " + number_text(*spec.maximum));
+      add(where, "has the default " + lib::shortest(held) + ", above its own maximum " +
+                     lib::shortest(*spec.maximum));
   }
 
   void choice(const OptionSpec& spec, const std::string& held, const std::string& where) {
     if (spec.choices.empty() ||
         std::find(spec.choices.begin(), spec.choices.end(), held) != spec.choices.end())
       return;
-    add(where, "has the default \"" + held + "\", which is none of its choices: " + list(spec.choices));
+    add(where, "has the default \"" + held + "\", which is none of its choices: " + lib::join(spec.choices));
   }
 
   void hook(const HookSpec& spec) {

@@ -10,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::plugins {
 namespace {
@@ -38,24 +38,15 @@ std::string system_error() {
 
 ElfFile::ElfFile(const std::string& path) {
   // O_NONBLOCK: a named pipe called lib*.so must not hang the scan.
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) throw PluginError("cannot be opened: " + system_error());
-  try {
-    struct stat status;
-    if (::fstat(descriptor_, &status) != 0) throw PluginError("cannot be read: " + system_error());
-    if (!S_ISREG(status.st_mode)) throw PluginError("is not a regular file");
-    size_ = static_cast<std::uint64_t>(status.st_size);
-    device_ = status.st_dev;
-    inode_ = status.st_ino;
-    read_headers();
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
-  }
-}
-
-ElfFile::~ElfFile() {
-  ::close(descriptor_);
+  descriptor_ = lib::Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor_) throw PluginError("cannot be opened: " + system_error());
+  struct stat status;
+  if (::fstat(descriptor_.get(), &status) != 0) throw PluginError("cannot be read: " + system_error());
+  if (!S_ISREG(status.st_mode)) throw PluginError("is not a regular file");
+  size_ = static_cast<std::uint64_t>(status.st_size);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  read_headers();
 }
 
 void ElfFile::read_headers() {
@@ -97,7 +88,7 @@ void ElfFile::read_exactly(void* target, std::uint64_t size, std::uint64_t offse
                       std::to_string(size_));
   auto* bytes = static_cast<char*>(target);
   while (size > 0) {
-    const ssize_t count = ::pread(descriptor_, bytes, size, static_cast<off_t>(offset));
+    const ssize_t count = ::pread(descriptor_.get(), bytes, size, static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw PluginError("cannot be read: " + system_error());
     if (count == 0) throw PluginError("became shorter while it was read");
@@ -140,7 +131,7 @@ std::optional<std::string> ElfFile::section(std::string_view name, std::size_t l
 }
 
 std::string ElfFile::digest() const {
-  Sha256 hash;
+  lib::Sha256 hash;
   std::vector<char> buffer(1 << 16);
   std::uint64_t done = sizeof(Elf64_Ehdr);
   bool loadable = false;

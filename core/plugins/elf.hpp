@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/descriptor.hpp"
+
 namespace trainyard::plugins {
 
 class ElfFile {
@@ -20,9 +22,6 @@ class ElfFile {
   /// Opens a 64-bit little-endian shared object for this machine. Throws PluginError, without the path, for
   /// anything else.
   explicit ElfFile(const std::string& path);
-  ~ElfFile();
-  ElfFile(const ElfFile&) = delete;
-  ElfFile& operator=(const ElfFile&) = delete;
 
   /// Returns the bytes of a section; nothing where there is none of that name. Throws PluginError if it is
   /// larger than `limit` or extends beyond the file.
@@ -61,7 +60,7 @@ class ElfFile {
   std::vector<std::string> symbols_where(bool (*wanted)(const Elf64_Sym&)) const;
   std::string strings_of(const Elf64_Shdr& section, const char* what) const;
 
-  int descriptor_ = -1;
+  lib::Descriptor descriptor_;
   std::uint64_t size_ = 0;
   dev_t device_ = 0;
   ino_t inode_ = 0;

@@ -7,7 +7,7 @@
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/kinds.hpp"
 #include "core/plugins/plain_toml.hpp"
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::plugins {
 namespace {
@@ -239,7 +239,7 @@ std::string to_text(const PluginFile& file) {
 
   Table digests;
   digests.set("segments", file.digest);
-  digests.set("manifest", Sha256::of(body));
+  digests.set("manifest", lib::Sha256::of(body));
   Table seal;
   seal.set("seal", std::move(digests));
   return body + to_plain_toml(seal);
@@ -258,7 +258,7 @@ PluginFile from_text(std::string_view text, const Contract& host) {
   seal.finish();
   if (seal_table.entries().size() != 1 || !is_digest(file.digest))
     throw PluginError("its manifest has a damaged seal; build the plugin again");
-  if (manifest_digest != Sha256::of(body))
+  if (manifest_digest != lib::Sha256::of(body))
     throw PluginError("its manifest was changed after it was sealed; build the plugin again");
 
   const Table table = parse_plain_toml(body);

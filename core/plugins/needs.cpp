@@ -3,20 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/words.hpp"
+
 namespace trainyard::plugins {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
-}
 
 /// Returns the text before and after a separator; nothing if it is not found.
 std::optional<std::pair<std::string_view, std::string_view>> split(std::string_view text,
                                                                    std::string_view separator) {
   const std::size_t at = text.find(separator);
   if (at == std::string_view::npos) return std::nullopt;
-  return std::pair(trimmed(text.substr(0, at)), trimmed(text.substr(at + separator.size())));
+  return std::pair(lib::trimmed(text.substr(0, at), " "),
+                   lib::trimmed(text.substr(at + separator.size()), " "));
 }
 
 std::optional<Comparison> parse_comparison(std::string_view text) {
@@ -38,7 +36,7 @@ std::optional<Comparison> parse_comparison(std::string_view text) {
 
 std::optional<Feature> parse_feature(std::string_view text) {
   constexpr std::string_view prefers = "prefers ";
-  Feature feature{.text = trimmed(text), .name = {}, .key = {}, .conditions = {}};
+  Feature feature{.text = lib::trimmed(text, " "), .name = {}, .key = {}, .conditions = {}};
   feature.wish = feature.text.starts_with(prefers);
   if (feature.wish) text = feature.text = feature.text.substr(prefers.size());
   if (const auto parts = split(text, " where ")) {
@@ -54,7 +52,7 @@ std::optional<Feature> parse_feature(std::string_view text) {
   feature.key = parse_comparison(feature.text);
   if (feature.key) return feature;
   feature.absent = feature.text.starts_with("no ");
-  feature.name = feature.absent ? trimmed(feature.text.substr(3)) : feature.text;
+  feature.name = feature.absent ? lib::trimmed(feature.text.substr(3), " ") : feature.text;
   return feature.name.empty() ? std::nullopt : std::optional(feature);
 }
 

@@ -10,6 +10,8 @@
 
 #include <trainyard/event.hpp>
 
+#include "lib/fnv1a.hpp"
+
 namespace trainyard::events {
 namespace {
 
@@ -258,11 +260,8 @@ Order make_order(const std::vector<Participant>& participants, int ranks) {
 }
 
 std::string Order::digest(const std::vector<Participant>& participants) const {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  const auto mix = [&hash](std::string_view bytes) {
-    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
-    hash = (hash ^ 0xff) * 1099511628211u;
-  };
+  lib::Fnv1a hash;
+  const auto mix = [&hash](std::string_view bytes) { hash.update(bytes).update("\xff"); };
   for (std::size_t e = 0; e < event_count; ++e) {
     mix(event_names[e]);
     for (const Place& place : places[e]) {
@@ -273,9 +272,7 @@ std::string Order::digest(const std::vector<Participant>& participants) const {
       mix(spec.cadence.every + "/" + spec.cadence.start + "/" + spec.cadence.end);
     }
   }
-  char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
-  return hex;
+  return hash.hex();
 }
 
 }  // namespace trainyard::events

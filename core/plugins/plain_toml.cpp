@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include <trainyard/error.hpp>
+
+#include "lib/printed.hpp"
 
 namespace trainyard::plugins {
 namespace {
@@ -48,13 +49,7 @@ class Writer {
   }
   void write(bool held) { text_ += held ? "true" : "false"; }
   void write(std::int64_t held) { text_ += std::to_string(held); }
-  void write(double held) {
-    char buffer[64];
-    const auto written = std::to_chars(buffer, buffer + sizeof buffer, held);
-    const std::string_view digits(buffer, static_cast<std::size_t>(written.ptr - buffer));
-    text_ += digits;
-    if (std::isfinite(held) && digits.find_first_of(".e") == std::string_view::npos) text_ += ".0";
-  }
+  void write(double held) { text_ += lib::float_text(held); }
   void write(const std::string& held) {
     text_ += '"';
     for (const char c : held) {

@@ -5,21 +5,13 @@
 #include <string_view>
 
 #include "core/rundir/protocol.hpp"
+#include "lib/escapes.hpp"
 
 namespace trainyard::report {
 
-/// Escapes text for an element, or for an attribute value in double quotes.
+/// Escapes text for an element, or for an attribute value in quotes.
 inline std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) switch (c) {
-      case '<': safe += "&lt;"; break;
-      case '>': safe += "&gt;"; break;
-      case '&': safe += "&amp;"; break;
-      case '"': safe += "&quot;"; break;
-      case '\'': safe += "&#39;"; break;
-      default: safe += c;
-    }
-  return safe;
+  return lib::escaped(text, "<>&\"'");
 }
 
 /// Returns JSON as text for a script element, escaping "<" because "</script" and "<!--" would end it.

@@ -2,36 +2,28 @@
 #pragma once
 
 #include <cmath>
-#include <cstdio>
 #include <string>
+
+#include "lib/printed.hpp"
 
 namespace trainyard::report {
 
 /// Returns the value with `count` significant digits, or "nan".
 inline std::string digits(double value, int count = 6) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*g", count, value);
-  return text;
+  return lib::printed("%.*g", count, value);
 }
 
 /// Formats a coordinate in pixels with at most one decimal, as nobody sees smaller differences.
 inline std::string tenth(double value) {
-  char text[400];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  std::string short_one(text);
+  std::string short_one = lib::printed("%.1f", value);
   if (short_one.ends_with(".0")) short_one.resize(short_one.size() - 2);
   return short_one == "-0" ? "0" : short_one;
 }
 
 /// Formats a duration in seconds: "0.0123 s", "12.3 s", "2 h 05 min".
 inline std::string seconds(double value) {
-  char text[48];
-  if (value < 600)
-    std::snprintf(text, sizeof text, "%.3g s", value);
-  else
-    std::snprintf(text, sizeof text, "%.0f h %02.0f min", std::floor(value / 3600),
-                  std::floor(std::fmod(value, 3600) / 60));
-  return text;
+  if (value < 600) return lib::printed("%.3g s", value);
+  return lib::printed("%.0f h %02.0f min", std::floor(value / 3600), std::floor(std::fmod(value, 3600) / 60));
 }
 
 }  // namespace trainyard::report

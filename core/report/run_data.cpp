@@ -6,6 +6,7 @@
 #include <trainyard/error.hpp>
 
 #include "core/runfile/parse.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -65,11 +66,6 @@ void read_metrics(const std::string& file, RunData& run) {
   }
 }
 
-std::string text_of(const std::string& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 }  // namespace
 
 std::string RunData::config_of(std::string_view table, std::string_view key) const {
@@ -98,7 +94,7 @@ RunData read_run(const std::string& path) {
     throw DataError("'" + path + "' has no metrics to show: " + sink +
                     " holds no value yet; a run writes the first after logging.interval steps");
   run.journal = RunDirectory::read_journal(path);
-  run.result = control::object_in(text_of(path + "/result.json"));
+  run.result = control::object_in(lib::read_file(path + "/result.json").value_or(""));
   return run;
 }
 

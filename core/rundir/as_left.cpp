@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include <trainyard/error.hpp>
@@ -14,6 +12,7 @@
 #include "core/runfile/live_config.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -24,10 +23,10 @@ namespace fs = std::filesystem;
 /// without swaps, wrote them.
 std::optional<SwappedFile> beside(const fs::path& weights) {
   const std::string folder = (fs::is_directory(weights) ? weights : weights.parent_path()).string();
-  if (std::ifstream live(folder + "/" + live_name);
+  if (const auto live = lib::read_file(folder + "/" + live_name);
       live && fs::exists(folder + "/config.toml") && weights.filename() == checkpoint::weights_name)
     return SwappedFile{resolved_table(folder, report::RunDirectory::read_config(folder)),
-                       resolved_table(folder, {std::istreambuf_iterator<char>(live), {}}), folder};
+                       resolved_table(folder, *live), folder};
   if (!fs::exists(folder + "/" + checkpoint::manifest_name)) return std::nullopt;
   const std::vector<checkpoint::StateEntry> states = checkpoint::read_manifest(folder).states;
   const auto run = std::ranges::find(states, "run", &checkpoint::StateEntry::owner);

@@ -10,7 +10,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
@@ -25,16 +25,11 @@ CheckedFile::CheckedFile(const std::string& checkpoint, const FileEntry& entry)
     : entry_(entry),
       path_(checkpoint + "/" + entry.name),
       descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (descriptor_ < 0) fail_in(path_, std::strerror(errno));
+  if (!descriptor_) fail_in(path_, std::strerror(errno));
   struct stat status {};
-  const bool plain = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!plain) ::close(descriptor_);
-  if (!plain) fail_in(path_, "not a regular file");
+  if (::fstat(descriptor_.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    fail_in(path_, "not a regular file");
   size_ = static_cast<std::uint64_t>(status.st_size);
-}
-
-CheckedFile::~CheckedFile() {
-  ::close(descriptor_);
 }
 
 void CheckedFile::check_size() const {
@@ -61,8 +56,7 @@ void CheckedFile::check(const TensorEntry& tensor, std::uint64_t begin, std::uin
 }
 
 void CheckedFile::check(const TensorEntry& tensor, std::string_view bytes) const {
-  compare("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", plugins::Sha256::of(bytes),
-          tensor.digest);
+  compare("tensor \"" + stored_name(tensor.owner, tensor.name) + "\"", lib::Sha256::of(bytes), tensor.digest);
 }
 
 void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint64_t length,
@@ -70,7 +64,7 @@ void CheckedFile::check(const std::string& what, std::uint64_t offset, std::uint
   if (length > size_ || offset > size_ - length)
     fail_in(path_, what + " is cut off: it ends at byte " + std::to_string(offset + length) +
                        ", the file at " + std::to_string(size_));
-  plugins::Sha256 hash;
+  lib::Sha256 hash;
   read(offset, length, [&](std::string_view bytes) { hash.update(bytes.data(), bytes.size()); });
   compare(what, hash.hex(), digest);
 }
@@ -85,8 +79,8 @@ void CheckedFile::read(std::uint64_t offset, std::uint64_t length,
                        const std::function<void(std::string_view bytes)>& take) const {
   std::string buffer(std::min<std::uint64_t>(length, 1 << 20), '\0');
   while (length > 0) {
-    const ssize_t count = ::pread(descriptor_, buffer.data(), std::min<std::uint64_t>(length, buffer.size()),
-                                  static_cast<off_t>(offset));
+    const ssize_t count = ::pread(descriptor_.get(), buffer.data(),
+                                  std::min<std::uint64_t>(length, buffer.size()), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_in(path_, std::strerror(errno));
     if (count == 0) fail_in(path_, "ends early: somebody cut it off while it was read");

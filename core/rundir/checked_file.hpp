@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/rundir/manifest.hpp"
+#include "lib/descriptor.hpp"
 
 namespace trainyard::checkpoint {
 
@@ -15,9 +16,6 @@ namespace trainyard::checkpoint {
 class CheckedFile {
  public:
   CheckedFile(const std::string& checkpoint, const FileEntry& entry);
-  ~CheckedFile();
-  CheckedFile(const CheckedFile&) = delete;
-  CheckedFile& operator=(const CheckedFile&) = delete;
 
   const std::string& path() const { return path_; }
   void check_size() const;
@@ -40,7 +38,7 @@ class CheckedFile {
 
   const FileEntry& entry_;
   std::string path_;
-  int descriptor_;
+  lib::Descriptor descriptor_;
   std::uint64_t size_ = 0;
 };
 

@@ -11,7 +11,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -27,7 +27,7 @@ std::string identity_of(const std::string& path) try {
     for (const fs::directory_entry& each :
          fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink))
       if (each.is_regular_file()) files.emplace(each.path(), each.file_size());
-  plugins::Sha256 hash;
+  lib::Sha256 hash;
   std::uintmax_t size = 0, begin = 0;  // total size; offset of the file being read within all bytes
   for (const auto& [file, bytes] : files) {
     size += bytes;

@@ -8,7 +8,7 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::checkpoint {
 namespace {
@@ -26,7 +26,7 @@ constexpr std::size_t digest_length = 64;
 /// Returns the digest of the whole text, computed with zeros in place of the digest itself.
 std::string digest_of(std::string text) {
   text.replace(before_digest.size(), digest_length, digest_length, '0');
-  return plugins::Sha256::of(text);
+  return lib::Sha256::of(text);
 }
 
 bool is_utf8(const std::string& text) {
@@ -64,7 +64,7 @@ Json json_of(const Scalar& value) {
   if (const auto* held = std::get_if<std::int64_t>(&value)) return *held;
   const auto& text = std::get<std::string>(value);
   if (is_utf8(text)) return text;
-  return {{"bytes", plugins::hex_of(text)}};
+  return {{"bytes", lib::hex_of(text)}};
 }
 
 Scalar scalar_of(const Json& json) {
@@ -196,7 +196,7 @@ std::string stored_name(std::string_view owner, std::string_view name) {
 std::string digest_of(const std::vector<PartEntry>& parts) {
   std::string digests;
   for (const PartEntry& part : parts) digests += part.digest;
-  return plugins::Sha256::of(digests);
+  return lib::Sha256::of(digests);
 }
 
 std::string to_text(const Manifest& manifest) {

@@ -6,6 +6,7 @@
 
 #include "core/runfile/suggest.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::control {
 namespace {
@@ -47,7 +48,7 @@ class Reader {
     const auto found = request_.find("verb");
     const std::vector<std::string> known(verbs.begin(), verbs.end());
     if (found == request_.end() || !found->is_string())
-      fail("the request has no text \"verb\": one of " + config::join(known));
+      fail("the request has no text \"verb\": one of " + lib::join(known));
     const auto& word = found->get_ref<const std::string&>();
     const auto at = std::find(verbs.begin(), verbs.end(), word);
     if (at == verbs.end())

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/rundir/protocol.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -167,9 +168,8 @@ bool RunDirectory::holds_run(const std::string& path) {
 }
 
 std::string RunDirectory::read_config(const std::string& path) {
-  std::ifstream file(path + "/" + config_name);
-  if (!file) throw DataError("cannot read '" + path + "/" + config_name + "'");
-  return {std::istreambuf_iterator<char>(file), {}};
+  if (auto text = lib::read_file(path + "/" + config_name)) return *std::move(text);
+  throw DataError("cannot read '" + path + "/" + config_name + "'");
 }
 
 std::optional<Status> RunDirectory::status(const std::string& path) {
@@ -257,28 +257,20 @@ void RunDirectory::finish(const RunResult& result) {
 }
 
 void sync_folder(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) throw DataError("cannot open '" + path + "': " + std::strerror(errno));
-  const int reason = ::fsync(descriptor) == 0 ? 0 : errno;
-  ::close(descriptor);
-  if (reason != 0 && reason != EINVAL && reason != EROFS)
-    throw DataError("cannot sync '" + path + "': " + std::strerror(reason));
+  if (const auto failure = lib::sync_folder(path)) throw DataError(failure->what);
+}
+
+void put_in_place(lib::NewFile& file) {
+  const auto failure = file.put_in_place();
+  if (!failure) return;
+  const bool full = failure->reason == ENOSPC || failure->reason == EDQUOT;
+  throw DataError(failure->what + (full ? "; free some space, or set run.output_dir to another disk" : ""));
 }
 
 void write_atomically(const std::string& path, std::string_view text) {
-  const std::string temporary = path + ".tmp";
-  try {
-    AppendFile file(temporary, AppendFile::Mode::replace);
-    file.append(text);
-    file.sync();
-    if (std::rename(temporary.c_str(), path.c_str()) != 0)
-      throw DataError("cannot rename '" + temporary + "' to '" + path + "': " + std::strerror(errno));
-  } catch (...) {
-    std::remove(temporary.c_str());
-    throw;
-  }
-  const std::string folder = fs::path(path).parent_path().string();
-  sync_folder(folder.empty() ? "." : folder);
+  lib::NewFile file(path);
+  AppendFile(file.temporary(), AppendFile::Mode::replace).append(text);
+  put_in_place(file);
 }
 
 std::string timestamp() {

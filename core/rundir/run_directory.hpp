@@ -13,6 +13,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/formats/append_file.hpp>
 
+#include "lib/new_file.hpp"
+
 namespace trainyard::report {
 
 enum class Status : std::uint8_t {
@@ -116,6 +118,9 @@ class RunDirectory {
 
 /// Waits until the names in a folder are on the disk. Throws DataError.
 void sync_folder(const std::string& path);
+
+/// Puts a new file in place. Throws DataError.
+void put_in_place(lib::NewFile& file);
 
 /// Replaces the file atomically: readers see the old text or the new one, which is on the disk on return.
 void write_atomically(const std::string& path, std::string_view text);

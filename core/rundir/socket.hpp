@@ -2,36 +2,18 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
+
+#include "lib/descriptor.hpp"
 
 namespace trainyard::control {
 
 constexpr const char* socket_name = "ctl.sock";
 
-/// Owns a file descriptor and closes it.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+using lib::Descriptor;
 
 /// Opens a folder in which to find a socket; the result is false, with errno set, where there is none.
 inline Descriptor open_folder(const std::string& path) {

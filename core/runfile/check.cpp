@@ -8,6 +8,7 @@
 #include "core/runfile/parse.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -210,7 +211,7 @@ void Checker::complete(const std::vector<OptionSpec>& specs, Table& checked, con
     if (!spec.required) continue;
     std::string form = spec.name + " = <" + type_text(spec) + ">";
     if (const std::string range = range_text(spec); !range.empty()) form += ", " + range;
-    if (!spec.choices.empty()) form += ", one of " + join(spec.choices);
+    if (!spec.choices.empty()) form += ", one of " + lib::join(spec.choices);
     findings_.error("E108", at, label + " needs `" + spec.name + "`: " + spec.help, form);
   }
 }

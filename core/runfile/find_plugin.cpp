@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -13,7 +14,7 @@ std::string paths(const std::vector<const PluginFile*>& files) {
   std::vector<std::string> names;
   names.reserve(files.size());
   for (const PluginFile* file : files) names.push_back(file->path + " (" + file->manifest.version + ")");
-  return join(names);
+  return lib::join(names);
 }
 
 /// Returns the value of a key that looks like a misspelt `type`; null if there is none.

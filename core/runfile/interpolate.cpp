@@ -8,6 +8,7 @@
 #include "core/runfile/paths.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -54,7 +55,7 @@ class Interpolation {
           at, "${" + name + "} is a whole " + written->type_name() + ", and only a single value fits here",
           "define a variable for each value");
     if (std::find(open_.begin(), open_.end(), name) != open_.end())
-      return fail(at, "${" + name + "} is defined by itself: " + join(open_, " -> ") + " -> " + name,
+      return fail(at, "${" + name + "} is defined by itself: " + lib::join(open_, " -> ") + " -> " + name,
                   "give one of them a value");
     if (open_.size() == longest_chain)
       return fail(at,

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/runfile/print.hpp"
-#include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 
@@ -28,7 +28,7 @@ std::string range_text(const OptionSpec& spec) {
 }
 
 std::string allowed_text(const OptionSpec& spec) {
-  return spec.choices.empty() ? range_text(spec) : join(spec.choices, " | ");
+  return spec.choices.empty() ? range_text(spec) : lib::join(spec.choices, " | ");
 }
 
 std::string default_text(const OptionSpec& spec) {

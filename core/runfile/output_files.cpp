@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -64,7 +64,7 @@ void check_output_files(const RunConfig& config, const std::string& folder, cons
       if (!wrong.empty())
         findings.error("E403", value->origin.line > 0 ? value->origin : slot.origin,
                        key + ": \"" + *written + "\" " + wrong,
-                       "give it a plain name of its own; these are the run's: " + join(own_names));
+                       "give it a plain name of its own; these are the run's: " + lib::join(own_names));
     }
   }
 }

@@ -1,10 +1,11 @@
 #include "core/runfile/print.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <utility>
+
+#include "lib/printed.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -33,15 +34,6 @@ std::string quoted(const std::string& text) {
 
 std::string key_text(const std::string& key) {
   return bare(key) ? key : quoted(key);
-}
-
-std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[32];
-  std::string text(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
-  // Without a point or an exponent it would read back as an integer.
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 /// Prints text with "${" escaped, which would be read as the start of a reference.
@@ -114,7 +106,7 @@ void flatten(const Value& value, const std::string& path,
 std::string toml_text(const Value& value) {
   if (const auto* v = value.get_if<bool>()) return *v ? "true" : "false";
   if (const auto* v = value.get_if<std::int64_t>()) return std::to_string(*v);
-  if (const auto* v = value.get_if<double>()) return number_text(*v);
+  if (const auto* v = value.get_if<double>()) return std::isnan(*v) ? "nan" : lib::float_text(*v);
   if (const auto* v = value.get_if<std::string>()) return quoted(*v);
   std::string out;
   if (const auto* array = value.get_if<Array>()) {

@@ -13,6 +13,7 @@
 #include "core/runfile/option_text.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -169,7 +170,7 @@ std::string schema_text(const std::string& path) {
     }
     if (!section.kind.empty()) {
       out += "  type: name of a " + section.kind + " plugin";
-      out += section.default_types.empty() ? "\n" : " (default " + join(section.default_types) + ")\n";
+      out += section.default_types.empty() ? "\n" : " (default " + lib::join(section.default_types) + ")\n";
     }
     for (const Key& key : section.keys) {
       out += "  " + key.name + ": " + type_text(key);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "lib/words.hpp"
+
 namespace trainyard::config {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -42,18 +44,9 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   const std::string near = nearest(word, candidates);
   std::string hint = near.empty() ? "" : "did you mean `" + near + "`?   ";
   hint += std::string(label) + ": ";
-  if (candidates.size() <= most) return hint + (candidates.empty() ? "none" : join(candidates));
-  return hint + join({candidates.begin(), candidates.begin() + most}) + " and " +
+  if (candidates.size() <= most) return hint + (candidates.empty() ? "none" : lib::join(candidates));
+  return hint + lib::join(std::span(candidates).first(most)) + " and " +
          std::to_string(candidates.size() - most) + " more";
-}
-
-std::string join(const std::vector<std::string>& words, std::string_view separator) {
-  std::string out;
-  for (const std::string& word : words) {
-    if (!out.empty()) out += separator;
-    out += word;
-  }
-  return out;
 }
 
 }  // namespace trainyard::config

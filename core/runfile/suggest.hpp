@@ -20,7 +20,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates,
                        std::string_view label = "allowed");
 
-/// Joins words: "a, b, c".
-std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
-
 }  // namespace trainyard::config

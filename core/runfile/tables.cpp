@@ -6,6 +6,7 @@
 #include "core/runfile/option_files.hpp"
 #include "core/runfile/option_text.hpp"
 #include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::config {
 namespace {
@@ -68,7 +69,7 @@ void Tables::missing(const Section& section) {
   findings_.error(
       "E108", file_, "there is no " + header(section) + ": " + section.help,
       "add " + header(section) +
-          (section.kind.empty() ? "" : " with type = one of: " + join(registry_.names(section.kind))));
+          (section.kind.empty() ? "" : " with type = one of: " + lib::join(registry_.names(section.kind))));
 }
 
 std::optional<Checked> Tables::plain(std::string_view path, bool always) {
@@ -145,7 +146,7 @@ std::optional<Value> Tables::part(const std::string& kind, const Value& given, c
   const auto* table = given.get_if<Table>();
   if (table == nullptr) {
     findings_.error("E105", given.origin, path + ": expected a table, found " + given.type_name(),
-                    "write { type = \"NAME\" }, NAME one of: " + join(registry_.names(kind)));
+                    "write { type = \"NAME\" }, NAME one of: " + lib::join(registry_.names(kind)));
     return std::nullopt;
   }
   const Section section{.path = path, .help = "", .kind = kind, .default_types = {}, .keys = {}};
@@ -196,7 +197,7 @@ void Tables::unknown_key(const Section& section, const Table::Entry& entry, cons
   if (!section.kind.empty()) known.push_back("type");
   std::sort(known.begin(), known.end());
   const std::string hint = synonym.empty() ? suggestion(entry.key, known)
-                                           : "it is called `" + synonym + "`   allowed: " + join(known);
+                                           : "it is called `" + synonym + "`   allowed: " + lib::join(known);
   findings_.error("E104", entry.value.key_origin,
                   "unknown key `" + entry.key + "` in " + label(section, checked), hint);
 }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <iterator>
 
 #include <trainyard/error.hpp>
 
-#include "core/plugins/sha256.hpp"
+#include "lib/read_file.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::seal {
 namespace {
@@ -47,10 +47,8 @@ std::size_t after_literal(const std::string& text, std::size_t at) {
 }
 
 std::string read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream) throw PluginError("cannot be sealed: the header " + path.string() + " cannot be read");
-  return text;
+  if (auto text = lib::read_file(path)) return *std::move(text);
+  throw PluginError("cannot be sealed: the header " + path.string() + " cannot be read");
 }
 
 /// Returns whether a header is part of the contract without declaring it: all are, except those in these
@@ -65,7 +63,7 @@ void add(const fs::path& folder, const fs::path& header, Headers& headers) {
   const std::string text = without_comments(read(header));
   const bool named = text.find("TRAINYARD_CONTRACT(\"" + name + "\")") != std::string::npos;
   if (!named && !is_binding(name)) return;
-  const std::string digest = plugins::Sha256::of(text).substr(0, plugins::contract_digits);
+  const std::string digest = lib::Sha256::of(text).substr(0, plugins::contract_digits);
   headers.contract[name] = digest;
   if (!named) headers.unnamed[name] = digest;
 }

@@ -1,11 +1,11 @@
 // trainyard-contract INCLUDE FILE: writes a source with the table of headers that a host is built with.
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
 #include "core/seal/headers.hpp"
+#include "lib/read_file.hpp"
 
 int main(int count, char** arguments) {
   if (count != 3) return 2;
@@ -18,9 +18,10 @@ int main(int count, char** arguments) {
       source << "    {\"" << name << "\", \"" << digest << "\"},\n";
     source << "  };\n  return contract;\n}\n";
     // An unchanged file is not written, so that a changed comment causes no rebuild.
-    std::ifstream stream(arguments[2]);
-    const std::string before{std::istreambuf_iterator<char>(stream), {}};
-    return source.str() == before || std::ofstream(arguments[2]) << source.str() << std::flush ? 0 : 1;
+    return trainyard::lib::read_file(arguments[2]) == source.str() || std::ofstream(arguments[2])
+                                                                          << source.str() << std::flush
+               ? 0
+               : 1;
   } catch (const std::exception& error) {
     std::cerr << arguments[0] << ": " << error.what() << '\n';
     return 1;

@@ -19,6 +19,8 @@
 
 #include <trainyard/error.hpp>
 
+#include "lib/descriptor.hpp"
+
 namespace datasets::files {
 
 using namespace trainyard;
@@ -38,11 +40,12 @@ class Reader {
   explicit Reader(std::string path, Streams streams = Streams::refused) : path_(std::move(path)) {
     const bool taken = streams == Streams::taken, standard = taken && path_ == "-";
     // Not to wait for the other end of a pipe that is refused anyway.
-    file_.fd = standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                        : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | (taken ? 0 : O_NONBLOCK));
+    file_ =
+        lib::Descriptor(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                 : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | (taken ? 0 : O_NONBLOCK)));
     if (standard) path_ = "standard input";
     struct stat status {};
-    if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail(std::strerror(errno));
+    if (!file_ || ::fstat(file_.get(), &status) != 0) fail(std::strerror(errno));
     if (S_ISDIR(status.st_mode)) fail(std::strerror(EISDIR));
     if (S_ISREG(status.st_mode))
       size_ = status.st_size;
@@ -113,12 +116,6 @@ class Reader {
 
  private:
   static constexpr std::size_t max_line = 64 << 20;
-  struct File {
-    int fd = -1;
-    ~File() {
-      if (fd >= 0) ::close(fd);
-    }
-  };
   struct Unpacker {
     z_stream stream{};
     ~Unpacker() { inflateEnd(&stream); }  // harmless where none was begun
@@ -135,7 +132,7 @@ class Reader {
   bool fill() {
     chunk_.resize(1 << 18);
     ssize_t count = 0;
-    do count = ::read(file_.fd, chunk_.data(), chunk_.size());
+    do count = ::read(file_.get(), chunk_.data(), chunk_.size());
     while (count < 0 && errno == EINTR);
     if (count < 0) fail(std::strerror(errno));
     input_ = std::span(chunk_).first(static_cast<std::size_t>(count));
@@ -195,7 +192,7 @@ class Reader {
   std::string place() const { return " after " + std::to_string(content_) + " bytes of content"; }
 
   std::string path_;
-  File file_;
+  lib::Descriptor file_;
   std::vector<std::uint8_t> chunk_;     ///< of the file
   std::span<std::uint8_t> input_;       ///< what of it is not used yet
   std::int64_t size_ = 0;               ///< of the file; 0: it is a stream

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -13,7 +12,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +28,11 @@
 #include <trainyard/keeps_data.hpp>
 
 #include "files.hpp"
+
+#include "lib/descriptor.hpp"
+#include "lib/fnv1a.hpp"
+#include "lib/mapping.hpp"
+#include "lib/new_file.hpp"
 
 namespace datasets {
 
@@ -59,11 +62,7 @@ class KeptFile {
   KeptFile(const std::string& folder, std::string name, std::string_view kind, std::string what)
       : name_(std::move(name)), what_(std::move(what)) {
     std::copy_n(kind.begin(), std::min(kind.size(), mark_.size()), mark_.begin());
-    std::uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
-    for (const char c : name_) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-    std::array<char, 17> text{};
-    std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(hash));
-    path_ = folder + "/" + text.data() + "." + what_;
+    path_ = folder + "/" + lib::Fnv1a().update(name_).hex() + "." + what_;
   }
 
   const std::string& path() const { return path_; }
@@ -71,7 +70,7 @@ class KeptFile {
   /// What was written; nothing where the file is not there, or of another name. Throws DataError where it is
   /// damaged: the sum over its bytes is another.
   std::optional<Kept> map() const {
-    const std::shared_ptr<const Mapping> mapping = open();
+    const std::shared_ptr<const lib::Mapping> mapping = open();
     if (!mapping) return std::nullopt;
     const std::uint8_t* bytes = mapping->data();
     Header header;
@@ -99,8 +98,8 @@ class KeptFile {
 
   /// Writes the file anew, at once and whole. Throws DataError where that cannot be done.
   void write(const Kept& kept) const {
-    const std::string writing = path_ + "." + std::to_string(::getpid());
-    Output out(writing);
+    lib::NewFile made(path_, "." + std::to_string(::getpid()));
+    Output out(made.temporary());
     std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(name_))};
     parts.insert(parts.end(), kept.parts.begin(), kept.parts.end());
     std::vector<std::int64_t> sizes;
@@ -118,12 +117,13 @@ class KeptFile {
     out.fill();
     header.crc = out.crc();
     const bool whole = out.finish(std::as_bytes(std::span(&header, 1)));
-    std::error_code error(errno == 0 ? EIO : errno, std::generic_category());
-    if (whole) std::filesystem::rename(writing, path_, error);
-    if (!error) return;
-    const std::string reason = error.message();
-    std::filesystem::remove(writing, error);
-    throw DataError(path_ + ": the " + what_ + " cannot be kept: " + reason +
+    int reason = errno == 0 ? EIO : errno;
+    if (whole) {
+      const auto failure = made.put_in_place();
+      if (!failure) return;
+      reason = failure->reason;
+    }
+    throw DataError(path_ + ": the " + what_ + " cannot be kept: " + std::strerror(reason) +
                     "; make room, or leave keep_in out");
   }
 
@@ -144,25 +144,6 @@ class KeptFile {
   static std::string_view text_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-
-  /// A file in memory that is not written to.
-  class Mapping {
-   public:
-    Mapping(int fd, std::size_t size)
-        : size_(size), begin_(::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0)) {}
-    ~Mapping() {
-      if (good()) ::munmap(begin_, size_);
-    }
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-    bool good() const { return begin_ != MAP_FAILED; }
-    const std::uint8_t* data() const { return static_cast<const std::uint8_t*>(begin_); }
-    std::size_t size() const { return size_; }
-
-   private:
-    std::size_t size_;
-    void* begin_;
-  };
 
   /// Bytes one behind the other, with their sum.
   class Output {
@@ -194,18 +175,14 @@ class KeptFile {
     std::size_t size_ = 0;
   };
 
-  std::shared_ptr<const Mapping> open() const {
-    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) return nullptr;
+  std::shared_ptr<const lib::Mapping> open() const {
+    const lib::Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file && errno == ENOENT) return nullptr;
     struct stat status {};
-    const bool sized = fd >= 0 && ::fstat(fd, &status) == 0;
-    std::shared_ptr<const Mapping> mapping;
-    if (sized && status.st_size >= static_cast<off_t>(sizeof(Header)))
-      mapping = std::make_shared<const Mapping>(fd, static_cast<std::size_t>(status.st_size));
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    if (!sized || (mapping && !mapping->good())) throw DataError(path_ + ": " + std::strerror(error));
-    if (!mapping) fail_damaged();
+    if (!file || ::fstat(file.get(), &status) != 0) throw DataError(path_ + ": " + std::strerror(errno));
+    if (status.st_size < static_cast<off_t>(sizeof(Header))) fail_damaged();
+    auto mapping = std::make_shared<const lib::Mapping>(file.get(), static_cast<std::size_t>(status.st_size));
+    if (!mapping->good()) throw DataError(path_ + ": " + std::strerror(errno));
     return mapping;
   }
 

@@ -1,52 +1,33 @@
 // Files of tokens, as nanoGPT and llm.c write them, mapped: no token is copied before it is read.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "files.hpp"
+#include "lib/descriptor.hpp"
+#include "lib/mapping.hpp"
 #include "tokens.hpp"
 
 namespace {
 
 using namespace trainyard;
 
-/// A file in memory, to read.
-class Mapped {
- public:
-  ~Mapped() {
-    if (data_ != nullptr) ::munmap(data_, size_);
-  }
-  Mapped() = default;
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-
-  void open(const std::string& path) {
-    const auto fail = [&](const std::string& why) { throw DataError(path + ": " + why); };
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) fail(std::strerror(errno));
-    struct stat status {};
-    ::fstat(file, &status);
-    const bool regular = S_ISREG(status.st_mode);
-    size_ = regular ? static_cast<std::size_t>(status.st_size) : 0;
-    void* const data = size_ > 0 ? ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
-    const int error = errno;
-    ::close(file);
-    if (!regular) fail("it is no regular file, which alone can be mapped");
-    if (size_ == 0) fail("the file is empty");
-    if (data == MAP_FAILED) fail(std::strerror(error));
-    data_ = data;
-  }
-  std::span<const std::uint8_t> bytes() const { return {static_cast<const std::uint8_t*>(data_), size_}; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
+std::unique_ptr<const lib::Mapping> mapped(const std::string& path) {
+  const auto fail = [&](const std::string& why) { throw DataError(path + ": " + why); };
+  const lib::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) fail(std::strerror(errno));
+  struct stat status {};
+  ::fstat(file.get(), &status);
+  if (!S_ISREG(status.st_mode)) fail("it is no regular file, which alone can be mapped");
+  if (status.st_size == 0) fail("the file is empty");
+  auto mapping = std::make_unique<const lib::Mapping>(file.get(), static_cast<std::size_t>(status.st_size));
+  if (!mapping->good()) fail(std::strerror(errno));
+  return mapping;
+}
 
 class Tokens final : public datasets::TokenDataset {
  public:
@@ -78,8 +59,8 @@ class Tokens final : public datasets::TokenDataset {
     seq_len_ = options_.seq_len;
     stride_ = options_.stride.value_or(seq_len_);
     vocabulary_ = options_.vocabulary;
-    file_.open(options_.path);
-    const std::span<const std::uint8_t> body = content(file_.bytes());
+    file_ = mapped(options_.path);
+    const std::span<const std::uint8_t> body = content({file_->data(), file_->size()});
     if (body.size() % 2 != 0)
       fail("it has " + std::to_string(body.size()) + " bytes of tokens, which are two each: it is cut off");
     // An even offset into pages.
@@ -124,7 +105,7 @@ class Tokens final : public datasets::TokenDataset {
   }
 
   Options options_;
-  Mapped file_;
+  std::unique_ptr<const lib::Mapping> file_;
   std::size_t first_ = 0;  ///< of the file's tokens, of this part
 };
 

@@ -24,6 +24,8 @@
 #include <trainyard/ranks.hpp>
 #include <trainyard/spans.hpp>
 
+#include "lib/read_file.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -86,8 +88,7 @@ class TraceFile {
   std::string cut_end() {
     std::error_code absent;
     if (std::filesystem::file_size(path_, absent) == 0 || absent) return {};
-    std::ifstream written(path_, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(written), {}};
+    std::string text = lib::read_file(path_).value_or("");
     if (text.ends_with(end_of_file))
       text.resize(text.size() - end_of_file.size());
     else if (!text.ends_with("}}"))  // a kill cut the last line

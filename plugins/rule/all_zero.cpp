@@ -35,8 +35,8 @@ class AllZero final : public Rule {
       const double share = 100.0 * static_cast<double>(numbers.zeros) / static_cast<double>(numbers.count);
       if (share < options_.threshold) continue;
       offenders.add(tensor->name, share, share,
-                    number_text(share) + " % of " + std::to_string(numbers.count) +
-                        " elements are zero, expected less than " + number_text(options_.threshold) + " %");
+                    five_digits(share) + " % of " + std::to_string(numbers.count) +
+                        " elements are zero, expected less than " + five_digits(options_.threshold) + " %");
     }
     return offenders.finding({{"threshold", options_.threshold}});
   }

@@ -52,12 +52,12 @@ class BatchSize final : public Rule {
       if (!(used < threshold(name))) return std::nullopt;
       finding.tensors.push_back(name);
       finding.evidence.emplace_back(name, used);
-      finding.message += (finding.message.empty() ? "" : ", ") + name + " " + number_text(used) + " %";
+      finding.message += (finding.message.empty() ? "" : ", ") + name + " " + five_digits(used) + " %";
     }
     finding.message = "percentile 95 of the use: " + finding.message +
-                      "; expected one at its threshold (CPU " + number_text(options_.cpu_threshold_p95) +
-                      " %, GPU " + number_text(options_.gpu_threshold_p95) + " %, its memory " +
-                      number_text(options_.gpu_memory_threshold_p95) +
+                      "; expected one at its threshold (CPU " + five_digits(options_.cpu_threshold_p95) +
+                      " %, GPU " + five_digits(options_.gpu_threshold_p95) + " %, its memory " +
+                      five_digits(options_.gpu_memory_threshold_p95) +
                       " %); try a larger batch, or a smaller machine";
     return finding;
   }

@@ -39,9 +39,9 @@ class Bottleneck : public Rule {
     if (!(share > limits.share)) return std::nullopt;
     Finding finding;
     finding.tensors = {"system/gpu", other};
-    finding.message = "a GPU was below " + number_text(limits.gpu) + " % while " + other + " was above " +
-                      number_text(limits.other) + " % in " + number_text(share) + " % of " +
-                      std::to_string(samples_) + " samples, expected at most " + number_text(limits.share) +
+    finding.message = "a GPU was below " + five_digits(limits.gpu) + " % while " + other + " was above " +
+                      five_digits(limits.other) + " % in " + five_digits(share) + " % of " +
+                      std::to_string(samples_) + " samples, expected at most " + five_digits(limits.share) +
                       " %";
     finding.evidence = {{"share", share}, {"threshold", limits.share}};
     return finding;

@@ -76,9 +76,9 @@ class CheckInputImages final : public Rule {
     const double mean = *worst / static_cast<double>(samples_[name]);
     if (!(std::abs(mean) > options_.threshold_mean)) return;
     offenders.add(name, std::abs(mean), mean,
-                  "the mean of channel " + std::to_string(worst - sums.begin()) + " is " + number_text(mean) +
+                  "the mean of channel " + std::to_string(worst - sums.begin()) + " is " + five_digits(mean) +
                       " over " + std::to_string(samples_[name]) + " images, expected within " +
-                      number_text(options_.threshold_mean) + " of 0; normalise the images");
+                      five_digits(options_.threshold_mean) + " of 0; normalise the images");
   }
 
   Options options_;

@@ -67,7 +67,7 @@ class ClassImbalance final : public Rule {
                   "class " + std::to_string(rarest->first) + " was seen " + std::to_string(rarest->second) +
                       " times and class " + std::to_string(commonest->first) + " " +
                       std::to_string(commonest->second) + " times, expected a ratio of at most " +
-                      number_text(options_.threshold_imbalance));
+                      five_digits(options_.threshold_imbalance));
   }
   void weigh_errors(const ClassCounts& counts, const std::string& name, Offenders& offenders) const {
     std::int64_t worst = 0;
@@ -79,9 +79,9 @@ class ClassImbalance final : public Rule {
     }
     if (!(share > options_.threshold_misprediction)) return;
     offenders.add(name, share / options_.threshold_misprediction, share,
-                  number_text(100.0 * share) + " % of class " + std::to_string(worst) +
+                  five_digits(100.0 * share) + " % of class " + std::to_string(worst) +
                       " are predicted wrong, expected at most " +
-                      number_text(100.0 * options_.threshold_misprediction) + " %");
+                      five_digits(100.0 * options_.threshold_misprediction) + " %");
   }
 
   Options options_;

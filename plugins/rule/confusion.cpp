@@ -50,18 +50,18 @@ class Confusion final : public Rule {
       const double right = share(label, counts.count(label, label));
       if (right < options_.min_diag)
         offenders.add(predictions[0]->name, options_.min_diag - right, right,
-                      number_text(100.0 * right) + " % of class " + std::to_string(label) +
+                      five_digits(100.0 * right) + " % of class " + std::to_string(label) +
                           " are predicted right, expected at least " +
-                          number_text(100.0 * options_.min_diag) + " %");
+                          five_digits(100.0 * options_.min_diag) + " %");
     }
     for (const auto& [pair, count] : counts.counts()) {
       const auto [label, predicted] = pair;
       const double wrong = share(label, count);
       if (label != predicted && wrong > options_.max_off_diag)
         offenders.add(predictions[0]->name, wrong - options_.max_off_diag, wrong,
-                      number_text(100.0 * wrong) + " % of class " + std::to_string(label) +
+                      five_digits(100.0 * wrong) + " % of class " + std::to_string(label) +
                           " are predicted as class " + std::to_string(predicted) + ", expected at most " +
-                          number_text(100.0 * options_.max_off_diag) + " %");
+                          five_digits(100.0 * options_.max_off_diag) + " %");
     }
     return offenders.finding({{"min_diag", options_.min_diag}, {"max_off_diag", options_.max_off_diag}});
   }

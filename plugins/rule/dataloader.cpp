@@ -34,9 +34,9 @@ class Dataloader final : public Rule {
     if (share >= options_.min_threshold && share <= options_.max_threshold) return std::nullopt;
     Finding finding;
     finding.tensors = {"profile/loader_workers"};
-    finding.message = number_text(*workers) + " threads load data on " + std::to_string(cores.size()) +
-                      " cores, " + number_text(share) + " %, expected " +
-                      number_text(options_.min_threshold) + " to " + number_text(options_.max_threshold) +
+    finding.message = five_digits(*workers) + " threads load data on " + std::to_string(cores.size()) +
+                      " cores, " + five_digits(share) + " %, expected " +
+                      five_digits(options_.min_threshold) + " to " + five_digits(options_.max_threshold) +
                       " %; set data.workers";
     finding.evidence = {{"share", share},
                         {"min_threshold", options_.min_threshold},

@@ -37,9 +37,9 @@ class DeadRelu final : public Rule {
       const double dead = idle_units_percent(values.le(0).logical_not(), options_.threshold_inactivity);
       if (!(dead > options_.threshold_layer)) continue;
       offenders.add(output->name, dead, dead,
-                    number_text(dead) + " % of the units are above 0 for less than " +
-                        number_text(options_.threshold_inactivity) + " % of the samples, expected at most " +
-                        number_text(options_.threshold_layer) + " %");
+                    five_digits(dead) + " % of the units are above 0 for less than " +
+                        five_digits(options_.threshold_inactivity) + " % of the samples, expected at most " +
+                        five_digits(options_.threshold_layer) + " %");
     }
     return offenders.finding({{"threshold_inactivity", options_.threshold_inactivity},
                               {"threshold_layer", options_.threshold_layer}});

@@ -1,7 +1,6 @@
 // What rules have in common: what they say, and how they read tensors.
 #pragma once
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -12,15 +11,15 @@
 #include <trainyard/manifest.hpp>
 #include <trainyard/rule.hpp>
 
+#include "lib/printed.hpp"
+
 namespace rules {
 
 using namespace trainyard;
 
 /// "0.25", "3e-09".
-inline std::string number_text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.5g", number);
-  return text;
+inline std::string five_digits(double number) {
+  return lib::printed("%.5g", number);
 }
 
 /// The values of a tensor that a rule watches with `values`.

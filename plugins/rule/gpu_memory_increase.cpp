@@ -39,8 +39,8 @@ class GpuMemoryIncrease final : public Rule {
       const double before = mean(window.begin(), middle), after = mean(middle, window.end());
       if (!(after - before > options_.increase)) continue;
       offenders.add(name, after - before, after - before,
-                    "it grew from " + number_text(before) + " to " + number_text(after) +
-                        " %, expected at most " + number_text(options_.increase) + " points more");
+                    "it grew from " + five_digits(before) + " to " + five_digits(after) +
+                        " %, expected at most " + five_digits(options_.increase) + " points more");
     }
     return offenders.finding({{"increase", options_.increase}});
   }

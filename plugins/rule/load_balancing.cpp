@@ -64,8 +64,8 @@ class LoadBalancing final : public Rule {
         const double apart = distance(a->second, b->second);
         if (!(apart > options_.threshold)) continue;
         offenders.add("system/gpu/" + b->first, apart, apart,
-                      "its use and that of GPU " + a->first + " are " + number_text(apart) +
-                          " apart (Jensen-Shannon), expected at most " + number_text(options_.threshold));
+                      "its use and that of GPU " + a->first + " are " + five_digits(apart) +
+                          " apart (Jensen-Shannon), expected at most " + five_digits(options_.threshold));
       }
     return offenders.finding({{"threshold", options_.threshold}});
   }

@@ -94,9 +94,9 @@ class LossNotDecreasing final : public Rule {
     if (!std::isfinite(older.loss) && std::isfinite(loss)) return;
     offenders.add(
         name, -fall, fall,
-        "it is " + number_text(loss) + " at step " + std::to_string(step) + " and was " +
-            number_text(older.loss) + " at step " + std::to_string(older.step) + ", expected a fall of " +
-            (options_.diff_percent == 0.0 ? "any size" : number_text(options_.diff_percent) + " % at least"));
+        "it is " + five_digits(loss) + " at step " + std::to_string(step) + " and was " +
+            five_digits(older.loss) + " at step " + std::to_string(older.step) + ", expected a fall of " +
+            (options_.diff_percent == 0.0 ? "any size" : five_digits(options_.diff_percent) + " % at least"));
   }
 
   Options options_;

@@ -50,12 +50,12 @@ class LowGpuUtilization final : public Rule {
     const double high = quantile(uses, 0.95), low = quantile(uses, 0.05);
     if (high < options_.threshold_p95)
       offenders.add(name, 100.0 - high, high,
-                    "it is used too little: percentile 95 is " + number_text(high) +
-                        " %, expected at least " + number_text(options_.threshold_p95) + " %");
+                    "it is used too little: percentile 95 is " + five_digits(high) +
+                        " %, expected at least " + five_digits(options_.threshold_p95) + " %");
     else if (low < options_.threshold_p5)
       offenders.add(name, -low, low,
-                    "it is used unsteadily: percentile 5 is " + number_text(low) + " %, expected at least " +
-                        number_text(options_.threshold_p5) + " %");
+                    "it is used unsteadily: percentile 5 is " + five_digits(low) + " %, expected at least " +
+                        five_digits(options_.threshold_p5) + " %");
   }
 
   Options options_;

@@ -30,8 +30,8 @@ class MaxInitializationTime final : public Rule {
     Finding finding;
     finding.tensors = {"profile/initialization"};
     finding.message = (begun_ ? "the first step came after " : "there is no first step after ") +
-                      number_text(minutes) + " minutes, expected one within " +
-                      number_text(options_.threshold);
+                      five_digits(minutes) + " minutes, expected one within " +
+                      five_digits(options_.threshold);
     finding.evidence = {{"minutes", minutes}, {"threshold", options_.threshold}};
     return finding;
   }

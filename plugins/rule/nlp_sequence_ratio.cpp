@@ -45,8 +45,8 @@ class NlpSequenceRatio final : public Rule {
         const double share = 100.0 * values.eq(token).to(at::kDouble).mean().item<double>();
         if (!(share > limit)) continue;
         offenders.add(tokens->name, share - limit, share,
-                      number_text(share) + " % of the tokens are " + std::to_string(token) +
-                          ", expected at most " + number_text(limit) + " %");
+                      five_digits(share) + " % of the tokens are " + std::to_string(token) +
+                          ", expected at most " + five_digits(limit) + " %");
       }
     }
     return offenders.finding(std::move(limits));

@@ -53,7 +53,7 @@ class OverallReport final : public Rule {
     for (const auto& [name, window] : windows_) {
       const std::vector<double> numbers = sorted(window);
       text += (text.back() == ':' ? " " : "; ") + name;
-      for (const double share : {0.05, 0.5, 0.95}) text += " " + number_text(quantile(numbers, share));
+      for (const double share : {0.05, 0.5, 0.95}) text += " " + five_digits(quantile(numbers, share));
     }
     return text;
   }

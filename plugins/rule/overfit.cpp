@@ -78,9 +78,9 @@ class Overfit final : public Rule {
     above = ratio > options_.ratio_threshold ? above + 1 : 0;
     if (above < options_.patience) return;
     offenders.add(loss.name, ratio, ratio,
-                  "it is " + number_text(validation) + " in evaluation and " + number_text(training) +
-                      " in training, " + number_text(100.0 * ratio) + " % above, expected at most " +
-                      number_text(100.0 * options_.ratio_threshold) + " %");
+                  "it is " + five_digits(validation) + " in evaluation and " + five_digits(training) +
+                      " in training, " + five_digits(100.0 * ratio) + " % above, expected at most " +
+                      five_digits(100.0 * options_.ratio_threshold) + " %");
   }
 
   Options options_;

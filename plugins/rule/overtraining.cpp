@@ -47,9 +47,9 @@ class Overtraining final : public Rule {
       const std::int64_t waited = ++waited_[series];
       if (waited < patience) continue;
       offenders.add(tensor->name, loss - best->second, loss,
-                    std::string("it is ") + number_text(loss) +
+                    std::string("it is ") + five_digits(loss) +
                         (training ? " in training" : " in evaluation") + " and has not improved on " +
-                        number_text(best->second) + " by " + number_text(options_.delta) + " for " +
+                        five_digits(best->second) + " by " + five_digits(options_.delta) + " for " +
                         std::to_string(waited) + " looks, expected to within " + std::to_string(patience));
     }
     return offenders.finding({{"patience", static_cast<double>(patience)}, {"delta", options_.delta}});

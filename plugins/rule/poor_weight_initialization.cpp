@@ -75,13 +75,13 @@ class PoorWeightInitialization final : public Rule {
     }
     if (widest == nullptr || !(most > options_.threshold * least)) return;
     const double excess = most / least / options_.threshold;
-    const std::string expected = ", expected at most " + number_text(options_.threshold) + " times as much";
+    const std::string expected = ", expected at most " + five_digits(options_.threshold) + " times as much";
     offenders.add(widest->name, excess, most,
-                  "its variance is " + number_text(most) + ", that of " + narrowest->name + " " +
-                      number_text(least) + expected);
+                  "its variance is " + five_digits(most) + ", that of " + narrowest->name + " " +
+                      five_digits(least) + expected);
     offenders.add(narrowest->name, excess, least,
-                  "its variance is " + number_text(least) + ", that of " + widest->name + " " +
-                      number_text(most) + expected);
+                  "its variance is " + five_digits(least) + ", that of " + widest->name + " " +
+                      five_digits(most) + expected);
   }
 
   void weigh_width(const TensorRecord& gradient, Offenders& offenders) const {
@@ -90,8 +90,8 @@ class PoorWeightInitialization final : public Rule {
     const double width = quantile(sorted, 0.95) - quantile(sorted, 0.05);
     if (!(width < options_.distribution_range)) return;
     offenders.add(gradient.name, options_.distribution_range / width, width,
-                  "percentiles 5 and 95 are " + number_text(width) + " apart, expected at least " +
-                      number_text(options_.distribution_range));
+                  "percentiles 5 and 95 are " + five_digits(width) + " apart, expected at least " +
+                      five_digits(options_.distribution_range));
   }
 
   void weigh_loss(const TensorRecord& record, Offenders& offenders) {
@@ -105,7 +105,7 @@ class PoorWeightInitialization final : public Rule {
     const std::int64_t waited = ++waited_[record.name];
     if (waited < options_.patience) return;
     offenders.add(record.name, 1.0, loss,
-                  "it is " + number_text(loss) + " and was no lower than " + number_text(lowest->second) +
+                  "it is " + five_digits(loss) + " and was no lower than " + five_digits(lowest->second) +
                       " for " + std::to_string(waited) + " steps, expected a fall within " +
                       std::to_string(options_.patience));
   }

@@ -49,9 +49,9 @@ class SaturatedActivation final : public Rule {
                                                   options_.threshold_inactivity);
       if (!(saturated > options_.threshold_layer)) continue;
       offenders.add(input->name, saturated, saturated,
-                    number_text(saturated) + " % of the units are within [" + number_text(low) + ", " +
-                        number_text(high) + "] for less than " + number_text(options_.threshold_inactivity) +
-                        " % of the samples, expected at most " + number_text(options_.threshold_layer) +
+                    five_digits(saturated) + " % of the units are within [" + five_digits(low) + ", " +
+                        five_digits(high) + "] for less than " + five_digits(options_.threshold_inactivity) +
+                        " % of the samples, expected at most " + five_digits(options_.threshold_layer) +
                         " % of the units");
     }
     return offenders.finding({{"threshold_inactivity", options_.threshold_inactivity},

@@ -64,7 +64,7 @@ class SimilarAcrossRuns final : public Rule {
           x == y || (std::isnan(x) && std::isnan(y)) || apart <= options_.atol + options_.rtol * std::abs(y);
       if (same) continue;
       return offenders.add(here.name, apart / std::abs(y), apart,
-                           std::string("its ") + name + " is " + number_text(x) + ", and " + number_text(y) +
+                           std::string("its ") + name + " is " + five_digits(x) + ", and " + five_digits(y) +
                                " in " + options_.other);
     }
   }

@@ -28,8 +28,8 @@ class StalledTraining final : public Rule {
   std::optional<Finding> waited(double seconds) override {
     if (seconds < options_.threshold) return std::nullopt;
     Finding finding;
-    finding.message = "nothing was recorded for " + number_text(seconds) + " s, expected something within " +
-                      number_text(options_.threshold) + " s";
+    finding.message = "nothing was recorded for " + five_digits(seconds) + " s, expected something within " +
+                      five_digits(options_.threshold) + " s";
     finding.evidence = {{"seconds", seconds}, {"threshold", options_.threshold}};
     return finding;
   }

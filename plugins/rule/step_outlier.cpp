@@ -48,8 +48,8 @@ class StepOutlier final : public Rule {
     Finding finding;
     finding.tensors = {"profile/step_seconds"};
     finding.message = std::to_string(outliers) + " of " + std::to_string(seconds_.size()) +
-                      " steps took longer than " + number_text(limit) + " s, the mean of " +
-                      number_text(mean) + " s and " + number_text(options_.stddev) +
+                      " steps took longer than " + five_digits(limit) + " s, the mean of " +
+                      five_digits(mean) + " s and " + five_digits(options_.stddev) +
                       " standard deviations; expected at most " + std::to_string(options_.n_outliers);
     finding.evidence = {{"outliers", static_cast<double>(outliers)},
                         {"limit_seconds", limit},

@@ -35,13 +35,13 @@ class TensorVariance final : public Rule {
     Offenders offenders;
     for (const TensorRecord* tensor : trial.tensors(now, options_.tensors)) {
       const double variance = tensor->numbers().variance();
-      const std::string says = "variance is " + number_text(variance);
+      const std::string says = "variance is " + five_digits(variance);
       if (options_.max_threshold && variance > *options_.max_threshold)
         offenders.add(tensor->name, variance / *options_.max_threshold, variance,
-                      says + ", above " + number_text(*options_.max_threshold));
+                      says + ", above " + five_digits(*options_.max_threshold));
       if (options_.min_threshold && variance < *options_.min_threshold)
         offenders.add(tensor->name, *options_.min_threshold / variance, variance,
-                      says + ", below " + number_text(*options_.min_threshold));
+                      says + ", below " + five_digits(*options_.min_threshold));
     }
     std::vector<std::pair<std::string, double>> limits;
     if (options_.max_threshold) limits.emplace_back("max_threshold", *options_.max_threshold);

@@ -29,7 +29,7 @@ class VanishingGradient final : public Rule {
       if (numbers.count == 0 || !(numbers.abs_mean() < options_.threshold)) continue;
       offenders.add(
           gradient->name, -numbers.abs_mean(), numbers.abs_mean(),
-          "mean |g| is " + number_text(numbers.abs_mean()) + ", below " + number_text(options_.threshold));
+          "mean |g| is " + five_digits(numbers.abs_mean()) + ", below " + five_digits(options_.threshold));
     }
     return offenders.finding({{"threshold", options_.threshold}});
   }

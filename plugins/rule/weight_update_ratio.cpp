@@ -41,13 +41,13 @@ class WeightUpdateRatio final : public Rule {
       const at::Tensor old = before->second.to(at::kDouble);
       const double update = value.to(at::kDouble).sub(old).abs().mean().item<double>();
       const double ratio = update / (old.abs().mean().item<double>() + options_.epsilon);
-      const std::string says = "the update is " + number_text(ratio) + " of the weights, ";
+      const std::string says = "the update is " + five_digits(ratio) + " of the weights, ";
       if (ratio > options_.large_threshold)
         offenders.add(weight->name, ratio / options_.large_threshold, ratio,
-                      says + "above " + number_text(options_.large_threshold));
+                      says + "above " + five_digits(options_.large_threshold));
       if (ratio < options_.small_threshold)
         offenders.add(weight->name, options_.small_threshold / ratio, ratio,
-                      says + "below " + number_text(options_.small_threshold));
+                      says + "below " + five_digits(options_.small_threshold));
     }
     last_ = std::move(newest);
     return offenders.finding(

@@ -20,35 +20,19 @@
 #include <trainyard/error.hpp>
 #include <trainyard/sink.hpp>
 
+#include "lib/printed.hpp"
+#include "lib/words.hpp"
+
 namespace {
 
 using trainyard::Record;
-
-std::string format(const char* pattern, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, pattern, value);
-  return text;
-}
-
-std::string number(double value) {
-  const double size = std::abs(value);
-  return format(value == 0 || (size >= 1e-3 && size < 1e4) ? "%.4f" : "%.3e", value);
-}
-
-std::string rate(double per_second) {
-  if (per_second < 1e3) return format("%.0f", per_second);
-  return per_second < 1e6 ? format("%.1fk", per_second / 1e3) : format("%.1fM", per_second / 1e6);
-}
+namespace lib = trainyard::lib;
 
 std::string clock_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::ceil(seconds));
-  char text[40];
-  if (whole >= 3600)
-    std::snprintf(text, sizeof text, "%lld:%02d:%02d", static_cast<long long>(whole / 3600),
-                  static_cast<int>(whole / 60 % 60), static_cast<int>(whole % 60));
-  else
-    std::snprintf(text, sizeof text, "%d:%02d", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
-  return text;
+  const int minutes = static_cast<int>(whole / 60), rest = static_cast<int>(whole % 60);
+  if (whole < 3600) return lib::printed("%d:%02d", minutes, rest);
+  return lib::printed("%lld:%02d:%02d", static_cast<long long>(whole / 3600), minutes % 60, rest);
 }
 
 /// "train/loss" is known as "loss".
@@ -100,7 +84,7 @@ class Console final : public trainyard::Sink {
  private:
   void progress(const Record& record) {
     if (!first_) first_ = Mark{record.step, record.seconds};
-    if (!run_.terminal) return line("train " + place(record) + "  " + joined(facts(record), "  "));
+    if (!run_.terminal) return line("train " + place(record) + "  " + lib::join(facts(record), "  "));
     bar_ = bar(record);
     write("\r" + bar_ + "\x1b[K");  // drawn over, the rest of the line erased after: nothing flickers
   }
@@ -123,13 +107,7 @@ class Console final : public trainyard::Sink {
 
   static std::string numbers(const Record& record) {
     std::string text;
-    for (const auto& [name, value] : record.values) text += "  " + name + " " + number(value);
-    return text;
-  }
-
-  static std::string joined(const std::vector<std::string>& parts, std::string_view between) {
-    std::string text;
-    for (const std::string& part : parts) text += (text.empty() ? "" : std::string(between)) + part;
+    for (const auto& [name, value] : record.values) text += "  " + name + " " + lib::metric_text(value);
     return text;
   }
 
@@ -137,7 +115,7 @@ class Console final : public trainyard::Sink {
   std::vector<std::string> facts(const Record& record) const {
     std::vector<std::string> parts;
     const auto show = [&](const std::pair<std::string, double>& value) {
-      parts.push_back(std::string(short_name(value.first)) + " " + number(value.second));
+      parts.push_back(std::string(short_name(value.first)) + " " + lib::metric_text(value.second));
     };
     const auto named = [&](auto&& wanted) {
       return std::find_if(record.values.begin(), record.values.end(), wanted);
@@ -161,7 +139,7 @@ class Console final : public trainyard::Sink {
         show(*other);
     }
     const auto speed = named([](const auto& value) { return value.first == "samples_per_second"; });
-    if (speed != none) parts.push_back(rate(speed->second) + " samples/s");
+    if (speed != none) parts.push_back(lib::rate_text(speed->second) + " samples/s");
     if (const std::optional<double> left = seconds_left(record)) parts.push_back(clock_text(*left) + " left");
     return parts;
   }
@@ -187,9 +165,9 @@ class Console final : public trainyard::Sink {
     const bool known = run_.total_steps > 0;
     const double share =
         known ? std::min(1.0, static_cast<double>(record.step) / static_cast<double>(run_.total_steps)) : 0.0;
-    const std::string percent = known ? format(" %3.0f%%", std::floor(share * 100.0)) : "";
+    const std::string percent = known ? lib::printed(" %3.0f%%", std::floor(share * 100.0)) : "";
     const auto room = [&] {
-      const std::string tail = percent + (parts.empty() ? "" : "  ") + joined(parts, "  ");
+      const std::string tail = percent + (parts.empty() ? "" : "  ") + lib::join(parts, "  ");
       const std::size_t taken = head.size() + 1 + tail.size();
       return taken < width ? width - taken : 0;
     };
@@ -198,7 +176,7 @@ class Console final : public trainyard::Sink {
     if (const std::size_t cells = std::min(room(), most); known && cells >= least)
       text += " " + cells_text(share, cells);
     text += percent;
-    if (!parts.empty()) text += "  " + joined(parts, "  ");
+    if (!parts.empty()) text += "  " + lib::join(parts, "  ");
     return text.size() > width && text.find('\x1b') == std::string::npos ? text.substr(0, width) : text;
   }
 

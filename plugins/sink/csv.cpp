@@ -12,6 +12,9 @@
 #include <sink/resumed_file.hpp>
 #include <trainyard/sink.hpp>
 
+#include "lib/escapes.hpp"
+#include "lib/printed.hpp"
+
 namespace {
 
 class Csv final : public trainyard::Sink {
@@ -41,7 +44,7 @@ class Csv final : public trainyard::Sink {
     std::string lines;
     for (const auto& [name, value] : lines_->fresh(record))
       lines += std::to_string(record.step) + ',' + std::to_string(record.epoch) + ',' +
-               number(record.seconds) + ',' + quoted(name) + ',' + number(value) + '\n';
+               number(record.seconds) + ',' + lib::csv_field(name) + ',' + number(value) + '\n';
     lines_->file().append(lines);
   }
 
@@ -53,8 +56,7 @@ class Csv final : public trainyard::Sink {
  private:
   static std::string number(double value) {
     if (std::isnan(value)) return "nan";  // a NaN may carry a sign
-    char text[32];
-    return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+    return lib::shortest(value);
   }
 
   /// The fourth field, as it was before it was quoted; of a name that holds a line break, nothing.
@@ -68,16 +70,6 @@ class Csv final : public trainyard::Sink {
       if (line[i] == '"') ++i;
     }
     return name;
-  }
-
-  static std::string quoted(std::string_view text) {
-    if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-    std::string result = "\"";
-    for (const char c : text) {
-      if (c == '"') result += '"';
-      result += c;
-    }
-    return result + '"';
   }
 
   Options options_;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -17,6 +16,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/formats/append_file.hpp>
 #include <trainyard/sink.hpp>
+
+#include "lib/printed.hpp"
 
 namespace {
 
@@ -61,9 +62,7 @@ std::string metric_name(std::string name) {
 }
 
 std::string metric_text(double value) {
-  if (std::isnan(value)) return "nan";
-  char text[32];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+  return std::isnan(value) ? "nan" : lib::shortest(value);
 }
 
 void write(const fs::path& path, const std::string& text) {

@@ -237,7 +237,7 @@ class Rungs : public trainyard::Study {
   trainyard::ResultPlot curves(const std::vector<std::size_t>& order) const {
     trainyard::ResultPlot plot{.title = common.metric + " at each rung",
                                .x_label = "trained, " + options_.max_budget.text().substr(
-                                                            number_text(options_.max_budget.count).size()),
+                                                            key_text(options_.max_budget.count).size()),
                                .y_label = common.metric,
                                .places = {},
                                .log_x = true,

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,16 +14,14 @@
 #include <trainyard/error.hpp>
 #include <trainyard/manifest.hpp>
 
+#include "lib/printed.hpp"
+
 namespace studies {
 
 /// A number as a run file has it: whole ones without a point, which is right for keys of both kinds.
-inline std::string number_text(double value) {
-  char text[40];
-  if (value == std::floor(value) && std::abs(value) < 1e15)
-    std::snprintf(text, sizeof text, "%.0f", value);
-  else
-    *std::to_chars(text, text + sizeof text - 1, value).ptr = '\0';
-  return text;
+inline std::string key_text(double value) {
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return whole ? trainyard::lib::printed("%.0f", value) : trainyard::lib::shortest(value);
 }
 
 /// Values of one key, each given.
@@ -41,7 +38,7 @@ struct Axis {
 
   std::vector<std::string> texts() const {
     std::vector<std::string> all = choices;
-    for (const double value : values) all.push_back(number_text(value));
+    for (const double value : values) all.push_back(key_text(value));
     if (all.empty())
       throw trainyard::ConfigError("the axis of `" + key +
                                    "` has neither `values` nor `choices`: give it some");
@@ -81,9 +78,9 @@ struct Dimension {
       refuse("needs its values: `low` and `high`, or `values`, or `choices`, and one of these only");
     if (!is_range()) return;
     if (!(*low < *high))
-      refuse("has low = " + number_text(*low) + ", which is not below high = " + number_text(*high));
+      refuse("has low = " + key_text(*low) + ", which is not below high = " + key_text(*high));
     if (log && !(*low > 0))
-      refuse("is to be even in the logarithm, and low = " + number_text(*low) + " is not above 0");
+      refuse("is to be even in the logarithm, and low = " + key_text(*low) + " is not above 0");
     if (integer && (*low != std::floor(*low) || *high != std::floor(*high)))
       refuse("has whole numbers only, and bounds that are none");
   }
@@ -92,24 +89,23 @@ struct Dimension {
   std::string at(double place) const {
     if (!is_range()) {
       const auto pick = static_cast<std::size_t>(place * static_cast<double>(values.size() + choices.size()));
-      return values.empty() ? choices[pick] : number_text(values[pick]);
+      return values.empty() ? choices[pick] : key_text(values[pick]);
     }
     const double end = integer ? *high + 1 : *high;  // each whole number has a part of the same size
     const double value = log ? std::exp(std::log(*low) + place * (std::log(end) - std::log(*low)))
                              : *low + place * (end - *low);
-    return number_text(std::clamp(integer ? std::floor(value) : six_digits(value), *low, *high));
+    return key_text(std::clamp(integer ? std::floor(value) : six_digits(value), *low, *high));
   }
 
   /// All values of a grid.
   std::vector<std::string> grid() const {
     std::vector<std::string> all = choices;
-    for (const double value : values) all.push_back(number_text(value));
+    for (const double value : values) all.push_back(key_text(value));
     for (int i = 0; is_range() && i < points; ++i) {
       const double place = static_cast<double>(i) / (points - 1);
       const double value = log ? std::exp(std::log(*low) + place * (std::log(*high) - std::log(*low)))
                                : *low + place * (*high - *low);
-      std::string text =
-          number_text(std::clamp(integer ? std::round(value) : six_digits(value), *low, *high));
+      std::string text = key_text(std::clamp(integer ? std::round(value) : six_digits(value), *low, *high));
       if (all.empty() || all.back() != text) all.push_back(std::move(text));
     }
     return all;
@@ -117,10 +113,9 @@ struct Dimension {
 
  private:
   static double six_digits(double value) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.6g", value);
+    const std::string text = trainyard::lib::printed("%.6g", value);
     double rounded = 0.0;
-    std::from_chars(text, text + sizeof text, rounded);
+    std::from_chars(text.data(), text.data() + text.size(), rounded);
     return rounded;
   }
 };

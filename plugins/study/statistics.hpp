@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -11,6 +10,8 @@
 #include <vector>
 
 #include <trainyard/study.hpp>
+
+#include "lib/printed.hpp"
 
 namespace studies {
 
@@ -39,10 +40,7 @@ inline Interval interval(const std::vector<double>& values) {
 }
 
 inline std::string printed(const char* format, double value) {
-  if (std::isnan(value)) return "nan";
-  char text[400];  // a double has up to 309 digits before the point
-  std::snprintf(text, sizeof text, format, value);
-  return text;
+  return std::isnan(value) ? "nan" : trainyard::lib::printed(format, value);
 }
 
 /// As far as it has one, with its interval: "0.9312 ± 0.0021".

@@ -1,14 +1,9 @@
 // Has the data of a run in the form in which it lies in memory, so that runs to come map it in place of reading
 // its files: what the option keep_in of a dataset does at the first opening, with a bar, and with a digest to
 // compare copies by.
-#include <openssl/evp.h>
-
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,31 +11,23 @@
 #include <trainyard/data_tool.hpp>
 #include <trainyard/keeps_data.hpp>
 
+#include "lib/sha256.hpp"
+
 namespace {
 
 using namespace trainyard;
 
 /// SHA-256 of the file's bytes, as sha256sum tells it.
 std::string digest_of(const std::string& path) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr);
+  lib::Sha256 hash;
   std::ifstream file(path, std::ios::binary);
   std::vector<char> block(std::size_t{1} << 20);
   do {
     file.read(block.data(), std::ssize(block));
-    EVP_DigestUpdate(hash.get(), block.data(), static_cast<std::size_t>(file.gcount()));
+    hash.update(block.data(), static_cast<std::size_t>(file.gcount()));
   } while (file);
   if (!file.eof()) throw DataError(path + ": cannot be read");
-  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-  unsigned size = 0;
-  EVP_DigestFinal_ex(hash.get(), bytes.data(), &size);
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    std::array<char, 3> two{};
-    std::snprintf(two.data(), two.size(), "%02x", bytes[i]);
-    text += two.data();
-  }
-  return text;
+  return hash.hex();
 }
 
 class Keep final : public DataTool {

@@ -1,8 +1,10 @@
 #include <trainyard/state.hpp>
 
+#include <ATen/core/Tensor.h>
+
 #include <trainyard/error.hpp>
 
-#include "sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard {
 namespace {
@@ -22,6 +24,39 @@ const T& get(const State& state, std::string_view name, const Scalar& value) {
   if (const T* found = std::get_if<T>(&value)) return *found;
   throw PluginError(label(state, name) + " is " + type_name(value) + ", not " + type_name(Scalar(T{})));
 }
+
+/// Computes a digest of values that differ in type and length.
+class ValueDigest {
+ public:
+  void add(std::int64_t number) { hash_.update(&number, sizeof number); }
+  /// Adds the length first, so that neighbouring texts cannot be confused.
+  void add(std::string_view text) {
+    add(static_cast<std::int64_t>(text.size()));
+    hash_.update(text.data(), text.size());
+  }
+  void add(const at::Tensor& tensor) {
+    const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
+    add(std::string_view(c10::toString(plain.scalar_type())));
+    add(plain.dim());
+    for (const std::int64_t size : plain.sizes()) add(size);
+    hash_.update(plain.const_data_ptr(), plain.nbytes());
+  }
+  void add(const Scalar& value) {
+    add(static_cast<std::int64_t>(value.index()));
+    if (const auto* text = std::get_if<std::string>(&value))
+      add(std::string_view(*text));
+    else if (const auto* number = std::get_if<double>(&value))
+      hash_.update(number, sizeof *number);
+    else if (const auto* integer = std::get_if<std::int64_t>(&value))
+      add(*integer);
+    else
+      add(static_cast<std::int64_t>(std::get<bool>(value)));
+  }
+  std::string hex() { return hash_.hex(); }
+
+ private:
+  lib::Sha256 hash_;
+};
 
 }  // namespace
 
@@ -64,13 +99,13 @@ const at::Tensor& StateReader::tensor(std::string_view name) const {
 }
 
 std::string digest(const at::Tensor& tensor) {
-  Sha256 hash;
+  ValueDigest hash;
   hash.add(tensor);
   return hash.hex();
 }
 
 std::string digest(const State& state) {
-  Sha256 hash;
+  ValueDigest hash;
   hash.add(static_cast<std::int64_t>(state.scalars.size()));
   for (const auto& [name, value] : state.scalars) {
     hash.add(std::string_view(name));

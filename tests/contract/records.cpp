@@ -12,8 +12,9 @@
 #include <trainyard/formats/event_file.hpp>
 #include <trainyard/formats/trial_files.hpp>
 
-#include "core/plugins/sha256.hpp"
 #include "support/folder.hpp"
+
+#include "lib/sha256.hpp"
 
 namespace trainyard::contract {
 namespace {
@@ -82,7 +83,7 @@ void read_events(const std::string& path, Lines& lines) {
                                    const std::string tag(fields(value).front().second);
                                    if (!is_time(tag))
                                      lines.push_back(std::to_string(event_file::step_of(event)) + " " + tag +
-                                                     " " + plugins::Sha256::of(value));
+                                                     " " + lib::Sha256::of(value));
                                  }
                                }
                              });
@@ -105,7 +106,7 @@ Lines read_trial(const std::string& folder) {
         const at::Tensor plain = tensor.value.contiguous();
         const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
         lines.push_back(std::string(mode_names[static_cast<std::size_t>(mode)]) + std::to_string(step) + " " +
-                        tensor.name + " " + plugins::Sha256::of(bytes));
+                        tensor.name + " " + lib::Sha256::of(bytes));
       }
     }
   return lines;

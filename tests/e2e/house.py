@@ -222,7 +222,8 @@ class Contract(unittest.TestCase):
 
 
 class Directions(unittest.TestCase):
-    """plugins -> sdk, kernels; core -> sdk; kernels -> neither; nothing includes core but core and tests."""
+    """plugins -> sdk, kernels, lib; core -> sdk, lib; the sources of the SDK -> lib; kernels and lib -> none; nothing includes core
+    but core and tests."""
 
     def check(self, folder, allowed):
         for path in sources(folder):
@@ -236,7 +237,7 @@ class Directions(unittest.TestCase):
 
     def test_plugins(self):
         def allowed(quoted, what):
-            if what.startswith("kernels/"):
+            if what.startswith(("kernels/", "lib/")):
                 return True
             return not quoted and self.outside(what)
 
@@ -251,10 +252,17 @@ class Directions(unittest.TestCase):
                     self.assertNotRegex(line, r"^\s*(inline )?namespace trainyard\b(?!.*=)")
 
     def test_core(self):
-        self.check("core", lambda quoted, what: what.startswith("core/") if quoted else self.outside(what))
+        self.check("core", lambda quoted, what: what.startswith(("core/", "lib/")) if quoted else self.outside(what))
 
     def test_sdk(self):
-        self.check("sdk", lambda quoted, what: what.startswith("operators/") if quoted else self.outside(what))
+        self.check("sdk/src", lambda quoted, what: what.startswith(("operators/", "lib/")) if quoted else self.outside(what))
+        for folder in ("sdk/include", "sdk/templates"):  # plugins that are built elsewhere see no lib
+            self.check(folder, lambda quoted, what: not quoted and self.outside(what))
+
+    def test_lib(self):
+        self.check("lib", lambda quoted, what: what.startswith("lib/") if quoted
+                   else self.outside(what) and not what.startswith("trainyard/") and not HEAVY.search(f"/{what}"))
+        self.assertGreater(len(sources("lib")), 5)
 
     def test_kernels(self):
         if not (SOURCE / "kernels").exists():
@@ -286,7 +294,7 @@ class Rooms(unittest.TestCase):
             below = self.APART.get(here) or set(self.ROOMS[:self.ROOMS.index(here)])
             for number, quoted, what in includes(path):
                 with self.subTest(f"{path.relative_to(SOURCE)}:{number}"):
-                    self.assertTrue(not quoted or self.room(SOURCE / what) in {here, *below}, what)
+                    self.assertTrue(not quoted or what.startswith("lib/") or self.room(SOURCE / what) in {here, *below}, what)
 
     def test_no_circle_of_files(self):
         """Of a header and its source as one: what a file brings in comes to no file that brings it in."""
@@ -372,7 +380,7 @@ class Kinds(unittest.TestCase):
 class Words(unittest.TestCase):
     def test_comments_are_sentences(self):
         """Those that begin so are mostly clauses without a subject or a verb."""
-        found = [f"{path.relative_to(SOURCE)}:{number}: {line.strip()}" for where in ("sdk", "core") for path in sources(where)
+        found = [f"{path.relative_to(SOURCE)}:{number}: {line.strip()}" for where in ("sdk", "core", "lib") for path in sources(where)
                  for number, line in enumerate(path.read_text().splitlines(), 1)
                  if re.search(r"(?:^|\s)//[/<]*\s*(?:Of|What|Whether|That|Those)\b", line)]
         self.assertEqual(found, [])

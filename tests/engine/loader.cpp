@@ -31,7 +31,7 @@
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/kinds.hpp"
 #include "core/plugins/manifest_text.hpp"
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace loader_tests {
 
@@ -95,7 +95,7 @@ double call_raw(const std::string& path) {
 }
 
 bool is_mapped(const std::string& text) {
-  return test::bytes_of("/proc/self/maps").find(text) != std::string::npos;
+  return test::read_file("/proc/self/maps").find(text) != std::string::npos;
 }
 
 }  // namespace
@@ -173,10 +173,10 @@ TEST_CASE("statics shared between plugins: P1, P11") {
 }
 
 TEST_CASE("an updated file is the new code, the old one goes on: P2") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "libconstant.so";
   const auto install = [&](const std::string& from) {
-    test::write_bytes(folder / "new", test::bytes_of(from));
+    test::write_file(folder / "new", test::read_file(from));
     std::filesystem::rename(folder / "new", path);
   };
   install(sealed + "one.so");
@@ -194,9 +194,9 @@ TEST_CASE("an updated file is the new code, the old one goes on: P2") {
 }
 
 TEST_CASE("a file overwritten in place does not reach a running plugin: P3") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "libconstant.so";
-  test::write_bytes(path, test::bytes_of(sealed + "one.so"));
+  test::write_file(path, test::read_file(sealed + "one.so"));
   const auto truncate = [&] { std::filesystem::resize_file(path, 0); };
   CHECK(signal_of([&] {
           void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -205,7 +205,7 @@ TEST_CASE("a file overwritten in place does not reach a running plugin: P3") {
           entry();
         }) == SIGBUS);  // the pitfall
 
-  test::write_bytes(path, test::bytes_of(sealed + "one.so"));
+  test::write_file(path, test::read_file(sealed + "one.so"));
   const LoadedPlugin plugin = load(read(path));
   truncate();
   CHECK(factor(plugin) == 1);
@@ -213,7 +213,7 @@ TEST_CASE("a file overwritten in place does not reach a running plugin: P3") {
 }
 
 TEST_CASE("nothing of a load stays in the temporary folder") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const char* before = ::getenv("TMPDIR");
   const std::string restore = before != nullptr ? before : "";
   ::setenv("TMPDIR", folder.path().c_str(), 1);
@@ -260,11 +260,11 @@ TEST_CASE("a description that is not the sealed one is refused") {
 }
 
 TEST_CASE("a file that changed after it was sealed or scanned is refused before it is opened") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "libconstant.so";
-  test::write_bytes(path, test::bytes_of(sealed + "one.so"));
+  test::write_file(path, test::read_file(sealed + "one.so"));
   const PluginFile scanned = read(path);
-  test::write_bytes(path, test::bytes_of(sealed + "two.so"));
+  test::write_file(path, test::read_file(sealed + "two.so"));
   CHECK_THAT(refusal(scanned), Catch::StartsWith(path + ": its code has SHA-256 ") &&
                                    Catch::Contains(scanned.digest) && Catch::Contains("since the run began"));
   std::filesystem::remove(path);
@@ -272,7 +272,7 @@ TEST_CASE("a file that changed after it was sealed or scanned is refused before 
 }
 
 TEST_CASE("1,000 mutated files: what the scan and the digest let pass is what was sealed") {
-  const std::string original = test::bytes_of(sealed + "options.so");
+  const std::string original = test::read_file(sealed + "options.so");
   const PluginFile sound = file("options");
   const std::string sound_text = to_text(sound);
   std::mt19937 random(7);
@@ -285,7 +285,7 @@ TEST_CASE("1,000 mutated files: what the scan and the digest let pass is what wa
   const auto scribble = [&](std::string& bytes, std::size_t from, std::size_t to, int count) {
     for (int i = 0; i < count; ++i) bytes[from + below(to - from)] = static_cast<char>(below(256));
   };
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "libmutant.so";
   int scanned = 0, digested = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -298,7 +298,7 @@ TEST_CASE("1,000 mutated files: what the scan and the digest let pass is what wa
       case 4: scribble(bytes, bytes.size() - 2000, bytes.size(), 16); break;
     }
     if (bytes == original) continue;
-    test::write_bytes(path, bytes);
+    test::write_file(path, bytes);
     const Registry registry = Registry::scan({folder.path()});
     REQUIRE(registry.files().size() + registry.refusals().size() == 1);
     // A host that listed mutants would show them by these, too: neither may fail otherwise than by a

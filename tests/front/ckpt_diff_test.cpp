@@ -11,8 +11,8 @@
 
 #include <trainyard/error.hpp>
 #include "core/cli/ckpt_diff.hpp"
-#include "core/plugins/sha256.hpp"
 #include "core/rundir/folder.hpp"
+#include "lib/sha256.hpp"
 #include "support/folder.hpp"
 
 namespace ckpt_diff_tests {
@@ -41,7 +41,7 @@ Tensor tensor(const std::string& dtype, const std::vector<T>& values) {
 }
 
 std::string digest_of(const std::string& bytes) {
-  plugins::Sha256 hash;
+  lib::Sha256 hash;
   hash.update(bytes.data(), bytes.size());
   return hash.hex();
 }

@@ -12,7 +12,7 @@
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/seal/headers.hpp"
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace contract_tests {
 
@@ -109,13 +109,13 @@ TEST_CASE("the host's table is of the SDK that it was built with") {
 }
 
 TEST_CASE("a header of helpers/ is of the contract where it names itself, one of mixins/ in any case") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   for (const char* part : {"helpers", "mixins", "testing"}) {
     const std::string below = std::string("trainyard/") + part + "/";
     std::filesystem::create_directories(folder / below);
-    test::write_bytes(folder / (below + "silent.hpp"), "struct A {};\n");
-    test::write_bytes(folder / (below + "named.hpp"),
-                      std::string("TRAINYARD_CONTRACT(\"") + part + "/named.hpp\");\n");
+    test::write_file(folder / (below + "silent.hpp"), "struct A {};\n");
+    test::write_file(folder / (below + "named.hpp"),
+                     std::string("TRAINYARD_CONTRACT(\"") + part + "/named.hpp\");\n");
   }
   const seal::Headers headers = seal::read_headers(folder.path());
   CHECK(headers.contract.size() == 4);

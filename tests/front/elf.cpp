@@ -9,7 +9,8 @@
 
 #include "core/plugins/manifest_text.hpp"
 #include "core/plugins/registry.hpp"
-#include "support/temporary.hpp"
+#include "support/command.hpp"
+#include "support/folder.hpp"
 
 namespace elf_tests {
 
@@ -29,9 +30,9 @@ std::string digest(const std::string& path) {
 }  // namespace
 
 TEST_CASE("the digest is the same before and after sealing and stripping, and tells other code apart") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string copy = folder / "libcopy.so";
-  test::write_bytes(copy, test::bytes_of(options));
+  test::write_file(copy, test::read_file(options));
   const std::string sealed = digest(copy);
   CHECK(sealed == plugins::read(copy).digest);
 
@@ -47,14 +48,14 @@ TEST_CASE("the digest is the same before and after sealing and stripping, and te
 }
 
 TEST_CASE("sealing again replaces the manifest") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string copy = folder / "libcopy.so";
-  test::write_bytes(copy, test::bytes_of(options));
+  test::write_file(copy, test::read_file(options));
   ::chmod(copy.c_str(), 0750);
   REQUIRE(test::run(seal + " " + copy + " " TRAINYARD_SOURCE_DIR "/sdk/include").status == 0);
-  const std::string once = test::bytes_of(copy);
+  const std::string once = test::read_file(copy);
   REQUIRE(test::run(seal + " " + copy + " " TRAINYARD_SOURCE_DIR "/sdk/include").status == 0);
-  CHECK(test::bytes_of(copy) == once);
+  CHECK(test::read_file(copy) == once);
   CHECK(to_text(plugins::read(copy)) == to_text(plugins::read(options)));
   struct stat status;
   REQUIRE(::stat(copy.c_str(), &status) == 0);
@@ -93,17 +94,17 @@ TEST_CASE("the seal tool says what is wrong with a plugin and leaves it as it wa
       {"helper", "undefined symbol: trainyard_plugin"},
       {"counter_a", "exports symbols that all plugins of a process would share"},
   };
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   for (const Case& wrong : cases) {
     INFO(wrong.sample);
-    const std::string before = test::bytes_of(samples + "/raw/lib" + wrong.sample + ".so");
+    const std::string before = test::read_file(samples + "/raw/lib" + wrong.sample + ".so");
     const std::string copy = folder / "libcopy.so";
-    test::write_bytes(copy, before);
+    test::write_file(copy, before);
     const test::Output output = test::run(seal + " " + copy + " " TRAINYARD_SOURCE_DIR "/sdk/include");
     CHECK(output.status == 3);
     CHECK(output.text.find(copy + ": error: ") == 0);
     CHECK_THAT(output.text, Catch::Contains(wrong.message));
-    CHECK(test::bytes_of(copy) == before);
+    CHECK(test::read_file(copy) == before);
   }
   const test::Output alone = test::run(seal);
   CHECK(alone.status == 2);

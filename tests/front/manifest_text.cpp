@@ -5,7 +5,7 @@
 #include "core/plugins/fingerprint.hpp"
 #include "core/plugins/manifest_text.hpp"
 #include "core/plugins/plain_toml.hpp"
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace manifest_text_tests {
 
@@ -60,7 +60,7 @@ PluginFile example() {
 
 /// A text that says what it wants and is sealed all the same.
 std::string sealed(const std::string& body) {
-  return body + "seal = {segments = \"" + std::string(64, 'a') + "\", manifest = \"" + Sha256::of(body) +
+  return body + "seal = {segments = \"" + std::string(64, 'a') + "\", manifest = \"" + lib::Sha256::of(body) +
          "\"}\n";
 }
 

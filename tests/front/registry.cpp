@@ -14,7 +14,7 @@
 #include "core/cli/plugins_verbs.hpp"
 #include "core/plugins/elf.hpp"
 #include "core/runfile/resolve.hpp"
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace registry_tests {
 
@@ -89,14 +89,14 @@ const std::vector<Bad>& bad_files() {
 }  // namespace
 
 TEST_CASE("files made to mislead a reader are refused, each with its reason") {
-  const test::TemporaryFolder folder;
-  const std::string bytes = test::bytes_of(good);
+  const test::Folder folder;
+  const std::string bytes = test::read_file(good);
   for (const Bad& bad : bad_files()) {
     INFO(bad.name);
     std::string spoilt = bytes;
     bad.spoil(spoilt);
     const std::string path = folder / ("lib" + bad.name + ".so");
-    test::write_bytes(path, spoilt);
+    test::write_file(path, spoilt);
     const Registry registry = Registry::scan({folder.path()});
     CHECK(registry.files().empty());
     REQUIRE(registry.refusals().size() == 1);
@@ -108,16 +108,16 @@ TEST_CASE("files made to mislead a reader are refused, each with its reason") {
 }
 
 TEST_CASE("loadable segments that lie are refused when the code is digested") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "libcopy.so";
   const auto refusal = [&](const std::function<void(Elf64_Phdr*)>& spoil) -> std::string {
-    std::string bytes = test::bytes_of(good);
+    std::string bytes = test::read_file(good);
     std::vector<Elf64_Phdr*> loads;
     for (int i = 0; i < header(bytes).e_phnum; ++i)
       if (segments(bytes)[i].p_type == PT_LOAD) loads.push_back(&segments(bytes)[i]);
     REQUIRE(loads.size() >= 2);
     spoil(loads[1]);
-    test::write_bytes(path, bytes);
+    test::write_file(path, bytes);
     try {
       return plugins::ElfFile(path).digest();
     } catch (const PluginError& error) {
@@ -133,7 +133,7 @@ TEST_CASE("loadable segments that lie are refused when the code is digested") {
 }
 
 TEST_CASE("what is no file is refused without hanging") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   REQUIRE(::mkfifo((folder / "libpipe.so").c_str(), 0600) == 0);
   std::filesystem::create_symlink("nowhere", folder / "libdangling.so");
   std::filesystem::create_directory(folder / "libfolder.so");
@@ -153,7 +153,7 @@ TEST_CASE("a scan runs no code of a plugin: P8") {
   const Registry registry = Registry::scan({samples + "/sealed"});
   CHECK(registry.find("schedule", "constructor").size() == 1);
   CHECK(::getenv("TRAINYARD_TEST_OPENED") == nullptr);
-  CHECK(test::bytes_of("/proc/self/maps").find(samples) == std::string::npos);
+  CHECK(test::read_file("/proc/self/maps").find(samples) == std::string::npos);
 }
 
 TEST_CASE("a registry finds by kind and name, and each file once") {
@@ -188,10 +188,10 @@ TEST_CASE("plugins list shows what is there and what was refused") {
 }
 
 TEST_CASE("a plugin whose file was refused is called refused, not missing") {
-  const test::TemporaryFolder folder;
-  std::string bytes = test::bytes_of(good);
+  const test::Folder folder;
+  std::string bytes = test::read_file(good);
   bytes.resize(bytes.size() / 2);
-  test::write_bytes(folder / "liboptions.so", bytes);
+  test::write_file(folder / "liboptions.so", bytes);
   const Registry registry = Registry::scan({folder.path()});
   REQUIRE(registry.refused("options") != nullptr);
   CHECK(registry.refused("options")->path == folder / "liboptions.so");
@@ -205,7 +205,7 @@ TEST_CASE("a plugin whose file was refused is called refused, not missing") {
   const std::string run = "schema = 1\n[schedule]\ntype = ";
   const auto report = [&](const Registry& all, const std::string& type) {
     const std::string file = folder / "run.toml";
-    test::write_bytes(file, run + "\"" + type + "\"\n");
+    test::write_file(file, run + "\"" + type + "\"\n");
     return config::resolve(config::load({file}, {}, {}), all).findings.text();
   };
   CHECK_THAT(report(registry, "options"),

@@ -469,10 +469,6 @@ std::string file_of(const std::string& folder, const std::string& prefix) {
   return {};
 }
 
-std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 void write(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
@@ -529,7 +525,7 @@ TEST_CASE("cpr: where a file of an image is damaged the image before it is loade
     }
     steps[5] = 20;
     const std::string file = file_of(path, damaged);
-    std::string content = content_of(file);
+    std::string content = test::read_file(file);
     content[content.size() / 2] ^= 1;
     write(file, content);
     ShardImage image(path);
@@ -550,7 +546,7 @@ TEST_CASE("cpr: an image that was loaded behind a damaged one is what the next b
     const TempFolder folder;
     const std::string path = folder.path("shard-0");
     const auto damage = [&](const std::string& file) {
-      std::string content = content_of(file);
+      std::string content = test::read_file(file);
       content[content.size() / 2] ^= 1;
       write(file, content);
     };
@@ -585,7 +581,7 @@ TEST_CASE("cpr: a file that cannot be written leaves the one before") {
   replace_file(folder.path(""), "losses.json", "one");
   std::filesystem::create_symlink("/dev/full", folder.path("losses.json.tmp"));
   CHECK_THROWS_AS(replace_file(folder.path(""), "losses.json", "another"), DataError);
-  CHECK(content_of(folder.path("losses.json")) == "one");
+  CHECK(test::read_file(folder.path("losses.json")) == "one");
 }
 
 TEST_CASE("cpr: what does not fit an image is refused") {
@@ -630,7 +626,7 @@ TEST_CASE("cpr: any flipped bit is found, and names the tensor where it lies in 
   int named = 0;
   for (int flip = 0; flip < 500; ++flip) {
     const std::string& file = files[static_cast<std::size_t>(flip) % files.size()];
-    const std::string good = content_of(file);
+    const std::string good = test::read_file(file);
     std::string bad = good;
     const std::size_t bit = engine() % (8 * good.size());
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
@@ -651,7 +647,7 @@ TEST_CASE("cpr: a file cut at any place is found") {
   ShardImage image(path);
   const ShardTable large{"tables.0.weight", {{"weight", at::ones({3000, 8})}, {"sum", at::ones({3000})}}, {}};
   image.write_base(10, {large});
-  const std::string file = file_of(path, "base-"), good = content_of(file);
+  const std::string file = file_of(path, "base-"), good = test::read_file(file);
   REQUIRE(good.size() > 20 * 4096);
   for (std::size_t size = 0; size < good.size(); size += 4096) {
     write(file, good.substr(0, size));
@@ -765,7 +761,7 @@ TEST_CASE("cpr: ranks plan by the same figures whatever their clocks say, and lo
       process = std::make_unique<Process>(own, ranks);
       process->run.step(0);
       const std::string file = file_of(tables, "base-" + std::to_string(ShardImage(tables).base_step()));
-      write(file, content_of(file) + "x");
+      write(file, test::read_file(file) + "x");
     }
     process->cpr.host().metrics.clear();
     process->replaced({.ranks = {1}, .step = 20, .samples = 160, .seconds = 0.1 + rank});

@@ -36,10 +36,6 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 
-std::string content_of(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 std::unique_ptr<Dataset> open(const Table& options, const std::string& split = "train") {
   auto dataset = make<Dataset>("graph", options);
   dataset->open(split);
@@ -615,7 +611,7 @@ TEST_CASE("graph: a kept graph is the same, is made once, and is refused when a 
     CHECK(kept_files().size() == files.size() + 1);
   }
   const std::string file = kept_files().front();
-  const std::string content = content_of(file);
+  const std::string content = test::read_file(file);
   {
     // Of another name, in the place of that file.
     const datasets::KeptFile other = graph::kept_graph(shelf.path(""), "another graph");
@@ -643,7 +639,7 @@ TEST_CASE("graph: a kept graph that is cut, or changed at any byte, is refused b
   const datasets::KeptFile file = graph::kept_graph(shelf.path(""), "small");
   graph::keep(file, *graph::open_graph({.layout = "synthetic",
                                         .synthetic = {.nodes = 7, .edges = 9, .features = 2, .classes = 2}}));
-  const std::string content = content_of(file.path());
+  const std::string content = test::read_file(file.path());
   REQUIRE(graph::map_kept(file).has_value());
   for (std::size_t at = 0; at < content.size(); ++at) {
     std::string changed = content;

@@ -24,7 +24,8 @@
 #include <trainyard/graph/network.hpp>
 
 #include "plugins/executor/compiled/device.hpp"
-#include "tests/support/temporary.hpp"
+#include "tests/support/command.hpp"
+#include "tests/support/folder.hpp"
 
 namespace trainyard::test {
 
@@ -46,8 +47,8 @@ static struct Place { unsigned x; } blockIdx, threadIdx, blockDim = {4}, gridDim
 class HostKernels final : public compiled::Kernels {
  public:
   explicit HostKernels(const std::string& text) {
-    const TemporaryFolder folder;
-    write_bytes(folder / "kernels.cpp", host_words + text + calls(text));
+    const Folder folder;
+    write_file(folder / "kernels.cpp", host_words + text + calls(text));
     const Output made = run(TRAINYARD_CXX " -std=c++17 -O0 -fPIC -shared -o " + folder / "kernels.so" + " " +
                             folder / "kernels.cpp");
     INFO(made.text);

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "plugins/recorder/trial/machine.hpp"
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace machine_tests {
 
@@ -30,14 +30,14 @@ Figures sample(trial::Machine& machine) {
 }  // namespace
 
 TEST_CASE("the machine's figures are those of /proc since the call before") {
-  const test::TemporaryFolder root;
+  const test::Folder root;
   fs::create_directories(root / "proc");
   fs::create_directories(root / "sys/block/sda");
   fs::create_directories(root / "sys/block/loop0");
   const auto write = [&](const std::string& stat, const std::string& memory, const std::string& disks) {
-    test::write_bytes(root / "proc/stat", stat);
-    test::write_bytes(root / "proc/meminfo", memory);
-    test::write_bytes(root / "proc/diskstats", disks);
+    test::write_file(root / "proc/stat", stat);
+    test::write_file(root / "proc/meminfo", memory);
+    test::write_file(root / "proc/diskstats", disks);
   };
   trial::Machine machine(root.path());
 

@@ -24,10 +24,6 @@ using test::TempFolder;
 
 namespace {
 
-std::string content_of(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 std::unique_ptr<Dataset> open(const Table& options, const std::string& split = "train") {
   auto dataset = test::make<Dataset>("xc", options);
   dataset->open(split);
@@ -287,7 +283,7 @@ TEST_CASE("xc: kept samples are the same, are made once, and are refused when a 
 
   for (const std::string& file : files()) std::filesystem::remove(file);
   open(options(shelf.path(""), "none"));
-  const std::string file = files().front(), content = content_of(file);
+  const std::string file = files().front(), content = test::read_file(file);
   const std::string name = std::filesystem::path(file).filename();
   const auto again = [&] { return data_error(options(shelf.path(""), "none")); };
   for (std::size_t at = 0; at < content.size(); ++at) {

@@ -5,7 +5,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/formats/safetensors.hpp>
 
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace safetensors_tests {
 
@@ -29,7 +29,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 }  // namespace
 
 TEST_CASE("safetensors: what was written is read, dtypes and shapes included") {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "a.safetensors";
   std::vector<NamedTensor> tensors;
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
@@ -88,10 +88,10 @@ TEST_CASE("safetensors: malicious headers are refused") {
       {file_of("{" + entry("a", "F32", "[1]", "[0,4]") + "}", eight), "belong to none"},
       {file_of("{}", four), "belong to none"},
   };
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder / "bad.safetensors";
   for (const auto& [bytes, reason] : files) {
-    test::write_bytes(path, bytes);
+    test::write_file(path, bytes);
     INFO(bytes.substr(0, 200));
     CHECK_THROWS_AS(read_safetensors(path), DataError);
     CHECK_THROWS_WITH(read_safetensors(path), Contains("bad.safetensors") && Contains(reason));

@@ -1,43 +1,26 @@
 // Files that a test makes for itself, and real data where the machine has it.
 #pragma once
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 
 #include <catch2/catch.hpp>
 
+#include "support/folder.hpp"
+
 namespace trainyard::test {
 
-/// A folder that goes with the object.
-class TempFolder {
+class TempFolder : public Folder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trainyard-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder " + name);
-    path_ = name;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
+  std::string path(const std::string& name) const { return *this / name; }
 
   /// Writes a file and gives its path; packed by gzip where the name ends in .gz.
   std::string write(const std::string& name, const std::string& content) const {
+    if (!name.ends_with(".gz")) return Folder::write(name, content);
     std::string file = path(name);
-    if (!file.ends_with(".gz")) {
-      std::ofstream(file, std::ios::binary) << content;
-      return file;
-    }
     gzFile out = gzopen(file.c_str(), "wb");
     gzwrite(out, content.data(), static_cast<unsigned>(content.size()));
     gzclose(out);
@@ -51,9 +34,6 @@ class TempFolder {
     std::filesystem::resize_file(copy, bytes_kept);
     return copy;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// A file of the real data (TRAINYARD_DATA, else shared/data beside the source); empty, with a warning, where

@@ -50,6 +50,12 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+inline void write_file(const std::string& path, const std::string& bytes) {
+  std::ofstream stream(path, std::ios::binary);
+  stream << bytes;
+  if (!stream.flush()) throw std::runtime_error("cannot write " + path);
+}
+
 inline std::vector<std::string> lines(const std::string& path) {
   std::ifstream stream(path);
   std::vector<std::string> result;

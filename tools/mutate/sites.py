@@ -16,7 +16,7 @@ import subprocess
 from clang import cindex
 from clang.cindex import CursorKind as Kind, TypeKind
 
-FOLDERS = ("core/", "sdk/src/", "sdk/include/", "plugins/")
+FOLDERS = ("core/", "lib/", "sdk/src/", "sdk/include/", "plugins/")
 OTHER = {"<": ("<=", ">"), "<=": ("<", ">"), ">": (">=", "<"), ">=": (">", "<"), "==": ("!=",), "!=": ("==",),
          "&&": ("||",), "||": ("&&",), "+": ("-",), "-": ("+",), "*": ("/",), "/": ("*",), "%": ("/",), "&": ("|",), "|": ("&",),
          "+=": ("-=",), "-=": ("+=",), "*=": ("/=",), "/=": ("*=",), "|=": ("&=",), "&=": ("|=",)}

@@ -3,14 +3,13 @@
 #include <sys/file.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
 
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -70,8 +69,7 @@ StudyLedger::StudyLedger(const std::string& path) {
   if (::flock(file_->descriptor(), LOCK_EX | LOCK_NB) != 0)
     throw ConfigError("another process runs the study of " + path +
                       " now: wait for it, or give --out another folder");
-  std::ifstream stream(path, std::ios::binary);
-  const std::string all{std::istreambuf_iterator<char>(stream), {}};
+  const std::string all = lib::read_file(path).value_or("");
   std::size_t begin = 0;
   for (std::size_t end; (end = all.find('\n', begin)) != std::string::npos; begin = end + 1) {
     try {

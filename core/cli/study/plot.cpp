@@ -1,7 +1,6 @@
 #include "core/cli/study/plot.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -11,6 +10,8 @@
 #include <tuple>
 
 #include "core/cli/run_state.hpp"
+#include "lib/escapes.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -30,26 +31,8 @@ text { fill: var(--ink); } .h { font-size: 13px; font-weight: bold; } .e { text-
 <rect width="100%%" height="100%%" style="fill: var(--paper)"/>
 )svg";
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    const std::string_view special = "<>&\"";
-    const char* const names[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
-    const std::size_t at = special.find(c);
-    safe += at == std::string_view::npos ? std::string(1, c) : names[at];
-  }
-  return safe;
-}
-
 std::string pixels(double value, int digits = 1) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, digits).ptr};
-}
-
-std::string short_number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
+  return lib::printed("%.*f", digits, value);
 }
 
 /// Maps a range of values to a range of the picture.
@@ -118,7 +101,7 @@ class Panel {
 
   std::string text(double down) const {
     std::string out = "<g transform=\"translate(0 " + pixels(down) + ")\">\n";
-    out += "<text class=\"h\" x=\"20\" y=\"22\">" + escaped(plot_.title) + "</text>\n" + axes();
+    out += "<text class=\"h\" x=\"20\" y=\"22\">" + lib::escaped(plot_.title) + "</text>\n" + axes();
     for (std::size_t i = 0; i < plot_.series.size(); ++i) out += series(plot_.series[i], colour(i));
     return out + legend() + "</g>\n";
   }
@@ -134,19 +117,19 @@ class Panel {
       const std::string y = pixels(y_.at(tick));
       out += "<path class=\"g\" d=\"M" + pixels(left) + " " + y + "H" + pixels(right) +
              "\"/><text class=\"e\" x=\"" + pixels(left - 6) + "\" y=\"" + pixels(y_.at(tick) + 4) + "\">" +
-             short_number(tick) + "</text>\n";
+             lib::printed("%.4g", tick) + "</text>\n";
     }
     out += "<path class=\"a\" d=\"M" + pixels(left) + " " + pixels(top) + "V" + pixels(bottom) + "H" +
            pixels(right) + "\"/>\n";
     for (std::size_t i = 0; i < plot_.places.size(); ++i)
       out += "<text transform=\"translate(" + pixels(x_.at(static_cast<double>(i))) + " " +
-             pixels(bottom + 14) + ") rotate(30)\">" + escaped(plot_.places[i]) + "</text>\n";
+             pixels(bottom + 14) + ") rotate(30)\">" + lib::escaped(plot_.places[i]) + "</text>\n";
     if (plot_.places.empty())
       for (const double tick : x_.ticks())
         out += "<text class=\"m\" x=\"" + pixels(x_.at(tick)) + "\" y=\"" + pixels(bottom + 16) + "\">" +
-               short_number(tick) + "</text>\n";
+               lib::printed("%.4g", tick) + "</text>\n";
     return out + "<text class=\"m\" x=\"" + pixels((left + right) / 2) + "\" y=\"" + pixels(bottom + 36) +
-           "\">" + escaped(plot_.x_label) + "</text>\n";
+           "\">" + lib::escaped(plot_.x_label) + "</text>\n";
   }
 
   std::string series(const ResultPlot::Series& series, const std::string& colour) const {
@@ -174,7 +157,7 @@ class Panel {
     if (band) out += "<polygon class=\"b\" points=\"" + above + below + "\" style=\"fill: " + colour + "\"/>";
     if (series.joined)
       out += "<polyline class=\"s\" points=\"" + line + "\" style=\"stroke: " + colour +
-             "; stroke-width: " + (series.bold ? "2.6" : "1.2") + "\"><title>" + escaped(series.name) +
+             "; stroke-width: " + (series.bold ? "2.6" : "1.2") + "\"><title>" + lib::escaped(series.name) +
              "</title></polyline>";
     return out + marks + "\n";
   }
@@ -182,11 +165,13 @@ class Panel {
   std::string mark(const ResultPlot::Series& series, const ResultPlot::Point& point,
                    const std::string& colour) const {
     const bool named = point.x >= 0 && point.x < static_cast<double>(plot_.places.size());
-    const std::string where = named ? plot_.places[static_cast<std::size_t>(point.x)] : short_number(point.x);
+    const std::string where =
+        named ? plot_.places[static_cast<std::size_t>(point.x)] : lib::printed("%.4g", point.x);
     return "<circle cx=\"" + pixels(x_.at(point.x)) + "\" cy=\"" + pixels(y_.at(point.y)) + "\" r=\"" +
            (series.bold ? "3.5" : "2.5") + "\" style=\"fill: " + colour + "\"><title>" +
-           escaped(series.name + (series.name.empty() ? "" : ", ") + where + ": " + short_number(point.y) +
-                   (point.half > 0 ? " ± " + short_number(point.half) : "")) +
+           lib::escaped(series.name + (series.name.empty() ? "" : ", ") + where + ": " +
+                        lib::printed("%.4g", point.y) +
+                        (point.half > 0 ? " ± " + lib::printed("%.4g", point.half) : "")) +
            "</title></circle>";
   }
 
@@ -197,8 +182,8 @@ class Panel {
       if (plot_.series[i].name.empty()) continue;
       const std::string y = pixels(top + 10 + 16 * static_cast<double>(shown++));
       out += "<text x=\"" + pixels(right + 20) + "\" y=\"" + y + "\" style=\"fill: " + colour(i) +
-             (plot_.series[i].bold ? "; font-weight: bold" : "") + "\">" + escaped(plot_.series[i].name) +
-             "</text>\n";
+             (plot_.series[i].bold ? "; font-weight: bold" : "") + "\">" +
+             lib::escaped(plot_.series[i].name) + "</text>\n";
     }
     return out;
   }
@@ -285,7 +270,7 @@ std::string svg(const std::string& title, const std::vector<ResultPlot>& plots) 
   std::snprintf(begin, sizeof begin, svg_head, 800,
                 static_cast<int>(height) * static_cast<int>(plots.size()) + 40);
   std::string text = begin;
-  text += "<text class=\"h\" x=\"20\" y=\"24\">" + escaped(title) + "</text>\n";
+  text += "<text class=\"h\" x=\"20\" y=\"24\">" + lib::escaped(title) + "</text>\n";
   for (std::size_t i = 0; i < plots.size(); ++i)
     text += Panel(plots[i]).text(40 + height * static_cast<double>(i));
   return text + "</svg>\n";

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -14,6 +12,8 @@
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/escapes.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -23,9 +23,7 @@ using Json = nlohmann::ordered_json;
 
 /// Returns the shortest text that reads back as the same number.
 std::string exact_number(double value) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-  char text[40];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+  return std::isnan(value) ? "nan" : lib::shortest(value);
 }
 
 std::string row(const std::vector<std::string>& entries) {
@@ -36,16 +34,8 @@ std::string row(const std::vector<std::string>& entries) {
 
 std::string csv(const std::vector<std::string>& entries) {
   std::string line;
-  for (const std::string& entry : entries) {
-    if (&entry != &entries.front()) line += ',';
-    if (entry.find_first_of(",\"\n") == std::string::npos) {
-      line += entry;
-      continue;
-    }
-    line += '"';
-    for (const char c : entry) line += c == '"' ? std::string("\"\"") : std::string(1, c);
-    line += '"';
-  }
+  for (const std::string& entry : entries)
+    line += (&entry == &entries.front() ? "" : ",") + lib::csv_field(entry, ",\"\n");
   return line + "\n";
 }
 
@@ -150,9 +140,7 @@ std::string runs_csv(const std::vector<Finished>& trials, const StudyOptions& st
     for (const char* name : {"until", "end", "seconds"}) names.emplace_back(name);
     line.push_back(each.trial.until ? each.trial.until->text() : "");
     line.emplace_back(ends_of_trials[static_cast<int>(each.outcome.end)]);
-    char seconds[40];
-    std::snprintf(seconds, sizeof seconds, "%.2f", each.seconds);
-    line.emplace_back(seconds);
+    line.push_back(lib::printed("%.2f", each.seconds));
     for (const std::string& metric : metrics) {
       names.push_back(metric);
       line.push_back(value_of(each.outcome, metric));

@@ -11,9 +11,10 @@
 #include <thread>
 
 #include "core/cli/run_state.hpp"
-#include "core/plugins/sha256.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "core/runfile/suggest.hpp"
+#include "lib/printed.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -280,7 +281,7 @@ std::string StudyRun::folder_of(const std::string& trial) const {
   for (std::size_t at; (at = safe.find("..")) != std::string::npos;) safe.replace(at, 2, "__");
   while (safe.starts_with('/')) safe.erase(0, 1);
   while (safe.ends_with('/')) safe.pop_back();
-  return folder_ + "/runs/" + safe.substr(0, 150) + "-" + plugins::Sha256::of(trial).substr(0, 8);
+  return folder_ + "/runs/" + safe.substr(0, 150) + "-" + lib::Sha256::of(trial).substr(0, 8);
 }
 
 /// Estimates the seconds left from what past trials took for their length.
@@ -314,7 +315,7 @@ void StudyRun::show_progress(int running) const {
     if (const auto found = each.outcome.metrics.find(file_.common.metric);
         found != each.outcome.metrics.end())
       if (!std::isnan(found->second)) best = std::max(best, sign * found->second);
-  if (std::isfinite(best)) line += ", best " + file_.common.metric + " " + number_text(sign * best);
+  if (std::isfinite(best)) line += ", best " + file_.common.metric + " " + lib::metric_text(sign * best);
   if (!finished_.empty()) line += ", " + span_text(left()) + " left";
   std::fprintf(stderr, "\r%s\x1b[K", line.c_str());
 }

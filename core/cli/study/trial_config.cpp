@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "core/cli/run_file.hpp"
-#include "core/plugins/sha256.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::cli {
 
@@ -19,7 +19,7 @@ std::vector<std::string> changes_of(const StudyTrial& trial) {
 std::string digest_of(const config::RunConfig& run) {
   Table training = run.resolved;
   training.erase("study");
-  return plugins::Sha256::of(config::toml_file(training));
+  return lib::Sha256::of(config::toml_file(training));
 }
 
 TrialConfigs::TrialConfigs(std::vector<std::string> plugin_folders)

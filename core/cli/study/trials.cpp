@@ -3,14 +3,12 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <thread>
 
 #include "core/cli/run_state.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -26,8 +24,7 @@ void wait_for_writer(const std::string& folder) {
 }
 
 std::string text_of(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text = lib::read_file(file).value_or("");
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }

@@ -7,7 +7,7 @@
 #include "core/cli/study/results.hpp"
 #include "core/cli/study/study_run.hpp"
 #include "core/cli/verbs/verb.hpp"
-#include "core/runfile/suggest.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -48,7 +48,7 @@ int list(const Plan& plan) {
   std::cout << "\n" << plan.trials.size() << " trials that depend on no other:\n";
   rows.clear();
   for (const StudyTrial& trial : plan.trials)
-    rows.push_back({trial.name, config::join(changes_of(trial), "  ")});
+    rows.push_back({trial.name, lib::join(changes_of(trial), "  ")});
   print_columns(rows, "  ", std::cout);
   return 0;
 }

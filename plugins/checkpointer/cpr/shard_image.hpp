@@ -10,19 +10,13 @@
 //   for (const ShardTable& table : image.load_whole()) ...
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,28 +30,24 @@
 #include <trainyard/formats/safetensors.hpp>
 #include <trainyard/state.hpp>
 
+#include "lib/new_file.hpp"
+#include "lib/read_file.hpp"
+
 namespace cpr {
 
 using namespace trainyard;
 
 /// Waits until the names in a folder are on the disk.
 inline void sync_folder(const std::string& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool done = descriptor >= 0 && ::fsync(descriptor) == 0;
-  const int reason = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (!done) throw DataError("cannot sync '" + folder + "': " + std::strerror(reason));
+  if (const auto failure = lib::sync_folder(folder)) throw DataError(failure->what);
 }
 
 /// Replaces a file of the folder in one step, on the disk when this returns. Throws DataError; the file is as it
 /// was then.
 inline void replace_file(const std::string& folder, const std::string& name, const std::string& text) {
-  const std::string path = folder + "/" + name;
-  AppendFile file(path + ".tmp", AppendFile::Mode::replace);
-  file.append(text);
-  file.sync();
-  std::filesystem::rename(path + ".tmp", path);
-  sync_folder(folder);
+  lib::NewFile file(folder + "/" + name);
+  AppendFile(file.temporary(), AppendFile::Mode::replace).append(text);
+  if (const auto failure = file.put_in_place()) throw DataError(failure->what);
 }
 
 /// What is kept of each row, by name: "weight", and what the optimizer holds of it, such as "sum". Each
@@ -287,12 +277,9 @@ class ShardImage {
   }
 
   std::vector<File> read_manifest(const char* name) const {
-    std::ifstream in(path(name), std::ios::binary);
-    std::ostringstream content;
-    content << in.rdbuf();
-    const std::string whole = content.str();
+    const std::string whole = lib::read_file(path(name)).value_or("");
     const std::size_t end = whole.find('\n');
-    if (!in || end == std::string::npos || digest_of(whole.substr(end + 1)) != whole.substr(0, end))
+    if (end == std::string::npos || digest_of(whole.substr(end + 1)) != whole.substr(0, end))
       throw DataError(path(name) + ": its bytes are not those that were written: the file is damaged");
     std::vector<File> files;
     for (const nlohmann::json& entry : nlohmann::json::parse(whole.substr(end + 1)))

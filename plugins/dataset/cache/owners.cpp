@@ -12,13 +12,14 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <system_error>
 
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/gather.hpp>
 #include <trainyard/state.hpp>
+
+#include "lib/read_file.hpp"
 
 namespace cache {
 namespace {
@@ -97,16 +98,7 @@ std::string make_token() {
   return token;
 }
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
-
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 // ---- the rank that has samples
 
@@ -133,11 +125,11 @@ SampleServer::SampleServer(MemoryLevel& memory, std::string address_file, const 
 }
 
 SampleServer::~SampleServer() {
-  if (content_of(address_file_) == address_) ::unlink(address_file_.c_str());
+  if (trainyard::lib::read_file(address_file_) == address_) ::unlink(address_file_.c_str());
 }
 
 void SampleServer::publish() const {
-  if (content_of(address_file_) == address_) return;
+  if (trainyard::lib::read_file(address_file_) == address_) return;
   const std::string beside = address_file_ + "." + token_;
   const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   // A file that cannot be written is one that the others do not find, and say so.

@@ -14,30 +14,16 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <trainyard/staged_dataset.hpp>
 
+#include "lib/descriptor.hpp"
 #include "memory_level.hpp"
 
 namespace cache {
 
-/// A file descriptor that is closed with the object.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+using trainyard::lib::Descriptor;
 
 /// Gives other ranks the samples that this rank has in memory, and takes those that they decoded in its place.
 class SampleServer {

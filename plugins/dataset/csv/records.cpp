@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
-namespace csv {
+#include "lib/words.hpp"
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
+namespace csv {
 
 void Records::fail(const std::string& message) const {
   file_.check_rest();
@@ -24,19 +20,19 @@ bool Records::read_line() {
 bool Records::next(std::vector<std::string>& fields) {
   do
     if (!read_line()) return false;
-  while (at_ <= skip_ || trimmed(line_).empty());
+  while (at_ <= skip_ || trainyard::lib::trimmed(line_).empty());
   begin_ = at_;
   std::size_t count = 0;
   for (std::size_t at = 0;; ++at) {
     if (count == fields.size()) fields.emplace_back();
     std::string& field = fields[count++];
     std::size_t end = std::min(line_.find(separator_, at), line_.size());
-    const std::string_view plain = trimmed(std::string_view(line_).substr(at, end - at));
+    const std::string_view plain = trainyard::lib::trimmed(std::string_view(line_).substr(at, end - at));
     field.assign(plain);
     if (plain.starts_with('"')) {
       const std::size_t behind = quoted(line_.find('"', at) + 1, field);
       end = std::min(line_.find(separator_, behind), line_.size());
-      if (!trimmed(std::string_view(line_).substr(behind, end - behind)).empty())
+      if (!trainyard::lib::trimmed(std::string_view(line_).substr(behind, end - behind)).empty())
         fail("field " + std::to_string(count) +
              " goes on behind its closing quote: a quote within a field in quotes has to be doubled");
     }

@@ -10,9 +10,6 @@
 
 namespace csv {
 
-/// Without blanks at its ends.
-std::string_view trimmed(std::string_view text);
-
 class Records {
  public:
   /// Leaves the first `skip` lines out. `file` outlives it.

@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +25,8 @@
 #include "layers.hpp"
 #include "line.hpp"
 #include "pipeline.hpp"
+
+#include "lib/printed.hpp"
 
 namespace {
 enum class Mode : std::uint8_t { sim, threads, dist };
@@ -58,9 +59,7 @@ constexpr Event of_a_step[] = {Event::epoch_start, Event::before_fetch,  Event::
                                Event::batch_end,   Event::safe_point,    Event::epoch_end};
 
 std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
+  return lib::printed("%.6g", value);
 }
 
 /// What optimizer.type = "sgd" is told, at its defaults where the run file is silent.

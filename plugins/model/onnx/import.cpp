@@ -7,6 +7,8 @@
 
 #include <trainyard/error.hpp>
 
+#include "lib/words.hpp"
+
 namespace onnx {
 namespace {
 
@@ -16,12 +18,6 @@ constexpr std::int64_t most_elements = std::int64_t{1} << 28;
 std::string as_text(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  return text;
-}
-
-std::string lower_case(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return text;
 }
 
@@ -332,7 +328,7 @@ void Import::emit_outputs(std::string op, std::vector<ValueId> inputs, Attribute
 }
 
 ValueId Import::step(std::string op, std::vector<ValueId> inputs, Attributes attributes) {
-  const std::string name = unique(node_name() + "." + lower_case(op), node_names_);
+  const std::string name = unique(node_name() + "." + lib::lower_case(op), node_names_);
   Node made{std::move(op), name, std::move(inputs), {}, std::move(attributes)};
   return append(std::move(made), {unique(name + ":0", value_names_)}).front();
 }
@@ -402,7 +398,7 @@ std::string Import::unique(const std::string& name, std::set<std::string>& taken
 }
 
 std::string Import::node_name() const {
-  return node_->name.empty() ? lower_case(node_->op) + std::to_string(index_) : node_->name;
+  return node_->name.empty() ? lib::lower_case(node_->op) + std::to_string(index_) : node_->name;
 }
 
 void Import::fail(const std::string& message) const {

@@ -3,10 +3,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "wire.hpp"
+
+#include "lib/read_file.hpp"
 
 namespace onnx {
 namespace {
@@ -169,9 +170,9 @@ void parse(ModelFile& model) {
 void read_model(const std::string& path, ModelFile& model) {
   model.path = path;
   if (std::filesystem::is_directory(path)) throw DataError(path + ": is a folder, not an ONNX file");
-  std::ifstream in(path, std::ios::binary);
-  model.bytes.assign(std::istreambuf_iterator<char>(in), {});
-  if (!in) throw DataError(path + ": cannot be read: " + std::strerror(errno));
+  auto bytes = lib::read_file(path);
+  if (!bytes) throw DataError(path + ": cannot be read: " + std::strerror(errno));
+  model.bytes = *std::move(bytes);
   try {
     parse(model);
   } catch (const DataError& error) {

@@ -1,14 +1,14 @@
 #include "store.hpp"
 
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include <unistd.h>
 
 #include <trainyard/error.hpp>
 #include <trainyard/formats/event_file.hpp>
+
+#include "lib/read_file.hpp"
 
 namespace trial {
 namespace {
@@ -65,8 +65,7 @@ void Store::cut(std::int64_t step) {
           charts_.reset();
           std::error_code none;
           for (const fs::directory_entry& file : fs::directory_iterator(folder_ + "/tensorboard", none)) {
-            std::ifstream stream(file.path(), std::ios::binary);
-            const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+            const std::string bytes = lib::read_file(file.path()).value_or("");
             const std::size_t kept = event_file::length_through(bytes, step - 1);
             if (kept < bytes.size())
               AppendFile(file.path().string(), AppendFile::Mode::extend).cut(static_cast<std::int64_t>(kept));

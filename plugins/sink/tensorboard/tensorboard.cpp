@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -14,6 +13,8 @@
 #include <trainyard/formats/append_file.hpp>
 #include <trainyard/formats/event_file.hpp>
 #include <trainyard/sink.hpp>
+
+#include "lib/read_file.hpp"
 
 namespace {
 
@@ -81,8 +82,7 @@ class TensorBoard final : public trainyard::Sink {
   void forget_after(const std::string& folder, std::int64_t step) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       if (!entry.path().filename().string().starts_with(prefix)) continue;
-      std::ifstream stream(entry.path(), std::ios::binary);
-      const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+      const std::string bytes = trainyard::lib::read_file(entry.path()).value_or("");
       const std::size_t kept = events::length_through(bytes, step, [&](std::string_view event) {
         if (events::step_of(event) == step)
           for (std::string& tag : events::tags_of(event)) last_step_[std::move(tag)] = step;

@@ -13,6 +13,8 @@
 #include <trainyard/error.hpp>
 #include <trainyard/version.hpp>
 
+#include "lib/new_file.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -111,27 +113,23 @@ std::string value_info(const GraphValue& value) {
 /// A file that stands at its place once it is whole.
 class Whole {
  public:
-  explicit Whole(std::string path) : path_(std::move(path)), out_(path_ + ".tmp", std::ios::binary) {}
-  ~Whole() {
-    std::error_code ignored;
-    if (!stands_) std::filesystem::remove(path_ + ".tmp", ignored);
-  }
-  Whole(const Whole&) = delete;
-  Whole& operator=(const Whole&) = delete;
+  explicit Whole(const std::string& path)
+      : path_(path), made_(path), out_(made_.temporary(), std::ios::binary) {}
 
   void write(const char* data, std::size_t size) { out_.write(data, static_cast<std::streamsize>(size)); }
   void finish() {
     out_.close();
-    std::error_code error;
-    if (out_) std::filesystem::rename(path_ + ".tmp", path_, error);
-    if (!out_ || error) throw DataError(path_ + ": cannot be written: " + std::strerror(errno));
-    stands_ = true;
+    if (!out_) fail(errno);
+    if (const auto failure = made_.put_in_place()) fail(failure->reason);
   }
 
  private:
+  [[noreturn]] void fail(int reason) const {
+    throw DataError(path_ + ": cannot be written: " + std::strerror(reason));
+  }
   std::string path_;
+  lib::NewFile made_;
   std::ofstream out_;
-  bool stands_ = false;
 };
 
 class Writer {

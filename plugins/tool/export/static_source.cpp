@@ -12,6 +12,9 @@
 #include <trainyard/error.hpp>
 #include <trainyard/helpers/shape_text.hpp>
 
+#include "lib/new_file.hpp"
+#include "lib/printed.hpp"
+
 namespace {
 
 using namespace trainyard;
@@ -40,11 +43,9 @@ std::string braces(std::span<const std::int64_t> numbers) {
 
 /// A number as C++ reads it back, to the bit.
 std::string literal(double value) {
-  char text[40];
-  std::snprintf(text, sizeof(text), "%.9gf", value);
-  return std::string(text).find_first_of(".e") == std::string::npos
-             ? std::to_string(static_cast<long>(value)) + ".0f"
-             : text;
+  const std::string text = lib::printed("%.9gf", value);
+  return text.find_first_of(".e") == std::string::npos ? std::to_string(static_cast<long>(value)) + ".0f"
+                                                       : text;
 }
 
 template <class... Parts>
@@ -388,14 +389,13 @@ void Source::pairs(const Node& node, const std::string& function) {
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
-  const std::string beside = path.string() + ".tmp";
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  std::ofstream out(beside, std::ios::binary);
+  std::error_code ignored;
+  fs::create_directories(path.parent_path(), ignored);
+  lib::NewFile made(path.string());
+  std::ofstream out(made.temporary(), std::ios::binary);
   out.write(bytes.data(), std::ssize(bytes));
   out.close();
-  if (out) fs::rename(beside, path, error);
-  if (!out || error) throw DataError(path.string() + ": cannot be written");
+  if (!out || made.put_in_place()) throw DataError(path.string() + ": cannot be written");
 }
 
 std::string makefile(bool chain) {

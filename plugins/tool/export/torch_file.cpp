@@ -1,6 +1,5 @@
 #include "torch_file.hpp"
 
-#include <filesystem>
 #include <functional>
 
 #include <ATen/core/Dict.h>
@@ -9,6 +8,8 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 
 #include <trainyard/error.hpp>
+
+#include "lib/new_file.hpp"
 
 namespace {
 
@@ -36,13 +37,11 @@ void write(const std::string& path, const std::vector<NamedTensor>& tensors) {
 }  // namespace
 
 void write_torch(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  const std::string beside = path + ".tmp";
+  lib::NewFile made(path);
   try {
-    write(beside, tensors);
-    std::filesystem::rename(beside, path);
+    write(made.temporary(), tensors);
+    if (const auto failure = made.put_in_place()) throw DataError(failure->what);
   } catch (const std::exception& error) {
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
     const std::string why = error.what();
     throw DataError(path + ": cannot be written: " + why.substr(0, why.find('\n')));
   }

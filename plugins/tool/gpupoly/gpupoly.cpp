@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -20,6 +19,8 @@
 #include "cases.hpp"
 #include "device.hpp"
 #include "falsifier.hpp"
+#include "lib/new_file.hpp"
+#include "lib/printed.hpp"
 #include "vnnlib.hpp"
 
 namespace {
@@ -198,20 +199,16 @@ class GpuPoly final : public Tool {
   static void write(const std::string& path, const Counterexample& found) {
     std::string text;
     const auto add = [&](char kind, const std::vector<double>& values) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        char number[40];
-        std::snprintf(number, sizeof number, "%.17g", values[i]);
-        text += std::string(text.empty() ? "(" : "\n ") + "(" + kind + "_" + std::to_string(i) + " " +
-                number + ")";
-      }
+      for (std::size_t i = 0; i < values.size(); ++i)
+        text += (text.empty() ? "(" : "\n ") + lib::printed("(%c_%zu %.17g)", kind, i, values[i]);
     };
     add('X', found.inputs);
     add('Y', found.outputs);
-    std::ofstream file(path + ".new");
+    lib::NewFile made(path);
+    std::ofstream file(made.temporary());
     file << text << ")\n";
     file.close();
-    if (!file || std::rename((path + ".new").c_str(), path.c_str()) != 0)
-      throw DataError(path + ": cannot be written");
+    if (!file || made.put_in_place()) throw DataError(path + ": cannot be written");
   }
 
   void tell(Report& report, const Verifier& verifier) const {

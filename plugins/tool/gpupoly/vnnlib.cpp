@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -15,6 +14,8 @@
 #include <trainyard/error.hpp>
 
 #include "kernels/cpu/interval_gemm.hpp"
+
+#include "lib/read_file.hpp"
 
 namespace gpupoly {
 namespace {
@@ -380,10 +381,9 @@ Property read_property(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, error)) throw DataError(path + ": is no regular file");
   if (std::filesystem::file_size(path, error) > most_bytes)
     throw DataError(path + ": is larger than " + std::to_string(most_bytes) + " bytes");
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) throw DataError(path + ": cannot be read");
-  return parse_property(text, path);
+  const auto text = trainyard::lib::read_file(path);
+  if (!text) throw DataError(path + ": cannot be read");
+  return parse_property(*text, path);
 }
 
 double at_most(const Atom& atom, const std::vector<double>& outputs) {

@@ -3,22 +3,27 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
 
+#include "lib/escapes.hpp"
+#include "lib/new_file.hpp"
+#include "lib/printed.hpp"
+#include "lib/words.hpp"
+
 namespace predict {
 
 using trainyard::ConfigError;
 using trainyard::DataError;
+namespace lib = trainyard::lib;
 
 std::size_t largest(std::span<const float> numbers) {
   return static_cast<std::size_t>(std::max_element(numbers.begin(), numbers.end()) - numbers.begin());
@@ -28,45 +33,42 @@ namespace {
 
 /// The shortest text that reads as the same float.
 std::string text_of(float number) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+  return lib::shortest(number);
 }
 
 /// A file that takes its place at the end, or standard output.
 class Output {
  public:
   explicit Output(std::string path) : path_(std::move(path)) {
-    file_ = is_stream() ? stdout : std::fopen((path_ + ".tmp").c_str(), "wb");
-    if (file_ == nullptr) fail();
+    if (path_ != "-") made_.emplace(path_);
+    file_ = made_ ? std::fopen(made_->temporary().c_str(), "wb") : stdout;
+    if (file_ == nullptr) fail(errno);
   }
   ~Output() {
-    if (is_stream() || file_ == nullptr) return;
-    std::fclose(file_);
-    std::remove((path_ + ".tmp").c_str());
+    if (made_ && file_ != nullptr) std::fclose(file_);
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
   void write(std::string_view text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail();
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) fail(errno);
   }
   void rewind() {
-    if (std::fseek(file_, 0, SEEK_SET) != 0) fail();
+    if (std::fseek(file_, 0, SEEK_SET) != 0) fail(errno);
   }
   void finish() {
-    if (std::fflush(file_) != 0) fail();
-    if (is_stream()) return;
-    std::FILE* const file = std::exchange(file_, nullptr);
-    if (std::fclose(file) != 0 || std::rename((path_ + ".tmp").c_str(), path_.c_str()) != 0) fail();
+    if (std::fflush(file_) != 0) fail(errno);
+    if (!made_) return;
+    if (std::fclose(std::exchange(file_, nullptr)) != 0) fail(errno);
+    if (const auto failure = made_->put_in_place()) fail(failure->reason);
   }
 
  private:
-  bool is_stream() const { return path_ == "-"; }
-  [[noreturn]] void fail() const {
-    throw DataError((is_stream() ? "standard output" : path_) +
-                    " cannot be written: " + std::strerror(errno));
+  [[noreturn]] void fail(int reason) const {
+    throw DataError((made_ ? path_ : "standard output") + " cannot be written: " + std::strerror(reason));
   }
   std::string path_;
+  std::optional<lib::NewFile> made_;
   std::FILE* file_ = nullptr;
 };
 
@@ -98,15 +100,9 @@ class CsvWriter final : public Writer {
       line += ',' + field((meaning_.has_classes() ? "p_" : "") + column);
     file_.write(line + '\n');
   }
+  /// A field that a space begins or ends has quotes, too.
   static std::string field(const std::string& text) {
-    if (text.find_first_of(",\"\r\n") == std::string::npos && text == trim(text)) return text;
-    std::string quoted = "\"";
-    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-    return quoted + '"';
-  }
-  static std::string trim(const std::string& text) {
-    const std::size_t first = text.find_first_not_of(' ');
-    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+    return lib::csv_field(text, text == lib::trimmed(text, " ") ? ",\"\r\n" : " ");
   }
 
   Output file_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lib/new_file.hpp"
 #include "plain_file.hpp"
 
 namespace trainyard {
@@ -112,22 +113,14 @@ std::string safetensors_header(const std::string& path, const std::vector<NamedT
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   const std::string header = safetensors_header(path, tensors, metadata);
-  const std::string temporary = path + ".tmp";
-  try {
-    File file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    file.write(header.data(), header.size());
-    for (const NamedTensor& each : tensors) {
-      const at::Tensor bytes = each.tensor.detach().cpu().contiguous();
-      file.write(bytes.const_data_ptr(), bytes.nbytes());
-    }
-    file.sync();
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+  lib::NewFile made(path);
+  File file(made.temporary(), O_WRONLY | O_CREAT | O_TRUNC);
+  file.write(header.data(), header.size());
+  for (const NamedTensor& each : tensors) {
+    const at::Tensor bytes = each.tensor.detach().cpu().contiguous();
+    file.write(bytes.const_data_ptr(), bytes.nbytes());
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, std::strerror(errno));
-  const std::size_t slash = path.rfind('/');
-  File(slash == std::string::npos ? "." : path.substr(0, slash + 1), O_RDONLY | O_DIRECTORY).sync();
+  if (const auto failure = made.put_in_place()) fail(path, std::strerror(failure->reason));
 }
 
 std::vector<NamedTensor> read_safetensors(const std::string& path, const RowsWanted& wanted) {

@@ -10,7 +10,7 @@
 #include <trainyard/helpers/gather.hpp>
 #include <trainyard/sharded.hpp>
 
-#include "../sha256.hpp"
+#include "lib/sha256.hpp"
 #include "plain_file.hpp"
 
 namespace trainyard {
@@ -18,20 +18,14 @@ namespace {
 
 using formats::fail, formats::File;
 
-std::string sha256(std::string_view bytes) {
-  Sha256 hash;
-  hash.add(bytes.data(), bytes.size());
-  return hash.hex();
-}
-
 /// Writes the bytes of a tensor from an offset on, in pieces that are hashed while they are in the cache.
 std::string write_at(File& file, std::uint64_t offset, const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach().cpu().contiguous();
   std::string_view rest(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
-  Sha256 hash;
+  lib::Sha256 hash;
   while (!rest.empty()) {
     const std::string_view piece = rest.substr(0, 1 << 20);
-    hash.add(piece.data(), piece.size());
+    hash.update(piece.data(), piece.size());
     file.write_at(offset, piece.data(), piece.size());
     offset += piece.size();
     rest.remove_prefix(piece.size());
@@ -51,7 +45,7 @@ std::string lay_out(const std::string& path, const std::vector<SharedTensor>& te
   std::string header = safetensors_header(path, whole, metadata);
   const auto described = nlohmann::json::parse(header.substr(sizeof(std::uint64_t)));
   file.size = file.header = header.size();
-  file.header_digest = sha256(header);
+  file.header_digest = lib::Sha256::of(header);
   for (const NamedTensor& each : whole) {
     file.tensors.push_back({.dtype = described.at(each.name).at("dtype"),
                             .shape = each.tensor.sizes().vec(),
@@ -97,7 +91,7 @@ WrittenFile write_together(const std::string& path, const std::vector<SharedTens
   file.sync();
   if (ranks == nullptr) return written;
   const std::vector<std::string> all = gather(*ranks, digests);  // by then all of it is there
-  const std::size_t length = sha256("").size();
+  const std::size_t length = lib::Sha256::of("").size();
   std::size_t part = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].rows) continue;

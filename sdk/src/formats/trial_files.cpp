@@ -20,6 +20,8 @@
 #include <trainyard/formats/append_file.hpp>
 #include <trainyard/formats/event_file.hpp>
 
+#include "lib/read_file.hpp"
+
 namespace trainyard {
 namespace {
 
@@ -67,10 +69,8 @@ void write_file(const std::string& path, std::string_view content) {
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream) throw DataError("cannot read '" + path + "'");
-  return bytes;
+  if (auto bytes = lib::read_file(path)) return *std::move(bytes);
+  throw DataError("cannot read '" + path + "'");
 }
 
 Json parsed(const std::string& text, const std::string& path) {

@@ -10,6 +10,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/random.hpp>
 
+#include "lib/words.hpp"
 #include "operators/operator.hpp"
 
 namespace trainyard {
@@ -21,13 +22,6 @@ at::Tensor integers(const std::vector<std::int64_t>& numbers) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(numbers.size())}, at::kLong);
   std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<std::int64_t>());
   return tensor;
-}
-
-/// Turns "Gemm" into "gemm", for the names of nodes that nobody names.
-std::string lower_case(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
 }
 
 }  // namespace
@@ -51,7 +45,7 @@ ValueId GraphBuilder::input(std::size_t index) const {
 }
 
 std::string GraphBuilder::unique(const std::string& op) {
-  return lower_case(op) + std::to_string(++counts_[op]);
+  return lib::lower_case(op) + std::to_string(++counts_[op]);
 }
 
 std::vector<ValueId> GraphBuilder::add_node(std::string op, std::string name, std::vector<ValueId> inputs,

@@ -1,0 +1,34 @@
+// Works on words: joins them, trims them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trainyard::lib {
+
+/// Joins a range of texts.
+template <class Words>
+std::string join(const Words& words, std::string_view separator = ", ") {
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+/// Removes characters of `blank` from both ends.
+inline std::string_view trimmed(std::string_view text, std::string_view blank = " \t") {
+  const std::size_t first = text.find_first_not_of(blank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blank) - first + 1);
+}
+
+/// Replaces the letters A to Z; others stay.
+inline std::string lower_case(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+}  // namespace trainyard::lib

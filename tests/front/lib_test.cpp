@@ -1,0 +1,199 @@
+// What lib/ does by itself.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <catch2/catch.hpp>
+
+#include "lib/escapes.hpp"
+#include "lib/fnv1a.hpp"
+#include "lib/new_file.hpp"
+#include "lib/printed.hpp"
+#include "lib/read_file.hpp"
+#include "lib/sha256.hpp"
+#include "lib/words.hpp"
+#include "support/folder.hpp"
+
+namespace lib_tests {
+
+using namespace trainyard;
+
+/// The syncs of this process: what was synced, and what the file of interest held then. A path may be told to fail.
+struct Syncs {
+  std::string file;
+  std::vector<std::pair<std::string, std::string>> made;
+  std::map<std::string, int> reasons;
+};
+Syncs* syncs = nullptr;
+
+}  // namespace lib_tests
+
+/// Stands in for the C library's.
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  if (lib_tests::syncs != nullptr) {
+    const std::string path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor));
+    lib_tests::syncs->made.emplace_back(path, trainyard::test::read_file(lib_tests::syncs->file));
+    if (const auto found = lib_tests::syncs->reasons.find(path); found != lib_tests::syncs->reasons.end()) {
+      errno = found->second;
+      return -1;
+    }
+  }
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
+namespace lib_tests {
+namespace {
+
+/// A file that holds "old", and its folder.
+class Replaced {
+ public:
+  Replaced() {
+    folder_.write("file", "old");
+    seen_.file = folder_ / "file";
+    syncs = &seen_;
+  }
+  ~Replaced() { syncs = nullptr; }
+  Replaced(const Replaced&) = delete;
+  Replaced& operator=(const Replaced&) = delete;
+
+  const std::string& folder() const { return folder_.path(); }
+  std::string path() const { return folder_ / "file"; }
+  Syncs& seen() { return seen_; }
+  std::string content() const { return test::read_file(path()); }
+
+  std::optional<lib::FileFailure> replace(const std::string& text) const {
+    lib::NewFile made(path());
+    std::ofstream(made.temporary()) << text;
+    return made.put_in_place();
+  }
+
+ private:
+  test::Folder folder_;
+  Syncs seen_;
+};
+
+}  // namespace
+
+TEST_CASE("lib: a new file is on the disk before it replaces the old one, and its name is afterwards") {
+  Replaced file;
+  CHECK_FALSE(file.replace("new"));
+  CHECK(file.content() == "new");
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  CHECK(file.seen().made == Pairs{{file.path() + ".tmp", "old"}, {file.folder(), "new"}});
+  CHECK_FALSE(std::filesystem::exists(file.path() + ".tmp"));
+}
+
+TEST_CASE("lib: a new file that cannot be synced leaves the old one") {
+  Replaced file;
+  file.seen().reasons[file.path() + ".tmp"] = EIO;
+  const auto failure = file.replace("new");
+  REQUIRE(failure);
+  CHECK(failure->what == "cannot sync '" + file.path() + ".tmp': Input/output error");
+  CHECK(failure->reason == EIO);
+  CHECK(file.content() == "old");
+  CHECK_FALSE(std::filesystem::exists(file.path() + ".tmp"));
+}
+
+TEST_CASE("lib: a file system that cannot sync is no failure; one that fails at it is") {
+  Replaced file;
+  file.seen().reasons = {{file.path() + ".tmp", EINVAL}, {file.folder(), EROFS}};
+  CHECK_FALSE(file.replace("new"));
+  CHECK(file.content() == "new");
+  file.seen().reasons = {{file.folder(), EIO}};
+  const auto failure = file.replace("newest");
+  REQUIRE(failure);
+  CHECK(failure->what == "cannot sync '" + file.folder() + "/': Input/output error");
+  CHECK(file.content() == "newest");
+}
+
+TEST_CASE("lib: a new file that is never put in place is gone, and one that cannot be is named") {
+  Replaced file;
+  {
+    const lib::NewFile given_up(file.path(), ".7");
+    CHECK(given_up.temporary() == file.path() + ".7");
+    std::ofstream(given_up.temporary()) << "half";
+  }
+  CHECK_FALSE(std::filesystem::exists(file.path() + ".7"));
+  CHECK(file.content() == "old");
+
+  const std::string taken = file.folder() + "/taken";
+  std::filesystem::create_directory(taken);
+  lib::NewFile onto_folder(taken);
+  const auto unwritten = onto_folder.put_in_place();
+  REQUIRE(unwritten);
+  CHECK(unwritten->what == "cannot open '" + taken + ".tmp': No such file or directory");
+  std::ofstream(onto_folder.temporary()) << "new";
+  const auto failure = onto_folder.put_in_place();
+  REQUIRE(failure);
+  CHECK(failure->what == "cannot rename '" + taken + ".tmp' to '" + taken + "': Is a directory");
+  CHECK(failure->reason == EISDIR);
+}
+
+TEST_CASE("lib: a file without a folder in its path lies in the current one") {
+  const test::Folder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  lib::NewFile made("plain");
+  std::ofstream(made.temporary()) << "new";
+  CHECK_FALSE(made.put_in_place());
+  CHECK(lib::read_file("plain") == "new");
+  CHECK_FALSE(lib::sync_folder(""));
+  std::filesystem::current_path(before);
+}
+
+TEST_CASE("lib: a file is read with all its bytes, and one that is not there is none") {
+  const test::Folder folder;
+  const std::string bytes("a\r\n\0\xff", 5);
+  CHECK(lib::read_file(folder.write("some", bytes)) == bytes);
+  CHECK(lib::read_file(folder.write("empty", "")) == "");
+  CHECK_FALSE(lib::read_file(folder / "absent"));
+  CHECK(errno == ENOENT);
+}
+
+TEST_CASE("lib: numbers are printed") {
+  CHECK(lib::printed("%.5g|%lld|%s", 0.1, 7LL, "text") == "0.1|7|text");
+  CHECK(lib::printed("%.3f", std::numeric_limits<double>::max()).size() == 313);
+  CHECK(lib::shortest(0.1) == "0.1");
+  CHECK(lib::shortest(0.1f) == "0.1");
+  CHECK(lib::shortest(-std::nan("")) == "-nan");
+  CHECK(lib::float_text(-5.0) == "-5.0");
+  CHECK(lib::float_text(1e22) == "1e+22");
+  CHECK(lib::metric_text(-1e-3) == "-0.0010");
+  CHECK(lib::metric_text(9.99e-4) == "9.990e-04");
+  CHECK(lib::metric_text(1e4) == "1.000e+04");
+  CHECK(lib::rate_text(1e3) == "1.0k");
+  CHECK(lib::rate_text(2.5e6) == "2.5M");
+}
+
+TEST_CASE("lib: text is escaped for markup and CSV") {
+  CHECK(lib::escaped("<a href=\"x\">'&'</a>") == "&lt;a href=&quot;x&quot;&gt;'&amp;'&lt;/a&gt;");
+  CHECK(lib::escaped("<&>\"'", "<>&\"'") == "&lt;&amp;&gt;&quot;&#39;");
+  CHECK(lib::escaped("<&>\"'", "<&") == "&lt;&amp;>\"'");
+  CHECK(lib::csv_field("a,\"b\"") == "\"a,\"\"b\"\"\"");
+  CHECK(lib::csv_field("a\rb") == "\"a\rb\"");
+  CHECK(lib::csv_field("a\rb", ",\"\n") == "a\rb");
+}
+
+TEST_CASE("lib: digests are those that others compute") {
+  CHECK(lib::Sha256::of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(lib::hex_of("\x01\xfe") == "01fe");
+  CHECK(lib::Fnv1a().update("foo").update("bar").hex() == "85944171f73967e8");
+  CHECK(lib::Fnv1a().update("\xff").hex() == "af64724c8602eb6e");
+}
+
+TEST_CASE("lib: words are joined, trimmed and lowered") {
+  CHECK(lib::join(std::vector<std::string>{"a", "b", "c"}) == "a, b, c");
+  CHECK(lib::join(std::vector<std::string_view>{"a", "b"}, " | ") == "a | b");
+  CHECK(lib::trimmed(" \ta b\t ") == "a b");
+  CHECK(lib::trimmed("\ta ", " ") == "\ta");
+  CHECK(lib::trimmed("  ").empty());
+  CHECK(lib::lower_case("GeMM-\xc3\x84") == "gemm-\xc3\x84");
+}
+
+}  // namespace lib_tests
