@@ -18,6 +18,7 @@
 #include "core/runfile/load.hpp"
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
+#include "lib/read_file.hpp"
 
 namespace trainyard::check {
 namespace {
@@ -26,8 +27,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return lib::read_file(path).value_or("");
 }
 
 /// Takes and frees memory, so that later blocks lie elsewhere, and has all fresh and freed bytes overwritten.

@@ -26,7 +26,7 @@
 #include "core/engine/events/signal_text.hpp"
 #include "core/engine/events/where.hpp"
 #include "core/plugins/kinds.hpp"
-#include "core/plugins/sha256.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::report {
 namespace {
@@ -391,7 +391,7 @@ FaultReport::FaultReport(const std::string& directory, std::string_view resolved
   Ready& run = files_->ready;
   run.finished = directory + "/report.json";
   run.unfinished = run.finished + ".tmp";
-  run.config = plugins::Sha256::of(resolved_toml);
+  run.config = lib::Sha256::of(resolved_toml);
   std::rename(run.finished.c_str(), (directory + "/report-previous.json").c_str());
   run.file = open(run.unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (run.file < 0) throw DataError("cannot open '" + run.unfinished + "': " + std::strerror(errno));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/engine/events/where.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::events {
 namespace {
@@ -22,9 +23,7 @@ std::string describe(const CallFrame& frame, const Where& call) {
 }
 
 std::string text(Watchdog::Seconds seconds) {
-  char number[32];
-  std::snprintf(number, sizeof number, "%g s", seconds.count());
-  return number;
+  return lib::printed("%g s", seconds.count());
 }
 
 }  // namespace

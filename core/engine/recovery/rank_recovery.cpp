@@ -11,6 +11,7 @@
 
 #include "core/engine/distributed/together.hpp"
 #include "core/engine/train/guard.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -24,12 +25,6 @@ double norm_of(const std::vector<State>& states) {
       if (tensor.is_floating_point())
         squares += std::pow(at::linalg_vector_norm(tensor).item().toDouble(), 2.0);
   return std::sqrt(squares);
-}
-
-std::string text_of(double number, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
 }
 
 }  // namespace
@@ -157,15 +152,15 @@ void RankRecovery::announce() {
   });
   replaced_.clear();  // kept until here in case another rank was lost meanwhile
   std::string norms;
-  for (const double norm : kept_back_) norms += (norms.empty() ? "" : ", ") + text_of(norm, "%.6g");
+  for (const double norm : kept_back_) norms += (norms.empty() ? "" : ", ") + lib::printed("%.6g", norm);
   if (!norms.empty())
     run_.host().journal("host", "gradients_lost",
                         "what [distributed.compressor] kept back of " + list_of(what.ranks) +
                             " is lost; the ranks go on with norms of " + norms);
-  run_.host().journal("host", "replaced",
-                      list_of(what.ranks) +
-                          " was lost, and a new process has taken its place; all go on behind step " +
-                          std::to_string(clock.step) + ", after " + text_of(what.seconds, "%.2f") + " s");
+  run_.host().journal(
+      "host", "replaced",
+      list_of(what.ranks) + " was lost, and a new process has taken its place; all go on behind step " +
+          std::to_string(clock.step) + ", after " + lib::printed("%.2f", what.seconds) + " s");
 }
 
 }  // namespace trainyard::train

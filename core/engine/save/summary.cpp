@@ -6,14 +6,13 @@
 #include <sstream>
 
 #include "core/rundir/folder.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::report {
 namespace {
 
 std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
+  return lib::printed("%.4g", value);
 }
 
 const char* ending(const RunResult& result) {

@@ -1,4 +1,6 @@
 #include "core/engine/train/shards.hpp"
+#include "core/rundir/run_directory.hpp"
+#include "lib/new_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -68,7 +70,9 @@ void Shards::write(const std::string& path, const std::vector<NamedTensor>& weig
     tensors.push_back({each.name, each.tensor, rows.rows_of(each.name, each.tensor)});
   const std::string first = world_.from_first(std::filesystem::absolute(path).string());
   write_together(first + ".tmp", tensors, &world_);
-  if (world_.rank() == 0) std::filesystem::rename(first + ".tmp", first);
+  if (world_.rank() != 0) return;
+  lib::NewFile file(first);
+  report::put_in_place(file);
 }
 
 }  // namespace trainyard::train

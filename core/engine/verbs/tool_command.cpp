@@ -22,6 +22,7 @@
 #include "core/runfile/print.hpp"
 #include "core/runfile/rank_place.hpp"
 #include "core/runfile/value_json.hpp"
+#include "lib/printed.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -59,11 +60,7 @@ config::RunConfig quiet(config::RunConfig config) {
 
 std::string text_of(const Value& value) {
   if (const auto* held = value.get_if<std::string>()) return *held;
-  if (const auto* held = value.get_if<double>()) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", *held);
-    return text;
-  }
+  if (const auto* held = value.get_if<double>()) return lib::printed("%.6g", *held);
   return config::toml_text(value);
 }
 

@@ -15,9 +15,9 @@
 #include "core/engine/train/guard.hpp"
 #include "core/engine/train/state_copy.hpp"
 #include "core/engine/verbs/signal_scope.hpp"
-#include "core/plugins/sha256.hpp"
 #include "core/rundir/as_left.hpp"
 #include "core/rundir/folder.hpp"
+#include "lib/sha256.hpp"
 
 namespace trainyard::train {
 namespace {
@@ -158,10 +158,10 @@ report::Facts Training::data_facts() {
     }
     const auto classes = guarded(plugin.slot(), 0, [&] { return plugin.as<Dataset>().labels(); });
     facts.emplace_back("samples of " + split + " differ", std::to_string(run_->samples(split)));
-    facts.emplace_back("first batch of " + split + " differs", plugins::Sha256::of(read));
+    facts.emplace_back("first batch of " + split + " differs", lib::Sha256::of(read));
     facts.emplace_back("classes of " + split + " differ",
-                       plugins::Sha256::of({reinterpret_cast<const char*>(classes.data()),
-                                            classes.size() * sizeof(std::int64_t)}));
+                       lib::Sha256::of({reinterpret_cast<const char*>(classes.data()),
+                                        classes.size() * sizeof(std::int64_t)}));
     const auto* const keeps = dynamic_cast<const KeepsFolders*>(&plugin.as<Dataset>());
     for (const auto& [option, identity] :
          report::file_identities(plugin.manifest().options, plugin.slot().options, registry_,
@@ -169,7 +169,7 @@ report::Facts Training::data_facts() {
       facts.emplace_back("file of data." + split + "." + option + " differs", identity);
   }
   if (run_->learned())
-    facts.emplace_back("text of what was learned differs", plugins::Sha256::of(text_of(*run_->learned())));
+    facts.emplace_back("text of what was learned differs", lib::Sha256::of(text_of(*run_->learned())));
   return facts;
 }
 

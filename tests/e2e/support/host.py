@@ -16,7 +16,6 @@ SOURCE = pathlib.Path(os.environ.get("TRAINYARD_SOURCE_DIR", pathlib.Path(__file
 BUILD = pathlib.Path(os.environ.get("TRAINYARD_BINARY_DIR", SOURCE / "build" / "release"))
 TRAINYARD = BUILD / "bin" / "trainyard"
 FAULTY = BUILD / "tests" / "faulty"  # plugins that do wrong on purpose
-YIELDING = BUILD / "tests" / "libyielding.so"  # tests/support/yielding.cpp
 DATA = pathlib.Path(os.environ.get("TRAINYARD_DATA", SOURCE.parent / "shared" / "data"))
 
 # Folders in memory will do, as in tests/support/main.cpp, where there is room for those of several tests.
@@ -124,9 +123,7 @@ class HostTest(unittest.TestCase):
         return [str(TRAINYARD), *map(str, words)]
 
     def environment(self, **more):
-        first = [str(YIELDING)] if YIELDING.exists() else []
-        preload = ":".join(first + [each for each in [os.environ.get("LD_PRELOAD")] if each])
-        return {**os.environ, "TRAINYARD_DATA": str(DATA), "NO_COLOR": "1", **({"LD_PRELOAD": preload} if preload else {}), **more}
+        return {**os.environ, "TRAINYARD_DATA": str(DATA), "NO_COLOR": "1", **more}
 
     def host(self, *words, code=0, timeout=300, **environment):
         """Runs the executable in the test's folder; gives what it printed, standard output and error apart."""
