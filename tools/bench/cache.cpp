@@ -132,7 +132,7 @@ bool measure(const std::string& images, double rate) {
   std::printf("%.0f MB/s, emulated: input seconds of epoch 1, 2, 3; epoch 2 / epoch 1\n", rate);
   const std::vector<Epoch> alone = three_epochs(*open(remote));
   print("no cache", alone, "");
-  const TemporaryFolder disk, both;
+  const Folder disk, both;
   struct Way {
     const char* name;
     std::string disk;
@@ -164,7 +164,7 @@ int measure_rates(bool quick) {
     std::printf("bench cache: skipped, as %s does not exist (TRAINYARD_DATA)\n", real_data().c_str());
     return 0;
   }
-  const TemporaryFolder images;
+  const Folder images;
   const std::uintmax_t bytes = write_images(images.path(), quick ? 192 : 1 << 30);
   std::printf(
       "JPEG files of %lld x %lld, %.1f MB; samples of 3 x 64 x 64, cropped and mirrored at random; 2 "

@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   };
   const double first_copy = seconds(plain_copy);
 
-  const TemporaryFolder folder;
+  const Folder folder;
   checkpoint::Store blocking_store(folder.path() + "/blocking", {}),
       async_store(folder.path() + "/async", {});
   const double before = resident();

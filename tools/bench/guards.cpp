@@ -34,7 +34,7 @@ void measure(int rounds, int steps) {
   Ours without(off), again(off), with({}), written_without(writer_off), written_with(writer);
   events::Trail trail;
   // As in a run: ready for the worst, and a thread that looks once a second. Both are there in all rounds.
-  const TemporaryFolder folder;
+  const Folder folder;
   const report::FaultReport faults(folder.path(), "");
   const events::Watchdog watchdog(events::Watchdog::Seconds(60), {.overdue = [](const std::string&) {}});
   const std::vector<Contender> contenders = {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace trainyard::bench {
 
@@ -42,6 +42,6 @@ inline std::string run(const std::vector<std::string>& words) {
   throw std::runtime_error(line + "failed");
 }
 
-using test::TemporaryFolder;
+using test::Folder;
 
 }  // namespace trainyard::bench

@@ -19,7 +19,7 @@
 #include <trainyard/statistics.hpp>
 
 #include "core/cli/engine_library.hpp"
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 #include "tools/bench/contest.hpp"
 #include "tools/bench/ours.hpp"
 #include "tools/bench/process.hpp"
@@ -190,7 +190,7 @@ std::unique_ptr<Paced> paced(const std::string& layers, const Way& way, const st
 /// Two runs, one without a recorder, which take turns; who begins is drawn.
 std::array<Times, 2> race(const std::string& layers, const Way& way, int chunks, int chunk,
                           std::mt19937& random) {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const std::unique_ptr<Paced> runs[] = {paced(layers, {}, folder / "without"),
                                          paced(layers, way, folder / "with")};
   std::array<Times, 2> times;
@@ -275,7 +275,7 @@ void measure_small(Length length) {
 /// A run whose rule sleeps beside one whose rule does not, for as long as it sleeps; and how long the run's
 /// end waits for it, which comes into the last two seconds of the sleep.
 bool measure_sleep(double seconds) {
-  const test::TemporaryFolder folder;
+  const test::Folder folder;
   const auto run = [&](const char* name, double sleep) {
     return Paced({"run.output_dir=" + (folder / name),
                   "rules=[{type=\"asleep\", every=\"1ba\", at=" + std::to_string(warm_up + 200) +
@@ -310,7 +310,7 @@ bool measure_sleep(double seconds) {
 /// Whole programs with checkpoints: one of them falls into the sleep.
 void measure_sleep_in_a_run(double seconds, int pairs, int steps) {
   const auto time = [&](double sleep) {
-    const test::TemporaryFolder folder;
+    const test::Folder folder;
     const double began = now();
     run({cli::home() + "/bin/trainyard", "train", TRAINYARD_SOURCE_DIR "/tools/bench/loop.toml", "-q",
          "--plugins", TRAINYARD_BENCH_PLUGINS, "--set", "run.output_dir=" + (folder / "run"), "--set",

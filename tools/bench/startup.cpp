@@ -24,7 +24,7 @@ void copy_plugins(const fs::path& folder, std::size_t count) {
 void measure(int rounds) {
   const std::string host = cli::home() + "/bin/trainyard", empty = cli::home() + "/bin/bench_empty";
   const std::string digits = TRAINYARD_SOURCE_DIR "/configs/digits_mlp.toml";
-  const TemporaryFolder folder;
+  const Folder folder;
   const std::string many = folder.path() + "/plugins", output = folder.path() + "/run";
   // `plugins list` finds the shipped ones, too.
   copy_plugins(many, 200 - plugins::Registry::scan({TRAINYARD_PLUGIN_DIR}).files().size());

@@ -105,7 +105,7 @@ class Swapped final : test::LiveRun {
   std::vector<double> begun_;           ///< when each step began
   std::vector<std::size_t> committed_;  ///< how many had begun at each commit
   std::atomic<int> stop_{0};
-  TemporaryFolder folder_;
+  Folder folder_;
   report::FaultReport faults_;
 };
 

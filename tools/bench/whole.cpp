@@ -45,7 +45,7 @@ Peer script(const std::string& name, const std::string& file, std::vector<std::s
 }
 
 void measure(int rounds, const std::string& epochs) {
-  const TemporaryFolder folder;
+  const Folder folder;
   const std::vector<Peer> peers = {
       {"host", [&] { return host(epochs, folder.path() + "/run"); }},
       script("PyTorch, DataLoader", "pytorch.py", {epochs}),

@@ -29,7 +29,7 @@
 #include "plugins/checkpointer/cpr/row_priority.hpp"
 #include "plugins/checkpointer/cpr/shard_image.hpp"
 #include "support/plugin.hpp"
-#include "support/temporary.hpp"
+#include "support/folder.hpp"
 
 namespace trainyard::chaos {
 
@@ -241,7 +241,7 @@ class Images {
   }
 
   const Layout& layout_;
-  const test::TemporaryFolder folder_;
+  const test::Folder folder_;
   std::vector<cpr::ShardImage> images_;
 };
 
