@@ -28,8 +28,8 @@
 
 #include "plugins/checkpointer/cpr/row_priority.hpp"
 #include "plugins/checkpointer/cpr/shard_image.hpp"
-#include "support/plugin.hpp"
 #include "support/folder.hpp"
+#include "support/plugin.hpp"
 
 namespace trainyard::chaos {
 

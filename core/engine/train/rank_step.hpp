@@ -1,5 +1,5 @@
-// What several ranks do together in a step: they sum up their gradients and losses, and agree on what the
-// step ends with.
+// The part of a step that several ranks make together: they sum up their gradients and losses, and agree on
+// what the step ends with.
 #pragma once
 
 #include <memory>

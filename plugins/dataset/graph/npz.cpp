@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string_view>
 
@@ -175,7 +176,10 @@ void NpyArray::fail(const std::string& message) const {
 }
 
 Npz::Npz(std::string path) : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::ate) {
-  if (!file_) fail(std::strerror(errno));
+  if (!file_) {
+    const int reason = errno;  // of a folder it depends on the file system
+    fail(std::filesystem::is_directory(path_) ? "it is a folder, no file" : std::strerror(reason));
+  }
   const auto end = static_cast<std::streamoff>(file_.tellg());
   if (end < 0 || end == std::numeric_limits<std::streamoff>::max()) fail("it is no file that can be read");
   size_ = static_cast<std::uint64_t>(end);

@@ -14,7 +14,7 @@ TRAINYARD_CONTRACT("codec.hpp");
 
 namespace trainyard {
 
-/// What the bytes of a tensor are: contiguous in row-major order, of little-endian elements.
+/// Tells how to read the bytes of a tensor, which are contiguous, in row-major order and little-endian.
 struct TensorForm {
   std::string_view dtype;  ///< as safetensors has it: "F32", "BF16", "I8"
   std::span<const std::int64_t> shape;
