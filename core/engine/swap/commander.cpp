@@ -136,7 +136,7 @@ void Commander::put_back() {
 
 /// Returns the same request, not prepared yet.
 std::shared_ptr<Commander::Job> Commander::anew(Job& job) {
-  const auto again = std::make_shared<Job>();
+  auto again = std::make_shared<Job>();
   again->entry = std::move(job.entry);
   again->command = std::move(job.command);
   return again;

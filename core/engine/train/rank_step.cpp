@@ -102,7 +102,7 @@ void RankStep::agree_to_update() {
 
 RankStep::Loss RankStep::share_losses(unsigned bits) {
   const at::Tensor own = at::empty({3}, at::kDouble),
-                   all = at::empty({3 * parts_.world->size()}, at::kDouble);
+                   all = at::empty({std::int64_t{3} * parts_.world->size()}, at::kDouble);
   double* const mine = own.mutable_data_ptr<double>();
   mine[0] = own_loss_.sum();
   mine[1] = own_loss_.weight();

@@ -29,7 +29,7 @@ class Run : LoopOwner {
   Run(config::RunConfig config, const plugins::Registry& registry, HostOutputs outputs = {},
       distributed::World* world = nullptr, std::optional<report::Learned> learned = {},
       Data data = Data::opened);
-  ~Run();
+  ~Run() override;
 
   /// Opens data that was closed; called before all that follows.
   void open();
