@@ -899,4 +899,16 @@ TEST_CASE("needs that hold under conditions refuse no run that does not meet the
   CHECK(findings({"executor.mode=free", "hooks=[{ type = \"scaler\" }]"}).empty());
 }
 
+TEST_CASE("a list that another version of the host does not have is an empty one for a resume") {
+  const auto failed = [](const config::Difference& change) {
+    config::Findings findings;
+    const bool silent = config::check_changes({change}, 4, findings).empty();
+    return findings.failed() || !silent;
+  };
+  CHECK_FALSE(failed({"transforms", "", "[]"}));
+  CHECK_FALSE(failed({"transforms", "[]", ""}));
+  CHECK(failed({"transforms", "", "[{ type = \"gain\" }]"}));
+  CHECK(failed({"transforms.0.layer", "\"fc1\"", "\"fc2\""}));
+}
+
 }  // namespace config_tests
