@@ -52,7 +52,7 @@ class Asha final : public studies::Rungs {
   std::optional<trainyard::StudyTrial> next(int /*running*/) override {
     for (std::size_t k = rungs_.size() - 1; k-- > 0;) {
       Rung& rung = rungs_[k];
-      for (const Place& place :
+      for (const Ranked& place :
            top(rung.places, rung.places.size() / static_cast<std::size_t>(given_options_.eta)))
         if (rung.promoted.insert(place.number).second) return give(place.number, k + 1);
     }
@@ -62,7 +62,7 @@ class Asha final : public studies::Rungs {
 
  private:
   struct Rung {
-    std::vector<Place> places;       ///< of those that came to its end
+    std::vector<Ranked> places;      ///< of those that came to its end
     std::set<std::size_t> promoted;  ///< numbers of those that went on
     std::size_t given = 0;
   };
@@ -78,7 +78,7 @@ class Asha final : public studies::Rungs {
     return trial(number, resource(k));
   }
 
-  void over(std::size_t number, const Place& place) override {
+  void over(std::size_t number, const Ranked& place) override {
     rungs_[at_.at(number)].places.push_back(place);
   }
 

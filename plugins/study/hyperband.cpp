@@ -89,7 +89,7 @@ class Hyperband final : public studies::Rungs {
     std::vector<Numbers> begun;  ///< those that began in one run, a member each
     std::vector<Numbers> runs;   ///< those of the rung, by their runs
     std::size_t given = 0;       ///< of the runs
-    std::vector<Place> places;   ///< of those that came to its end
+    std::vector<Ranked> places;  ///< of those that came to its end
   };
 
   std::size_t power(int exponent) const {
@@ -191,14 +191,14 @@ class Hyperband final : public studies::Rungs {
     return own;
   }
 
-  void over(std::size_t number, const Place& place) override {
+  void over(std::size_t number, const Ranked& place) override {
     auto& bracket = const_cast<Bracket&>(bracket_of(number));
     bracket.places.push_back(place);
     if (bracket.places.size() < bracket.going.size()) return;
     const std::size_t count = bracket.going.size() / static_cast<std::size_t>(given_options_.eta);
     Numbers on;
     if (bracket.rung < bracket.s)
-      for (const Place& each : top(bracket.places, count)) on.push_back(each.number);
+      for (const Ranked& each : top(bracket.places, count)) on.push_back(each.number);
     bracket.going = std::move(on);
     bracket.runs.clear();
     bracket.given = 0;

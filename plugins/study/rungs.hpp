@@ -45,7 +45,7 @@ class Rungs : public trainyard::Study {
     const bool failed = outcome.end == trainyard::TrialOutcome::End::failed;
     const double value = value_of(outcome, common.metric);
     results_[number].push_back({outcome, value, failed});
-    over(number, Place{worth(common.goal, value), number, !failed && !std::isnan(value)});
+    over(number, Ranked{worth(common.goal, value), number, !failed && !std::isnan(value)});
   }
 
   trainyard::StudyResult result() const override {
@@ -72,25 +72,25 @@ class Rungs : public trainyard::Study {
 
  protected:
   /// What a trial came to at a rung; those of the same worth in the order of their numbers.
-  struct Place {
+  struct Ranked {
     double worth = 0.0;
     std::size_t number = 0;
     bool fit = true;  ///< to go on: what failed or diverged is not
-    bool before(const Place& other) const {
+    bool before(const Ranked& other) const {
       return worth != other.worth ? worth > other.worth : number < other.number;
     }
   };
 
   /// The best `count` of them that are fit.
-  static std::vector<Place> top(std::vector<Place> places, std::size_t count) {
-    std::ranges::sort(places, [](const Place& a, const Place& b) { return a.before(b); });
+  static std::vector<Ranked> top(std::vector<Ranked> places, std::size_t count) {
+    std::ranges::sort(places, [](const Ranked& a, const Ranked& b) { return a.before(b); });
     places.resize(std::min(count, places.size()));
-    std::erase_if(places, [](const Place& place) { return !place.fit; });
+    std::erase_if(places, [](const Ranked& place) { return !place.fit; });
     return places;
   }
 
   /// A trial came to its rung.
-  virtual void over(std::size_t number, const Place& place) = 0;
+  virtual void over(std::size_t number, const Ranked& place) = 0;
 
   void begin(RungOptions options, const Resolve& resolve) {
     options_ = std::move(options);

@@ -43,7 +43,7 @@ class Audit final : public Tool {
         if (options_.evaluate) then = metrics(shop);
       });
     if (shop.stopping()) return report;
-    tell(report, parameters, moved);
+    add_facts(report, parameters, moved);
     for (const auto& [name, value] : first) report.facts.emplace_back(name, value);
     for (const auto& [name, value] : then) report.facts.emplace_back(name + " after", value);
     report.facts.insert(report.facts.begin(), {"weights", shop.source()});
@@ -60,8 +60,8 @@ class Audit final : public Tool {
   }
 
   /// One row a parameter. What is not finite is told by the exit code, too.
-  void tell(Report& report, const std::vector<NamedTensor>& parameters,
-            const std::vector<bool>& moved) const {
+  void add_facts(Report& report, const std::vector<NamedTensor>& parameters,
+                 const std::vector<bool>& moved) const {
     std::int64_t numbers = 0, bad = 0, still = 0;
     report.columns = {"parameter", "numbers", "not finite", "zero"};
     if (options_.steps > 0) report.columns.emplace_back("moved");

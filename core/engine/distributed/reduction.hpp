@@ -86,7 +86,7 @@ class Reduction {
     std::optional<SumByNodes> by_nodes;
     std::unique_ptr<Exchange> exchange;  ///< set once the bucket has left
   };
-  struct Place {
+  struct InBucket {
     std::size_t bucket, slot;
   };
 
@@ -103,7 +103,7 @@ class Reduction {
   Compressor* const compressor_;
   const std::function<void()> settle_;
   std::vector<at::Tensor> parameters_;
-  std::vector<Place> places_;                    ///< by parameter
+  std::vector<InBucket> places_;                 ///< by parameter
   std::unique_ptr<RankGroup> within_, between_;  ///< nodes; null if no bucket is summed by nodes
   std::vector<Bucket> buckets_;
   std::vector<bool> put_;  ///< by parameter: its gradient is in the bucket

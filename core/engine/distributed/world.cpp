@@ -421,8 +421,8 @@ void World::check_others() {
     return "rank " + std::to_string(rank) + " has given no sign of life for " +
            std::to_string(time.count() / 1000) + " s";
   };
-  if (const int rank = silent_.exchange(-1); rank >= 0 && tell_)
-    tell_(no_sign(rank, pulse_.silence) + "; the others wait for it");
+  if (const int rank = silent_.exchange(-1); rank >= 0 && warn_)
+    warn_(no_sign(rank, pulse_.silence) + "; the others wait for it");
   if (const int rank = lost_; rank >= 0)
     throw DistributedError(no_sign(rank, timeout_) + " (distributed.timeout)");
   if (said_) throw explain("another rank has failed");

@@ -101,7 +101,7 @@ class World final : public Ranks, public Lookout {
   void fail(const std::string& why) noexcept;
   DistributedError explain(const std::string& what) override;
   /// `tell` is called with each rank that has become silent, on a thread that waits for a collective.
-  void on_silence(std::function<void(const std::string& what)> tell) { tell_ = std::move(tell); }
+  void on_silence(std::function<void(const std::string& what)> warn) { warn_ = std::move(warn); }
   /// Throws if a rank has been silent for the timeout or has failed, if the store has not answered for as
   /// long, or if the others have left to meet again.
   void check_others() override;
@@ -136,7 +136,7 @@ class World final : public Ranks, public Lookout {
   int agreements_ = 0;
   bool replaces_ = false;
   int met_ = 0;  ///< the number of the last replacement whose meeting this rank came to
-  std::function<void(const std::string&)> tell_;
+  std::function<void(const std::string&)> warn_;
   const std::atomic<int>* signal_ = nullptr;
   SteadyClock::time_point heeds_from_;
   std::atomic<int> silent_{-1};         ///< a silent rank that is not reported yet; -1: none

@@ -245,7 +245,7 @@ void Bus::call_in_full(const Call& call, StepContext& context) {
   if (timing_) {
     call.who->sampled_seconds[static_cast<std::size_t>(context.event())] +=
         std::chrono::duration<double>(clock::now() - before).count();
-    if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
+    if (spans.on()) spans.record(Span::What::hook, name(context.event()), call.caller.address, before);
   }
 }
 
@@ -265,7 +265,7 @@ void Bus::call_inspected(const Call& call, StepContext& context, bool sampled) {
   if (timing_) {
     call.who->sampled_seconds[static_cast<std::size_t>(context.event())] +=
         std::chrono::duration<double>(clock::now() - before).count();
-    if (spans.on()) spans.tell(Span::What::hook, name(context.event()), call.caller.address, before);
+    if (spans.on()) spans.record(Span::What::hook, name(context.event()), call.caller.address, before);
   }
   each(&Inspector::after);
 }

@@ -25,8 +25,8 @@ bool Spans::begin_step(std::int64_t step) {
   return on_ = !wanting_.empty();
 }
 
-void Spans::tell(Span::What what, std::string_view name, std::string_view plugin,
-                 std::chrono::steady_clock::time_point begin) const {
+void Spans::record(Span::What what, std::string_view name, std::string_view plugin,
+                   std::chrono::steady_clock::time_point begin) const {
   const Span span{what, name, plugin, step_, begin, std::chrono::steady_clock::now()};
   for (const Watcher& each : wanting_) each.self->span(span);
 }

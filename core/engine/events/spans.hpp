@@ -29,8 +29,8 @@ class Spans {
   bool on() const { return on_; }
 
   /// Reports a span that began at `begin` and ends now to the watchers that want it.
-  void tell(Span::What what, std::string_view name, std::string_view plugin,
-            std::chrono::steady_clock::time_point begin) const;
+  void record(Span::What what, std::string_view name, std::string_view plugin,
+              std::chrono::steady_clock::time_point begin) const;
 
  private:
   const Bus* bus_ = nullptr;
@@ -51,7 +51,7 @@ class SpanScope {
   }
   ~SpanScope() {
     if (name_ != nullptr) [[unlikely]]
-      spans.tell(what_, name_, {}, begin_);
+      spans.record(what_, name_, {}, begin_);
   }
   SpanScope(const SpanScope&) = delete;
   SpanScope& operator=(const SpanScope&) = delete;

@@ -275,8 +275,8 @@ std::shared_ptr<StateCopy> Swaps::commit(PreparedSwap& swap, bool watched) {
       run_.loop().bench().reopen();  // for the parts that it had before
     }
     if (rules) run_.attach_rules(live_.layer);
-    for (std::size_t i = 0; i < in; ++i) run_.tell(coming[i], Event::swap_out);
-    for (std::size_t i = 0; i < out; ++i) run_.tell(going(swap, i), Event::swap_in);
+    for (std::size_t i = 0; i < in; ++i) run_.fire_swap(coming[i], Event::swap_out);
+    for (std::size_t i = 0; i < out; ++i) run_.fire_swap(going(swap, i), Event::swap_in);
     if (leaves) run_.states().go_back(before->states());
     throw;
   }
@@ -331,7 +331,7 @@ void Swaps::exchange(PreparedSwap& swap) {
   if (made.dropout) std::swap(now.dropout, made.dropout);
   if (made.compressor) std::swap(now.compressor, made.compressor);
   if (made.network || made.dropout) now.network->set_dropout(now.dropout.get(), live_.config.run.seed);
-  for (auto& [name, split] : made.splits) std::swap(now.splits[name], split);
+  for (auto& [name, split] : made.splits) split = std::exchange(now.splits[name], std::move(split));
   if (made.curve) {
     std::swap(now.curve, made.curve);
     std::swap(now.curve_place, made.curve_place);
@@ -344,9 +344,9 @@ void Swaps::exchange(PreparedSwap& swap) {
 }
 
 void Swaps::take_back(PreparedSwap& swap) {
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.tell(going(swap, i), Event::swap_out);
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.fire_swap(going(swap, i), Event::swap_out);
   exchange(swap);
-  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.tell(going(swap, i), Event::swap_in);
+  for (std::size_t i = 0; i < swap.parts_.size(); ++i) run_.fire_swap(going(swap, i), Event::swap_in);
 }
 
 }  // namespace trainyard::train

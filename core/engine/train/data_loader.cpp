@@ -24,6 +24,12 @@ std::int64_t count_steps(std::int64_t samples, const LoaderOptions& options) {
                     " or less, or set drop_last = false");
 }
 
+/// Returns the number of samples that an epoch draws of a dataset with `size` of them.
+std::int64_t count_samples(std::int64_t size, const Sampler* sampler, const LoaderOptions& options) {
+  if (sampler != nullptr) options.within_sampler([&] { size = sampler->size(); });
+  return size;
+}
+
 /// Checks that a field has the rows that its schema requires for `count` samples.
 void check_rows(const at::Tensor& tensor, const FieldSchema& field, std::int64_t count) {
   const bool has_rows = tensor.defined() && tensor.dim() > 0;
@@ -44,7 +50,7 @@ Loader::Loader(const Dataset& dataset, const Sampler* sampler, LoaderOptions opt
       pin_memory_(options_.pin_memory && at::hasCUDA()),
       schema_(dataset.schema()),
       dataset_size_(options_.view ? options_.view->size() : dataset.size()),
-      samples_(sampler ? sampler->size() : dataset_size_),
+      samples_(count_samples(dataset_size_, sampler, options_)),
       steps_per_epoch_(count_steps(samples_, options_)),
       end_(options_.epochs > 0 ? options_.epochs * steps_per_epoch_
                                : std::numeric_limits<std::int64_t>::max()),
@@ -137,7 +143,7 @@ StepData Loader::load(std::int64_t position) const {
 std::vector<std::int64_t> Loader::order(std::int64_t epoch, std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   if (sampler_)
-    sampler_->order(epoch, first, indices);
+    options_.within_sampler([&] { sampler_->order(epoch, first, indices); });
   else
     std::iota(indices.begin(), indices.end(), first);
   for (std::int64_t& index : indices) {
@@ -159,7 +165,9 @@ void Loader::check(const Batch& batch, std::int64_t count) const {
 
 Batch Loader::read(std::int64_t epoch, std::int64_t step, std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> indices = order(epoch, first, count);
-  Batch batch = dataset_.read(indices, {options_.random.at(static_cast<std::uint64_t>(epoch)), first, step});
+  const RandomStream random = options_.random.at(static_cast<std::uint64_t>(epoch));
+  Batch batch;
+  options_.within_dataset([&] { batch = dataset_.read(indices, {random, first, step}); });
   check(batch, count);
   batch.indices = std::move(indices);
   batch.weight = options_.weight ? options_.weight(batch) : static_cast<double>(count);

@@ -21,6 +21,12 @@
 
 namespace trainyard::data {
 
+/// Runs a call into a plugin; the host's says which plugin it was where one throws or crashes.
+using Within = std::function<void(const std::function<void()>&)>;
+inline void unguarded(const std::function<void()>& call) {
+  call();
+}
+
 struct LoaderOptions {
   std::int64_t batch_size = 1;        ///< samples per step; the last step of an epoch may have fewer
   std::int64_t micro_batch_size = 1;  ///< samples per micro-batch, at most; the last of a step may have fewer
@@ -34,6 +40,7 @@ struct LoaderOptions {
   RandomStream random;      ///< for datasets that augment, keyed by the run's seed
   std::optional<train::View> view;  ///< samples, also those that a sampler orders, are those of the view
   std::function<double(const Batch&)> weight;  ///< Loss::weight; called on the worker threads
+  Within within_dataset = unguarded, within_sampler = unguarded;  ///< also called on the worker threads
 };
 
 /// The data of one optimizer step, or of one evaluation batch.

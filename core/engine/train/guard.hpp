@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <functional>
 #include <string>
 
 #include <trainyard/duration.hpp>
@@ -39,6 +40,12 @@ decltype(auto) guarded(const config::SlotConfig& slot, std::int64_t step, Call&&
   } catch (...) {
     throw failure(ExitCode::plugin, own(), "threw something that is no std::exception");
   }
+}
+
+/// Returns what runs a call within the guard of a slot, on threads beside the loop. It keeps a copy of the
+/// slot, as a swap may change it while such a thread is on its way.
+inline std::function<void(const std::function<void()>&)> guard_of(const config::SlotConfig& slot) {
+  return [slot](const std::function<void()>& call) { guarded(slot, 0, call); };
 }
 
 /// Returns a length of the run file in optimizer steps, at least 1. Throws ConfigError if it cannot.

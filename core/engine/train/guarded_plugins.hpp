@@ -1,6 +1,5 @@
-// Wraps plugins in the guard of their own slots, where the host calls them within another slot's guard, or on
-// a thread without one. They keep a copy of the slot, as a swap may change it while a loader's thread is on
-// its way.
+// Wraps plugins in the guard of their own slots, where not the host calls them, but a network or backward,
+// within another slot's guard.
 #pragma once
 
 #include <functional>
@@ -10,51 +9,14 @@
 #include <utility>
 
 #include <trainyard/compressor.hpp>
-#include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/network.hpp>
 #include <trainyard/rule_set.hpp>
-#include <trainyard/sampler.hpp>
 
 #include "core/engine/train/active_plugin.hpp"
 #include "core/engine/train/guard.hpp"
 
 namespace trainyard::train {
-
-/// Used by a loader, whose threads have no guard around them.
-class GuardedDataset final : public Dataset {
- public:
-  GuardedDataset(config::SlotConfig slot, const Dataset& dataset)
-      : slot_(std::move(slot)), dataset_(dataset) {}
-  void open(const std::string&) override {}
-  std::int64_t size() const override { return dataset_.size(); }
-  BatchSchema schema() const override { return dataset_.schema(); }
-  Batch read(std::span<const std::int64_t> indices, const ReadContext& context) const override {
-    return guarded(slot_, 0, [&] { return dataset_.read(indices, context); });
-  }
-
- private:
-  const config::SlotConfig slot_;
-  const Dataset& dataset_;
-};
-
-/// The loader calls it within the guard of the dataset.
-class GuardedSampler final : public Sampler {
- public:
-  GuardedSampler(config::SlotConfig slot, const Sampler& sampler)
-      : slot_(std::move(slot)), sampler_(sampler) {}
-  void open(const Source&) override {}
-  std::int64_t size() const override {
-    return guarded(slot_, 0, [&] { return sampler_.size(); });
-  }
-  void order(std::int64_t epoch, std::int64_t first, std::span<std::int64_t> out) const override {
-    guarded(slot_, 0, [&] { sampler_.order(epoch, first, out); });
-  }
-
- private:
-  const config::SlotConfig slot_;
-  const Sampler& sampler_;
-};
 
 /// Buckets are exchanged within the guard of the model, whose backward fills them.
 class GuardedCompressor final : public Compressor {

@@ -13,7 +13,6 @@
 #include <trainyard/dataset.hpp>
 #include <trainyard/dropout.hpp>
 #include <trainyard/network.hpp>
-#include <trainyard/sampler.hpp>
 #include <trainyard/schedule.hpp>
 
 #include "core/engine/train/active_plugin.hpp"
@@ -24,9 +23,7 @@ namespace trainyard::train {
 
 struct Split {
   const Dataset* dataset = nullptr;
-  std::optional<View> view;          ///< none: all samples of the dataset
-  std::unique_ptr<Dataset> guarded;  ///< the dataset within the guard of its slot
-  std::unique_ptr<Sampler> sampler;  ///< null: the dataset's own order
+  std::optional<View> view;  ///< none: all samples of the dataset
   std::unique_ptr<data::Loader> loader;
 
   std::int64_t samples() const { return view ? view->size() : dataset->size(); }

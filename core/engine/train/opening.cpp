@@ -179,39 +179,41 @@ Split Opening::split(const std::string& name, bool whole) {
   const config::SlotConfig& slot = plugin.slot();
   const auto& dataset = plugin.as<Dataset>();
   check_schema(name, guarded(slot, 0, [&] { return dataset.schema(); }));
-  Split made{&dataset, view_of(name, dataset), std::make_unique<GuardedDataset>(slot, dataset), nullptr,
-             nullptr};
-  if (name == "train") {
-    ActivePlugin& sampler = layer_.plugin("data.sampler");
-    made.sampler = std::make_unique<GuardedSampler>(sampler.slot(), sampler.as<Sampler>());
+  Split made{&dataset, view_of(name, dataset), nullptr};
+  ActivePlugin* const sampler = name == "train" ? &layer_.plugin("data.sampler") : nullptr;
+  if (sampler != nullptr) {
+    const std::int64_t samples = guarded(sampler->slot(), 0, [&] { return sampler->as<Sampler>().size(); });
+    if (batch.batch_size > samples)
+      throw ConfigError("data.train.batch_size = " + std::to_string(batch.batch_size) + " is more than the " +
+                        std::to_string(samples) +
+                        " samples of an epoch: no step would ever see a whole batch; make it " +
+                        std::to_string(samples) + " or less");
   }
-  if (made.sampler && batch.batch_size > made.sampler->size())
-    throw ConfigError("data.train.batch_size = " + std::to_string(batch.batch_size) + " is more than the " +
-                      std::to_string(made.sampler->size()) +
-                      " samples of an epoch: no step would ever see a whole batch; make it " +
-                      std::to_string(made.sampler->size()) + " or less");
   ActivePlugin& loss = layer_.plugin("loss");
   int ranks = run_.world != nullptr && !whole ? run_.world->size() : 1;
   // In evaluations each rank has its own batches; of a step a part, or all of it in equal micro-batches.
   std::int64_t micro_batch_size = batch.micro_batch_size;
-  if (made.sampler && layer_.plugin("executor").as<Executor>().divides_network())
+  if (sampler != nullptr && layer_.plugin("executor").as<Executor>().divides_network())
     micro_batch_size *= std::exchange(ranks, 1);
-  data::LoaderOptions options{.batch_size = batch.batch_size * (made.sampler ? 1 : ranks),
-                              .micro_batch_size = micro_batch_size,
-                              .rank = ranks > 1 ? run_.world->rank() : 0,
-                              .ranks = ranks,
-                              .drop_last = batch.drop_last,
-                              .epochs = made.sampler ? 0 : 1,
-                              .workers = run_.config.data.workers,
-                              .prefetch = run_.config.data.prefetch,
-                              .pin_memory = run_.device.is_cuda(),
-                              .random = RandomStream(run_.config.run.seed, "data/" + name),
-                              .view = made.view,
-                              .weight = [slot = loss.slot(), loss = &loss.as<Loss>()](const Batch& batch) {
-                                return guarded(slot, 0, [&] { return loss->weight(batch); });
-                              }};
+  data::LoaderOptions options{
+      .batch_size = batch.batch_size * (sampler != nullptr ? 1 : ranks),
+      .micro_batch_size = micro_batch_size,
+      .rank = ranks > 1 ? run_.world->rank() : 0,
+      .ranks = ranks,
+      .drop_last = batch.drop_last,
+      .epochs = sampler != nullptr ? 0 : 1,
+      .workers = run_.config.data.workers,
+      .prefetch = run_.config.data.prefetch,
+      .pin_memory = run_.device.is_cuda(),
+      .random = RandomStream(run_.config.run.seed, "data/" + name),
+      .view = made.view,
+      .weight = [slot = loss.slot(), loss = &loss.as<Loss>()](
+                    const Batch& batch) { return guarded(slot, 0, [&] { return loss->weight(batch); }); },
+      .within_dataset = guard_of(slot),
+      .within_sampler = guard_of(sampler != nullptr ? sampler->slot() : slot)};
   made.loader = guarded(slot, 0, [&] {
-    return std::make_unique<data::Loader>(*made.guarded, made.sampler.get(), std::move(options));
+    return std::make_unique<data::Loader>(dataset, sampler != nullptr ? &sampler->as<Sampler>() : nullptr,
+                                          std::move(options));
   });
   return made;
 }

@@ -341,7 +341,7 @@ void Run::fire_quietly(Event event) {
   }
 }
 
-void Run::tell(const ActivePlugin& plugin, Event event) {
+void Run::fire_swap(const ActivePlugin& plugin, Event event) {
   try {
     live_.bus->call_alone(plugin.subscriber(), event, live_.context);
   } catch (const Error& error) {

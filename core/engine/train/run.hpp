@@ -58,7 +58,7 @@ class Run : LoopOwner {
   /// Points the loop to the plugins that fill its slots.
   void connect();
   /// Calls the hook while a swap is rolled back. Errors are logged and ignored.
-  void tell(const ActivePlugin& plugin, Event event);
+  void fire_swap(const ActivePlugin& plugin, Event event);
   ActivePlugin& checkpointer() { return live_.layer.plugin("checkpoint"); }
 
   const config::RunConfig& config() const { return live_.config; }

@@ -67,11 +67,11 @@ void UnsavedState::inspect(ActivePlugin& plugin, Seen& seen) {
   const std::string who = "[" + plugin.slot().slot + "] " + plugin.slot().type;
   if (++seen.looks > first_steps) {
     if (statics != seen.statics && !std::exchange(seen.statics_told, true))
-      tell_(who +
+      warn_(who +
             ": its static variables change from step to step: all of its objects in this process share them, "
             "and no checkpoint has them; make them members of the class, with `save` and `load`");
     if (object != seen.object && !saves(plugin) && !std::exchange(seen.object_told, true))
-      tell_(who +
+      warn_(who +
             ": its members change from step to step, and it saves nothing: a run that is resumed goes on "
             "without what they hold; write `save` and `load`, but for what is of no use behind the step");
   }

@@ -15,7 +15,7 @@ namespace trainyard::train {
 class UnsavedState {
  public:
   /// `tell` gets one line for each of the two kinds, once per plugin.
-  explicit UnsavedState(std::function<void(const std::string&)> tell) : tell_(std::move(tell)) {}
+  explicit UnsavedState(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
 
   /// Called between steps. The first steps do not count: much is set up once in them.
   void inspect(std::deque<ActivePlugin>& plugins);
@@ -28,7 +28,7 @@ class UnsavedState {
   };
   void inspect(ActivePlugin& plugin, Seen& seen);
 
-  std::function<void(const std::string&)> tell_;
+  std::function<void(const std::string&)> warn_;
   std::map<const void*, Seen> seen_;  ///< by object
 };
 

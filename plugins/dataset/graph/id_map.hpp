@@ -40,11 +40,11 @@ class FlatMap {
   void clear(std::span<const std::int64_t> /*nodes*/ = {}) {
     size_ = 0;
     if (++round_ != 0) return;
-    for (Place& place : places_) place.round = 0;
+    for (Entry& place : places_) place.round = 0;
     round_ = 1;
   }
   std::int32_t insert(std::int64_t node, std::int32_t id) {
-    Place& place = find(node);
+    Entry& place = find(node);
     if (place.round == round_) return place.id;
     place = {node, id, round_};
     if (++size_ * 2 > places_.size()) grow();
@@ -53,7 +53,7 @@ class FlatMap {
   void prefetch(std::int64_t node) const { __builtin_prefetch(&places_[home(node)], 1); }
 
  private:
-  struct Place {
+  struct Entry {
     std::int64_t node = 0;
     std::int32_t id = 0;
     std::uint32_t round = 0;  ///< another than that of the map: nothing is here
@@ -64,19 +64,19 @@ class FlatMap {
     return static_cast<std::size_t>(static_cast<std::uint64_t>(node) * 0x9E3779B97F4A7C15 >>
                                     (64 - std::countr_zero(places_.size())));
   }
-  Place& find(std::int64_t node) {
+  Entry& find(std::int64_t node) {
     std::size_t at = home(node);
     while (places_[at].round == round_ && places_[at].node != node) at = (at + 1) & (places_.size() - 1);
     return places_[at];
   }
   void grow() {
-    std::vector<Place> smaller(places_.size() * 2);
+    std::vector<Entry> smaller(places_.size() * 2);
     smaller.swap(places_);
-    for (const Place& place : smaller)
+    for (const Entry& place : smaller)
       if (place.round == round_) find(place.node) = place;
   }
 
-  std::vector<Place> places_;  ///< a power of two
+  std::vector<Entry> places_;  ///< a power of two
   std::size_t size_ = 0;
   std::uint32_t round_ = 1;
 };

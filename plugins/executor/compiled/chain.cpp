@@ -22,7 +22,7 @@ class Run {
       : program_(std::move(program)), memories_(std::move(memories)) {
     operands_.resize(memories_.size() + program_.rooms);
   }
-  void operator()(const std::vector<Place>& constants) {
+  void operator()(const std::vector<Address>& constants) {
     for (const auto& [step, constant] : program_.constants)
       program_.steps[step].first = *static_cast<const float*>(constants[constant].data());
     for (std::size_t i = 0; i < memories_.size(); ++i) operands_[i] = floats(memories_[i]);
@@ -73,7 +73,7 @@ class ChainOfNodes final : public Instruction {
   Formula formula_;
   std::vector<ValueNumber> inputs_;
   ValueNumber y_;
-  std::vector<Place> constants_;
+  std::vector<Address> constants_;
   Run forward_, backward_;
   std::vector<Contribution> into_;
 };

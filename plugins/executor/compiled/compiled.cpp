@@ -69,7 +69,7 @@ class CompiledExecutor final : public Executor {
     const char* const why = reason_against(network_);
     if (why == nullptr) return;
     network_ = nullptr;
-    tell(LogLevel::warning, std::string(why) + ": every step runs as eager does");
+    log_once(LogLevel::warning, std::string(why) + ": every step runs as eager does");
   }
 
   void step(Workbench& bench, StepWork& work) override {
@@ -133,7 +133,7 @@ class CompiledExecutor final : public Executor {
     for (const at::Tensor& input : batch.inputs) key.inputs.push_back(input.sizes().vec());
     if (const char* const why = reason_against(bench, batch, pass, key)) {
       const bool always = why == mixed_precision || why == dropout_computes;
-      tell(always ? LogLevel::warning : LogLevel::info, why);
+      log_once(always ? LogLevel::warning : LogLevel::info, why);
       return nullptr;
     }
     const auto known =
@@ -143,7 +143,7 @@ class CompiledExecutor final : public Executor {
     TrackedPass* const plan = known->second.get();
     if (plan == nullptr) return nullptr;
     if (plan->is_busy()) {
-      tell(LogLevel::info, second_pass);
+      log_once(LogLevel::info, second_pass);
       return nullptr;
     }
     if (plan->fits()) return plan;
@@ -193,7 +193,7 @@ class CompiledExecutor final : public Executor {
   }
 
   /// Says once, in the log and in the journal of the run, why passes run as eager runs them.
-  void tell(LogLevel level, const std::string& why) {
+  void log_once(LogLevel level, const std::string& why) {
     if (!told_.insert(why).second) return;
     host().log(level, why);
     host().journal("left to eager", why);
@@ -254,9 +254,9 @@ class CompiledExecutor final : public Executor {
                                      " steps, recorded forward and backward");
       return plan;
     } catch (const std::exception& error) {  // of whatever it is, eager runs the pass or says what is wrong
-      tell(LogLevel::warning,
-           "steps of " + shapes_text(key) +
-               "run as eager does, as theirs cannot be recorded: " + std::string(error.what()));
+      log_once(LogLevel::warning,
+               "steps of " + shapes_text(key) +
+                   "run as eager does, as theirs cannot be recorded: " + std::string(error.what()));
       return nullptr;
     }
   }

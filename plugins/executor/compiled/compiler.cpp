@@ -226,7 +226,7 @@ dnnl::memory Compiler::scratch(const Layout& layout) {
   return buffer(view).memory(layout, 0);
 }
 
-Place Compiler::place(ValueNumber number) {
+Address Compiler::place(ValueNumber number) {
   read(number);
   return {*this, values_[number].view};
 }
@@ -237,11 +237,11 @@ void Compiler::read(ValueNumber number) {
   if (!backward_at_ && value.maker != instructions_.size()) value.readers.push_back(instructions_.size());
 }
 
-void* Place::data() const {
+void* Address::data() const {
   return compiler_->buffers_[buffer_].data() + offset_;
 }
 
-void Place::place(void* data) const {
+void Address::place(void* data) const {
   compiler_->buffers_[buffer_].place(data);
 }
 

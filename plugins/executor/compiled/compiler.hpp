@@ -49,9 +49,9 @@ struct Contribution {
 class Compiler;
 
 /// Where a value of any type lies.
-class Place {
+class Address {
  public:
-  Place(Compiler& compiler, const View& view)
+  Address(Compiler& compiler, const View& view)
       : compiler_(&compiler), buffer_(view.buffer), offset_(view.offset) {}
   void* data() const;
   /// Of a value outside the arena.
@@ -132,7 +132,7 @@ class Compiler final : public Progress {
   dnnl::memory memory(ValueNumber number);
   /// In a layout that describes the same bytes in another way.
   dnnl::memory memory(ValueNumber number, const Layout& layout);
-  Place place(ValueNumber number);
+  Address place(ValueNumber number);
   dnnl::memory scratch(const Layout& layout);
   bool wants_gradient(ValueNumber number) const { return values_[number].wants_gradient; }
   /// False where training takes no gradient to the value.
@@ -155,7 +155,7 @@ class Compiler final : public Progress {
 
  private:
   friend class Plan;
-  friend class Place;
+  friend class Address;
   struct Entry {
     std::vector<ValueNumber> outputs;
     std::unique_ptr<Instruction> instruction;

@@ -102,7 +102,7 @@ class ByLibTorch final : public Instruction {
 
  private:
   struct Operand {
-    std::optional<Place> place;
+    std::optional<Address> place;
     Dims dims;
     at::ScalarType dtype = at::kFloat;
     bool wants_gradient = false;
@@ -121,7 +121,7 @@ class ByLibTorch final : public Instruction {
   std::size_t node_;
   std::vector<std::optional<ValueNumber>> inputs_, outputs_;
   std::vector<Operand> operands_;
-  std::vector<std::optional<Place>> places_;
+  std::vector<std::optional<Address>> places_;
   std::vector<Dims> shapes_;  ///< of the outputs
   std::vector<std::optional<dnnl::memory>> gradients_;
   std::vector<std::optional<Contribution>> into_;

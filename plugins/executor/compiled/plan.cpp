@@ -80,7 +80,7 @@ at::Tensor Plan::forward(const trainyard::Batch& batch, const trainyard::Forward
   current_.context = context;
   const Value& value = compiler_.value(output_);
   renew(result_, value.dims);
-  const Place place = compiler_.place(output_);
+  const Address place = compiler_.place(output_);
   if (hands_out_) place.place(result_.mutable_data_ptr());
   run_forward();
 
@@ -114,7 +114,7 @@ std::vector<at::Tensor> Plan::backward(const at::Tensor& gradient) {
               static_cast<std::size_t>(whole.numel()) * sizeof(float));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     renew(gradients_[i], parameters_[i].sizes());
-    Place(compiler_, *compiler_.value(into_[i]).gradient).place(gradients_[i].mutable_data_ptr());
+    Address(compiler_, *compiler_.value(into_[i]).gradient).place(gradients_[i].mutable_data_ptr());
   }
   for (const std::size_t i : compiler_.backward_) compiler_.instructions_[i].instruction->backward(current_);
   kept_inputs_.clear();

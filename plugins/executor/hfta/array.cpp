@@ -143,7 +143,7 @@ void Array::bind() {
   frame_.assign(graph_->values.size(), {});
   for (std::size_t id = 0; id < frame_.size(); ++id)
     if (graph_->values[id].initializer.defined()) frame_[id].tensor = graph_->values[id].initializer;
-  const auto view = [&](const at::Tensor& matrix, const Place& place) {
+  const auto view = [&](const at::Tensor& matrix, const RowRange& place) {
     std::vector<std::int64_t> shape = place.shape;
     shape.insert(shape.begin(), matrix.size(0));
     return matrix.detach().narrow(1, place.first, place.count).view(shape);
@@ -217,7 +217,7 @@ void Array::backward(const at::Tensor& losses, double share, bool adds) {
 std::vector<NamedTensor> Array::row(const at::Tensor& matrix, std::int64_t member) const {
   std::vector<NamedTensor> result;
   const at::Tensor all = matrix.detach().select(0, member);
-  for (const Place& place : places_)
+  for (const RowRange& place : places_)
     result.push_back({place.name, all.narrow(0, place.first, place.count).view(place.shape)});
   return result;
 }

@@ -18,7 +18,7 @@
 namespace hfta {
 
 /// Where a parameter lies in a row.
-struct Place {
+struct RowRange {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t first = 0, count = 0;
@@ -31,7 +31,7 @@ class Array {
   explicit Array(std::vector<std::unique_ptr<Network>> networks);
 
   std::int64_t members() const { return weights_.size(0); }
-  const std::vector<Place>& places() const { return places_; }
+  const std::vector<RowRange>& places() const { return places_; }
 
   /// The outputs [B, N, ...] for the inputs of one batch, which all members see. Throws PluginError where they are not
   /// those of the graph.
@@ -68,7 +68,7 @@ class Array {
   std::vector<std::unique_ptr<GraphNetwork>> networks_;  ///< of each member where dropout acts, else one
   std::vector<GraphNetwork*> own_;                       ///< the same
   const Graph* graph_ = nullptr;                         ///< of the first
-  std::vector<Place> places_;
+  std::vector<RowRange> places_;
   std::vector<ValueId> of_places_, of_statistics_;
   at::Tensor weights_, gradients_;
   std::vector<NamedTensor> statistics_;

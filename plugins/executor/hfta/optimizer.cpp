@@ -221,7 +221,7 @@ void rmsprop(Update& u) {
 void scale_by_trust(Update& u, at::Tensor& updates, const at::Tensor& directions,
                     const at::Tensor& coefficient, const at::Tensor& decay, const at::Tensor& eps) {
   const std::size_t least = u.text("adapt") == "matrices" ? 2 : 0;
-  for (const Place& place : u.array.places()) {
+  for (const RowRange& place : u.array.places()) {
     if (place.shape.size() < least) continue;
     const auto part = [&](const at::Tensor& matrix) { return matrix.narrow(1, place.first, place.count); };
     const at::Tensor weight = at::linalg_vector_norm(part(u.weights), 2, at::IntArrayRef{1}, true);
@@ -352,7 +352,7 @@ ArrayOptimizer::ArrayOptimizer(std::vector<Table> options, const Table& file, co
   if (type_ == "adagrad") slots_.front().values.add_(option("initial_accumulator").tensor);
   read_groups(array);
   shown_ = make_groups(array.parameters(0), common_of(file));
-  for (const Place& place : array.places())
+  for (const RowRange& place : array.places())
     for (std::size_t g = 0; g < shown_.size(); ++g)
       if (std::ranges::find(shown_[g].names, place.name) != shown_[g].names.end()) group_of_.push_back(g);
   for (ParamGroup& group : shown_) group.params.clear();
@@ -369,7 +369,7 @@ void ArrayOptimizer::read_groups(const Array& array) {
       for (const std::string& name : group.names) of_name[name] = {group.base_lr, group.weight_decay};
     rates.emplace_back();
     decays.emplace_back();
-    for (const Place& place : array.places()) {
+    for (const RowRange& place : array.places()) {
       const auto [rate, decay] = of_name.at(place.name);
       rates.back().push_back(rate);
       decays.back().push_back(decay);
@@ -496,7 +496,7 @@ void ArrayOptimizer::keep(const Array& array, const std::vector<std::int64_t>& r
 
 State ArrayOptimizer::state_of(const Array& array, std::int64_t member) const {
   State state;
-  for (const Place& place : array.places())
+  for (const RowRange& place : array.places())
     state.scalars.emplace("step/" + place.name, updates_[static_cast<std::size_t>(member)]);
   for (const Slot& slot : slots_)
     for (const NamedTensor& each : array.row(slot.values, member))

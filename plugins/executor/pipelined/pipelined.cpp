@@ -170,7 +170,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     pipeline_ = std::move(made);
     counted_.clear();
     for (std::int64_t s = 0; s < pipeline_->size(); ++s) counted_.push_back(pipeline_->updates(s));
-    tell(method, bench.optimizer().groups().front().base_lr);
+    log_plan(method, bench.optimizer().groups().front().base_lr);
   }
 
   void step(Workbench& bench, StepWork& work) override {
@@ -335,7 +335,7 @@ class Pipelined final : public Executor, pipelined::Judge {
     }
   }
 
-  void tell(const pipelined::Method& method, double lr) {
+  void log_plan(const pipelined::Method& method, double lr) {
     const pipelined::Rates rates = method.rates(lr, std::nullopt);
     std::string text = std::to_string(pipeline_->size()) + " stages" +
                        (line_ ? " on " + std::to_string(line_->size()) + " ranks" : "") + ", delays " +

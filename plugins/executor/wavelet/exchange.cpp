@@ -19,7 +19,7 @@ std::vector<int> all_of(const Ranks& ranks) {
 
 }  // namespace
 
-at::Tensor StageExchange::Place::in(const at::Tensor& message) const {
+at::Tensor StageExchange::InMessage::in(const at::Tensor& message) const {
   return message
       .narrow(0, static_cast<std::int64_t>(first),
               static_cast<std::int64_t>(tensor.numel() * tensor.element_size()))
@@ -55,7 +55,7 @@ void StageExchange::pack(Share& share, const Made& made) const {
     if (has[i] != 0) share.parameters[i].in(share.message).copy_(made.gradients[i]);
   }
   for (std::size_t i = 0; i < share.statistics.size(); ++i) {
-    const Place& place = share.statistics[i];
+    const InMessage& place = share.statistics[i];
     place.in(share.message).copy_(made.statistics.empty() ? place.tensor : made.statistics[i]);
   }
 }
@@ -70,7 +70,7 @@ void StageExchange::all(const std::function<Made()>& make) {
   }
   for (const auto& each : exchanges) each->wait();
   for (const Share& share : shares_)
-    for (const Place& place : share.parameters) place.tensor.mutable_grad().reset();
+    for (const InMessage& place : share.parameters) place.tensor.mutable_grad().reset();
   for (const Share& share : shares_) {
     const auto* const has =
         share.message.const_data_ptr<std::uint8_t>() + share.message.numel() - std::ssize(share.parameters);
@@ -83,7 +83,7 @@ void StageExchange::all(const std::function<Made()>& make) {
       else
         gradient = given;
     }
-    for (const Place& place : share.statistics) at::Tensor(place.tensor).copy_(place.in(share.message));
+    for (const InMessage& place : share.statistics) at::Tensor(place.tensor).copy_(place.in(share.message));
   }
 }
 

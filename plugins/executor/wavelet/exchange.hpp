@@ -35,13 +35,13 @@ class StageExchange {
 
  private:
   /// A tensor of the network, and where it lies in what its stage gives.
-  struct Place {
+  struct InMessage {
     at::Tensor tensor;
     std::size_t first;
     at::Tensor in(const at::Tensor& message) const;
   };
   struct Share {
-    std::vector<Place> parameters, statistics;
+    std::vector<InMessage> parameters, statistics;
     at::Tensor message;  ///< bytes; at the end one for each parameter: whether it has a gradient
   };
   void pack(Share& share, const Made& made) const;

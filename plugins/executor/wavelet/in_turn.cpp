@@ -50,7 +50,7 @@ void InTurn::begin(int wave) {
   const auto own = static_cast<std::size_t>(wave), other = 1 - own;
   const std::int64_t passes = (last_[other] - first_[other]) / 2 + 1;
   first_[own] = std::max(last_[own] + 2, first_[other] + passes / 2 * 2 + 1);
-  std::vector<Place> places;
+  std::vector<MicroPass> places;
   last_[own] = first_[own];
   for (const std::size_t micro : Crew::counted(flights_[own]->work)) {
     last_[own] = first_[own] + 2 * std::ssize(places);

@@ -33,7 +33,7 @@ class Joint final : public Rule {
 
  private:
   void start(const StepWork& work) {
-    std::vector<Place> places[most_waves];
+    std::vector<MicroPass> places[most_waves];
     passes_ += passes_ % 2;  // tick has the even numbers
     for (const std::size_t micro : Crew::counted(work)) {
       places[passes_ % 2].push_back({micro, passes_});

@@ -32,11 +32,11 @@ class Profile {
   double forward() const { return elapsed_[turn_]; }
 
   /// The last point that is reached at `seconds` from the start, and how long after it that is.
-  struct Place {
+  struct Progress {
     std::size_t point;
     double after;
   };
-  Place place(double seconds) const {
+  Progress place(double seconds) const {
     const auto next = std::upper_bound(elapsed_.begin(), elapsed_.end(), seconds);
     const auto point = static_cast<std::size_t>(std::max<std::ptrdiff_t>(next - elapsed_.begin() - 1, 0));
     return {point, seconds - elapsed_[point]};

@@ -74,7 +74,7 @@ std::vector<at::Tensor> Wave::weights() const {
   return weights;
 }
 
-void Wave::start(const StepWork& work, std::vector<Place> places, double loss_scale, Whole whole) {
+void Wave::start(const StepWork& work, std::vector<MicroPass> places, double loss_scale, Whole whole) {
   done_.clear();
   thrown_ = nullptr;
   if (places.empty()) return;
@@ -115,7 +115,7 @@ void Wave::run(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr thrown;
     try {
-      for (const Place& place : job.places) {
+      for (const MicroPass& place : job.places) {
         if (&place == &job.places.back()) whole_ = job.whole;
         pass(job, place);
       }
@@ -131,7 +131,7 @@ void Wave::run(const std::stop_token& stop) {
   }
 }
 
-void Wave::pass(const Job& job, const Place& place) {
+void Wave::pass(const Job& job, const MicroPass& place) {
   const StepWork& work = *job.work;
   pace_.begin(number_, place.pass);
   Graded graded = bench_.grade(*network_, work.micros[place.micro], work.pass(place.micro));

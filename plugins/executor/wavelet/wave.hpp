@@ -22,7 +22,7 @@ namespace wavelet {
 using namespace trainyard;
 
 /// A micro-batch that a wave takes, and the number of the pass.
-struct Place {
+struct MicroPass {
   std::size_t micro;
   std::int64_t pass;
 };
@@ -48,7 +48,7 @@ class Wave {
   /// Told of a parameter, by its number, once the passes add no more to its gradient. The wave's thread.
   using Whole = std::function<void(std::size_t)>;
   /// Begins passes of micro-batches. The work lives until finish().
-  void start(const StepWork& work, std::vector<Place> places, double loss_scale, Whole whole = {});
+  void start(const StepWork& work, std::vector<MicroPass> places, double loss_scale, Whole whole = {});
   /// Waits for them; what one threw is given.
   std::exception_ptr finish();
 
@@ -65,13 +65,13 @@ class Wave {
  private:
   struct Job {
     const StepWork* work = nullptr;
-    std::vector<Place> places;
+    std::vector<MicroPass> places;
     double loss_scale = 1.0;
     Whole whole;
   };
   class Hook;
   void run(const std::stop_token& stop);
-  void pass(const Job& job, const Place& place);
+  void pass(const Job& job, const MicroPass& place);
   void watch(const NodeActivity& activity);
   void lay_out_kernels();
 

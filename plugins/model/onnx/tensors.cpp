@@ -67,12 +67,12 @@ std::uint64_t number(const TensorData& data, const std::string& key, std::uint64
 }
 
 /// Where external data lies: a file beside the model, and bytes of it. One outside of its folder is no part of it.
-struct Place {
+struct FileRange {
   std::string path;
   std::uint64_t offset;
 };
 
-Place external_place(const TensorData& data, const std::string& model, std::uint64_t size) {
+FileRange external_range(const TensorData& data, const std::string& model, std::uint64_t size) {
   const auto location = data.external->find("location");
   const std::filesystem::path name = location == data.external->end() ? "" : location->second;
   bool inside = !name.empty() && name.is_relative();
@@ -80,7 +80,7 @@ Place external_place(const TensorData& data, const std::string& model, std::uint
   if (!inside)
     throw DataError("tensor \"" + data.name + "\": external data lies in \"" + name.string() +
                     "\", needs a file in the folder of the model");
-  Place place{(std::filesystem::path(model).parent_path() / name).string(), number(data, "offset", 0)};
+  FileRange place{(std::filesystem::path(model).parent_path() / name).string(), number(data, "offset", 0)};
   if (const std::uint64_t length = number(data, "length", size); length != size)
     misfit(data, length, "bytes of external data");
   std::error_code error;
@@ -106,8 +106,8 @@ at::Tensor stored(const TensorData& data, const ModelFile& model) {
     return type.stored == at::kDouble ? as_list(data.doubles) : as_list(data.integers);
   }
   // What is not there is not asked memory for.
-  std::optional<Place> place;
-  if (data.external) place = external_place(data, model.path, bytes);
+  std::optional<FileRange> place;
+  if (data.external) place = external_range(data, model.path, bytes);
   if (!place && data.raw.size() != bytes) misfit(data, data.raw.size(), "bytes");
   at::Tensor tensor = at::empty(data.dims, type.stored);
   if (!place) {

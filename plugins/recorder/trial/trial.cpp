@@ -142,7 +142,7 @@ class TrialRecorder final : public Recorder {
     if (storing_) store_->end();
     stop(end_patience);
     for (const std::string& found : agenda_->never_seen()) tell_missed(found);
-    for (const Firing& firing : std::exchange(pending_, {})) tell(firing);
+    for (const Firing& firing : std::exchange(pending_, {})) write_journal(firing);
     if (const std::int64_t dropped = dropped_; dropped > 0)
       host().log(LogLevel::warning,
                  std::to_string(dropped) + " records were dropped in all, as " + "recorder.queue was full");
@@ -404,7 +404,7 @@ class TrialRecorder final : public Recorder {
     for (Firing& firing : watcher_->take()) pending_.push_back(std::move(firing));
   }
 
-  void tell(const Firing& firing) {
+  void write_journal(const Firing& firing) {
     std::string names;
     for (const std::string& name : firing.finding.tensors) names += (names.empty() ? "" : ", ") + name;
     host().journal("rule_fired", firing.text() + (names.empty() ? "" : " [" + names + "]") +
@@ -412,7 +412,7 @@ class TrialRecorder final : public Recorder {
   }
 
   void act(StepContext& context, const Firing& firing) {
-    tell(firing);
+    write_journal(firing);
     if (options_.dry_run) return;
     const std::string why = "rule " + firing.text();
     const std::string& action = firing.action;

@@ -59,24 +59,24 @@ std::string list(const Parts&... parts) {
 class Arena {
  public:
   std::int64_t take(std::int64_t size) {
-    for (Place& place : places_)
+    for (Block& place : places_)
       if (place.free && place.size >= size) return place.free = false, place.offset;
     places_.push_back({size_, size, false});
     size_ += size;
     return places_.back().offset;
   }
   void give_back(std::int64_t offset) {
-    for (Place& place : places_)
+    for (Block& place : places_)
       if (place.offset == offset) place.free = true;
   }
   std::int64_t size() const { return size_; }
 
  private:
-  struct Place {
+  struct Block {
     std::int64_t offset, size;
     bool free;
   };
-  std::vector<Place> places_;
+  std::vector<Block> places_;
   std::int64_t size_ = 0;
 };
 

@@ -185,7 +185,7 @@ class GpuPoly final : public Tool {
     } else {
       report.facts.emplace_back("margin", answer.margin);
     }
-    tell(report, verifier);
+    add_facts(report, verifier);
     return report;
   }
 
@@ -211,7 +211,7 @@ class GpuPoly final : public Tool {
     if (!file || made.put_in_place()) throw DataError(path + ": cannot be written");
   }
 
-  void tell(Report& report, const Verifier& verifier) const {
+  void add_facts(Report& report, const Verifier& verifier) const {
     report.facts.emplace_back("soundness", static_cast<std::int64_t>(options_.soundness));
     report.facts.emplace_back("proofs hold of", holds_of(verifier.layers(), options_.soundness));
     report.facts.emplace_back("multiply-adds", verifier.counters().multiply_adds);
@@ -260,7 +260,7 @@ class GpuPoly final : public Tool {
     report.facts = {{"weights", shop.source()},     {"samples", seen},
                     {"eps", options_.eps},          {"accuracy", share(right)},
                     {"cert_acc", share(counts[0])}, {"cert_unknown", share(counts[2] + counts[3])}};
-    tell(report, verifier);
+    add_facts(report, verifier);
     return report;
   }
 

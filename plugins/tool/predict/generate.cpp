@@ -34,7 +34,7 @@ std::int64_t draw_token(const std::vector<float>& logits, const Sampling& sampli
 
 void generate(trainyard::Network& network, at::Device device, std::int64_t window,
               std::vector<std::int64_t> context, const Sampling& sampling,
-              const trainyard::RandomStream& draws, const std::function<bool(std::int64_t)>& tell) {
+              const trainyard::RandomStream& draws, const std::function<bool(std::int64_t)>& take) {
   for (std::int64_t step = 0; step < sampling.tokens; ++step) {
     const auto seen = std::min<std::int64_t>(window, std::ssize(context));
     trainyard::Batch batch;
@@ -46,7 +46,7 @@ void generate(trainyard::Network& network, at::Device device, std::int64_t windo
     const at::Tensor row = said.contiguous();
     const std::vector<float> logits(row.const_data_ptr<float>(), row.const_data_ptr<float>() + row.numel());
     const std::int64_t next = draw_token(logits, sampling, draws.uniform(static_cast<std::uint64_t>(step)));
-    if (!tell(next)) return;
+    if (!take(next)) return;
     context.push_back(next);
     if (std::ssize(context) > 2 * window) context.erase(context.begin(), context.end() - window);
   }

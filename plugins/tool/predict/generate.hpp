@@ -23,6 +23,6 @@ std::int64_t draw_token(const std::vector<float>& logits, const Sampling& sampli
 /// behind them, which a causal network does not look at. Each token is told to `tell`; false ends it.
 void generate(trainyard::Network& network, at::Device device, std::int64_t window,
               std::vector<std::int64_t> context, const Sampling& sampling,
-              const trainyard::RandomStream& draws, const std::function<bool(std::int64_t)>& tell);
+              const trainyard::RandomStream& draws, const std::function<bool(std::int64_t)>& take);
 
 }  // namespace predict
