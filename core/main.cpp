@@ -30,10 +30,7 @@ std::vector<std::string> words_of_program(const CommandLine& line) {
 void add_verb(Arguments command, const plugins::HostVerb& verb, CommandLine& line) {
   Arguments added = command.verb(verb.name, verb.help);
   if (!verb.is_program) return std::ranges::find(own_verbs, verb.name, &OwnVerb::name)->add(added, line);
-  added.allow_others();  // its arguments are the program's
-  added.when_chosen([&line, added, &verb] {
-    line.chosen = [added, &verb]() -> int { become_verb(verb.name, added.others()); };
-  });
+  added.allow_others();  // the program parses them; here the verb is only listed
 }
 
 void add_verbs(Command& command, CommandLine& line) {
@@ -41,14 +38,16 @@ void add_verbs(Command& command, CommandLine& line) {
   const bool is_whole = !line.completes || line.words.size() > 1;
   const plugins::HostVerb* const verb = plugins::find_verb(word);
   if (verb != nullptr && verb->is_program && is_whole) become_verb(word, words_of_program(line));
-  for (const plugins::HostVerb& each : plugins::host_verbs) add_verb(command.arguments(), each, line);
+  // The folders of plugins are only read for a word that is no verb of the host's.
+  const bool is_unknown = !word.empty() && !word.starts_with('-') && !plugins::is_host_verb(word);
+  for (const plugins::HostVerb& each : plugins::host_verbs) {
+    add_verb(command.arguments(), each, line);
+    if (is_unknown && each.name == std::string_view("tools")) add_tools_of_plugins(command.arguments(), line);
+  }
   command.arguments().footer(
       "`trainyard help VERB` says what a verb takes; tools, which are verbs of plugins, are listed by "
       "`trainyard tools`.");
-  // The folders of plugins are only read for a word that is no verb of the host's.
-  if (word.empty() || word.starts_with('-') || plugins::is_host_verb(word)) return;
-  add_tools_of_plugins(command.arguments(), line);
-  if (line.completes || command.has_verb(word) || word.find('/') != std::string::npos) return;
+  if (!is_unknown || line.completes || command.has_verb(word) || word.find('/') != std::string::npos) return;
   if (const auto program = program_of(word)) become(*program, words_of_program(line));
 }
 
