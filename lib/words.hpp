@@ -1,8 +1,9 @@
-// Works on words: joins them, trims them.
+// Works on words: joins them, trims them, hands them to a program.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainyard::lib {
 
@@ -29,6 +30,15 @@ inline std::string lower_case(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return text;
+}
+
+/// Returns what exec and its like take: pointers into the words, which they leave as they are, and a null pointer.
+inline std::vector<char*> argv_of(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  return argv;
 }
 
 }  // namespace trainyard::lib

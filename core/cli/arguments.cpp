@@ -213,6 +213,10 @@ std::optional<int> Command::parse(int argc, const char* const* argv, std::ostrea
   }
 }
 
+bool Command::has_verb(const std::string& name) const {
+  return find_verb(*app_, name) != nullptr;
+}
+
 Offer Command::offer(const std::vector<std::string>& words) const {
   const CLI::App* verb = app_.get();
   const CLI::Option* open = nullptr;  // an option that still needs its value

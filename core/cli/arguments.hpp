@@ -83,6 +83,7 @@ class Command {
   Arguments arguments() { return Arguments(*app_); }
   /// Parses. Returns an exit code if nothing is left to do: help was asked for, or an error was reported.
   std::optional<int> parse(int argc, const char* const* argv, std::ostream& out, std::ostream& errors);
+  bool has_verb(const std::string& name) const;
   /// Completes the last of `words`, or the value in "--name=be"; they exclude the command's name.
   Offer offer(const std::vector<std::string>& words) const;
 

@@ -11,6 +11,8 @@
 
 #include <trainyard/error.hpp>
 
+#include "lib/words.hpp"
+
 namespace trainyard::control {
 namespace {
 
@@ -39,10 +41,7 @@ int HeldSignals::next(std::optional<std::chrono::milliseconds> limit) const {
 pid_t start(const std::vector<std::string>& words, const HeldSignals& signals, const std::vector<int>& keeps,
             const std::string& output) {
   setenv(parent_variable, std::to_string(getpid()).c_str(), 1);
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = lib::argv_of(words);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);

@@ -12,8 +12,4 @@ namespace trainyard::cli {
 /// Returns whole words for the last word, which is incomplete, sorted. More may follow '=', '.' and '/'.
 std::vector<std::string> completions(const Command& command, const std::vector<std::string>& words);
 
-/// Returns the script that bash, zsh or fish reads at its start, which calls `trainyard __complete WORD...`.
-std::string completion_script(const std::string& shell);
-inline constexpr const char* shells[] = {"bash", "zsh", "fish"};
-
 }  // namespace trainyard::cli

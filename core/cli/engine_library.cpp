@@ -26,22 +26,32 @@ void load_libtorch() {
                       ", which has lib/libtorch_cpu.so");
 }
 
-}  // namespace
-
-const train::Engine& engine() {
+/// Opens a library of this installation, in which the function `door` returns what it exports.
+template <class Exported>
+const Exported& opened(const char* file, const char* door) {
   load_libtorch();
-  const std::string path = home() + "/lib/libtrainyard_engine.so";
+  const std::string path = home() + "/lib/" + file;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw PluginError(std::string("the engine does not load: ") + dlerror() +
                       "; set TRAINYARD_LIBTORCH to the folder of LibTorch " + TRAINYARD_LIBTORCH_VERSION +
                       ", or put that folder at " + home() +
                       "/torch; where a file of Trainyard's own is missing, install all of it");
-  auto* const door = reinterpret_cast<const train::Engine* (*)()>(dlsym(library, "trainyard_engine"));
-  const train::Engine* found = door != nullptr ? door() : nullptr;
-  if (found == nullptr || found->magic != train::Engine::expected_magic)
+  auto* const open = reinterpret_cast<const Exported* (*)()>(dlsym(library, door));
+  const Exported* found = open != nullptr ? open() : nullptr;
+  if (found == nullptr || found->magic != Exported::expected_magic)
     throw PluginError(path + " is the engine of another release; build both again");
   return *found;
+}
+
+}  // namespace
+
+const train::Engine& engine() {
+  return opened<train::Engine>("libtrainyard_engine.so", "trainyard_engine");
+}
+
+const check::Checker& checker() {
+  return opened<check::Checker>("libtrainyard_checker.so", "trainyard_checker");
 }
 
 }  // namespace trainyard::cli

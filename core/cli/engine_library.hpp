@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/engine/check/check.hpp"
 #include "core/engine/engine.hpp"
 
 namespace trainyard::cli {
@@ -12,5 +13,8 @@ std::string home();
 
 /// Opens the engine. Throws PluginError where libtrainyard_engine.so is absent or of another build.
 const train::Engine& engine();
+
+/// Opens the engine that checks plugins, under the same conditions.
+const check::Checker& checker();
 
 }  // namespace trainyard::cli

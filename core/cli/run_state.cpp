@@ -60,11 +60,11 @@ void ask(RunState& run, std::chrono::milliseconds patience) {
   }
 }
 
+}  // namespace
+
 std::string plural(std::int64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
-
-}  // namespace
 
 std::string_view name(Life life) {
   return lives[static_cast<std::size_t>(life)];

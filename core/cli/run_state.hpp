@@ -79,6 +79,9 @@ std::vector<std::string> last_lines(const std::string& file, std::size_t count);
 /// Blanks control characters, which would move a terminal's cursor, in foreign text.
 std::string printable(std::string_view text);
 
+/// Returns "1 run", "2 runs".
+std::string plural(std::int64_t count, const char* what);
+
 /// Formats a duration for people: "1:23", "2:05:00", "3d 4h".
 std::string span_text(double seconds);
 

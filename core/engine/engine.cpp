@@ -5,50 +5,22 @@
 #include <ATen/Version.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 
 #include <trainyard/error.hpp>
 #include <trainyard/graph/graph.hpp>
 
-#include "core/engine/check/check.hpp"
 #include "core/engine/distributed/nccl.hpp"
-#include "core/engine/events/exit_watch.hpp"
-#include "core/engine/swap/swaps.hpp"
 #include "core/engine/train/run.hpp"
 #include "core/engine/verbs/commands.hpp"
 #include "core/engine/verbs/model_show.hpp"
+#include "core/engine/verbs/reported.hpp"
 
 namespace trainyard::train {
 namespace {
-
-/// Runs a verb; an error that leaves it is printed as one message and becomes the exit code of its class.
-template <class Verb>
-int code_of(Verb&& verb) {
-  const report::ExitWatch exit_watch;
-  try {
-    return verb();
-  } catch (const Error& error) {
-    std::fprintf(stderr, "trainyard: %s\n", error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "trainyard: internal error: %s\n", error.what());
-    return static_cast<int>(ExitCode::internal);
-  }
-}
-
-/// Runs a verb; if threads are left, ends the process without taking the libraries down below them.
-template <class Verb>
-int reported(Verb&& verb) {
-  const int code = code_of(verb);
-  if (!left_threads()) return code;
-  std::fflush(nullptr);
-  ::_exit(code);
-}
 
 std::vector<StepRate> rates_of(const config::RunConfig& config, const plugins::Registry& registry,
                                std::int64_t most) {
@@ -132,10 +104,6 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
       .tool =
           [](const auto& config, const auto& registry, const auto& weights, bool json) {
             return reported([&] { return tool_command(config, registry, weights, json); });
-          },
-      .check_plugins =
-          [](const auto& files, const auto& registry, const auto& options) {
-            return reported([&] { return trainyard::check::check_command(files, registry, options); });
           },
       .doctor = doctor,
   };

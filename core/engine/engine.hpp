@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/check/check_options.hpp"
 #include "core/engine/verbs/commands.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/runfile/run_config.hpp"
@@ -24,7 +23,7 @@ struct StepRate {
 };
 
 struct Engine {
-  static constexpr std::uint64_t expected_magic = 0x33656e69676e65;  // "engine3"
+  static constexpr std::uint64_t expected_magic = 0x34656e69676e65;  // "engine4"
   std::uint64_t magic = expected_magic;
 
   // Each returns an exit code; errors have been printed to standard error by then.
@@ -49,9 +48,6 @@ struct Engine {
   /// the run's directory), and prints its report as text or JSON.
   int (*tool)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
               bool json) = nullptr;
-  /// Checks the plugins in these files, each test in a process of its own, and prints what was found.
-  int (*check_plugins)(const std::vector<std::string>& files, const plugins::Registry&,
-                       const check::CheckOptions&) = nullptr;
   /// Prints LibTorch's version, the threads and the devices.
   int (*doctor)() = nullptr;
 };

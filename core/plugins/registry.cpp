@@ -18,8 +18,7 @@ namespace {
 /// Throws PluginError for a tool with the name of a host's verb, since a tool is called as a verb.
 void refuse_host_verb(const ManifestData& manifest) {
   const KindRow* const kind = find_kind(manifest.kind);
-  if (kind != nullptr && kind->is_verb &&
-      std::ranges::find(host_verbs, manifest.name) != std::end(host_verbs))
+  if (kind != nullptr && kind->is_verb && is_host_verb(manifest.name))
     throw PluginError("is a tool called \"" + manifest.name + "\", as the host's verb trainyard " +
                       manifest.name + ": give the tool another name");
 }

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "core/report/bands.hpp"
+#include "core/report/numbers.hpp"
 
 namespace trainyard::report {
 
@@ -68,18 +67,6 @@ class Frame {
   /// Bounds a value so that the distance between any two is finite.
   static double bounded(double value) { return std::clamp(value, -4e307, 4e307); }
   double scaled(double value) const { return log_ ? std::log10(value) : bounded(value); }
-
-  static std::vector<double> round_numbers(double low, double high, int count) {
-    const double rough = (high - low) / count, power = std::pow(10.0, std::floor(std::log10(rough)));
-    if (!std::isfinite(rough) || rough <= 0.0 || power <= 0.0) return {low};
-    const double each = power * (rough / power < 1.5   ? 1
-                                 : rough / power < 3.5 ? 2
-                                 : rough / power < 7.5 ? 5
-                                                       : 10);
-    std::vector<double> found;
-    for (double i = std::ceil(low / each); i * each <= high; ++i) found.push_back(i * each + 0.0);  // no -0
-    return found;
-  }
 
   double from_ = std::numeric_limits<double>::infinity(), to_ = -from_;
   double lowest_ = from_, highest_ = -from_;

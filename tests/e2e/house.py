@@ -1,5 +1,6 @@
 """The rules of the house: headers that compile alone, dependencies that point one way, a thin front, a small core, one
 format."""
+import itertools
 import os
 import pathlib
 import re
@@ -281,7 +282,7 @@ class Rooms(unittest.TestCase):
     """A folder of core is a library, and knows those before it in this list."""
 
     ROOMS = ["plugins", "runfile", "rundir", "check", "report", "engine/log", "engine/events", "engine/save", "engine/distributed", "engine/train", "engine/recovery", "engine/swap",
-             "engine/verbs", "engine/check", "engine", "cli", "cli/study", "cli/verbs", ""]
+             "engine/verbs", "engine/check", "engine", "cli", "cli/verbs", "programs/study", "programs", ""]
     APART = {"seal": {"plugins", "runfile"},  # a program of the build
              "nccl": {"engine/distributed"}}  # a library that this loads
 
@@ -318,7 +319,7 @@ class Rooms(unittest.TestCase):
 
     def test_each_is_within_its_budget(self):
         contract = [path for path in sources("sdk/include/trainyard") if path.parent.name in {"trainyard", "graph", "mixins"}]
-        libraries = {library: sources(f"core/{library}") for library in ("plugins", "runfile", "rundir", "report", "engine", "cli", "check")}
+        libraries = {library: sources(f"core/{library}") for library in ("plugins", "runfile", "rundir", "report", "engine", "cli", "programs", "check")}
         libraries |= {"lib": sources("lib"), "sdk contract": contract,
                       "sdk library": [path for path in [*sources("sdk/src"), *sources("sdk/include")] if path not in contract]}
         table = (SOURCE / "docs/architecture.md").read_text().partition("## Budgets")[2].partition("\n## ")[0]
@@ -396,22 +397,25 @@ class Front(unittest.TestCase):
         told = subprocess.run([cache("CMAKE_MAKE_PROGRAM"), "-t", "deps"], text=True, capture_output=True, check=True, cwd=BUILD).stdout
         seen = set()
         for head, *lines in map(str.splitlines, told.strip().split("\n\n")):
-            if re.search(r"trainyard_(plugins|runfile|rundir|check|report|cli|command)\.dir/", head):
+            if re.search(r"trainyard[_-](plugins|runfile|rundir|check|report|cli|command|programs)\.dir/", head):
                 read = {os.path.normpath(BUILD / line.strip()) for line in lines}
                 with self.subTest(head):
                     self.assertRegex(head, r"\(VALID\)$", "build it first")
                     self.assertEqual(sorted(filter(HEAVY.search, read)), [])
                 seen |= read
-        files = [SOURCE / "core/main.cpp", *(path for room in ("plugins", "runfile", "rundir", "check", "report", "cli")
+        files = [SOURCE / "core/main.cpp", *(path for room in ("plugins", "runfile", "rundir", "check", "report", "cli", "programs")
                                              for path in (SOURCE / "core" / room).rglob("*.cpp"))]
         self.assertGreater(len(files), 100)
         self.assertEqual([str(path) for path in files if str(path) not in seen], [], "no object of the front is of these")
 
     def test_it_links_no_libtorch(self):
-        for words in (["readelf", "-d", str(TRAINYARD)], ["ldd", str(TRAINYARD)]):
-            text = subprocess.run(words, text=True, capture_output=True, check=True).stdout
-            self.assertIn("libstdc++", text)
-            self.assertNotRegex(text, "libtorch|libc10|libtrainyard")
+        programs = sorted(set(TRAINYARD.parent.glob("trainyard*")) - {TRAINYARD.parent / "trainyard-seal"})
+        self.assertGreater(len(programs), 10)
+        for program, words in itertools.product(programs, (["readelf", "-d"], ["ldd"])):
+            with self.subTest(f"{words[0]} {program.name}"):
+                text = subprocess.run([*words, program], text=True, capture_output=True, check=True).stdout
+                self.assertIn("libstdc++", text)
+                self.assertNotRegex(text, "libtorch|libc10|libtrainyard")
 
 
 class Format(unittest.TestCase):

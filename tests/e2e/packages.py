@@ -59,6 +59,9 @@ class Packages(unittest.TestCase):
         self.run_(trainyard, "train", share / "configs/digits_mlp.toml", "--set", "trainer.max_duration=20ba", "-q", cwd=work, env=environment)
         [result] = (work / "runs").glob("*/result.json")
         self.assertEqual(json.loads(result.read_text())["status"], "completed")
+        self.assertIn("digits-mlp", self.run_(trainyard, "runs", cwd=work, env=environment))  # a program beside it
+        for path in BUILD.glob("bin/trainyard*"):
+            self.assertTrue(os.access(prefix / "bin" / path.name, os.X_OK), path.name)
         if not builds:
             return
         source = self.plugin(work)
@@ -66,6 +69,7 @@ class Packages(unittest.TestCase):
         self.run_("cmake", "--build", source / "build", env=environment)
         (work / "run.toml").write_text(SMALL + '[schedule]\ntype = "my_schedule"\n')
         self.run_(trainyard, "train", "run.toml", "-q", "--plugins", source / "build", cwd=work, env=environment)
+        self.run_(trainyard, "plugins", "check", source / "build/libmy_schedule.so", "--only", "life.opens", env=environment)
         self.run_(share / "tools/docs", "--write", "--out", work / "docs", "--plugins", source / "build", env=environment)
         self.assertIn("## my_schedule", (work / "docs/kinds/schedule.md").read_text())
 
@@ -84,6 +88,7 @@ class Packages(unittest.TestCase):
         self.assertRegex(said, rf"libtorch_cpu.so.*; set TRAINYARD_LIBTORCH to the folder of LibTorch 2\.11\.0, or put that folder at {prefix}/torch")
         said = self.run_(prefix / "bin/trainyard", "doctor", code=3, env={**PLAIN, "TRAINYARD_LIBTORCH": "/absent"})
         self.assertRegex(said, "TRAINYARD_LIBTORCH: /absent/lib/libtorch_cpu.so: .*it is to name the folder of LibTorch")
+        self.assertRegex(self.run_(prefix / "bin/trainyard", "plugins", "check", "schedule/step", code=3), "the engine does not load: .*libtorch_cpu.so")
         self.assertIn("valid", self.run_(prefix / "bin/trainyard", "validate", "--level", "files", prefix / "share/trainyard/configs/digits_mlp.toml"))
         (self.folder / "without").mkdir()
         source = self.plugin(self.folder / "without")

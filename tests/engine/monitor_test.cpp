@@ -17,12 +17,12 @@
 #include <catch2/catch.hpp>
 
 #include <trainyard/error.hpp>
-#include "core/cli/ctl_verbs.hpp"
-#include "core/cli/curve.hpp"
-#include "core/cli/follow.hpp"
-#include "core/cli/monitor_verb.hpp"
-#include "core/cli/runs_verb.hpp"
 #include "core/engine/swap/channel.hpp"
+#include "core/programs/ctl.hpp"
+#include "core/programs/curve.hpp"
+#include "core/programs/follow.hpp"
+#include "core/programs/monitor.hpp"
+#include "core/programs/runs.hpp"
 #include "core/rundir/run_directory.hpp"
 #include "core/rundir/socket.hpp"
 #include "support/folder.hpp"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <trainyard/error.hpp>
-#include "core/cli/ckpt_diff.hpp"
+#include "core/programs/ckpt_diff.hpp"
 #include "core/rundir/folder.hpp"
 #include "lib/sha256.hpp"
 #include "support/folder.hpp"

@@ -11,8 +11,8 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/cli/plugins_verbs.hpp"
 #include "core/plugins/elf.hpp"
+#include "core/programs/plugins.hpp"
 #include "core/runfile/resolve.hpp"
 #include "support/folder.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/cli/curve.hpp"
-#include "core/cli/time_text.hpp"
+#include "core/programs/curve.hpp"
+#include "core/programs/time_text.hpp"
 #include "core/report/bands.hpp"
 #include "core/report/compare.hpp"
 #include "core/report/frame.hpp"

@@ -10,10 +10,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/cli/study/ledger.hpp"
-#include "core/cli/study/plot.hpp"
-#include "core/cli/study/results.hpp"
-#include "core/cli/study/study_file.hpp"
+#include "core/programs/study/ledger.hpp"
+#include "core/programs/study/plot.hpp"
+#include "core/programs/study/results.hpp"
+#include "core/programs/study/study_file.hpp"
 #include "core/runfile/parse.hpp"
 #include "support/folder.hpp"
 

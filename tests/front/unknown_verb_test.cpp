@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/cli/arguments.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/programs/programs.hpp"
 
 namespace unknown_verb_tests {
 
@@ -17,8 +17,9 @@ namespace {
 std::string told(const std::string& line) {
   cli::Command command("trainyard", "", "");
   cli::CommandLine line_of_verbs;
-  for (const auto add : {cli::add_ctl, cli::add_monitor, cli::add_runs})
-    add(command.arguments(), line_of_verbs);
+  cli::add_ctl(command.arguments().verb("ctl", ""), line_of_verbs);
+  cli::add_monitor(command.arguments().verb("monitor", ""), line_of_verbs);
+  cli::add_runs(command.arguments().verb("runs", ""), line_of_verbs);
   std::istringstream stream("trainyard " + line);
   std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
   std::vector<const char*> argv;

@@ -4,7 +4,7 @@
 #include <trainyard/version.hpp>
 
 #include "core/cli/engine_library.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/cli/verbs/verbs.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -22,9 +22,8 @@ int doctor(RunFileOptions& options) {
 
 }  // namespace
 
-void add_doctor(Arguments command, CommandLine& line) {
-  when_chosen(command.verb("doctor", "check this installation"), line, std::make_shared<RunFileOptions>(),
-              doctor);
+void add_doctor(Arguments verb, CommandLine& line) {
+  when_chosen(verb, line, std::make_shared<RunFileOptions>(), doctor);
 }
 
 }  // namespace trainyard::cli

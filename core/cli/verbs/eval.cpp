@@ -1,6 +1,6 @@
 // trainyard eval: evaluates saved weights.
 #include "core/cli/engine_library.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/cli/verbs/verbs.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -22,8 +22,7 @@ int eval(EvalArguments& given) {
 
 }  // namespace
 
-void add_eval(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("eval", "evaluate saved weights on the run's val and test data");
+void add_eval(Arguments verb, CommandLine& line) {
   const auto given = std::make_shared<EvalArguments>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);

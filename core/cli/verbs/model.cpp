@@ -1,6 +1,6 @@
 // trainyard model show: lists the layers of a model.
 #include "core/cli/engine_library.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/cli/verbs/verbs.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -12,8 +12,7 @@ int show(RunFileOptions& options) {
 
 }  // namespace
 
-void add_model(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("model", "look at models");
+void add_model(Arguments verb, CommandLine& line) {
   Arguments shown = verb.verb("show", "layers, shapes, parameters, multiply-adds, dropout sites");
   const auto options = std::make_shared<RunFileOptions>();
   add_run_file(shown, *options);

@@ -4,7 +4,7 @@
 
 #include "core/cli/engine_library.hpp"
 #include "core/cli/order_of_run.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/cli/verbs/verbs.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -29,9 +29,7 @@ int plan(RunFileOptions& options) {
 
 }  // namespace
 
-void add_plan(Arguments command, CommandLine& line) {
-  Arguments verb =
-      command.verb("plan", "show hook order, steps, batch arithmetic and memory before training");
+void add_plan(Arguments verb, CommandLine& line) {
   const auto options = std::make_shared<RunFileOptions>();
   add_run_file(verb, *options);
   when_chosen(verb, line, options, plan);

@@ -8,8 +8,7 @@
 #include "core/cli/columns.hpp"
 #include "core/cli/engine_library.hpp"
 #include "core/cli/run_state.hpp"
-#include "core/cli/verbs/verb.hpp"
-#include "core/plugins/host_verbs.hpp"
+#include "core/cli/verbs/verbs.hpp"
 #include "core/runfile/option_text.hpp"
 #include "core/runfile/print.hpp"
 
@@ -92,14 +91,14 @@ int run_tool(ToolsArguments& given) {
 /// the run files among its words.
 plugins::Registry registry_of(const CommandLine& line) {
   std::vector<std::string> given, files;
-  for (int i = 2; i < line.argc; ++i) {
-    const std::string_view word = line.argv[i];
+  for (std::size_t i = 1; i < line.words.size(); ++i) {
+    const std::string& word = line.words[i];
     std::error_code error;
-    if (word == "--plugins" && i + 1 < line.argc)
-      given.emplace_back(line.argv[++i]);
+    if (word == "--plugins" && i + 1 < line.words.size())
+      given.push_back(line.words[++i]);
     else if (word.starts_with("--plugins="))
-      given.emplace_back(word.substr(word.find('=') + 1));
-    else if (const std::string file = run_file_of(std::string(word));
+      given.push_back(word.substr(word.find('=') + 1));
+    else if (const std::string file = run_file_of(word);
              file.ends_with(".toml") && std::filesystem::is_regular_file(file, error))
       files.push_back(file);
   }
@@ -155,17 +154,13 @@ void add_tool(Arguments command, CommandLine& line, const ManifestData& manifest
 
 }  // namespace
 
-void add_tools(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("tools", "list the verbs that plugins are");
+void add_tools(Arguments verb, CommandLine& line) {
   const auto given = std::make_shared<RunFileOptions>();
   add_plugin_folders(verb, *given);
   when_chosen(verb, line, given, list);
+}
 
-  // The folders of plugins are only read for a word that is no verb of the host's.
-  const std::string_view word = line.argc > 1 ? line.argv[1] : "";
-  if (word.empty() || word.starts_with('-') ||
-      std::ranges::find(plugins::host_verbs, word) != std::end(plugins::host_verbs))
-    return;
+void add_tools_of_plugins(Arguments command, CommandLine& line) {
   const plugins::Registry registry = registry_of(line);
   for (const PluginFile* tool : tools_of(registry)) add_tool(command, line, tool->manifest);
 }

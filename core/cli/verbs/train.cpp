@@ -6,7 +6,7 @@
 #include "core/cli/engine_library.hpp"
 #include "core/cli/launcher.hpp"
 #include "core/cli/supervisor.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/cli/verbs/verbs.hpp"
 #include "core/runfile/print.hpp"
 
 namespace trainyard::cli {
@@ -23,14 +23,14 @@ struct TrainArguments {
 };
 
 /// Returns the same command for a child, without `option`, which starts children, and its `values` values.
-std::vector<std::string> words_without(std::string_view option, int values, const CommandLine& line) {
+std::vector<std::string> words_without(std::string_view option, std::size_t values, const CommandLine& line) {
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string()};
-  for (int i = 1; i < line.argc; ++i) {
-    const std::string_view word = line.argv[i];
+  for (std::size_t i = 0; i < line.words.size(); ++i) {
+    const std::string& word = line.words[i];
     if (word == option)
       i += values;
     else if (!word.starts_with(std::string(option) + "="))
-      words.emplace_back(word);
+      words.push_back(word);
   }
   return words;
 }
@@ -69,8 +69,7 @@ int resume(TrainArguments& given) {
 
 }  // namespace
 
-void add_train(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("train", "train a model");
+void add_train(Arguments verb, CommandLine& line) {
   const auto given = std::make_shared<TrainArguments>(line);
   add_run_file(verb, given->run_file);
   verb.flag("--overwrite", given->train.overwrite, "replace the run directory if it exists");
@@ -83,8 +82,7 @@ void add_train(Arguments command, CommandLine& line) {
   when_chosen(verb, line, given, train);
 }
 
-void add_resume(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("resume", "go on with a run from its newest checkpoint");
+void add_resume(Arguments verb, CommandLine& line) {
   const auto given = std::make_shared<TrainArguments>(line);
   verb.add("run", given->run, "the run's directory or name").required().run().existing_folder();
   add_set(verb, given->run_file, "trainer.max_duration=20ep");

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "core/cli/engine_library.hpp"
-#include "core/cli/verbs/verb.hpp"
+#include "core/cli/verbs/verbs.hpp"
 
 namespace trainyard::cli {
 namespace {
@@ -33,8 +33,7 @@ int validate(ValidateArguments& given) {
 
 }  // namespace
 
-void add_validate(Arguments command, CommandLine& line) {
-  Arguments verb = command.verb("validate", "check a run file and report everything that is wrong with it");
+void add_validate(Arguments verb, CommandLine& line) {
   const auto given = std::make_shared<ValidateArguments>();
   add_run_file(verb, given->run_file);
   add_format(verb, given->format);

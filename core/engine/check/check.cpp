@@ -13,6 +13,7 @@
 #include "core/check/report.hpp"
 #include "core/check/samples.hpp"
 #include "core/engine/check/groups.hpp"
+#include "core/engine/verbs/reported.hpp"
 #include "core/plugins/kinds.hpp"
 
 namespace trainyard::check {
@@ -188,8 +189,6 @@ Report check_one(const std::string& path, const plugins::Registry& registry, con
   return check.run();
 }
 
-}  // namespace
-
 int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
                   const CheckOptions& options) {
   const Stoppable stoppable;
@@ -205,4 +204,14 @@ int check_command(const std::vector<std::string>& files, const plugins::Registry
   return static_cast<int>(passed ? ExitCode::done : ExitCode::plugin);
 }
 
+}  // namespace
 }  // namespace trainyard::check
+
+extern "C" __attribute__((visibility("default"))) const trainyard::check::Checker* trainyard_checker() {
+  static const trainyard::check::Checker checker = {
+      .check = [](const auto& files, const auto& registry, const auto& options) {
+        return trainyard::train::reported(
+            [&] { return trainyard::check::check_command(files, registry, options); });
+      }};
+  return &checker;
+}

@@ -19,6 +19,7 @@
 #include "core/runfile/print.hpp"
 #include "core/runfile/resolve.hpp"
 #include "lib/read_file.hpp"
+#include "lib/words.hpp"
 
 namespace trainyard::check {
 namespace {
@@ -65,16 +66,12 @@ std::vector<std::string> all_sets(const Subject& subject, const std::vector<std:
 int train_ranks(const Subject& subject, const Training& training, const std::string& folder) {
   const std::string file = folder + ".toml";
   std::ofstream(file) << training.text;
-  std::vector<std::string> words = {
-      fs::read_symlink("/proc/self/exe").string(),       "train", file, "-q", "--ranks", "2", "--plugins",
-      fs::path(subject.file.path).parent_path().string()};
+  const std::string host = (fs::read_symlink("/proc/self/exe").parent_path() / "trainyard").string();
+  std::vector<std::string> words = {host, "train", file, "-q", "--ranks", "2", "--plugins"};
+  words.push_back(fs::path(subject.file.path).parent_path().string());
   for (const std::string& set : all_sets(subject, training.sets)) words.insert(words.end(), {"--set", set});
   words.insert(words.end(), {"--set", "run.output_dir=" + folder});
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execv(arguments[0], arguments.data());
+  execv(host.c_str(), lib::argv_of(words).data());
   return static_cast<int>(ExitCode::internal);
 }
 

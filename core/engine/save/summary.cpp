@@ -1,11 +1,10 @@
 #include "core/engine/save/summary.hpp"
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "core/rundir/folder.hpp"
+#include "lib/on_path.hpp"
 #include "lib/printed.hpp"
 
 namespace trainyard::report {
@@ -30,9 +29,8 @@ std::string program() {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  std::stringstream folders(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (fs::equivalent(fs::path(folder) / "trainyard", self, error)) return "trainyard";
+  const auto found = lib::on_path("trainyard");
+  if (found && fs::equivalent(*found, self, error)) return "trainyard";
   const std::string path = fs::proximate(self, error).string();
   return error || path.empty() ? "trainyard" : path.find('/') == std::string::npos ? "./" + path : path;
 }

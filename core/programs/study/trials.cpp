@@ -1,0 +1,98 @@
+#include "core/programs/study/trials.hpp"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <thread>
+
+#include "core/cli/run_state.hpp"
+#include "lib/read_file.hpp"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Waits until trials of a study that was killed earlier have ended in order, which takes a moment.
+void wait_for_writer(const std::string& folder) {
+  using namespace std::chrono_literals;
+  for (auto waited = 0ms; waited < 60s && holds_run(folder) && going(life_of(folder, 0ms).life);
+       waited += 50ms)
+    std::this_thread::sleep_for(50ms);
+}
+
+std::string text_of(const std::string& file) {
+  std::string text = lib::read_file(file).value_or("");
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::map<std::string, double> metrics_of(const std::string& folder) {
+  std::map<std::string, double> metrics;
+  const control::Json result = object_in(text_of(folder + "/result.json"));
+  if (!result.is_object()) return metrics;
+  const control::Json values = result.value("metrics", control::Json::object());
+  for (const auto& [name, value] : values.items())
+    metrics[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  return metrics;
+}
+
+}  // namespace
+
+Trials::~Trials() {
+  if (running_.empty()) return;
+  interrupt();
+  for (const Running& each : running_) waitpid(each.process, nullptr, 0);
+}
+
+void Trials::start(const StudyTrial& trial, const std::vector<std::string>& words, const std::string& folder,
+                   const std::string& log) {
+  wait_for_writer(folder);
+  fs::create_directories(fs::path(log).parent_path());
+  fs::create_directories(fs::path(folder).parent_path());
+  const pid_t process = control::start(words, signals_, {}, log);
+  running_.push_back({process, trial, folder, log, std::chrono::steady_clock::now()});
+}
+
+void Trials::interrupt() {
+  interrupted_ = true;
+  for (const Running& each : running_) kill(each.process, SIGTERM);
+}
+
+std::vector<EndedTrial> Trials::ended() {
+  std::vector<EndedTrial> all;
+  std::erase_if(running_, [&](const Running& each) {
+    int status = 0;
+    if (waitpid(each.process, &status, WNOHANG) != each.process) return false;
+    all.push_back(look_at(each, status));
+    return true;
+  });
+  return all;
+}
+
+EndedTrial Trials::look_at(const Running& trial, int status) const {
+  const control::End end{.child = trial.process, .status = status};
+  EndedTrial ended{.outcome = {}, .seconds = 0.0, .code = end.code()};
+  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - trial.begun).count();
+  TrialOutcome& outcome = ended.outcome;
+  outcome.trial = trial.trial.name;
+  outcome.until = trial.trial.until;
+  const std::string printed = text_of(trial.log);
+  if (end.code() == static_cast<int>(ExitCode::done)) {
+    outcome.metrics = metrics_of(trial.folder);
+    std::error_code ignored;
+    if (printed.empty()) fs::remove(trial.log, ignored);
+    return ended;
+  }
+  ended.interrupted =
+      interrupted_ && (end.code() == static_cast<int>(ExitCode::resumable) || end.by_signal());
+  const bool diverged = end.code() == static_cast<int>(ExitCode::numeric);
+  outcome.end = diverged ? TrialOutcome::End::diverged : TrialOutcome::End::failed;
+  outcome.error =
+      printed.empty() || end.by_signal() ? end.text() + (printed.empty() ? "" : ": " + printed) : printed;
+  return ended;
+}
+
+}  // namespace trainyard::cli
