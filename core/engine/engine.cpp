@@ -134,8 +134,8 @@ extern "C" __attribute__((visibility("default"))) const trainyard::train::Engine
             return reported([&] { return tool_command(config, registry, weights, json); });
           },
       .check_plugins =
-          [](const auto& files, const auto& registry, const auto& options) {
-            return reported([&] { return trainyard::check::check_command(files, registry, options); });
+          [](const auto& plugins, const auto& registry, const auto& options) {
+            return reported([&] { return trainyard::check::check_command(plugins, registry, options); });
           },
       .doctor = doctor,
   };

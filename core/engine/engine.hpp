@@ -49,8 +49,8 @@ struct Engine {
   /// the run's directory), and prints its report as text or JSON.
   int (*tool)(const config::RunConfig&, const plugins::Registry&, const std::string& weights,
               bool json) = nullptr;
-  /// Checks the plugins in these files, each test in a process of its own, and prints what was found.
-  int (*check_plugins)(const std::vector<std::string>& files, const plugins::Registry&,
+  /// Checks plugins, each test in a process of its own, and prints what was found; no name: all of a file.
+  int (*check_plugins)(const std::vector<plugins::PluginFile>&, const plugins::Registry&,
                        const check::CheckOptions&) = nullptr;
   /// Prints LibTorch's version, the threads and the devices.
   int (*doctor)() = nullptr;

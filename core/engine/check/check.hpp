@@ -9,9 +9,9 @@
 
 namespace trainyard::check {
 
-/// Checks the plugins in these files, and prints. Returns `done` if no test failed or crashed, else `plugin`.
+/// Checks plugins, those without a name being all of a file, and prints. Returns `done` if no test failed or crashed, else `plugin`.
 /// The process must not have used LibTorch yet. Throws Error if a check cannot be made at all.
-int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
+int check_command(const std::vector<plugins::PluginFile>& plugins, const plugins::Registry& registry,
                   const CheckOptions& options);
 
 }  // namespace trainyard::check
