@@ -184,10 +184,10 @@ TEST_CASE("an updated file is the new code, the old one goes on: P2") {
   install(sealed + "two.so");
   CHECK(call_raw(path) == 1);  // the pitfall: the system's loader knows the path and does not look
 
-  const LoadedPlugin second = load(read(path));
+  const LoadedPlugin second = load(read(path).front());
   CHECK(factor(second) == 2);
   install(sealed + "one.so");
-  const LoadedPlugin first = load(read(path));
+  const LoadedPlugin first = load(read(path).front());
   CHECK(factor(first) == 1);
   CHECK(factor(second) == 2);
   CHECK(first.generation() > second.generation());
@@ -206,7 +206,7 @@ TEST_CASE("a file overwritten in place does not reach a running plugin: P3") {
         }) == SIGBUS);  // the pitfall
 
   test::write_file(path, test::read_file(sealed + "one.so"));
-  const LoadedPlugin plugin = load(read(path));
+  const LoadedPlugin plugin = load(read(path).front());
   truncate();
   CHECK(factor(plugin) == 1);
   CHECK(!is_mapped(folder.path()));

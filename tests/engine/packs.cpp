@@ -1,10 +1,12 @@
 #include <catch2/catch.hpp>
+#include <random>
 
 #include <trainyard/hook.hpp>
 #include <trainyard/schedule.hpp>
 
 #include "core/plugins/elf.hpp"
 #include "core/plugins/loader.hpp"
+#include "core/plugins/manifest_text.hpp"
 #include "support/folder.hpp"
 
 #include <trainyard/testing/plugin.hpp>
@@ -79,6 +81,45 @@ TEST_CASE("a pack that has not what its seal says is refused") {
   CHECK_THAT(refusal(forged(sealed + "one.so", 1)), Catch::Contains("exports 1 plugins, its seal has more"));
   CHECK_THAT(refusal(forged(raw + "pack_twins.so", 1)),
              Catch::Contains("sealed `name = \"level\"`, described `name = \"rising\"`"));
+}
+
+TEST_CASE("500 mutated packs: a scan takes all of the plugins or none, and a load what was sealed") {
+  const std::string original = test::read_file(pack);
+  const std::string sound = to_text(read(pack));
+  std::mt19937 random(11);
+  const auto below = [&](std::size_t limit) {
+    return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
+  };
+  const std::size_t manifest = original.find("plugins = [\n"), end = original.find("seal = {", manifest);
+  REQUIRE(end != std::string::npos);
+  const test::Folder folder;
+  const std::string path = folder / "libmutant.so";
+  int taken = 0, in_manifest = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::string bytes = original;
+    if (i % 3 == 0)
+      bytes.resize(below(bytes.size()));
+    else
+      for (int each = 0; each < 16; ++each) {
+        const std::size_t at = i % 3 == 1 ? below(bytes.size()) : manifest + below(end - manifest);
+        bytes[at] = static_cast<char>(below(256));
+      }
+    test::write_file(path, bytes);
+    const Registry registry = Registry::scan({folder.path()});
+    REQUIRE(registry.files().size() + 3 * registry.refusals().size() == 3);
+    if (registry.files().empty()) continue;
+    ++taken;
+    in_manifest += i % 3 == 2;
+    for (std::size_t place = 0; place < 3; ++place) CHECK(registry.files()[place].place == place);
+    const std::string refused = refusal(registry.files()[1]);
+    if (refused != "loaded")
+      CHECK_THAT(refused, Catch::Contains("truncated or damaged") ||
+                              Catch::Contains("its code has SHA-256") || Catch::Contains("is damaged"));
+    else
+      CHECK(to_text(registry.files()) == sound);
+  }
+  CHECK(taken > 0);
+  CHECK(in_manifest == 0);
 }
 
 TEST_CASE("the test kit takes a plugin of a pack by kind, and by name where there are several") {

@@ -98,8 +98,9 @@ TEST_CASE("a changed pack is refused whole, and what is wrong names the plugin")
       "SDK");
   CHECK(refusal(resealed(replaced(text, "name = \"level\", ", ""))) ==
         "its plugin 2, \"\": manifest: `name` is missing");
-  CHECK(refusal(resealed(replaced(text, "default = 100.0", "default = 100.0, colour = 3"))) ==
-        "its plugin 2, \"level\": options[1]: `colour` is not known to this host");
+  CHECK_THAT(refusal(resealed(replaced(text, "default = 100.0", "default = 100.0, colour = 3"))),
+             Catch::StartsWith("its plugin 2, \"level\": options[") &&
+                 Catch::EndsWith("]: `colour` is not known to this host"));
   const std::size_t begin = text.find("plugins = ["), end = text.find("\nbuild = ");
   REQUIRE(begin == 0);
   CHECK(refusal(resealed("plugins = []" + text.substr(end))) ==
@@ -127,7 +128,7 @@ TEST_CASE("a registry finds each plugin of a pack, and says where two of a name 
   const std::string text =
       config::resolve(config::load({run}, {}, {}), Registry::scan({folder.path()})).findings.text();
   CHECK_THAT(text, Catch::Contains("more than one file provides the schedule plugin \"level\": " + path +
-                                   " (2.0.0) and " + folder.path() + "/libother.so (2.0.0)"));
+                                   " (2.0.0), " + folder.path() + "/libother.so (2.0.0)"));
 }
 
 TEST_CASE("a damaged pack is refused whole, and the run file says so") {
