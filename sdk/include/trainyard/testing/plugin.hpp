@@ -28,12 +28,13 @@ namespace trainyard::testing {
 using OptionList = std::initializer_list<std::pair<const char*, Value>>;
 Table options(OptionList entries);
 
-/// A plugin of a file that was built. The name says which, where the file has several of the kind.
+/// A plugin of a file that was built: a path alone stands for the only one of its kind there, the name says
+/// which of several.
 struct BuiltPlugin {
-  // NOLINTBEGIN(google-explicit-constructor): a path stands for the file's only plugin
+  // NOLINTBEGIN: a path converts on purpose
   BuiltPlugin(const char* path) : file(path) {}
   BuiltPlugin(std::string path, std::string plugin = {}) : file(std::move(path)), name(std::move(plugin)) {}
-  // NOLINTEND(google-explicit-constructor)
+  // NOLINTEND
 
   std::string file, name;
 };
