@@ -64,9 +64,9 @@ std::string last_checkpoint(const std::string& directory) {
   return lib::read_file(directory + "/checkpoints/latest").value_or("");
 }
 
-bool quarantined_before(const std::string& directory, const std::string& digest) {
+bool quarantined_before(const std::string& directory, const Quarantined& plugin) {
   for (const Quarantined& each : read_quarantine(directory))
-    if (each.digest == digest) return true;
+    if (each.digest == plugin.digest && each.plugin == plugin.plugin && each.kind == plugin.kind) return true;
   return false;
 }
 
@@ -94,7 +94,7 @@ int supervise(const Supervised& supervised) {
         say(who + "; the run cannot do without " + found->slot + ", so it ends here");
         return static_cast<int>(ExitCode::plugin);
       }
-      if (quarantined_before(supervised.directory, found->digest)) {
+      if (quarantined_before(supervised.directory, *found)) {
         say(who + "; it was quarantined before and ran all the same, so the run ends here");
         return static_cast<int>(ExitCode::plugin);
       }

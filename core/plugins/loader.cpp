@@ -82,11 +82,11 @@ std::string first_difference(std::string_view sealed, std::string_view live) {
 }
 
 /// Opens the file's copy and checks everything about it.
-const PluginEntry& resident_entry(const PluginFile& file, int generation) {
+std::span<const PluginEntry> resident_object(const PluginFile& file, int generation) {
   const PrivateFolder folder;
   // The name must be new, since the system's loader tells objects apart by name, device and inode (P2).
-  const fs::path copy = folder / (file.manifest.name + "-" + file.digest.substr(0, 16) + "-" +
-                                  std::to_string(generation) + ".so");
+  const fs::path copy = folder / (fs::path(file.path).stem().string().substr(std::strlen("lib")) + "-" +
+                                  file.digest.substr(0, 16) + "-" + std::to_string(generation) + ".so");
   std::error_code error;
   if (!fs::copy_file(file.path, copy, error))
     throw PluginError("cannot be copied to " + copy.string() + ": " + error.message());
@@ -112,17 +112,21 @@ std::string libraries_beside(const std::string& path) {
   return fs::absolute(path).replace_extension(".libs").string();
 }
 
-LoadedPlugin load(const PluginFile& file) {
+LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside) {
   LoadedPlugin plugin;
   plugin.path_ = file.path;
-  plugin.generation_ = loaded + 1;
+  plugin.generation_ = beside != nullptr ? beside->generation_ : loaded + 1;
   try {
-    plugin.entry_ = &resident_entry(file, plugin.generation_);
+    plugin.object_ = beside != nullptr ? beside->object_ : resident_object(file, plugin.generation_);
+    if (file.place >= plugin.object_.size())
+      throw PluginError("exports " + std::to_string(plugin.object_.size()) +
+                        " plugins, its seal has more; build it again");
+    plugin.entry_ = &plugin.object_[file.place];
     // Checked again from the code itself, as the sealed facts are only text.
     if (const std::string differences = mismatch(build_facts(plugin.entry_->fingerprint));
         !differences.empty())
       throw PluginError("was built for another host: " + differences);
-    PluginFile live{file.path, describe(*plugin.entry_), file.build, file.digest};
+    PluginFile live{file.path, describe(*plugin.entry_), file.build, file.digest, file.place};
     const std::string sealed_text = to_text(file), live_text = to_text(live);
     if (sealed_text != live_text)
       throw PluginError(

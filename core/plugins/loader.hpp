@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include <trainyard/plugin.hpp>
@@ -34,9 +35,10 @@ class LoadedPlugin {
   int generation() const { return generation_; }     ///< 1 for the first object that this process loaded
 
  private:
-  friend LoadedPlugin load(const PluginFile& file);
+  friend LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside);
   LoadedPlugin() = default;
 
+  std::span<const PluginEntry> object_;  ///< all plugins of its object
   const PluginEntry* entry_ = nullptr;
   std::shared_ptr<const ManifestData> manifest_;
   std::string path_;
@@ -44,10 +46,11 @@ class LoadedPlugin {
 };
 
 /// Opens a private copy of the file, so that nobody can change the code of a running process, after checking
-/// its bytes against the sealed digest. Each call makes a new generation: load once, create often. Throws
-/// PluginError if the file changed since it was sealed or scanned, does not load, was built for another host,
-/// or describes itself otherwise than its sealed manifest does. Loop thread only.
-LoadedPlugin load(const PluginFile& file);
+/// its bytes against the sealed digest. Each call makes a new generation: load once, create often. With a
+/// plugin of the same file and digest that is loaded, `beside`, that one's object is used. Throws PluginError
+/// if the file changed since it was sealed or scanned, does not load, was built for another host, or
+/// describes itself otherwise than its sealed manifest does. Loop thread only.
+LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside = nullptr);
 
 /// Returns how many generations of plugins this process holds; each costs some 20 KB and five mappings.
 int generations();

@@ -215,37 +215,70 @@ bool is_digest(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+Table manifest_table(const ManifestData& manifest) {
+  Table table;
+  table.set("kind", manifest.kind);
+  table.set("revision", manifest.revision);
+  table.set("name", manifest.name);
+  table.set("version", manifest.version);
+  table.set("summary", manifest.summary);
+  set_unless_empty(table, "needs", strings(manifest.needs));
+  set_unless_empty(table, "provides", strings(manifest.provides));
+  set_unless_empty(table, "conflicts", strings(manifest.conflicts));
+  Array fires;
+  for (const Event event : manifest.fires) fires.emplace_back(std::string(name(event)));
+  set_unless_empty(table, "fires", std::move(fires));
+  set_unless_empty(table, "options", option_array(manifest.options));
+  set_unless_empty(table, "hooks", hook_array(manifest.hooks));
+  return table;
+}
+
+void read_manifest(Reader& reader, ManifestData& manifest) {
+  manifest.name = reader.required<std::string>("name");
+  if (manifest.name.empty()) reader.fail("`name` is empty");
+  manifest.kind = reader.required<std::string>("kind");
+  const auto revision = reader.required<std::int64_t>("revision");
+  manifest.revision =
+      static_cast<int>(std::clamp<std::int64_t>(revision, 0, std::numeric_limits<int>::max()));
+  check_kind(manifest);
+  manifest.version = reader.required<std::string>("version");
+  manifest.summary = reader.required<std::string>("summary");
+  manifest.needs = reader.strings("needs");
+  manifest.provides = reader.strings("provides");
+  manifest.conflicts = reader.strings("conflicts");
+  for (const std::string& event : reader.strings("fires"))
+    manifest.fires.push_back(reader.one_of<Event>(event, event_names, "fires"));
+  manifest.options = options_from(reader.optional<Array>("options"), "");
+  manifest.hooks = hooks_from(reader.optional<Array>("hooks"));
+  reader.finish();
+}
+
 }  // namespace
 
-std::string to_text(const PluginFile& file) {
+std::string to_text(std::span<const PluginFile> plugins) {
+  const PluginFile& first = plugins.front();
   Table table;
-  table.set("kind", file.manifest.kind);
-  table.set("revision", file.manifest.revision);
-  table.set("name", file.manifest.name);
-  table.set("version", file.manifest.version);
-  table.set("summary", file.manifest.summary);
-  set_unless_empty(table, "needs", strings(file.manifest.needs));
-  set_unless_empty(table, "provides", strings(file.manifest.provides));
-  set_unless_empty(table, "conflicts", strings(file.manifest.conflicts));
-  Array fires;
-  for (const Event event : file.manifest.fires) fires.emplace_back(std::string(name(event)));
-  set_unless_empty(table, "fires", std::move(fires));
-  set_unless_empty(table, "options", option_array(file.manifest.options));
-  set_unless_empty(table, "hooks", hook_array(file.manifest.hooks));
+  if (plugins.size() == 1) {
+    table = manifest_table(first.manifest);
+  } else {
+    Array pack;
+    for (const PluginFile& each : plugins) pack.emplace_back(manifest_table(each.manifest));
+    table.set("plugins", std::move(pack));
+  }
   Table build;
-  for (const auto& [key, value] : file.build) build.set(key, value);
+  for (const auto& [key, value] : first.build) build.set(key, value);
   table.set("build", std::move(build));
   const std::string body = to_plain_toml(table);
 
   Table digests;
-  digests.set("segments", file.digest);
+  digests.set("segments", first.digest);
   digests.set("manifest", lib::Sha256::of(body));
   Table seal;
   seal.set("seal", std::move(digests));
   return body + to_plain_toml(seal);
 }
 
-PluginFile from_text(std::string_view text, const Contract& host) {
+std::vector<PluginFile> from_text(std::string_view text, const Contract& host) {
   const std::size_t line = text.rfind(seal_line);
   if (line == std::string_view::npos)
     throw PluginError("its manifest does not end with a seal; build the plugin again");
@@ -268,25 +301,31 @@ PluginFile from_text(std::string_view text, const Contract& host) {
   for (const std::string& differences : {mismatch(file.build), mismatch(file.build, host)})
     if (!differences.empty()) throw PluginError("was built for another host: " + differences);
 
-  ManifestData& manifest = file.manifest;
-  manifest.kind = reader.required<std::string>("kind");
-  const auto revision = reader.required<std::int64_t>("revision");
-  manifest.revision =
-      static_cast<int>(std::clamp<std::int64_t>(revision, 0, std::numeric_limits<int>::max()));
-  check_kind(manifest);
-  manifest.name = reader.required<std::string>("name");
-  if (manifest.name.empty()) reader.fail("`name` is empty");
-  manifest.version = reader.required<std::string>("version");
-  manifest.summary = reader.required<std::string>("summary");
-  manifest.needs = reader.strings("needs");
-  manifest.provides = reader.strings("provides");
-  manifest.conflicts = reader.strings("conflicts");
-  for (const std::string& event : reader.strings("fires"))
-    manifest.fires.push_back(reader.one_of<Event>(event, event_names, "fires"));
-  manifest.options = options_from(reader.optional<Array>("options"), "");
-  manifest.hooks = hooks_from(reader.optional<Array>("hooks"));
+  if (table.find("plugins") == nullptr) {
+    read_manifest(reader, file.manifest);
+    return {std::move(file)};
+  }
+  std::vector<PluginFile> pack;
+  for (const Value& each : reader.required<Array>("plugins")) {
+    PluginFile& plugin = pack.emplace_back(file);
+    plugin.place = pack.size() - 1;
+    try {
+      Reader own(reader.convert<Table>(each, "plugins"), "manifest: ");
+      read_manifest(own, plugin.manifest);
+      const auto same = [&own = plugin.manifest](const PluginFile& each) {
+        return each.is(own.kind, own.name);
+      };
+      if (std::ranges::count_if(pack, same) > 1)
+        own.fail("`name` is that of another " + plugin.manifest.kind +
+                 " of the pack: give one of them another");
+    } catch (const PluginError& error) {
+      throw PluginError("its plugin " + std::to_string(pack.size()) + ", \"" + plugin.manifest.name +
+                        "\": " + error.what());
+    }
+  }
+  if (pack.empty()) reader.fail("`plugins` is empty, expected the plugins of a pack");
   reader.finish();
-  return file;
+  return pack;
 }
 
 }  // namespace trainyard::plugins

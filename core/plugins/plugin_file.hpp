@@ -1,8 +1,10 @@
-// The facts that a sealed plugin file states about itself.
+// The facts that a sealed file states about a plugin in it.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include <trainyard/manifest_data.hpp>
 
@@ -12,11 +14,17 @@ namespace trainyard::plugins {
 /// and "isa" field by field (fingerprint.hpp), "headers" header by header (contract.hpp).
 using BuildFacts = std::map<std::string, std::string>;
 
+/// A plugin and its file; those of a pack have the same path, build and digest.
 struct PluginFile {
   std::string path;
   ManifestData manifest;  ///< without setters and hook functions
   BuildFacts build;
-  std::string digest;  ///< SHA-256 over the loadable segments, as sealed
+  std::string digest;     ///< SHA-256 over the loadable segments, as sealed
+  std::size_t place = 0;  ///< among the plugins of its file
+
+  bool is(std::string_view kind, std::string_view name) const {
+    return manifest.kind == kind && manifest.name == name;
+  }
 };
 
 }  // namespace trainyard::plugins

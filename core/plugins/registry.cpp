@@ -23,17 +23,19 @@ void refuse_host_verb(const ManifestData& manifest) {
                       manifest.name + ": give the tool another name");
 }
 
-/// Reads a plugin's manifest. A scan reads a few kilobytes per file: the digest of the code is only computed
+/// Reads the manifests of a file. A scan reads a few kilobytes per file: the digest of the code is only computed
 /// when the file is loaded.
-PluginFile read(const ElfFile& elf, const std::string& path) {
+std::vector<PluginFile> read(const ElfFile& elf, const std::string& path) {
   const auto text = elf.section(manifest_section, max_manifest_bytes);
   if (!text)
     throw PluginError("has no manifest (ELF section " + std::string(manifest_section) +
                       "): it is no plugin, or was not sealed; build it with trainyard_add_plugin()");
-  PluginFile file = from_text(*text);
-  refuse_host_verb(file.manifest);
-  file.path = path;
-  return file;
+  std::vector<PluginFile> plugins = from_text(*text);
+  for (PluginFile& plugin : plugins) {
+    refuse_host_verb(plugin.manifest);
+    plugin.path = path;
+  }
+  return plugins;
 }
 
 bool looks_like_a_plugin(const std::filesystem::path& path) {
@@ -52,7 +54,7 @@ std::vector<std::string> shared_objects(const std::string& folder) {
 
 }  // namespace
 
-PluginFile read(const std::string& path) {
+std::vector<PluginFile> read(const std::string& path) {
   try {
     return read(ElfFile(path), path);
   } catch (const PluginError& error) {
@@ -77,7 +79,8 @@ Registry Registry::scan(const std::vector<std::string>& folders) {
     for (const std::string& path : paths) {
       try {
         const ElfFile elf(path);
-        if (seen.emplace(elf.device(), elf.inode()).second) registry.files_.push_back(read(elf, path));
+        if (!seen.emplace(elf.device(), elf.inode()).second) continue;
+        std::ranges::move(read(elf, path), std::back_inserter(registry.files_));
       } catch (const PluginError& error) {
         registry.refusals_.push_back({path, path + ": " + error.what()});
       }
@@ -89,7 +92,7 @@ Registry Registry::scan(const std::vector<std::string>& folders) {
 std::vector<const PluginFile*> Registry::find(std::string_view kind, std::string_view name) const {
   std::vector<const PluginFile*> found;
   for (const PluginFile& file : files_)
-    if (file.manifest.kind == kind && file.manifest.name == name) found.push_back(&file);
+    if (file.is(kind, name)) found.push_back(&file);
   return found;
 }
 

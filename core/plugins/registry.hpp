@@ -17,13 +17,13 @@ struct Refusal {
   std::string message;
 };
 
-/// Reads one file; throws PluginError with the message of a Refusal.
-PluginFile read(const std::string& path);
+/// Reads the plugins of one file; throws PluginError with the message of a Refusal.
+std::vector<PluginFile> read(const std::string& path);
 
 class Registry {
  public:
   Registry() = default;
-  /// Acts as if a scan had found these files; for tests.
+  /// Acts as if a scan had found these plugins; for tests.
   explicit Registry(std::vector<PluginFile> files) : files_(std::move(files)) {}
 
   /// Reads every lib*.so below the folders, in order, each file once; a missing folder is a refusal.
@@ -32,7 +32,7 @@ class Registry {
   /// Scans the same folders again, as plugins may have been built since.
   Registry rescan() const { return folders_.empty() ? *this : scan(folders_); }
 
-  /// Returns all files that provide kind and name; several are ambiguous.
+  /// Returns all plugins of a kind and name; several are ambiguous.
   std::vector<const PluginFile*> find(std::string_view kind, std::string_view name) const;
   /// Returns the names of a kind, sorted, for suggestions.
   std::vector<std::string> names(std::string_view kind) const;

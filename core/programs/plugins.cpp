@@ -153,7 +153,7 @@ void print_everything(const PluginFile& file, std::ostream& out) {
 
 /// Returns the files that `what` names; a file that is given by path is read and may throw PluginError.
 std::vector<PluginFile> named(const Registry& registry, const std::string& what) {
-  if (what.ends_with(".so")) return {plugins::read(what)};
+  if (what.ends_with(".so")) return plugins::read(what);
   std::vector<PluginFile> found;
   for (const PluginFile& file : registry.files())
     if (what == file.manifest.name || what == file.manifest.kind + "/" + file.manifest.name)

@@ -17,14 +17,15 @@ struct PluginsCheckArguments {
   check::CheckOptions options;
 };
 
-/// Adds the files that a word names: it is a file itself, or the name of a known plugin.
-void add_files(const plugins::Registry& registry, const std::string& word, std::vector<std::string>& files) {
-  const std::size_t before = files.size();
-  if (word.ends_with(".so")) files.push_back(word);
+/// Adds the plugins that a word names: all of a file, or a known one by its name.
+void add_named(const plugins::Registry& registry, const std::string& word,
+               std::vector<plugins::PluginFile>& found) {
+  const std::size_t before = found.size();
+  if (word.ends_with(".so")) found.emplace_back().path = word;
   for (const plugins::PluginFile& file : registry.files())
     if (word == file.manifest.name || word == file.manifest.kind + "/" + file.manifest.name)
-      files.push_back(file.path);
-  if (files.size() == before)
+      found.push_back(file);
+  if (found.size() == before)
     throw PluginError("no plugin is named \"" + word +
                       "\", and it is no file libNAME.so; `trainyard plugins list` "
                       "shows all of them");
@@ -39,15 +40,15 @@ int check_plugins(PluginsCheckArguments& given) {
     throw ConfigError("--only: there is no test and no group \"" + word + "\"; --list shows them");
   if (given.plugins.empty()) throw ConfigError("give the file of a plugin, libNAME.so, or its name");
   const auto registry = plugins::Registry::scan(plugin_folders(given.run_file.plugin_folders));
-  std::vector<std::string> files;
-  for (const std::string& word : given.plugins) add_files(registry, word, files);
+  std::vector<plugins::PluginFile> found;
+  for (const std::string& word : given.plugins) add_named(registry, word, found);
   using Format = check::CheckOptions::Format;
   given.options.format = given.format == "json"    ? Format::json
                          : given.format == "junit" ? Format::junit
                                                    : Format::text;
   given.options.sets = given.run_file.sets;
   given.options.seed = static_cast<std::uint64_t>(given.seed);
-  return checker().check(files, registry, given.options);
+  return checker().check(found, registry, given.options);
 }
 
 }  // namespace

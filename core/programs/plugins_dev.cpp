@@ -103,9 +103,9 @@ class Developer {
   bool turn() {
     try {
       if (!built()) return false;
-      const std::vector<PluginFile> files = sealed();
-      return std::ranges::all_of(files,
-                                 [&](const PluginFile& file) { return passes(file) && swapped(file); });
+      return std::ranges::all_of(sealed(), [&](const PluginFile& each) {
+        return each.place > 0 || (passes(each) && swapped(plugins::read(each.path)));
+      });
     } catch (const control::Refused& refusal) {
       say("the run refuses, and goes on as it was: " + printable(refusal.what()));
     } catch (const control::NoAnswer& silence) {
@@ -152,38 +152,48 @@ class Developer {
     return done.code == 0;
   }
 
-  bool swapped(const PluginFile& file) {
+  /// Swaps those of a file's plugins that the run has; returns whether it has any.
+  bool swapped(const std::vector<PluginFile>& file) {
     control::Client client(run_);
     const auto patience = std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout * 1e3));
     const auto status = client.ask({.verb = control::Verb::status}, patience).get<Status>();
-    const Status::Slot* const slot = slot_for(file, status);
-    if (slot == nullptr) return false;
-    if (slot->digest == file.digest) {
-      say(slot->slot + " of the run is this very " + file.manifest.name);
-      return true;
+    bool any = false;
+    for (const PluginFile& plugin : file) {
+      const Status::Slot* const slot = slot_for(plugin, status, file.size() > 1);
+      if (slot == nullptr) continue;
+      any = true;
+      if (slot->digest == plugin.digest) {
+        say(slot->slot + " of the run is this very " + plugin.manifest.name);
+        continue;
+      }
+      control::Request request{.verb = control::Verb::swap, .slot = slot->slot, .type = plugin.manifest.name};
+      request.assignments = options_.assignments;
+      const control::Json result = client.ask(request, patience);
+      const control::Json message = result.is_object() ? result.value("message", control::Json()) : result;
+      say(printable(message.is_string() ? message.get<std::string>() : result.dump()));
     }
-    control::Request request{.verb = control::Verb::swap, .slot = slot->slot, .type = file.manifest.name};
-    request.assignments = options_.assignments;
-    const control::Json result = client.ask(request, patience);
-    const control::Json message = result.is_object() ? result.value("message", control::Json()) : result;
-    say(printable(message.is_string() ? message.get<std::string>() : result.dump()));
-    return true;
+    for (const PluginFile& plugin : file)
+      if (!any)
+        say("the run has no " + plugin.manifest.kind + " \"" + plugin.manifest.name + "\" in [" +
+            section_of(plugin) + "]: put it into its run file, and begin the run again");
+    return any;
   }
 
-  /// Finds the run's slot with the plugin, or with another of its kind if the kind has only one slot.
-  const Status::Slot* slot_for(const PluginFile& file, const Status& status) {
-    const plugins::KindRow* const row = plugins::find_kind(file.manifest.kind);
-    const std::string section(row != nullptr ? row->section : file.manifest.kind);
-    const Status::Slot* found = nullptr;
+  static std::string section_of(const PluginFile& plugin) {
+    const plugins::KindRow* const row = plugins::find_kind(plugin.manifest.kind);
+    return std::string(row != nullptr ? row->section : plugin.manifest.kind);
+  }
+
+  /// Finds the run's slot with the plugin. One that is alone in its file takes the only slot of its kind, too,
+  /// whatever is in it: of a pack, several may be of the kind.
+  static const Status::Slot* slot_for(const PluginFile& plugin, const Status& status, bool of_pack) {
+    const std::string section = section_of(plugin);
     for (const Status::Slot& slot : status.slots) {
-      if (slot.slot == section) return &slot;
-      if (slot.slot.starts_with(section + ".") && slot.type == file.manifest.name && found == nullptr)
-        found = &slot;
+      const bool named = slot.type == plugin.manifest.name;
+      if (slot.slot == section ? named || !of_pack : named && slot.slot.starts_with(section + "."))
+        return &slot;
     }
-    if (found == nullptr)
-      say("the run has no " + file.manifest.kind + " \"" + file.manifest.name + "\" in [" + section +
-          "]: put it into its run file, and begin the run again");
-    return found;
+    return nullptr;
   }
 
   const DevOptions& options_;

@@ -24,7 +24,7 @@ const Quarantined* find(const config::SlotConfig& slot, const plugins::Registry&
                         const std::vector<Quarantined>& quarantined) {
   for (const plugins::PluginFile* file : registry.find(slot.kind, slot.type))
     for (const Quarantined& each : quarantined)
-      if (each.digest == file->digest) return &each;
+      if (each.digest == file->digest && file->is(each.kind, each.plugin)) return &each;
   return nullptr;
 }
 

@@ -1,5 +1,5 @@
-// quarantine.json in a run's directory lists plugins that brought the run down, by the digest of their code.
-// A resume leaves them out: mend the plugin, which changes its digest, or edit the file. Torch-free.
+// quarantine.json in a run's directory lists plugins that brought the run down, by kind, name and the digest
+// of their file. A resume leaves them out: mend the plugin, which changes its digest, or edit the file.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ std::vector<Quarantined> read_quarantine(const std::string& directory);
 /// Adds a plugin to the file. Throws DataError.
 void quarantine(const std::string& directory, Quarantined plugin);
 
-/// Removes hooks, rules, sinks and metrics with a quarantined digest from a run's configuration, and returns
+/// Removes hooks, rules, sinks and metrics that are quarantined from a run's configuration, and returns
 /// which. Throws PluginError where one fills a slot that the run needs, or makes the metric that it watches.
 std::vector<Quarantined> leave_out(config::RunConfig& config, const plugins::Registry& registry,
                                    const std::vector<Quarantined>& quarantined);

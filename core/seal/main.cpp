@@ -1,5 +1,5 @@
-// trainyard-seal FILE INCLUDE: asks a freshly linked plugin for its manifest and adds it to the file as text,
-// with the digests of the headers in INCLUDE that it included. A step of the build, not of a run: faults of
+// trainyard-seal FILE INCLUDE: asks the plugins of a freshly linked file for their manifests and adds them to
+// it as text, with the digests of the headers in INCLUDE that it included. A step of the build, not of a run: faults of
 // the plugin fail the build here, not a training later.
 #include <dlfcn.h>
 #include <spawn.h>
@@ -38,17 +38,22 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-ManifestData described(const std::string& path) {
+/// Returns the manifests of the plugins that a file has.
+std::vector<ManifestData> described(const std::string& path) {
   // RTLD_NOW, as the host uses it, reports a missing symbol here.
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw PluginError(std::string("does not load: ") + ::dlerror());
   void* symbol = ::dlsym(handle, entry_symbol);
   if (symbol == nullptr)
-    throw PluginError(std::string(::dlerror()) + "; does a source end with TRAINYARD_PLUGIN(Class)?");
-  const PluginEntry& entry = checked(reinterpret_cast<EntryFunction*>(symbol)());
-  if (const std::string differences = mismatch(build_facts(entry.fingerprint)); !differences.empty())
-    throw PluginError("was built for another host than this tool: " + differences);
-  return describe(entry);
+    throw PluginError(std::string(::dlerror()) +
+                      "; does a source end with TRAINYARD_PLUGIN(Class), or TRAINYARD_PACK(First, Second)?");
+  std::vector<ManifestData> manifests;
+  for (const PluginEntry& entry : checked(reinterpret_cast<EntryFunction*>(symbol)())) {
+    if (const std::string differences = mismatch(build_facts(entry.fingerprint)); !differences.empty())
+      throw PluginError("was built for another host than this tool: " + differences);
+    manifests.push_back(describe(entry));
+  }
+  return manifests;
 }
 
 /// Returns the headers that the objects of a plugin say they included (contract.hpp of the SDK).
@@ -120,14 +125,21 @@ void seal_plugin(const std::string& path, const fs::path& include) {
           joined(unique));
     file.digest = elf.digest();
   }
-  file.manifest = described(path);
-  auto wrong = problems(file.manifest);
-  std::ranges::move(config::reserved_options(file.manifest), std::back_inserter(wrong));
-  if (!wrong.empty()) throw PluginError("describes itself wrongly:" + joined(wrong));
+  const std::vector<ManifestData> manifests = described(path);
+  std::vector<std::string> all_wrong;
+  for (const ManifestData& manifest : manifests) {
+    auto wrong = problems(manifest);
+    std::ranges::move(config::reserved_options(manifest), std::back_inserter(wrong));
+    for (const std::string& each : wrong)
+      all_wrong.push_back(manifests.size() > 1 ? manifest.kind + " " + manifest.name + ": " + each : each);
+  }
+  if (!all_wrong.empty()) throw PluginError("describes itself wrongly:" + joined(all_wrong));
   const seal::Headers headers = seal::read_headers(include);
   file.build = host_facts();
   file.build["headers"] = to_text(seen(ElfFile(path), headers));
-  const std::string text = to_text(file);
+  std::vector<PluginFile> plugins(manifests.size(), file);
+  for (std::size_t i = 0; i < plugins.size(); ++i) plugins[i].manifest = manifests[i];
+  const std::string text = to_text(plugins);
   if (text.size() > max_manifest_bytes)
     throw PluginError("has a manifest of " + std::to_string(text.size()) + " bytes, at most " +
                       std::to_string(max_manifest_bytes) + " are read");

@@ -1,6 +1,6 @@
 # trainyard_add_plugin(TARGET [NAME name] [KIND folder] SOURCES file... [LIBRARIES library...])
-# Builds libNAME.so (NAME: the target's name) with one exported symbol, and seals its manifest into it. A plugin whose
-# description is wrong fails the build. It gets no RPATH: the host has the SDK and LibTorch loaded already, and no other
+# Builds libNAME.so (NAME: the target's name), of one plugin or of several (TRAINYARD_PACK), with one exported symbol, and seals
+# their manifests into it. A plugin whose description is wrong fails the build. It gets no RPATH: the host has the SDK and LibTorch loaded already, and no other
 # copy of them may come in. Libraries of your own go to the folder libNAME.libs beside it; set INSTALL_RPATH on the target to
 # "$ORIGIN/libNAME.libs". It names the libraries that it uses
 # and no others: one without LibTorch in it, as a study is, loads without.

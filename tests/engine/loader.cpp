@@ -45,7 +45,7 @@ const std::string sealed = samples + "/sealed/lib";
 const std::string raw = samples + "/raw/lib";
 
 PluginFile file(const std::string& name) {
-  return read(sealed + name + ".so");
+  return read(sealed + name + ".so").front();
 }
 
 double factor(const LoadedPlugin& plugin, const Table& options = {}) {
@@ -64,7 +64,7 @@ std::string refusal(const PluginFile& file) {
 
 /// A file of a registry that was never sealed by the tool: as a forger would write it.
 PluginFile forged(const std::string& path) {
-  PluginFile file = read(sealed + "one.so");
+  PluginFile file = read(sealed + "one.so").front();
   file.path = path;
   file.digest = ElfFile(path).digest();
   return file;
@@ -184,10 +184,10 @@ TEST_CASE("an updated file is the new code, the old one goes on: P2") {
   install(sealed + "two.so");
   CHECK(call_raw(path) == 1);  // the pitfall: the system's loader knows the path and does not look
 
-  const LoadedPlugin second = load(read(path));
+  const LoadedPlugin second = load(read(path).front());
   CHECK(factor(second) == 2);
   install(sealed + "one.so");
-  const LoadedPlugin first = load(read(path));
+  const LoadedPlugin first = load(read(path).front());
   CHECK(factor(first) == 1);
   CHECK(factor(second) == 2);
   CHECK(first.generation() > second.generation());
@@ -206,7 +206,7 @@ TEST_CASE("a file overwritten in place does not reach a running plugin: P3") {
         }) == SIGBUS);  // the pitfall
 
   test::write_file(path, test::read_file(sealed + "one.so"));
-  const LoadedPlugin plugin = load(read(path));
+  const LoadedPlugin plugin = load(read(path).front());
   truncate();
   CHECK(factor(plugin) == 1);
   CHECK(!is_mapped(folder.path()));
@@ -263,7 +263,7 @@ TEST_CASE("a file that changed after it was sealed or scanned is refused before 
   const test::Folder folder;
   const std::string path = folder / "libconstant.so";
   test::write_file(path, test::read_file(sealed + "one.so"));
-  const PluginFile scanned = read(path);
+  const PluginFile scanned = read(path).front();
   test::write_file(path, test::read_file(sealed + "two.so"));
   CHECK_THAT(refusal(scanned), Catch::StartsWith(path + ": its code has SHA-256 ") &&
                                    Catch::Contains(scanned.digest) && Catch::Contains("since the run began"));

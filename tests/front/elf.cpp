@@ -34,11 +34,11 @@ TEST_CASE("the digest is the same before and after sealing and stripping, and te
   const std::string copy = folder / "libcopy.so";
   test::write_file(copy, test::read_file(options));
   const std::string sealed = digest(copy);
-  CHECK(sealed == plugins::read(copy).digest);
+  CHECK(sealed == plugins::read(copy).front().digest);
 
   REQUIRE(test::run("strip -s " + copy).status == 0);
   CHECK(digest(copy) == sealed);
-  CHECK(plugins::read(copy).digest == sealed);  // the manifest is still there
+  CHECK(plugins::read(copy).front().digest == sealed);  // the manifest is still there
 
   REQUIRE(test::run("objcopy --remove-section=.trainyard " + copy).status == 0);
   CHECK(digest(copy) == sealed);
@@ -91,6 +91,12 @@ TEST_CASE("the seal tool says what is wrong with a plugin and leaves it as it wa
       {"foreign", "exports a trainyard_plugin of another make"},
       {"small", "exports a trainyard_plugin of 16 bytes, this host's has"},
       {"unresolved", "undefined symbol: trainyard_test_nowhere"},
+      {"pack_many", "exports a pack of 1000 plugins, expected 1 to 256: end one source with TRAINYARD_PACK("},
+      {"pack_none", "exports a pack of 0 plugins"},
+      {"pack_small", "exports a trainyard_plugin of 16 bytes, this host's has"},
+      {"pack_foreign", "exports a trainyard_plugin of another make"},
+      {"pack_twins", "its plugin 2, \"rising\": manifest: `name` is that of another schedule of the pack"},
+      {"pack_wrong", "schedule level: option `high`: has the default 100, above its own maximum 1"},
       {"helper", "undefined symbol: trainyard_plugin"},
       {"counter_a", "exports symbols that all plugins of a process would share"},
   };

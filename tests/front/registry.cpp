@@ -124,7 +124,7 @@ TEST_CASE("loadable segments that lie are refused when the code is digested") {
       return error.what();
     }
   };
-  CHECK(refusal([](Elf64_Phdr*) {}) == plugins::read(good).digest);
+  CHECK(refusal([](Elf64_Phdr*) {}) == plugins::read(good).front().digest);
   CHECK_THAT(refusal([](Elf64_Phdr* load) { load->p_offset = 0; }), Catch::Contains("segments overlap"));
   CHECK_THAT(refusal([](Elf64_Phdr* load) { load->p_filesz = 1 << 30; }),
              Catch::Contains("truncated or damaged"));
@@ -234,9 +234,9 @@ TEST_CASE("plugins inspect shows every option and hook, by name or file") {
   std::ostringstream stream;
   CHECK(cli::plugins_inspect(registry, good, cli::Format::json, stream, errors) == ExitCode::done);
   const auto json = nlohmann::json::parse(stream.str());
-  CHECK(json[0]["digest"] == plugins::read(good).digest);
+  CHECK(json[0]["digest"] == plugins::read(good).front().digest);
   CHECK(json[0]["hooks"].size() == 3);
-  CHECK(json[0]["options"].size() == plugins::read(good).manifest.options.size());
+  CHECK(json[0]["options"].size() == plugins::read(good).front().manifest.options.size());
 
   std::ostringstream both;
   CHECK(cli::plugins_inspect(registry, "schedule/constant", cli::Format::text, both, errors) ==

@@ -30,7 +30,7 @@ std::unique_ptr<Study> study(const std::string& name, const std::string& options
   REQUIRE(table);
   cli::StudyFile file{
       .name = name,
-      .plugin = plugins::read(std::string(TRAINYARD_PLUGIN_DIR) + "/study/lib" + name + ".so"),
+      .plugin = plugins::read(std::string(TRAINYARD_PLUGIN_DIR) + "/study/lib" + name + ".so").front(),
       .options = *table,
       .common = {}};
   file.options.set("run", Value("/run.toml"));

@@ -17,7 +17,7 @@ inline std::string shipped_file(const std::string& kind, const std::string& name
 }
 
 inline const PluginEntry& entry(const std::string& kind, const std::string& name) {
-  return testing::open_plugin(shipped_file(kind, name));
+  return testing::open_plugin(shipped_file(kind, name), kind);
 }
 
 inline std::unique_ptr<Plugin> make(std::string_view kind, const std::string& name, const Table& options);

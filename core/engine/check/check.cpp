@@ -155,13 +155,12 @@ class Check {
   bool opens_ = true;
 };
 
-/// Returns the registry with this file in place of any other of its kind and name.
-plugins::Registry with(const plugins::PluginFile& file, const plugins::Registry& registry) {
-  std::vector<plugins::PluginFile> files = registry.files();
-  std::erase_if(files, [&](const plugins::PluginFile& other) {
-    return other.manifest.kind == file.manifest.kind && other.manifest.name == file.manifest.name;
+/// Returns the registry with these plugins in place of any others of their kinds and names.
+plugins::Registry with(const std::vector<plugins::PluginFile>& own, const plugins::Registry& registry) {
+  std::vector<plugins::PluginFile> files = own;
+  std::ranges::copy_if(registry.files(), std::back_inserter(files), [&](const plugins::PluginFile& other) {
+    return std::ranges::none_of(own, [&](const auto& file) { return title(file) == title(other); });
   });
-  files.push_back(file);
   return plugins::Registry(std::move(files));
 }
 
@@ -172,31 +171,37 @@ Report refused(const std::string& path, const std::string& why, const CheckOptio
   return report;
 }
 
-Report check_one(const std::string& path, const plugins::Registry& registry, const CheckOptions& options) {
-  plugins::PluginFile file;
-  try {
-    file = plugins::read(path);
-  } catch (const PluginError& error) {
-    return refused(path, error.what(), options);
-  }
-  if (plugins::find_kind(file.manifest.kind) == nullptr)
-    return refused(path, "is of kind " + file.manifest.kind + ", which this host does not run", options);
+Report check_one(const plugins::PluginFile& file, const plugins::Registry& registry,
+                 const CheckOptions& options) {
   const Folder folder;
-  Subject subject{.file = file, .registry = with(file, registry), .seed = options.seed};
+  Subject subject{.file = file, .registry = registry, .seed = options.seed};
   subject.materials.files = write_samples(folder / "samples");
   subject.materials.sets = options.sets;
   Check check(std::move(subject), options, folder);
   return check.run();
 }
 
-int check_command(const std::vector<std::string>& files, const plugins::Registry& registry,
+int check_command(const std::vector<plugins::PluginFile>& plugins, const plugins::Registry& registry,
                   const CheckOptions& options) {
   const Stoppable stoppable;
   std::vector<Report> reports;
-  for (const std::string& path : files) {
-    if (options.format == CheckOptions::Format::text) std::cout << path << '\n' << std::flush;
-    reports.push_back(check_one(path, registry, options));
-    if (options.format == CheckOptions::Format::text) print_counts(reports.back(), std::cout);
+  for (const plugins::PluginFile& asked : plugins) {
+    const auto add = [&](const std::string& what, const auto& report) {
+      if (options.format == CheckOptions::Format::text) std::cout << what << '\n' << std::flush;
+      reports.push_back(report());
+      if (options.format == CheckOptions::Format::text) print_counts(reports.back(), std::cout);
+    };
+    std::vector<plugins::PluginFile> all;
+    try {
+      all = plugins::read(asked.path);
+    } catch (const PluginError& error) {
+      add(asked.path, [&] { return refused(asked.path, error.what(), options); });
+    }
+    const plugins::Registry known = with(all, registry);
+    for (const plugins::PluginFile& each : all)
+      if (asked.manifest.name.empty() || title(asked) == title(each))
+        add(asked.path + (all.size() > 1 ? ": " + title(each) : ""),
+            [&] { return check_one(each, known, options); });
   }
   if (options.format == CheckOptions::Format::json) print_json(reports, std::cout);
   if (options.format == CheckOptions::Format::junit) print_junit(reports, std::cout);

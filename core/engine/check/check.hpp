@@ -15,9 +15,10 @@ struct Checker {
   static constexpr std::uint64_t expected_magic = 0x316b63656863;  // "check1"
   std::uint64_t magic = expected_magic;
 
-  /// Checks the plugins in these files, and prints what was found. Returns `done` if no test failed or crashed,
-  /// else an exit code, after errors were printed. The process must not have used LibTorch yet.
-  int (*check)(const std::vector<std::string>& files, const plugins::Registry& registry,
+  /// Checks plugins, those without a name being all of a file, and prints what was found. Returns `done` if no
+  /// test failed or crashed, else an exit code, after errors were printed. The process must not have used
+  /// LibTorch yet.
+  int (*check)(const std::vector<plugins::PluginFile>& plugins, const plugins::Registry& registry,
                const CheckOptions& options) = nullptr;
 };
 

@@ -39,11 +39,11 @@ Table options_of(const Subject& subject) {
 }
 
 /// Tests a compressor on two ranks with `wrong`, which returns what is wrong; skips other kinds.
-Outcome on_two_ranks(const Subject& subject,
-                     std::string (*wrong)(const std::string& file, const Table& options, int ranks)) {
+Outcome on_two_ranks(const Subject& subject, std::string (*wrong)(const testing::BuiltPlugin& plugin,
+                                                                  const Table& options, int ranks)) {
   if (subject.file.manifest.kind != "compressor") return {Verdict::skip, "it is no compressor", {}};
   doing("two ranks sum what it takes");
-  const std::string found = wrong(subject.file.path, options_of(subject), 2);
+  const std::string found = wrong({subject.file.path, subject.file.manifest.name}, options_of(subject), 2);
   return found.empty() ? Outcome{} : failed(found);
 }
 

@@ -32,6 +32,7 @@ namespace trainyard::report {
 namespace {
 
 using events::CallFrame;
+using events::Where;
 
 struct FatalSignal {
   int number;
@@ -119,7 +120,7 @@ std::string_view suggestion(const Fault& fault, const ReportedPlugin* plugin) {
     return "a plugin must not end the process: throw trainyard::ConfigError, DataError or PluginError with "
            "what is "
            "wrong, or ask for Control::stop_run; the run can go on from its last checkpoint";
-  if (fault.slot == nullptr)
+  if (fault.plugin == nullptr)
     return fault.signal != nullptr
                ? "the host itself failed, or a library that it called outside of any plugin: please report "
                  "this file; with `trainyard train --supervise` the run would go on from its last checkpoint"
@@ -234,21 +235,27 @@ void put(Ready& run, const SignalText& text) {
   if (!run.written.exchange(true)) rename(run.unfinished.c_str(), run.finished.c_str());
 }
 
-/// Returns true for a file that the loader made of a plugin's code: NAME-DIGEST-GENERATION.so (16 digits).
+/// Returns true for a file that the loader made of a plugin's code: FILE-DIGEST-GENERATION.so (16 digits).
 bool is_code_of(const ReportedPlugin& plugin, const char* module) {
-  constexpr std::size_t digits = 16;
-  const std::size_t name = plugin.plugin.size();
-  return std::strncmp(module, plugin.plugin.c_str(), name) == 0 && module[name] == '-' &&
-         std::strncmp(module + name + 1, plugin.digest.c_str(), digits) == 0;
+  constexpr std::ptrdiff_t digits = 16;
+  const char* const generation = std::strrchr(module, '-');
+  return generation != nullptr && generation - module > digits &&
+         std::strncmp(generation - digits, plugin.digest.c_str(), digits) == 0;
 }
 
-/// Returns the plugin with the outermost code on a stack: it began what the thread does. Null: none.
-const ReportedPlugin* on_stack(const Ready& run, const Module* modules, int frames) {
+/// Finds the plugin with the outermost code on a stack: it began what the thread does. Where the run uses
+/// several plugins of that file, a pack, it may be any of them: the slot is null, the plugin the file.
+Where on_stack(const Ready& run, const Module* modules, int frames) {
   const auto* plugins = run.plugins.load();
-  for (int i = frames; plugins != nullptr && i-- > 0;)
-    for (const ReportedPlugin& each : *plugins)
-      if (is_code_of(each, modules[i].name)) return &each;
-  return nullptr;
+  const ReportedPlugin* found = nullptr;
+  for (int i = frames; plugins != nullptr && found == nullptr && i-- > 0;)
+    for (const ReportedPlugin& each : *plugins) {
+      if (!is_code_of(each, modules[i].name)) continue;
+      if (found != nullptr && (found->plugin != each.plugin || found->kind != each.kind))
+        return {.slot = nullptr, .plugin = each.file.c_str()};
+      if (found == nullptr) found = &each;
+    }
+  return found == nullptr ? Where{} : Where{.slot = found->slot.c_str(), .plugin = found->plugin.c_str()};
 }
 
 void walk(Fault& fault) {
@@ -259,14 +266,12 @@ void walk(Fault& fault) {
 /// Finds the plugin that the calling thread was in: by its frame, by its stack if that was walked, by the
 /// loop's frame. The time, for all threads, is the event that the loop fired last.
 void locate(const Ready& run, Fault& fault) {
-  events::Where found = events::where(events::call_frame);
-  if (found.slot == nullptr)
-    if (const ReportedPlugin* plugin = on_stack(run, fault.modules, fault.frames)) {
-      found.slot = plugin->slot.c_str();
-      found.plugin = plugin->plugin.c_str();
-      fault.own_thread = thread_id() != run.loop_thread;
-    }
-  if (found.slot == nullptr) found = events::where(*run.loop);
+  Where found = events::where(events::call_frame);
+  if (found.slot == nullptr) {
+    found = on_stack(run, fault.modules, fault.frames);
+    fault.own_thread = found.plugin != nullptr && thread_id() != run.loop_thread;
+  }
+  if (found.plugin == nullptr) found = events::where(*run.loop);
   if (fault.sender) found = {};
   fault.own_thread = fault.own_thread && !fault.sender;
   fault.slot = found.slot;
@@ -293,6 +298,8 @@ void say(const Ready& run, const Fault& fault) {
   if (fault.signal != nullptr && fault.error != nullptr) text.raw(" (").raw(fault.error).raw(")");
   if (fault.slot != nullptr)
     text.raw(", in [").raw(fault.slot).raw("] ").raw(fault.plugin);
+  else if (fault.plugin != nullptr)
+    text.raw(", in one of the plugins of ").raw(fault.plugin);
   else if (!fault.sender)
     text.raw(", in the host's own code");
   if (fault.event != nullptr) text.raw(fault.hook ? " at " : " after ").raw(fault.event);
@@ -504,8 +511,8 @@ std::string FaultReport::whose_thread() {
   Module modules[most_frames];
   const int frames = backtrace(stack, most_frames);
   find_modules(stack, frames, modules);
-  const ReportedPlugin* const plugin = on_stack(*run, modules, frames);
-  return plugin != nullptr ? plugin->plugin : std::string();
+  const char* const plugin = on_stack(*run, modules, frames).plugin;
+  return plugin != nullptr ? plugin : "";
 }
 
 }  // namespace trainyard::report

@@ -5,7 +5,8 @@
 // error the message of an exception, even an uncaught one, else null
 //   signal      "SIGSEGV", ..., else null; "address" that was touched; "stack_overflow"
 // sender the process that sent the signal from outside (then no plugin is to blame); else null
-// plugin, slot, kind, digest the plugin whose code failed; null: the host's own code
+// plugin, slot, kind, digest the plugin whose code failed; null: the host's own code. With plugin alone: a
+//             file of several plugins, one of which began a thread by itself
 // event, step, hook the last event, the step, and whether a hook of that event was running
 // hooks the plugins of that event, in the order of their hooks
 //   events      the last 100 events, the newest last
@@ -27,6 +28,7 @@ namespace trainyard::report {
 struct ReportedPlugin {
   std::string slot, plugin, kind;
   std::string digest;  ///< SHA-256 of its code, by which the quarantine knows it
+  std::string file;
 };
 
 /// While it lives, SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT leave a report before they end the process.

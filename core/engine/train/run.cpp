@@ -149,10 +149,11 @@ void Run::set_inspectors() {
 }
 
 const plugins::LoadedPlugin& Run::code_of(const plugins::PluginFile& file) {
-  const std::string key = file.path + ":" + file.digest;
-  auto loaded = code_.find(key);
-  if (loaded == code_.end()) loaded = code_.emplace(key, plugins::load(file)).first;
-  return loaded->second;
+  const std::string object = file.path + ":" + file.digest + ":", key = object + std::to_string(file.place);
+  if (const auto known = code_.find(key); known != code_.end()) return known->second;
+  const auto beside = code_.lower_bound(object);  // another plugin of the file
+  const bool loaded = beside != code_.end() && beside->first.starts_with(object);
+  return code_.emplace(key, plugins::load(file, loaded ? &beside->second : nullptr)).first->second;
 }
 
 ActivePlugin Run::make_plugin(const config::SlotConfig& slot, const plugins::Registry& registry) {

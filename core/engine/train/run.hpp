@@ -111,7 +111,7 @@ class Run : LoopOwner {
   const plugins::Registry& registry_;
   std::atomic<bool> thread_failed_{false};  ///< a plugin's thread threw
   HostOutputs outputs_;
-  std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path and digest
+  std::map<std::string, plugins::LoadedPlugin> code_;  ///< by path, digest and place in the file
   Live live_;
   RunStates states_;
   std::unique_ptr<StrictState> sample_;      ///< null: nothing is looked at, or everything is

@@ -22,7 +22,9 @@ namespace {
 /// Returns the name under which a checkpoint says that a plugin is disabled. It holds for that very code:
 /// once mended, the plugin is called again.
 std::string disabled_as(const ActivePlugin& plugin) {
-  return "disabled/" + plugin.slot().address() + "/" + plugin.file().digest;
+  const plugins::PluginFile& file = plugin.file();
+  return "disabled/" + plugin.slot().address() + "/" + file.digest +
+         (file.place > 0 ? "/" + std::to_string(file.place) : "");  // a pack has one digest for its plugins
 }
 
 /// Returns the owner, in a checkpoint, of the own state of a rank other than the first.

@@ -37,7 +37,8 @@ report::Status status_of(Ending ending) {
 std::vector<report::ReportedPlugin> reported(Run& run) {
   std::vector<report::ReportedPlugin> all;
   for (ActivePlugin& plugin : run.plugins())
-    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest});
+    all.push_back({plugin.slot().slot, plugin.slot().type, plugin.slot().kind, plugin.file().digest,
+                   plugin.file().path});
   return all;
 }
 
@@ -47,7 +48,7 @@ std::vector<report::ReportedPlugin> reported(const config::RunConfig& config,
   std::vector<report::ReportedPlugin> all;
   for (const config::SlotConfig& slot : config.slots)
     for (const plugins::PluginFile* file : registry.find(slot.kind, slot.type))
-      all.push_back({slot.slot, slot.type, slot.kind, file->digest});
+      all.push_back({slot.slot, slot.type, slot.kind, file->digest, file->path});
   return all;
 }
 

@@ -119,10 +119,11 @@ Left run_rank(MadePlugin& made, Ranks& ranks, const std::vector<State>& saved) {
 }
 
 /// Returns the results of all ranks, in their order. The objects are made by this thread.
-std::vector<Left> run_ranks(const std::string& file, const Table& options, int ranks,
+std::vector<Left> run_ranks(const BuiltPlugin& plugin, const Table& options, int ranks,
                             const std::vector<State>& saved = {}) {
   std::vector<std::unique_ptr<Made<Compressor>>> made;
-  for (int rank = 0; rank < ranks; ++rank) made.push_back(std::make_unique<Made<Compressor>>(file, options));
+  for (int rank = 0; rank < ranks; ++rank)
+    made.push_back(std::make_unique<Made<Compressor>>(plugin, options));
   std::vector<Left> left(made.size());
   on_ranks(ranks, [&](Ranks& all) {
     const auto rank = static_cast<std::size_t>(all.rank());
@@ -148,8 +149,8 @@ std::vector<State> saved_by(const std::vector<Left>& ranks) {
 
 }  // namespace
 
-std::string wrong_sums(const std::string& file, const Table& options, int ranks) {
-  const std::vector<Left> left = run_ranks(file, options, ranks);
+std::string wrong_sums(const BuiltPlugin& plugin, const Table& options, int ranks) {
+  const std::vector<Left> left = run_ranks(plugin, options, ranks);
   if (std::string found = unequal(left); !found.empty()) return found;
   double dot = 0.0;
   for (const auto& [name, sum] : left.front().sums.tensors) {
@@ -162,11 +163,11 @@ std::string wrong_sums(const std::string& file, const Table& options, int ranks)
          " steps do not point where the gradients do (their product is " + std::to_string(dot) + ")";
 }
 
-std::string wrong_states(const std::string& file, const Table& options, int ranks) {
+std::string wrong_states(const BuiltPlugin& plugin, const Table& options, int ranks) {
   const std::string mend = "; save() has to hold all that a later step depends on, and load_all() to take it";
-  const std::vector<Left> whole = run_ranks(file, options, ranks);
+  const std::vector<Left> whole = run_ranks(plugin, options, ranks);
   const std::vector<State> saved = saved_by(whole);
-  const std::vector<Left> resumed = run_ranks(file, options, ranks, saved);
+  const std::vector<Left> resumed = run_ranks(plugin, options, ranks, saved);
   for (std::size_t rank = 0; rank < whole.size(); ++rank) {
     for (const auto& [name, sum] : resumed[rank].sums.tensors)
       if (digest(sum) != digest(whole[rank].sums.tensors.at(name)))
@@ -176,7 +177,7 @@ std::string wrong_states(const std::string& file, const Table& options, int rank
   }
   const auto tried = [&](const std::string& how, int count, const std::vector<State>& states) {
     try {
-      const std::string found = unequal(run_ranks(file, options, count, states));
+      const std::string found = unequal(run_ranks(plugin, options, count, states));
       return found.empty() ? found : how + ", " + found;
     } catch (const std::exception&) {
       return std::string();  // The compressor refused the states.

@@ -1,10 +1,13 @@
 #include <trainyard/testing/plugin.hpp>
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include <dlfcn.h>
 
 #include <trainyard/error.hpp>
+#include <trainyard/pack.hpp>
 
 namespace trainyard::testing {
 namespace {
@@ -78,24 +81,36 @@ Table options(OptionList entries) {
   return result;
 }
 
-const PluginEntry& open_plugin(const std::string& file) {
+const PluginEntry& open_plugin(const BuiltPlugin& plugin, std::string_view kind) {
+  const std::string& file = plugin.file;
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw PluginError(file + " does not load: " + dlerror());
-  auto* const entry = reinterpret_cast<const PluginEntry* (*)()>(dlsym(library, "trainyard_plugin"));
-  if (entry == nullptr) throw PluginError(file + " exports no plugin: TRAINYARD_PLUGIN(CLASS) is missing");
-  return *entry();
+  auto* const exported = reinterpret_cast<const void* (*)()>(dlsym(library, "trainyard_plugin"));
+  if (exported == nullptr) throw PluginError(file + " exports no plugin: TRAINYARD_PLUGIN(CLASS) is missing");
+  const PackEntry* const pack = pack_of(exported());
+  if (pack == nullptr) return *static_cast<const PluginEntry*>(exported());
+  std::vector<const PluginEntry*> found;
+  for (const PluginEntry& entry : std::span(pack->plugins, pack->count)) {
+    const ManifestData manifest = manifest_of(entry);
+    if (manifest.kind == kind && (plugin.name.empty() || plugin.name == manifest.name))
+      found.push_back(&entry);
+  }
+  if (found.size() == 1) return *found.front();
+  throw PluginError(file + " has " + std::to_string(found.size()) + " plugins of kind " + std::string(kind) +
+                    (plugin.name.empty() ? "" : " called \"" + plugin.name + "\"") +
+                    ", and the test wants one: give its name, {PLUGIN_FILE, \"name\"}");
 }
 
 void check_options(const ManifestData& manifest, const Table& table) {
   check_fields(manifest.options, table, "");
 }
 
-MadePlugin::MadePlugin(const std::string& file, const Table& options, const char* kind)
+MadePlugin::MadePlugin(const BuiltPlugin& plugin, const Table& options, const char* kind)
     : host_(std::make_unique<FakeHost>()) {
-  const PluginEntry& entry = open_plugin(file);
+  const PluginEntry& entry = open_plugin(plugin, kind);
   manifest_ = manifest_of(entry);
   if (manifest_.kind != kind)
-    throw PluginError(file + " is of kind " + manifest_.kind + ", and the test wants kind " + kind);
+    throw PluginError(plugin.file + " is of kind " + manifest_.kind + ", and the test wants kind " + kind);
   check_options(manifest_, options);
   const PluginEntry::Instance instance = make_plugin(entry, manifest_, options);
   plugin_.reset(instance.plugin);

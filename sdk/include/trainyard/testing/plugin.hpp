@@ -4,12 +4,14 @@
 //   trainyard::testing::Made<trainyard::Schedule> plugin(PLUGIN_FILE, {{"power", 2.0}});
 //   plugin->factor({.progress = 0.5});
 //
-// trainyard_add_plugin_test() defines PLUGIN_FILE.
+// trainyard_add_plugin_test() defines PLUGIN_FILE. Where a file has several plugins of the kind, {PLUGIN_FILE, "name"}
+// says which.
 #pragma once
 
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <trainyard/context.hpp>
@@ -26,8 +28,20 @@ namespace trainyard::testing {
 using OptionList = std::initializer_list<std::pair<const char*, Value>>;
 Table options(OptionList entries);
 
-/// Opens a plugin's file, which stays open for good. Throws PluginError with the loader's words.
-const PluginEntry& open_plugin(const std::string& file);
+/// A plugin of a file that was built: a path alone stands for the only one of its kind there, the name says
+/// which of several.
+struct BuiltPlugin {
+  // NOLINTBEGIN: a path converts on purpose
+  BuiltPlugin(const char* path) : file(path) {}
+  BuiltPlugin(std::string path, std::string plugin = {}) : file(std::move(path)), name(std::move(plugin)) {}
+  // NOLINTEND
+
+  std::string file, name;
+};
+
+/// Opens a plugin's file, which stays open for good. Throws PluginError with the loader's words, and where a pack
+/// has no such plugin of the kind, or several.
+const PluginEntry& open_plugin(const BuiltPlugin& plugin, std::string_view kind);
 
 /// Checks a table as the host does before it makes a plugin: unknown and missing options, wrong types,
 /// bounds, words. Throws ConfigError.
@@ -37,7 +51,7 @@ void check_options(const ManifestData& manifest, const Table& table);
 class MadePlugin {
  public:
   /// Throws ConfigError for options that do not fit, and what the constructor throws.
-  MadePlugin(const std::string& file, const Table& options, const char* kind);
+  MadePlugin(const BuiltPlugin& plugin, const Table& options, const char* kind);
   ~MadePlugin();
 
   const ManifestData& manifest() const { return manifest_; }
@@ -65,8 +79,8 @@ class MadePlugin {
 template <class Interface>
 class Made : public MadePlugin {
  public:
-  explicit Made(const std::string& file, OptionList given = {}) : Made(file, testing::options(given)) {}
-  Made(const std::string& file, const Table& table) : MadePlugin(file, table, Interface::kind.name) {}
+  explicit Made(const BuiltPlugin& plugin, OptionList given = {}) : Made(plugin, testing::options(given)) {}
+  Made(const BuiltPlugin& plugin, const Table& table) : MadePlugin(plugin, table, Interface::kind.name) {}
 
   Interface& operator*() { return static_cast<Interface&>(base()); }
   Interface* operator->() { return static_cast<Interface*>(&base()); }
