@@ -1,11 +1,14 @@
 // What ranks exchange: sums of gradients that leave while backward runs, the tail that goes with them, states.
 #include <ATen/ATen.h>  // first: it has a CHECK of its own
 
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <numeric>
 #include <thread>
 
@@ -610,6 +613,21 @@ TEST_CASE("A heartbeat looks for a store that is away until it is back, or the t
     return !said.empty();
   }));
   CHECK_THAT(said, Catch::Matchers::Contains("the store has not answered for 1 s (distributed.timeout)"));
+}
+
+TEST_CASE("The threads that wait at Gloo's connections take the core from none that sends") {
+  const auto batch_threads = [] {
+    return std::ranges::count_if(
+        std::filesystem::directory_iterator("/proc/self/task"), [](const auto& task) {
+          return sched_getscheduler(std::stoi(task.path().filename())) == SCHED_BATCH;
+        });
+  };
+  on_ranks(2, [&](World& world) {
+    CHECK_HERE(sched_getscheduler(0) == SCHED_OTHER);
+    world.gather("both have theirs");
+    CHECK_HERE(batch_threads() >= 2);
+    world.gather("both have looked");
+  });
 }
 
 TEST_CASE("A rank that is gone without a word is named, and one that is busy is waited for") {

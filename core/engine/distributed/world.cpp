@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Logging.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <utility>
 
@@ -70,6 +72,19 @@ std::vector<Bytes> signs_of_life(c10d::Store& store, int ranks) {
   return store.multiGet(keys);
 }
 
+/// Makes Gloo's connections and the thread that waits at them. While another thread of this rank sends, that
+/// thread asks for events in a loop; as a batch thread it does not take the core from the one that sends.
+std::shared_ptr<gloo::transport::Device> make_device(bool one_machine) {
+  const auto make = [=] {
+    const sched_param none{};
+    if (sched_getscheduler(0) == SCHED_OTHER)
+      sched_setscheduler(0, SCHED_BATCH, &none);                                       // Gloo's inherits it
+    return one_machine ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")  // which resolves
+                       : c10d::ProcessGroupGloo::createDefaultDevice();
+  };
+  return std::async(std::launch::async, make).get();
+}
+
 }  // namespace
 
 struct World::Connection {
@@ -99,10 +114,7 @@ struct World::Connection {
     const config::RankPlace& place = world.place_;
     const auto of_group = c10::make_intrusive<c10d::PrefixStore>(name, store);
     auto options = c10d::ProcessGroupGloo::Options::create(world.timeout_);
-    // Ranks of one machine need no host name that resolves.
-    options->devices.push_back(place.local_size == place.size
-                                   ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                   : c10d::ProcessGroupGloo::createDefaultDevice());
+    options->devices.push_back(make_device(place.local_size == place.size));
     const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(of_group, rank, size, std::move(options));
     // Wait until all of them are there: one that leaves again at once would pass for one that never came.
     std::vector<at::Tensor> there{at::zeros({1})};
