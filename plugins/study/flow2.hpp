@@ -72,7 +72,6 @@ class Flow2 {
       before_ = before;
       step_ *= std::sqrt(before_ / shortened_);
     }
-    if (!beginning_ && same) center_ = std::move(to);
     return proposal;
   }
 

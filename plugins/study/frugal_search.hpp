@@ -52,14 +52,13 @@ class FrugalSearch {
 
   /// Takes the error of a configuration that `next` gave; not finite where the trial failed.
   void report(const Values& values, double error) {
-    const double worth = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
-    errors_[values] = worth;
+    errors_[values] = error;
     const Open of = open_.extract(values).mapped();
     if (of.search != search_.begun) return;  // that search is over
     if (!search_.flow)
-      search_.flow.emplace(knobs_, values, worth, random(search_.begun));
+      search_.flow.emplace(knobs_, values, error, random(search_.begun));
     else
-      search_.flow->report(of.proposal, worth);
+      search_.flow->report(of.proposal, error);
   }
 
  private:

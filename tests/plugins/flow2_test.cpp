@@ -29,7 +29,8 @@ Flow2 unit_cube(std::size_t dimensions, double start, double error, std::uint64_
   return {std::vector<Knob>(dimensions), Values(dimensions, start), error, RandomStream(seed, "flow2")};
 }
 
-TEST_CASE("FLOW2's steps shorten with the root of the number of proposals where nothing is better") {
+TEST_CASE("FLOW2's steps shorten with the root of the number of proposals where nothing is better",
+          "[flow2]") {
   // At proposal 2^d, and at each second one after it: 0.1 sqrt(d / (i + 2)).
   for (const int d : {1, 2, 3, 5, 9, 12}) {
     Flow2 flow = unit_cube(static_cast<std::size_t>(d), 0.5, 1.0, 1);
@@ -50,7 +51,7 @@ TEST_CASE("FLOW2's steps shorten with the root of the number of proposals where 
   CHECK_THAT(flow.step(), WithinAbs(0.05477, 5e-6));
 }
 
-TEST_CASE("FLOW2 tries the opposite of each direction that was no better, and no other length") {
+TEST_CASE("FLOW2 tries the opposite of each direction that was no better, and no other length", "[flow2]") {
   Flow2 flow = unit_cube(4, 0.5, 1.0, 7);
   for (int pair = 0; pair < 7; ++pair) {
     const double step = flow.step();
@@ -72,7 +73,37 @@ TEST_CASE("FLOW2 tries the opposite of each direction that was no better, and no
   CHECK(std::abs(next->values[0] - 0.5) > 1e-6);
 }
 
-TEST_CASE("FLOW2 comes as near to a minimum as the reference does") {
+TEST_CASE("FLOW2's steps are as long as before once something is better, and grow while they change nothing",
+          "[flow2]") {
+  Flow2 flow = unit_cube(2, 0.5, 1.0, 1);
+  for (int i = 1; i <= 8; ++i) flow.report(*flow.propose(), 1.0);
+  const double shortened = flow.step();  // K' was 8, and K 10
+  flow.report(*flow.propose(), 0.5);
+  CHECK_THAT(flow.step(), WithinAbs(shortened * std::sqrt(10.0 / 8.0), 1e-12));
+
+  const Knob coarse{.kind = Knob::Kind::steps, .count = 2};  // its parts are a half long, a step a tenth
+  Flow2 growing({coarse, coarse}, {0, 0}, 1.0, RandomStream(1, "flow2"));
+  for (int i = 1; i <= 2; ++i) growing.report(*growing.propose(), 1.0);
+  CHECK_THAT(growing.step(), WithinAbs(0.1 * std::sqrt(2.0) + 0.1, 1e-12));
+}
+
+TEST_CASE("A step that is long enough changes a whole number, and one that is shorter does not", "[flow2]") {
+  for (const Knob& knob : {Knob{.low = 4, .high = 32768, .log = true, .integer = true},
+                           Knob{.low = 0, .high = 50, .integer = true}})
+    for (const double value : {4.0, 7.0, 20.0, 49.0})
+      CHECK_THAT(knob.at(value) + knob.resolution(value), WithinAbs(knob.at(value + 1.0), 1e-12));
+}
+
+TEST_CASE("Only so many proposals are open as dimensions have two ends", "[flow2]") {
+  Flow2 flow = unit_cube(3, 0.5, 1.0, 1);
+  std::vector<Flow2::Proposal> open;
+  while (flow.can_propose()) open.push_back(*flow.propose());
+  CHECK(open.size() == 6);
+  for (const Flow2::Proposal& each : open) flow.report(each, 2.0);
+  CHECK(flow.can_propose());
+}
+
+TEST_CASE("FLOW2 comes as near to a minimum as the reference does", "[flow2]") {
   // Medians of 40 seeds after 50, 100 and 400 trials, from 0.05, of sum (x - 0.7)^2; within a factor of 2.
   const std::map<std::size_t, std::vector<double>> reference = {{2, {.0024, .0014, .00046}},
                                                                 {3, {.0066, .0033, .00091}},
@@ -103,7 +134,7 @@ TEST_CASE("FLOW2 comes as near to a minimum as the reference does") {
   }
 }
 
-TEST_CASE("A search that begins cheap reaches a good point for little, as the reference does") {
+TEST_CASE("A search that begins cheap reaches a good point for little, as the reference does", "[flow2]") {
   // Two sizes cost what they are, m further values nothing; the cost until f is .1, .03 and .01, in costs of the best.
   const std::map<int, std::vector<double>> reference = {{0, {.08, .64, 2.15}}, {2, {.72, 4.3, 43.0}}};
   const Knob size{.low = 4, .high = 32768, .log = true, .integer = true};
@@ -138,7 +169,7 @@ TEST_CASE("A search that begins cheap reaches a good point for little, as the re
   }
 }
 
-TEST_CASE("An error of zero is the best there is, and one that is no number never is") {
+TEST_CASE("An error of zero is the best there is, and one that is no number never is", "[flow2]") {
   Flow2 flow = unit_cube(2, 0.5, 1.0, 3);
   const auto failed = flow.propose();
   flow.report(*failed, std::nan(""));
@@ -161,7 +192,7 @@ TEST_CASE("An error of zero is the best there is, and one that is no number neve
   CHECK(search.next(0));
 }
 
-TEST_CASE("Words change to any other with the same chance, and steps of numbers to what is near") {
+TEST_CASE("Words change to any other with the same chance, and steps of numbers to what is near", "[flow2]") {
   const Knob word{.kind = Knob::Kind::unordered, .count = 5}, number{.kind = Knob::Kind::steps, .count = 5};
   std::map<double, int> words, numbers;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
@@ -180,7 +211,23 @@ TEST_CASE("Words change to any other with the same chance, and steps of numbers 
   CHECK(numbers.size() == 3);      // a step is shorter than a fifth: 1, 2 and 3
 }
 
-TEST_CASE("No configuration is tried twice, and a call that has none changes nothing") {
+TEST_CASE("A search that has converged begins elsewhere, whatever of the one before comes later", "[flow2]") {
+  const Knob many{.low = 0, .high = 100, .integer = true};
+  FrugalSearch search({many}, {50}, 2);
+  search.report(*search.next(0), 1.0);
+  Values before = *search.next(0);
+  std::optional<Values> next = search.next(1);
+  const auto is_new = [&] { return next && ((*next)[0] == 0.0 || (*next)[0] == 100.0); };  // a step is 10
+  for (; !is_new(); next = search.next(1)) {
+    search.report(before, 1.0);
+    before = next ? *next : *search.next(0);
+  }
+  search.report(before, 0.0);  // better than all, and of the search that is over
+  search.report(*next, 1.0);
+  CHECK(std::abs((*search.next(0))[0] - (*next)[0]) <= 11.0);
+}
+
+TEST_CASE("No configuration is tried twice, and a call that has none changes nothing", "[flow2]") {
   const Knob few{.low = 1, .high = 3, .integer = true};
   std::set<Values> seen;
   FrugalSearch search({few, few}, {1, 1}, 5);
