@@ -1,7 +1,9 @@
 // FLOW2 and the search by it, against what FLAML 2.6 does: closed forms of its steps, and medians of its errors and costs.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <set>
@@ -255,6 +257,22 @@ TEST_CASE("No configuration is tried twice, and a call that has none changes not
       other.report(ended, std::abs(ended[0] - 0.6));
     }
   }
+}
+
+/// Prints what the table in plugins/study/README.md says; timings are not checked.
+TEST_CASE("Seconds of a proposal and its report", "[.flow2_time]") {
+  Flow2 flow = unit_cube(9, 0.05, 9.0 * 0.65 * 0.65, 1);
+  constexpr int proposals = 1'000'000;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < proposals; ++i) {
+    const auto proposal = flow.propose();
+    if (!proposal) break;
+    double error = 0.0;
+    for (const double value : proposal->values) error += (value - 0.7) * (value - 0.7);
+    flow.report(*proposal, error);
+  }
+  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+  std::printf("%.2f us\n", time.count() / proposals);
 }
 
 }  // namespace flow2_test
