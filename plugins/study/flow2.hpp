@@ -43,6 +43,8 @@ class Flow2 {
   }
 
   const Values& best() const { return best_; }
+  /// Returns the coordinates of the best point.
+  const std::vector<double>& center() const { return center_; }
   double error() const { return error_; }
   double step() const { return step_; }
 
