@@ -1,4 +1,4 @@
-// TPE and BlendSearch against what Optuna 4.5 and FLAML 2.6 find on the same functions (medians of 20 seeds, which
+// TPE and BlendSearch against what Optuna 3.6 and FLAML 2.7 find on the same functions (medians of 20 seeds, which
 // tools/bench/peers/searches prints), and against what their papers say of them.
 #include <algorithm>
 #include <cmath>
