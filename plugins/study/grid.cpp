@@ -3,9 +3,34 @@
 
 #include "search.hpp"
 
+/// A key with the values that stand in a grid.
+struct GridDimension : studies::Dimension {
+  int points = 5;
+
+  static void describe(trainyard::Fields<GridDimension>& m) {
+    Dimension::describe(m);
+    m.option("points", &GridDimension::points, "how many values from low to high").min(2);
+  }
+
+  std::vector<std::string> texts() const {
+    std::vector<std::string> all = choices;
+    for (const double value : values) all.push_back(studies::key_text(value));
+    const studies::Knob range = knob();
+    for (int i = 0; is_range() && i < points; ++i) {
+      std::string next = text(range.value(static_cast<double>(i) / (points - 1)));
+      if (all.empty() || all.back() != next) all.push_back(std::move(next));
+    }
+    return all;
+  }
+};
+
 class Grid final : public studies::Search {
  public:
-  struct Options : SearchOptions {};
+  struct Options {
+    std::vector<GridDimension> space;
+    int seeds = 1;
+    std::optional<trainyard::Duration> budget;
+  };
   static void describe(trainyard::Manifest<Options>& m) {
     m.name("grid").version("1.0.0").summary(
         "Every combination of the values of some keys, each over some seeds.");
@@ -18,10 +43,10 @@ class Grid final : public studies::Search {
   void open(const Resolve&) override {
     studies::check(options_.space);
     std::vector<studies::Point> points{{}};
-    for (const studies::Dimension& each : options_.space) {
+    for (const GridDimension& each : options_.space) {
       std::vector<studies::Point> longer;
       for (const studies::Point& point : points)
-        for (const std::string& value : each.grid()) {
+        for (const std::string& value : each.texts()) {
           longer.push_back(point);
           longer.back().emplace_back(each.key, value);
         }
@@ -30,7 +55,8 @@ class Grid final : public studies::Search {
         throw trainyard::ConfigError("the grid has more than " + std::to_string(most) +
                                      " points: leave out values, or take type = \"random\"");
     }
-    begin(options_, std::move(points));
+    begin({{options_.space.begin(), options_.space.end()}, options_.seeds, options_.budget},
+          std::move(points));
   }
 
  private:

@@ -94,6 +94,12 @@ class Search : public trainyard::Study {
     points_ = std::move(points);
   }
 
+  /// Adds a point, and returns its trial: of a search that does not know its points beforehand.
+  trainyard::StudyTrial add(Point point) {
+    points_.push_back(std::move(point));
+    return trial(given_++, 0);
+  }
+
  private:
   trainyard::StudyTrial trial(std::size_t point, int seed) const {
     trainyard::StudyTrial trial{.name = number_name(point),

@@ -14,6 +14,7 @@
 #include <trainyard/error.hpp>
 #include <trainyard/manifest.hpp>
 
+#include "knob.hpp"
 #include "lib/printed.hpp"
 
 namespace studies {
@@ -46,22 +47,21 @@ struct Axis {
   }
 };
 
-/// A key, with the values that are drawn for it or stand in a grid.
+/// A key, with the values that it may have.
 struct Dimension {
   std::string key;
   std::optional<double> low, high;
   bool log = false, integer = false;
-  int points = 5;
   std::vector<double> values;
   std::vector<std::string> choices;
 
-  static void describe(trainyard::Fields<Dimension>& m) {
+  template <class Struct>
+  static void describe(trainyard::Fields<Struct>& m) {
     m.option("key", &Dimension::key, "a key of the run file: \"optimizer.lr\"").required();
     m.option("low", &Dimension::low, "least value").also({"min", "lower"});
     m.option("high", &Dimension::high, "largest value").also({"max", "upper"});
     m.option("log", &Dimension::log, "even in the logarithm: for what spans several powers of ten");
     m.option("integer", &Dimension::integer, "whole numbers only").also({"int"});
-    m.option("points", &Dimension::points, "of a grid: how many values from low to high").min(2);
     m.option("values", &Dimension::values, "in place of low and high: numbers, of which it has one");
     m.option("choices", &Dimension::choices,
              "or words, or other TOML values in quotes: \"true\", \"[64, 10]\"");
@@ -97,18 +97,17 @@ struct Dimension {
     return key_text(std::clamp(integer ? std::floor(value) : six_digits(value), *low, *high));
   }
 
-  /// All values of a grid.
-  std::vector<std::string> grid() const {
-    std::vector<std::string> all = choices;
-    for (const double value : values) all.push_back(key_text(value));
-    for (int i = 0; is_range() && i < points; ++i) {
-      const double place = static_cast<double>(i) / (points - 1);
-      const double value = log ? std::exp(std::log(*low) + place * (std::log(*high) - std::log(*low)))
-                               : *low + place * (*high - *low);
-      std::string text = key_text(std::clamp(integer ? std::round(value) : six_digits(value), *low, *high));
-      if (all.empty() || all.back() != text) all.push_back(std::move(text));
-    }
-    return all;
+  /// The same as a coordinate: numbers to choose from are in an order, words are not.
+  Knob knob() const {
+    if (is_range()) return {.low = *low, .high = *high, .log = log, .integer = integer};
+    return {.kind = choices.empty() ? Knob::Kind::steps : Knob::Kind::unordered,
+            .count = static_cast<double>(values.size() + choices.size())};
+  }
+  /// The text of a knob's value.
+  std::string text(double value) const {
+    if (is_range()) return key_text(std::clamp(integer ? value : six_digits(value), *low, *high));
+    const auto number = static_cast<std::size_t>(value);
+    return values.empty() ? choices[number] : key_text(values[number]);
   }
 
  private:
@@ -120,7 +119,8 @@ struct Dimension {
   }
 };
 
-inline void check(const std::vector<Dimension>& space) {
+template <class Key>
+void check(const std::vector<Key>& space) {
   if (space.empty())
     throw trainyard::ConfigError(
         "there is nothing to search: say space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1, log = true "

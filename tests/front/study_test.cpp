@@ -309,6 +309,7 @@ TEST_CASE(
   const std::map<std::string, std::string> options = {
       {"grid", space + "seeds = 2\n"},
       {"random", space + "trials = 9\nseed = 4\n"},
+      {"cfo", space + "trials = 30\nseed = 4\n"},
       {"asha", space + "max_budget = \"27ep\"\ntrials = 20\n"},
       {"hyperband", space + "max_budget = \"9ep\"\n"}};
   const auto value = [](const StudyTrial& trial) {

@@ -91,6 +91,9 @@ struct TrialOutcome {
   End end = End::done;
   std::map<std::string, double> metrics;  ///< the last value of each; may hold no NaN where `end` is done
   std::string error;
+  double seconds = 0.0;      ///< seconds that its process took
+  double cpu_seconds = 0.0;  ///< seconds that processors took for it
+  std::int64_t steps = 0;    ///< optimizer steps of its run, with those of earlier trials of the same name
 };
 
 /// At most how many trials of one length a study runs; for the time that is left, and for --dry-run.

@@ -1,0 +1,109 @@
+// Local searches one after the other: FLOW2 from a cheap point to where it converges, then anew from near that point.
+// No configuration is tried twice. All is a function of the seed and of the calls.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <trainyard/random.hpp>
+
+#include "flow2.hpp"
+
+namespace studies {
+
+class FrugalSearch {
+ public:
+  FrugalSearch(std::vector<Knob> knobs, Values start, std::uint64_t seed)
+      : knobs_(std::move(knobs)), start_(std::move(start)), seed_(seed) {}
+
+  /// Returns a configuration to try; `running` are under way. Nothing: not before one of them is reported, or, where
+  /// none is, that hardly anything is left in the space. A call that returns nothing changes nothing.
+  std::optional<Values> next(int running) {
+    Search search = search_;
+    for (int known = 0; known < most_known; ++known) {
+      if (!search.flow) {
+        const Values first = search.begun == 0 ? start_ : near_start(search.begun);
+        const auto error = errors_.find(first);
+        if (error == errors_.end() && open_.contains(first)) return std::nullopt;
+        if (error == errors_.end()) return open(std::move(search), {first, 0.0, 0});
+        search.flow.emplace(knobs_, first, error->second, random(search.begun));
+      }
+      if (running > 0 && !search.flow->can_propose()) return std::nullopt;
+      std::optional<Flow2::Proposal> proposal = search.flow->propose();
+      if (!proposal) {
+        search.flow.reset();
+        ++search.begun;
+        continue;
+      }
+      const auto error = errors_.find(proposal->values);
+      const bool is_open = open_.contains(proposal->values);
+      if (error == errors_.end() && !is_open) return open(std::move(search), std::move(*proposal));
+      search.flow->report(*proposal, is_open ? std::numeric_limits<double>::infinity() : error->second);
+    }
+    return std::nullopt;
+  }
+
+  /// Takes the error of a configuration that `next` gave; not finite where the trial failed.
+  void report(const Values& values, double error) {
+    errors_[values] = error;
+    const Open of = open_.extract(values).mapped();
+    if (of.search != search_.begun) return;  // that search is over
+    if (!search_.flow)
+      search_.flow.emplace(knobs_, values, error, random(search_.begun));
+    else
+      search_.flow->report(of.proposal, error);
+  }
+
+ private:
+  static constexpr int most_known = 1000;  ///< proposals in a row that were tried before
+
+  /// What `next` changes.
+  struct Search {
+    std::optional<Flow2> flow;  ///< none: its first point is not known yet
+    std::uint64_t begun = 0;    ///< number of searches before it
+  };
+
+  /// A configuration that is being tried.
+  struct Open {
+    Flow2::Proposal proposal;
+    std::uint64_t search;  ///< number of the search that it is of
+  };
+
+  Values open(Search&& search, Flow2::Proposal proposal) {
+    search_ = std::move(search);
+    Values values = proposal.values;
+    open_.emplace(values, Open{std::move(proposal), search_.begun});
+    return values;
+  }
+
+  trainyard::RandomStream random(std::uint64_t search) const { return {seed_, "flow2", search}; }
+
+  /// Returns the first point of a later search: normal numbers added to the coordinates of what has an order.
+  Values near_start(std::uint64_t search) const {
+    const trainyard::RandomStream random(seed_, "start", search);
+    Values values = start_;
+    for (std::size_t i = 0; i < knobs_.size(); ++i) {
+      if (knobs_[i].kind == Knob::Kind::unordered) continue;
+      const double radius = std::sqrt(-2.0 * std::log1p(-random.uniform(2 * i)));
+      const double moved = radius * std::cos(2.0 * std::numbers::pi * random.uniform(2 * i + 1));
+      values[i] = knobs_[i].value(std::clamp(knobs_[i].at(start_[i]) + moved, 0.0, 1.0));
+    }
+    return values;
+  }
+
+  std::vector<Knob> knobs_;
+  Values start_;
+  std::uint64_t seed_;
+  Search search_;
+  std::map<Values, double> errors_;  ///< of what was tried
+  std::map<Values, Open> open_;
+};
+
+}  // namespace studies

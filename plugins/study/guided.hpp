@@ -1,0 +1,145 @@
+// Searches whose next configuration depends on what was found, from a point that the file may name: what cfo and
+// blendsearch have in common. With several trials at a time, what comes next depends on what is done first; a study that
+// goes on after a kill does the same nevertheless.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <trainyard/study.hpp>
+
+#include "knob.hpp"
+#include "search.hpp"
+#include "space.hpp"
+#include "statistics.hpp"
+
+namespace studies {
+
+/// A key, its values, and where the search begins.
+struct StartedDimension : Dimension {
+  std::optional<double> start;
+
+  static void describe(trainyard::Fields<StartedDimension>& m) {
+    Dimension::describe(m);
+    m.option(
+        "start", &StartedDimension::start,
+        "where the search begins, best where trials are short; without one the run file's value, or else the "
+        "middle; of choices it is the first");
+  }
+
+  /// Returns the knob's value where the search begins. `of_run`: the value in the run file, if it is a number.
+  double begin(const std::optional<double>& of_run) const {
+    if (!is_range()) {
+      const auto found = std::ranges::find(values, start ? *start : of_run.value_or(nan));
+      if (start && found == values.end())
+        throw trainyard::ConfigError("space: `" + key + "` has start = " + key_text(*start) +
+                                     (choices.empty() ? ", which is none of its values"
+                                                      : " and choices: the first of them is the start"));
+      return found == values.end() ? 0.0 : static_cast<double>(found - values.begin());
+    }
+    const auto within = [&](double value) { return value >= *low && value <= *high; };
+    if (start && !within(*start))
+      throw trainyard::ConfigError("space: `" + key + "` has start = " + key_text(*start) +
+                                   ", which is not from low to high");
+    if (start) return *start;
+    return of_run && within(*of_run) ? *of_run : knob().value(0.5);
+  }
+};
+
+/// Returns a number of a resolved run file.
+inline std::optional<double> number_at(const trainyard::Table& run, const std::string& key) {
+  const trainyard::Table* table = &run;
+  std::size_t begin = 0;
+  for (std::size_t dot; (dot = key.find('.', begin)) != std::string::npos; begin = dot + 1) {
+    const trainyard::Value* value = table->find(key.substr(begin, dot - begin));
+    if (value == nullptr || value->get_if<trainyard::Table>() == nullptr) return std::nullopt;
+    table = value->get_if<trainyard::Table>();
+  }
+  const trainyard::Value* value = table->find(key.substr(begin));
+  if (value == nullptr) return std::nullopt;
+  if (const auto* integer = value->get_if<std::int64_t>()) return static_cast<double>(*integer);
+  const auto* number = value->get_if<double>();
+  return number == nullptr ? std::nullopt : std::optional(*number);
+}
+
+class Guided : public Search {
+ public:
+  struct GuidedOptions {
+    std::vector<StartedDimension> space;
+    int trials = 0;
+    std::int64_t seed = 0;
+    std::optional<trainyard::Duration> budget;
+  };
+
+  template <class Options>
+  static void describe_guided(trainyard::Manifest<Options>& m) {
+    m.option("space", &Options::space, "what is searched: keys, their values, where to begin").required();
+    m.option("trials", &Options::trials, "how many configurations")
+        .required()
+        .min(1)
+        .also({"samples", "n", "num_samples"});
+    m.option("seed", &Options::seed, "of what is drawn");
+    m.option("budget", &Options::budget, "trainer.max_duration; the run file's without one");
+  }
+  explicit Guided(const GuidedOptions& options) : options_(options) {}
+
+  void open(const Resolve& resolve) override {
+    check(options_.space);
+    begin({{options_.space.begin(), options_.space.end()}, 1, options_.budget}, {});
+    trainyard::StudyTrial plain;
+    plain.name = "start";
+    plain.run = common.run;
+    plain.set = common.set;
+    plain.until = options_.budget;
+    const trainyard::Table run = resolve(plain);
+    std::vector<Knob> knobs;
+    Values start;
+    for (const StartedDimension& each : options_.space) {
+      knobs.push_back(each.knob());
+      start.push_back(each.begin(number_at(run, each.key)));
+    }
+    begin_at(std::move(knobs), std::move(start), static_cast<std::uint64_t>(options_.seed));
+  }
+
+  std::vector<trainyard::StudyStage> stages() const override {
+    return {{"", options_.trials, {}, options_.budget}};
+  }
+
+  std::optional<trainyard::StudyTrial> next(int running) override {
+    if (left() == 0) return std::nullopt;
+    const std::optional<Values> values = propose(running);
+    if (!values) return std::nullopt;
+    Point point;
+    for (std::size_t i = 0; i < values->size(); ++i)
+      point.emplace_back(options_.space[i].key, options_.space[i].text((*values)[i]));
+    trainyard::StudyTrial trial = add(std::move(point));
+    tried_.emplace(trial.name, *values);
+    return trial;
+  }
+
+  void report(const trainyard::TrialOutcome& outcome) override {
+    Search::report(outcome);
+    learn(tried_.at(outcome.trial), -worth(common.goal, value_of(outcome, common.metric)), outcome);
+  }
+
+ protected:
+  /// Returns how many configurations may still be tried.
+  int left() const { return options_.trials - static_cast<int>(tried_.size()); }
+
+  virtual void begin_at(std::vector<Knob> knobs, Values start, std::uint64_t seed) = 0;
+  /// Returns what is tried next. Nothing means what it does of Study::next; such a call changes nothing.
+  virtual std::optional<Values> propose(int running) = 0;
+  /// Takes the error of what `propose` gave; infinite where the trial failed or diverged.
+  virtual void learn(const Values& values, double error, const trainyard::TrialOutcome& outcome) = 0;
+
+ private:
+  GuidedOptions options_;
+  std::map<std::string, Values> tried_;  ///< by name of the trial
+};
+
+}  // namespace studies
