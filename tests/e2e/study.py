@@ -295,8 +295,10 @@ class Rungs(StudyTest):
 
 
 class Killed(StudyTest):
+    jobs = "2"
+
     def begin(self, *words):
-        return subprocess.Popen(self.command("study", "tiny.toml", "--out", "out", "--jobs", "2", *words), cwd=self.folder, text=True,
+        return subprocess.Popen(self.command("study", "tiny.toml", "--out", "out", "--jobs", self.jobs, *words), cwd=self.folder, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment())
 
     def wait_for(self, count):
@@ -319,7 +321,7 @@ class Killed(StudyTest):
     def plain(self, text):
         """The table of the study when nothing disturbs it."""
         self.write("tiny.toml", text)
-        self.host("study", "tiny.toml", "--out", "whole", "--jobs", "2")
+        self.host("study", "tiny.toml", "--out", "whole", "--jobs", self.jobs)
         return (self.folder / "whole/tiny/table.md").read_text()
 
     def test_killed_again_and_again_it_ends_with_the_same_table_and_runs_nothing_twice(self):
@@ -339,6 +341,20 @@ class Killed(StudyTest):
         self.study()
         self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
         self.assertEqual(len(self.ended()), len(set(self.ended())))
+
+    def test_a_study_that_goes_by_what_it_found_is_the_same_after_a_kill(self):
+        """One trial at a time, and costs in steps: two studies are alike to the last digit."""
+        self.jobs = "1"
+        table = self.plain('[study]\ntype = "blendsearch"\nrun = "small.toml"\nmetric = "val/loss"\ngoal = "min"\ntrials = 8\nbudget = "1ep"\n'
+                           'cost = "steps"\n' + SPACE)
+        self.kill_after(1, 4, 6)
+        self.study("--jobs", "1")
+        self.assertEqual((self.folder / "out/tiny/table.md").read_text(), table)
+        ends = [line["end"] for line in self.ledger() if "end" in line]
+        self.assertEqual([end["trial"] for end in ends], [f"{number:04}" for number in range(8)])
+        self.assertEqual({end["steps"] for end in ends}, {4})
+        self.assertGreater(min(end["cpu_seconds"] for end in ends), 0.01)
+        self.assertEqual(self.runs(trial="0000")[0]["optimizer.lr"], "0.01")  # it begins with the run file's
 
     def test_configurations_trained_together_come_to_the_same_after_a_kill(self):
         """Killed between the rungs of an array, whose survivors go on from its checkpoint."""

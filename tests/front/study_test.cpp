@@ -310,6 +310,7 @@ TEST_CASE(
       {"grid", space + "seeds = 2\n"},
       {"random", space + "trials = 9\nseed = 4\n"},
       {"cfo", space + "trials = 30\nseed = 4\n"},
+      {"blendsearch", space + "trials = 30\nseed = 4\ncost = \"steps\"\n"},
       {"asha", space + "max_budget = \"27ep\"\ntrials = 20\n"},
       {"hyperband", space + "max_budget = \"9ep\"\n"}};
   const auto value = [](const StudyTrial& trial) {
@@ -391,12 +392,15 @@ TEST_CASE("a ledger gives back what was written, less a line that a kill cut sho
                          .until = Duration::parse("2ep"),
                          .end = TrialOutcome::End::failed,
                          .metrics = {{"val/loss", 0.1}, {"val/other", std::nan("")}},
-                         .error = "two\nlines"};
+                         .error = "two\nlines",
+                         .seconds = 1.5,
+                         .cpu_seconds = 0.75,
+                         .steps = 12};
   {
     cli::StudyLedger ledger(path);
     CHECK(ledger.entries().empty());
-    ledger.write({cli::LedgerEntry::What::start, key, {}, 0.0});
-    ledger.write({cli::LedgerEntry::What::end, key, end, 1.5});
+    ledger.write({cli::LedgerEntry::What::start, key, {}});
+    ledger.write({cli::LedgerEntry::What::end, key, end});
     CHECK_THROWS_WITH(cli::StudyLedger(path), Catch::Contains("another process runs the study"));
   }
   const std::string whole = test::read_file(path);
@@ -407,7 +411,7 @@ TEST_CASE("a ledger gives back what was written, less a line that a kill cut sho
     CHECK(ledger.entries()[0].key == key);
     const cli::LedgerEntry& told = ledger.entries()[1];
     CHECK((told.key == key && told.outcome.end == end.end && told.outcome.error == end.error &&
-           told.seconds == 1.5));
+           told.outcome.seconds == 1.5 && told.outcome.cpu_seconds == 0.75 && told.outcome.steps == 12));
     CHECK(told.outcome.metrics.at("val/loss") == 0.1);
     CHECK(std::isnan(told.outcome.metrics.at("val/other")));
     CHECK(test::read_file(path) == whole);

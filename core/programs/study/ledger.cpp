@@ -34,7 +34,9 @@ std::string text(const LedgerEntry& entry) {
   Json told = {{"trial", entry.key.trial}, {"until", entry.key.until}, {"digest", entry.key.digest}};
   if (entry.what != What::start) {
     told["end"] = ends_of_trials[static_cast<int>(entry.outcome.end)];
-    told["seconds"] = config::json_of(entry.seconds);
+    told["seconds"] = config::json_of(entry.outcome.seconds);
+    told["cpu_seconds"] = config::json_of(entry.outcome.cpu_seconds);
+    told["steps"] = entry.outcome.steps;
     told["metrics"] = Json::object();
     for (const auto& [name, value] : entry.outcome.metrics) told["metrics"][name] = config::json_of(value);
     if (!entry.outcome.error.empty()) told["error"] = entry.outcome.error;
@@ -56,7 +58,11 @@ LedgerEntry parsed(const Json& line) {
   if (entry.what == What::start) return entry;
   entry.outcome.end =
       static_cast<TrialOutcome::End>(index_in(ends_of_trials, told.at("end").get<std::string>()));
-  entry.seconds = number(told.at("seconds"));
+  entry.outcome.seconds = number(told.at("seconds"));
+  if (told.contains("steps")) {  // ledgers of older releases lack both
+    entry.outcome.cpu_seconds = number(told.at("cpu_seconds"));
+    entry.outcome.steps = told.at("steps").get<std::int64_t>();
+  }
   for (const auto& [name, value] : told.at("metrics").items()) entry.outcome.metrics[name] = number(value);
   entry.outcome.error = told.value("error", "");
   return entry;

@@ -28,7 +28,6 @@ struct LedgerEntry {
   What what = What::start;
   TrialKey key;
   TrialOutcome outcome;  ///< set for an end
-  double seconds = 0.0;  ///< seconds that the trial took
 };
 
 /// The ledger, written by one process, which holds a lock while the object lives. Each entry is on the disk

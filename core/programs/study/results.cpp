@@ -85,7 +85,7 @@ Json trial_json(const Finished& each) {
                {"until", each.trial.until ? Json(each.trial.until->text()) : Json()},
                {"labels", std::move(labels)},
                {"end", ends_of_trials[static_cast<int>(each.outcome.end)]},
-               {"seconds", config::json_of(each.seconds)},
+               {"seconds", config::json_of(each.outcome.seconds)},
                {"metrics", std::move(metrics)}};
   if (!each.outcome.error.empty()) json["error"] = each.outcome.error;
   return json;
@@ -140,7 +140,7 @@ std::string runs_csv(const std::vector<Finished>& trials, const StudyOptions& st
     for (const char* name : {"until", "end", "seconds"}) names.emplace_back(name);
     line.push_back(each.trial.until ? each.trial.until->text() : "");
     line.emplace_back(ends_of_trials[static_cast<int>(each.outcome.end)]);
-    line.push_back(lib::printed("%.2f", each.seconds));
+    line.push_back(lib::printed("%.2f", each.outcome.seconds));
     for (const std::string& metric : metrics) {
       names.push_back(metric);
       line.push_back(value_of(each.outcome, metric));

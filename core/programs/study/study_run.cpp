@@ -145,7 +145,7 @@ bool StudyRun::replay() {
     if (begun == begun_.end()) return false;
     const StudyTrial trial = begun->trial;
     begun_.erase(begun);
-    over(trial, entry.outcome, entry.seconds);
+    over(trial, entry.outcome);
   }
   return true;
 }
@@ -188,20 +188,20 @@ void StudyRun::begin(Trials& trials, const StudyTrial& trial) {
     key.digest = digest_of(run);
     if (jobs_ == 0) jobs_ = jobs_for(run);
   } catch (const ConfigError& error) {
-    ledger_.write({What::start, key, {}, 0.0});
+    ledger_.write({What::start, key, {}});
     begun_.push_back({trial, key});
-    return end(key, {trial.name, trial.until, TrialOutcome::End::failed, {}, error.what()}, 0.0);
+    return end(key, {trial.name, trial.until, TrialOutcome::End::failed, {}, error.what()});
   }
   const auto known = std::ranges::find(known_, key, &LedgerEntry::key);
   const auto before = reached_.find(trial.name);
   const bool new_run = known == known_.end() && before == reached_.end();
   if (new_run) fs::remove_all(folder_of(trial.name));  // left by another study of this name
-  ledger_.write({What::start, key, {}, 0.0});
+  ledger_.write({What::start, key, {}});
   begun_.push_back({trial, key});
   if (known == known_.end()) return process(trials, trial);
   const LedgerEntry found = *known;
   known_.erase(known);
-  end(key, found.outcome, found.seconds);
+  end(key, found.outcome);
 }
 
 void StudyRun::process(Trials& trials, const StudyTrial& trial) {
@@ -219,28 +219,28 @@ void StudyRun::collect(Trials& trials) {
     if (each.outcome.end == TrialOutcome::End::failed && failed_ == 0 && each.code >= 1 && each.code <= 6)
       first_failure_ = static_cast<ExitCode>(each.code);
     const TrialKey key = begun->key;
-    end(key, each.outcome, each.seconds);
+    end(key, each.outcome);
   }
   const auto enough = static_cast<std::size_t>(std::max(8, 2 * jobs_));
   if (finished_.size() >= enough && failed_ == static_cast<std::int64_t>(finished_.size())) all_failed();
 }
 
-void StudyRun::end(const TrialKey& key, const TrialOutcome& outcome, double seconds) {
-  ledger_.write({What::end, key, outcome, seconds});
+void StudyRun::end(const TrialKey& key, const TrialOutcome& outcome) {
+  ledger_.write({What::end, key, outcome});
   const auto begun = std::ranges::find(begun_, key, &Begun::key);
   const StudyTrial trial = begun->trial;
   begun_.erase(begun);
-  over(trial, outcome, seconds);
+  over(trial, outcome);
   if (outcome.end == TrialOutcome::End::failed)
     std::fprintf(stderr, "%sstudy: trial %s failed: %s\n", isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "",
                  named(key).c_str(), outcome.error.c_str());
 }
 
-void StudyRun::over(const StudyTrial& trial, const TrialOutcome& outcome, double seconds) {
+void StudyRun::over(const StudyTrial& trial, const TrialOutcome& outcome) {
   study_->report(outcome);
   failed_ += outcome.end == TrialOutcome::End::failed;
   reached_[trial.name] = trial.until;
-  finished_.push_back({trial, outcome, seconds, folder_of(trial.name)});
+  finished_.push_back({trial, outcome, folder_of(trial.name)});
 }
 
 /// Throws ConfigError if a trial lacks a metric by which the study is judged, as it would be pointless.
@@ -297,7 +297,7 @@ double StudyRun::left() const {
     const auto before = reached.find(each.trial.name);
     done += cost(before == reached.end() ? std::nullopt : std::optional(before->second), each.trial.until);
     if (each.trial.until) reached[each.trial.name] = *each.trial.until;
-    seconds += each.seconds;
+    seconds += each.outcome.seconds;
   }
   return done > 0 ? std::max(0.0, all - done) * seconds / done / std::max(1, jobs_) : 0.0;
 }

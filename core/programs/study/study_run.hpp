@@ -18,7 +18,6 @@ namespace trainyard::cli {
 struct Finished {
   StudyTrial trial;
   TrialOutcome outcome;
-  double seconds = 0.0;
   std::string folder;  ///< folder of its run
 };
 
@@ -73,8 +72,8 @@ class StudyRun {
   void fill(Trials& trials);
   void begin(Trials& trials, const StudyTrial& trial);
   void process(Trials& trials, const StudyTrial& trial);
-  void end(const TrialKey& key, const TrialOutcome& outcome, double seconds);
-  void over(const StudyTrial& trial, const TrialOutcome& outcome, double seconds);
+  void end(const TrialKey& key, const TrialOutcome& outcome);
+  void over(const StudyTrial& trial, const TrialOutcome& outcome);
   void collect(Trials& trials);
   void check_metrics(const TrialOutcome& outcome) const;
   void all_failed();

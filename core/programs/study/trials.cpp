@@ -1,5 +1,6 @@
 #include "core/programs/study/trials.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -29,14 +30,20 @@ std::string text_of(const std::string& file) {
   return text;
 }
 
-std::map<std::string, double> metrics_of(const std::string& folder) {
-  std::map<std::string, double> metrics;
+/// Takes what the run's result says: its metrics, if `done`, and how far it came.
+void read_result(const std::string& folder, bool done, TrialOutcome& outcome) {
   const control::Json result = object_in(text_of(folder + "/result.json"));
-  if (!result.is_object()) return metrics;
+  if (!result.is_object()) return;
+  outcome.steps = result.value("steps", std::int64_t{0});
   const control::Json values = result.value("metrics", control::Json::object());
   for (const auto& [name, value] : values.items())
-    metrics[name] = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
-  return metrics;
+    if (done)
+      outcome.metrics[name] =
+          value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
 }  // namespace
@@ -65,8 +72,10 @@ std::vector<EndedTrial> Trials::ended() {
   std::vector<EndedTrial> all;
   std::erase_if(running_, [&](const Running& each) {
     int status = 0;
-    if (waitpid(each.process, &status, WNOHANG) != each.process) return false;
+    rusage used{};
+    if (wait4(each.process, &status, WNOHANG, &used) != each.process) return false;
     all.push_back(look_at(each, status));
+    all.back().outcome.cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
     return true;
   });
   return all;
@@ -74,14 +83,15 @@ std::vector<EndedTrial> Trials::ended() {
 
 EndedTrial Trials::look_at(const Running& trial, int status) const {
   const control::End end{.child = trial.process, .status = status};
-  EndedTrial ended{.outcome = {}, .seconds = 0.0, .code = end.code()};
-  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - trial.begun).count();
+  EndedTrial ended{.outcome = {}, .code = end.code()};
   TrialOutcome& outcome = ended.outcome;
   outcome.trial = trial.trial.name;
   outcome.until = trial.trial.until;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - trial.begun).count();
   const std::string printed = text_of(trial.log);
-  if (end.code() == static_cast<int>(ExitCode::done)) {
-    outcome.metrics = metrics_of(trial.folder);
+  const bool done = end.code() == static_cast<int>(ExitCode::done);
+  read_result(trial.folder, done, outcome);
+  if (done) {
     std::error_code ignored;
     if (printed.empty()) fs::remove(trial.log, ignored);
     return ended;

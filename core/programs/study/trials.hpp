@@ -13,7 +13,6 @@ namespace trainyard::cli {
 
 struct EndedTrial {
   TrialOutcome outcome;
-  double seconds = 0.0;
   int code = 0;              ///< exit code
   bool interrupted = false;  ///< it ended on request and can be resumed
 };
