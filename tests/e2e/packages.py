@@ -60,7 +60,7 @@ class Packages(unittest.TestCase):
         [result] = (work / "runs").glob("*/result.json")
         self.assertEqual(json.loads(result.read_text())["status"], "completed")
         self.assertIn("digits-mlp", self.run_(trainyard, "runs", cwd=work, env=environment))  # a program beside it
-        for path in BUILD.glob("bin/trainyard*"):
+        for path in (BUILD / "bin/trainyard", *BUILD.glob("bin/trainyard-*")):
             self.assertTrue(os.access(prefix / "bin" / path.name, os.X_OK), path.name)
         if not builds:
             return
