@@ -1,4 +1,4 @@
-// The run files of core/check around every shipped plugin, found and trained in this process.
+// The run files of core/check around every shipped plugin, and trainings with them in this process.
 #pragma once
 
 #include <string>

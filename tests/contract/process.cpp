@@ -173,10 +173,12 @@ std::string Apart::said() const {
   return test::read_file(file_ + ".said");
 }
 
-Outcome train_apart(const std::string& text) {
+Outcome train_apart(const std::string& text, const std::vector<std::string>& sets) {
   const Apart run(text);
-  run.train({});
-  return outcome_of(run.run());
+  const int status = run.train(sets);
+  Outcome outcome = outcome_of(run.run());
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == outcome.exit_code));
+  return outcome;
 }
 
 }  // namespace trainyard::contract

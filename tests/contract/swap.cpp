@@ -55,7 +55,7 @@ TEST_CASE("every plugin is swapped with itself at every step, and the run ends w
   for (const PluginFile& file : tried) {
     const std::string text = host_run(file).text();
     const std::string slot = address_of(file, text);
-    const Outcome plain = train_shortly(text, {}, shipped());
+    const Outcome plain = train_apart(text);
     REQUIRE(plain.steps > 2);
     const auto swapped = [&](const std::string& watch) {
       std::string swaps = text;
@@ -65,8 +65,8 @@ TEST_CASE("every plugin is swapped with itself at every step, and the run ends w
     const struct { const char *watch, *workers; } ways[] = {{"0ba", "0"}, {"0ba", "2"}, {"2ba", "0"}};
     for (const auto& way : ways) {
       INFO(title(file) << " in slot " << slot << ", watch " << way.watch << ", workers " << way.workers);
-      check_same(train_shortly(swapped(way.watch), {std::string("data.workers=") + way.workers}, shipped()),
-                 plain, plain.steps - 1);
+      check_same(train_apart(swapped(way.watch), {std::string("data.workers=") + way.workers}), plain,
+                 plain.steps - 1);
     }
     kinds.insert(file.manifest.kind);
   }
@@ -83,7 +83,7 @@ TEST_CASE("all slots of a run are swapped, one after the other at each of its st
                                    [&](const PluginFile& each) { return title(each) == host; });
     REQUIRE(file != shipped().files().end());
     const std::string text = host_run(*file).text();
-    const Outcome plain = train_shortly(text, {}, shipped());
+    const Outcome plain = train_apart(text);
     std::set<std::string> slots;
     const config::RunConfig config = test::valid(text);
     for (const config::SlotConfig& slot : config.slots) slots.insert(address_of(slot));
@@ -91,7 +91,7 @@ TEST_CASE("all slots of a run are swapped, one after the other at each of its st
     for (std::int64_t step = 1; step < plain.steps; ++step)
       for (const std::string& slot : slots) swapped += swap_at(step, slot, "0ba");
     INFO(host << ", " << slots.size() << " slots");
-    check_same(train_shortly(swapped, {"data.workers=2"}, shipped()), plain,
+    check_same(train_apart(swapped, {"data.workers=2"}), plain,
                (plain.steps - 1) * static_cast<std::int64_t>(slots.size()));
   }
 }

@@ -89,9 +89,9 @@ TEST_CASE(
     CHECK(std::isfinite(first.loss));
 
     const std::pair<const char*, Outcome> others[] = {
-        {"run again", train_shortly(text, {}, shipped())},
-        {"one worker", train_shortly(text, {"data.workers=1"}, shipped())},
-        {"four workers", train_shortly(text, {"data.workers=4"}, shipped())},
+        {"run again, in the same process", train_shortly(text, {}, shipped())},
+        {"one worker", train_apart(text, {"data.workers=1"})},
+        {"four workers", train_apart(text, {"data.workers=4"})},
         {"observers and sinks", train_watched(file, text, refusals)},
     };
     for (const auto& [how, other] : others) {
