@@ -424,6 +424,13 @@ class Front(unittest.TestCase):
         self.assertGreater(len(files), 100)
         self.assertEqual([str(path) for path in files if str(path) not in seen], [], "no object of the front is of these")
 
+    def test_a_training_needs_no_other_program(self):
+        """tools/quickstart builds trainyard and its plugins, and is to compile nothing for other verbs."""
+        needed = subprocess.run([cache("CMAKE_MAKE_PROGRAM"), "-t", "inputs", "trainyard_command"], text=True, capture_output=True, check=True,
+                                cwd=BUILD).stdout
+        self.assertIn("/trainyard_cli.dir/", needed)
+        self.assertNotRegex(needed, r"trainyard_(programs|report|check|checker|testing|nccl)\b|trainyard-(?!seal)")
+
     def test_it_links_no_libtorch(self):
         programs = sorted(set(TRAINYARD.parent.glob("trainyard*")) - {TRAINYARD.parent / "trainyard-seal"})
         self.assertGreater(len(programs), 10)
