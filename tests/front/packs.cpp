@@ -7,9 +7,9 @@
 
 #include <trainyard/error.hpp>
 
-#include "core/cli/plugins_verbs.hpp"
 #include "core/plugins/manifest_text.hpp"
 #include "core/plugins/registry.hpp"
+#include "core/programs/plugins.hpp"
 #include "core/runfile/resolve.hpp"
 #include "lib/sha256.hpp"
 #include "support/folder.hpp"
