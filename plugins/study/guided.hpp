@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -46,8 +47,11 @@ struct StartedDimension : Dimension {
     if (start && !within(*start))
       throw trainyard::ConfigError("space: `" + key + "` has start = " + key_text(*start) +
                                    ", which is not from low to high");
-    if (start) return *start;
-    return of_run && within(*of_run) ? *of_run : knob().value(0.5);
+    if (start && integer && *start != std::floor(*start))
+      throw trainyard::ConfigError("space: `" + key + "` has start = " + key_text(*start) +
+                                   ", and whole numbers only");
+    const double from = start ? *start : of_run && within(*of_run) ? *of_run : knob().value(0.5);
+    return integer ? std::round(from) : from;
   }
 };
 

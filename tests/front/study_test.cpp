@@ -24,7 +24,7 @@ using namespace trainyard;
 namespace {
 
 /// A plugin with these options, opened.
-std::unique_ptr<Study> study(const std::string& name, const std::string& options) {
+std::unique_ptr<Study> study(const std::string& name, const std::string& options, const Table& run = {}) {
   config::Findings findings;
   const std::optional<Table> table = config::parse_text("study.toml", options, findings);
   REQUIRE(table);
@@ -36,7 +36,7 @@ std::unique_ptr<Study> study(const std::string& name, const std::string& options
   file.options.set("run", Value("/run.toml"));
   file.options.set("metric", Value("val/loss"));
   std::unique_ptr<Study> made = cli::make_study(file);
-  made->open([](const StudyTrial&) { return Table(); });
+  made->open([&](const StudyTrial&) { return run; });
   return made;
 }
 
@@ -382,6 +382,34 @@ TEST_CASE("a space that makes no sense is refused with its key", "[study]") {
   CHECK(refusal("low = 0.0, high = 1.0, log = true").find("not above 0") != std::string::npos);
   CHECK(refusal("low = 0.5, high = 2.0, integer = true").find("whole numbers") != std::string::npos);
   CHECK(refusal("low = 0.5, high = 2.0").empty());
+}
+
+TEST_CASE("a search from a cheap point begins at `start`, else with the run file's value, else in the middle",
+          "[study]") {
+  Table optimizer, run;
+  optimizer.set("lr", 0.05);
+  optimizer.set("steps", 700);
+  run.set("optimizer", optimizer);
+  const auto first = [&](const std::string& keys, const Table& of_run) {
+    return study("cfo", "trials = 3\nspace = [{ " + keys + " }]\n", of_run)->next(0)->labels.front().second;
+  };
+  const std::string range = "key = \"optimizer.lr\", low = 1e-4, high = 1.0, log = true";
+  const std::string whole = "key = \"optimizer.steps\", low = 1, high = 9, integer = true";
+  CHECK(first(range + ", start = 0.5", run) == "0.5");
+  CHECK(first(range, run) == "0.05");
+  CHECK(first(range, {}) == "0.01");
+  CHECK(first(whole, run) == "5");  // 700 is none of its values
+  CHECK(first("key = \"optimizer.lr\", values = [0.1, 0.05, 1]", run) == "0.05");
+  CHECK(first("key = \"optimizer.lr\", values = [0.1, 0.05, 1], start = 1", run) == "1");
+  CHECK(first("key = \"model.type\", choices = [\"mlp\", \"linear\"]", run) == "mlp");
+  CHECK_THROWS_WITH(first(range + ", start = 2", run),
+                    Catch::Contains("start = 2, which is not from low to high"));
+  CHECK_THROWS_WITH(first(whole + ", start = 2.5", run),
+                    Catch::Contains("start = 2.5, and whole numbers only"));
+  CHECK_THROWS_WITH(first("key = \"optimizer.lr\", values = [0.1], start = 1", run),
+                    Catch::Contains("start = 1, which is none of its values"));
+  CHECK_THROWS_WITH(first("key = \"model.type\", choices = [\"mlp\"], start = 1", run),
+                    Catch::Contains("choices: the first of them is the start"));
 }
 
 TEST_CASE("a ledger gives back what was written, less a line that a kill cut short", "[study]") {

@@ -204,18 +204,24 @@ TEST_CASE("What a search promises goes with the cost of its trials", "[blendsear
   CHECK_THAT(progress.speed, WithinAbs(1.0 / (20.0 - 5.0), 1e-12));
   CHECK_THAT(progress.cost_to_improve(3.0), WithinAbs(15.0, 1e-12));  // what the last improvement took
   CHECK_THAT(progress.cost_to_improve(1.0), WithinAbs(2.0 * 2.0 * 15.0, 1e-12));  // twice the gap
+}
 
-  // Several local searches go on beside each other where there are several minima.
-  std::size_t most = 0;
+TEST_CASE("Local searches go on beside each other where there are several minima, until two of them meet",
+          "[blendsearch]") {
+  std::size_t most = 0, all = 0;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     BlendSearch search({Knob{}, Knob{}}, {0.05, 0.05}, seed);
-    for (int i = 0; i < 200; ++i) {
-      const Values values = search.next(0, 200.0 - i).value();
+    std::size_t at_once = 0;
+    for (int i = 0; i < 400; ++i) {
+      const Values values = search.next(0, 400.0 - i).value();
       search.report(values, rastrigin(values), 1.0);
-      most = std::max(most, search.local_searches());
+      at_once = std::max(at_once, search.local_searches());
     }
+    most = std::max(most, at_once);
+    all += at_once;
   }
   CHECK(most >= 2);
+  CHECK(all <= 40);  // 53 where those that meet go on beside each other
 }
 
 TEST_CASE(
