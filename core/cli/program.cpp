@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -24,13 +25,17 @@ namespace {
 using Words = std::vector<std::string>;
 using Add = std::function<void(Command&, CommandLine&)>;
 
+bool is_help(std::string_view word) {
+  return word == "help" || word == "--help" || word == "-h";
+}
+
 int parse_and_run(Words words, const Add& add) {
   CommandLine line;
   line.completes = !words.empty() && words.front() == "__complete";
   if (line.completes) {
     words.erase(words.begin());
-  } else if (!words.empty() && words.front() == "help") {  // "help ckpt ls" is "ckpt ls --help"
-    words.erase(words.begin());
+  } else if (const auto verb = std::ranges::find_if_not(words, is_help); verb != words.begin()) {
+    words.erase(words.begin(), verb);  // "help ckpt ls" is "ckpt ls --help"
     words.emplace_back("--help");
   }
   line.words = words;
@@ -65,14 +70,15 @@ int code_of(Words words, const Add& add) {
 
 void become(const std::string& path, Words words) {
   words.insert(words.begin(), path);
+  std::signal(SIGXFSZ, SIG_DFL);  // the program is as a shell would start it
   ::execv(path.c_str(), lib::argv_of(words).data());
   throw ConfigError("cannot start " + path + ": " + std::strerror(errno));
 }
 
 std::optional<std::string> program_of(const std::string& verb) {
   const std::string name = "trainyard-" + verb;
-  const auto beside = lib::on_path(name, home() + "/bin");
-  return beside ? beside : lib::on_path(name);
+  const std::string beside = home() + "/bin/" + name;
+  return lib::is_program(beside) ? beside : lib::on_path(name);
 }
 
 void become_verb(const std::string& verb, const Words& words) {

@@ -134,7 +134,9 @@ LoadedPlugin load(const PluginFile& file, const LoadedPlugin* beside) {
           "; a description must not depend on time, environment or machine");
     plugin.manifest_ = std::make_shared<const ManifestData>(std::move(live.manifest));
   } catch (const PluginError& error) {
-    throw PluginError(file.path + ": " + error.what());
+    const bool of_pack = plugin.object_.size() > 1;
+    throw PluginError(file.path + ": " +
+                      (of_pack ? file.manifest.kind + " " + file.manifest.name + ": " : "") + error.what());
   }
   return plugin;
 }

@@ -25,10 +25,11 @@ void add_named(const plugins::Registry& registry, const std::string& word,
   for (const plugins::PluginFile& file : registry.files())
     if (word == file.manifest.name || word == file.manifest.kind + "/" + file.manifest.name)
       found.push_back(file);
-  if (found.size() == before)
-    throw PluginError("no plugin is named \"" + word +
-                      "\", and it is no file libNAME.so; `trainyard plugins list` "
-                      "shows all of them");
+  if (found.size() > before) return;
+  std::string refused;
+  for (const plugins::Refusal& each : registry.refusals()) refused += "\n  refused: " + each.message;
+  throw PluginError("no plugin is named \"" + word +
+                    "\", and it is no file libNAME.so; `trainyard plugins list` shows all of them" + refused);
 }
 
 int check_plugins(PluginsCheckArguments& given) {

@@ -71,11 +71,20 @@ class BlendSearch {
         continue;  // a search has ended: another one has the turn
       }
       const auto tried = results_.find(proposal->move.values);
+      if (tried != results_.end() && proposal->search == 0) {
+        ++state.repeated;
+        widen(state);
+        continue;
+      }
       if (tried != results_.end()) {
-        over(state, *proposal, tried->second.error, tried->second.cost);
+        if (++state.searches.at(proposal->search).repeated == most_repeated)
+          converged(state, proposal->search);  // all that it reaches is known
+        else
+          over(state, *proposal, tried->second.error, tried->second.cost);
         continue;
       }
       if (open_.contains(proposal->move.values)) continue;
+      if (proposal->search == 0) state.repeated = 0;
       include(proposal->search == 0 ? state.admitted : state.seen, proposal->move.values);
       if (proposal->search != 0) state.admitted = state.seen;
       ++state.searches.at(proposal->search).running;
@@ -101,14 +110,16 @@ class BlendSearch {
   std::size_t local_searches() const { return state_.searches.size() - 1; }
 
  private:
-  static constexpr int most_known = 1000;  ///< proposals in a row that were tried before
-  static constexpr double margin = 0.1;    ///< of the box of global proposals, in coordinates
+  static constexpr int most_known = 100'000;  ///< proposals in a row that were tried before
+  static constexpr int most_repeated = 100;   ///< of a local search
+  static constexpr double margin = 0.1;       ///< of the box of global proposals, in coordinates
 
   /// The global search has the number 0, and no `flow`.
   struct Search {
     std::optional<Flow2> flow;
     Progress progress;
     int running = 0;
+    int repeated = 0;  ///< proposals that were tried before
   };
 
   using Box = std::vector<std::pair<double, double>>;
@@ -121,6 +132,8 @@ class BlendSearch {
     Box seen, admitted;       ///< coordinates of local searches; those in which global proposals count
     double least = std::numeric_limits<double>::infinity();
     bool started = false;
+    std::uint64_t boxed = 0;     ///< points drawn from the box so far
+    std::uint64_t repeated = 0;  ///< global proposals in a row that were tried before
   };
 
   struct Open {
@@ -136,14 +149,17 @@ class BlendSearch {
     if (!std::exchange(state.started, true)) return Open{{start_, 0.0, 0}, 0};
     const auto [first, second] = most_promising(state, running, cost_left);
     if (first != 0) return of_local(state, first);
-    Values values = state.global.propose();
-    if (is_admitted(state.admitted, values)) return Open{{std::move(values), 0.0, 0}, 0};
-    if (second != 0) return of_local(state, second);
-    const trainyard::RandomStream random(seed_, "box", state.begun * most_known + results_.size());
+    Values values(knobs_.size());
+    if (state.repeated == 0) {
+      values = state.global.propose();
+      if (is_admitted(state.admitted, values)) return Open{{std::move(values), 0.0, 0}, 0};
+      if (second != 0) return of_local(state, second);
+    }
+    const trainyard::RandomStream random(seed_, "box", state.boxed++);
     for (std::size_t i = 0; i < knobs_.size(); ++i) {  // near the start, in the box
       const auto [low, high] = state.seen[i];
-      const double at = low - margin + random.uniform(i) * (high - low + 2.0 * margin);
-      values[i] = knobs_[i].value(std::clamp(at, 0.0, std::nextafter(1.0, 0.0)));
+      const double from = std::max(low - margin, 0.0), to = std::min(high + margin, 1.0);
+      values[i] = knobs_[i].value(from + random.uniform(i) * (to - from));
     }
     return Open{{std::move(values), 0.0, 0}, 0};
   }
@@ -226,9 +242,13 @@ class BlendSearch {
 
   static void converged(State& state, std::uint64_t number) {
     state.searches.erase(number);
+    widen(state);
+  }
+
+  static void widen(State& state) {
     for (auto& [low, high] : state.seen) {
-      low -= margin;
-      high += margin;
+      low = std::max(low - margin, 0.0);
+      high = std::min(high + margin, 1.0);
     }
     state.admitted = state.seen;
   }

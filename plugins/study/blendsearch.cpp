@@ -32,7 +32,8 @@ class Blendsearch final : public studies::Guided {
     describe_guided(m);
     m.option(
         "cost", &Options::cost,
-        "what trials cost: seconds, seconds of processors, or steps, of which two studies have the same");
+        "what trials cost: seconds, seconds of processors, or steps, of which two studies have the same; "
+        "seconds of a trial that was interrupted are those of its last process");
   }
   explicit Blendsearch(const Options& options) : Guided(options), cost_(options.cost) {}
 
@@ -42,6 +43,7 @@ class Blendsearch final : public studies::Guided {
   }
   /// The cost that is left is that of as many trials as are left, as they were up to now.
   std::optional<studies::Values> propose(int running) override {
+    if (running > 0 && reported_ == 0) return std::nullopt;  // all others go by the first one
     return search_->next(running, reported_ == 0 ? 0.0 : spent_ / reported_ * left());
   }
   void learn(const studies::Values& values, double error, const trainyard::TrialOutcome& outcome) override {

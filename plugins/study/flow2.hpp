@@ -62,12 +62,8 @@ class Flow2 {
       to[i] = std::clamp(to[i] + (opposite ? -direction_[i] : direction_[i]), 0.0, 1.0);
     if (opposite) direction_.clear();
     Proposal proposal{values_at(to), step_, incumbent_};
-    const bool same = proposal.values == best_;
-    if (beginning_ && opposite && same && was_same_) step_ = std::min(step_ + first_step, longest_);
-    was_same_ = same;
     if (++from_here_ == patience_) {
       from_here_ -= 2;
-      beginning_ = false;
       if (step_ < least_step()) return std::nullopt;
       const double before = shortened_ > 0.0 ? shortened_ : best_at_;
       shortened_ = static_cast<double>(proposed_) + 2.0;
@@ -135,17 +131,26 @@ class Flow2 {
     return move;
   }
 
-  /// Returns the values at a point. A choice stays as long as the point is in the part of the best one's, and is any
-  /// other one elsewhere: none of the others is nearer.
+  /// Returns the values at a point. Of one among several a move of a share of a part changes the value by that chance:
+  /// to one of those next to it, or to any other where they have no order. (FLAML's moves have to be half a part long,
+  /// which short ones never are.)
   Values values_at(const std::vector<double>& to) {
     Values values(knobs_.size());
     for (std::size_t i = 0; i < knobs_.size(); ++i) {
       const Knob& knob = knobs_[i];
-      values[i] = knob.value(to[i]);
-      if (knob.kind != Knob::Kind::unordered) continue;
-      const bool stays = values[i] == knob.value(center_[i]) || knob.count < 2.0;
-      values[i] = stays ? best_[i] : std::floor(random_.uniform(drawn_++) * (knob.count - 1.0));
-      if (!stays && values[i] >= best_[i]) ++values[i];
+      if (knob.kind == Knob::Kind::range) {
+        values[i] = knob.value(to[i]);
+        continue;
+      }
+      values[i] = best_[i];
+      if (knob.count < 2.0) continue;
+      const double parts = (to[i] - center_[i]) * knob.count, chance = random_.uniform(drawn_++);
+      if (knob.kind == Knob::Kind::steps) {
+        values[i] = std::clamp(best_[i] + std::floor(parts + chance), 0.0, knob.count - 1.0);
+      } else if (chance < std::abs(parts)) {
+        values[i] = std::floor(random_.uniform(drawn_++) * (knob.count - 1.0));
+        if (values[i] >= best_[i]) ++values[i];
+      }
     }
     return values;
   }
@@ -166,8 +171,6 @@ class Flow2 {
   double best_at_ = 1.0;                   ///< number of the trial that found the best point
   double before_ = 0.0, shortened_ = 0.0;  ///< K' and K of the last shortening; 0: there was none
   std::vector<double> direction_;          ///< of the last proposal, if the opposite one comes next
-  bool beginning_ = true;                  ///< steps may still grow
-  bool was_same_ = false;                  ///< the last proposal's values were those of the best point
 };
 
 }  // namespace studies

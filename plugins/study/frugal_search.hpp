@@ -62,7 +62,7 @@ class FrugalSearch {
   }
 
  private:
-  static constexpr int most_known = 1000;  ///< proposals in a row that were tried before
+  static constexpr int most_known = 100'000;  ///< proposals in a row that were tried before
 
   /// What `next` changes.
   struct Search {

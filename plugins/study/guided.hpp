@@ -4,11 +4,13 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,16 +57,24 @@ struct StartedDimension : Dimension {
   }
 };
 
-/// Returns a number of a resolved run file.
-inline std::optional<double> number_at(const trainyard::Table& run, const std::string& key) {
+/// Returns a number of a resolved run file; entries of lists go by their index: "metrics.0.k".
+inline std::optional<double> number_at(const trainyard::Table& run, std::string_view key) {
   const trainyard::Table* table = &run;
-  std::size_t begin = 0;
-  for (std::size_t dot; (dot = key.find('.', begin)) != std::string::npos; begin = dot + 1) {
-    const trainyard::Value* value = table->find(key.substr(begin, dot - begin));
-    if (value == nullptr || value->get_if<trainyard::Table>() == nullptr) return std::nullopt;
+  const trainyard::Value* value = nullptr;
+  while (!key.empty()) {
+    const std::string_view part = key.substr(0, key.find('.'));
+    key.remove_prefix(std::min(key.size(), part.size() + 1));
+    const auto* const list = value == nullptr ? nullptr : value->get_if<trainyard::Array>();
+    if (list != nullptr) {
+      std::size_t index = list->size();
+      std::from_chars(part.data(), part.data() + part.size(), index);
+      value = index < list->size() ? &(*list)[index] : nullptr;
+    } else {
+      value = table == nullptr ? nullptr : table->find(part);
+    }
+    if (value == nullptr) return std::nullopt;
     table = value->get_if<trainyard::Table>();
   }
-  const trainyard::Value* value = table->find(key.substr(begin));
   if (value == nullptr) return std::nullopt;
   if (const auto* integer = value->get_if<std::int64_t>()) return static_cast<double>(*integer);
   const auto* number = value->get_if<double>();
@@ -100,7 +110,11 @@ class Guided : public Search {
     plain.run = common.run;
     plain.set = common.set;
     plain.until = options_.budget;
-    const trainyard::Table run = resolve(plain);
+    trainyard::Table run;
+    try {
+      run = resolve(plain);
+    } catch (const trainyard::ConfigError&) {  // it may be valid with the keys of the space
+    }
     std::vector<Knob> knobs;
     Values start;
     for (const StartedDimension& each : options_.space) {

@@ -25,20 +25,29 @@ struct Knob {
   /// Returns the value at a coordinate.
   double value(double at) const {
     if (kind != Kind::range) return std::min(std::floor(at * count), count - 1.0);
-    const double value = log ? low * std::exp(at * std::log(high / low)) : low + at * (high - low);
-    return std::clamp(integer ? std::round(value) : value, low, high);
+    const double value =
+        log ? std::exp(std::log(low) + at * (std::log(high) - std::log(low))) : low + at * (high - low);
+    return std::clamp(integer ? std::round(value) : six_digits(value), low, high);
   }
 
   /// Returns the coordinate of a value: of one among several the middle of its part.
   double at(double value) const {
     if (kind != Kind::range) return (value + 0.5) / count;
-    return log ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+    return log ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
+               : (value - low) / (high - low);
   }
 
   /// Returns the length of the least move from a value that leads to another one.
   double resolution(double value) const {
     if (kind != Kind::range || !integer) return std::numeric_limits<double>::infinity();
-    return log ? std::log1p(1.0 / value) / std::log(high / low) : 1.0 / (high - low);
+    return log ? std::log1p(1.0 / value) / (std::log(high) - std::log(low)) : 1.0 / (high - low);
+  }
+
+ private:
+  /// Values that a table shows alike are one value.
+  static double six_digits(double value) {
+    const double scale = std::pow(10.0, 5.0 - std::floor(std::log10(std::abs(value))));
+    return value != 0.0 && std::isfinite(scale) && scale > 0.0 ? std::round(value * scale) / scale : value;
   }
 };
 

@@ -76,7 +76,10 @@ struct Dimension {
     if (low.has_value() != high.has_value()) refuse("has one of `low` and `high`: give it both");
     if (is_range() + !values.empty() + !choices.empty() != 1)
       refuse("needs its values: `low` and `high`, or `values`, or `choices`, and one of these only");
+    if (!is_range() && (log || integer))
+      refuse("has `log` or `integer`, which say how to draw from `low` to `high`: leave them out");
     if (!is_range()) return;
+    if (!std::isfinite(*high - *low)) refuse("reaches further than numbers do: bring low and high closer");
     if (!(*low < *high))
       refuse("has low = " + key_text(*low) + ", which is not below high = " + key_text(*high));
     if (log && !(*low > 0))
@@ -105,7 +108,8 @@ struct Dimension {
   }
   /// The text of a knob's value.
   std::string text(double value) const {
-    if (is_range()) return key_text(std::clamp(integer ? value : six_digits(value), *low, *high));
+    if (is_range() && integer) return trainyard::lib::printed("%.0f", std::clamp(value, *low, *high));
+    if (is_range()) return key_text(std::clamp(six_digits(value), *low, *high));
     const auto number = static_cast<std::size_t>(value);
     return values.empty() ? choices[number] : key_text(values[number]);
   }
@@ -125,7 +129,11 @@ void check(const std::vector<Key>& space) {
     throw trainyard::ConfigError(
         "there is nothing to search: say space = [{ key = \"optimizer.lr\", low = 1e-4, high = 1, log = true "
         "}]");
-  for (const Dimension& each : space) each.check();
+  for (auto each = space.begin(); each != space.end(); ++each) {
+    each->check();
+    if (std::any_of(space.begin(), each, [&](const Dimension& other) { return other.key == each->key; }))
+      throw trainyard::ConfigError("space: `" + each->key + "` is there twice: take one of them out");
+  }
 }
 
 /// A number in [0, 1) that is a function of its arguments alone: splitmix64 over them (Steele, Lea and Flood, 2014).

@@ -33,7 +33,8 @@ class Programs(HostTest):
             with self.subTest(verb):
                 said = self.run_(TRAINYARD, verb, "--help").stdout
                 self.assertRegex(said, rf"Usage: trainyard {verb} ")
-                self.assertEqual(self.run_(TRAINYARD, "help", verb).stdout, said)
+                for word in ("help", "--help", "-h"):
+                    self.assertEqual(self.run_(TRAINYARD, word, verb).stdout, said)
                 self.assertEqual(self.run_(BUILD / f"bin/trainyard-{verb}", "--help").stdout, said)
                 self.assertIn("--help", self.run_(TRAINYARD, "__complete", verb, "--h").stdout.split())
                 wrong = self.run_(TRAINYARD, verb, "--bogus", code=2).stderr
@@ -55,6 +56,13 @@ class Programs(HostTest):
         self.assertIn("optimizer", self.run_(self.alone, "config", "schema", path=TRAINYARD.parent).stdout)
         self.program("alone/bin/trainyard-config", "echo beside")
         self.assertEqual(self.run_(self.alone, "config", "schema", path=TRAINYARD.parent).stdout, "beside\n")
+
+    def test_a_folder_may_have_any_name(self):
+        other = self.folder / "a:b/bin"
+        other.mkdir(parents=True)
+        shutil.copy(TRAINYARD, other)
+        self.program("a:b/bin/trainyard-config", "echo beside")
+        self.assertEqual(self.run_(other / "trainyard", "config").stdout, "beside\n")
 
     def test_a_verb_of_somebody_else(self):
         self.program("theirs/trainyard-hello", 'echo "$$ $@"; cat; exit 7')

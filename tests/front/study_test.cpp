@@ -408,8 +408,31 @@ TEST_CASE("a search from a cheap point begins at `start`, else with the run file
                     Catch::Contains("start = 2.5, and whole numbers only"));
   CHECK_THROWS_WITH(first("key = \"optimizer.lr\", values = [0.1], start = 1", run),
                     Catch::Contains("start = 1, which is none of its values"));
+  const Table with_list = [] {
+    Table metric, all;
+    metric.set("k", 3);
+    all.set("metrics", Array{Value(metric)});
+    return all;
+  }();
+  CHECK(first("key = \"metrics.0.k\", low = 1, high = 9, integer = true", with_list) == "3");
+  CHECK_THROWS_WITH(first("key = \"a\", values = [1, 2], log = true", run),
+                    Catch::Contains("leave them out"));
+  CHECK_THROWS_WITH(first("key = \"a\", low = -1e308, high = 1e308", run),
+                    Catch::Contains("bring low and high closer"));
+  CHECK_THROWS_WITH(first("key = \"a\", values = [1] }, { key = \"a\", values = [2]", run),
+                    Catch::Contains("`a` is there twice"));
   CHECK_THROWS_WITH(first("key = \"model.type\", choices = [\"mlp\"], start = 1", run),
                     Catch::Contains("choices: the first of them is the start"));
+}
+
+TEST_CASE("a picture of a logarithm without a finite value has axes all the same", "[study]") {
+  const ResultPlot plot{.title = "lr",
+                        .x_label = "lr",
+                        .y_label = "loss",
+                        .places = {},
+                        .log_x = true,
+                        .series = {{.name = "", .points = {{1e-3, std::nan(""), 0.0}}, .joined = false}}};
+  CHECK_THAT(cli::svg("all diverged", {plot}), Catch::EndsWith("</svg>\n"));
 }
 
 TEST_CASE("a ledger gives back what was written, less a line that a kill cut short", "[study]") {

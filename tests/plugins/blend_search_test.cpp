@@ -188,6 +188,18 @@ TEST_CASE(
     flat.report(*values, 1.0, 1.0);
   }
   CHECK(seen.size() == 21);
+
+  // A small space is tried whole, also where the start fails.
+  const Knob numbers{.kind = Knob::Kind::steps, .count = 4}, words{.kind = Knob::Kind::unordered, .count = 3};
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    std::set<Values> all;
+    BlendSearch small({numbers, words}, {3, 0}, seed);
+    while (const std::optional<Values> values = small.next(0, 100.0)) {
+      CHECK(all.insert(*values).second);
+      small.report(*values, all.size() == 1 ? std::nan("") : (*values)[0], 1.0);
+    }
+    CHECK(all.size() == 12);
+  }
 }
 
 TEST_CASE("What a search promises goes with the cost of its trials", "[blendsearch]") {

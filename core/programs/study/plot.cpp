@@ -51,7 +51,7 @@ class Scale {
         low = std::min(low, value);
         high = std::max(high, value);
       }
-    if (low > high) std::tie(low, high) = std::pair(0.0, 1.0);
+    if (low > high) std::tie(low, high) = log_ ? std::pair(1.0, 10.0) : std::pair(0.0, 1.0);
     if (low == high)
       std::tie(low, high) = log_ ? std::pair(low / 2, high * 2) : std::pair(low - 0.5, high + 0.5);
   }
