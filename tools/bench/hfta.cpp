@@ -181,7 +181,7 @@ Sweep fashion() {
   const std::string data = TRAINYARD_SOURCE_DIR "/../shared/data";
   const std::vector<std::string> samples = {
       "data={ type = \"premade\", batches = 4, samples = 128, shape = [1, 28, 28], train = { batch_size = "
-      "128 } }"};
+      "128 }, val = { batch_size = 128 } }"};
   return {"cnn", "Fashion-MNIST, LeNet-5, batch 128, adamw", "../../configs/fashion_mnist_cnn.toml",
           endless(std::filesystem::exists(data) ? std::vector<std::string>{"run.data=" + data} : samples), 1};
 }
