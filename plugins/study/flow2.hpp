@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numbers>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include <trainyard/random.hpp>
 
 #include "knob.hpp"
+#include "normal.hpp"
 
 namespace studies {
 
@@ -65,9 +65,8 @@ class Flow2 {
     if (++from_here_ == patience_) {
       from_here_ -= 2;
       if (step_ < least_step()) return std::nullopt;
-      const double before = shortened_ > 0.0 ? shortened_ : best_at_;
+      before_ = shortened_ > 0.0 ? shortened_ : best_at_;
       shortened_ = static_cast<double>(proposed_) + 2.0;
-      before_ = before;
       step_ *= std::sqrt(before_ / shortened_);
     }
     return proposal;
@@ -117,13 +116,13 @@ class Flow2 {
     return std::isfinite(least) ? least * longest_ : least_float_step;
   }
 
-  /// Returns a move of the length of a step in a random direction: normal numbers (Box and Muller, 1958), scaled.
+  /// Returns a move of the length of a step in a random direction.
   std::vector<double> direction() {
     std::vector<double> move(knobs_.size());
     double square = 0.0;
     for (std::size_t i = 0; i < move.size(); ++i) {
-      const double radius = std::sqrt(-2.0 * std::log1p(-random_.uniform(drawn_++)));
-      move[i] = radius * std::cos(2.0 * std::numbers::pi * random_.uniform(drawn_++));
+      const double first = random_.uniform(drawn_++);
+      move[i] = normal(first, random_.uniform(drawn_++));
       square += move[i] * move[i];
     }
     const double scale = square > 0.0 ? step_ / std::sqrt(square) : 0.0;

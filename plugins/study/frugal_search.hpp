@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <numbers>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include <trainyard/random.hpp>
 
 #include "flow2.hpp"
+#include "normal.hpp"
 
 namespace studies {
 
@@ -91,8 +91,7 @@ class FrugalSearch {
     Values values = start_;
     for (std::size_t i = 0; i < knobs_.size(); ++i) {
       if (knobs_[i].kind == Knob::Kind::unordered) continue;
-      const double radius = std::sqrt(-2.0 * std::log1p(-random.uniform(2 * i)));
-      const double moved = radius * std::cos(2.0 * std::numbers::pi * random.uniform(2 * i + 1));
+      const double moved = normal(random.uniform(2 * i), random.uniform(2 * i + 1));
       values[i] = knobs_[i].value(std::clamp(knobs_[i].at(start_[i]) + moved, 0.0, 1.0));
     }
     return values;

@@ -18,6 +18,7 @@
 #include <trainyard/random.hpp>
 
 #include "knob.hpp"
+#include "normal.hpp"
 
 namespace studies {
 
@@ -41,7 +42,8 @@ class Parzen {
                                        [](double sum, const Part& each) { return sum + each.weight; });
     for (Part& each : parts_) {
       each.weight /= all;
-      each.mass = normal((high - each.center) / each.width) - normal((low - each.center) / each.width);
+      each.mass =
+          chance_below((high - each.center) / each.width) - chance_below((low - each.center) / each.width);
     }
   }
 
@@ -59,9 +61,10 @@ class Parzen {
   double log_chance(double from, double to) const {
     double sum = 0.0;
     for (const Part& each : parts_)
-      sum += each.weight *
-             (normal((to - each.center) / each.width) - normal((from - each.center) / each.width)) /
-             each.mass;
+      sum +=
+          each.weight *
+          (chance_below((to - each.center) / each.width) - chance_below((from - each.center) / each.width)) /
+          each.mass;
     return std::log(std::max(sum, std::numeric_limits<double>::min()));
   }
 
@@ -72,8 +75,7 @@ class Parzen {
     auto part = parts_.begin();
     for (; part != parts_.end() - 1 && left >= part->weight; ++part) left -= part->weight;
     for (int i = 0; i < 100; ++i) {
-      const double radius = std::sqrt(-2.0 * std::log1p(-next()));
-      const double at = part->center + part->width * radius * std::cos(2.0 * std::numbers::pi * next());
+      const double first = next(), at = part->center + part->width * studies::normal(first, next());
       if (at >= low_ && at <= high_) return at;
     }
     return std::clamp(part->center, low_, high_);
@@ -86,7 +88,8 @@ class Parzen {
     double center, width, weight, mass = 1.0;
   };
 
-  static double normal(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
+  /// The standard normal distribution below z.
+  static double chance_below(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
   /// Makes each part as wide as the larger gap to a neighbour, within bounds; the wide one keeps its width.
   void set_widths() {
